@@ -36,11 +36,11 @@ def test_pods_of_another_controller_or_namespace_have_another_template_but_the_s
         ),
         pytest.param(
             pod("p", "n", tolerations=3),
-            r"Pod default/p: Expected `array | null`, got `int`.*tolerations".replace("|", r"\|"),
+            "Pod default/p: spec.tolerations: 3 is not a list",
             id="type",
         ),
         pytest.param(node("n", memory="-4Gi"), r"Node n: status.allocatable.memory: '-4Gi' .* zero or more", id="sign"),
-        pytest.param({"kind": "Node", "metadata": {}}, r"Node \(no name\): .* required field `name`", id="no name"),
+        pytest.param({"kind": "Node", "metadata": {}}, r"Node \(no name\): metadata.name is missing", id="no name"),
     ],
 )
 def test_a_malformed_object_is_named_with_its_field(thing: dict[str, object], message: str) -> None:

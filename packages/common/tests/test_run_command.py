@@ -71,7 +71,7 @@ def test_all_that_is_wrong_is_told_before_anything_runs(run: Command, monkeypatc
     with pytest.raises(CliError) as refused:
         run("--interval", "soon", "--log-level", "loud")
     assert [each.partition(": ")[0] for each in refused.value.problems] == ["--interval", "--log-level", "LEASE_NAME"]
-    assert refused.value.code == 1
+    assert refused.value.code == 64
     assert run.given == []
 
 

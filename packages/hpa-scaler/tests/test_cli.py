@@ -38,7 +38,10 @@ def floors(ended: Any) -> dict[str, tuple[int, int]]:
         (("plan", "-n", "a", "-A"), "not allowed with"),
         (("plan", "-l", "a in b"), "'a in b' is not a requirement; allowed are"),
         (("plan", "-f", "x", "--context", "y"), "give only one"),
-        (("plan", "--lower-bound", "three"), "--lower-bound: 'three': allowed is a whole number as Go reads it"),
+        (
+            ("plan", "--lower-bound", "three"),
+            "--lower-bound: 'three': allowed is a whole number from 0",
+        ),
         (("plan", "--prometheus-server-url", "p:9090"), "--prometheus-server-url: 'p:9090'"),
         (("explain",), "required: NAME"),
         (("replay",), "required: LOG"),

@@ -13,7 +13,7 @@ from hpa_builder import NOW, annotated, hpa
 from kube.conftest import api, connection, sleeper
 
 from hpa_scaler.app.commands import CommandSettings, judge_selected
-from hpa_scaler.app.fleet import Selection, fleet_of_cluster, fleet_of_file, read_rollout
+from hpa_scaler.app.fleet import Selection, fleet_of_cluster, fleet_of_files, read_rollout
 from hpa_scaler.cli import build_parser
 from hpa_scaler.spec.spec import Rollout
 from tightship.core.api_errors import Forbidden
@@ -97,9 +97,7 @@ async def test_hpas_are_listed_and_those_that_can_not_be_read_are_named(
     said: list[str] = []
     fleet = await fleet_of_cluster(connection, Selection(selector="team=a"), said.append)
     assert [each.name for each in fleet.hpas] == ["a", "c"]
-    assert fleet.problems == (
-        "HorizontalPodAutoscaler shop/b: Object missing required field `scaleTargetRef` - at `$.spec`",
-    )
+    assert fleet.problems == ("HorizontalPodAutoscaler shop/b: spec.scaleTargetRef is missing",)
     assert api.seen[0].params["labelSelector"] == "team=a"
     assert said == ["reading HPAs: 3"]
 
@@ -132,7 +130,7 @@ def test_a_file_may_hold_targets_and_other_things(tmp_path: Path) -> None:
         thing("Pod", "v1"),
     ]
     path.write_text(json.dumps(things))
-    fleet = fleet_of_file(str(path), Selection())
+    fleet = fleet_of_files([str(path)], Selection())
     assert [each.key for each in fleet.hpas] == ["shop/web"]
     assert set(fleet.targets) == {(kind, "shop", "web") for kind in ("Deployment", "StatefulSet", "Rollout")}
 
@@ -171,5 +169,5 @@ async def test_a_cluster_is_planned_on_with_recorded_answers(api: ScriptedApi, t
     assert decided == {"web": ("hold", "RolloutInProgress"), "other": ("lower", "FollowsQuery")}
     assert (sights.source.type, sights.source.name, sights.not_enabled) == ("cluster", "here", 1)
     [warning] = sights.warnings
-    assert warning.startswith("Unreadable: HorizontalPodAutoscaler shop/broken: Object missing required field")
+    assert warning.startswith("Unreadable: HorizontalPodAutoscaler shop/broken: spec.scaleTargetRef is missing")
     assert {each.verb for each in api.seen} == {"LIST"}

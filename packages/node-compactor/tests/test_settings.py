@@ -156,7 +156,7 @@ REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
     (
         "a negative limit",
         {"nodePools": {"p": {LIMIT: -0.1}}},
-        (f"nodePools.p.{LIMIT}: -0.1", "greater than or equal to 0"),
+        (f"nodePools.p.{LIMIT}: -0.1", "allowed is a number from 0 to 1"),
     ),
     (
         "a negative count",

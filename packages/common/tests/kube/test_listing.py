@@ -43,7 +43,7 @@ async def test_a_kind_can_be_listed_in_one_namespace_and_by_labels(api: Scripted
     listing = await list_all(connection, AUTOSCALERS.within(namespace="shop", label_selector="team=a"))
     assert [each.name for each in listing.things] == ["web"]
     assert [str(error) for error, _ in listing.problems] == [
-        "HorizontalPodAutoscaler shop/web: Object missing required field `scaleTargetRef` - at `$.spec`"
+        "HorizontalPodAutoscaler shop/web: spec.scaleTargetRef is missing"
     ]
     assert api.seen[0].params == {"limit": "500", "labelSelector": "team=a"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import hpa_scaler
@@ -16,11 +17,11 @@ from hpa_scaler.decide.cycle import LogError, log_lines, replay
 from hpa_scaler.decide.decision import DropState
 from hpa_scaler.report import EXPLANATION, PLAN, Sights, explanation_document, plan_document
 from hpa_scaler.report.pages import LogStory, replay_page, replayed
-from hpa_scaler.spec.queries import OutcomeFileError, encode_outcomes
+from hpa_scaler.spec.queries import OutcomeFileError, asked_at, encode_outcomes
 from tightship.app.cli.app import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, run
 from tightship.app.cli.arguments import Parser, add_logging_arguments, add_output_arguments, environment, set_up_logging
 from tightship.app.cli.basics import no_command, print_version, write_rendered
-from tightship.app.cli.output import write_document
+from tightship.app.cli.output import write_document, write_file
 from tightship.app.cli.progress import Progress
 from tightship.app.cli.run_command import add_run
 from tightship.files.documents import DocumentError, unpack
@@ -114,7 +115,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     sights = _look(arguments, None)
     if arguments.decision_log is not None:
         lines = log_lines(sights.cycle, str(int(sights.now)), DropState(), sights.rules, sights.now)
-        Path(arguments.decision_log).write_bytes(b"".join(lines))
+        write_file("--decision-log", arguments.decision_log, b"".join(lines))
     document = plan_document(sights, ORDERS[arguments.sort_by])
     write_rendered(PROGRAM, PLAN, document, arguments, sights.warnings)
     changes = any(judged.decision.changes for judged in sights.cycle.judged)
@@ -130,15 +131,28 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 def _look(arguments: argparse.Namespace, names: Sequence[str] | None) -> Sights:
     configured = CommandSettings.of(arguments, environment())
-    now = host.wall() if arguments.now is None else arguments.now
     try:
         with Progress() as progress:
-            judged = host.run(judge_selected(arguments, configured, now, names, progress.say))
+            # With files alone there is nobody to wait for.
+            offline = arguments.filename and arguments.outcomes is not None
+            say = progress.say if offline else progress.wait
+            judged = host.run(judge_selected(arguments, configured, _now(arguments), names, say))
     except OutcomeFileError as error:
         raise CliError(*error.problems) from error
     if arguments.save_outcomes is not None:
-        Path(arguments.save_outcomes).write_bytes(encode_outcomes(judged.outcomes, now))
+        write_file("--save-outcomes", arguments.save_outcomes, encode_outcomes(judged.outcomes, judged.sights.now))
     return judged.sights
+
+
+def _now(arguments: argparse.Namespace) -> float:
+    """Return the time of the judgement: ``--now``, else that of the recorded answers, else now."""
+    if arguments.now is not None:
+        return float(arguments.now)
+    recorded = None
+    if arguments.outcomes is not None:
+        with suppress(OSError):
+            recorded = asked_at(Path(arguments.outcomes).read_bytes())
+    return host.wall() if recorded is None else recorded
 
 
 def _replay(arguments: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from tightship.app.settings.fields import BudgetField, Flag, Seconds
+from tightship.app.settings.fields import BudgetField, Flag, Ratio, Seconds
 from tightship.app.settings.loading import Layered, load, wire_keys
 from tightship.app.settings.sections import (
     DisabledRules,
@@ -44,9 +44,12 @@ class PoolSettings(BaseModel):
 
     enabled: bool = False
     limit: Annotated[
-        float,
-        Flag("--limit RATIO", "CPU requests over allocatable CPU below which a node may go (without --config: 0.75)"),
-    ] = Field(default=0.0, ge=0, alias="scaleDownCPURequestRatioLimit")
+        Ratio,
+        Flag(
+            "--limit RATIO",
+            "CPU requests over allocatable CPU below which a node may go: 0.75 or 75% (without --config: 0.75)",
+        ),
+    ] = Field(default=0.0, alias="scaleDownCPURequestRatioLimit")
     required_count: Annotated[
         int, Flag("--required-count N", "underutilized nodes a pool must have before one may go (without --config: 1)")
     ] = Field(default=0, ge=0, alias="scaleDownRequiredUnderutilizedNodeCount")

@@ -58,6 +58,8 @@ class ApiError(KubeError):
     ``None`` if the server named no time.
     """
 
+    hint = ""
+
     def __init__(
         self,
         status: int,
@@ -71,7 +73,7 @@ class ApiError(KubeError):
         server: str = "",
     ) -> None:
         where = f"{verb} {path} at {server}: " if verb else ""
-        super().__init__(f"{where}{status} {reason or 'without a reason'}: {message or 'no message'}")
+        super().__init__(f"{where}{status} {reason or 'without a reason'}: {message or 'no message'}{self.hint}")
         self.status = status
         self.reason = reason
         self.message = message
@@ -85,6 +87,8 @@ class BadRequest(ApiError):
 
 class Unauthorized(ApiError):
     """401: the server does not, or no longer, accept the credentials."""
+
+    hint = "; the server does not accept these credentials: log in again, or name another user or context"
 
 
 class Forbidden(ApiError):

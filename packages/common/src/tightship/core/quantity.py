@@ -19,6 +19,10 @@ NANO = 10**9
 MAX_VALUE = 2**63 - 1
 """The largest magnitude of a quantity, in units."""
 
+MOST = 2**50
+"""The largest amount that counts, in the units of :func:`amount`: more memory, and more CPU, than any machine has. Sums
+over the pods of a node stay within 64 bits."""
+
 ALLOWED_FORMS = "a number such as 100m, 0.5, 2, 1e3, 1.5Gi or 129M"
 
 _GRAMMAR = re.compile(
@@ -84,13 +88,13 @@ def value(text: str) -> int:
 def amount(resource: str, text: str) -> int:
     """Return the amount of *resource* as kube-scheduler counts it: milli for ``cpu``, whole units otherwise.
 
-    Raises :class:`QuantityError` if *text* is not a quantity or is negative. Requests and allocatable amounts can't be
-    negative.
+    A larger amount than :data:`MOST` counts as that. Raises :class:`QuantityError` if *text* is not a quantity or is
+    negative. Requests and allocatable amounts can't be negative.
     """
     result = milli(text) if resource == "cpu" else value(text)
     if result < 0:
         raise QuantityError(text, f"{ALLOWED_FORMS}, zero or more, for {resource}")
-    return result
+    return min(result, MOST)
 
 
 def _scaled(nanos: int, unit: int) -> int:

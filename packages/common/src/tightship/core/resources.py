@@ -225,7 +225,7 @@ def _raise_to(total: _Nanos, floor: Mapping[str, int]) -> None:
 def _finished(total: _Nanos) -> dict[str, int]:
     milli = quantity.NANO // 1000
     return {
-        name: -(-nanos // (milli if name == "cpu" else quantity.NANO))
+        name: min(-(-nanos // (milli if name == "cpu" else quantity.NANO)), quantity.MOST)
         for name, nanos in sorted(total.items())
         if nanos and name != POD_COUNT
     }

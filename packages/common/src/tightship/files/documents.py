@@ -17,6 +17,8 @@ from collections.abc import Iterator
 import msgspec
 import yaml
 
+from tightship.core.objects.mistyped import quote_quantities
+
 _GZIP = b"\x1f\x8b"
 _UTF8_MARK = codecs.BOM_UTF8
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -97,7 +99,19 @@ def _after_blank(text: str, at: int) -> int:
 
 
 class _Loader(yaml.CSafeLoader):
-    """libyaml's parser with JSON's rules for which plain scalars are not text."""
+    """libyaml's parser with JSON's rules for which plain scalars are not text, and a limit on what merge keys add."""
+
+    _merged = 0
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Take in what the merge keys of *node* refer to, each entry as often as it is referred to."""
+        merging = [value for key, value in node.value if key.tag == "tag:yaml.org,2002:merge"]
+        if merging:
+            each = [part for value in merging for part in (value.value if _is_list(value) else [value])]
+            self._merged += sum(len(part.value) for part in each)
+            if len(each) > _MOST_MERGES or self._merged > _LEAST_SIZE:
+                raise DocumentError("not YAML: merge keys (<<) repeat too much")
+        super().flatten_mapping(node)
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own form
 
@@ -111,34 +125,87 @@ for _tag, _form, _first in (
 ):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_form), _first)
 
-_QUANTITIES = frozenset({"requests", "limits", "allocatable", "capacity", "allocatedResources", "overhead"})
+
+def _is_list(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.SequenceNode)
+
+
+_DEEPEST = 200
+"""Levels of mappings and lists. API objects have some twenty; libyaml overflows the stack at some ten thousand."""
+
+_MOST_MERGES = 100
+"""Mappings that one mapping may merge."""
+
+_LEAST_SIZE = 100_000
+"""Values that a document may have, however short its text is."""
+
+_MOST_REPEATS = 20
+"""How much larger aliases may make a document than its text: each value takes at least a byte."""
+
+_INDENTED = re.compile(rb"^(?:[ ?:-] ?){%d}" % _DEEPEST, re.MULTILINE)
+
+
+def _seems_deep(raw: bytes) -> bool:
+    """Whether *raw* may be nested too deeply. Texts with many brackets seem so too."""
+    if _INDENTED.search(raw):
+        return True
+    brackets = raw.translate(None, bytes(set(range(256)) - set(b"[]{}")))
+    for _ in range(_DEEPEST):
+        left = brackets.replace(b"{}", b"").replace(b"[]", b"")
+        if left == brackets:
+            break
+        brackets = left
+    return len(brackets) > _DEEPEST
+
+
+def _check_depth(raw: bytes) -> None:
+    depth = 0
+    for event in yaml.parse(raw, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _DEEPEST:
+                raise DocumentError("nested too deeply")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _check_size(document: object, length: int) -> None:
+    """Refuse a *document* that aliases make much larger than its text, or endless. Every part is looked at once."""
+    sizes: dict[int, int] = {}
+    most = max(_LEAST_SIZE, _MOST_REPEATS * length)
+
+    def size(node: object) -> int:
+        if not isinstance(node, dict | list):
+            return 1
+        known = sizes.get(id(node))
+        if known == 0:
+            raise DocumentError("not YAML: an alias (*) contains itself")
+        if known is None:
+            sizes[id(node)] = 0
+            values = node if isinstance(node, list) else [*node, *node.values()]
+            sizes[id(node)] = known = 1 + sum(map(size, values))
+            if known > most:
+                raise DocumentError(f"not YAML: aliases (*) repeat too much: more than {most:,} values")
+        return known
+
+    size(document)
 
 
 def _yaml_documents(raw: bytes) -> Iterator[bytes | msgspec.Raw]:
     try:
+        if _seems_deep(raw):
+            _check_depth(raw)
         for document in yaml.load_all(raw, Loader=_Loader):
             if document is None:
                 continue
-            _quote_quantities(document)
+            _check_size(document, len(raw))
+            quote_quantities(document)
             yield msgspec.json.encode(document)
     except yaml.MarkedYAMLError as error:
         mark, problem = error.problem_mark, " ".join(str(error.problem or error.context).split())
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         raise DocumentError(f"{where}not YAML: {problem}") from error
+    except DocumentError:
+        raise
     except (yaml.YAMLError, RecursionError, TypeError, ValueError) as error:
         raise DocumentError("not YAML: " + " ".join(str(error).split())) from error
-
-
-def _quote_quantities(node: object) -> None:
-    """Turn numbers in maps of quantities into text, in place; a CSINode's ``allocatable.count`` stays a number."""
-    if isinstance(node, list):
-        for each in node:
-            _quote_quantities(each)
-    elif isinstance(node, dict):
-        for key, value in node.items():
-            if key in _QUANTITIES and isinstance(value, dict):
-                for name, amount in value.items():
-                    if isinstance(amount, int | float) and not isinstance(amount, bool) and name != "count":
-                        value[name] = str(amount)
-            else:
-                _quote_quantities(value)

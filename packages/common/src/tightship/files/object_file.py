@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -35,15 +35,21 @@ class FileError(Exception):
 
 
 class Held(Struct):
-    """The contents of a file: how many objects of each kind were taken and *passed_over*, and the *problems*.
+    """The contents of files: how many objects of each kind were taken and *passed_over*, and the *problems*.
 
-    *present* are the known kinds that the file mentions, even if only by an empty list.
+    *present* are the known kinds that the files mention, even if only by an empty list. *named* are the file's names.
     """
 
+    named: list[str]
     counts: Counter[str]
     passed_over: Counter[str]
     present: set[str]
     problems: list[str]
+
+    @property
+    def name(self) -> str:
+        """The names of all files, for people."""
+        return ", ".join(self.named)
 
     def described(self) -> str:
         """Return the contents by kind, for people."""
@@ -65,6 +71,8 @@ def read_bytes(path: str | os.PathLike[str]) -> tuple[bytes, str]:
     """Return the bytes of *path*, ``-`` for standard input, and its name for people. Raises :class:`FileError`."""
     name = os.fspath(path)
     if name == "-":
+        if sys.stdin is None:
+            raise FileError(("standard input: is closed",))
         return sys.stdin.buffer.read(), "standard input"
     try:
         return Path(name).read_bytes(), name
@@ -72,9 +80,31 @@ def read_bytes(path: str | os.PathLike[str]) -> tuple[bytes, str]:
         raise FileError((f"{name}: {error.strerror or error}",)) from error
 
 
-def read_objects(raw: bytes, name: str, known: Known, take: Take) -> Held:
-    """Give *take* every *known* object in the bytes of the file called *name*, and return the contents."""
-    reader = _Reader(name, known, take)
+def read_all(paths: Sequence[str | os.PathLike[str]], known: Known, take: Take) -> Held:
+    """Give *take* every *known* object in the files *paths*, and return the contents of all files together.
+
+    Raises :class:`FileError` with all files that can't be opened.
+    """
+    held = _nothing()
+    problems: list[str] = []
+    for path in paths:
+        try:
+            raw, name = read_bytes(path)
+        except FileError as error:
+            problems += error.problems
+        else:
+            read_objects(raw, name, known, take, held)
+    if problems:
+        raise FileError((*problems, *held.problems))
+    return held
+
+
+def read_objects(raw: bytes, name: str, known: Known, take: Take, held: Held | None = None) -> Held:
+    """Give *take* every *known* object in the bytes of the file called *name*, and return the contents.
+
+    The contents are those of *held* too, which came from earlier files.
+    """
+    reader = _Reader(name, known, take, _nothing() if held is None else held)
     try:
         for number, document in enumerate(documents(unpack(raw)), 1):
             reader.take(document, f"document {number}")
@@ -83,12 +113,17 @@ def read_objects(raw: bytes, name: str, known: Known, take: Take) -> Held:
     return reader.held
 
 
+def _nothing() -> Held:
+    return Held([], Counter(), Counter(), set(), [])
+
+
 class _Reader:
-    def __init__(self, name: str, known: Known, take: Take) -> None:
+    def __init__(self, name: str, known: Known, take: Take, held: Held) -> None:
         self._name = name
         self._known = known
         self._take = take
-        self.held = Held(Counter(), Counter(), set(), [])
+        self.held = held
+        held.named.append(name)
 
     def problem(self, text: str) -> None:
         self.held.problems.append(f"{self._name}: {text}")

@@ -7,6 +7,7 @@ both sides. This module never decodes a body.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -16,7 +17,7 @@ import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 from msgspec import Struct
 from multidict import CIMultiDict
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
 from tightship import __version__
 from tightship.core.api_errors import (
@@ -42,14 +43,25 @@ _READ_BUFFER = 1 << 20
 class RetryPolicy(Struct, frozen=True, kw_only=True):
     """How to retry a request: *attempts* in all, with waits that double with jitter from *first* to *longest* seconds.
 
-    A ``Retry-After`` is honoured up to *longest_retry_after* seconds.
+    A ``Retry-After`` is honoured up to *longest_retry_after* seconds. No attempt begins *give_up* seconds after the
+    first.
     """
 
     attempts: int = 5
     first: float = 0.25
     longest: float = 10.0
     longest_retry_after: float = 60.0
+    give_up: float = math.inf
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def stop(self, began: float) -> Callable[[RetryCallState], bool]:
+        """Return what says that there are no more attempts at a request that *began* then."""
+
+        def ends(state: RetryCallState) -> bool:
+            next_at = monotonic() - began + state.upcoming_sleep
+            return state.attempt_number >= self.attempts or next_at >= self.give_up
+
+        return ends
 
     def wait(self, state: RetryCallState) -> float:
         """Return the seconds before the next attempt."""
@@ -99,7 +111,13 @@ class Connection:
     """One API server and one account, as an asynchronous context manager. All tasks of one loop may share it."""
 
     def __init__(
-        self, source: ClusterCredentials, access: ClusterAccess, *, retry: RetryPolicy, timeout: float
+        self,
+        source: ClusterCredentials,
+        access: ClusterAccess,
+        *,
+        retry: RetryPolicy,
+        timeout: float,
+        longest: float = math.inf,
     ) -> None:
         self.context = source.context
         self.server = access.origin
@@ -107,6 +125,7 @@ class Connection:
         self._source = source
         self._retry = retry
         self._timeout = timeout
+        self._longest = longest
         self._session = aiohttp.ClientSession(
             connector=connector(),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -144,12 +163,12 @@ class Connection:
         :class:`~tightship.core.api_errors.ApiError` by status, :class:`ConnectionFailed`, or
         :class:`~tightship.core.api_errors.NotSent` if *only_if* says no.
         """
-        limits = aiohttp.ClientTimeout(total=timeout or self._timeout, sock_connect=CONNECT_TIMEOUT)
-
+        given = min(timeout or self._timeout, self._longest)
+        limits = aiohttp.ClientTimeout(total=given, sock_connect=min(CONNECT_TIMEOUT, given))
         sent = _Request(method, path, params, body, content_type, only_if)
 
         async def once() -> bytes:
-            with self._translated(method, path):
+            with self._translated(method, path, given):
                 async with await self._open(sent, limits) as response:
                     if on_head is None:
                         return await response.read()
@@ -161,7 +180,7 @@ class Connection:
             return await once()
         policy = self._retry
         return await AsyncRetrying(
-            stop=stop_after_attempt(policy.attempts),
+            stop=policy.stop(monotonic()),
             wait=policy.wait,
             retry=retry_if_exception(transient),
             sleep=policy.sleep,
@@ -245,17 +264,21 @@ class Connection:
         return response
 
     @contextmanager
-    def _translated(self, verb: str, path: str) -> Iterator[None]:
+    def _translated(self, verb: str, path: str, seconds: float | None = None) -> Iterator[None]:
         try:
             yield
         except KubeError:
             raise
         except TimeoutError as error:  # also aiohttp's timeouts, which say which one it was
-            problem = one_line(error) if str(error) else "no answer in time"
+            late = "no answer in time" if seconds is None else f"no answer in {seconds:g} s"
+            problem = one_line(error) if str(error) else late
             raise ConnectionFailed(verb, path, self.server, problem) from error
         except aiohttp.ClientProxyConnectionError as error:
             # Its text holds the proxy's address, which may hold a password.
             raise ConnectionFailed(verb, path, self.server, "cannot connect to the proxy") from error
+        except aiohttp.ClientConnectorError as error:
+            # aiohttp's text shows its objects, and names the host a second time.
+            raise ConnectionFailed(verb, path, self.server, f"cannot connect: {_obstacle(error)}") from error
         except aiohttp.ClientHttpProxyError as error:
             problem = f"the proxy answered {error.status}"
             raise ConnectionFailed(verb, path, self.server, problem) from error
@@ -278,17 +301,27 @@ class Connection:
         await self.aclose()
 
 
+def _obstacle(error: aiohttp.ClientConnectorError) -> str:
+    """Return why a connection failed: what TLS refused, or what the operating system says."""
+    cause: object = getattr(error, "certificate_error", None) or error.os_error
+    number = getattr(cause, "errno", None)
+    if isinstance(cause, ConnectionError) and number:
+        return os.strerror(number)
+    return str(getattr(cause, "verify_message", "") or getattr(cause, "strerror", "") or cause)
+
+
 async def connect(
     kubeconfig: str | os.PathLike[str] | None = None,
     context: str | None = None,
     *,
     retry: RetryPolicy = RetryPolicy(),
     timeout: float = 30.0,  # noqa: ASYNC109 - of later requests
+    longest: float = math.inf,
 ) -> Connection:
     """Return a connection for *kubeconfig* and *context*; see :func:`tightship.kube.credentials.find` for defaults.
 
-    *timeout* is in seconds for each request. This function sends nothing.
+    *timeout* is in seconds for each request that names none, *longest* for every request. This function sends nothing.
     Raises :class:`~tightship.core.api_errors.ConfigError`.
     """
     source = credentials.find(kubeconfig, context)
-    return Connection(source, await source.access(), retry=retry, timeout=timeout)
+    return Connection(source, await source.access(), retry=retry, timeout=timeout, longest=longest)

@@ -16,14 +16,15 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import yaml
 from msgspec import Struct
 
 from tightship.core.api_errors import ConfigError, one_line
+from tightship.kube import kubeconfig
 from tightship.kube.host import monotonic, wall
+from tightship.kube.kubeconfig import Documents
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import Configuration
@@ -32,6 +33,8 @@ _log = logging.getLogger(__name__)
 
 TOKEN_FILE_PERIOD = 60.0
 """Seconds after which we read a token file again. The kubelet rotates it at 80 % of its life of at most an hour."""
+
+_CERTIFICATES = "certificates (of certificate-authority, client-certificate, client-key, or their -data)"
 
 EXPIRY_MARGIN = 60.0
 """Seconds before its expiry at which we replace a token of an exec plugin."""
@@ -109,16 +112,16 @@ class ClusterCredentials:
 
 
 def find(
-    kubeconfig: str | os.PathLike[str] | None = None,
+    file: str | os.PathLike[str] | None = None,
     context: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> ClusterCredentials:
-    """Return the credentials for *kubeconfig*, else ``$KUBECONFIG``, else ``~/.kube/config``, else those of our pod.
+    """Return the credentials for the kubeconfig *file*, else ``$KUBECONFIG``, ``~/.kube/config``, those of our pod.
 
     Raises :class:`ConfigError` if none of these exists, or if the file or *context* does not exist.
     """
-    if kubeconfig is not None:
-        return _from_files([Path(kubeconfig).expanduser()], context, must_exist=True)
+    if file is not None:
+        return _from_files([Path(file).expanduser()], context, must_exist=True)
     named = [Path(part).expanduser() for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     files = named or [Path("~/.kube/config").expanduser()]
     if any(path.exists() for path in files):
@@ -152,7 +155,7 @@ def in_cluster(mount: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.en
 
 
 def _from_files(files: list[Path], context: str | None, *, must_exist: bool) -> ClusterCredentials:
-    documents = _read(files, must_exist=must_exist)
+    documents = kubeconfig.read(files, must_exist=must_exist)
     if context is None:
         named = (document.get("current-context") for _, document in documents)
         context = next((name for name in named if isinstance(name, str) and name), None)
@@ -163,68 +166,26 @@ def _from_files(files: list[Path], context: str | None, *, must_exist: bool) -> 
     builder = _AccessBuilder(where)
 
     async def load() -> Loaded:
-        return await _load(_read(files, must_exist=must_exist), chosen, where, builder)
+        return await _load(kubeconfig.read(files, must_exist=must_exist), chosen, where, builder)
 
     return ClusterCredentials(chosen, load)
 
 
-_Document = dict[str, object]
-
-
-def _read(files: list[Path], *, must_exist: bool) -> list[tuple[Path, _Document]]:
-    documents: list[tuple[Path, _Document]] = []
-    for path in files:
-        if not must_exist and not path.exists():
-            continue
-        try:
-            document = yaml.safe_load(path.read_bytes())
-        except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ConfigError(f"kubeconfig {path}: {one_line(error)}") from error
-        if not isinstance(document, dict):
-            raise ConfigError(f"kubeconfig {path}: holds no configuration")
-        documents.append((path, document))
-    if not documents:
-        raise ConfigError(f"kubeconfig {os.pathsep.join(map(str, files))}: no such file")
-    return documents
-
-
-def _named(documents: list[tuple[Path, _Document]], section: str, name: object) -> tuple[Path, _Document] | None:
-    """Return the first entry of *section* called *name*, and its file, which is kubectl's rule for several files."""
-    singular = section.removesuffix("s")
-    for path, document in documents:
-        entries = document.get(section)
-        for entry in entries if isinstance(entries, list) else ():
-            if isinstance(entry, dict) and entry.get("name") == name:
-                found = entry.get(singular)
-                return path, dict(found) if isinstance(found, dict) else {}
-    return None
-
-
-async def _load(documents: list[tuple[Path, _Document]], context: str, where: str, builder: _AccessBuilder) -> Loaded:
+async def _load(documents: Documents, context: str, where: str, builder: _AccessBuilder) -> Loaded:
     from kubernetes.aio.client import Configuration
     from kubernetes.aio.config.config_exception import ConfigException
     from kubernetes.aio.config.kube_config import KubeConfigLoader
 
-    chosen = _named(documents, "contexts", context)
-    if chosen is None:
-        raise ConfigError(f"kubeconfig {where}: there is no context {context!r}")
-    cluster = _named(documents, "clusters", chosen[1].get("cluster"))
-    if cluster is None or not cluster[1].get("server"):
-        raise ConfigError(f"kubeconfig {where}: context {context!r} names no cluster with a server")
-    user_path, user = _named(documents, "users", chosen[1].get("user")) or (cluster[0], {})
-    plugin = user.get("exec")
-    if isinstance(plugin, dict):
-        user["exec"] = plugin = {**plugin, "command": _command(plugin.get("command"), user_path)}
-    if user.get("tokenFile"):
-        user.pop("token", None)
+    cluster, user = kubeconfig.sections(documents, context, where)
+    plugin = user.values.get("exec")
+    if user.values.get("tokenFile"):
+        user.values.pop("token", None)
     # One context with absolute paths: the loader knows one base directory only when it is handed a dictionary.
     merged = {
         "current-context": context,
         "contexts": [{"name": context, "context": {"cluster": "it", "user": "it"}}],
-        "clusters": [{"name": "it", "cluster": _absolute(*cluster, ("certificate-authority",))}],
-        "users": [
-            {"name": "it", "user": _absolute(user_path, user, ("client-certificate", "client-key", "tokenFile"))}
-        ],
+        "clusters": [{"name": "it", "cluster": cluster.values}],
+        "users": [{"name": "it", "user": user.values}],
     }
     configuration = Configuration()
     with _Complaints() as complaints:
@@ -235,31 +196,15 @@ async def _load(documents: list[tuple[Path, _Document]], context: str, where: st
             raise ConfigError(f"kubeconfig {where}, context {context!r}: {one_line(error)}") from error
     if plugin and not configuration.api_key and not configuration.cert_file:
         told = "; ".join(complaints.texts) or "it gave neither a token nor a certificate"
-        raise ConfigError(f"kubeconfig {where}, context {context!r}: exec plugin: {told}")
-    valid_for = TOKEN_FILE_PERIOD if user.get("tokenFile") else None
+        raise ConfigError(f"{user.key('exec')}: the exec plugin failed: {told}")
+    valid_for = TOKEN_FILE_PERIOD if user.values.get("tokenFile") else None
     expiry = getattr(loader, "exec_plugin_expiry", None)
     if expiry is not None:
         valid_for = max(expiry.timestamp() - wall() - EXPIRY_MARGIN, EXPIRY_MARGIN / 6)
-    return Loaded(builder.access(configuration, _impersonation(user)), valid_for)
+    return Loaded(builder.access(configuration, _impersonation(user.values)), valid_for)
 
 
-def _absolute(path: Path, section: _Document, keys: tuple[str, ...]) -> _Document:
-    """Return *section* with the paths under *keys* made absolute, relative to their kubeconfig."""
-    return {
-        key: str(path.resolve().parent / text) if key in keys and isinstance(text, str) and text else text
-        for key, text in section.items()
-        if text is not None
-    }
-
-
-def _command(command: object, path: Path) -> object:
-    """Return an exec plugin's command; like client-go, one with a slash is relative to the kubeconfig."""
-    if isinstance(command, str) and os.sep in command:
-        return str(path.resolve().parent / command)
-    return command
-
-
-def _impersonation(user: _Document) -> tuple[tuple[str, str], ...]:
+def _impersonation(user: kubeconfig.Values) -> tuple[tuple[str, str], ...]:
     names = (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid"))
     headers = [(name, str(user[key])) for key, name in names if user.get(key)]
     groups = user.get("as-groups")
@@ -300,8 +245,8 @@ class _AccessBuilder:
     def access(self, configuration: Configuration, headers: tuple[tuple[str, str], ...] = ()) -> ClusterAccess:
         """Return the access that *configuration* describes. Raises :class:`ConfigError` for unusable certificates."""
         server = str(configuration.host).rstrip("/")
-        parts = urlsplit(server)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        parts = _parts(server)
+        if parts is None:
             raise ConfigError(f"{self._where}: server {server!r} is not an http or https address")
         written = configuration.api_key.get("BearerToken")
         if written:
@@ -331,8 +276,18 @@ class _AccessBuilder:
                 self._tls = RESTClientObject(configuration).ssl_context
                 self._key = digest.digest()
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            raise ConfigError(f"{self._where}: certificates: {one_line(error)}") from error
+            raise ConfigError(f"{self._where}: {_CERTIFICATES}: {one_line(error)}") from error
         return self._tls
+
+
+def _parts(server: str) -> SplitResult | None:
+    """Return the parts of the address *server*, ``None`` if no request can go there."""
+    try:
+        parts = urlsplit(server)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # also a port that is none
+        return None
+    return parts if usable else None
 
 
 def proxy_for(scheme: str, host: str) -> str | None:

@@ -17,6 +17,7 @@ from tightship.core.objects import WORKLOAD_KINDS, Owner, Pod, PodTemplate, Volu
 from tightship.core.objects.pod import DEFAULT_SCHEDULER
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import Snapshot
+from tightship.planning.owners import annotating, named
 
 DO_NOT_DRAIN = "tightship.dev/do-not-drain"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -199,7 +200,7 @@ class Evictability:
 
         def add(reason: Reason, annotation: str, meaning: str) -> None:
             detail = f"annotation {annotation}={notes[annotation]} {meaning}"
-            found.append(Refusal(reason, pod.key, detail, f"remove the annotation {annotation} from {_origin(pod)}"))
+            found.append(Refusal(reason, pod.key, detail, annotating(self._snapshot, pod, annotation, None)))
 
         if notes.get(DO_NOT_DRAIN, "false") != "false":
             add(Reason.POD_DO_NOT_DRAIN, DO_NOT_DRAIN, "keeps the pod here")
@@ -238,30 +239,29 @@ class Evictability:
         if _vouched_for(pod):
             return []
         owner = pod.owner
-        hint = f"or annotate the pod with {SAFE_TO_EVICT}=true"
+        vouching = annotating(self._snapshot, pod, SAFE_TO_EVICT, "true")
         if owner is None:
             detail = "no controller would recreate the pod"
-            return [Refusal(Reason.NOT_REPLICATED, pod.key, detail, f"run {pod.key} under a controller, {hint}")]
+            return [Refusal(Reason.NOT_REPLICATED, pod.key, detail, f"run {pod.key} under a controller, or {vouching}")]
         if owner.kind not in WORKLOAD_KINDS:
             detail = f"controller {owner} is of a kind that may not recreate the pod"
-            return [Refusal(Reason.CUSTOM_CONTROLLER, pod.key, detail, f"annotate {pod.key} with {SAFE_TO_EVICT}=true")]
+            return [Refusal(Reason.CUSTOM_CONTROLLER, pod.key, detail, vouching)]
         if not self._controller_exists(pod.template):
             detail = f"controller {owner} no longer exists"
-            return [Refusal(Reason.CONTROLLER_NOT_FOUND, pod.key, detail, f"delete {pod.key}, {hint}")]
+            return [Refusal(Reason.CONTROLLER_NOT_FOUND, pod.key, detail, f"delete {pod.key}, or {vouching}")]
         return []
 
     def _local_data(self, pod: Pod) -> list[Refusal]:
         if _vouched_for(pod):
             return []
-        safe = {name.strip() for name in pod.annotations.get(SAFE_LOCAL_VOLUMES, "").split(",")}
+        safe = [name.strip() for name in pod.annotations.get(SAFE_LOCAL_VOLUMES, "").split(",") if name.strip()]
         losing = [volume for volume in pod.spec.volumes if volume.local and volume.name not in safe]
         if not losing:
             return []
-        names = ",".join(volume.name for volume in losing)
+        names = ",".join([*safe, *(volume.name for volume in losing)])
         detail = f"would lose {', '.join(_describe(volume) for volume in losing)}"
-        return [
-            Refusal(Reason.LOCAL_STORAGE, pod.key, detail, f"annotate {_origin(pod)} with {SAFE_LOCAL_VOLUMES}={names}")
-        ]
+        fix = annotating(self._snapshot, pod, SAFE_LOCAL_VOLUMES, names)
+        return [Refusal(Reason.LOCAL_STORAGE, pod.key, detail, fix)]
 
     def _system(self, pod: Pod) -> list[Refusal]:
         if pod.namespace != "kube-system" or _vouched_for(pod) or self._has_budget(pod):
@@ -270,7 +270,9 @@ class Evictability:
         if left <= 0:
             return []
         detail = f"a kube-system pod without a PodDisruptionBudget, protected for {format_duration(left)} more"
-        return [Refusal(Reason.KUBE_SYSTEM_POD, pod.key, detail, f"give {_origin(pod)} a PodDisruptionBudget")]
+        return [
+            Refusal(Reason.KUBE_SYSTEM_POD, pod.key, detail, f"give {named(self._snapshot, pod)} a PodDisruptionBudget")
+        ]
 
     def _job(self, pod: Pod) -> list[Refusal]:
         owner = pod.owner
@@ -284,7 +286,7 @@ class Evictability:
             return []
         asked, given = format_duration(pod.spec.grace), format_duration(self._rules.longest_grace)
         detail = f"may take {asked} to terminate, but a drain has only {given} to empty the node"
-        fix = f"shorten terminationGracePeriodSeconds of {_origin(pod)}, or give drains more than {asked}"
+        fix = f"shorten terminationGracePeriodSeconds of {named(self._snapshot, pod)}, or give drains more than {asked}"
         return [Refusal(Reason.GRACE_PERIOD_TOO_LONG, pod.key, detail, fix)]
 
     def _pinned(self, pod: Pod) -> list[Refusal]:
@@ -292,7 +294,7 @@ class Evictability:
         if not pinned or pinned != pod.node:
             return []
         detail = f"the template of controller {pod.owner} names this node, so the replacement would come back here"
-        fix = f"replace spec.nodeName in the template of {_origin(pod)} with a node selector"
+        fix = f"replace spec.nodeName in the template of {named(self._snapshot, pod)} with a node selector"
         return [Refusal(Reason.RETURNS_TO_NODE, pod.key, detail, fix)]
 
     def _scheduling(self, pod: Pod) -> list[Refusal]:
@@ -309,7 +311,7 @@ class Evictability:
             )
         if pod.spec.tolerates_drain:
             detail = "tolerates a cordon, so kube-scheduler may put the replacement back on the node being drained"
-            fix = f"narrow the tolerations of {_origin(pod)}"
+            fix = f"narrow the tolerations of {named(self._snapshot, pod)}"
             found.append(Refusal(Reason.TOLERATES_CORDON, pod.key, detail, fix))
         return found
 
@@ -333,12 +335,6 @@ _FREE = PodVerdict(Fate.EVICT)
 def _vouched_for(pod: Pod) -> bool:
     """Whether CA's explicit permission outweighs missing controllers, local data and kube-system, but no opt-out."""
     return pod.annotations.get(SAFE_TO_EVICT) == "true"
-
-
-def _origin(pod: Pod) -> str:
-    """Return the object that a person would edit to change this pod."""
-    owner = pod.owner
-    return f"{owner.kind.lower()}/{owner.name}" if owner is not None else f"pod/{pod.name}"
 
 
 def _describe(volume: Volume) -> str:

@@ -131,7 +131,13 @@ def _changes(node: NodeDetail) -> Iterator[TextLine]:
     for change in node.changes:
         reasons = dict.fromkeys(removed.partition(" ")[0] for removed in change.removes)
         count = f" x{len(change.removes)}" if len(change.removes) > 1 else ""
-        yield TextLine(f"{change.change}  ({', '.join(reasons)}{count})", " ", "•")
+        because = f"{', '.join(reasons)}{count}"
+        if change.change.startswith("kubectl "):
+            # The command alone is on its lines, so that whoever copies it gets nothing else.
+            yield TextLine(f"{because}:", " ", "•")
+            yield TextLine(change.change, indent=4)
+        else:
+            yield TextLine(f"{change.change}  ({because})", " ", "•")
     if node.without_change:
         yield TextLine("no small change is known for:")
         for blocker in node.without_change:

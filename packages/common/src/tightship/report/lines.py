@@ -17,6 +17,7 @@ SHORTEST_NAME = 16
 """Least width of a cut name, in columns of the terminal."""
 
 _GAP = "  "
+_GOES_ON = " \\"
 _ASCII = {"✓": "ok", "✗": "no", "•": "-"}
 
 
@@ -47,11 +48,17 @@ def _line(line: TextLine, terminal: Terminal) -> Iterator[str]:
     indent, label = " " * line.indent, terminal.plain(line.label)
     below = indent + " " * (length(sign) + length(label))
     text = terminal.plain(f"{line.word} {line.text}".rstrip() if line.word else line.text)
-    first, *rest = terminal.fold(text, below)
+    first, *rest = _command(text, below, terminal) if text.startswith("kubectl ") else terminal.fold(text, below)
     first = terminal.paint(line.word, "why") + terminal.paint(first.removeprefix(line.word), line.style)
     sign = terminal.paint(sign, {"✓": "go", "✗": "bad"}.get(line.sign, ""))
     yield indent + sign + terminal.paint(label, line.label_style) + first
     yield from (below + terminal.paint(each, line.style) for each in rest)
+
+
+def _command(text: str, below: str, terminal: Terminal) -> list[str]:
+    """Return the lines of a command, each but the last ending as a shell wants."""
+    *lines, last = terminal.fold(text, below + " " * len(_GOES_ON))
+    return [*(f"{line}{_GOES_ON}" for line in lines), last]
 
 
 def _block(block: Block, terminal: Terminal) -> list[str]:

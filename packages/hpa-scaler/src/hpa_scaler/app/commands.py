@@ -15,8 +15,9 @@ from hpa_scaler.app.fleet import (
     HpaFleet,
     Say,
     Selection,
+    UnknownNamespaceError,
     fleet_of_cluster,
-    fleet_of_file,
+    fleet_of_files,
     read_rollouts,
     rollouts_of_file,
 )
@@ -36,19 +37,19 @@ from hpa_scaler.decide.decision import DropState
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.report import Sights
 from hpa_scaler.report.document import HpaEntry
-from hpa_scaler.spec.queries import Outcome, Query, decode_outcomes
+from hpa_scaler.spec.queries import Failure, Outcome, Query, QueryAnswer, decode_outcomes
 from hpa_scaler.spec.spec import Rules
 from tightship.app.cli.app import CliError, UsageError
 from tightship.app.cli.arguments import add_cluster_arguments, add_flags, add_time_argument, given, value_of
 from tightship.app.cli.basics import near
-from tightship.app.cli.source import file_of, file_source, reading
+from tightship.app.cli.source import connected, file_source, files_of, reading
 from tightship.app.settings.loading import SettingsError
 from tightship.app.settings.process import load_process
 from tightship.core.counting import counted
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import Reason, Refusal
 from tightship.files.object_file import FileError
-from tightship.kube.connection import Connection, connect
+from tightship.kube.connection import Connection
 from tightship.report.document import Generator, Source
 
 _ACTIONS = ("raise", "lower", "hold", "skip")
@@ -101,8 +102,9 @@ def add_selection(group: argparse._ArgumentGroup, *, all_by_default: bool = True
 
 def selection_of(arguments: argparse.Namespace, namespaces: tuple[str, ...], selector: str) -> Selection:
     """Return the selection of HPAs: the flags', else the configuration's."""
-    chosen = tuple(dict.fromkeys(arguments.namespace or ())) or (() if arguments.all_namespaces else namespaces)
-    return Selection(chosen, selector if arguments.selector is None else arguments.selector)
+    named = tuple(dict.fromkeys(arguments.namespace or ()))
+    chosen = named or (() if arguments.all_namespaces else namespaces)
+    return Selection(chosen, selector if arguments.selector is None else arguments.selector, named)
 
 
 class CommandSettings(Struct, frozen=True):
@@ -149,14 +151,24 @@ async def judge_selected(
     """
     settings = configured.settings
     selection = selection_of(arguments, settings.namespaces, settings.label_selector)
-    path = file_of(arguments)
-    if path is not None:
-        say(reading(path))
-        there = _There(fleet_of_file(path, selection), file_source(path), arguments.outcomes)
+    if arguments.outcomes is not None and arguments.prometheus_server_url is not None:
+        raise UsageError("--outcomes has the answers and --prometheus-server-url asks for them: give only one")
+    paths = files_of(arguments)
+    if paths:
+        say(reading(paths))
+        try:
+            fleet = fleet_of_files(paths, selection)
+        except UnknownNamespaceError as error:
+            raise CliError(*error.problems) from error
+        there = _There(fleet, file_source(paths), arguments.outcomes)
         return await _judged(there, configured, now, names, say)
     say("connecting")
-    async with await connect(arguments.kubeconfig, arguments.context) as connection:
-        fleet = await fleet_of_cluster(connection, selection, say)
+    async with await connected(arguments) as connection:
+        say(f"connecting to {connection.server}")
+        try:
+            fleet = await fleet_of_cluster(connection, selection, say)
+        except UnknownNamespaceError as error:
+            raise CliError(*error.problems) from error
         there = _There(fleet, Source("cluster", connection.context), arguments.outcomes, connection)
         return await _judged(there, configured, now, names, say)
 
@@ -200,9 +212,23 @@ async def _judged(
         rules=rules,
         not_enabled=sum(1 for each in asked.values() if each is None),
         now=now,
-        warnings=tuple(str(Refusal(Reason.UNREADABLE, detail=problem)) for problem in fleet.problems),
+        warnings=(
+            *(str(Refusal(Reason.UNREADABLE, detail=problem)) for problem in fleet.problems),
+            *fleet.warnings,
+            *_unanswered(queries, outcomes),
+        ),
     )
     return JudgedSelection(sights, outcomes)
+
+
+def _unanswered(queries: Collection[Query], outcomes: Mapping[Query, Outcome]) -> tuple[str, ...]:
+    """Return a warning if no query at all was answered: what is shown then follows from nothing measured."""
+    failures = [found for query in queries if isinstance(found := outcomes.get(query), Failure)]
+    if not queries or any(isinstance(outcomes.get(query), QueryAnswer) for query in queries):
+        return ()
+    why = f": {failures[0].detail}" if failures else ""
+    asked = "the only query was" if len(queries) == 1 else f"none of {len(queries):,} queries was"
+    return (f"{asked} answered, so no floor follows traffic{why}",)
 
 
 def _recorded(path: str) -> dict[Query, Outcome]:

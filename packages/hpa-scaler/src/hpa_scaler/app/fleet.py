@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -30,7 +31,8 @@ from tightship.core.objects import (
     decode,
     decode_scale_target,
 )
-from tightship.files.object_file import FileError, read_bytes, read_objects
+from tightship.files.object_file import FileError, read_all
+from tightship.files.remarks import Repeated
 from tightship.kube.connection import Connection
 from tightship.kube.listing import list_all
 from tightship.kube.resources import AUTOSCALERS
@@ -55,10 +57,14 @@ _PLURALS = {kind: f"{kind.lower()}s" for kind in SCALE_TARGET_KINDS}
 
 
 class Selection(Struct, frozen=True):
-    """Selects the HPAs in *namespaces* (none: all) whose labels match *selector*."""
+    """Selects the HPAs in *namespaces* (none: all) whose labels match *selector*.
+
+    The *named* namespaces are those that somebody gave as a flag: they must exist.
+    """
 
     namespaces: tuple[str, ...] = ()
     selector: str = ""
+    named: tuple[str, ...] = ()
 
     def matches(self, hpa: HorizontalPodAutoscaler) -> bool:
         """Whether *hpa* is selected."""
@@ -67,43 +73,62 @@ class Selection(Struct, frozen=True):
         return parse_selector(self.selector).matches(hpa.labels)
 
 
+class UnknownNamespaceError(Exception):
+    """Namespaces that do not exist; *problems* are whole lines."""
+
+    def __init__(self, names: Iterable[str], where: str) -> None:
+        self.problems = tuple(f'there is no namespace "{name}" {where}' for name in names)
+        super().__init__("\n".join(self.problems))
+
+
 class HpaFleet(Struct, frozen=True):
-    """HPAs, and the targets in a file by kind, namespace and name; *problems* are unreadable HPAs."""
+    """HPAs, and the targets in files by kind, namespace and name.
+
+    *problems* are unreadable HPAs, *warnings* are about contradictions in files.
+    """
 
     hpas: tuple[HorizontalPodAutoscaler, ...]
     targets: Mapping[tuple[str, str, str], ScaleTarget] = {}
     problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
-def fleet_of_file(path: str, selection: Selection) -> HpaFleet:
-    """Return the HPAs in the file *path*, ``-`` for standard input.
+def fleet_of_files(paths: Sequence[str], selection: Selection) -> HpaFleet:
+    """Return the HPAs in the files *paths* together, ``-`` for standard input.
 
-    Raises :class:`~tightship.files.object_file.FileError` if the file has malformed content, or no HPA.
+    Raises :class:`~tightship.files.object_file.FileError` if the files have malformed content, or no HPA; and
+    :class:`UnknownNamespaceError`.
     """
     hpas: dict[str, HorizontalPodAutoscaler] = {}
     targets: dict[tuple[str, str, str], ScaleTarget] = {}
+    repeated = Repeated()
 
     def take(kind: str, raw: bytes | msgspec.Raw) -> None:
         if kind == AUTOSCALER:
             hpa = decode(kind, raw)
             assert isinstance(hpa, HorizontalPodAutoscaler)
+            repeated.saw(kind, hpa)
             hpas[hpa.key] = hpa
         else:
             target = decode_scale_target(kind, raw)
             targets[kind, target.namespace, target.name] = target
 
-    content, name = read_bytes(path)
-    held = read_objects(content, name, _known, take)
+    held = read_all(paths, _known, take)
     if not held.problems and not held.counts[AUTOSCALER]:
         how = f"kubectl get {KINDS} -A -o json"
-        held.problems.append(f"{name}: holds no {AUTOSCALER} (only {held.described()}); write it by: {how}")
+        held.problems.append(f"{held.name}: holds no {AUTOSCALER} (only {held.described()}); write it by: {how}")
     if held.problems:
         raise FileError(tuple(held.problems))
-    return HpaFleet(tuple(hpa for hpa in hpas.values() if selection.matches(hpa)), targets)
+    known = sorted({hpa.namespace for hpa in hpas.values()})
+    unknown = [name for name in selection.named if name not in known]
+    if unknown:
+        raise UnknownNamespaceError(unknown, f"in {held.name}, whose namespaces with HPAs are {', '.join(known)}")
+    chosen = tuple(hpa for hpa in hpas.values() if selection.matches(hpa))
+    return HpaFleet(chosen, targets, warnings=tuple(repeated.remarks()))
 
 
 async def fleet_of_cluster(connection: Connection, selection: Selection, say: Say) -> HpaFleet:
-    """Return the HPAs of a cluster. Raises the errors of the connection."""
+    """Return the HPAs of a cluster. Raises the errors of the connection, and :class:`UnknownNamespaceError`."""
     hpas: list[HorizontalPodAutoscaler] = []
     problems: list[str] = []
     for namespace in selection.namespaces or ("",):
@@ -111,7 +136,20 @@ async def fleet_of_cluster(connection: Connection, selection: Selection, say: Sa
         listing = await list_all(connection, resource, progress=lambda _, count: say(f"reading HPAs: {count:,}"))
         hpas += [thing for thing in listing.things if isinstance(thing, HorizontalPodAutoscaler)]
         problems += [str(error) for error, _ in listing.problems]
+        if namespace in selection.named and not listing.things and not await _exists(connection, namespace):
+            raise UnknownNamespaceError([namespace], f"in the cluster of context {connection.context}")
     return HpaFleet(tuple(hpas), {}, tuple(problems))
+
+
+async def _exists(connection: Connection, namespace: str) -> bool:
+    """Whether *namespace* exists; true if that is unknown."""
+    try:
+        await connection.request("GET", f"/api/v1/namespaces/{quote(namespace, safe='')}", timeout=TIMEOUT)
+    except NotFound:
+        return False
+    except KubeError:
+        pass
+    return True
 
 
 def rollouts_of_file(fleet: HpaFleet, hpas: Iterable[HorizontalPodAutoscaler]) -> dict[str, Rollout]:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 import hpa_scaler
 from hpa_scaler.app.commands import add_selection, named
-from hpa_scaler.app.fleet import Say, Selection, fleet_of_cluster
+from hpa_scaler.app.fleet import Say, Selection, UnknownNamespaceError, fleet_of_cluster
 from hpa_scaler.app.run_settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.decide.ownership import Restoration, restoration, state_of
 from hpa_scaler.report import RELEASE, FloorRelease
@@ -23,16 +23,23 @@ from hpa_scaler.spec.annotations import ENABLE, enabled
 from hpa_scaler.spec.spec import Rules
 from hpa_scaler.write.applying import AT_ONCE, PlannedPatch, send
 from tightship.app.cli.app import EXIT_ERROR, CliError, UsageError
-from tightship.app.cli.arguments import Parser, add_logging_arguments, add_output_arguments, environment
+from tightship.app.cli.arguments import (
+    Parser,
+    add_logging_arguments,
+    add_output_arguments,
+    add_server_arguments,
+    environment,
+)
 from tightship.app.cli.basics import write_rendered
 from tightship.app.cli.progress import Progress
+from tightship.app.cli.source import connected
 from tightship.app.runtime.loop import a_few_at_a_time
-from tightship.app.settings.loading import SettingsError
+from tightship.app.settings.loading import BadFlagsError, SettingsError
 from tightship.app.settings.process import load_process
 from tightship.core.api_errors import KubeError, one_line
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import Reason, Refusal
-from tightship.kube.connection import Connection, connect
+from tightship.kube.connection import Connection
 from tightship.kube.host import run, wall
 from tightship.kube.leases import held_leases
 from tightship.report.document import API_VERSION, Generator, Source
@@ -145,10 +152,7 @@ def add_release(commands: argparse._SubParsersAction[Parser]) -> None:
     release.usage = f"{PROGRAM} release [-A | -n NAMESPACE | NAME ...] [--dry-run] [flags]"
     release.add_argument("names", nargs="*", metavar="NAME", help="an HPA: NAME, or NAMESPACE/NAME")
     cluster = release.add_argument_group("cluster")
-    cluster.add_argument(
-        "--kubeconfig", metavar="FILE", help="kubeconfig (default: $KUBECONFIG, ~/.kube/config, in-cluster)"
-    )
-    cluster.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
+    add_server_arguments(cluster)
     add_selection(cluster, all_by_default=False)
     how = release.add_argument_group("release")
     how.add_argument("--dry-run", action="store_true", help="show what would be given back, and write nothing")
@@ -175,19 +179,26 @@ def _release(arguments: argparse.Namespace) -> int:
     given = {} if arguments.annotation_prefix is None else {"annotation_prefix": arguments.annotation_prefix}
     try:
         process = load_process(ScalerRunSettings, environment(), given)
+    except BadFlagsError as error:
+        raise UsageError(*error.problems) from error
     except SettingsError as error:
         raise CliError(*error.problems) from error
-    with Progress() as progress:
-        done = run(_released(arguments, process, progress.say))
+    try:
+        with Progress() as progress:
+            done = run(_released(arguments, process, progress.wait))
+    except UnknownNamespaceError as error:
+        raise CliError(*error.problems) from error
     write_rendered(PROGRAM, RELEASE, done, arguments, done.warnings)
     return 0 if done.complete else EXIT_ERROR
 
 
 async def _released(arguments: argparse.Namespace, process: ScalerRunSettings, say: Say) -> FloorRelease:
     rules, now = Rules(prefix=process.annotation_prefix), wall()
-    selection = Selection(tuple(dict.fromkeys(arguments.namespace or ())), arguments.selector or "")
+    named_ones = tuple(dict.fromkeys(arguments.namespace or ()))
+    selection = Selection(named_ones, arguments.selector or "", named_ones)
     say("connecting")
-    async with await connect(arguments.kubeconfig, arguments.context) as connection:
+    async with await connected(arguments) as connection:
+        say(f"connecting to {connection.server}")
         fleet = await fleet_of_cluster(connection, selection, say)
         chosen = named(arguments.names, fleet.hpas) if arguments.names else list(fleet.hpas)
         release = Release(connection, rules, now)

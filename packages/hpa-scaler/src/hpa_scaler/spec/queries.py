@@ -19,7 +19,7 @@ from hpa_scaler.spec.promql import lookback, without_fallback
 from hpa_scaler.spec.spec import FloorSpec, HoldSpec, QuerySpec, SeriesRule, ServerRef
 from hpa_scaler.spec.values import parse_float
 from tightship.core.reasons import QUERY_FAILURES, Reason, Refusal
-from tightship.core.times import rfc3339
+from tightship.core.times import parse_rfc3339, rfc3339
 from tightship.report.document import API_VERSION
 
 UNREADABLE_RANGE = 3600.0
@@ -284,6 +284,14 @@ def decode_outcomes(raw: bytes, name: str) -> dict[Query, Outcome]:
     if problems:
         raise OutcomeFileError(problems)
     return outcomes
+
+
+def asked_at(raw: bytes) -> float | None:
+    """Return when the outcomes in *raw* were recorded, in seconds since 1970; ``None`` if nothing tells."""
+    try:
+        return parse_rfc3339(msgspec.json.decode(raw, type=_File).asked_at)
+    except (msgspec.DecodeError, ValueError):
+        return None
 
 
 def _server(text: str) -> ServerRef:

@@ -25,6 +25,11 @@ COLLECTIONS = (20_000, 10, 10)
 """Python's thresholds for collections of garbage. The objects of a cluster stay, and are many: by the defaults a third
 of the first pass over 150,000 pods went by looking through them. With rarer collections the process grows."""
 
+MOST_LINES = 20
+"""Lines of problems. The rest is counted: a file that is wrong in one way is wrong in many places."""
+
+_LONGEST = 1000
+
 log = logging.getLogger(__name__)
 
 
@@ -47,9 +52,13 @@ class UsageError(CliError):
 def run(program: str, main: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = None) -> int:
     """Run *main* on *arguments* (default: the process's own) and return the exit code. Only ``SystemExit`` escapes."""
     gc.set_threshold(*COLLECTIONS)
+    if sys.stderr is None:
+        # Closed by whoever started us: nobody wants to read it.
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - open to the end
     try:
         code = main(sys.argv[1:] if arguments is None else arguments)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except CliError as error:
         return _complain(program, error.problems, error.code)
     except FileError as error:
@@ -73,5 +82,12 @@ def run(program: str, main: Callable[[Sequence[str]], int], arguments: Sequence[
 
 def _complain(program: str, problems: Sequence[str], code: int = EXIT_ERROR) -> int:
     lines = [line for problem in problems for line in (problem.splitlines() or [""])]
-    sys.stderr.write("".join(f"{program}: {line}\n" for line in lines))
+    more = len(lines) - MOST_LINES
+    told = [*(cut(line) for line in lines[:MOST_LINES]), *([f"and {more:,} more"] if more > 0 else [])]
+    sys.stderr.write("".join(f"{program}: {line}\n" for line in told))
     return code
+
+
+def cut(line: str) -> str:
+    """Return *line*, cut if nobody would read that much."""
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."

@@ -17,8 +17,15 @@ from pydantic import BaseModel
 from tightship.app.cli.app import EXIT_USAGE
 from tightship.app.cli.selector import parse_selector
 from tightship.app.settings.loading import flags_of
+from tightship.core.durations import ALLOWED_FORMS, parse_duration
+from tightship.core.quoting import quoted
 from tightship.core.times import parse_rfc3339
 from tightship.report.document import DEFAULT_ORDER, ORDERS
+
+REQUEST_TIMEOUT = 30.0
+"""Seconds that a command waits for the answer to a request."""
+
+_LONGEST_WAIT = 86_400.0
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -63,6 +70,14 @@ def value_of(parse: Callable[[str], _T]) -> Callable[[str], _T]:
     return parsed
 
 
+def parse_wait(text: str) -> float:
+    """Return how long to wait for an answer, in seconds."""
+    seconds = parse_duration(text, plain_unit="s")
+    if not 0 < seconds <= _LONGEST_WAIT:
+        raise ValueError(f"{quoted(text)} is no time to wait; allowed is {ALLOWED_FORMS}, more than 0 and up to a day")
+    return seconds
+
+
 def add_cluster_arguments(
     parser: argparse.ArgumentParser, kinds: str = "nodes,pods,pdb,..."
 ) -> argparse._ArgumentGroup:
@@ -72,14 +87,26 @@ def add_cluster_arguments(
         "-f",
         "--filename",
         metavar="FILE",
+        action="append",
         help=f"read the cluster from FILE instead of an API server: what `kubectl get {kinds} -A -o json` "
-        "(or yaml) prints, .gz too; - for standard input",
+        "(or yaml) prints, .gz too; - for standard input; repeatable: the files are read together",
     )
+    add_server_arguments(group)
+    return group
+
+
+def add_server_arguments(group: argparse._ArgumentGroup) -> None:
+    """Add the arguments that name an API server and how to ask it."""
     group.add_argument(
         "--kubeconfig", metavar="FILE", help="kubeconfig (default: $KUBECONFIG, ~/.kube/config, in-cluster)"
     )
     group.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
-    return group
+    group.add_argument(
+        "--request-timeout",
+        metavar="DURATION",
+        type=value_of(parse_wait),
+        help=f"give up when the server has not answered a request for this long (default: {REQUEST_TIMEOUT:g}s)",
+    )
 
 
 def add_time_argument(group: argparse._ArgumentGroup) -> None:
@@ -88,7 +115,8 @@ def add_time_argument(group: argparse._ArgumentGroup) -> None:
         "--now",
         metavar="TIME",
         type=value_of(parse_rfc3339),
-        help="judge ages as if it were TIME, RFC 3339 such as 2026-03-01T04:00:00Z (default: now, for a file too)",
+        help="judge ages as if it were TIME, RFC 3339 such as 2026-03-01T04:00:00Z (default: now; for a file, the "
+        "newest time in it)",
     )
 
 

@@ -26,7 +26,7 @@ from tightship.app.settings.fields import seconds
 from tightship.app.settings.loading import BadFlagsError, SettingsError
 from tightship.core.counting import counted
 from tightship.core.quoting import quoted
-from tightship.kube.host import monotonic, wall
+from tightship.kube.host import monotonic
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Horizon, Judge, evaluate
 from tightship.planning.pools import pool_of, shown
@@ -155,9 +155,9 @@ class Program(Struct, frozen=True):
         judge, search = configured.judge, None
         if configured.search and judge.placement == "possible":
             search = SearchRules(seconds=configured.search, clock=monotonic)
-        now = wall() if arguments.now is None else arguments.now
         with Progress() as progress:
-            snapshot, source = load_snapshot(arguments, progress, judge.ahead)
+            loaded = load_snapshot(arguments, progress, judge.ahead)
+            snapshot, now = loaded.snapshot, loaded.at
             _check_names(named, snapshot)
             selected = _selected(arguments, snapshot, judge.rules.pool_labels)
 
@@ -168,12 +168,12 @@ class Program(Struct, frozen=True):
             progress.say(f"{doing} {counted(len(snapshot.nodes), 'node')}")
             horizon = Horizon(until_stable=arguments.until_stable, only=selected, forecast=True, search=search)
             evaluation = evaluate(snapshot, judge, now, horizon, progress=tell)
-        warnings = warnings_of(evaluation.snapshot)
+        warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot))
         if selected is not None and not selected:
             warnings = ("--selector and --pool select no node, so the plan removes none", *warnings)
         inputs = Inputs(
             generator=Generator(self.name, self.version),
-            source=source,
+            source=loaded.source,
             settings=configured.settings,
             snapshot=evaluation.snapshot,
             facts=evaluation.facts,

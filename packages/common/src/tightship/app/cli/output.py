@@ -6,21 +6,25 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TextIO
 
 import yaml
 
+from tightship.app.cli.app import CliError
 from tightship.report.formats import Rendered
 from tightship.report.terminal import Terminal
 
 _WIDE_ENOUGH_TO_ASK = "█·→✓…"
 
 
-def terminal_of(stream: TextIO, environment: Mapping[str, str], *, headers: bool = True) -> Terminal:
+def terminal_of(stream: TextIO | None, environment: Mapping[str, str], *, headers: bool = True) -> Terminal:
     """Return the capabilities of *stream*. A pipe has no width and no colour.
 
     ``NO_COLOR`` (not empty) and ``TERM=dumb`` switch colour off. ``COLUMNS`` sets the width of a terminal.
     """
+    if stream is None:
+        raise CliError("standard output is closed")
     tty = stream.isatty()
     colour = tty and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
     return Terminal(
@@ -79,11 +83,32 @@ def text_of(rendered: Rendered) -> str:
 def write_document(text: str, *, always_utf8: bool) -> None:
     """Write *text* to stdout: with *always_utf8* (JSON, YAML) in UTF-8, else in the stream's encoding."""
     stream = sys.stdout
+    if stream is None:
+        raise CliError("standard output is closed")
     raw = getattr(stream, "buffer", None)
     if raw is None:
         stream.write(text)
         return
-    stream.flush()
     encoding = "utf-8" if always_utf8 else stream.encoding or "utf-8"
-    raw.write(text.encode(encoding, "backslashreplace"))
-    raw.flush()
+    try:
+        stream.flush()
+        raw.write(text.encode(encoding, "backslashreplace"))
+        raw.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        abandon(stream)
+        raise CliError(f"standard output: {error.strerror or error}") from error
+
+
+def abandon(stream: TextIO) -> None:
+    """Let *stream* write nowhere: at exit Python flushes it once more, which would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def write_file(flag: str, path: str, content: bytes) -> None:
+    """Write *content* to the file *path* that *flag* names. Raises :class:`CliError`."""
+    try:
+        Path(path).write_bytes(content)
+    except OSError as error:
+        raise CliError(f"{flag} {path}: {error.strerror or error}") from error

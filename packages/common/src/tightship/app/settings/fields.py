@@ -7,6 +7,7 @@ reference in :class:`Allowed`.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Annotated
 
@@ -89,6 +90,8 @@ def is_duration(field: FieldInfo) -> bool:
     return any(isinstance(each, BeforeValidator) and each.func is seconds for each in field.metadata)
 
 
+_NUMBER = re.compile(r"[0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20}", re.ASCII)
+
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
@@ -139,6 +142,26 @@ def parse_budget(value: object) -> object:
 
 
 BudgetField = Annotated[Budget, BeforeValidator(parse_budget)]
+
+
+def parse_ratio(value: object) -> object:
+    """Return a ratio from ``0.75`` or ``"75%"``; raise :class:`ValueError` for anything else, with a guess for 75."""
+    text = str(value).strip()
+    percent = text.endswith("%")
+    number = text.removesuffix("%").rstrip()
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    found = float(number) if plain or (isinstance(value, str) and _NUMBER.fullmatch(number)) else -1.0
+    ratio = found / 100 if percent else found
+    if 0 <= ratio <= 1:
+        return ratio
+    guess = f"; did you mean {found:g}%?" if not percent and 2 <= found <= 100 else ""
+    raise ValueError(
+        f"is not a ratio; allowed is a number from 0 to 1 such as 0.75, or a percentage such as 75%{guess}"
+    )
+
+
+Ratio = Annotated[float, BeforeValidator(parse_ratio), Field(ge=0, le=1)]
+"""A share of something, from 0 to 1; a percentage is allowed too."""
 
 
 def _rules(value: object) -> object:

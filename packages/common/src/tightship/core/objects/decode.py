@@ -16,6 +16,8 @@ from tightship.core.objects.autoscaling import (
 )
 from tightship.core.objects.buffers import CapacityBuffer, CapacityBufferWire, StoredTemplate, StoredTemplateWire
 from tightship.core.objects.disruption import PodDisruptionBudget, PodDisruptionBudgetWire
+from tightship.core.objects.mistyped import explained, quoted_quantities
+from tightship.core.objects.mistyped import tree as _tree
 from tightship.core.objects.node import Node, NodeWire
 from tightship.core.objects.pod import Pod
 from tightship.core.objects.pod_wire import PodWire
@@ -124,17 +126,18 @@ def _read(kind: str, raw: _JSON, decoder: Callable[[_JSON], _T]) -> _T:
     try:
         return decoder(raw)
     except (msgspec.DecodeError, QuantityError, UnicodeDecodeError) as error:
+        written = raw if isinstance(error, UnicodeDecodeError) else quoted_quantities(raw)
+        if written is not raw and isinstance(error, msgspec.ValidationError):
+            # As on the API server, ``cpu: 1`` is a quantity.
+            return _read(kind, written, decoder)
         namespace, name = identity(raw)
-        problem = _locate(raw, error) if isinstance(error, QuantityError) else str(error)
+        problem = _locate(raw, error) if isinstance(error, QuantityError) else explained(raw, str(error))
         raise ObjectError(kind, namespace, name, problem) from error
 
 
 def identity(raw: _JSON) -> tuple[str, str]:
     """Return (namespace, name) of a possibly malformed object, each empty if unreadable."""
-    try:
-        found = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return "", ""
+    found = _tree(raw)
     meta = found.get("metadata") if isinstance(found, dict) else None
     if not isinstance(meta, dict):
         return "", ""
@@ -156,7 +159,8 @@ def _locate(raw: _JSON, error: QuantityError) -> str:
             return None
         return next((found for at, each in parts if (found := walk(each, at))), None)
 
-    document = msgspec.json.decode(raw)
-    places = [section for section in ("spec", "status") if isinstance(document, dict) and section in document]
-    path = next((found for section in places if (found := walk(document[section], section))), "")
+    document = _tree(raw)
+    sections = document if isinstance(document, dict) else {}
+    places = [section for section in ("spec", "status") if section in sections]
+    path = next((found for section in places if (found := walk(sections[section], section))), "")
     return f"{path}: {error}" if path else str(error)

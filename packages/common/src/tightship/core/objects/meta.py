@@ -27,6 +27,14 @@ KEPT_ANNOTATIONS = (
 """Prefixes of the annotations that some rule reads. Decoding drops every other annotation."""
 
 
+def kept_annotations(annotations: Labels | None) -> Labels:
+    """Return those of *annotations* that some rule reads (:data:`KEPT_ANNOTATIONS`)."""
+    if not annotations:
+        return EMPTY
+    kept = {key: text for key, text in annotations.items() if key.startswith(KEPT_ANNOTATIONS)}
+    return kept or EMPTY
+
+
 class Namespaced(Struct, frozen=True, gc=False):
     """An object in a namespace."""
 
@@ -95,10 +103,7 @@ class Metadata(Struct, frozen=True, rename="camel", gc=False):
     @property
     def kept_annotations(self) -> Labels:
         """The annotations that some rule reads (:data:`KEPT_ANNOTATIONS`)."""
-        if not self.annotations:
-            return EMPTY
-        kept = {key: text for key, text in self.annotations.items() if key.startswith(KEPT_ANNOTATIONS)}
-        return kept or EMPTY
+        return kept_annotations(self.annotations)
 
 
 class _SpecFields(Struct, frozen=True, gc=False):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from tightship.core.objects.meta import EMPTY, Metadata, Owner
+from tightship.core.objects.meta import EMPTY, Metadata, Owner, kept_annotations
 from tightship.core.selectors import Labels
 
 WORKLOAD_KINDS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job"})
@@ -15,6 +15,7 @@ class Workload(Struct, frozen=True, gc=False):
     """A controller of pods; *owner* is, for example, the Deployment above a ReplicaSet.
 
     *pinned* is the node that the pod template names (``spec.nodeName``), which bypasses any scheduler; mostly empty.
+    *annotations* are those of the pod template that some rule reads, ``None`` without a template.
     """
 
     kind: str
@@ -24,6 +25,7 @@ class Workload(Struct, frozen=True, gc=False):
     replicas: int | None
     owner: Owner | None
     pinned: str = ""
+    annotations: Labels | None = None
 
 
 class Namespace(Struct, frozen=True, gc=False):
@@ -37,7 +39,12 @@ class _PodSpec(Struct, frozen=True, gc=False, rename="camel"):
     node_name: str = ""
 
 
+class _TemplateMetadata(Struct, frozen=True, gc=False):
+    annotations: dict[str, str] | None = None
+
+
 class _Template(Struct, frozen=True, gc=False):
+    metadata: _TemplateMetadata | None = None
     spec: _PodSpec | None = None
 
 
@@ -50,6 +57,13 @@ class _WorkloadSpec(Struct, frozen=True, gc=False):
         """The node that the template names."""
         return self.template.spec.node_name if self.template is not None and self.template.spec is not None else ""
 
+    @property
+    def annotations(self) -> Labels | None:
+        """The template's annotations that some rule reads."""
+        if self.template is None:
+            return None
+        return kept_annotations(self.template.metadata.annotations if self.template.metadata is not None else None)
+
 
 class WorkloadWire(Struct, frozen=True, gc=False):
     """A workload on the wire. The request or the file names its kind."""
@@ -60,7 +74,16 @@ class WorkloadWire(Struct, frozen=True, gc=False):
     def workload(self, kind: str) -> Workload:
         meta = self.metadata
         spec = self.spec
-        return Workload(kind, meta.namespace, meta.name, meta.uid, spec.replicas, meta.controller, spec.pinned)
+        return Workload(
+            kind=kind,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            replicas=spec.replicas,
+            owner=meta.controller,
+            pinned=spec.pinned,
+            annotations=spec.annotations,
+        )
 
 
 class NamespaceWire(Struct, frozen=True, gc=False):

@@ -133,6 +133,12 @@ class ClusterState:
         """Return the pods without a node, in no order."""
         return tuple(self._unscheduled.values())
 
+    def strays(self) -> tuple[Pod, ...]:
+        """Return the pods that name a node which does not exist, in order: no snapshot has them."""
+        nodes = self._objects.get("Node", {})
+        pods = [item for name, on in self._pods_on.items() if ("", name) not in nodes for item in on.items()]
+        return tuple(pod for _, pod in sorted(pods, key=lambda item: item[0]))
+
     def _cut(self) -> Snapshot:
         for name in self._dirty:
             self._refresh(name)

@@ -1,0 +1,149 @@
+"""What kubeconfig files say, checked: an error names the file, the key, the value and what is allowed."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import shutil
+from pathlib import Path
+from typing import TypeAlias
+
+import yaml
+from msgspec import Struct
+
+from tightship.core.api_errors import ConfigError, one_line
+from tightship.core.quoting import quoted
+
+Values: TypeAlias = dict[str, object]
+Documents: TypeAlias = list[tuple[Path, Values]]
+"""Files with what they hold, the first of which counts where several say the same."""
+
+_TEXTS = ("server", "certificate-authority", "certificate-authority-data", "tls-server-name", "proxy-url")
+_USER_TEXTS = ("client-certificate", "client-certificate-data", "client-key", "client-key-data", "tokenFile", "token")
+_FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+_DATA = ("certificate-authority-data", "client-certificate-data", "client-key-data")
+
+
+class Section(Struct, frozen=True):
+    """The cluster or the user called *name*, with absolute paths; *kind* is ``cluster`` or ``user``."""
+
+    path: Path
+    kind: str
+    name: str
+    values: Values
+
+    def key(self, key: str) -> str:
+        """Return *key* with the file and the place, for messages."""
+        return f"kubeconfig {self.path}: {self.kind}s[{self.name}].{self.kind}.{key}"
+
+
+def read(files: list[Path], *, must_exist: bool) -> Documents:
+    """Return the contents of *files*; unless they *must_exist*, those that don't are left out.
+
+    Raises :class:`ConfigError`.
+    """
+    documents: Documents = []
+    for path in files:
+        if not must_exist and not path.exists():
+            continue
+        try:
+            document = yaml.safe_load(path.read_bytes())
+        except OSError as error:
+            raise ConfigError(f"kubeconfig {path}: {error.strerror or error}") from error
+        except RecursionError as error:
+            raise ConfigError(f"kubeconfig {path}: nested too deeply") from error
+        except (yaml.YAMLError, ValueError) as error:
+            raise ConfigError(f"kubeconfig {path}: not YAML: {one_line(error)}") from error
+        if not isinstance(document, dict):
+            raise ConfigError(f"kubeconfig {path}: holds no configuration")
+        documents.append((path, document))
+    if not documents:
+        raise ConfigError(f"kubeconfig {os.pathsep.join(map(str, files))}: no such file")
+    return documents
+
+
+def sections(documents: Documents, context: str, where: str) -> tuple[Section, Section]:
+    """Return the cluster and the user of *context*; *where* names the files.
+
+    Raises :class:`ConfigError` for what can't be used.
+    """
+    chosen = _named(documents, "contexts", context)
+    if chosen is None:
+        raise ConfigError(f"kubeconfig {where}: there is no context {context!r}")
+    named = chosen[1].get("cluster")
+    cluster = _named(documents, "clusters", named)
+    if cluster is None or not cluster[1].get("server"):
+        raise ConfigError(f"kubeconfig {where}: context {context!r} names no cluster with a server")
+    named_user = chosen[1].get("user")
+    user = _named(documents, "users", named_user)
+    if user is None and named_user:
+        raise ConfigError(f"kubeconfig {where}: context {context!r} names the user {named_user!r}, which is not there")
+    of_user = (cluster[0], {}) if user is None else user
+    return (
+        _checked(Section(cluster[0], "cluster", str(named), cluster[1]), _TEXTS),
+        _checked(Section(of_user[0], "user", str(named_user), of_user[1]), _USER_TEXTS),
+    )
+
+
+def _named(documents: Documents, section: str, name: object) -> tuple[Path, Values] | None:
+    """Return the first entry of *section* called *name*, and its file, which is kubectl's rule for several files."""
+    singular = section.removesuffix("s")
+    for path, document in documents:
+        entries = document.get(section)
+        for entry in entries if isinstance(entries, list) else ():
+            if isinstance(entry, dict) and entry.get("name") == name:
+                found = entry.get(singular)
+                return path, dict(found) if isinstance(found, dict) else {}
+    return None
+
+
+def _checked(section: Section, texts: tuple[str, ...]) -> Section:
+    """Return *section* with absolute paths, relative to its file. Raises :class:`ConfigError`."""
+    values = {key: value for key, value in section.values.items() if value is not None}
+    for key in texts:
+        if not isinstance(values.get(key, ""), str):
+            raise ConfigError(f"{section.key(key)}: {quoted(values[key])} is not text")
+    for key in _FILES:
+        if values.get(key):
+            values[key] = str(section.path.resolve().parent / str(values[key]))
+            _check_readable(section.key(key), str(values[key]))
+    for key in _DATA:
+        if values.get(key):
+            _check_base64(section.key(key), str(values[key]))
+    skip = values.get("insecure-skip-tls-verify", False)
+    if not isinstance(skip, bool):
+        raise ConfigError(f"{section.key('insecure-skip-tls-verify')}: {quoted(skip)}: allowed are true and false")
+    plugin = values.get("exec")
+    if plugin is not None:
+        values["exec"] = _plugin(section, plugin)
+    return Section(section.path, section.kind, section.name, values)
+
+
+def _check_readable(key: str, path: str) -> None:
+    try:
+        with Path(path).open("rb"):
+            pass
+    except OSError as error:
+        raise ConfigError(f"{key}: {path}: {error.strerror or error}") from error
+
+
+def _check_base64(key: str, text: str) -> None:
+    try:
+        base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ConfigError(f"{key}: not base64: {error}") from error
+
+
+def _plugin(section: Section, plugin: object) -> Values:
+    """Return an exec plugin; like client-go, a command with a slash is relative to the kubeconfig."""
+    command = plugin.get("command") if isinstance(plugin, dict) else None
+    if not isinstance(plugin, dict) or not isinstance(command, str) or not command:
+        raise ConfigError(f"{section.key('exec.command')}: names no command")
+    if os.sep in command:
+        command = str(section.path.resolve().parent / command)
+    if shutil.which(command) is None:
+        hint = plugin.get("installHint")
+        more = f"; {' '.join(str(hint).split())}" if hint else ""
+        raise ConfigError(f"{section.key('exec.command')}: {command}: there is no such program{more}")
+    return {**plugin, "command": command}

@@ -1,0 +1,102 @@
+"""Who decides about a pod's annotations, and the command that changes them there.
+
+An annotation of a pod comes from a template, and the template that counts is the one at the top: a Deployment writes
+those of its ReplicaSets, a CronJob those of its Jobs. A change below it would be undone, or lost with the pod.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+import msgspec
+
+from tightship.core.objects import WORKLOAD_KINDS, Owner, Pod, Workload
+from tightship.planning.cluster import Snapshot
+
+_DEEPEST = 8
+"""Owners above a pod that are looked at. Two are usual."""
+
+_TEMPLATES: Mapping[str, tuple[str, ...]] = {
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+    **dict.fromkeys(("Deployment", "Rollout", "CloneSet", *WORKLOAD_KINDS), ("spec", "template")),
+}
+"""Where kinds have the template of their pods."""
+
+_ROLLS_OUT = frozenset({"Deployment", "StatefulSet", "DaemonSet", "Rollout", "CloneSet"})
+"""Kinds that replace their pods when their template changes. Others leave the pods that run as they are."""
+
+_FIXED = frozenset({"Job"})
+"""Kinds whose template can't be changed."""
+
+
+def top_owner(snapshot: Snapshot, pod: Pod) -> Owner | None:
+    """Return the controller whose template counts, as far as *snapshot* shows; ``None`` for a pod without one."""
+    owner = pod.owner
+    for _ in range(_DEEPEST):
+        if owner is None:
+            return None
+        above = _above(snapshot, pod, owner)
+        if above is None:
+            return owner
+        owner = above
+    return owner
+
+
+def named(snapshot: Snapshot, pod: Pod) -> str:
+    """Return the object that a person would edit to change this pod, such as ``deployment/cart``."""
+    owner = top_owner(snapshot, pod)
+    return f"{owner.kind.lower()}/{owner.name}" if owner is not None else f"pod/{pod.name}"
+
+
+def annotating(snapshot: Snapshot, pod: Pod, key: str, value: str | None) -> str:
+    """Return the command that gives *pod*, and its successors, the annotation; with ``None`` one that removes it."""
+    owner = top_owner(snapshot, pod)
+    written = f"{key}-" if value is None else f"{key}={value}"
+    overwrite = "" if value is None else " --overwrite"
+    of_pod = f"kubectl -n {pod.namespace} annotate pod {pod.name} {shlex.quote(written)}{overwrite}"
+    if owner is None or owner.kind not in _TEMPLATES or owner.kind in _FIXED or _orphaned(snapshot, pod):
+        return of_pod
+    if value is None and not _has(snapshot, pod, key):
+        # Somebody annotated the pod alone.
+        return of_pod
+    change: object = {"metadata": {"annotations": {key: value}}}
+    for step in reversed(_TEMPLATES[owner.kind]):
+        change = {step: change}
+    patch = shlex.quote(msgspec.json.encode(change).decode())
+    of_owner = f"kubectl -n {pod.namespace} patch {owner.kind.lower()} {owner.name} --type merge -p {patch}"
+    return of_owner if owner.kind in _ROLLS_OUT else f"{of_owner} && {of_pod}"
+
+
+def _above(snapshot: Snapshot, pod: Pod, owner: Owner) -> Owner | None:
+    known = _workload(snapshot, pod, owner)
+    if known is not None:
+        return known.owner
+    # A Deployment calls its ReplicaSets by its own name and the hash that it gives the pods as a label.
+    ending = f"-{pod.template.labels.get('pod-template-hash', '')}"
+    if (
+        owner.kind == "ReplicaSet"
+        and owner.kind in snapshot.missing
+        and len(ending) > 1
+        and owner.name.endswith(ending)
+    ):
+        return Owner("Deployment", owner.name.removesuffix(ending), "", "apps/v1")
+    return None
+
+
+def _orphaned(snapshot: Snapshot, pod: Pod) -> bool:
+    """Whether the controller of *pod* is known not to exist."""
+    owner = pod.owner
+    if owner is None or owner.kind not in WORKLOAD_KINDS or owner.kind in snapshot.missing:
+        return False
+    return _workload(snapshot, pod, owner) is None
+
+
+def _workload(snapshot: Snapshot, pod: Pod, owner: Owner) -> Workload | None:
+    return snapshot.workloads.get(owner.kind, {}).get(f"{pod.namespace}/{owner.name}")
+
+
+def _has(snapshot: Snapshot, pod: Pod, key: str) -> bool:
+    """Whether the template from which *pod* was made has the annotation; true if that is unknown."""
+    known = None if pod.owner is None else _workload(snapshot, pod, pod.owner)
+    return known is None or known.annotations is None or key in known.annotations
