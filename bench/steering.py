@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
-from live import ALL, LIMITS, openb, settings
+from live import ALL, LIMITS, Way, openb, settings
 from numpy.typing import NDArray
 
 from node_compactor.configuration import parse_config_map
@@ -185,7 +185,7 @@ def run(snapshot: Snapshot, options: argparse.Namespace, taints: int, grades: in
     """Play one run to its end."""
 
     def evaluation(placement: str) -> Evaluation[CompactorGates]:
-        told = settings(options.strategy, taints, options) | {"placement": placement}
+        told = settings(Way(options.strategy, taints), options) | {"placement": placement}
         judge = CompactorJudge(parse_config_map({"config.yaml": json.dumps(told)}, {}))
         return evaluator(world.snapshot, judge, NOW)
 
