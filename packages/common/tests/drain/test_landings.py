@@ -157,6 +157,15 @@ def test_pods_from_before_the_eviction_are_no_replacements() -> None:
     assert book.data() == {WEB: "n3"}
 
 
+def test_a_second_round_finds_the_replacements_of_the_first() -> None:
+    book = begun("n2", "n3")
+    book.withdraw(["uid-web-2"])
+    now = cluster(made("web-1", "n1"), made("web-2", "n1"), made("new-1", "n2"))
+    book.expect([(web("web-2"), "n3")], now, 0.5)
+    assert book.data() == {WEB: "n3"}, "the first replacement came without a gate"
+    assert book.look(now, 0.6) == [Landed.TARGET]
+
+
 def test_only_pods_that_can_be_led_to_nodes_that_take_pods_are_expected() -> None:
     there = snapshot(node("n1"), node("n2"), node("off", unschedulable=True), node("ill", ready="False"))
     alone = decoded(pod("alone", naked=True))

@@ -12,7 +12,7 @@ target here, and goes to the scheduler at once.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -138,8 +138,10 @@ class Landings:
     def expect(self, wishes: Sequence[tuple[Pod, str]], snapshot: Snapshot, now: float) -> None:
         """Enter *wishes* (pod, target): these pods are about to be evicted. *snapshot* shows the pods of before."""
         owners = {pod.owner.uid for pod, _ in wishes if pod.owner is not None}
-        self._see(snapshot, now)
-        for owner, pods in pods_of(snapshot, owners).items():
+        here = pods_of(snapshot, owners)
+        # Replacements of earlier evictions that nobody has seen yet must not pass for pods of before.
+        self._see({owner: pods for owner, pods in here.items() if owner in self._known}, now)
+        for owner, pods in here.items():
             self._known[owner].update(pod.uid for pod in pods if not pod.lands)
         for pod, target in wishes:
             if pod.owner is None:
@@ -195,7 +197,8 @@ class Landings:
 
     def look(self, snapshot: Snapshot, now: float) -> list[Landed]:
         """See replacements that came without a gate, and return how those on their way ended."""
-        self._see(snapshot, now)
+        if self._expected:
+            self._see(pods_of(snapshot, {each.owner for each in self._expected.values()}), now)
         if not self._landing:
             return []
         where = {pod.uid: pod.node for pod in _pods(snapshot) if pod.uid in self._landing}
@@ -220,11 +223,11 @@ class Landings:
         for owner in [owner for owner, until in self._named.items() if now >= until]:
             del self._named[owner]
 
-    def _see(self, snapshot: Snapshot, now: float) -> None:
-        """Take new pods without our gate for replacements: the policy hints, or it was not asked."""
-        if not self._expected:
-            return
-        for owner, pods in pods_of(snapshot, {each.owner for each in self._expected.values()}).items():
+    def _see(self, here: Mapping[str, Sequence[Pod]], now: float) -> None:
+        """Take new ones of *here*, the pods by the uid of their controller, for replacements if they have no gate of
+        ours: the policy hints, or it was not asked.
+        """
+        for owner, pods in here.items():
             for pod in pods:
                 if pod.uid in self._known[owner] or pod.lands or pod.deletion is not None:
                     continue
