@@ -22,6 +22,7 @@ from tightship_e2e.helm import run
 from tightship_e2e.landings import GATE, gates
 from tightship_e2e.names import SHOP
 from tightship_e2e.providers.local import ControlPlaneProvider
+from tightship_testkit.audit import AuditEvent
 from tightship_testkit.audit_readings import evictions_by, forbidden
 from tightship_testkit.client import Json
 from tightship_testkit.faults import Answer, Call, Fault, Reset
@@ -128,6 +129,10 @@ async def entries(on: Town) -> Json:
     return dict(found[0].get("data") or {}) if found else {}
 
 
+def nominated(event: AuditEvent) -> bool:
+    return (event.object_ref.resource, event.object_ref.subresource, event.code) == ("pods", "status", 200)
+
+
 def nominates(call: Call) -> bool:
     return call.verb == "PATCH" and "/pods/" in call.path and call.path.endswith("/status")
 
@@ -148,15 +153,16 @@ def test_every_replacement_lands_on_its_target(in_town: Live) -> None:
         assert said["mode"] == "exact"
         assert said["target"] >= 3
         assert (said.get("elsewhere", 0), said.get("unscheduled", 0)) == (0, 0)
-        assert {wanted for wanted, _ in seen.nodes.values()}
+        # A look now and then does not see every pod that is gated for a tenth of a second.
+        assert seen.nodes
         assert all(wanted == node for wanted, node in seen.nodes.values()), seen.nodes
-        assert len(seen.lasted) >= said["target"]
-        assert seen.longest() < 5
+        assert seen.longest() < LONGEST
         assert await entries(on) == {}
         [leader] = await on.provider.controllers(SYSTEM)
         assert f'tightship_landings_total{{result="target"}} {said["target"]}.0' in (await leader.get("/metrics"))[1]
         events = await on.audited()
         assert sum(evictions_by(events, USER).values()) >= said["target"]
+        assert len([each for each in events if each.user.username == USER and nominated(each)]) >= said["target"]
         assert forbidden(events, USER) == []
 
     in_town(work, by_night=True)
