@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -52,6 +53,19 @@ async def test_a_write_makes_the_data_the_whole_data(bench: Bench) -> None:
     assert meta["annotations"]["their.dev/note"] == "kept"
     await replica.does(there.write({}))
     assert data(bench) == {}
+
+
+async def test_what_was_known_of_the_policy_holds_while_the_map_is_read_again(bench: Bench) -> None:
+    put(bench)
+    replica, there = await opened(bench)
+    await replica.does(there.read())
+    again = asyncio.create_task(replica.does(there.read()))
+    seen = []
+    while not again.done():
+        seen.append(there.policy)
+        await asyncio.sleep(0)
+    assert len(seen) > 1
+    assert set(seen) == {"exact/1"}
 
 
 async def test_a_write_that_changes_nothing_is_not_sent(bench: Bench) -> None:

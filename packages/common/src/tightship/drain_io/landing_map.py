@@ -58,11 +58,12 @@ class LandingMap:
 
     async def read(self) -> None:
         """Read the ConfigMap. A missing one is no error. Raises :class:`~tightship.core.api_errors.KubeError`."""
-        self.data, self.policy = None, None
+        # Drains look at the policy meanwhile: what was last known of it holds until the answer comes.
+        self.data = None
         try:
             raw = await self._connection.request("GET", self._path, timeout=REQUEST_TIMEOUT, retry=False)
         except NotFound:
-            self.data = {}
+            self.data, self.policy = {}, None
             return
         self._take("GET", raw)
 
