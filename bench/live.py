@@ -168,6 +168,8 @@ class Outcome:
     drains: dict[str, int] = field(default_factory=dict)
     answers: dict[str, int] = field(default_factory=dict)
     requests: dict[str, int] = field(default_factory=dict)
+    why: dict[str, int] = field(default_factory=dict)
+    """Of the nodes that are kept, how many by which reason, against fresh plans of the end."""
 
     @property
     def finished(self) -> bool:
@@ -234,7 +236,11 @@ async def drive(
         await replica.ended()
     await asyncio.sleep(3)  # what was evicted last finds a place
     watched.look(await api.list("Pod", fieldSelector="spec.nodeName="))
-    outcome.kept = len(await api.list("Node"))
+    end = {kind: await api.list(kind) for kind in ("Node", "Pod", "ReplicaSet", "StatefulSet")}
+    outcome.kept = len(end["Node"])
+    saved = options.out / f"live-{outcome.way}-end.json.gz"
+    _save(saved, end)
+    outcome.why = why_kept(saved, outcome, options)
     outcome.pending, outcome.longest_pending = watched.pending, watched.longest
     events = plane.audit_events()
     evicted = accepted(events)
@@ -244,6 +250,28 @@ async def drive(
     )
     outcome.added_back = added + len(watched.would_add)
     outcome.requests = dict(asked(events).most_common(12))
+
+
+def _save(path: Path, things: Mapping[str, Items]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    versions = {kind: "v1" if kind in ("Node", "Pod") else "apps/v1" for kind in things}
+    items = [{**each, "kind": kind, "apiVersion": versions[kind]} for kind, found in things.items() for each in found]
+    whole = {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items}
+    path.write_bytes(gzip.compress(json.dumps(whole).encode()))
+
+
+def why_kept(path: Path, outcome: Outcome, options: argparse.Namespace) -> dict[str, int]:
+    """Count the kept nodes by the first reason of a fresh plan, and what fresh plans would still remove."""
+    snapshot = read_file(str(path))
+    found: Counter[str] = Counter()
+    for placement in dict.fromkeys((options.placement, "possible")):
+        now = {**settings(outcome.strategy, outcome.candidates, options), "placement": placement}
+        judge = CompactorJudge(parse_config_map({"config.yaml": json.dumps(now)}, {}))
+        plan = evaluate(snapshot, judge, time.time()).plan
+        if placement == options.placement:
+            found.update(str(min(refusals).reason.value) for refusals in plan.refusals.values())
+        found[f"could go by {placement}"] = len(plan.removals)
+    return dict(found)
 
 
 def accepted(events: Iterable[AuditEvent]) -> Counter[str]:

@@ -348,3 +348,21 @@ def test_the_forecast_says_where_the_scheduler_would_put_a_pod() -> None:
     made = plan(things, only=["a"])
     assert [move.target for move in made.removals[0].moves] == ["full"]
     assert forecast(seen, made, judge(seen, ["a"]).candidates).targets == {"default/x": "empty"}
+
+
+def test_the_order_of_sizes_does_not_depend_on_which_nodes_have_gone() -> None:
+    """A running controller plans anew after every node: each of its plans must go on where the last one was."""
+    sizes = {"small": ("8", "16Gi"), "cpu": ("32", "64Gi"), "memory": ("16", "256Gi"), "big": ("64", "512Gi")}
+    things = [node(name, cpu, memory=memory) for name, (cpu, memory) in sizes.items()]
+    things += [node(f"gone{i}", "16", memory="512Gi") for i in range(8)]
+    before = plan(things, "fewest-nodes", placement="likely")
+    after = plan([each for each in things if not each["metadata"]["name"].startswith("gone")], "fewest-nodes")
+    order = [each.node for each in before.removals if not each.node.startswith("gone")]
+    assert order[: len(after.removals)] == [each.node for each in after.removals]
+
+
+def test_of_nodes_of_about_one_size_those_with_few_pods_go_first_where_the_scheduler_places() -> None:
+    things = [node("a", "8"), node("b", "8.1"), node("big", "64")]
+    things += [pod("large", "b", "3"), *(pod(f"p{i}", "a", "500m") for i in range(3))]
+    assert [each.node for each in plan(things, "fewest-nodes", placement="likely").removals][0] == "b"
+    assert [each.node for each in plan(things, "fewest-nodes", placement="possible").removals][0] == "a"

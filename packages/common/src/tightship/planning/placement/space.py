@@ -258,10 +258,12 @@ class Space:
         return self._lengths
 
     def sizes(self) -> list[float]:
-        """Return each node's share of the cluster's capacity, summed over CPU, memory and extended resources."""
+        """Return each node's size: CPU, memory and extended resources as shares of the largest node's, summed.
+
+        The largest nodes go last, so the sizes of the others stay the same while a cluster shrinks.
+        """
         rows = [row for name, row in self._rows.items() if name not in (POD_COUNT, "ephemeral-storage")]
-        whole = np.maximum(self.capacity[rows].sum(axis=1, dtype=np.float64), 1.0)
-        shares: list[float] = (self.capacity[rows] / whole[:, None]).sum(axis=0).tolist()
+        shares: list[float] = (self.capacity[rows] * self.scale[rows, None]).sum(axis=0).tolist()
         return shares
 
     # Changing

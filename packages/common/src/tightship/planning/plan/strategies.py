@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -91,8 +92,11 @@ LEAST_UTILIZED = Ordered("least-utilized", lambda planner, candidate: (planner.r
 class FewestNodes(Strategy):
     """As few nodes as can be: the smallest first, since big nodes hold what many small ones held.
 
-    Size is the node's share of the cluster's capacity, summed over resources, so that a node with something scarce
-    (a GPU) counts as large and is kept for those who need it. Pods go where the free room has their proportions.
+    Size is the node's share of the largest node, summed over resources, so that a node with something scarce (a GPU)
+    counts as large and is kept for those who need it. It does not depend on which nodes have gone already: a running
+    controller that measured against what is left would change its mind at every step. Pods go where the free room has
+    their proportions. Where kube-scheduler places them, a pod may land on a node that goes later, and move again. There
+    of nodes of about one size those with the fewest pods go first: fewer pods move while most nodes may still go.
     """
 
     name = "fewest-nodes"
@@ -100,12 +104,22 @@ class FewestNodes(Strategy):
 
     def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
         """See :meth:`Strategy.extend`."""
-        size = planner.space.sizes()
-        order = sorted(candidates, key=lambda each: (size[planner.space.index[each.name]], each.ratio, each.name))
+        size, wander = planner.space.sizes(), planner.placement != "possible"
+
+        def key(each: Candidate) -> tuple[int, int, float, str]:
+            about = _about(size[planner.space.index[each.name]])
+            return about, len(each.evict) if wander else 0, each.ratio, each.name
+
+        order = sorted(candidates, key=key)
         stays: dict[str, list[Refusal]] = {}
         for candidate in order:
             _try(planner, gates, candidate.name, stays)
         return stays
+
+
+def _about(size: float) -> int:
+    """Return a number that sizes within about 5 % of each other share."""
+    return round(math.log(max(size, 1e-9)) / 0.05)
 
 
 def _try(planner: Planner, gates: Gates, name: str, stays: dict[str, list[Refusal]]) -> None:
