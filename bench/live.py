@@ -157,6 +157,7 @@ class Outcome:
     ended: str = ""
     kept: int = 0
     evictions: int = 0
+    removed: int = 0
     twice: int = 0
     pending: int = 0
     longest_pending: float = 0.0
@@ -245,6 +246,8 @@ async def drive(
     events = plane.audit_events()
     evicted = accepted(events)
     outcome.evictions, outcome.twice = sum(evicted.values()), sum(count > 1 for count in evicted.values())
+    # A replacement has a name of its own, so of pods that move twice each move is another name.
+    outcome.removed = len(remover.removed)
     added = sum(
         event.verb == "create" and event.object_ref.resource == "nodes" and event.code == 201 for event in events
     )
@@ -367,6 +370,11 @@ def notes(each: Outcome) -> list[str]:
     found = [f"nodes below {each.limit:g} of CPU may go, {each.in_drain} in drain at once"]
     if not each.finished:
         found.append(f"ended early: {each.ended}")
+    if each.removed:
+        found.append(f"{each.evictions / each.removed:.2f} evictions for each of {each.removed:,} removed nodes")
+    if each.why:
+        counts = ", ".join(f"{reason} {count:,}" for reason, count in each.why.items())
+        found.append(f"of the nodes kept, by a fresh plan: {counts}")
     if each.longest_pending >= 1:
         found.append(f"a pod waited {each.longest_pending:.0f} s for a node")
     if each.twice:

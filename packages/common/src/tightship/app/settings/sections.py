@@ -166,8 +166,7 @@ class SteeringKeys(Layered):
     candidate_taints: int = Field(default=350, ge=0, alias="maximumCandidateTaints")
     """Most nodes that carry the taint, the first of the plan. Pods then rarely land on nodes that they would have to
     leave again. But the more nodes are tainted, the fewer are left to choose from, and they fill up in a way that keeps
-    more nodes. On a real cluster of 1,523 nodes (``bench/live.py``), 300 taints kept 437 nodes and cost 1,980
-    evictions, 20 kept 435 and cost 2,762, and 1,112 (the whole plan) kept 444 and cost 1,556."""
+    more nodes (``bench/steering.py``; the table is in docs/how-it-packs.md)."""
 
     @property
     def exactly(self) -> Self:
