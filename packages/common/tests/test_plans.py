@@ -364,5 +364,5 @@ def test_the_order_of_sizes_does_not_depend_on_which_nodes_have_gone() -> None:
 def test_of_nodes_of_about_one_size_those_with_few_pods_go_first_where_the_scheduler_places() -> None:
     things = [node("a", "8"), node("b", "8.1"), node("big", "64")]
     things += [pod("large", "b", "3"), *(pod(f"p{i}", "a", "500m") for i in range(3))]
-    assert [each.node for each in plan(things, "fewest-nodes", placement="likely").removals][0] == "b"
-    assert [each.node for each in plan(things, "fewest-nodes", placement="possible").removals][0] == "a"
+    assert plan(things, "fewest-nodes", placement="likely").removals[0].node == "b"
+    assert plan(things, "fewest-nodes", placement="possible").removals[0].node == "a"
