@@ -66,7 +66,7 @@ ANCHORS = (
     ("Cluster Autoscaler 1.31 alone, at 0.5", 707, 1313),
     ("model: one at a time, without steering", 420, None),
 )
-BAR_NODES, BAR_EVICTIONS = 440, 2001
+BAR_NODES, BAR_EVICTIONS = 415, 1851
 NODES_IN_DRAIN = 10
 LOOK = 1.0
 """Seconds between two looks of the autoscaler's stand-in: its own default is for small clusters."""
