@@ -152,7 +152,9 @@ def test_the_rest_of_a_plan_holds_after_its_first_drains(gpus: Snapshot, last: P
     drained = after(gpus, list(last.removals[:10]))
     again, told = searched(drained, iterations=0, warm=(last,))
     assert told.warm_start
-    assert len(again.removals) >= len(last.removals) - 10
+    assert [each.node for each in again.removals][: len(last.removals) - 10] == [
+        each.node for each in last.removals[10:]
+    ], "in the same order"
 
 
 def test_a_plan_whose_target_is_gone_loses_only_what_went_there(gpus: Snapshot, last: Plan) -> None:

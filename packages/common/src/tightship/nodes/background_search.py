@@ -34,6 +34,8 @@ REST = 20
 PATIENCE = 60.0
 """Seconds, besides three lengths of the search, for which the first claims wait for the first search."""
 
+_WAIT = 0.1
+
 G = TypeVar("G", bound=ExplainedGates)
 
 
@@ -199,12 +201,14 @@ class BackgroundSearch(Generic[G]):
             self._wake.set()
 
     def _work(self, evaluation: Evaluation[G], judge: Judge[G], seconds: float, end: threading.Event) -> Plan:
+        stopwatch = HOST.get().stopwatch
+
         def stop() -> bool:
-            while not self._go.wait(0.1) and not end.is_set():
+            # On virtual time this is no thread: nobody would end the wait.
+            while stopwatch is not None and not self._go.wait(_WAIT) and not end.is_set():
                 pass
             return end.is_set() or not self._may()
 
-        stopwatch = HOST.get().stopwatch
         rules = SearchRules(
             iterations=max(1, round(ITERATIONS * seconds)) if stopwatch is None else None,
             seconds=None if stopwatch is None else seconds,
