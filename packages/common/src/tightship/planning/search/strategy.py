@@ -74,9 +74,11 @@ class Searching(Strategy):
 
     def run(self, new_planner: NewPlanner, gates: Gates) -> Outcome:
         """Plan one round over all candidates, and keep the better of both plans."""
-        outcome = self._greedy.run(new_planner, gates)
+        # Reasons cost more than the plan, and a plan known from before is seldom worse.
+        quick = _unexplained(new_planner) if self._rules.warm and not self._begun else new_planner
+        outcome = self._greedy.run(quick, gates)
         if self._begun or outcome.planner.placement != "possible":
-            return outcome
+            return outcome if quick is new_planner else self._greedy.run(new_planner, gates)
         self._begun = True
         greedy = best = self._found(outcome)
         for plan in self._rules.warm:
@@ -85,6 +87,8 @@ class Searching(Strategy):
             # A known plan stays unless another is better: nodes are steered by it already.
             if held.score > best.score or (best is greedy and held.score == best.score):
                 best = held
+        if best is greedy and quick is not new_planner:
+            greedy = best = self._found(self._greedy.run(new_planner, gates))
         if self._rules.warm:
             self.searched = self._as_known(self._rules.warm[0].searched, greedy, best)
         if self._rules.iterations != 0:
@@ -135,6 +139,17 @@ class Searching(Strategy):
 
     def _found(self, outcome: Outcome, broken: int = 0) -> _Found:
         return _Found(outcome, straightened(outcome.planner, self._planners), broken)
+
+
+def _unexplained(new_planner: NewPlanner) -> NewPlanner:
+    """Return what makes the same planners, whose refusals only name their reasons."""
+
+    def quick(choose: Choice) -> Planner:
+        planner = new_planner(choose)
+        planner.explain = False
+        return planner
+
+    return quick
 
 
 def _apart(planner: Planner) -> NewPlanner:
