@@ -45,7 +45,9 @@ def searched(
 def problem_of(snapshot: Snapshot) -> Problem:
     judgement = judge(snapshot)
     planner = Planner(snapshot, DisruptionLedger(snapshot), judgement.candidates, "possible")
-    return extract(planner, limits_of(judgement.gates, planner))
+    found = extract(planner, limits_of(judgement.gates, planner))
+    assert found is not None
+    return found
 
 
 @pytest.mark.takes(8)
@@ -292,6 +294,15 @@ def test_only_plans_that_choose_places_are_searched(gpus: Snapshot) -> None:
     likely = make_plan(gpus, judge, searching, "likely")
     assert searching.searched is None
     assert plain(likely) == plain(make_plan(gpus, judge, STRATEGIES["fewest-nodes"], "likely"))
+
+
+def test_a_cluster_too_large_for_memory_is_planned_without_a_search(
+    gpus: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tightship.planning.search.problem.MOST_CELLS", 100)
+    plan, told = searched(gpus)
+    assert plain(plan) == plain(make_plan(gpus, judge, STRATEGIES["fewest-nodes"], "possible"))
+    assert (told.iterations, told.removed) == (0, told.greedy_removed)
 
 
 def test_a_search_ends_with_its_time(gpus: Snapshot) -> None:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from tightship.planning.search.bound import Bound
+from tightship.planning.search.problem import Problem
 from tightship.planning.search.state import UNPLACED, Packing
 
 SUBSETS = 6
@@ -20,6 +21,18 @@ ELSEWHERE = 0.01
 
 PERSISTENCE = 0.1
 """How much the weight of a pod without a place grows with each attempt, in mean weights."""
+
+
+_AT_ONCE = 256
+"""Kinds whose prices are computed together: all of a large cluster's would take gigabytes."""
+
+
+def _cheapest(problem: Problem, prices: NDArray[np.float64], first: int) -> NDArray[np.float64]:
+    """Return the price of the cheapest room for some kinds from *first* on."""
+    some = slice(first, first + _AT_ONCE)
+    room = np.where(problem.allowed[:, some], prices @ problem.requests[some].T, np.inf)
+    cheapest: NDArray[np.float64] = room.min(axis=0, initial=np.inf)
+    return cheapest
 
 
 class _Ejection(Struct, frozen=True):
@@ -40,7 +53,8 @@ class Places:
         # Where the bound gives room away free, a little of everything still counts.
         prices = bound.prices + 0.02 / mean
         self._prices = np.ascontiguousarray(prices.T)
-        room = np.where(problem.allowed, prices @ problem.requests.T, np.inf).min(axis=0, initial=np.inf)
+        parts = [_cheapest(problem, prices, kind) for kind in range(0, len(problem.asks), _AT_ONCE)]
+        room = np.concatenate([np.zeros(0), *parts])
         worth = np.where(np.isfinite(room), room, (problem.requests / mean).sum(axis=1)) + 0.01
         self._first: NDArray[np.float64] = worth[problem.kinds]
         self.weight = self._first.copy()

@@ -21,6 +21,11 @@ from tightship.planning.placement.topology import DomainCounter
 from tightship.planning.plan.planner import Planner
 from tightship.planning.search.limits import GateLimits
 
+MOST_CELLS = 50_000_000
+"""Most nodes times kinds of pods that are searched. Three arrays have a byte for each; more would take too much memory
+from a running controller.
+"""
+
 EXACT = 2.0**53
 """Whole numbers below this are exact as floats, in which a search computes."""
 
@@ -94,8 +99,11 @@ class Problem(Struct, frozen=True):
         return found
 
 
-def extract(planner: Planner, allowed: GateLimits) -> Problem:
-    """Return the problem that *planner*, which has planned nothing yet, would plan within the limits *allowed*."""
+def extract(planner: Planner, allowed: GateLimits) -> Problem | None:
+    """Return the problem that *planner*, which has planned nothing yet, would plan within the limits *allowed*.
+
+    ``None`` if it has more than :data:`MOST_CELLS`.
+    """
     space = planner.space
     nodes = len(space.names)
     closable = np.zeros(nodes, dtype=np.bool_)
@@ -127,6 +135,9 @@ def extract(planner: Planner, allowed: GateLimits) -> Problem:
     guests += [(pod, node, False) for pod, node in buffers if closable[node]]
     free = space.free.copy()
     kinds, asks = _kinds(space, [pod for pod, _, _ in guests])
+    if nodes * len(asks) > MOST_CELLS:
+        space.rollback(mark)
+        return None
     rows = sorted({row for ask in asks for row, _ in ask.rows})
     requests = np.zeros((len(asks), len(rows)))
     for kind, ask in enumerate(asks):

@@ -117,13 +117,14 @@ class Searching(Strategy):
         new_planner = _apart(start.outcome.planner)
         before = new_planner(self.choose)
         problem = extract(before, limits_of(gates, before))
-        floor = bound(problem, lambda: effort.spent() > BOUND_PART)
-        origin, afresh = started(problem, start.removals), start is greedy
-        found = improve(problem, floor, origin, effort, rules.seed, afresh=afresh)
-        best = start
-        if found is not None and not effort.stopped:
-            played = self._found(play(problem, found, new_planner, gates, self._greedy))
-            best = played if played.score > start.score else start
+        best, least = start, 0
+        if problem is not None:
+            floor = bound(problem, lambda: effort.spent() > BOUND_PART)
+            origin, afresh, least = started(problem, start.removals), start is greedy, floor.nodes
+            found = improve(problem, floor, origin, effort, rules.seed, afresh=afresh)
+            if found is not None and not effort.stopped:
+                played = self._found(play(problem, found, new_planner, gates, self._greedy))
+                best = played if played.score > start.score else start
         self.searched = Searched(
             seconds=rules.seconds,
             iterations=effort.iterations,
@@ -131,7 +132,7 @@ class Searching(Strategy):
             greedy_evictions=-greedy.score[1],
             removed=best.score[0],
             evictions=-best.score[1],
-            bound=floor.nodes,
+            bound=least,
             warm_start=None if self.searched is None else self.searched.warm_start,
             broken=start.broken,
         )
