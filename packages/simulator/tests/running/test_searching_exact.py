@@ -1,0 +1,70 @@
+"""A searched plan and the pilot: every pod moves once, to where the plan wants it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tightship.drain_io.landing_map import POLICY_ANNOTATION
+from tightship_testkit.audit_readings import evictions_by
+from tightship_testkit.client import Json
+from tightship_testkit.drains import all_ready
+from tightship_testkit.embedded import ground
+from tightship_testkit.manifests import as_list, node, replicas
+from tightship_testkit.replica import QUICK, USER, Settings
+
+pytestmark = pytest.mark.virtual_time
+
+EXACT: Settings = {
+    **QUICK,
+    "nodePools": {"*": {"enabled": True, "scaleDownCPURequestRatioLimit": 1.01}},
+    "strategy": "fewest-nodes",
+    "steering": "exact",
+    "search": "20s",
+    "maximumNodesInDrain": 4,
+    "maximumNotReadyNodePercentage": 100,
+}
+
+
+def fleet(seed: int, nodes: int = 16) -> Json:
+    """Nodes a third to two thirds full of pods of four sizes."""
+    rng = random.Random(seed)
+    sizes = {"small": 300, "middle": 700, "large": 1100, "huge": 1900}
+    where: dict[str, list[str]] = {name: [] for name in sizes}
+    for number in range(nodes):
+        left = rng.uniform(0.35, 0.7) * 3900
+        while fitting := [name for name, size in sizes.items() if size <= left]:
+            name = rng.choice(fitting)
+            where[name].append(f"n{number:02}")
+            left -= sizes[name]
+    items = [node(f"n{number:02}") for number in range(nodes)]
+    for name, at in where.items():
+        pods = replicas(name, at, app=name)
+        for pod in pods:
+            pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": f"{sizes[name]}m"}}
+        items += pods
+    return as_list(*items)
+
+
+@pytest.mark.takes(20)
+async def test_with_exact_targets_the_searched_plan_comes_true(tmp_path: Path) -> None:
+    async with ground(tmp_path, fleet(1), EXACT) as on:
+        on.recorder.budget = 4
+        notes = {POLICY_ANNOTATION: "exact/1"}
+        meta = {"name": "node-compactor-landings", "namespace": "default", "annotations": notes}
+        on.yard.cluster.store.create("ConfigMap", {"metadata": meta, "data": {}})
+        replica = on.start()
+        await replica.ready()
+        with on.removing() as remover:
+            await on.seen(lambda: bool(on.recorder.in_drain()), "the first nodes are claimed")
+            told = (await replica.status())["plan"]["summary"]["search"]
+            kept = told["searched"]["nodesAfter"]
+            await on.seen(lambda: len(remover.removed) >= 16 - kept, "all planned nodes are removed", 600)
+        await all_ready(on.api)
+        evictions = evictions_by(on.events, USER)
+        status = await replica.status()
+        assert set(evictions.values()) == {1}
+        assert len(evictions) == told["searched"]["evictions"]
+        assert status["landings"] == {"mode": "exact", "target": len(evictions)}
