@@ -1,6 +1,6 @@
 """A model of a running controller on a real cluster: which steering keeps how many nodes, for how many evictions.
 
-    python bench/steering.py                            every row of docs/how-it-packs.md, openb: about a minute each
+    python bench/steering.py                            no taints, as many as by default, all: about a minute a row
     python bench/steering.py --taints 350 --grades 1 2  some of them
     python bench/steering.py --in-drain 1               one node at a time
 
