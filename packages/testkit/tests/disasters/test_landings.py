@@ -38,6 +38,8 @@ BEGIN = Step(at=8.0, kind="configure", args={"program": "node-compactor", "key":
 """By then all pods run, on all nodes."""
 WRITES = ("configmaps", "pods/status", "pods", "pods/eviction")
 NODES = 6
+MOST = 3
+"""Writes of each resource at which a replica is lost, from the first on."""
 
 
 def scenario(*steps: Step, replicas: int = 2, steering: str = "exact", story: float = 100.0, **chart: Any) -> Scenario:
@@ -145,7 +147,7 @@ def test_without_its_policy_the_pilot_is_off_and_drains_go_on(chart: dict[str, A
 
 
 @pytest.mark.slow
-@pytest.mark.takes(60)
+@pytest.mark.takes(20)
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("replicas", [1, 2], ids=["alone", "with a standby"])
 @pytest.mark.parametrize("what", ["kill", "freeze"])
@@ -155,7 +157,7 @@ def test_a_replica_that_is_lost_at_a_write_leaves_no_gate(what: str, replicas: i
     wrong: list[str] = []
     for resource in WRITES:
         assert seen.asked[resource]
-        for skip in range(min(seen.asked[resource], 6)):
+        for skip in range(min(seen.asked[resource], MOST)):
             args = {"program": "node-compactor", "resource": resource, "before": before, "skip": skip, **told}
             found, result = played(scenario(Step(at=0.0, kind=f"{what}-at-landing", args=args), replicas=replicas))
             wrong += [f"{resource} {skip}: {each}" for each in result.violations]
