@@ -83,6 +83,20 @@ def test_without_the_annotation_of_a_policy_nothing_is_done(policy: str) -> None
     assert "affinity" not in _pod(store)["spec"]
 
 
+@pytest.mark.parametrize("value", ["", ",", "n1,", "N1", "n1, n2", " n1", "-n", "a_b"])
+def test_what_is_no_list_of_node_names_has_no_effect(value: str) -> None:
+    store, _ = _store(data={MINE: value})
+    assert _gates(_pod(store)) == []
+
+
+def test_pods_of_tightship_itself_are_left_alone() -> None:
+    store, _ = _store(data={MINE: "n1,node-2.example.com"})
+    about = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": MINE, "controller": True}
+    meta: Json = {"name": "own", "ownerReferences": [about], "labels": {"app.kubernetes.io/part-of": "tightship"}}
+    assert _gates(store.create("Pod", {"metadata": meta, "spec": {"containers": [{"name": "c"}]}})) == []
+    assert _gates(_pod(store)) == [GATE]
+
+
 def test_the_policy_sees_what_is_written_a_little_later() -> None:
     store, clock = _store(data={})
     store.modify("ConfigMap", "landings", "default", lambda each: each.update(data={MINE: "n1"}))
@@ -98,7 +112,7 @@ def test_the_policy_sees_what_is_written_a_little_later() -> None:
 def test_a_policy_outlives_the_annotation_and_ends_with_its_chart() -> None:
     store, clock = _store()
     store.delete("ConfigMap", "landings", "default")
-    store.create("ConfigMap", {"metadata": {"name": "landings"}, "data": {MINE: ""}})
+    store.create("ConfigMap", {"metadata": {"name": "landings"}, "data": {MINE: "n1"}})
     clock.past(LATE[1])
     assert _gates(_pod(store)) == [GATE]
     store.landings.uninstall("default", "landings")

@@ -6,15 +6,17 @@ The embedded server evaluates no CEL and serves no admission policies. It takes 
 controller is among the ConfigMap's keys. A policy goes by the name of its parameter, so one that was there stays until
 :meth:`LandingPolicies.uninstall`, whoever edits, deletes or makes anew the ConfigMap.
 
-As on the real server the policy sees a ConfigMap by an informer, a few tenths of a second late; a ConfigMap that is not
-there lets every pod pass (``parameterNotFoundAction: Allow``).
+A value that is no list of node names has no effect, as in the charts' policy, and pods of Tightship itself are left
+alone. As on the real server the policy sees a ConfigMap by an informer, a few tenths of a second late; a ConfigMap that
+is not there lets every pod pass (``parameterNotFoundAction: Allow``).
 """
 
 from __future__ import annotations
 
 import random
+import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -32,6 +34,9 @@ WEIGHT = 100
 """Of the preferred node affinity."""
 
 _MODES = ("exact", "hints")
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NODE = rf"{_LABEL}([.]{_LABEL})*"
+_NODES = re.compile(rf"{_NODE}(,{_NODE})*", re.ASCII)
 
 
 class _Told(Struct, frozen=True):
@@ -74,13 +79,15 @@ class LandingPolicies:
         """Return a pod that is to be created as the policies leave it. Changes *pod*."""
         if not self._modes or pod["kind"] != "Pod" or (pod.get("spec") or {}).get("nodeName"):
             return pod
+        if (pod["metadata"].get("labels") or {}).get("app.kubernetes.io/part-of") == "tightship":
+            return pod
         self._catch_up()
         owners = pod["metadata"].get("ownerReferences") or []
         owner = next((str(each.get("uid")) for each in owners if each.get("controller")), None)
         for key, mode in self._modes.items():
             targets = self._data.get(key, {}).get(owner) if owner else None
-            if targets is not None:
-                (_gated if mode == "exact" else _drawn)(pod, targets)
+            if targets and _NODES.fullmatch(targets):
+                (_gated if mode == "exact" else _drawn)(pod, targets.split(","))
         return pod
 
     def _catch_up(self) -> None:
@@ -93,22 +100,19 @@ class LandingPolicies:
                 self._data[told.key] = told.data
 
 
-def _gated(pod: Json, _targets: str) -> None:
+def _gated(pod: Json, _targets: Sequence[str]) -> None:
     gates = pod["spec"].get("schedulingGates") or []
     if not any(each.get("name") == GATE for each in gates):
         pod["spec"]["schedulingGates"] = [*gates, {"name": GATE}]
 
 
-def _drawn(pod: Json, targets: str) -> None:
+def _drawn(pod: Json, targets: Sequence[str]) -> None:
     """Have a pod prefer each of *targets*; a term of fields takes one value only."""
-    names = [each for each in targets.split(",") if each]
-    if not names:
-        return
     spec = pod["spec"]
     affinity = dict(spec.get("affinity") or {})
     of_nodes = dict(affinity.get("nodeAffinity") or {})
     kind = "preferredDuringSchedulingIgnoredDuringExecution"
-    of_nodes[kind] = [*(of_nodes.get(kind) or []), *map(_term, names)]
+    of_nodes[kind] = [*(of_nodes.get(kind) or []), *map(_term, targets)]
     spec["affinity"] = {**affinity, "nodeAffinity": of_nodes}
 
 

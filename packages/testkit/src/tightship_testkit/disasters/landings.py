@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tightship_simulator.api.errors import Forbidden, Refused
+from tightship_simulator.api.errors import Forbidden, Invalid, Refused
 from tightship_testkit.disasters.scenario import Controller, Landings, Scenario
 
 if TYPE_CHECKING:
@@ -79,12 +79,18 @@ def piloted(scenario: Scenario) -> bool:
 
 
 def charted(world: World) -> Callable[[Any], Refused | None]:
-    """Return the rule by which controllers write of pods and ConfigMaps only what their charts have given rights to."""
+    """Return the rule by which controllers write of pods and ConfigMaps only what their charts let them.
+
+    The charts' fence lets them nominate a node only for a pod with our gate.
+    """
 
     def rule(request: Any) -> Refused | None:
         full = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
         if full not in _OF_PILOT or request.verb not in ("patch", "update"):
             return None
+        pod = world.store.find("Pod", request.name, request.namespace) if full == "pods/status" else None
+        if pod is not None and GATE not in gates_of(pod):
+            return Invalid(f"this account may nominate a node only for a pod with the scheduling gate {GATE}")
         team = world.team(request.by.rpartition("-")[0])
         chart = team.controller.landings if team is not None else None
         if chart is not None and (full == "configmaps" or chart.rights == "exact"):

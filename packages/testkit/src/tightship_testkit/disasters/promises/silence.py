@@ -148,7 +148,7 @@ def _of_pilot(team: Team | None, full: str, name: str) -> frozenset[str]:
     if team is not None and exact(team) and full in ("pods", "pods/status"):
         return frozenset({"patch"})
     of_map = team is not None and team.controller.landings is not None and name == map_of(team.controller)
-    return frozenset({"get", "update", "patch"}) if of_map and full == "configmaps" else frozenset()
+    return frozenset({"get", "patch"}) if of_map and full == "configmaps" else frozenset()
 
 
 def _off(team: Team) -> bool:
