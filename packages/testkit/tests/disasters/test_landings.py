@@ -38,6 +38,8 @@ BEGIN = Step(at=8.0, kind="configure", args={"program": "node-compactor", "key":
 """By then all pods run, on all nodes."""
 WRITES = ("configmaps", "pods/status", "pods", "pods/eviction")
 NODES = 6
+ALONE = {"kill": 15.0, "freeze": 50.0, "stop": 8.0}
+"""Most seconds for which a pod may be gated without a standby: until another one leads, until it goes on, or ends."""
 MOST = 3
 """Writes of each resource at which a replica is lost, from the first on."""
 
@@ -150,10 +152,11 @@ def test_without_its_policy_the_pilot_is_off_and_drains_go_on(chart: dict[str, A
 @pytest.mark.takes(20)
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("replicas", [1, 2], ids=["alone", "with a standby"])
-@pytest.mark.parametrize("what", ["kill", "freeze"])
+@pytest.mark.parametrize("what", ["kill", "freeze", "stop"])
 def test_a_replica_that_is_lost_at_a_write_leaves_no_gate(what: str, replicas: int, before: bool) -> None:
     seen, _ = played(scenario(replicas=replicas))
-    told = {"kill": {"back": 5.0, "skew": 0.0}, "freeze": {"seconds": 40.0}}[what]
+    back = {"skew": 0.0, "back": 5.0}
+    told = {"kill": back, "freeze": {"seconds": 40.0}, "stop": {**back, "back": 30.0}}[what]
     wrong: list[str] = []
     for resource in WRITES:
         assert seen.asked[resource]
@@ -161,7 +164,7 @@ def test_a_replica_that_is_lost_at_a_write_leaves_no_gate(what: str, replicas: i
             args = {"program": "node-compactor", "resource": resource, "before": before, "skip": skip, **told}
             found, result = played(scenario(Step(at=0.0, kind=f"{what}-at-landing", args=args), replicas=replicas))
             wrong += [f"{resource} {skip}: {each}" for each in result.violations]
-            limit = 20.0 if replicas > 1 else 20.0 + (40.0 if what == "freeze" else 5.0)
+            limit = 20.0 if replicas > 1 else ALONE[what]
             if found.longest > limit:
                 wrong.append(f"{resource} {skip}: a pod was gated for {found.longest:.1f} s")
     assert not wrong, "\n".join(wrong)

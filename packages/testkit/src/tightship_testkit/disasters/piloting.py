@@ -17,8 +17,9 @@ SHARE = 0.5
 """The part of scenarios with a pilot."""
 _OF_NODES = ("node-compactor", "node-refiner")
 _STEPS = {
-    "grow-in-drain": 4, "kill-at-landing": 6, "freeze-at-landing": 4, "edit-landings": 3, "annotate-landings": 1,
-    "delete-landings": 1.5, "take-landing-rights": 1.5, "steer": 2, "gate-by-others": 1.5, "delete-gated": 1,
+    "grow-in-drain": 4, "kill-at-landing": 6, "freeze-at-landing": 4, "stop-at-landing": 3, "edit-landings": 3,
+    "annotate-landings": 1, "delete-landings": 1.5, "take-landing-rights": 1.5, "steer": 2,
+    "gate-by-others": 1.5, "delete-gated": 1,
 }  # fmt: skip
 """Kinds of steps, and how often each is drawn."""
 _RESOURCES = ("configmaps", "pods/status", "pods", "pods/eviction", "leases")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
 from msgspec import Struct
 
 from tightship_simulator.api.store import Change
+from tightship_simulator.virtual.simulation import Replica
 from tightship_testkit.disasters.landings import (
     GATE,
     VERSION,
@@ -25,6 +27,8 @@ from tightship_testkit.disasters.world import Json, World
 
 STARTS = 10.0
 """Seconds until a replica that was started watches pods."""
+_LATE = 4.0
+"""Seconds after which a policy no longer goes by what was taken out, and the cluster shows what that has come to."""
 TAKES_EFFECT = 45.0
 """Seconds after which an edit must have been seen."""
 
@@ -58,6 +62,42 @@ def mode_of(settings: Json) -> str:
     return found if found in ("hints", "exact") else ""
 
 
+class Endings:
+    """Which teams have ended in good order in the middle of a story, and since when."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._last: dict[str, list[Replica]] = {}
+        self._led: dict[str, bool] = {}
+        self._since: dict[str, float] = {}
+
+    def led(self, team: Team) -> bool:
+        """Whether one of those that ended last led until then."""
+        return self._led.get(team.program, False)
+
+    def look(self) -> list[Team]:
+        """Look at all teams; return those none of whose replicas has run for a while, which had time to tidy up."""
+        world = self._world
+        for program, team in world.teams.items():
+            if alive := team.alive:
+                self._last[program] = alive
+                self._led[program] = world.holder(team) in {each.name for each in alive}
+                self._since.pop(program, None)
+            elif program not in self._since:
+                self._since[program] = world.now if self._in_order(team) else math.inf
+        return [team for program, team in world.teams.items() if world.now - self._since.get(program, math.inf) > _LATE]
+
+    def _in_order(self, team: Team) -> bool:
+        return all(
+            each.process.alive
+            and not each.crashed
+            and each.name not in team.dry
+            and not self._world.faulted(each.name)
+            and self._world.now - self._world.started.get(each.name, 0.0) >= STARTS
+            for each in self._last.get(team.program, ())
+        )
+
+
 @promise
 class NoGateOutlivesUs(Promise):
     """No pod waits long for our gate to go, as long as there is anybody to take it off."""
@@ -69,9 +109,13 @@ class NoGateOutlivesUs(Promise):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._waited: Counter[str] = Counter()
+        self._endings = Endings(world)
 
     def passed(self) -> None:
-        pods = gated(self.world)
+        pods, ended = gated(self.world), self._endings.look()
+        if ended and len(ended) == len(self.world.teams) and any(map(exact, ended)):
+            for pod in pods:
+                self.broken(f"Pod {pod['metadata']['name']}", "is gated though all replicas have ended in good order")
         if not pods:
             self._waited.clear()
             return
@@ -148,6 +192,7 @@ class EntriesLeave(OfMaps):
         super().__init__(world)
         self._own: dict[str, set[str]] = {}
         self._idle: Counter[str] = Counter()
+        self._endings = Endings(world)
 
     def written(self, write: Write) -> None:
         own = self._own.setdefault(write.team.program, set())
@@ -158,6 +203,10 @@ class EntriesLeave(OfMaps):
         return sorted(self._own.get(team.program, set()) & data_of(found(self.world, team)).keys())
 
     def passed(self) -> None:
+        for team in self._endings.look():
+            if self._endings.led(team) and (left := self._left(team)):
+                told = f"holds {', '.join(left)} though all replicas have ended in good order"
+                self.broken(f"ConfigMap {map_of(team.controller)}", told)
         for program, team in self.world.teams.items():
             left = self._left(team)
             drains = any(owned(each).get("controller") == program for each in self.world.store.list("Node"))

@@ -110,6 +110,22 @@ async def freeze_at_landing(
         stopped.process.thaw()
 
 
+@step(_PROGRAM, _AT_WRITE, back=one_of(5.0, 30.0), skew=lambda rng, _: any_skew(rng), weight=0)
+async def stop_at_landing(
+    world: World, *, program: str, resource: str, before: bool, skip: int, back: float, skew: float
+) -> None:
+    """A replica is told to end right before or after one of the pilot's writes; another one starts in its place."""
+    write = _Write(program, resource, skip, before)
+
+    def stop(replica: Replica) -> None:
+        world.tell(f"{replica.name} is told to end {write}")
+        replica.stop()
+
+    if await write.awaited(world, stop) is not None:
+        await world.pause(back)
+        world.start(world.team_of(program), skew)
+
+
 @step(more=one_of(1, 2, 4), after=one_of(0.0, 0.3, 1.0, 3.0), back=one_of(5.0, 30.0, 600.0), weight=0)
 async def grow_in_drain(world: World, *, more: int, after: float, back: float) -> None:
     """The owner of a pod on a node that is being emptied gets more replicas, and fewer again after a while."""
