@@ -578,6 +578,26 @@ async def test_a_gate_that_may_not_be_removed_is_said_with_what_to_do(
     assert "problems" not in await status(process)
 
 
+async def test_who_may_not_remove_gates_has_no_more_pods_gated(
+    cluster: Cluster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy(cluster)
+    seen = more(cluster)
+    gated(cluster, by="other")
+    process = start()
+    when(process, ungates, Answer(403, "Forbidden", "no"))
+    await soon(lambda: "gate of pod shop/orphan can't be removed" in caplog.text)
+    cluster.configure(goes="n1", to="n3", steering="exact")
+    await gone(cluster)
+    assert any(seen.data) is False
+    assert left(cluster) == ["orphan"]
+    assert any("may not remove scheduling gates" in each for each in (await status(process))["problems"])
+    process.api.hooks.clear()
+    await soon(lambda: left(cluster) == [])
+    await process.passes()
+    assert "problems" not in await status(process)
+
+
 async def test_a_release_leaves_no_entry_and_no_gate(cluster: Cluster, start: Start) -> None:
     """As the charts' Job does when a release is uninstalled whose leader was killed."""
     policy(cluster, **{"uid-web": "n3"})

@@ -83,7 +83,8 @@ class Pilot:
     @property
     def available(self) -> bool:
         """Whether evicted pods are led now."""
-        return bool(self._active) and not self._closed and self._terms.leading() and self._wanted() == self._active
+        led = bool(self._active) and not self._closed and self._terms.leading() and self._wanted() == self._active
+        return led and not (self._active == EXACT and self._ungating.refused)
 
     @property
     def exact(self) -> bool:
@@ -146,6 +147,9 @@ class Pilot:
         def judge(policy: str | None) -> None:
             nonlocal problem
             problem = policy_problem(policy, mode, str(self._map)) if mode else ""
+            if mode == EXACT and self._ungating.refused:
+                # Whoever may not remove gates must not have more pods gated.
+                problem = problem or "this controller may not remove scheduling gates"
             self._activate("" if problem else mode)
 
         try:

@@ -48,6 +48,11 @@ class Ungating:
         """Whether a pod was gated that no entry of this replica explains."""
 
     @property
+    def refused(self) -> bool:
+        """Whether the server has refused to let this replica remove the gate of a pod that waits."""
+        return any(each.refused for each in self._waiting.values())
+
+    @property
     def problems(self) -> tuple[str, ...]:
         """Whole sentences about the pods whose gate this controller may not remove."""
         return tuple(each.refused for each in self._waiting.values() if each.refused)
