@@ -206,7 +206,10 @@ def test_an_absent_file_and_a_directory(tmp_path: Path) -> None:
 
 
 def test_the_newest_time_of_a_file_is_the_last_sign_of_life_in_it(tmp_path: Path) -> None:
-    heard = [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-02T00:00:00Z"}, {"type": "Other"}]
+    heard = [
+        {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-02T00:00:00Z"},
+        {"type": "Other", "status": "False"},
+    ]
     old = {**NODE, "metadata": {"name": "n1", "creationTimestamp": "2025-01-01T00:00:00Z"}}
     path = tmp_path / "cluster.json"
     for thing, newest in (
