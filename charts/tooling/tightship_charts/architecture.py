@@ -105,7 +105,8 @@ def _folder(module: str) -> str | None:
         return package
     if not rest:
         return None
-    return "hpa_scaler.app" if module == "hpa_scaler.cli" else f"{package}.{rest.partition('.')[0]}"
+    started = module in ("hpa_scaler.cli", "hpa_scaler.__main__")
+    return "hpa_scaler.app" if started else f"{package}.{rest.partition('.')[0]}"
 
 
 __all__ = ["architecture"]

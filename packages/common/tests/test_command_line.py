@@ -10,6 +10,7 @@ import pytest
 from tightship.app.cli.output import terminal_of
 from tightship.app.cli.progress import Progress
 from tightship.app.cli.selector import SelectorError, parse_selector
+from tightship.app.settings.fields import parse_ratio
 
 LABELS = {"pool": "web", "zone": "a", "size": "4", "example.com/tier": "gold", "empty": ""}
 
@@ -76,6 +77,40 @@ def test_progress_shows_on_a_terminal_and_leaves_no_trace(monkeypatch: pytest.Mo
             pass
     assert "reading pods" in screen.getvalue()
     assert screen.getvalue().endswith("\r\x1b[K")
+
+
+def test_off_a_terminal_a_line_tells_for_which_server_a_command_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tightship.app.cli.progress.SILENCE", 0.0)
+    pipe = io.StringIO()
+    deadline = time.monotonic() + 30
+    with Progress(pipe) as progress:
+        progress.wait("connecting to https://example")
+        while "connecting" not in pipe.getvalue() and time.monotonic() < deadline:
+            pass
+    assert pipe.getvalue().startswith("connecting to https://example (0s)\n")
+
+
+@pytest.mark.parametrize(("text", "ratio"), [("75%", 0.75), ("0.75", 0.75), ("100%", 1.0), ("0", 0.0), (".5", 0.5)])
+def test_a_ratio_may_be_a_percentage(text: str, ratio: float) -> None:
+    assert parse_ratio(text) == ratio
+
+
+@pytest.mark.parametrize("value", [1e-05, 0.75, 1, 0])
+def test_a_number_is_a_ratio_too(value: float) -> None:
+    assert parse_ratio(value) == value
+
+
+@pytest.mark.parametrize(("text", "guess"), [("75", "75%"), ("2", "2%"), ("99.5", "99.5%")])
+def test_a_number_that_was_meant_as_a_percentage_is_guessed(text: str, guess: str) -> None:
+    with pytest.raises(ValueError, match=f"did you mean {guess}"):
+        parse_ratio(text)
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "101%", "%", "", "0,75", "1.5", True, None])
+def test_what_is_no_ratio_is_refused_with_what_is(text: object) -> None:
+    with pytest.raises(ValueError, match="is not a ratio; allowed is a number from 0 to 1") as refused:
+        parse_ratio(text)
+    assert "did you mean" not in str(refused.value)
 
 
 def test_a_pipe_has_no_width_and_no_colour_and_a_terminal_has_both() -> None:

@@ -40,7 +40,7 @@ def floors(ended: Any) -> dict[str, tuple[int, int]]:
         (("plan", "-f", "x", "--context", "y"), "give only one"),
         (
             ("plan", "--lower-bound", "three"),
-            "--lower-bound: 'three': allowed is a whole number from 0",
+            "--lower-bound: 'three': allowed is a whole number as Go",
         ),
         (("plan", "--prometheus-server-url", "p:9090"), "--prometheus-server-url: 'p:9090'"),
         (("explain",), "required: NAME"),

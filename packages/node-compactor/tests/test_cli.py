@@ -170,6 +170,15 @@ def test_rows_alone_go_to_stdout_without_headers(cli: Any, data: Path, tmp_path:
     )
 
 
+def test_a_file_is_judged_as_of_its_own_newest_time(tmp_path: Path, start: Any) -> None:
+    path = tmp_path / "cluster.json"
+    made = {"name": "old", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": made}))
+    process = start("plan", "-f", path, "-o", "json")
+    out, _ = process.communicate(timeout=60)
+    assert json.loads(out)["evaluatedAt"] == "2026-01-01T00:00:00Z"
+
+
 def test_an_output_without_unicode_is_ascii(data: Path, start: Any) -> None:
     process = start("plan", "-f", data / "cluster.yaml", PYTHONIOENCODING="ascii")
     out, _ = process.communicate(timeout=60)

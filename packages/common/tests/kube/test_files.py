@@ -16,7 +16,7 @@ import yaml
 
 from tightship.core.objects import KINDS
 from tightship.files.object_file import FileError
-from tightship.files.snapshot_file import parse, read_file
+from tightship.files.snapshot_file import parse, read_file, read_files
 
 from .conftest import Json, bad_pod, node, pod
 
@@ -203,6 +203,24 @@ def test_an_absent_file_and_a_directory(tmp_path: Path) -> None:
         read_file(tmp_path / "absent")
     with pytest.raises(FileError, match="Is a directory"):
         read_file(tmp_path)
+
+
+def test_the_newest_time_of_a_file_is_the_last_sign_of_life_in_it(tmp_path: Path) -> None:
+    heard = [
+        {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-02T00:00:00Z"},
+        {"type": "Other", "status": "False"},
+    ]
+    old = {**NODE, "metadata": {"name": "n1", "creationTimestamp": "2025-01-01T00:00:00Z"}}
+    path = tmp_path / "cluster.json"
+    for thing, newest in (
+        (old, 1735689600),
+        ({**old, "status": {**NODE["status"], "conditions": heard}}, 1767312000),
+        ({**POD, "status": {"phase": "Running", "startTime": "2026-01-03T00:00:00Z"}}, 1767398400),
+    ):
+        path.write_bytes(dump(listed(old, thing)))
+        assert read_files([path]).newest == newest
+    path.write_bytes(dump(listed({**NODE, "metadata": {"name": "n1"}})))
+    assert read_files([path]).newest == 0
 
 
 def test_reading_a_file_imports_no_client() -> None:

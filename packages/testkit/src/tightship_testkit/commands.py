@@ -101,7 +101,8 @@ def on_a_terminal(module: str, *runs: tuple[int, Mapping[str, str], Sequence[str
 def spilled(text: str, width: int) -> list[str]:
     """Return the lines of a terminal's text that are too long for it though they could have been broken."""
     assert "\x1b" not in text
-    return [line for line in text.replace("\r", "").splitlines() if len(line) > width and " " in line.strip()]
+    lines = text.replace("\r", "").splitlines()
+    return [line for line in lines if len(line) > width and " " in line.removesuffix(" \\").strip()]
 
 
 def printed(folder: Path, module: str, *arguments: str) -> str:

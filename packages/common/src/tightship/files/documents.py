@@ -142,7 +142,7 @@ _LEAST_SIZE = 100_000
 _MOST_REPEATS = 20
 """How much larger aliases may make a document than its text: each value takes at least a byte."""
 
-_INDENTED = re.compile(rb"^(?:[ ?:-] ?){%d}" % _DEEPEST, re.MULTILINE)
+_INDENTED = re.compile(rb"^[ ?:-]{%d}" % _DEEPEST, re.MULTILINE)
 
 
 def _seems_deep(raw: bytes) -> bool:

@@ -24,6 +24,8 @@ _USER_TEXTS = ("client-certificate", "client-certificate-data", "client-key", "c
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 _DATA = ("certificate-authority-data", "client-certificate-data", "client-key-data")
 
+_DEEPEST = 100
+
 
 class Section(Struct, frozen=True):
     """The cluster or the user called *name*, with absolute paths; *kind* is ``cluster`` or ``user``."""
@@ -48,7 +50,9 @@ def read(files: list[Path], *, must_exist: bool) -> Documents:
         if not must_exist and not path.exists():
             continue
         try:
-            document = yaml.safe_load(path.read_bytes())
+            raw = path.read_bytes()
+            _check_depth(raw)
+            document = yaml.safe_load(raw)
         except OSError as error:
             raise ConfigError(f"kubeconfig {path}: {error.strerror or error}") from error
         except RecursionError as error:
@@ -61,6 +65,15 @@ def read(files: list[Path], *, must_exist: bool) -> Documents:
     if not documents:
         raise ConfigError(f"kubeconfig {os.pathsep.join(map(str, files))}: no such file")
     return documents
+
+
+def _check_depth(raw: bytes) -> None:
+    """Raise :class:`RecursionError` for brackets in brackets, over which the parser would take long to despair."""
+    depth = 0
+    for each in raw.translate(None, bytes(set(range(256)) - set(b"[]{}"))):
+        depth += 1 if each in b"[{" else -1
+        if depth > _DEEPEST:
+            raise RecursionError
 
 
 def sections(documents: Documents, context: str, where: str) -> tuple[Section, Section]:

@@ -39,6 +39,7 @@ from hpa_scaler.report import Sights
 from hpa_scaler.report.document import HpaEntry
 from hpa_scaler.spec.queries import Failure, Outcome, Query, QueryAnswer, decode_outcomes
 from hpa_scaler.spec.spec import Rules
+from hpa_scaler.spec.values import parse_int32
 from tightship.app.cli.app import CliError, UsageError
 from tightship.app.cli.arguments import add_cluster_arguments, add_flags, add_time_argument, given, value_of
 from tightship.app.cli.basics import near
@@ -47,6 +48,7 @@ from tightship.app.settings.loading import SettingsError
 from tightship.app.settings.process import load_process
 from tightship.core.counting import counted
 from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.core.quoting import quoted
 from tightship.core.reasons import Reason, Refusal
 from tightship.files.object_file import FileError
 from tightship.kube.connection import Connection
@@ -120,6 +122,10 @@ class CommandSettings(Struct, frozen=True):
         """Return the settings of *arguments* over *environment*. Raises :class:`CliError` with all problems."""
         problems: list[str] = []
         process, settings = None, None
+        given_bound = parse_int32(arguments.lower_bound or "0")
+        if given_bound is not None and given_bound < 0:
+            # The older controller's variable takes such a number too. Nobody types one on purpose.
+            raise UsageError(f"--lower-bound: {quoted(arguments.lower_bound)}: allowed is a whole number from 0")
         try:
             process = load_process(ScalerRunSettings, environment, given(arguments, ScalerRunSettings, plan=True))
         except SettingsError as error:

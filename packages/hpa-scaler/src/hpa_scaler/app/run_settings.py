@@ -35,8 +35,8 @@ _PREFIX = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 
 def _lower_bound(value: object) -> object:
     bound = parse_int32(str(value))
-    if bound is None or bound < 0:
-        raise ValueError("allowed is a whole number from 0, as Go reads it, such as 3, 0x10 or 010 (which is 8)")
+    if bound is None:
+        raise ValueError("allowed is a whole number as Go reads it, such as 3, 0x10 or 010 (which is 8)")
     return bound
 
 
@@ -87,7 +87,7 @@ class ScalerRunSettings(ProcessSettings):
     lower_bound: Annotated[
         int,
         BeforeValidator(_lower_bound),
-        Allowed("a whole number from 0, as Go reads it"),
+        Allowed("a whole number, as Go reads it"),
         Flag(
             "--lower-bound N",
             "the lowest floor of HPAs that name none (default: $MINIMUM_REPLICAS_LOWER_BOUND, else 3)",

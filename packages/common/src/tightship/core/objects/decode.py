@@ -124,7 +124,7 @@ def decode_scale_target(kind: str, raw: _JSON) -> ScaleTarget:
 
 def _read(kind: str, raw: _JSON, decoder: Callable[[_JSON], _T]) -> _T:
     try:
-        return decoder(raw)
+        thing = decoder(raw)
     except (msgspec.DecodeError, QuantityError, UnicodeDecodeError) as error:
         written = raw if isinstance(error, UnicodeDecodeError) else quoted_quantities(raw)
         if written is not raw and isinstance(error, msgspec.ValidationError):
@@ -133,6 +133,9 @@ def _read(kind: str, raw: _JSON, decoder: Callable[[_JSON], _T]) -> _T:
         namespace, name = identity(raw)
         problem = _locate(raw, error) if isinstance(error, QuantityError) else explained(raw, str(error))
         raise ObjectError(kind, namespace, name, problem) from error
+    if not getattr(thing, "name", ""):
+        raise ObjectError(kind, getattr(thing, "namespace", ""), "", "metadata.name is empty")
+    return thing
 
 
 def identity(raw: _JSON) -> tuple[str, str]:

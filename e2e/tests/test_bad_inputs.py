@@ -1,0 +1,168 @@
+"""Bad inputs of all three controllers: each ends with its exit code and a few lines that say what is wrong.
+
+Every case is wrong in one way only. What may not happen is the same for all: a traceback, a "defect", a flood of lines,
+silence.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bad_files import BAD_HPAS, HPA, MALFORMED, QUESTIONABLE, UNREADABLE, beside, listed
+from bad_flags import BOTH, COMPACTOR, KUBECONFIGS, NODES, REFINER, SCALER, kubeconfig
+
+import hpa_scaler.cli
+import node_compactor.cli
+import node_refiner.cli
+from tightship_testkit import commands
+from tightship_testkit.commands import Outcome
+
+MOST_LINES = 25
+PROGRAMS: dict[str, Any] = {
+    "node-compactor": node_compactor.cli.COMMAND.command,
+    "node-refiner": node_refiner.cli.COMMAND.command,
+    "hpa-scaler": hpa_scaler.cli.command,
+}
+OF_NODES = ("node-compactor", "node-refiner")
+FILES = {**UNREADABLE, **MALFORMED}
+FLAGS = {
+    "node-compactor": {**BOTH, **NODES, **COMPACTOR},
+    "node-refiner": {**BOTH, **NODES, **REFINER},
+    "hpa-scaler": {**BOTH, **SCALER},
+}
+
+Tell = Callable[..., Outcome]
+
+
+@pytest.fixture(autouse=True)
+def _nobody_s_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "NO_COLOR", "PROMETHEUS_SERVER_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.fixture
+def tell(capfdbinary: pytest.CaptureFixture[bytes]) -> Tell:
+    """Run a program here, and hold what it says against what no input may cause."""
+
+    def run(program: str, *arguments: str | Path) -> Outcome:
+        outcome = commands.call(program, PROGRAMS[program], capfdbinary.readouterr, arguments)
+        lines = outcome.err.splitlines()
+        assert "Traceback" not in outcome.err
+        assert not re.search(r"unexpected \w+(Error|Exception)", outcome.err)
+        assert "object at 0x" not in outcome.err
+        if "usage:" not in outcome.err:
+            assert len(lines) <= MOST_LINES
+        assert max(map(len, lines), default=0) < 1100
+        return outcome
+
+    return run
+
+
+def refused(outcome: Outcome, code: int, says: str) -> None:
+    assert (outcome.code, outcome.out) == (code, "")
+    assert says in outcome.err
+    assert outcome.err.strip()
+
+
+def programs(*tables: tuple[tuple[str, ...], dict[str, Any]]) -> list[Any]:
+    return [
+        pytest.param(name, *case, id=f"{name}: {what}")
+        for names, table in tables
+        for name in names
+        for what, case in table.items()
+    ]
+
+
+def test_there_are_enough_of_them() -> None:
+    told = [*FILES, *QUESTIONABLE, *BAD_HPAS, *KUBECONFIGS, *{**BOTH, **NODES, **COMPACTOR, **REFINER, **SCALER}]
+    assert len(set(told)) == len(told)
+    assert len(told) >= 150
+
+
+@pytest.mark.parametrize(
+    ("program", "content", "says"),
+    programs((OF_NODES, FILES), (("hpa-scaler",), {**UNREADABLE, **BAD_HPAS})),
+)
+def test_a_bad_file_is_refused_with_what_is_wrong_with_it(
+    tell: Tell, tmp_path: Path, program: str, content: bytes, says: str
+) -> None:
+    path = tmp_path / "bad"
+    path.write_bytes(content)
+    refused(tell(program, "plan", "-f", path), 1, says)
+
+
+@pytest.mark.parametrize(("program", "content", "says"), programs((OF_NODES, QUESTIONABLE)))
+def test_a_questionable_file_is_planned_on_with_a_warning(
+    tell: Tell, tmp_path: Path, program: str, content: bytes, says: str
+) -> None:
+    path = tmp_path / "odd"
+    path.write_bytes(content)
+    outcome = tell(program, "plan", "-f", path, "-o", "json")
+    assert (outcome.code, outcome.err) == (0, "")
+    warnings = json.loads(outcome.out)["warnings"]
+    assert len(warnings) <= MOST_LINES
+    assert says in "\n".join(warnings)
+
+
+@pytest.mark.parametrize(
+    ("program", "line", "code", "says"), programs(*(((program,), table) for program, table in FLAGS.items()))
+)
+def test_a_bad_command_line_is_refused_with_its_exit_code(
+    tell: Tell, tmp_path: Path, program: str, line: str, code: int, says: str
+) -> None:
+    here, ok, hpas, answers = (tmp_path / name for name in ("here", "ok.json", "hpas.json", "answers.json"))
+    here.mkdir()
+    ok.write_bytes(listed(HPA) if program == "hpa-scaler" else beside())
+    hpas.write_bytes(listed(HPA))
+    answers.write_text('{"outcomes": []}')
+    arguments = [word.format(here=here, ok=ok, hpas=hpas, answers=answers) for word in shlex.split(line)]
+    refused(tell(program, *arguments), code, says)
+
+
+@pytest.mark.parametrize(
+    ("program", "content", "says"),
+    [
+        pytest.param(list(PROGRAMS)[number % 3], *case, id=f"{list(PROGRAMS)[number % 3]}: {what}")
+        for number, (what, case) in enumerate(KUBECONFIGS.items())
+    ],
+)
+def test_a_bad_kubeconfig_is_refused_with_its_key(
+    tell: Tell, tmp_path: Path, program: str, content: Any, says: str
+) -> None:
+    path = tmp_path / "config"
+    path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    outcome = tell(program, "plan", "--kubeconfig", path, "--request-timeout", "300ms")
+    refused(outcome, 1, says)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_silent_server_is_given_up_and_named(tell: Tell, tmp_path: Path, program: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        path = tmp_path / "config"
+        path.write_text(json.dumps(kubeconfig({"server": address})))
+        outcome = tell(program, "plan", "--kubeconfig", path, "--request-timeout", "50ms")
+    refused(outcome, 1, f"at {address}: no answer in 0.05 s")
+
+
+@pytest.mark.parametrize("program", OF_NODES)
+def test_nodes_and_pods_may_be_in_two_files(tell: Tell, tmp_path: Path, program: str) -> None:
+    together = json.loads(beside())["items"]
+    paths = [tmp_path / "nodes.json", tmp_path / "pods.json"]
+    for path, thing in zip(paths, together, strict=True):
+        path.write_bytes(listed(thing))
+    both = json.loads(tell(program, "plan", "-f", paths[0], "-f", paths[1], "-o", "json").out)
+    path = tmp_path / "all.json"
+    path.write_bytes(beside())
+    one = json.loads(tell(program, "plan", "-f", path, "-o", "json").out)
+    assert both["source"] == {"type": "file", "name": "nodes.json, pods.json"}
+    assert {**both, "source": 0} == {**one, "source": 0}
