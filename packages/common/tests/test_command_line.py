@@ -9,7 +9,7 @@ import pytest
 
 from tightship.app.cli.output import terminal_of
 from tightship.app.cli.progress import Progress
-from tightship.app.cli.selector import SelectorError, parse_selector
+from tightship.core.selector_text import SelectorError, parse_selector
 
 LABELS = {"pool": "web", "zone": "a", "size": "4", "example.com/tier": "gold", "empty": ""}
 
