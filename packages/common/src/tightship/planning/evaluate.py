@@ -258,7 +258,8 @@ def _plan(  # noqa: PLR0917
         return judgement(current, known, judge.gates(current, known, now, planners))
 
     strategy = judge.strategy(facts)
-    searching = None if horizon.search is None else Searching(strategy, horizon.search, planners)
+    searched = horizon.search is not None and not strategy.by_price
+    searching = Searching(strategy, horizon.search, planners) if horizon.search is not None and searched else None
     until_stable, placement = horizon.until_stable, judge.placement
     plan = make_plan(
         ground,

@@ -20,7 +20,7 @@ from tightship.core.durations import ALLOWED_FORMS, parse_duration
 from tightship.core.quoting import quoted
 from tightship.core.selector_text import parse_selector
 from tightship.core.times import parse_rfc3339
-from tightship.report.document import DEFAULT_ORDER, ORDERS
+from tightship.report.orders import DEFAULT_ORDER, ORDERS
 
 REQUEST_TIMEOUT = 30.0
 """Seconds that a command waits for the answer to a request."""
