@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from tightship.core.counting import counted
 from tightship.planning.pools import shown
 from tightship.report.amounts import age, amount, cores, cores_pair, memory, memory_pair, percent, short
-from tightship.report.document import NodeEntry, NodePlan, Share, ShareTotals
+from tightship.report.document import NodeEntry, NodePlan, PoolEntry, Share, ShareTotals
 from tightship.report.inputs import extended_resources
 from tightship.report.money import change, hourly, money, money_lines, monthly, origin
 from tightship.report.plan_page import besides, plan_page
@@ -174,7 +174,7 @@ def _pools(plan: NodePlan) -> Iterator[TextLine]:
     rows = [
         (
             shown(pool.pool),
-            f"{pool.nodes.before:,} → {pool.nodes.after:,}" if pool.nodes.removed else f"{pool.nodes.before:,}",
+            _pool_nodes(pool),
             "no price" if pool.micros_per_month is None else change(pool.micros_per_month, currency),
             money(pool.micros_per_month.saved, currency) + " saved"
             if pool.micros_per_month is not None and pool.micros_per_month.saved
@@ -187,7 +187,13 @@ def _pools(plan: NodePlan) -> Iterator[TextLine]:
         cells = [
             pad(cell, width, "><"[column == 0]) for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
-        yield figure("Pools" if number == 0 else "", f"{cells[0]}  {cells[1]} nodes   {cells[2]}   {cells[3]}".rstrip())
+        yield figure("Pools" if number == 0 else "", f"{cells[0]}  {cells[1]}   {cells[2]}   {cells[3]}".rstrip())
+
+
+def _pool_nodes(pool: PoolEntry) -> str:
+    nodes = pool.nodes
+    change = f"{nodes.before:,} → {nodes.after:,}" if nodes.removed else f"{nodes.before:,}"
+    return f"{change} node " if nodes.before == 1 else f"{change} nodes"
 
 
 def _held(plan: NodePlan) -> Iterator[str]:
