@@ -101,6 +101,8 @@ def money_summary(costs: Iterable[tuple[NodeCost | None, bool]]) -> MoneySummary
 def money(micros: int, currency: str) -> str:
     """Return an amount as people read it: ``$70.08``, ``$12,340``, ``EUR 70.08``."""
     sign = "$" if currency == "USD" else f"{currency} "
+    if not micros:
+        return f"{sign}0"
     return f"{sign}{micros / MICROS:,.2f}" if abs(micros) < 100 * MICROS else f"{sign}{micros / MICROS:,.0f}"
 
 

@@ -131,7 +131,7 @@ def _sections(plan: NodePlan, arrived: Mapping[str, Sequence[Arrival]]) -> Itera
                 ),
                 filters=True,
             ),
-            half=True,
+            half=len(_pool_columns(plan)) <= POOL_COLUMNS,
         )
     if len(pools) > 1:
         summary = plan.summary
@@ -141,13 +141,16 @@ def _sections(plan: NodePlan, arrived: Mapping[str, Sequence[Arrival]]) -> Itera
             (*_pool(pool, nodes, arrived), *_of_pool(totals.get(pool), extended, summary.money))
             for pool, nodes in sorted(pools.items())
         )
-        columns = ["Pool", "Nodes", "Cores freed", "Memory freed", "CPU", "Memory"]
-        columns += [_named(name) for name in extended]
-        columns += ["A month", "Saved"] if summary.money is not None else []
-        table = Table(tuple(columns), rows)
-        # Columns of money and extended resources need the whole page.
+        columns = _pool_columns(plan)
+        table = Table(columns, rows)
         narrow = len(columns) <= POOL_COLUMNS
         yield Section("Pools", note="CPU and memory are what is requested.", table=table, half=narrow)
+
+
+def _pool_columns(plan: NodePlan) -> tuple[str, ...]:
+    extended = (_named(name) for name in tuple(plan.summary.other)[:EXTENDED_SHOWN])
+    in_money = ("A month", "Saved") if plan.summary.money is not None else ()
+    return ("Pool", "Nodes", "Cores freed", "Memory freed", "CPU", "Memory", *extended, *in_money)
 
 
 def _of_pool(pool: PoolEntry | None, extended: Sequence[str], summary: MoneySummary | None) -> Iterator[Cell]:
