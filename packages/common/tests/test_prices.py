@@ -147,6 +147,15 @@ def test_every_problem_of_a_list_is_told_with_its_thing_and_what_is_allowed() ->
         assert any(each.startswith(part) for each in told), part
 
 
+def test_values_without_end_make_a_short_error() -> None:
+    bomb: Any = "x"
+    for _ in range(40):
+        bomb = [bomb] * 10
+    with pytest.raises(PriceError) as caught:
+        price_list({"instanceTypes": {"a": bomb}, "prices": [{"selector": bomb, "price": bomb}], "currency": bomb})
+    assert len(str(caught.value)) < 2000
+
+
 @pytest.mark.parametrize("values", [{}, {"currency": "USD"}, {"prices": []}])
 def test_a_list_without_prices_is_refused(values: dict[str, Any]) -> None:
     with pytest.raises(PriceError, match="holds no price"):

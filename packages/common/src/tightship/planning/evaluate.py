@@ -258,8 +258,8 @@ def _plan(  # noqa: PLR0917
         return judgement(current, known, judge.gates(current, known, now, planners))
 
     strategy = judge.strategy(facts)
-    searched = horizon.search is not None and not strategy.by_price
-    searching = Searching(strategy, horizon.search, planners) if horizon.search is not None and searched else None
+    rules = None if strategy.by_price else horizon.search  # a search counts nodes, not money
+    searching = None if rules is None else Searching(strategy, rules, planners)
     until_stable, placement = horizon.until_stable, judge.placement
     plan = make_plan(
         ground,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tightship.core.quoting import quoted
 from tightship.core.selector_text import parse_selector
 from tightship.core.selectors import LabelSelector
 from tightship.planning.prices import (
@@ -19,6 +18,7 @@ from tightship.planning.prices import (
     parse_number,
     parse_price,
     rounded,
+    shown_value,
 )
 
 _KEYS = ("currency", "spotFactor", "instanceTypes", "prices")
@@ -34,21 +34,25 @@ class PriceError(ValueError):
         self.problems = problems
 
 
-def price_list(values: Mapping[str, object], written: str = "") -> PriceList:
-    """Return the price list that *values* spell, *written* as they stand in a file.
+def price_list(values: Mapping[str, object]) -> PriceList:
+    """Return the price list that *values* spell.
 
     ``prices`` is a list of entries; ``instanceTypes`` maps types to prices on demand, and counts after ``prices``.
     Raises :class:`PriceError` with **all** problems.
     """
-    problems = [f"{quoted(key)}: unknown key; allowed are {', '.join(_KEYS)}" for key in values if key not in _KEYS]
+    problems = [
+        f"{shown_value(key)}: unknown key; allowed are {', '.join(_KEYS)}" for key in values if key not in _KEYS
+    ]
     currency = values.get("currency", DEFAULT_CURRENCY)
     if not (isinstance(currency, str) and currency.isascii() and currency.isalpha() and len(currency) == 3):
-        problems.append(f"currency: {quoted(currency)}; allowed is a code of three letters such as USD or EUR")
+        problems.append(f"currency: {shown_value(currency)}; allowed is a code of three letters such as USD or EUR")
     factor = None
     if "spotFactor" in values:
         number = parse_number(values["spotFactor"])
         if number is None or not 0 <= number <= 1:
-            problems.append(f"spotFactor: {quoted(values['spotFactor'])}; allowed is a number of 0 to 1 such as 0.35")
+            problems.append(
+                f"spotFactor: {shown_value(values['spotFactor'])}; allowed is a number of 0 to 1 such as 0.35"
+            )
         else:
             factor = rounded(number * MICROS)
     entries = [*_entries(values.get("prices", ()), problems), *_types(values.get("instanceTypes", {}), problems)]
@@ -56,12 +60,12 @@ def price_list(values: Mapping[str, object], written: str = "") -> PriceList:
         problems.append("holds no price; allowed are instanceTypes, a mapping of types to prices, and prices, a list")
     if problems:
         raise PriceError(problems)
-    return PriceList(str(currency).upper(), tuple(entries), factor, written)
+    return PriceList(str(currency).upper(), tuple(entries), factor)
 
 
 def _types(found: object, problems: list[str]) -> Iterator[PriceEntry]:
     if not isinstance(found, Mapping):
-        problems.append(f"instanceTypes: {quoted(found)}; allowed is a mapping of instance types to prices")
+        problems.append(f"instanceTypes: {shown_value(found)}; allowed is a mapping of instance types to prices")
         return
     for name, value in found.items():
         try:
@@ -72,7 +76,7 @@ def _types(found: object, problems: list[str]) -> Iterator[PriceEntry]:
 
 def _entries(found: object, problems: list[str]) -> Iterator[PriceEntry]:
     if isinstance(found, str | Mapping) or not isinstance(found, list | tuple):
-        problems.append(f"prices: {quoted(found)}; allowed is a list of entries with {', '.join(_ENTRY_KEYS)}")
+        problems.append(f"prices: {shown_value(found)}; allowed is a list of entries with {', '.join(_ENTRY_KEYS)}")
         return
     seen: dict[tuple[object, ...], int] = {}
     for number, value in enumerate(found, 1):
@@ -90,7 +94,7 @@ def _entries(found: object, problems: list[str]) -> Iterator[PriceEntry]:
 
 def _entry(value: object, where: str, problems: list[str]) -> PriceEntry | None:
     if not isinstance(value, Mapping):
-        problems.append(f"{where}: {quoted(value)}; allowed is a mapping with {', '.join(_ENTRY_KEYS)}")
+        problems.append(f"{where}: {shown_value(value)}; allowed is a mapping with {', '.join(_ENTRY_KEYS)}")
         return None
     before = len(problems)
     problems += [
@@ -107,10 +111,10 @@ def _entry(value: object, where: str, problems: list[str]) -> PriceEntry | None:
         problems.append(f"{where}.selector: {error}")
     for key in ("instanceType", "zone"):
         if not isinstance(value.get(key, ""), str):
-            problems.append(f"{where}.{key}: {quoted(value[key])}; allowed is a text")
+            problems.append(f"{where}.{key}: {shown_value(value[key])}; allowed is a text")
     kind = value.get("capacityType", "")
     if kind and kind not in _CAPACITY_TYPES:
-        problems.append(f"{where}.capacityType: {quoted(kind)}; allowed are {' and '.join(_CAPACITY_TYPES)}")
+        problems.append(f"{where}.capacityType: {shown_value(kind)}; allowed are {' and '.join(_CAPACITY_TYPES)}")
     if not value.get("instanceType") and selector is None:
         problems.append(f"{where}: names no nodes; allowed is instanceType, selector, or both")
     if len(problems) > before:
@@ -138,9 +142,9 @@ def _selector(value: object) -> LabelSelector | None:
         selector = LabelSelector(match_labels={str(key): text for key, text in value.items()})
     else:
         allowed = "labels by name, or a text such as a=b or 'a in (b,c)'"
-        raise ValueError(f"{quoted(value)}; allowed are {allowed}")
+        raise ValueError(f"{shown_value(value)}; allowed are {allowed}")
     if selector.empty:
-        raise ValueError(f"{quoted(value)} selects every node; allowed is at least one label")
+        raise ValueError(f"{shown_value(value)} selects every node; allowed is at least one label")
     return selector
 
 

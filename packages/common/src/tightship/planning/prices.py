@@ -6,6 +6,7 @@ neither names has no price, and nothing invents one. Amounts are integers: milli
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 from typing import Final, Literal
@@ -157,8 +158,17 @@ def parse_price(value: object) -> int:
     """Return a price per hour in millionths of its currency, rounded to the nearest. Raises :class:`ValueError`."""
     number = parse_number(value)
     if number is None or not 0 <= number <= DEAREST:
-        raise ValueError(f"{quoted(value)} is not a price; allowed is {ALLOWED_PRICES}")
+        raise ValueError(f"{shown_value(value)} is not a price; allowed is {ALLOWED_PRICES}")
     return rounded(number * MICROS)
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel = 2
+
+
+def shown_value(value: object) -> str:
+    """Return a user's value for an error, cut if it is long or deep."""
+    return _SHORT.repr(value) if isinstance(value, list | dict | tuple | set) else quoted(value)
 
 
 def written_amount(micros: int) -> str:

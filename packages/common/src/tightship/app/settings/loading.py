@@ -179,9 +179,12 @@ def resolve(model: type[_Settings], *sources: SettingsSource) -> _Settings:
             keys, owner = _walked(model, each["loc"])
             name = _name(each["loc"], sources)
             usage |= name.startswith("-")
-            why = f"{each.get('input')!r}: {each['msg'].removeprefix('Value error, ')}"
-            why = each["msg"] if each["type"] == TELLS_ALL else why
-            why = _unknown(owner) if each["type"] == "extra_forbidden" else why
+            if each["type"] == TELLS_ALL:
+                why = each["msg"]
+            elif each["type"] == "extra_forbidden":
+                why = _unknown(owner)
+            else:
+                why = f"{each.get('input')!r}: {each['msg'].removeprefix('Value error, ')}"
             problems.add(f"{name or config.named(keys)}: {why}")
     if settings is None or problems:
         raise (BadFlagsError if usage else SettingsError)(sorted(problems))

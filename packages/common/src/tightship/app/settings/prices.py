@@ -27,13 +27,15 @@ def read_prices(path: str) -> PriceList:
     """
     values = read_config(path, PRICE_FILES)
     try:
-        return price_list(values, _written(values))
+        return _read(values)
     except PriceError as error:
         raise SettingsError([f"{path}: {problem}" for problem in error.problems]) from error
 
 
-def _written(values: Mapping[str, object]) -> str:
-    return msgspec.json.encode(values).decode()
+def _read(values: Mapping[str, object]) -> PriceList:
+    found = price_list(values)
+    # Only values that passed are written: YAML's aliases can make others endless.
+    return msgspec.structs.replace(found, written=msgspec.json.encode(values).decode())
 
 
 def _prices(value: object) -> object:
@@ -48,7 +50,7 @@ def _prices(value: object) -> object:
         why = f"{quoted(value)}; allowed is a mapping with instanceTypes or prices"
         raise PydanticCustomError(TELLS_ALL, "{problems}", {"problems": why})
     try:
-        return price_list(value, _written(value)) if value else None
+        return _read(value) if value else None
     except PriceError as error:
         raise PydanticCustomError(TELLS_ALL, "{problems}", {"problems": str(error)}) from error
 
