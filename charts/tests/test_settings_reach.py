@@ -110,8 +110,8 @@ def test_by_default_the_process_runs_as_it_would_without_the_chart(render: Rende
 
 def sample(key: str, schema: Json, default: str) -> object:
     """A value that *schema* allows and that is not the default."""
-    if key in SAMPLES:
-        return SAMPLES[key]
+    if key == "prices":
+        return {"currency": "EUR", "instanceTypes": {"changed": 0.5}}
     if "properties" in schema:
         return {name: sample(name, each, "") for name, each in schema["properties"].items()}
     if "enum" in schema:
@@ -127,11 +127,10 @@ def sample(key: str, schema: Json, default: str) -> object:
         return "100h" if key.lower().endswith(("limit", "deadline")) else "77s"
     if "number" in kinds or "integer" in kinds:
         return 7
-    return "changed"
+    return SAMPLES.get(key, "changed")
 
 
-SAMPLES: Mapping[str, object] = {
-    "prices": {"currency": "EUR", "instanceTypes": {"changed": 0.5}},
+SAMPLES = {
     "url": "http://changed:9090",
     "allowedServerURLs": "http://allowed:9090",
     "labelSelector": "a=b",
