@@ -15,6 +15,8 @@ data:
 {{- define "tightship-lib.text" -}}
 {{- if kindIs "slice" . -}}
 {{- join "," . -}}
+{{- else if kindIs "map" . -}}
+{{- toJson . -}}
 {{- else if and (kindIs "float64" .) (eq (floor .) .) -}}
 {{- int64 . -}}
 {{- else -}}

@@ -23,6 +23,33 @@ DURATION = r"^([0-9]+(\.[0-9]+)?|([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+)$"
 FRACTION = r"^[0-9]+(\.[0-9]+)?$"
 BUDGET = r"^([0-9]+|[0-9]+(\.[0-9]+)?%)$"
 
+_PRICE: Json = {"type": ["number", "string"], "pattern": FRACTION, "minimum": 0}
+PRICES: Json = {
+    "type": "object",
+    "properties": {
+        "currency": {"type": "string", "pattern": "^[A-Za-z]{3}$"},
+        "spotFactor": _PRICE | {"maximum": 1},
+        "instanceTypes": {"type": "object", "additionalProperties": _PRICE},
+        "prices": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "price": _PRICE,
+                    "instanceType": {"type": "string"},
+                    "selector": {"type": ["string", "object"]},
+                    "zone": {"type": "string"},
+                    "capacityType": {"enum": ["on-demand", "spot"]},
+                },
+                "required": ["price"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    "additionalProperties": False,
+}
+"""The price list of docs/money.md."""
+
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 _PLAIN = {bool: "boolean", int: "integer", str: "string"}
 
@@ -83,6 +110,8 @@ def _object(model: type[BaseModel], keys: Mapping[str, str]) -> Json:
 def _field(name: str, field: FieldInfo) -> Json:
     if is_duration(field):
         return {"type": ["string", "number"], "pattern": DURATION, "minimum": 0}
+    if name == "prices":
+        return PRICES
     if name == "disabled_rules":
         return {"type": "array", "items": {"enum": sorted(SWITCHABLE_RULES)}}
     if name == "defaults" and field.alias is None:
@@ -158,4 +187,4 @@ def _duration(seconds: float) -> str:
     return f"{seconds:g}s" if seconds else "0"
 
 
-__all__ = ["DURATION", "FRACTION", "MODELS", "Json", "Key", "config_keys", "config_schema", "shown"]
+__all__ = ["DURATION", "FRACTION", "MODELS", "PRICES", "Json", "Key", "config_keys", "config_schema", "shown"]

@@ -9,7 +9,7 @@ import yaml
 from msgspec import Struct
 
 from tightship_charts.alerts import ALERTS
-from tightship_charts.configuration import Json, config_keys
+from tightship_charts.configuration import PRICES, Json, config_keys
 from tightship_charts.places import CHARTS, NODE_CONTROLLERS, UMBRELLA
 from tightship_charts.values import Value, leaves
 
@@ -161,6 +161,8 @@ def _default(value: Value) -> str:
 
 def allowed(schema: Json) -> str:
     """Return in words what *schema* allows."""
+    if schema is PRICES:
+        return "a price list: docs/money.md"
     if "enum" in schema:
         words = (str(each).lower() if isinstance(each, bool) else each for each in schema["enum"])
         return ", ".join(f"`{each}`" for each in words)

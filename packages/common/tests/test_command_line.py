@@ -9,8 +9,8 @@ import pytest
 
 from tightship.app.cli.output import terminal_of
 from tightship.app.cli.progress import Progress
-from tightship.app.cli.selector import SelectorError, parse_selector
 from tightship.app.settings.fields import parse_ratio
+from tightship.core.selector_text import SelectorError, parse_selector
 
 LABELS = {"pool": "web", "zone": "a", "size": "4", "example.com/tier": "gold", "empty": ""}
 

@@ -26,12 +26,12 @@ from hpa_scaler.spec.addresses import parse_address
 from hpa_scaler.spec.annotations import parse_spec
 from hpa_scaler.spec.promql import lookback, without_fallback
 from hpa_scaler.spec.values import parse_float, parse_int32
-from tightship.app.cli.selector import parse_selector
 from tightship.app.settings.config_maps import mapping_of
 from tightship.app.settings.fields import parse_budget
 from tightship.app.settings.loading import SettingsError
 from tightship.core import quantity
 from tightship.core.durations import parse_duration
+from tightship.core.selector_text import parse_selector
 from tightship.core.selectors import Requirement
 from tightship.core.times import parse_rfc3339
 from tightship.files.documents import DocumentError, documents, unpack

@@ -18,6 +18,7 @@ from tightship.nodes.metrics import ConsolidationMetrics
 from tightship.planning.cluster import Snapshot
 from tightship.planning.facts import FactRules, gather
 from tightship.planning.plan import Move, Plan, Removal
+from tightship.planning.prices import HOURLY_PRICE
 from tightship_testkit.builders import NOW, node, pod, pod_of, snapshot
 
 from .toy import NAME
@@ -83,6 +84,19 @@ def test_refusals_by_reason_and_what_is_planned(scraped: Scraped) -> None:
     assert scraped.series("tightship_nodes_refused") == 0
     assert scraped.value("tightship_nodes_planned", pool="b") is None
     assert scraped.value("tightship_evictions_planned") == 0
+
+
+def test_the_price_of_a_month_and_what_the_plan_would_save(scraped: Scraped) -> None:
+    priced = {HOURLY_PRICE: "0.1"}
+    held = snapshot(node("a1", notes=priced), node("a2", notes=priced), node("a3"), node("b1", notes=priced))
+    scraped.update(held, plan=Plan("toy", "likely", (Removal("a1", 1, ()), Removal("a3", 1, ())), {}))
+    assert scraped.value("tightship_price_per_month", pool="a", currency="USD") == pytest.approx(146)
+    assert scraped.value("tightship_planned_savings_per_month", pool="a", currency="USD") == pytest.approx(73)
+    assert scraped.value("tightship_planned_savings_per_month", pool="b", currency="USD") == 0
+    assert scraped.value("tightship_nodes_without_price", pool="a") == 1
+    assert scraped.value("tightship_nodes_without_price", pool="b") == 0
+    scraped.update(cluster())
+    assert scraped.series("tightship_price_per_month") == 0
 
 
 def test_drains_under_way_by_phase_and_the_oldest(scraped: Scraped) -> None:

@@ -15,6 +15,7 @@ from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished,
 from tightship.core.reasons import Reason, Refusal
 from tightship.nodes.status import Remarks, Situation, Status, nothing_yet, show
 from tightship.planning.evaluate import Evaluation, evaluate
+from tightship.planning.prices import HOURLY_PRICE
 from tightship.report.document import Generator, SettingsView
 from tightship.report.html.page import render_page
 from tightship.report.presentation import Cell, Fact, Page, Section
@@ -71,6 +72,16 @@ def test_the_status_has_the_controllers_kind_and_always_the_same_fields() -> Non
     assert (status["leader"], status["dryRun"], status["unhealthy"]) == ("me", False, None)
     assert status["plan"]["generator"] == {"name": NAME, "version": "0.7"}
     assert status["plan"]["settings"]["summary"] == "as it is told"
+
+
+def test_a_pass_is_told_in_money() -> None:
+    priced = snapshot(node("n1", notes={HOURLY_PRICE: "0.5"}), node("n2", notes={HOURLY_PRICE: "1"}), node("n3"))
+    status, page = shown(evaluate(priced, ToyJudge(parse({"goes": "n1"})), NOW))
+    told = status["plan"]["summary"]["money"]
+    assert told["microsPerMonth"] == {"before": 1_095_000_000, "after": 730_000_000, "saved": 365_000_000}
+    assert (told["currency"], told["priced"], told["unpriced"]) == ("USD", 2, 1)
+    [fact] = [each for each in page.facts if each.name == "saved a month"]
+    assert (fact.value, fact.detail) == ("$365", "$730 of $1,095 kept; 1 node without a price")
 
 
 def test_nodes_in_drain_whoevers_they_are_and_no_others() -> None:

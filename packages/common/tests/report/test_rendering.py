@@ -11,9 +11,10 @@ import yaml
 
 from tightship.app.cli.output import text_of
 from tightship.report.amounts import cores, memory, memory_pair
-from tightship.report.document import ORDERS, ExcessSummary, NodeEntry, NodePlan, Share, sorted_nodes
+from tightship.report.document import ExcessSummary, NodeEntry, NodePlan, Share
 from tightship.report.formats import formats_of
 from tightship.report.lines import reason_words
+from tightship.report.orders import ORDERS, sorted_nodes
 from tightship.report.plan_view import PLAN
 from tightship.report.terminal import Terminal, clean
 
@@ -176,6 +177,7 @@ def test_orders_are_total_and_as_documented() -> None:
         "cpu": "ebcda",
         "memory": "abcde",
         "age": "abcde",
+        "price": "abcde",
     }
 
 

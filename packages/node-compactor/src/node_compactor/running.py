@@ -19,6 +19,7 @@ from tightship.drain_io.tools import DrainSettings
 from tightship.nodes.controller import NodeController, drain_settings
 from tightship.nodes.serving import serve_nodes
 from tightship.planning.evaluate import Evaluation
+from tightship.planning.plan import STRATEGIES
 from tightship.planning.pools import pool_of
 from tightship.report.document import Generator, SettingsView
 
@@ -35,8 +36,14 @@ def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSetting
         pool_of=lambda node, settings: pool_of(node, settings.pool_labels),
         metrics=CompactorMetrics,
         notes=marks_of,
-        search=lambda settings: settings.search,
+        search=lambda settings: 0.0 if by_price(settings) else settings.search,
     )
+
+
+def by_price(settings: CompactorSettings) -> bool:
+    """Whether plans of *settings* go by price, so that searches, which count nodes, would be in vain."""
+    names = {settings.strategy, *(pool.strategy for pool in settings.pools.values() if pool.enabled and pool.strategy)}
+    return any(STRATEGIES[name].by_price for name in names)
 
 
 def drains_of(settings: CompactorSettings) -> DrainSettings:

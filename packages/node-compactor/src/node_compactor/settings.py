@@ -14,6 +14,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from tightship.app.settings.fields import BudgetField, Flag, Ratio, Seconds
 from tightship.app.settings.loading import Layered, load, wire_keys
+from tightship.app.settings.prices import Prices
 from tightship.app.settings.sections import (
     DisabledRules,
     DrainKeys,
@@ -152,6 +153,7 @@ class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUp
     ] = Field(default=False, alias="ignoreMirrorPodsUtilization")
     disabled_rules: DisabledRules
     system_pod_timeout: SystemPodTimeout
+    prices: Prices
 
     @classmethod
     def read(cls, field: str, value: object) -> object:

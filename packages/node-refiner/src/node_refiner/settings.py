@@ -14,6 +14,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from tightship.app.settings.fields import Budget, BudgetField, Flag, GoBool, Minutes, Seconds, is_duration
 from tightship.app.settings.loading import wire_keys
+from tightship.app.settings.prices import Prices
 from tightship.app.settings.sections import (
     DisabledRules,
     HowSure,
@@ -84,6 +85,7 @@ class RefinerSettings(NodeSettings):
     cluster."""
     disabled_rules: DisabledRules
     system_pod_timeout: SystemPodTimeout
+    prices: Prices
     pod_timeout: Seconds = Field(default=510.0, alias="podEvictionTimeout")
     node_timeout: Seconds = Field(default=510.0, alias="nodeDrainTimeout")
     """The older controller gave every drain 8 minutes and 30 seconds."""

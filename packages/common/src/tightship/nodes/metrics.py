@@ -20,6 +20,7 @@ from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Facts
 from tightship.planning.nodes import drain_record
 from tightship.planning.plan import Plan
+from tightship.planning.prices import MICROS
 
 PHASE_BUCKETS = (1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 21600.0)
 """Seconds, from settling after a claim to an empty node that waits for the autoscaler."""
@@ -42,6 +43,17 @@ class ConsolidationMetrics:
         )
         self._planned = snapshot("tightship_nodes_planned", "Nodes that the last plan would remove.", ("pool",))
         self._evictions_planned = gauge("tightship_evictions_planned", "Evictions that the last plan needs.")
+        self._price = snapshot(
+            "tightship_price_per_month",
+            "Price of the nodes with a price for a month of 730 hours, in units of the currency.",
+            ("pool", "currency"),
+        )
+        self._savings = snapshot(
+            "tightship_planned_savings_per_month",
+            "The part of tightship_price_per_month that the last plan would remove.",
+            ("pool", "currency"),
+        )
+        self._unpriced = snapshot("tightship_nodes_without_price", "Nodes without a price, by pool.", ("pool",))
         self._in_phase = snapshot(
             "tightship_drains_in_phase", "Nodes that this controller drains, by phase.", ("phase",)
         )
@@ -101,6 +113,7 @@ class ConsolidationMetrics:
         pools = dict.fromkeys(fact.pool for fact in facts.values())
         self._planned.replace({(pool,): float(planned[pool]) for pool in pools})
         self._evictions_planned.set(plan.evictions)
+        self._tell_money(facts, plan)
         self._tell_drains(snapshot, now)
         self._unhealthy.set(unhealthy is not None)
 
@@ -139,6 +152,23 @@ class ConsolidationMetrics:
         since, until = record.entered(before), record.entered(record.phase)
         if since is not None and until is not None:
             self._phase_seconds.labels(before.value).observe(max(0.0, until - since))
+
+    def _tell_money(self, facts: Facts, plan: Plan) -> None:
+        removed = {each.node for each in plan.removals}
+        price: dict[tuple[str, ...], float] = {}
+        savings: dict[tuple[str, ...], float] = {}
+        unpriced: Count[tuple[str, ...]] = Count()
+        for name, fact in facts.items():
+            if fact.price is None:
+                unpriced[fact.pool,] += 1
+                continue
+            unpriced[fact.pool,] += 0
+            series, month = (fact.pool, fact.price.currency), fact.price.monthly / MICROS
+            price[series] = price.get(series, 0.0) + month
+            savings[series] = savings.get(series, 0.0) + (month if name in removed else 0.0)
+        self._price.replace(price)
+        self._savings.replace(savings)
+        self._unpriced.replace(unpriced)
 
     def _tell_drains(self, snapshot: Snapshot, now: float) -> None:
         phases: dict[tuple[str, ...], float] = {(phase.value,): 0.0 for phase in Phase if phase not in IDLE_PHASES}

@@ -258,7 +258,8 @@ def _plan(  # noqa: PLR0917
         return judgement(current, known, judge.gates(current, known, now, planners))
 
     strategy = judge.strategy(facts)
-    searching = None if horizon.search is None else Searching(strategy, horizon.search, planners)
+    rules = None if strategy.by_price else horizon.search  # a search counts nodes, not money
+    searching = None if rules is None else Searching(strategy, rules, planners)
     until_stable, placement = horizon.until_stable, judge.placement
     plan = make_plan(
         ground,

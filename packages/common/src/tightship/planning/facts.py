@@ -20,6 +20,7 @@ from tightship.planning.evictability import Evictability, EvictionRules
 from tightship.planning.nodes import NodeRules, draining, judge_node, yielded_for_good
 from tightship.planning.plan import Candidate, Gates, Judgement
 from tightship.planning.pools import KNOWN_POOL_LABELS, pool_of
+from tightship.planning.prices import NO_PRICES, NodePrice, PriceList, price_of
 from tightship.planning.utilization import Utilization, UtilizationRules, utilization
 
 
@@ -34,13 +35,15 @@ class FactRules(Struct, frozen=True, kw_only=True):
     counted: UtilizationRules = UtilizationRules()
     pool_labels: tuple[str, ...] = KNOWN_POOL_LABELS
     past_budgets: bool = False
+    prices: PriceList = NO_PRICES
 
 
 class NodeFacts(Struct, frozen=True):
     """What is known of one node before a plan. *refusals* is all that keeps it, in order.
 
     *evict* are the pods a drain would evict, *awaits* those that end by themselves and that it would wait for, *stays*
-    how many go with the node; *draining* is whether a drain of ours is under way.
+    how many go with the node; *draining* is whether a drain of ours is under way, *price* what the node costs, if that
+    is known.
     """
 
     view: NodeView
@@ -51,6 +54,7 @@ class NodeFacts(Struct, frozen=True):
     stays: int
     refusals: tuple[Refusal, ...]
     awaits: tuple[Pod, ...] = ()
+    price: NodePrice | None = None
 
     @property
     def cpu_ratio(self) -> float:
@@ -185,6 +189,7 @@ def _knower(
             stays=found.stays,
             refusals=tuple(sorted(refusals)),
             awaits=found.awaits,
+            price=price_of(view.node, rules.prices),
         )
         timeless = not (pods.told_time or view.usage.terminating or DRAIN_ANNOTATION in view.node.annotations)
         templates = tuple({id(pod.template): pod.template for pod in view.pods}.values())
@@ -217,6 +222,7 @@ def candidates_of(facts: Mapping[str, NodeFacts]) -> tuple[Candidate, ...]:
             evict=fact.evict,
             stays=fact.stays,
             memory_ratio=fact.memory_ratio,
+            price=None if fact.price is None else fact.price.hourly,
         )
         for name, fact in facts.items()
         if not fact.refusals

@@ -45,6 +45,16 @@ def moved(before: float | None, after: float | None) -> str:
     return first if first == second else f"{first} → {second}"
 
 
+def amount(resource: str, number: int) -> str:
+    """Return an amount of an extended resource, or of huge pages."""
+    return memory(number) if resource.startswith("hugepages-") else f"{number:,}"
+
+
+def short(resource: str) -> str:
+    """Return the name of an extended resource without its domain: ``gpu``."""
+    return resource.rpartition("/")[2]
+
+
 def age(seconds: int | None) -> str:
     """Return an age in kubectl's notation, ``-`` if the creation time is unknown."""
     return "-" if seconds is None else format_duration(seconds)

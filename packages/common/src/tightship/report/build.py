@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tightship.core.reasons import Refusal
 from tightship.core.times import rfc3339
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Removal
 from tightship.report.document import (
-    DEFAULT_ORDER,
     KeptBy,
     MoveEntry,
     NodeEntry,
     NodePlan,
     NodeTotals,
     PodCounts,
+    PoolEntry,
     RefusalEntry,
     SchedulerForecast,
     Share,
     ShareTotals,
     StuckNode,
     Summary,
-    sorted_nodes,
 )
 from tightship.report.inputs import (
     Inputs,
     by_importance,
+    extended_resources,
     importance,
     other_resources,
     owner_of,
@@ -35,6 +35,8 @@ from tightship.report.inputs import (
     share,
     share_of,
 )
+from tightship.report.money import NodeCost, money_summary, month_totals, node_cost
+from tightship.report.orders import DEFAULT_ORDER, sorted_nodes
 from tightship.report.search import search_summary
 
 
@@ -71,6 +73,7 @@ def _node(inputs: Inputs, name: str, facts: NodeFacts, place: tuple[int, Removal
         moves=() if place is None else _moves(inputs, place[1]),
         reasons=reasons,
         refusals=refusals,
+        cost=node_cost(facts.price),
     )
 
 
@@ -146,7 +149,42 @@ def _summary(inputs: Inputs, nodes: tuple[NodeEntry, ...]) -> Summary:
         scheduler=_forecast(inputs, len(nodes)),
         excess=inputs.excess,
         search=search_summary(plan.searched, len(nodes)),
+        other={each: _totals(inputs, each, _parts(nodes, each)) for each in extended_resources(nodes)},
+        pools=_pools(nodes),
+        money=money_summary(_costs(nodes)),
     )
+
+
+def _parts(nodes: Sequence[NodeEntry], resource: str) -> list[tuple[NodeEntry, Share]]:
+    return [(each, each.other.get(resource, share(0, 0))) for each in nodes]
+
+
+def _costs(nodes: Iterable[NodeEntry]) -> list[tuple[NodeCost | None, bool]]:
+    return [(each.cost, each.decision == "remove") for each in nodes]
+
+
+def _pools(nodes: tuple[NodeEntry, ...]) -> tuple[PoolEntry, ...]:
+    pools: dict[str, list[NodeEntry]] = {}
+    for node in nodes:
+        pools.setdefault(node.pool, []).append(node)
+    return tuple(
+        PoolEntry(
+            pool=name,
+            nodes=_before_and_after([(1, each) for each in own]),
+            other={
+                resource: _before_and_after([(part.allocatable, each) for each, part in _parts(own, resource)])
+                for resource in extended_resources(own)
+            },
+            micros_per_month=month_totals(_costs(own)),
+        )
+        for name, own in sorted(pools.items())
+    )
+
+
+def _before_and_after(amounts: Sequence[tuple[int, NodeEntry]]) -> NodeTotals:
+    before = sum(amount for amount, _ in amounts)
+    removed = sum(amount for amount, node in amounts if node.decision == "remove")
+    return NodeTotals(before, before - removed, removed)
 
 
 def _totals(inputs: Inputs, resource: str, parts: list[tuple[NodeEntry, Share]]) -> ShareTotals:

@@ -6,11 +6,12 @@ Keys are camelCase in JSON and only ever added within one ``apiVersion``. Amount
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from tightship.report.money import MoneySummary, MonthTotals, NodeCost
 from tightship.report.search import SearchSummary
 
 API_VERSION: Final = "tightship.dev/v1"
@@ -117,7 +118,7 @@ class PodCounts(Struct, frozen=True, rename="camel"):
 class NodeEntry(Struct, frozen=True, rename="camel"):
     """One node: its utilization, and its place in the plan (*order* and *round*, from 1) or the reasons that keep it.
 
-    *reasons* are the distinct words of *refusals*, the most important first.
+    *reasons* are the distinct words of *refusals*, the most important first. *cost* is ``null`` without a price.
     """
 
     name: str
@@ -135,10 +136,11 @@ class NodeEntry(Struct, frozen=True, rename="camel"):
     moves: tuple[MoveEntry, ...]
     reasons: tuple[str, ...]
     refusals: tuple[RefusalEntry, ...]
+    cost: NodeCost | None = None
 
 
 class NodeTotals(Struct, frozen=True, rename="camel"):
-    """Nodes before the plan and after it."""
+    """Nodes, or what is allocatable on them, before the plan and after it."""
 
     before: int
     after: int
@@ -150,6 +152,15 @@ class ShareTotals(Struct, frozen=True, rename="camel"):
 
     before: Share
     after: Share
+
+
+class PoolEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One pool: its nodes, its extended resources, and its price for a month, ``null`` if none of its nodes has one."""
+
+    pool: str
+    nodes: NodeTotals
+    other: Mapping[str, NodeTotals]
+    micros_per_month: MonthTotals | None = None
 
 
 class KeptBy(Struct, frozen=True, rename="camel"):
@@ -199,7 +210,8 @@ class ExcessSummary(Struct, frozen=True, rename="camel"):
 class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The plan in numbers. *waits_for* are PodDisruptionBudgets that let pods go only one after another.
 
-    *excess* exists only if the controller uses that figure, *search* only if the plan was searched.
+    *other* are extended resources. *money* exists only if some node has a price, *excess* only if the controller uses
+    that figure, *search* only if the plan was searched.
     """
 
     nodes: NodeTotals
@@ -212,6 +224,9 @@ class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
     scheduler: SchedulerForecast | None
     excess: ExcessSummary | None = None
     search: SearchSummary | None = None
+    other: Mapping[str, ShareTotals] = {}
+    pools: tuple[PoolEntry, ...] = ()
+    money: MoneySummary | None = None
 
 
 class NodePlan(NodeHead, frozen=True, rename="camel", omit_defaults=True, tag_field="kind", tag="NodePlan"):
@@ -308,6 +323,7 @@ class NodeDetail(Struct, frozen=True, rename="camel"):
     pods: tuple[PodEntry, ...]
     changes: tuple[Change, ...]
     without_change: tuple[str, ...]
+    cost: NodeCost | None = None
 
 
 class NodeExplanation(NodeHead, frozen=True, rename="camel", tag_field="kind", tag="NodeExplanation"):
@@ -315,36 +331,3 @@ class NodeExplanation(NodeHead, frozen=True, rename="camel", tag_field="kind", t
 
     nodes: tuple[NodeDetail, ...]
     warnings: tuple[str, ...]
-
-
-DEFAULT_ORDER = "decision"
-
-_Key = Callable[[NodeEntry], tuple[float | str, ...]]
-
-
-def _ratio(share: Share) -> float:
-    return share.ratio if share.ratio is not None else -1.0
-
-
-_KEYS: Mapping[str, _Key] = {
-    DEFAULT_ORDER: lambda node: (
-        node.order if node.order is not None else float("inf"),
-        node.pool,
-        _ratio(node.cpu_milli),
-        node.name,
-    ),
-    "name": lambda node: (node.name,),
-    "pool": lambda node: (node.pool, _ratio(node.cpu_milli), node.name),
-    "cpu": lambda node: (_ratio(node.cpu_milli), node.name),
-    "memory": lambda node: (_ratio(node.memory_bytes), node.name),
-    "age": lambda node: (-(node.age_seconds or 0), node.name),
-}
-
-ORDERS: tuple[str, ...] = tuple(_KEYS)
-"""Words of ``--sort-by``. ``decision``: removals in their order, then the rest by pool and CPU ratio; ``age``: the
-oldest first; ``cpu`` and ``memory``: the emptiest first."""
-
-
-def sorted_nodes(nodes: tuple[NodeEntry, ...], by: str) -> tuple[NodeEntry, ...]:
-    """Return *nodes* in the order of one of :data:`ORDERS`, then by name."""
-    return tuple(sorted(nodes, key=_KEYS[by]))

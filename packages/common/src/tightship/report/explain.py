@@ -33,6 +33,7 @@ from tightship.report.inputs import (
     share,
     share_of,
 )
+from tightship.report.money import node_cost
 
 TELLING_LABELS = (
     *KNOWN_POOL_LABELS,
@@ -120,6 +121,7 @@ def _detail(
         ),
         changes=changes,
         without_change=without,
+        cost=node_cost(facts.price),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from tightship.core.counting import counted
 from tightship.report.amounts import age, cores, memory, percent
 from tightship.report.document import NodeDetail, NodeExplanation, PodEntry, RefusalEntry
+from tightship.report.money import hourly, monthly, origin
 from tightship.report.presentation import Block, Column, Grid, GridShape, Printout, Style, TextLine, View, warning
 
 _SHAPES = (
@@ -46,6 +47,11 @@ def _about(node: NodeDetail) -> Iterator[TextLine]:
     yield row("Decision", _decision(node), "go" if node.decision == "remove" else "why")
     yield row("Pool", node.pool or "(none)")
     yield row("State", f"{state}{', cordoned' if node.cordoned else ''}, {age(node.age_seconds)} old")
+    if node.cost is not None:
+        cost = node.cost
+        yield row(
+            "Price", f"{hourly(cost)} an hour, {monthly(cost)} a month; from the {origin(cost.source, cost.basis)}"
+        )
     for number, (label, value) in enumerate(node.labels.items()):
         yield row("Labels" if number == 0 else "", f"{label}={value}")
     for number, taint in enumerate(node.taints):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -15,7 +15,16 @@ from tightship.planning.cluster import Snapshot
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Forecast, Plan
 from tightship.planning.utilization import Utilization
-from tightship.report.document import API_VERSION, ExcessSummary, Generator, RefusalEntry, SettingsView, Share, Source
+from tightship.report.document import (
+    API_VERSION,
+    ExcessSummary,
+    Generator,
+    NodeEntry,
+    RefusalEntry,
+    SettingsView,
+    Share,
+    Source,
+)
 
 
 class Inputs(Struct, frozen=True):
@@ -77,6 +86,12 @@ _SHOWN_ALWAYS = frozenset({"cpu", "memory", "pods", "ephemeral-storage"})
 def other_resources(amounts: Resources) -> list[str]:
     """Return the names of extended resources and huge pages in *amounts* that are not zero."""
     return sorted(name for name, amount in amounts.items() if amount and name not in _SHOWN_ALWAYS)
+
+
+def extended_resources(nodes: Iterable[NodeEntry]) -> list[str]:
+    """Return the names of the extended resources (GPUs and the like) of *nodes*, GPUs first."""
+    names = {name for node in nodes for name in node.other if "/" in name}
+    return sorted(names, key=lambda name: ("gpu" not in name, name))
 
 
 def owner_of(pod: Pod) -> str | None:

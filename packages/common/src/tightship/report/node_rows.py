@@ -12,8 +12,10 @@ from msgspec import Struct
 
 from tightship.core.counting import counted
 from tightship.planning.pools import shown
-from tightship.report.amounts import age, cores, cores_pair, memory, memory_pair, moved, percent
+from tightship.planning.prices import HOURS_PER_MONTH
+from tightship.report.amounts import age, cores, cores_pair, memory, memory_pair, moved, percent, short
 from tightship.report.document import MoveEntry, NodeEntry, NodePlan, RefusalEntry, Share
+from tightship.report.money import hourly, monthly, origin
 from tightship.report.presentation import Bar, Cell, Entry, Section, Table
 
 STATES = (
@@ -97,6 +99,9 @@ def _ratios(bar: Bar) -> str:
 
 def _about(node: NodeEntry) -> str:
     parts = [shown(node.pool), f"{age(node.age_seconds)} old"]
+    extended = ((name, used) for name, used in node.other.items() if "/" in name)
+    parts += [f"{used.requested:,}/{used.allocatable:,} {short(name)}" for name, used in extended]
+    parts += [f"{monthly(node.cost)} a month"] if node.cost is not None else []
     return ", ".join(parts if node.ready else [*parts, "not Ready"])
 
 
@@ -133,6 +138,9 @@ def _details(node: NodeEntry, came: Sequence[Arrival], stuck: Sequence[RefusalEn
         yield Section("Pods it takes", table=_arrivals(came))
     if node.other:
         yield Section("Other resources", table=_others(node.other))
+    if node.cost is not None:
+        price = f"{hourly(node.cost)} an hour, {monthly(node.cost)} a month of {HOURS_PER_MONTH} hours"
+        yield Section("Price", note=f"{price}; from the {origin(node.cost.source, node.cost.basis)}.")
 
 
 def _moves(moves: Sequence[MoveEntry]) -> Table:

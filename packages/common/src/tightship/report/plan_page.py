@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from tightship.core.counting import counted
 from tightship.planning.pools import shown
-from tightship.report.amounts import cores, memory, moved, percent
-from tightship.report.document import ExcessSummary, NodeEntry, NodePlan, Share, ShareTotals
+from tightship.report.amounts import amount, cores, memory, moved, percent, short
+from tightship.report.document import ExcessSummary, NodeEntry, NodePlan, PoolEntry, Share, ShareTotals
+from tightship.report.money import MoneySummary, change, money, money_lines
 from tightship.report.node_rows import COLUMNS, STATES, Arrival, arrivals_of, cpu_bar, memory_bar, node_rows
-from tightship.report.presentation import Cell, EntryList, Fact, Fleet, Group, Page, Part, Section, Slot, Table
+from tightship.report.presentation import Cell, EntryList, Fact, Fleet, Group, Page, Part, Section, Slot, Table, Tone
 from tightship.report.search import searched
+
+EXTENDED_SHOWN = 3
+"""Most extended resources that the figures and the pools of a page name."""
+
+POOL_COLUMNS = 7
+"""Most columns that the table of pools has on half of a page."""
 
 NAMES_SHOWN = 5
 """Most names that a line lists before it gives the number of the others."""
@@ -22,7 +30,11 @@ def plan_page(plan: NodePlan) -> Page:
     outcome = f"{nodes.before:,} → {counted(nodes.after, 'node')}"
     if not nodes.removed:
         outcome = f"{counted(nodes.before, 'node')}, none would go"
-    told = tuple(f"{label}: {text}" for label, text in besides(plan))
+    in_money = "; ".join(money_lines(plan.summary.money, plan.strategy)).replace("   ", ", ")
+    told = (
+        f"Money: {in_money}",
+        *(f"{label}: {text}" for label, text in besides(plan)),
+    )
     arrived = arrivals_of(plan)
     return Page(
         title=f"{plan.generator.name}: {outcome}",
@@ -52,12 +64,31 @@ def _facts(plan: NodePlan) -> tuple[Fact, ...]:
     share = f"{percent(nodes.removed / nodes.before)} of {counted(nodes.before, 'node')}" if nodes.before else "no node"
     return (
         Fact("nodes that would go", f"{nodes.removed:,}", "good" if nodes.removed else "", share),
+        *_saved(summary.money),
         Fact("pods evicted", f"{summary.evictions:,}", detail=f"for that{rounds}"),
         Fact("CPU freed", f"{cores(_freed(summary.cpu_milli))} cores", detail=_filled(summary.cpu_milli, cores)),
         Fact("memory freed", memory(_freed(summary.memory_bytes)), detail=_filled(summary.memory_bytes, memory)),
+        *(
+            Fact(f"{_named(name)} freed", amount(name, _freed(totals)), detail=_filled(totals, partial(amount, name)))
+            for name, totals in list(summary.other.items())[:EXTENDED_SHOWN]
+        ),
         Fact("CPU requested", _change(summary.cpu_milli), detail="of all that is allocatable"),
         Fact("memory requested", _change(summary.memory_bytes), detail="of all that is allocatable"),
     )
+
+
+def _saved(summary: MoneySummary | None) -> tuple[Fact, ...]:
+    if summary is None:
+        return ()
+    totals, currency = summary.micros_per_month, summary.currency
+    tone: Tone = "good" if totals.saved else ""
+    kept = f"{money(totals.after, currency)} of {money(totals.before, currency)} kept"
+    without = f"; {counted(summary.unpriced, 'node')} without a price" if summary.unpriced else ""
+    return (Fact("saved a month", money(totals.saved, currency), tone, kept + without),)
+
+
+def _named(resource: str) -> str:
+    return short(resource).replace("gpu", "GPU")
 
 
 def _freed(totals: ShareTotals) -> int:
@@ -100,12 +131,39 @@ def _sections(plan: NodePlan, arrived: Mapping[str, Sequence[Arrival]]) -> Itera
                 ),
                 filters=True,
             ),
-            half=True,
+            half=len(_pool_columns(plan)) <= POOL_COLUMNS,
         )
     if len(pools) > 1:
-        rows = tuple(_pool(pool, nodes, arrived) for pool, nodes in sorted(pools.items()))
-        columns = ("Pool", "Nodes", "Cores freed", "Memory freed", "CPU", "Memory")
-        yield Section("Pools", note="CPU and memory are what is requested.", table=Table(columns, rows), half=True)
+        summary = plan.summary
+        totals = {each.pool: each for each in summary.pools}
+        extended = tuple(summary.other)[:EXTENDED_SHOWN]
+        rows = tuple(
+            (*_pool(pool, nodes, arrived), *_of_pool(totals.get(pool), extended, summary.money))
+            for pool, nodes in sorted(pools.items())
+        )
+        columns = _pool_columns(plan)
+        table = Table(columns, rows)
+        narrow = len(columns) <= POOL_COLUMNS
+        yield Section("Pools", note="CPU and memory are what is requested.", table=table, half=narrow)
+
+
+def _pool_columns(plan: NodePlan) -> tuple[str, ...]:
+    extended = (_named(name) for name in tuple(plan.summary.other)[:EXTENDED_SHOWN])
+    in_money = ("A month", "Saved") if plan.summary.money is not None else ()
+    return ("Pool", "Nodes", "Cores freed", "Memory freed", "CPU", "Memory", *extended, *in_money)
+
+
+def _of_pool(pool: PoolEntry | None, extended: Sequence[str], summary: MoneySummary | None) -> Iterator[Cell]:
+    """Yield the cells of a pool for its extended resources and, if the plan is told in money, its price."""
+    for name in extended:
+        own = None if pool is None else pool.other.get(name)
+        before = "-" if own is None else amount(name, own.before)
+        gone = own is not None and own.removed
+        yield Cell(f"{before} → {amount(name, own.after)}" if own is not None and gone else before, number=True)
+    if summary is not None:
+        month = None if pool is None else pool.micros_per_month
+        yield Cell("no price" if month is None else change(month, summary.currency), number=True)
+        yield Cell("-" if month is None else money(month.saved, summary.currency), number=True)
 
 
 def _pool(pool: str, nodes: Sequence[NodeEntry], arrived: Mapping[str, Sequence[Arrival]]) -> tuple[Cell, ...]:

@@ -6,10 +6,25 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from tightship.core.counting import counted
-from tightship.report.amounts import age, cores, cores_pair, memory, memory_pair, percent
-from tightship.report.document import NodeEntry, NodePlan, Share, ShareTotals
+from tightship.planning.pools import shown
+from tightship.report.amounts import age, amount, cores, cores_pair, memory, memory_pair, percent, short
+from tightship.report.document import NodeEntry, NodePlan, PoolEntry, Share, ShareTotals
+from tightship.report.inputs import extended_resources
+from tightship.report.money import change, hourly, money, money_lines, monthly, origin
 from tightship.report.plan_page import besides, plan_page
-from tightship.report.presentation import Column, Grid, GridShape, Printout, Style, TextLine, View, figure, warning
+from tightship.report.presentation import (
+    LABEL,
+    Column,
+    Grid,
+    GridShape,
+    Printout,
+    Style,
+    TextLine,
+    View,
+    figure,
+    warning,
+)
+from tightship.report.terminal import length, pad
 
 _SHAPES = (
     GridShape(),
@@ -17,13 +32,16 @@ _SHAPES = (
     GridShape(bar=0),
     GridShape(bar=5, amounts=False),
     GridShape(bar=0, amounts=False),
-    GridShape(("AGE",), bar=0, amounts=False),
-    GridShape(("AGE", "POOL"), bar=0, amounts=False),
+    GridShape(("extended",), bar=0, amounts=False),
+    GridShape(("AGE", "extended"), bar=0, amounts=False),
+    GridShape(("AGE", "extended", "POOL"), bar=0, amounts=False),
+    GridShape(("AGE", "extended", "POOL", "MONTH"), bar=0, amounts=False),
 )
 
 
 def _printout(plan: NodePlan) -> Printout:
-    grid = Grid((*_about(plan.nodes), *_decided(plan.nodes)), _SHAPES, reasons=[node.reasons for node in plan.nodes])
+    columns = (*_about(plan.nodes), *_extended(plan.nodes), *_months(plan.nodes), *_decided(plan.nodes))
+    grid = Grid(columns, _SHAPES, reasons=[node.reasons for node in plan.nodes])
     return Printout(plan.heading, grid, end=tuple(_summary(plan)))
 
 
@@ -33,6 +51,10 @@ def _wide(plan: NodePlan) -> Iterator[Column]:
     yield from _about(nodes)
     if any(node.other for node in nodes):
         yield Column("OTHER", [_other(node) for node in nodes])
+    if any(node.cost for node in nodes):
+        yield Column("HOUR", [hourly(node.cost) if node.cost else "-" for node in nodes], ">")
+        yield from _months(nodes)
+        yield Column("PRICE FROM", [_origin(node) for node in nodes])
     yield from _decided(nodes)
     yield Column("REASONS", [_reasons(node) for node in nodes], style="why")
     yield Column("DETAILS", [_details(node) for node in nodes])
@@ -56,6 +78,32 @@ def _decided(nodes: Sequence[NodeEntry]) -> Iterator[Column]:
     styles: list[Style] = ["go" if node.decision == "remove" else "" for node in nodes]
     yield Column("PODS", [f"{node.pods.evictable}/{node.pods.total}" for node in nodes], ">")
     yield Column("DECISION", words, styles=styles)
+
+
+def _extended(nodes: Sequence[NodeEntry]) -> Iterator[Column]:
+    """Return one column for the extended resources, named after the resource if there is only one."""
+    names = extended_resources(nodes)
+    if not names:
+        return
+
+    def cell(node: NodeEntry) -> str:
+        own = [(name, node.other[name]) for name in names if name in node.other]
+        return " ".join(f"{_named(names, name)}{used.requested:,}/{used.allocatable:,}" for name, used in own) or "-"
+
+    yield Column(short(names[0]).upper() if len(names) == 1 else "OTHER", list(map(cell, nodes)), ">", name="extended")
+
+
+def _named(names: Sequence[str], name: str) -> str:
+    return "" if len(names) == 1 else f"{short(name)} "
+
+
+def _months(nodes: Sequence[NodeEntry]) -> Iterator[Column]:
+    if any(node.cost for node in nodes):
+        yield Column("MONTH", [monthly(node.cost) for node in nodes], ">")
+
+
+def _origin(node: NodeEntry) -> str:
+    return "-" if node.cost is None else origin(node.cost.source, node.cost.basis)
 
 
 def _other(node: NodeEntry) -> str:
@@ -94,6 +142,11 @@ def _summary(plan: NodePlan) -> Iterator[TextLine]:
     yield figure("Nodes", f"{nodes.before:,} → {nodes.after:,}   {nodes.removed:,} to remove{share}{evictions}", "bold")
     yield figure("CPU", _share_line(summary.cpu_milli, cores, " cores"))
     yield figure("Memory", _share_line(summary.memory_bytes, memory, ""))
+    for name, totals in summary.other.items():
+        yield figure(short(name).replace("gpu", "GPU")[: LABEL - 1], _extended_line(name, totals))
+    for number, line in enumerate(money_lines(summary.money, plan.strategy)):
+        yield figure("Money" if number == 0 else "", line, "bold" if number == 0 and summary.money is not None else "")
+    yield from _pools(plan)
     for label, text in besides(plan):
         yield figure(label, text, "bold" if label == "Excess" else "")
     for number, line in enumerate(_held(plan)):
@@ -106,6 +159,41 @@ def _summary(plan: NodePlan) -> Iterator[TextLine]:
         line = f"{each.reason.ljust(widest)}  {each.nodes:>{digits},} {noun}{only}".rstrip()
         yield figure("Kept by" if number == 0 else "", line, "why")
     yield from map(warning, plan.warnings)
+
+
+def _extended_line(name: str, totals: ShareTotals) -> str:
+    return _share_line(totals, lambda number: amount(name, number), f" {name}")
+
+
+def _pools(plan: NodePlan) -> Iterator[TextLine]:
+    """Return a line for each pool of a plan in money, if there are several."""
+    summary = plan.summary
+    if summary.money is None or len(summary.pools) < 2:
+        return
+    currency = summary.money.currency
+    rows = [
+        (
+            shown(pool.pool),
+            _pool_nodes(pool),
+            "no price" if pool.micros_per_month is None else change(pool.micros_per_month, currency),
+            money(pool.micros_per_month.saved, currency) + " saved"
+            if pool.micros_per_month is not None and pool.micros_per_month.saved
+            else "",
+        )
+        for pool in summary.pools
+    ]
+    widths = [max(length(row[column]) for row in rows) for column in range(4)]
+    for number, row in enumerate(rows):
+        cells = [
+            pad(cell, width, "><"[column == 0]) for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield figure("Pools" if number == 0 else "", f"{cells[0]}  {cells[1]}   {cells[2]}   {cells[3]}".rstrip())
+
+
+def _pool_nodes(pool: PoolEntry) -> str:
+    nodes = pool.nodes
+    change = f"{nodes.before:,} → {nodes.after:,}" if nodes.removed else f"{nodes.before:,}"
+    return f"{change} node " if nodes.before == 1 else f"{change} nodes"
 
 
 def _held(plan: NodePlan) -> Iterator[str]:

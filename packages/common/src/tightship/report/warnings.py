@@ -8,6 +8,7 @@ from tightship.core.counting import counted
 from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE, Pod
 from tightship.planning.cluster import NOT_IN_FILE, NOT_SERVED, Snapshot
 from tightship.planning.demand import MOST_IN_BUFFERS
+from tightship.planning.prices import HOURLY_PRICE, annotation_problem
 
 UNREADABLE_SHOWN = 10
 """Most unreadable objects that warnings name."""
@@ -22,7 +23,13 @@ _PLURALS = {"StorageClass": "StorageClasses"}
 
 def warnings_of(snapshot: Snapshot) -> tuple[str, ...]:
     """Return one sentence for each gap that concerns this cluster's pods, with its consequence."""
-    return (*_missing(snapshot), *_unreadable(snapshot), *_unknown_demand(snapshot), *_unknown_headroom(snapshot))
+    return (
+        *_missing(snapshot),
+        *_unreadable(snapshot),
+        *_unknown_demand(snapshot),
+        *_unknown_headroom(snapshot),
+        *_unreadable_prices(snapshot),
+    )
 
 
 def _missing(snapshot: Snapshot) -> Iterator[str]:
@@ -69,6 +76,14 @@ def _unknown_headroom(snapshot: Snapshot) -> Iterator[str]:
     for each in snapshot.headroom:
         if each.pod is not None and each.count < each.replicas:
             yield f"{each}: all buffers together get room for at most {counted(MOST_IN_BUFFERS, 'pod')}"
+
+
+def _unreadable_prices(snapshot: Snapshot) -> Iterator[str]:
+    problems = [each for view in snapshot.nodes.values() if (each := annotation_problem(view.node))]
+    yield from problems[:UNREADABLE_SHOWN]
+    more = len(problems) - UNREADABLE_SHOWN
+    if more > 0:
+        yield f"{counted(more, 'more node has', 'more nodes have')} an annotation {HOURLY_PRICE} that is not a price"
 
 
 def _are(kinds: list[str], snapshot: Snapshot) -> str:

@@ -19,7 +19,6 @@ from hpa_scaler.spec.queries import Query
 from hpa_scaler.spec.spec import Rollout, Rules, rollout_of
 from hpa_scaler.write.applying import Return
 from hpa_scaler.write.memory import Memory
-from tightship.app.cli.selector import parse_selector
 from tightship.app.runtime.loop import a_few_at_a_time
 from tightship.core.api_errors import Forbidden, KubeError, NotFound, one_line
 from tightship.core.objects import (
@@ -33,6 +32,7 @@ from tightship.core.objects import (
 )
 from tightship.files.object_file import FileError, read_all
 from tightship.files.remarks import Repeated
+from tightship.core.selector_text import parse_selector
 from tightship.kube.connection import Connection
 from tightship.kube.listing import list_all
 from tightship.kube.resources import AUTOSCALERS

@@ -20,10 +20,10 @@ from hpa_scaler.spec.addresses import AllowList, parse_address
 from hpa_scaler.spec.annotations import ANNOTATIONS, BY_KEY, check_defaults
 from hpa_scaler.spec.spec import Rules
 from hpa_scaler.spec.values import SERVER_NAME, format_float
-from tightship.app.cli.selector import parse_selector
 from tightship.app.settings.config_maps import config_in, read_config
 from tightship.app.settings.fields import Seconds
 from tightship.app.settings.loading import ConfigSource, Layered, SettingsError, resolve
+from tightship.core.selector_text import parse_selector
 
 CONFIG_MAP_KEYS = ("hpa-scaler-config.yaml", "config.yaml", "config.json")
 """Keys of a ConfigMap's data that may hold the configuration, in order of preference."""

@@ -15,12 +15,12 @@ from typing import Any, NoReturn, TypeVar, get_origin
 from pydantic import BaseModel
 
 from tightship.app.cli.app import EXIT_USAGE
-from tightship.app.cli.selector import parse_selector
 from tightship.app.settings.loading import flags_of
 from tightship.core.durations import ALLOWED_FORMS, parse_duration
 from tightship.core.quoting import quoted
+from tightship.core.selector_text import parse_selector
 from tightship.core.times import parse_rfc3339
-from tightship.report.document import DEFAULT_ORDER, ORDERS
+from tightship.report.orders import DEFAULT_ORDER, ORDERS
 
 REQUEST_TIMEOUT = 30.0
 """Seconds that a command waits for the answer to a request."""
@@ -134,7 +134,7 @@ def add_flags(
         how: dict[str, Any] = {"dest": field, "default": None, "help": flag.help.format(**words).replace("%", "%%")}
         if kind is not bool:
             listed = get_origin(kind) in (tuple, frozenset)
-            how |= {"metavar": flag.metavar, "type": flag.parse, "action": "append" if listed else "store"}
+            how |= {"metavar": flag.metavar, "type": value_of(flag.parse), "action": "append" if listed else "store"}
         elif flag.sets is None:
             how["action"] = argparse.BooleanOptionalAction
         else:

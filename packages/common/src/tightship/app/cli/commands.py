@@ -171,6 +171,9 @@ class Program(Struct, frozen=True):
         warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot))
         if selected is not None and not selected:
             warnings = ("--selector and --pool select no node, so the plan removes none", *warnings)
+        if search is not None and evaluation.plan.searched is None and judge.placement == "possible":
+            why = "a search counts nodes, not money, so a plan with strategy lowest-cost is not searched"
+            warnings = (f"--search does nothing: {why}", *warnings)
         inputs = Inputs(
             generator=Generator(self.name, self.version),
             source=loaded.source,

@@ -19,6 +19,9 @@ from tightship.app.settings.fields import Flag
 Location = tuple[int | str, ...]
 """The place of a value: fields or keys from the outermost inwards."""
 
+TELLS_ALL = "tells_all"
+"""The type of a validation error whose message names the values itself."""
+
 _SOURCES = "sources"
 """The keyword with which :func:`resolve` passes its sources to a model."""
 
@@ -176,8 +179,12 @@ def resolve(model: type[_Settings], *sources: SettingsSource) -> _Settings:
             keys, owner = _walked(model, each["loc"])
             name = _name(each["loc"], sources)
             usage |= name.startswith("-")
-            why = f"{each.get('input')!r}: {each['msg'].removeprefix('Value error, ')}"
-            why = _unknown(owner) if each["type"] == "extra_forbidden" else why
+            if each["type"] == TELLS_ALL:
+                why = each["msg"]
+            elif each["type"] == "extra_forbidden":
+                why = _unknown(owner)
+            else:
+                why = f"{each.get('input')!r}: {each['msg'].removeprefix('Value error, ')}"
             problems.add(f"{name or config.named(keys)}: {why}")
     if settings is None or problems:
         raise (BadFlagsError if usage else SettingsError)(sorted(problems))

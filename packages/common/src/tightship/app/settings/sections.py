@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from tightship.app.settings.fields import SWITCHABLE_RULES, Flag, Rules, Seconds, Switched
 from tightship.app.settings.loading import Layered
+from tightship.app.settings.prices import Prices
 from tightship.core.reasons import Reason
 from tightship.drain.rules import DrainRules
 from tightship.planning.demand import Ahead
@@ -245,6 +246,7 @@ class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
     pool_labels: PoolLabels
     disabled_rules: DisabledRules
     system_pod_timeout: SystemPodTimeout
+    prices: Prices
 
     @property
     def exactly(self) -> Self:

@@ -29,7 +29,7 @@ class Candidate(Struct, frozen=True):
     """A node that passed every rule and gate that does not depend on the plan itself.
 
     *evict* are the pods that a drain would evict, *stays* how many pods go with the node. *ratio* is requested over
-    allocatable CPU, *memory_ratio* the same for memory.
+    allocatable CPU, *memory_ratio* the same for memory, *price* what an hour costs, in millionths, if that is known.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Candidate(Struct, frozen=True):
     evict: tuple[Pod, ...]
     stays: int = 0
     memory_ratio: float = 0.0
+    price: int | None = None
 
 
 class _Moment(Struct, frozen=True):
@@ -56,9 +57,7 @@ class Planner:
     Pods of the nodes *in_drain*, by default all that :func:`moving_nodes` finds, hold room elsewhere, and so do
     replicas that HPAs are about to start. No node goes that a CapacityBuffer needs. Without *explain*, a refusal for
     want of a place does not say why, which costs more than the search itself. A planner that *remembers* its attempts
-    can begin :meth:`again`.
-
-    *space*, if given, shows *snapshot* with nothing done in it. *without_plan* makes another such space.
+    can begin :meth:`again`. *space*, if given, shows *snapshot* with nothing done in it; *without_plan* makes another.
     """
 
     def __init__(

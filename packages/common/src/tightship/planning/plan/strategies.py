@@ -8,10 +8,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+import numpy as np
 from msgspec import Struct
 
 from tightship.core.reasons import Refusal
 from tightship.planning.placement.scoring import Choice, aligned, best_fit
+from tightship.planning.placement.space import PODS, Space
 from tightship.planning.plan.planner import Candidate, Planner
 
 
@@ -37,9 +39,11 @@ NewPlanner = Callable[[Choice], Planner]
 class Strategy(ABC):
     """A way to choose which candidates go, and in what order. *name* is the word that users configure.
 
-    *choose* picks a place for each evicted pod where the plan may choose places (placement ``possible``).
+    *choose* picks a place for each evicted pod where the plan may choose places (placement ``possible``). With
+    *by_price*, the price of what is kept counts, not the number of nodes.
     """
 
+    by_price: bool = False
     name: str
     choose: Choice
 
@@ -129,7 +133,116 @@ def _try(planner: Planner, gates: Gates, name: str, stays: dict[str, list[Refusa
         stays[name] = refusals
 
 
-_ALL = (LEAST_UTILIZED, FewestNodes())
+class _Worth(Struct, frozen=True):
+    """What an order of candidates goes by: a node's *price*, its *size*, the same in resources that are in *demand*
+    (each weighs by the part of it that is requested), and the part of the size that its pods take (*load*).
+    """
+
+    price: float
+    size: float
+    demand: float
+    load: float
+
+
+_Order = Callable[[_Worth], float]
+
+_ORDERS: tuple[_Order, ...] = (
+    lambda _: 0.0,
+    lambda node: node.size / node.price,
+    lambda node: node.demand / node.price,
+    lambda node: node.size / math.sqrt(node.price),
+    lambda node: node.load / node.price,
+    lambda node: -node.price,
+)
+"""The orders that a plan by price tries, the lowest first; ties go by size, ratio and name, as for fewest nodes, which
+is the first. None is best on every fleet: size by price takes what is dear for its room, load what is cheap to move.
+The last one serves plans of few nodes."""
+
+_CHEAPEST = 1e-9
+"""The price at which a free node counts in an order."""
+
+
+class LowestCost(Strategy):
+    """What costs least: plans in several orders, and keeps the plan whose removals cost most.
+
+    So a round never saves less than one of fewest nodes. Where all candidates cost the same, or none has a price, both
+    plan alike. Beside candidates with a price, one without counts as if it cost as much for its size as they do.
+    """
+
+    name = "lowest-cost"
+    by_price = True
+    choose: Choice = staticmethod(aligned)
+
+    def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
+        """See :meth:`Strategy.extend`; the candidates that are dear for their size go first."""
+        return _extend_in(_ORDERS[1], _worths(planner, candidates), planner, gates, candidates)
+
+    def run(self, new_planner: NewPlanner, gates: Gates) -> Outcome:
+        """Plan one round over all candidates."""
+        planner = new_planner(self.choose)
+        candidates = tuple(planner.candidates.values())
+        worths = _worths(planner, candidates)
+        orders = _ORDERS if len({each.price for each in worths.values()}) > 1 else _ORDERS[:1]
+        best, most = orders[0], -1.0
+        for order in orders:
+            planner = new_planner(self.choose)
+            stays = _extend_in(order, worths, planner, gates, candidates)
+            saved = sum(worths[removal.node].price for removal in planner.removals)
+            if saved > most * (1 + _CHEAPEST):
+                best, most = order, saved
+        if best is not orders[-1]:
+            # Planners may share a space, so the best plan is made again, not kept meanwhile.
+            planner = new_planner(self.choose)
+            stays = _extend_in(best, worths, planner, gates, candidates)
+        return Outcome(planner, stays)
+
+
+def _worths(planner: Planner, candidates: Sequence[Candidate]) -> dict[str, _Worth]:
+    sizes, demands = planner.space.sizes(), _demands(planner.space)
+    index = planner.space.index
+    priced = [each for each in candidates if each.price is not None]
+    whole = sum(sizes[index[each.name]] for each in priced)
+    rate = sum(each.price or 0 for each in priced) / whole if whole else 0.0
+    return {
+        each.name: _Worth(
+            price=max(
+                _CHEAPEST, rate * sizes[index[each.name]] if each.price is None and priced else each.price or 0.0
+            ),
+            size=sizes[index[each.name]],
+            demand=demands[index[each.name]],
+            load=each.ratio * sizes[index[each.name]],
+        )
+        for each in candidates
+    }
+
+
+def _demands(space: Space) -> list[float]:
+    """Return each node's share of what the cluster has, summed over resources, each weighed by the part in use."""
+    rows = [row for row in range(len(space.capacity)) if row != PODS]
+    whole = np.maximum(space.capacity[rows].sum(axis=1, dtype=np.float64), 1.0)
+    used = whole - space.free[rows].sum(axis=1, dtype=np.float64)
+    shares: list[float] = (space.capacity[rows] * (used / whole**2)[:, None]).sum(axis=0).tolist()
+    return shares
+
+
+def _extend_in(
+    order: _Order,
+    worths: Mapping[str, _Worth],
+    planner: Planner,
+    gates: Gates,
+    candidates: Sequence[Candidate],
+) -> dict[str, list[Refusal]]:
+    def key(each: Candidate) -> tuple[float, float, float, str]:
+        worth = worths[each.name]
+        return order(worth), worth.size, each.ratio, each.name
+
+    stays: dict[str, list[Refusal]] = {}
+    for candidate in sorted(candidates, key=key):
+        _try(planner, gates, candidate.name, stays)
+    return stays
+
+
+_ALL = (LEAST_UTILIZED, FewestNodes(), LowestCost())
 
 STRATEGIES: Mapping[str, Strategy] = {each.name: each for each in _ALL}
 """The strategies by name, the controllers' default first."""
@@ -148,6 +261,7 @@ class PerPool(Strategy):
     def __init__(self, pools: Mapping[str, str], default: str) -> None:
         self._pools = pools
         self._default = default
+        self.by_price = any(STRATEGIES[each].by_price for each in pools.values())
 
     def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
         """See :meth:`Strategy.extend`."""

@@ -1,0 +1,70 @@
+"""Prices as a setting: a mapping in the configuration, a text that holds one, or a file on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+from pydantic import BeforeValidator, Field, InstanceOf
+from pydantic_core import PydanticCustomError
+
+from tightship.app.settings.config_maps import mapping_of, read_config
+from tightship.app.settings.fields import Flag
+from tightship.app.settings.loading import TELLS_ALL, SettingsError
+from tightship.core.quoting import quoted
+from tightship.planning.price_list import PriceError, price_list
+from tightship.planning.prices import PriceList
+
+PRICE_FILES = ("prices.yaml", "prices.yml", "prices.json", "prices")
+"""Keys of a ConfigMap's data that may hold a price list; the first that exists counts."""
+
+
+def read_prices(path: str) -> PriceList:
+    """Return the price list in the file *path*: YAML, JSON, or a ConfigMap manifest around either.
+
+    Raises :class:`SettingsError`, whose problems name the file.
+    """
+    values = read_config(path, PRICE_FILES)
+    try:
+        return _read(values)
+    except PriceError as error:
+        raise SettingsError([f"{path}: {problem}" for problem in error.problems]) from error
+
+
+def _read(values: Mapping[str, object]) -> PriceList:
+    found = price_list(values)
+    # Only values that passed are written: YAML's aliases can make others endless.
+    return msgspec.structs.replace(found, written=msgspec.json.encode(values).decode())
+
+
+def _prices(value: object) -> object:
+    if isinstance(value, str):
+        try:
+            value = mapping_of(value, "prices") or None
+        except SettingsError as error:
+            raise PydanticCustomError(TELLS_ALL, "{problems}", {"problems": str(error)}) from error
+    if value is None or isinstance(value, PriceList):
+        return value
+    if not isinstance(value, Mapping):
+        why = f"{quoted(value)}; allowed is a mapping with instanceTypes or prices"
+        raise PydanticCustomError(TELLS_ALL, "{problems}", {"problems": why})
+    try:
+        return _read(value) if value else None
+    except PriceError as error:
+        raise PydanticCustomError(TELLS_ALL, "{problems}", {"problems": str(error)}) from error
+
+
+Prices = Annotated[
+    InstanceOf[PriceList] | None,
+    BeforeValidator(_prices),
+    Field(default=None),
+    Flag(
+        "--prices FILE",
+        "prices of nodes for an hour, by instance type or label selector, as YAML or JSON: see docs/money.md "
+        "(default: only the annotations tightship.dev/hourly-price)",
+        "plan",
+        parse=read_prices,
+    ),
+]
+"""What nodes cost."""
