@@ -258,7 +258,7 @@ class Space:
         return self._lengths
 
     def sizes(self) -> list[float]:
-        """Return each node's size: the sum of its CPU, memory and extended resources as shares of the largest node's."""
+        """Return each node's size: CPU, memory and extended resources as shares of the largest node's, summed."""
         rows = [row for name, row in self._rows.items() if name not in (POD_COUNT, "ephemeral-storage")]
         shares: list[float] = (self.capacity[rows] * self.scale[rows, None]).sum(axis=0).tolist()
         return shares
