@@ -30,9 +30,9 @@ from tightship.core.objects import (
     decode,
     decode_scale_target,
 )
+from tightship.core.selector_text import parse_selector
 from tightship.files.object_file import FileError, read_all
 from tightship.files.remarks import Repeated
-from tightship.core.selector_text import parse_selector
 from tightship.kube.connection import Connection
 from tightship.kube.listing import list_all
 from tightship.kube.resources import AUTOSCALERS
