@@ -47,7 +47,7 @@ def measure(snapshot: Snapshot, steepness: float, strategy: str, placement: str)
     machines = {view.node.labels[INSTANCE_TYPE_LABELS[0]] for view in snapshot.nodes.values()}
     settings = load_settings(
         {
-            "nodePools": {"*": {"enabled": True, "scaleDownCPURequestRatioLimit": 100}},
+            "nodePools": {"*": {"enabled": True, "scaleDownCPURequestRatioLimit": 1}},
             "minimumNodeAge": 0,
             "neededMarkedTimeForRemoval": 0,
             "strategy": strategy,

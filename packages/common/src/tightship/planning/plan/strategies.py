@@ -108,17 +108,21 @@ class FewestNodes(Strategy):
 
     def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
         """See :meth:`Strategy.extend`."""
-        size, wander = planner.space.sizes(), planner.placement != "possible"
-
-        def key(each: Candidate) -> tuple[int, int, float, str]:
-            about = _about(size[planner.space.index[each.name]])
-            return about, len(each.evict) if wander else 0, each.ratio, each.name
-
-        order = sorted(candidates, key=key)
         stays: dict[str, list[Refusal]] = {}
-        for candidate in order:
+        for candidate in sorted(candidates, key=_smallest(planner)):
             _try(planner, gates, candidate.name, stays)
         return stays
+
+
+def _smallest(planner: Planner) -> Callable[[Candidate], tuple[int, int, float, str]]:
+    """Return the key by which the smallest candidates come first."""
+    size, wander = planner.space.sizes(), planner.placement != "possible"
+
+    def key(each: Candidate) -> tuple[int, int, float, str]:
+        about = _about(size[planner.space.index[each.name]])
+        return about, len(each.evict) if wander else 0, each.ratio, each.name
+
+    return key
 
 
 def _about(size: float) -> int:
@@ -154,9 +158,9 @@ _ORDERS: tuple[_Order, ...] = (
     lambda node: node.load / node.price,
     lambda node: -node.price,
 )
-"""The orders that a plan by price tries, the lowest first; ties go by size, ratio and name, as for fewest nodes, which
-is the first. None is best on every fleet: size by price takes what is dear for its room, load what is cheap to move.
-The last one serves plans of few nodes."""
+"""The orders that a plan by price tries, the lowest first; ties go as for fewest nodes, which is the first order. None
+is best on every fleet: size by price takes what is dear for its room, load what is cheap to move. The last one serves
+plans of few nodes."""
 
 _CHEAPEST = 1e-9
 """The price at which a free node counts in an order."""
@@ -175,14 +179,15 @@ class LowestCost(Strategy):
 
     def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
         """See :meth:`Strategy.extend`; the candidates that are dear for their size go first."""
-        return _extend_in(_ORDERS[1], _worths(planner, candidates), planner, gates, candidates)
+        worths = _worths(planner, candidates)
+        return _extend_in(_orders(worths)[:2][-1], worths, planner, gates, candidates)
 
     def run(self, new_planner: NewPlanner, gates: Gates) -> Outcome:
         """Plan one round over all candidates."""
         planner = new_planner(self.choose)
         candidates = tuple(planner.candidates.values())
         worths = _worths(planner, candidates)
-        orders = _ORDERS if len({each.price for each in worths.values()}) > 1 else _ORDERS[:1]
+        orders = _orders(worths)
         best, most = orders[0], -1.0
         for order in orders:
             planner = new_planner(self.choose)
@@ -195,6 +200,11 @@ class LowestCost(Strategy):
             planner = new_planner(self.choose)
             stays = _extend_in(best, worths, planner, gates, candidates)
         return Outcome(planner, stays)
+
+
+def _orders(worths: Mapping[str, _Worth]) -> tuple[_Order, ...]:
+    """Return the orders to try: one if all candidates cost the same."""
+    return _ORDERS if len({each.price for each in worths.values()}) > 1 else _ORDERS[:1]
 
 
 def _worths(planner: Planner, candidates: Sequence[Candidate]) -> dict[str, _Worth]:
@@ -232,9 +242,10 @@ def _extend_in(
     gates: Gates,
     candidates: Sequence[Candidate],
 ) -> dict[str, list[Refusal]]:
-    def key(each: Candidate) -> tuple[float, float, float, str]:
-        worth = worths[each.name]
-        return order(worth), worth.size, each.ratio, each.name
+    smallest = _smallest(planner)
+
+    def key(each: Candidate) -> tuple[float, tuple[int, int, float, str]]:
+        return order(worths[each.name]), smallest(each)
 
     stays: dict[str, list[Refusal]] = {}
     for candidate in sorted(candidates, key=key):
