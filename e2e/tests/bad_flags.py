@@ -40,7 +40,7 @@ BOTH: dict[str, tuple[str, int, str]] = {
     "a selector with three parts": ("plan -f {ok} -l a=b=c", USAGE, "is not a requirement"),
     "a selector left open": ("plan -f {ok} -l 'a in (b'", USAGE, "is not a requirement"),
     "run on port 99999": ("run --port 99999", USAGE, "allowed are port numbers up to 65535"),
-    "run on port http": ("run --port http", USAGE, "invalid int value: 'http'"),
+    "run on port http": ("run --port http", USAGE, "'http' is not a whole number"),
     "run every 0 s": ("run --interval 0", USAGE, "--interval"),
     "run every soon": ("run --interval soon", USAGE, "is not a duration"),
     "run with an unknown format": ("run --log-format poem", USAGE, "--log-format"),

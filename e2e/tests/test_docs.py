@@ -89,7 +89,12 @@ def check_value(chart: str, key: str) -> None:
 
 
 @pytest.mark.parametrize(("page", "line"), TYPED, ids=IDS)
-def test_what_a_page_tells_to_type_exists(page: Path, line: str) -> None:
+def test_what_a_page_tells_to_type_exists(
+    page: Path, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A price list is read with the arguments.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prices.yaml").write_text("instanceTypes: {m5.large: 0.1}\n", encoding="utf-8")
     program, *arguments = words_of(line)
     if program in PARSERS:
         check_own(program, arguments)
@@ -102,10 +107,10 @@ def test_what_a_page_tells_to_type_exists(page: Path, line: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["make nonsense", "node-compactor plan --nonsense", "helm install x charts/nonsense"])
-def test_what_does_not_exist_is_noticed(wrong: str) -> None:
+def test_what_does_not_exist_is_noticed(wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program, *arguments = words_of(wrong)
     with pytest.raises(AssertionError):
-        test_what_a_page_tells_to_type_exists(ROOT, wrong)
+        test_what_a_page_tells_to_type_exists(ROOT, wrong, tmp_path, monkeypatch)
     assert program
     assert arguments
 

@@ -151,9 +151,18 @@ def test_an_hpa_can_be_written_down_and_read_back() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"minReplicas": "many"}, r"HorizontalPodAutoscaler shop/web: .*`int \| null`.*spec\.minReplicas"),
-        ({"scaleTargetRef": {"kind": "Deployment"}}, r"HorizontalPodAutoscaler shop/web: .*`name`.*scaleTargetRef"),
-        ({"behavior": {"scaleUp": {"policies": [{"type": "Pods"}]}}}, r"shop/web: .*`value`.*policies\[0\]"),
+        (
+            {"minReplicas": "many"},
+            r"HorizontalPodAutoscaler shop/web: spec\.minReplicas: .*many.* is not a whole number",
+        ),
+        (
+            {"scaleTargetRef": {"kind": "Deployment"}},
+            r"HorizontalPodAutoscaler shop/web: spec\.scaleTargetRef\.name is missing",
+        ),
+        (
+            {"behavior": {"scaleUp": {"policies": [{"type": "Pods"}]}}},
+            r"shop/web: spec\.behavior\.scaleUp\.policies\[0\]\.value is missing",
+        ),
     ],
 )
 def test_a_malformed_hpa_is_named_with_its_field(spec: Json, message: str) -> None:

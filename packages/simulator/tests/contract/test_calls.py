@@ -39,6 +39,16 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
         "test_a_patch_of_an_older_version_is_a_conflict_and_changes_nothing",
         "test_a_patch_of_what_is_gone_makes_nothing_new",
     ),
+    ("tightship/drain_io/landing_map.py", "GET", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
+    ("tightship/drain_io/landing_map.py", "PATCH", "'application/merge-patch+json'"): (
+        "test_a_patch_of_an_older_version_is_a_conflict_and_changes_nothing",
+    ),
+    ("tightship/drain_io/landing_map.py", "PATCH", "kind"): (
+        "test_a_gate_is_taken_off_by_its_name_and_others_stay",
+        "test_only_the_pod_of_the_uid_is_written",
+        "test_a_nomination_is_the_status_alone",
+        "test_a_controller_nominates_and_sets_free_by_these_requests",
+    ),
     ("tightship/kube/leases.py", "GET", ""): (
         "test_a_lease_is_created_read_and_replaced",
         "test_leases_are_found_by_name",

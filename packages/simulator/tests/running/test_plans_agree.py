@@ -12,9 +12,11 @@ import pytest
 import node_compactor.cli
 import node_refiner.cli
 from tightship.app.cli.commands import Program as Command
+from tightship.app.cli.source import Loaded
 from tightship.core.times import rfc3339
 from tightship.kube.cache import read_cluster
 from tightship.kube.connection import connect
+from tightship.kube.host import wall
 from tightship.kube.resources import resources
 from tightship.report.document import Source
 from tightship_testkit.client import Json, wait_for
@@ -120,7 +122,7 @@ async def test_plan_and_a_dry_run_say_the_same_of_every_node(
         async with await connect(str(on.kubeconfig), None) as connection:
             snapshot = await read_cluster(connection, resources=resources(autoscalers=True, buffers=True))
         source = Source("cluster", "here")
-        monkeypatch.setattr("tightship.app.cli.commands.load_snapshot", lambda *_: (snapshot, source))
+        monkeypatch.setattr("tightship.app.cli.commands.load_snapshot", lambda *_: Loaded(snapshot, source, wall()))
         for seed in range(CONFIGURATIONS):
             settings = make(random.Random(seed))
             path = tmp_path / "config.yaml"

@@ -180,7 +180,8 @@ async def send_away(
     options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}}
     try:
         if past_budgets:
-            verb, body = "DELETE", msgspec.json.encode(options)
+            body = msgspec.json.encode(options)
+            await connection.request("DELETE", path, body=body, timeout=EVICTION_TIMEOUT, only_if=only_if)
         else:
             eviction = {
                 "apiVersion": "policy/v1",
@@ -188,8 +189,8 @@ async def send_away(
                 "metadata": {"name": pod.name, "namespace": pod.namespace},
                 "deleteOptions": {"preconditions": {"uid": pod.uid}},
             }
-            verb, path, body = "POST", f"{path}/eviction", msgspec.json.encode(eviction)
-        await connection.request(verb, path, body=body, timeout=EVICTION_TIMEOUT, only_if=only_if)
+            body = msgspec.json.encode(eviction)
+            await connection.request("POST", f"{path}/eviction", body=body, timeout=EVICTION_TIMEOUT, only_if=only_if)
     except NotSent:
         return None
     except KubeError as error:

@@ -20,7 +20,7 @@ SHOWN = 3
 """Most examples that a remark names."""
 
 _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
-_PERCENTAGE = re.compile(r"[0-9]+%", re.ASCII)
+_PERCENTAGE = re.compile(r"[0-9]{1,9}%", re.ASCII)
 
 
 class Repeated:

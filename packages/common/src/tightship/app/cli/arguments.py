@@ -59,13 +59,14 @@ class Parser(argparse.ArgumentParser):
 
 
 def value_of(parse: Callable[[str], _T]) -> Callable[[str], _T]:
-    """Return *parse* with the text of its :class:`ValueError` unchanged by argparse."""
+    """Return *parse* with the text of its :class:`ValueError` unchanged by argparse; ``int`` has none for people."""
 
     def parsed(text: str) -> _T:
         try:
             return parse(text)
         except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
+            told = f"{quoted(text)} is not a whole number" if parse is int else str(error)
+            raise argparse.ArgumentTypeError(told) from error
 
     return parsed
 

@@ -13,7 +13,7 @@ QUANTITIES = frozenset({"requests", "limits", "allocatable", "capacity", "alloca
 
 _JSON = bytes | bytearray | memoryview | msgspec.Raw
 
-_TOLD = re.compile(r"(?P<why>.+?) - at `(?P<key>key in )?\$(?P<path>[^`]*)`", re.DOTALL)
+_PLACE = re.compile(r"(?:key in )?\$(?P<path>[^`]*)`")
 _MISSING = re.compile(r"Object missing required field `(?P<name>[^`]+)`(?: - at `\$(?P<path>[^`]*)`)?")
 _STEP = re.compile(r"\.(?P<name>[^.\[\]]+)|\[(?P<index>[0-9]+|\.\.\.)\]")
 _TYPES: dict[str, type | tuple[type, ...]] = {
@@ -66,13 +66,14 @@ def explained(raw: _JSON, problem: str) -> str:
     missing = _MISSING.fullmatch(problem)
     if missing is not None:
         return f"{missing['path'] or ''}.{missing['name']} is missing".lstrip(".")
-    told = _TOLD.fullmatch(problem)
-    if told is None:
+    why, _, rest = problem.partition(" - at `")
+    place = _PLACE.fullmatch(rest)
+    if place is None:
         return problem
-    wanted = _WANTED.fullmatch(told["why"])
-    path, value = _found(tree(raw), told["path"], wanted)
+    wanted = _WANTED.fullmatch(why)
+    path, value = _found(tree(raw), place["path"], wanted)
     if wanted is None:
-        return f"{path}: {told['why']}"
+        return f"{path}: {why}"
     accepted = [_NAMES.get(each, each) for each in wanted["wanted"].split(" | ") if each != "null"]
     hint = ""
     if "str" in wanted["wanted"] and isinstance(value, bool | int | float):
