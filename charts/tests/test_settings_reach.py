@@ -126,7 +126,7 @@ def sample(key: str, schema: Json, default: str) -> object:
     if "ms|s|m|h|d" in schema.get("pattern", ""):
         return "100h" if key.lower().endswith(("limit", "deadline")) else "77s"
     if "number" in kinds or "integer" in kinds:
-        return 7
+        return 0.7 if "exclusiveMaximum" in schema else 7
     return SAMPLES.get(key, "changed")
 
 

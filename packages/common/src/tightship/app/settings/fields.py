@@ -145,14 +145,17 @@ BudgetField = Annotated[Budget, BeforeValidator(parse_budget)]
 
 
 def parse_ratio(value: object) -> object:
-    """Return a ratio from ``0.75`` or ``"75%"``; raise :class:`ValueError` for anything else, with a guess for 75."""
+    """Return a ratio from ``0.75`` or ``"75%"``; raise :class:`ValueError` for anything else, with a guess for 75.
+
+    A number between 1 and 2 is a limit that every node is below, however full, as it was for the older controller.
+    """
     text = str(value).strip()
     percent = text.endswith("%")
     number = text.removesuffix("%").rstrip()
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     found = float(number) if plain or (isinstance(value, str) and _NUMBER.fullmatch(number)) else -1.0
     ratio = found / 100 if percent else found
-    if 0 <= ratio <= 1:
+    if 0 <= ratio <= 1 or (not percent and 1 < ratio < 2):
         return ratio
     guess = f"; did you mean {found:g}%?" if not percent and 2 <= found <= 100 else ""
     raise ValueError(
@@ -160,8 +163,8 @@ def parse_ratio(value: object) -> object:
     )
 
 
-Ratio = Annotated[float, BeforeValidator(parse_ratio), Field(ge=0, le=1)]
-"""A share of something, from 0 to 1; a percentage is allowed too."""
+Ratio = Annotated[float, BeforeValidator(parse_ratio), Field(ge=0, lt=2)]
+"""A share of something, from 0 to 1; a percentage is allowed too. See :func:`parse_ratio` for what is above 1."""
 
 
 def _rules(value: object) -> object:
