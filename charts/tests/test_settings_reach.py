@@ -219,6 +219,11 @@ def test_every_annotation_may_have_a_default(render: Render) -> None:
             "config.nodePools.a.scaleDownCPURequestRatioLimit=0.75",
             lambda it: it.pools["a"].limit == 0.75,
         ),
+        (
+            "node-compactor",
+            "config.nodePools.a.scaleDownCPURequestRatioLimit=75%",
+            lambda it: it.pools["a"].limit == 0.75,
+        ),
         ("node-compactor", "config.maximumNodesInDrain=10%", lambda it: str(it.cluster_budget) == "10%"),
         ("node-refiner", "config.excess_nodes_threshold=1.5", lambda it: it.excess_nodes_threshold == 1.5),
         ("node-refiner", "config.disabled_rules={JobRunning,LocalStorage}", lambda it: len(it.disabled_rules) == 2),

@@ -14,13 +14,14 @@ from hpa_scaler.app.settings import ScalerSettings
 from hpa_scaler.spec.annotations import ANNOTATIONS
 from node_compactor.settings import CompactorSettings
 from node_refiner.settings import RefinerSettings
-from tightship.app.settings.fields import SWITCHABLE_RULES, Budget, Switched, is_duration
+from tightship.app.settings.fields import SWITCHABLE_RULES, Budget, Switched, is_duration, parse_ratio
 from tightship.app.settings.loading import Layered, flags_of, nested, wire_keys
 
 Json = dict[str, Any]
 
 DURATION = r"^([0-9]+(\.[0-9]+)?|([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+)$"
 FRACTION = r"^[0-9]+(\.[0-9]+)?$"
+RATIO = r"^[0-9]+(\.[0-9]+)?%?$"
 BUDGET = r"^([0-9]+|[0-9]+(\.[0-9]+)?%)$"
 
 _PRICE: Json = {"type": ["number", "string"], "pattern": FRACTION, "minimum": 0}
@@ -135,7 +136,8 @@ def _kind(annotation: object, metadata: list[Any]) -> Json:
             return {"type": ["string", "integer"], "pattern": BUDGET, "minimum": 0}
         if annotation is float:
             # `helm --set` knows whole numbers alone, and makes a text of 0.75.
-            return {"type": ["number", "string"], "pattern": FRACTION, **bounds}
+            ratio = any(getattr(each, "func", None) is parse_ratio for each in metadata)
+            return {"type": ["number", "string"], "pattern": RATIO if ratio else FRACTION, **bounds}
         if annotation in _PLAIN:
             return {"type": _PLAIN[annotation], **bounds}
         if issubclass(annotation, BaseModel):
