@@ -73,7 +73,7 @@ class Pilot:
         self._publisher = Publisher(landing_map, self._book.data, lambda: self._active == EXACT)
         self._wake = asyncio.Event()
         self._active = ""
-        self._led = self._used = self._closed = False
+        self._led = self._used = self._gating = self._closed = False
         # Whether the ConfigMap is known to be empty, or out of reach.
         self._tidy = False
         # When to look where pods landed, and until when every gate goes.
@@ -246,6 +246,7 @@ class Pilot:
     def _activate(self, mode: str) -> None:
         if mode != self._active:
             self._forget()
+            self._gating = mode == EXACT
         self._active = mode
         if mode:
             self._used = True
@@ -254,7 +255,8 @@ class Pilot:
         """Drop all expectations, and remove every gate for a while, those that are still to come included."""
         self._book.clear()
         self._active = ""
-        if self._led and (self._used or self._terms.steering() in PILOTED):
+        # Without gates of our own, those that we see are another controller's: only the watch over old ones counts.
+        if self._led and (self._gating or self._terms.steering() == EXACT):
             self._sweeping = monotonic() + _SWEEP
         self._wake.set()
 
