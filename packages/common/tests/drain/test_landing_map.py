@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tightship.core.api_errors import Conflict, KubeError
+from tightship.core.api_errors import Conflict, KubeError, NotSent
 from tightship.core.objects import Pod
 from tightship.core.objects.pod import LANDING_GATE
 from tightship.drain_io.landing_map import POLICY_ANNOTATION, LandingMap, nominate, policy_problem, ungate
@@ -162,13 +162,21 @@ def gated(bench: Bench, *others: Json) -> Pod:
 async def test_our_gate_goes_and_that_of_others_stays(bench: Bench) -> None:
     replica = await bench.replica()
     pod = gated(bench, THEIRS)
-    await replica.does(nominate(replica.connection, pod, "n2"))
+    await replica.does(nominate(replica.connection, pod, "n2", only_if=lambda: True))
     await replica.does(ungate(replica.connection, pod))
     there = bench.api.store.get("Pod", "web-9", "shop")
     assert there["spec"]["schedulingGates"] == [THEIRS]
     assert there["status"]["nominatedNodeName"] == "n2"
     await replica.does(ungate(replica.connection, pod))
     assert bench.api.store.get("Pod", "web-9", "shop")["spec"]["schedulingGates"] == [THEIRS]
+
+
+async def test_who_leads_no_longer_nominates_nothing(bench: Bench) -> None:
+    replica = await bench.replica()
+    pod = gated(bench)
+    with pytest.raises(NotSent):
+        await replica.does(nominate(replica.connection, pod, "n2", only_if=lambda: False))
+    assert "nominatedNodeName" not in bench.api.store.get("Pod", "web-9", "shop")["status"]
 
 
 async def test_another_pod_of_the_same_name_is_left_alone(bench: Bench) -> None:
@@ -178,7 +186,7 @@ async def test_another_pod_of_the_same_name_is_left_alone(bench: Bench) -> None:
     other = known_pod("web-9", on="", phase="Pending", schedulingGates=[{"name": LANDING_GATE}])
     other["metadata"]["uid"] = "another"
     bench.api.add(other)
-    for write in (nominate(replica.connection, pod, "n2"), ungate(replica.connection, pod)):
+    for write in (nominate(replica.connection, pod, "n2", only_if=lambda: True), ungate(replica.connection, pod)):
         with pytest.raises(KubeError):
             await replica.does(write)
     there = bench.api.store.get("Pod", "web-9", "shop")

@@ -126,7 +126,7 @@ def as_read(pod: Json) -> Pod:
 
 async def test_a_controller_nominates_and_sets_free_by_these_requests(api: Api) -> None:
     pod = as_read(await gated(api, THEIRS, OURS))
-    await landing_map.nominate(api.connection, pod, "anywhere")
+    await landing_map.nominate(api.connection, pod, "anywhere", only_if=lambda: True)
     assert (await api.get("Pod", "web-0"))["status"]["nominatedNodeName"] == "anywhere"
     await landing_map.ungate(api.connection, pod)
     assert gates_of(await api.get("Pod", "web-0")) == [THEIRS]

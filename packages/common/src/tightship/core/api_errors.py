@@ -196,3 +196,8 @@ def api_error(
 def one_line(error: BaseException) -> str:
     """Return the text of *error* on one line, or its type's name if it has no text."""
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def problem_of(error: BaseException) -> str:
+    """Return the text of *error* on one line. An error without a text is a timeout: there was no answer in time."""
+    return one_line(error) if str(error) else "no answer in time"

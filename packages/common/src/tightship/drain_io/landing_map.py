@@ -8,7 +8,7 @@ that was read, and removes what others have put in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -128,19 +128,32 @@ def policy_problem(policy: str | None, mode: str, what: str) -> str:
     return f"{found}: upgrade the chart's release with steering: {mode}"
 
 
-async def nominate(connection: Connection, pod: Pod, node: str) -> None:
-    """Nominate *node* for *pod*, if that still has its uid. Raises :class:`~tightship.core.api_errors.KubeError`."""
+async def nominate(connection: Connection, pod: Pod, node: str, *, only_if: Callable[[], bool]) -> None:
+    """Nominate *node* for *pod*, if that still has its uid, and if *only_if* says yes when the request leaves.
+
+    Raises :class:`~tightship.core.api_errors.KubeError`.
+    """
     body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
-    await _patch(connection, pod, "/status", body, "application/merge-patch+json")
+    await _patch(connection, pod, "/status", body, "application/merge-patch+json", only_if)
 
 
 async def ungate(connection: Connection, pod: Pod) -> None:
-    """Remove our gate from *pod*, if that still has its uid; the gates of others stay. Raises as :func:`nominate`."""
+    """Remove our gate from *pod*, if that still has its uid; the gates of others stay. Any replica may do so.
+
+    Raises as :func:`nominate`.
+    """
     body = {"metadata": {"uid": pod.uid}, "spec": {"schedulingGates": [{"name": LANDING_GATE, "$patch": "delete"}]}}
     await _patch(connection, pod, "", body, "application/strategic-merge-patch+json")
 
 
-async def _patch(connection: Connection, pod: Pod, part: str, body: Mapping[str, object], kind: str) -> None:
+async def _patch(  # noqa: PLR0917
+    connection: Connection,
+    pod: Pod,
+    part: str,
+    body: Mapping[str, object],
+    kind: str,
+    only_if: Callable[[], bool] | None = None,
+) -> None:
     await connection.request(
         "PATCH",
         f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}{part}",
@@ -148,6 +161,7 @@ async def _patch(connection: Connection, pod: Pod, part: str, body: Mapping[str,
         body=msgspec.json.encode(body),
         content_type=kind,
         timeout=REQUEST_TIMEOUT,
+        only_if=only_if,
     )
 
 

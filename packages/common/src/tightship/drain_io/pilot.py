@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from tightship.core.api_errors import Forbidden, KubeError, one_line
+from tightship.core.api_errors import Forbidden, KubeError, problem_of
 from tightship.core.objects import Pod
 from tightship.drain.landings import Landed, Landings, takes_pods, wished
 from tightship.drain_io.landing_map import LandingMap, policy_problem
@@ -38,7 +38,7 @@ from tightship.kube.resources import BY_KIND
 _log = logging.getLogger(__name__)
 
 INFORMED = 0.5
-"""Seconds after a write until the policy goes by it: on Kubernetes 1.37 it took 0.13 s."""
+"""Seconds after a write until the policy goes by it: with one API server of Kubernetes 1.37 it took at most 0.05 s."""
 
 WATCHED = 5.0
 """Seconds after which any replica removes a gate."""
@@ -155,7 +155,7 @@ class Pilot:
         try:
             await self._publisher.reread(judge)
         except (KubeError, TimeoutError) as error:
-            problem = f"{self._map} can't be read or written: {_text(error)}"
+            problem = f"{self._map} can't be read or written: {problem_of(error)}"
             self._activate("")
             self._tidy = isinstance(error, Forbidden)
         else:
@@ -181,7 +181,7 @@ class Pilot:
                 await asyncio.sleep(max(0.0, self._publisher.told + INFORMED - monotonic()))
             failed = "" if self._map.policy else f"{self._map} does not exist any more"
         except (KubeError, TimeoutError) as error:
-            failed = _text(error)
+            failed = problem_of(error)
         if failed:
             self._book.withdraw(pod.uid for pod, _ in wishes)
             _log.warning("%d pods are evicted without a target: %s", len(wishes), failed)
@@ -219,7 +219,7 @@ class Pilot:
             async with asyncio.timeout(STOPPING):
                 await self._publisher.publish()
         except (KubeError, TimeoutError) as error:
-            _log.warning("entries left in %s: %s", self._map, _text(error))
+            _log.warning("entries left in %s: %s", self._map, problem_of(error))
 
     async def finish(self) -> None:
         """Remove the gates that are left after a leader's last eviction. The policy may still gate pods until then."""
@@ -237,7 +237,7 @@ class Pilot:
                 tasks = [self._ungating.begin(each, None, "the controller stops") for each in waiting if each.lands]
                 await asyncio.gather(*tasks, return_exceptions=True)
         except (CacheCrashed, KubeError, TimeoutError) as error:
-            _log.warning("scheduling gates may be left on pods: %s", _text(error))
+            _log.warning("scheduling gates may be left on pods: %s", problem_of(error))
 
     def _wanted(self) -> str:
         mode = self._terms.steering()
@@ -320,10 +320,6 @@ class Pilot:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(idle):
                 await self._wake.wait()
-
-
-def _text(error: BaseException) -> str:
-    return one_line(error) if str(error) else "no answer in time"
 
 
 __all__ = ["Pilot"]

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 
-from tightship.core.api_errors import KubeError, one_line
+from tightship.core.api_errors import KubeError, problem_of
 from tightship.core.backoff import doubled
 from tightship.drain_io.landing_map import LandingMap
 from tightship.kube.host import monotonic
@@ -104,7 +104,7 @@ class Publisher:
         except (KubeError, TimeoutError) as error:
             self._again = monotonic() + doubled(_FIRST, _LAST, self._failures)
             self._failures += 1
-            _log.debug("%s not written: %s", self.map, one_line(error) or "no answer in time")
+            _log.debug("%s not written: %s", self.map, problem_of(error))
         else:
             self._failures = 0
 

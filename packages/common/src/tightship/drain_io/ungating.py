@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from tightship.core.api_errors import Forbidden, Invalid, KubeError, NotFound, one_line
+from tightship.core.api_errors import Forbidden, Invalid, KubeError, NotFound, one_line, problem_of
 from tightship.core.backoff import doubled
 from tightship.core.objects import Pod
 from tightship.core.objects.pod import LANDING_GATE
@@ -120,16 +120,15 @@ class Ungating:
     async def _nominate(self, pod: Pod, node: str) -> None:
         try:
             async with asyncio.timeout(NOMINATION):
-                await nominate(self._connection, pod, node)
+                await nominate(self._connection, pod, node, only_if=self._leading)
         except (KubeError, TimeoutError) as error:
-            text = one_line(error) or "no answer in time"
-            _log.info("landing of pod %s: node %s not nominated: %s", pod.key, node, text)
+            _log.info("landing of pod %s: node %s not nominated: %s", pod.key, node, problem_of(error))
 
     def _failed(self, pod: Pod, waiting: _Waiting, error: BaseException) -> None:
         waiting.again = monotonic() + doubled(_FIRST, _LAST, waiting.failures)
         waiting.failures += 1
         if not isinstance(error, Forbidden | Invalid):
-            _log.debug("gate of pod %s not removed, trying again: %s", pod.key, one_line(error) or "no answer in time")
+            _log.debug("gate of pod %s not removed, trying again: %s", pod.key, problem_of(error))
             return
         if not waiting.refused:
             _log.warning("gate of pod %s can't be removed: %s", pod.key, one_line(error))

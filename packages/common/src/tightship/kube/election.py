@@ -23,7 +23,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
-from tightship.core.api_errors import Conflict, KubeError
+from tightship.core.api_errors import Conflict, KubeError, problem_of
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic, token, wall
 from tightship.kube.leases import Lease, LeaseStore, micro_time
@@ -263,8 +263,7 @@ class Elector:
                         _log.info("%s is given up", self._store)
                         return
         except (KubeError, TimeoutError) as error:
-            why = str(error) or "no answer in time"
-            _log.warning("%s could not be given up, others wait until it runs out: %s", self._store, why)
+            _log.warning("%s could not be given up, others wait until it runs out: %s", self._store, problem_of(error))
 
     def _observe(self, lease: Lease) -> None:
         """Record the Lease. The clock is read after the answer, because the holder's term began before that."""
