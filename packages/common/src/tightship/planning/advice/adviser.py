@@ -1,0 +1,248 @@
+"""Measures changes by planning again with them, the most promising first, until the time is over. Pure.
+
+A set of changes can free a node only if it has a change against each of the node's refusals. So the nodes whose known
+refusals it covers bound what it may gain, and sets with a low bound come last. What still keeps such a node afterwards
+(a minimum, room that another strategy would find) may have a change of its own, and makes a larger set.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from tightship.core.reasons import Reason, Refusal
+from tightship.planning.advice.catalogue import Catalogue, subjects
+from tightship.planning.advice.model import Advice, Bundle, Change, Freed, Gain, ReasonCost, Scenario
+from tightship.planning.evaluate import Evaluation
+from tightship.planning.evictability import SWITCHABLE as POD_RULES
+from tightship.planning.nodes import SWITCHABLE as NODE_RULES
+from tightship.planning.plan import Plan
+
+Measure = Callable[[Scenario], Plan]
+"""Plans a scenario as the base was planned."""
+
+MOST_CHANGES = 6
+"""Most changes in a bundle."""
+
+RULES = (POD_RULES | NODE_RULES) - {Reason.CONTROL_PLANE}
+"""Reasons whose cost is measured by switching their rule off, where not every refusal has a change."""
+
+_IMPORTANCE = {reason: number for number, reason in enumerate(Reason)}
+
+_Set = frozenset[Change]
+
+
+class Limits(Struct, frozen=True):
+    """How long to measure: *seconds* by *clock*. No plan begins that would take longer than what is left.
+
+    *planned* is how many seconds the base took.
+    """
+
+    seconds: float
+    clock: Callable[[], float]
+    planned: float = 0.0
+
+
+class _Result(Struct, frozen=True):
+    plan: Plan
+    gain: Gain
+    freed: tuple[str, ...]
+    settings: Any
+
+
+class Adviser:
+    """Advice about one evaluation. *scenario* is what it was made of, *measure* plans another one on the same terms."""
+
+    def __init__(
+        self, base: Evaluation[Any], scenario: Scenario, catalogue: Catalogue, measure: Measure, limits: Limits
+    ) -> None:
+        self._base = base
+        self._scenario = scenario
+        self._catalogue = catalogue
+        self._measure = measure
+        self._clock = limits.clock
+        self._until = limits.clock() + limits.seconds
+        self._longest = limits.planned
+        self._gone = {removal.node for removal in base.plan.removals}
+        self._results: dict[_Set, _Result] = {frozenset(): _Result(base.plan, Gain(0, 0), (), scenario.settings)}
+
+    def advise(self) -> Advice:
+        """Return what each reason costs, and the changes that gain something."""
+        refusals = self._base.plan.refusals
+        blockers = {name: self._catalogue.all_of(name, found) for name, found in refusals.items()}
+        reasons, untried, idle = self._reasons(refusals)
+        found, left = self._bundles({name: each for name, each in blockers.items() if each is not None}, idle)
+        together = self._together(found)
+        return Advice(reasons, found, together, len(self._results) - 1, untried + left)
+
+    def free(self, name: str) -> Freed:
+        """Return the smallest known bundle that frees node *name*, or what keeps the node whatever is changed."""
+        own, refusals = frozenset[Change](), tuple(self._base.plan.refusals.get(name, ()))
+        for size in ("only", "whole"):
+            own = frozenset()
+            refusals = tuple(self._base.plan.refusals.get(name, ()))
+            while len(own) <= MOST_CHANGES:
+                without = tuple(each for each in refusals if self._catalogue.of(name, each) is None)
+                if without:
+                    return Freed(remains=without)
+                more = own | self._sized(name, refusals, size)
+                if more == own:
+                    break
+                own = more
+                result = self._try(own)
+                if result is None:
+                    return Freed()
+                if name in result.freed:
+                    return self._smallest(name, own)
+                refusals = tuple(result.plan.refusals.get(name, ()))
+        return Freed(remains=refusals)
+
+    # -- reasons
+
+    def _reasons(
+        self, refusals: Mapping[str, Sequence[Refusal]]
+    ) -> tuple[tuple[ReasonCost, ...], int, frozenset[Reason]]:
+        """Return the costs of the reasons, how many there was no time for, and the reasons that cost nothing."""
+        kept = {reason: {name for name, _ in subjects(refusals, reason)} for reason in Reason}
+        order = sorted((each for each in Reason if kept[each]), key=lambda each: self._worth(kept[each]), reverse=True)
+        costs: list[ReasonCost] = []
+        untried = 0
+        for reason in order:
+            found = [self._catalogue.of(*each) for each in subjects(refusals, reason)]
+            own = frozenset(each for each in found if each is not None)
+            if None in found:
+                if reason not in RULES:
+                    continue
+                own = frozenset([self._catalogue.without(reason)])
+            result = self._try(own)
+            if result is None:
+                untried += 1
+            else:
+                costs.append(ReasonCost(reason, result.gain if result.gain.frees else Gain(0, 0)))
+        idle = frozenset(each.reason for each in costs if not each.gain.frees)
+        return tuple(sorted(costs, key=lambda each: each.gain, reverse=True)), untried, idle
+
+    # -- things, pairs, larger sets
+
+    def _bundles(self, blockers: Mapping[str, _Set], idle: frozenset[Reason]) -> tuple[tuple[Bundle, ...], int]:
+        queue: list[tuple[int, Gain, int, str, _Set]] = []
+        known: set[_Set] = set()
+
+        def push(changes: _Set) -> None:
+            if changes in known or not changes or len(changes) > MOST_CHANGES:
+                return
+            known.add(changes)
+            bound = self._worth(name for name, each in blockers.items() if each <= changes)
+            worst = Gain(-bound.micros, -bound.nodes)
+            order = min(len(changes), 3), worst, len(changes), str([each.thing for each in _ordered(changes)])
+            heapq.heappush(queue, (*order, changes))
+
+        for each in sorted(blockers):
+            push(blockers[each])
+        found: dict[_Set, Bundle] = {}
+        while queue:
+            _, worst, _, _, changes = queue[0]
+            known_gain = _sum(found, changes)
+            hopeless = Gain(-worst.micros, -worst.nodes) <= known_gain
+            if hopeless or (len(changes) == 1 and next(iter(changes)).reason in idle):
+                heapq.heappop(queue)
+                if not hopeless:
+                    self._grow(changes, blockers, push)
+                continue
+            result = self._try(changes)
+            if result is None:
+                break
+            heapq.heappop(queue)
+            covered = {name for name, each in blockers.items() if each <= changes}
+            if result.gain.frees and result.gain > known_gain and covered & set(result.freed):
+                tight, best = self._tightened(changes, result)
+                found[changes] = Bundle(tight, best.gain, best.freed, best.settings)
+            self._grow(changes, blockers, push)
+        best = sorted(found.values(), key=lambda each: (each.gain, -len(each.changes)), reverse=True)
+        return tuple(best), len(queue)
+
+    def _grow(self, changes: _Set, blockers: Mapping[str, _Set], push: Callable[[_Set], None]) -> None:
+        """Push *changes* with the changes against what still keeps nodes that they were to free."""
+        result = self._results.get(changes)
+        if result is None:
+            return
+        for name, own in blockers.items():
+            still = result.plan.refusals.get(name)
+            if own <= changes and still and name not in self._gone:
+                more = self._catalogue.all_of(name, still)
+                if more is not None:
+                    push(changes | more)
+
+    def _tightened(self, changes: _Set, result: _Result) -> tuple[tuple[Change, ...], _Result]:
+        """Return *changes* with settings no looser than needed, as long as they gain as much, and the result of that."""
+        tight = frozenset(each if each.tighter is None else each.tighter(result.plan) for each in changes)
+        again = result if tight == changes else self._try(tight)
+        if again is None or again.gain < result.gain:
+            return _ordered(changes), result
+        return _ordered(tight), again
+
+    def _together(self, found: Sequence[Bundle]) -> Bundle | None:
+        every = _ordered(frozenset(change for each in found for change in each.changes))
+        result = self._try(frozenset(every)) if len(found) > 1 else None
+        if result is None or not result.gain.frees:
+            return None
+        return Bundle(every, result.gain, result.freed, result.settings)
+
+    # -- one node
+
+    def _sized(self, name: str, refusals: Iterable[Refusal], size: str) -> _Set:
+        fact = self._base.facts[name]
+        changes = self._catalogue.all_of(name, refusals) or frozenset()
+        return frozenset(each.only(fact) if size == "only" and each.only is not None else each for each in changes)
+
+    def _smallest(self, name: str, changes: _Set) -> Freed:
+        for each in _ordered(changes):
+            fewer = changes - {each}
+            result = self._try(fewer) if fewer else None
+            if result is not None and name in result.freed:
+                changes = fewer
+        result = self._results[changes]
+        moves = next(removal.moves for removal in result.plan.removals if removal.node == name)
+        return Freed(Bundle(_ordered(changes), result.gain, result.freed, result.settings), moves)
+
+    # -- measuring
+
+    def _try(self, changes: _Set) -> _Result | None:
+        """Return the result of *changes*, ``None`` if there is no time to plan with them."""
+        known = self._results.get(changes)
+        if known is not None:
+            return known
+        began = self._clock()
+        if began + self._longest > self._until:
+            return None
+        scenario = self._scenario.after(_ordered(changes))
+        plan = self._measure(scenario)
+        self._longest = max(self._longest, self._clock() - began)
+        gone = {removal.node for removal in plan.removals}
+        more, fewer = self._worth(gone - self._gone), self._worth(self._gone - gone)
+        gain = Gain(more.micros - fewer.micros, more.nodes - fewer.nodes)
+        result = _Result(plan, gain, tuple(sorted(gone - self._gone)), scenario.settings)
+        self._results[changes] = result
+        return result
+
+    def _worth(self, names: Iterable[str]) -> Gain:
+        facts, micros, nodes = self._base.facts, 0, 0
+        for name in names:
+            fact = facts.get(name)
+            nodes += 1
+            micros += fact.price.monthly if fact is not None and fact.price is not None else 0
+        return Gain(micros, nodes)
+
+
+def _ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
+    """Return *changes* in the order in which to make them: removing an opt-out comes before vouching for a pod."""
+    return tuple(sorted(changes, key=lambda each: (_IMPORTANCE[each.reason], each.thing)))
+
+
+def _sum(found: Mapping[_Set, Bundle], changes: _Set) -> Gain:
+    """Return what the parts of *changes* gain that are known already: whoever makes them needs no larger set."""
+    parts = [bundle.gain for each, bundle in found.items() if each < changes]
+    return Gain(sum(each.micros for each in parts), sum(each.nodes for each in parts))
