@@ -11,7 +11,7 @@ from node_compactor.judge import CompactorJudge
 from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings
 from tightship.app.settings.changes import SettingChanges
 from tightship.app.settings.loading import wire_keys
-from tightship.core.reasons import Reason, Refusal
+from tightship.core.reasons import Reason
 from tightship.planning.advice import Change
 from tightship.planning.evaluate import Evaluation, Facts
 from tightship.planning.facts import NodeFacts
@@ -38,9 +38,9 @@ class CompactorChanges(SettingChanges):
     def __init__(self, settings: CompactorSettings) -> None:
         super().__init__(settings, CompactorJudge, wire, wire_keys(CompactorSettings))
 
-    def own(self, refusal: Refusal, fact: NodeFacts, evaluation: Evaluation[Any]) -> Change | None:
+    def own(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation[Any]) -> Change | None:
         """Return the change of a pool's gate, or of the strategy."""
-        reason, pools = refusal.reason, self.settings.pools
+        pools = self.settings.pools
         if reason in _ROOM:
             return self._strategy(reason, evaluation)
         if reason is Reason.POOL_NOT_CONFIGURED and fact.pool:
@@ -50,7 +50,9 @@ class CompactorChanges(SettingChanges):
         if own is None:
             return None
         if reason is Reason.POOL_DISABLED:
-            return self._pool(reason, entry, lambda old: old.model_copy(update={"enabled": True}) if old.limit else EXAMPLE)
+            return self._pool(
+                reason, entry, lambda old: old.model_copy(update={"enabled": True}) if old.limit else EXAMPLE
+            )
         if reason is Reason.NOT_UNDERUTILIZED:
             return self._limit(entry, own, evaluation)
         if reason is Reason.REQUIRED_COUNT_NOT_REACHED:
@@ -60,13 +62,13 @@ class CompactorChanges(SettingChanges):
             return self._minimum(entry, evaluation.facts, 0)
         return None
 
-    def _gate(self, reason: Reason, entry: str, field: str, value: float, flag: str, **more: Any) -> Change:  # noqa: ANN401
+    def _gate(self, reason: Reason, entry: str, field: str, value: float, flag: str, **more: Any) -> Change:
         # A flag sets every pool, so it is the same only where there is one entry.
         alone = set(self.settings.pools) == {entry}
         flags = (f"{flag} {value:g}",) if alone else ()
         return self._pool(reason, entry, lambda old: old.model_copy(update={field: value}), flags=flags, **more)
 
-    def _pool(self, reason: Reason, entry: str, change: Callable[[PoolSettings], PoolSettings], **more: Any) -> Change:  # noqa: ANN401
+    def _pool(self, reason: Reason, entry: str, change: Callable[[PoolSettings], PoolSettings], **more: Any) -> Change:
         def tune(settings: CompactorSettings) -> CompactorSettings:
             new = change(settings.pools.get(entry, EXAMPLE))
             return settings.model_copy(update={"pools": {**settings.pools, entry: new}})

@@ -9,7 +9,7 @@ from node_refiner.excess import is_counted, remains
 from node_refiner.judge import RefinerJudge
 from node_refiner.settings import KEYS, RefinerSettings
 from tightship.app.settings.changes import SettingChanges
-from tightship.core.reasons import Reason, Refusal
+from tightship.core.reasons import Reason
 from tightship.planning.advice import Change
 from tightship.planning.evaluate import Evaluation, Facts
 from tightship.planning.facts import NodeFacts
@@ -24,12 +24,12 @@ class RefinerChanges(SettingChanges):
     def __init__(self, settings: RefinerSettings) -> None:
         super().__init__(settings, RefinerJudge, wire, KEYS)
 
-    def own(self, refusal: Refusal, fact: NodeFacts, evaluation: Evaluation[Any]) -> Change | None:
+    def own(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation[Any]) -> Change | None:
         """Return the change of the threshold, or of the minimums."""
         del fact
-        if refusal.reason is Reason.EXCESS_BELOW_THRESHOLD:
-            return self.setting(refusal.reason, "excess_nodes_threshold", 0.0, flag="--threshold 0")
-        if refusal.reason is Reason.MIN_NODES:
+        if reason is Reason.EXCESS_BELOW_THRESHOLD:
+            return self.setting(reason, "excess_nodes_threshold", 0.0, flag="--threshold 0")
+        if reason is Reason.MIN_NODES:
             return self._minimums(evaluation.facts, 0, 0)
         return None
 

@@ -1,5 +1,5 @@
-"""Advice followed: the commands that ``explain`` and ``plan`` print, applied to the objects of a file as a cluster would,
-and what a plan then removes.
+"""Advice followed: the commands that ``explain`` and ``plan`` print, applied to the objects of a file as a cluster
+would, and what a plan then removes.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _annotate(thing: Json, written: str) -> None:
     if equals:
         notes[key] = value
     else:
-        del notes[key.removesuffix("-")]
+        notes.pop(key.removesuffix("-"), None)  # a rollout may have replaced the pod: kubectl then removes nothing
 
 
 def _untaint(spec: Json, taints: Sequence[str]) -> None:
@@ -167,8 +167,8 @@ def _owned(objects: list[Json], owner: Json) -> Iterator[Json]:
 def _patch(objects: list[Json], owner: Json, patch: Json) -> None:
     """Patch the template of *owner*, and replace what it makes: a Deployment's ReplicaSets, and the pods of either.
 
-    Nothing replaces the pods of a ReplicaSet without a Deployment, or the Jobs of a CronJob. Of a template that the file
-    lacks, only what was patched is known.
+    Nothing replaces the pods of a ReplicaSet without a Deployment, or the Jobs of a CronJob. Of a template that the
+    file lacks, only what was patched is known.
     """
     whole = "template" in owner["spec"]
     _merge(owner, patch)

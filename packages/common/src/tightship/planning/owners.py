@@ -77,7 +77,7 @@ class Annotation(Struct, frozen=True):
         return f"kubectl -n {self.namespace} patch {self.kind.lower()} {self.name} --type merge -p {patch}"
 
 
-def annotations(snapshot: Snapshot, pod: Pod, key: str, value: str | None) -> tuple[Annotation, ...]:
+def annotation_changes(snapshot: Snapshot, pod: Pod, key: str, value: str | None) -> tuple[Annotation, ...]:
     """Return what gives *pod*, and its successors, the annotation; with ``None`` what removes it."""
     owner = top_owner(snapshot, pod)
     of_pod = Annotation(pod.namespace, "Pod", pod.name, key, value)
@@ -91,8 +91,8 @@ def annotations(snapshot: Snapshot, pod: Pod, key: str, value: str | None) -> tu
 
 
 def annotating(snapshot: Snapshot, pod: Pod, key: str, value: str | None) -> str:
-    """Return the commands of :func:`annotations`."""
-    return " && ".join(each.command for each in annotations(snapshot, pod, key, value))
+    """Return the commands of :func:`annotation_changes`."""
+    return " && ".join(each.command for each in annotation_changes(snapshot, pod, key, value))
 
 
 def _above(snapshot: Snapshot, pod: Pod, owner: Owner) -> Owner | None:

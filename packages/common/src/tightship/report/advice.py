@@ -11,8 +11,8 @@ from msgspec import Struct
 from tightship.core.counting import counted
 from tightship.planning.advice import Advice, Bundle, Change, Freed, Gain, Tunable
 from tightship.report.money import money
-from tightship.report.presentation import Cell, Section, Table, TextLine, figure
 from tightship.report.presentation import LABEL as INDENT
+from tightship.report.presentation import Cell, Section, Table, TextLine, figure
 
 SHOWN = 10
 """Most pieces of advice that a table has; documents and pages have all."""
@@ -36,9 +36,9 @@ class ChangeEntry(Struct, frozen=True, rename="camel"):
 class AdviceEntry(Struct, frozen=True, rename="camel"):
     """*changes* that gain something together, and how to make them.
 
-    *commands* change the cluster, in order. *values* is a line of the chart's values that changes the settings, ``null``
-    if none has to change; *flags* do the same for one plan, and are empty if no flags do. *freed* are the nodes that
-    then go besides.
+    *commands* change the cluster, in order. *values* is a line of the chart's values that changes the settings,
+    ``null`` if none has to change; *flags* do the same for one plan, and are empty if no flags do. *freed* are the
+    nodes that then go besides.
     """
 
     gain: GainEntry
@@ -74,12 +74,13 @@ class NodeBundle(Struct, frozen=True, rename="camel"):
     """The whole *advice* that frees one node, and the *moves* of its pods then.
 
     Without a bundle *advice* is ``null``, and *remains* are the blockers (``Reason subject``) that no known change
-    removes, each with what is known of it; both are empty if the time ran out.
+    removes, each with what is known of it; *late* says that the time ran out before anything was known.
     """
 
     advice: AdviceEntry | None
     moves: tuple[BundleMove, ...]
     remains: tuple[str, ...]
+    late: bool
 
 
 def advice_summary(advice: Advice, tunable: Tunable, seconds: float, *, priced: bool) -> AdviceSummary:
@@ -99,6 +100,7 @@ def node_bundle(freed: Freed, tunable: Tunable, *, priced: bool) -> NodeBundle:
         advice=None if freed.bundle is None else _entry(freed.bundle, tunable, priced=priced),
         moves=tuple(sorted((BundleMove(each.pod.key, each.target) for each in freed.moves), key=lambda each: each.pod)),
         remains=tuple(f"{each.reason} {each.subject}: {each.fix or each.detail}" for each in freed.remains),
+        late=freed.late,
     )
 
 
@@ -213,12 +215,17 @@ def bundle_lines(bundle: NodeBundle, currency: str) -> Iterator[TextLine]:
     """Yield what frees one node in lines for people."""
     entry = bundle.advice
     if entry is None:
-        yield TextLine("no known change frees this node; first of all:" if bundle.remains else _NO_TIME)
+        if bundle.late:
+            yield TextLine(
+                "not known: the time was over before a change was found that frees this node (--advice-time)"
+            )
+            return
+        yield TextLine("no known change frees this node. Whatever else is changed, this remains:")
         for each in bundle.remains:
             yield TextLine(each, " ", "•")
         return
-    many = f"these {len(entry.changes)} changes together" if len(entry.changes) > 1 else "this change"
-    yield TextLine(f"{many} would free it ({gained(entry.gain, currency)}):")
+    many = f"these {len(entry.changes)} changes together free" if len(entry.changes) > 1 else "this change frees"
+    yield TextLine(f"{many} the node ({gained(entry.gain, currency)}):")
     for change in entry.changes:
         yield TextLine(f"{change.reason}: {change.thing}", " ", "•")
         if change.note:
@@ -233,6 +240,3 @@ def bundle_lines(bundle: NodeBundle, currency: str) -> Iterator[TextLine]:
         yield TextLine(f"{counted(len(bundle.moves), 'pod moves', 'pods move')} then:")
         for move in bundle.moves:
             yield TextLine(f"{move.pod} to {move.to}", " ", "•")
-
-
-_NO_TIME = "no change is known yet: the time was over (--advice-time)"

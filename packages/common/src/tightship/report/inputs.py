@@ -31,8 +31,8 @@ from tightship.report.document import (
 class Inputs(Struct, frozen=True):
     """A snapshot, its plan, and the contents of the document's head.
 
-    *now* is in seconds since 1970. *held* says which planned nodes have to wait, and why. *costs* are what more would go
-    without each reason, *bundles* what would free a node, by its name.
+    *now* is in seconds since 1970. *held* says which planned nodes have to wait, and why. *costs* are what more
+    would go without each reason, *bundles* what would free a node, by its name.
     """
 
     generator: Generator

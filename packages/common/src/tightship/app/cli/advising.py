@@ -68,7 +68,7 @@ class Advising:
         limits = Limits(seconds, monotonic, self._planned)
         return Adviser(self._base, self._scenario, catalogue, self._measure(), limits)
 
-    def _measure(self) -> Any:  # noqa: ANN401
+    def _measure(self) -> Any:
         evaluator: Evaluator[Any] = Evaluator()
         tunable, now = self._tunable, self._base.now
         judges = {id(tunable.settings): (tunable.settings, tunable.judge(tunable.settings))}

@@ -53,8 +53,8 @@ class Configured(Struct, Generic[G_co], frozen=True):
     """A controller with its settings, for display and as a judge.
 
     *excess* returns how many nodes the cluster could do without, if the controller uses that figure. *search* is how
-    many seconds to search for a better plan. *changes* says what advice may change in the settings; without it there is no
-    advice.
+    many seconds to search for a better plan. *changes* says what advice may change in the settings; without
+    it there is no advice.
     """
 
     settings: SettingsView

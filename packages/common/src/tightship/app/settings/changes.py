@@ -10,7 +10,7 @@ from typing import Any
 
 from tightship.app.settings.sections import NodeSettings
 from tightship.core.durations import format_duration
-from tightship.core.reasons import Reason, Refusal
+from tightship.core.reasons import Reason
 from tightship.planning.advice import Change
 from tightship.planning.advice.catalogue import subjects
 from tightship.planning.evaluate import Evaluation, Judge
@@ -46,13 +46,12 @@ class SettingChanges:
         self.values = wire
         self._keys = keys
 
-    def own(self, refusal: Refusal, fact: NodeFacts, evaluation: Evaluation[Any]) -> Change | None:
-        """Return the change of a setting of this controller alone against *refusal* of the node of *fact*."""
+    def own(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation[Any]) -> Change | None:
+        """Return the change of a setting of this controller alone, as :meth:`change` does."""
         raise NotImplementedError
 
-    def change(self, refusal: Refusal, fact: NodeFacts, evaluation: Evaluation[Any]) -> Change | None:
+    def change(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation[Any]) -> Change | None:
         """See :class:`tightship.planning.advice.Tunable`."""
-        reason = refusal.reason
         if reason in _SWITCHED:
             return self.without(reason)
         if reason in ENDS_BY_ITSELF:
@@ -64,7 +63,7 @@ class SettingChanges:
             return self.setting(reason, "placement", "likely", flag="--placement likely")
         if reason is Reason.MAX_NODES_REACHED:
             return self._longer(len(evaluation.facts))
-        return self.own(refusal, fact, evaluation)
+        return self.own(reason, fact, evaluation)
 
     def without(self, reason: Reason) -> Change:
         """Return the change that switches the rule of *reason* off."""

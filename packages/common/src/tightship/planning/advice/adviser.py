@@ -8,7 +8,7 @@ refusals it covers bound what it may gain, and sets with a low bound come last. 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -29,6 +29,9 @@ MOST_CHANGES = 6
 
 RULES = (POD_RULES | NODE_RULES) - {Reason.CONTROL_PLANE}
 """Reasons whose cost is measured by switching their rule off, where not every refusal has a change."""
+
+ROOM = frozenset({Reason.NO_PLACE, Reason.NO_PLACE_AFTER_PLAN, Reason.NO_PLACE_TOGETHER})
+"""Reasons that no change takes away; a plan in another order may find room all the same."""
 
 _IMPORTANCE = {reason: number for number, reason in enumerate(Reason)}
 
@@ -80,25 +83,25 @@ class Adviser:
 
     def free(self, name: str) -> Freed:
         """Return the smallest known bundle that frees node *name*, or what keeps the node whatever is changed."""
-        own, refusals = frozenset[Change](), tuple(self._base.plan.refusals.get(name, ()))
-        for size in ("only", "whole"):
-            own = frozenset()
-            refusals = tuple(self._base.plan.refusals.get(name, ()))
+        left: tuple[Refusal, ...] = ()
+        for small in (True, False):
+            own: dict[tuple[Reason, str], Change] = {}
+            left = tuple(self._base.plan.refusals.get(name, ()))
             while len(own) <= MOST_CHANGES:
-                without = tuple(each for each in refusals if self._catalogue.of(name, each) is None)
+                without = tuple(each for each in left if self._catalogue.of(name, each) is None)
                 if without:
                     return Freed(remains=without)
-                more = own | self._sized(name, refusals, size)
-                if more == own:
+                more = {(each.reason, each.thing): each for each in self._against(name, left, small=small)}
+                if more.keys() <= own.keys():
                     break
-                own = more
-                result = self._try(own)
+                own = {**more, **own}
+                result = self._try(frozenset(own.values()))
                 if result is None:
-                    return Freed()
+                    return Freed(late=True)
                 if name in result.freed:
-                    return self._smallest(name, own)
-                refusals = tuple(result.plan.refusals.get(name, ()))
-        return Freed(remains=refusals)
+                    return self._smallest(name, frozenset(own.values()))
+                left = tuple(result.plan.refusals.get(name, ()))
+        return Freed(remains=left)
 
     # -- reasons
 
@@ -107,7 +110,11 @@ class Adviser:
     ) -> tuple[tuple[ReasonCost, ...], int, frozenset[Reason]]:
         """Return the costs of the reasons, how many there was no time for, and the reasons that cost nothing."""
         kept = {reason: {name for name, _ in subjects(refusals, reason)} for reason in Reason}
-        order = sorted((each for each in Reason if kept[each]), key=lambda each: self._worth(kept[each]), reverse=True)
+        order = sorted(
+            (each for each in Reason if kept[each] and each not in ROOM),
+            key=lambda each: self._worth(kept[each]),
+            reverse=True,
+        )
         costs: list[ReasonCost] = []
         untried = 0
         for reason in order:
@@ -128,56 +135,55 @@ class Adviser:
     # -- things, pairs, larger sets
 
     def _bundles(self, blockers: Mapping[str, _Set], idle: frozenset[Reason]) -> tuple[tuple[Bundle, ...], int]:
+        sets: dict[_Set, list[str]] = {}
+        for name, each in blockers.items():
+            sets.setdefault(each, []).append(name)
         queue: list[tuple[int, Gain, int, str, _Set]] = []
+
+        def covered(changes: _Set) -> list[str]:
+            return [name for each, names in sets.items() if each <= changes for name in names]
+
         known: set[_Set] = set()
 
         def push(changes: _Set) -> None:
             if changes in known or not changes or len(changes) > MOST_CHANGES:
                 return
             known.add(changes)
-            bound = self._worth(name for name, each in blockers.items() if each <= changes)
+            bound = self._worth(covered(changes))
             worst = Gain(-bound.micros, -bound.nodes)
             order = min(len(changes), 3), worst, len(changes), str([each.thing for each in _ordered(changes)])
             heapq.heappush(queue, (*order, changes))
 
-        for each in sorted(blockers):
-            push(blockers[each])
+        for each in sets:
+            push(each)
         found: dict[_Set, Bundle] = {}
         while queue:
             _, worst, _, _, changes = queue[0]
             known_gain = _sum(found, changes)
             hopeless = Gain(-worst.micros, -worst.nodes) <= known_gain
-            if hopeless or (len(changes) == 1 and next(iter(changes)).reason in idle):
+            # What all things behind a reason don't gain together, one of them does not gain alone.
+            part = len(changes) == 1 and next(iter(changes)).reason in idle and changes not in self._results
+            if hopeless or part:
                 heapq.heappop(queue)
-                if not hopeless:
-                    self._grow(changes, blockers, push)
                 continue
             result = self._try(changes)
             if result is None:
                 break
             heapq.heappop(queue)
-            covered = {name for name, each in blockers.items() if each <= changes}
-            if result.gain.frees and result.gain > known_gain and covered & set(result.freed):
+            meant = covered(changes)
+            if result.gain.frees and result.gain > known_gain and not set(meant).isdisjoint(result.freed):
                 tight, best = self._tightened(changes, result)
                 found[changes] = Bundle(tight, best.gain, best.freed, best.settings)
-            self._grow(changes, blockers, push)
-        best = sorted(found.values(), key=lambda each: (each.gain, -len(each.changes)), reverse=True)
-        return tuple(best), len(queue)
-
-    def _grow(self, changes: _Set, blockers: Mapping[str, _Set], push: Callable[[_Set], None]) -> None:
-        """Push *changes* with the changes against what still keeps nodes that they were to free."""
-        result = self._results.get(changes)
-        if result is None:
-            return
-        for name, own in blockers.items():
-            still = result.plan.refusals.get(name)
-            if own <= changes and still and name not in self._gone:
-                more = self._catalogue.all_of(name, still)
-                if more is not None:
+            for name in meant:
+                # What still keeps a node that was to be freed makes a larger set.
+                more = self._catalogue.all_of(name, result.plan.refusals.get(name, ()))
+                if more:
                     push(changes | more)
+        dearest = sorted(found.values(), key=lambda each: (each.gain, -len(each.changes)), reverse=True)
+        return tuple(dearest), len(queue)
 
     def _tightened(self, changes: _Set, result: _Result) -> tuple[tuple[Change, ...], _Result]:
-        """Return *changes* with settings no looser than needed, as long as they gain as much, and the result of that."""
+        """Return *changes* with settings no looser than needed, while they gain as much, and the result of that."""
         tight = frozenset(each if each.tighter is None else each.tighter(result.plan) for each in changes)
         again = result if tight == changes else self._try(tight)
         if again is None or again.gain < result.gain:
@@ -185,18 +191,21 @@ class Adviser:
         return _ordered(tight), again
 
     def _together(self, found: Sequence[Bundle]) -> Bundle | None:
-        every = _ordered(frozenset(change for each in found for change in each.changes))
-        result = self._try(frozenset(every)) if len(found) > 1 else None
+        # Of one setting changed in several ways, the way counts that gains most.
+        every: dict[tuple[Reason, str], Change] = {}
+        for change in (change for each in found for change in each.changes):
+            every.setdefault((change.reason, change.thing), change)
+        result = self._try(frozenset(every.values())) if len(found) > 1 else None
         if result is None or not result.gain.frees:
             return None
-        return Bundle(every, result.gain, result.freed, result.settings)
+        return Bundle(_ordered(every.values()), result.gain, result.freed, result.settings)
 
     # -- one node
 
-    def _sized(self, name: str, refusals: Iterable[Refusal], size: str) -> _Set:
-        fact = self._base.facts[name]
-        changes = self._catalogue.all_of(name, refusals) or frozenset()
-        return frozenset(each.only(fact) if size == "only" and each.only is not None else each for each in changes)
+    def _against(self, name: str, refusals: Iterable[Refusal], *, small: bool) -> Iterator[Change]:
+        """Yield the changes against *refusals* of node *name*; if *small*, settings change only as far as it needs."""
+        for each in self._catalogue.all_of(name, refusals) or ():
+            yield each.only(self._base.facts[name]) if small and each.only is not None else each
 
     def _smallest(self, name: str, changes: _Set) -> Freed:
         for each in _ordered(changes):

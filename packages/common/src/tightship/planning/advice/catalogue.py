@@ -27,7 +27,7 @@ from tightship.planning.evictability import (
     all_local_volumes,
 )
 from tightship.planning.nodes import SCALE_DOWN_DISABLED
-from tightship.planning.owners import Annotation, annotations, named, top_owner
+from tightship.planning.owners import Annotation, annotation_changes, named, top_owner
 
 _REMOVED: Mapping[Reason, str] = {
     Reason.POD_DO_NOT_DRAIN: DO_NOT_DRAIN,
@@ -67,6 +67,8 @@ class Catalogue:
         self._pods = {pod.key: pod for view in snapshot.nodes.values() for pod in view.pods}
         self._known: dict[tuple[Reason, str], Change] = {}
         self._of: dict[tuple[str, Refusal], Change | None] = {}
+        self._tuned: dict[tuple[Reason, str], Change | None] = {}
+        self._several: dict[tuple[str, ...], Change | None] = {}
         self._owned: dict[_Top, dict[str, set[str]]] | None = None
         self._kept: dict[Reason, Mapping[str, Mapping[str, Pod]]] = {}
 
@@ -90,9 +92,13 @@ class Catalogue:
         fact = self._evaluation.facts.get(node)
         if fact is None:
             return None
-        own = self._tunable.change(refusal, fact, self._evaluation)
-        if own is not None:
-            return self._known.setdefault((own.reason, own.thing), own)
+        setting = refusal.reason, fact.pool
+        if setting not in self._tuned:
+            own = self._tunable.change(refusal.reason, fact, self._evaluation)
+            self._tuned[setting] = None if own is None else self._known.setdefault((own.reason, own.thing), own)
+        tuned = self._tuned[setting]
+        if tuned is not None:
+            return tuned
         if node == refusal.subject:
             return self._of_node(node, refusal.reason)
         pod = self._pods.get(refusal.subject)
@@ -133,13 +139,15 @@ class Catalogue:
         else:
             return None
         thing = f"{pod.namespace}/{named(self._snapshot, pod)}"
+        if (reason, thing) in self._known:
+            return self._known[reason, thing]
         # One thing may need several commands: what a pod alone carries is changed pod by pod. So look at all that the
         # same reason keeps before the change is made.
         wanted = self._keeping(reason).get(thing, {pod.key: pod})
         made: dict[Annotation, None] = {}
         for each in wanted.values():
             own = all_local_volumes(each) if reason is Reason.LOCAL_STORAGE else value
-            made |= dict.fromkeys(annotations(self._snapshot, each, key, own))
+            made |= dict.fromkeys(annotation_changes(self._snapshot, each, key, own))
         steps = [(each, self._reached(each)) for each in made]
 
         def edit(snapshot: Snapshot) -> Snapshot:
@@ -185,6 +193,9 @@ class Catalogue:
         if len(found) != 1:
             return None
         budget = found[0]
+        thing = f"PDB {budget.key}"
+        if (Reason.PDB_NEVER_ALLOWS, thing) in self._known:
+            return self._known[Reason.PDB_NEVER_ALLOWS, thing]
         new, rule = loosened(budget)
         patch: dict[str, int | None] = dict(rule)
         if "maxUnavailable" in rule and budget.min_available is not None:
@@ -194,11 +205,17 @@ class Catalogue:
         few = budget.expected_pods <= 1
         note = "nothing runs while the only pod under this budget moves" if few else ""
         edit: Callable[[Snapshot], Snapshot] = partial(with_budgets, replaced=(new,))
-        return self._once(Reason.PDB_NEVER_ALLOWS, f"PDB {budget.key}", edit, command, note=note)
+        return self._once(Reason.PDB_NEVER_ALLOWS, thing, edit, command, note=note)
 
     def _of_budgets(self, pod: Pod) -> Change | None:
         """Return the deletion of all but one budget of *pod*, if the one that stays covers what the others cover."""
         found = self._snapshot.budgets.of(pod.template)
+        keys = tuple(each.key for each in found)
+        if keys not in self._several:
+            self._several[keys] = self._deletion(found)
+        return self._several[keys]
+
+    def _deletion(self, found: tuple[PodDisruptionBudget, ...]) -> Change | None:
         for kept in sorted(found, key=lambda each: (each.disruptions_allowed, each.key)):
             others = [each for each in found if each is not kept]
             if self._covers(kept, others):

@@ -78,9 +78,7 @@ def untainted(snapshot: Snapshot, name: str, taints: Collection[tuple[str, str]]
 
 def _with_node(snapshot: Snapshot, node: Node) -> Snapshot:
     view = snapshot.nodes[node.name]
-    return msgspec.structs.replace(
-        snapshot, nodes={**snapshot.nodes, node.name: NodeView(node, view.pods, view.usage)}
-    )
+    return msgspec.structs.replace(snapshot, nodes={**snapshot.nodes, node.name: NodeView(node, view.pods, view.usage)})
 
 
 def loosened(budget: PodDisruptionBudget) -> tuple[PodDisruptionBudget, dict[str, int]]:

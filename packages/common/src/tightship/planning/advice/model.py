@@ -55,22 +55,19 @@ class Tunable(Protocol):
     """A controller's settings, as far as advice changes them."""
 
     @property
-    def settings(self) -> Any:  # noqa: ANN401 - each controller has a model of its own
+    def settings(self) -> Any:
         """The settings in force."""
 
-    def judge(self, settings: Any) -> Judge[Any]:  # noqa: ANN401
+    def judge(self, settings: Any) -> Judge[Any]:
         """Return the judge of *settings*."""
 
-    def change(self, refusal: Refusal, fact: NodeFacts, evaluation: Evaluation[Any]) -> Change | None:
-        """Return the change of settings against *refusal* of the node of *fact*, ``None`` if there is none.
-
-        Equal calls return equal changes: they have the same reason and thing.
-        """
+    def change(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation[Any]) -> Change | None:
+        """Return the change of settings against *reason* for nodes of the pool of *fact*, ``None`` if there is none."""
 
     def without(self, reason: Reason) -> Change:
         """Return the change that switches the rule of *reason* off."""
 
-    def values(self, settings: Any) -> Mapping[str, Any]:  # noqa: ANN401
+    def values(self, settings: Any) -> Mapping[str, Any]:
         """Return *settings* as plain data by the configuration's keys."""
 
 
@@ -108,12 +105,13 @@ class Bundle(Struct, frozen=True):
 class Freed(Struct, frozen=True):
     """What frees one node: a *bundle* and the *moves* of its pods then; or what *remains* though all else is changed.
 
-    With neither, the time ran out.
+    *late* says that the time ran out before.
     """
 
     bundle: Bundle | None = None
     moves: tuple[Move, ...] = ()
     remains: tuple[Refusal, ...] = ()
+    late: bool = False
 
 
 class Advice(Struct, frozen=True):
