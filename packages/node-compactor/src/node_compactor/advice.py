@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from node_compactor.describing import wire
@@ -81,6 +81,11 @@ class CompactorChanges(SettingChanges):
         ratios = [fact.cpu_ratio for fact in facts.values() if math.isfinite(fact.cpu_ratio)]
         widest = min(HIGHEST_LIMIT, max([NO_LIMIT, *map(_above, ratios)]))
 
+        def lower(least: float, limit: float) -> list[float]:
+            # A plan that chooses places does not tell what a node had received before it went, so this is a guess.
+            tried = (least, math.floor((least + limit) * 50) / 100)
+            return sorted({each for each in tried if own.limit < each < limit})
+
         def change(limit: float) -> Change:
             return self._gate(
                 Reason.NOT_UNDERUTILIZED,
@@ -88,20 +93,20 @@ class CompactorChanges(SettingChanges):
                 "limit",
                 limit,
                 "--limit",
-                tighter=lambda plan: change(min(limit, max(own.limit, _above(_highest(plan, facts))))),
+                tighter=lambda plan: [change(each) for each in lower(_above(_highest(plan, facts)), limit)],
                 only=lambda fact: change(limit if _above(fact.cpu_ratio) <= own.limit else _above(fact.cpu_ratio)),
             )
 
         return change(widest) if widest > own.limit else None
 
     def _minimum(self, entry: str, facts: Facts, least: int) -> Change:
-        def tighter(plan: Plan) -> Change:
+        def tighter(plan: Plan) -> Sequence[Change]:
             left: dict[str, int] = {}
             gone = {removal.node for removal in plan.removals}
             for name, fact in facts.items():
                 if self._entry(fact) == entry:
                     left[fact.pool] = left.get(fact.pool, 0) + (name not in gone and not fact.draining)
-            return self._minimum(entry, facts, min(left.values(), default=0))
+            return (self._minimum(entry, facts, min(left.values(), default=0)),)
 
         return self._gate(Reason.POOL_MIN_SIZE, entry, "minimum_nodes", least, "--min-nodes", tighter=tighter)
 

@@ -5,7 +5,7 @@ A change works on settings that others have changed already, so that several mak
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tightship.app.settings.sections import NodeSettings
@@ -17,6 +17,7 @@ from tightship.planning.evaluate import Evaluation, Judge
 from tightship.planning.evictability import ENDS_BY_ITSELF
 from tightship.planning.facts import NodeFacts
 from tightship.planning.nodes import KARPENTER_FIX
+from tightship.planning.plan import Plan
 
 AWAITED = 3600.0
 """Seconds for which advice would have drains wait for pods that end by themselves."""
@@ -83,7 +84,7 @@ class SettingChanges:
         *,
         flag: str = "",
         note: str = "",
-        tighter: Callable[[Any], Change] | None = None,
+        tighter: Callable[[Plan], Sequence[Change]] | None = None,
         only: Callable[[NodeFacts], Change] | None = None,
     ) -> Change:
         """Return the change of *field* to *value*; *flag* makes the same change for one plan."""
@@ -104,7 +105,7 @@ class SettingChanges:
                 "max_nodes",
                 max(1, nodes),
                 flag=f"--max-nodes {max(1, nodes)}",
-                tighter=lambda plan: change(len(plan.removals)),
+                tighter=lambda plan: (change(len(plan.removals)),),
             )
 
         return change(most)

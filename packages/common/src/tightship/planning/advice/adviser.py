@@ -179,16 +179,19 @@ class Adviser:
                 more = self._catalogue.all_of(name, result.plan.refusals.get(name, ()))
                 if more:
                     push(changes | more)
-        dearest = sorted(found.values(), key=lambda each: (each.gain, -len(each.changes)), reverse=True)
+        dearest = sorted(found.values(), key=_rank, reverse=True)
         return tuple(dearest), len(queue)
 
     def _tightened(self, changes: _Set, result: _Result) -> tuple[tuple[Change, ...], _Result]:
         """Return *changes* with settings no looser than needed, while they gain as much, and the result of that."""
-        tight = frozenset(each if each.tighter is None else each.tighter(result.plan) for each in changes)
-        again = result if tight == changes else self._try(tight)
-        if again is None or again.gain < result.gain:
-            return _ordered(changes), result
-        return _ordered(tight), again
+        for each in [each for each in _ordered(changes) if each.tighter is not None]:
+            for smaller in each.tighter(result.plan) if each.tighter is not None else ():
+                tight = changes - {each} | {smaller}
+                again = self._try(tight)
+                if again is not None and again.gain >= result.gain:
+                    changes, result = tight, again
+                    break
+        return _ordered(changes), result
 
     def _together(self, found: Sequence[Bundle]) -> Bundle | None:
         # Of one setting changed in several ways, the way counts that gains most.
@@ -249,6 +252,11 @@ class Adviser:
 def _ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
     """Return *changes* in the order in which to make them: removing an opt-out comes before vouching for a pod."""
     return tuple(sorted(changes, key=lambda each: (_IMPORTANCE[each.reason], each.thing)))
+
+
+def _rank(bundle: Bundle) -> tuple[Gain, int, int]:
+    """Return the key of the best advice: what gains most, then what has fewest changes, then what needs no caution."""
+    return bundle.gain, -len(bundle.changes), -sum(bool(each.note) for each in bundle.changes)
 
 
 def _sum(found: Mapping[_Set, Bundle], changes: _Set) -> Gain:

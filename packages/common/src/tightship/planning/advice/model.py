@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -18,9 +18,9 @@ class Change(Struct, frozen=True, eq=False):
     """One change to one *thing* behind *reason*: in the cluster (*edit*), or in the controller's settings (*tune*).
 
     *commands* make the change in the cluster. *flags* make the change of settings for one plan; they are empty where
-    no flag does just that. *note* is what whoever makes the change has to know. *tighter* returns the smallest change
-    of the same setting that a plan needs, and *only* the change that one node needs; both are ``None`` where the
-    change has no size.
+    no flag does just that. *note* is what whoever makes the change has to know. *tighter* returns smaller changes of
+    the same setting that may do for a plan, the smallest first, and *only* the change that one node needs; both are
+    ``None`` where the change has no size.
     """
 
     reason: Reason
@@ -30,7 +30,7 @@ class Change(Struct, frozen=True, eq=False):
     commands: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     note: str = ""
-    tighter: Callable[[Plan], Change] | None = None
+    tighter: Callable[[Plan], Sequence[Change]] | None = None
     only: Callable[[NodeFacts], Change] | None = None
 
 
