@@ -8,15 +8,36 @@ import copy
 import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
 from msgspec import Struct
 
+from tightship_testkit.commands import Outcome
+
 Json = dict[str, Any]
 
 Plans = Callable[[list[Json], Json | None, Sequence[str]], Json]
 """Plans objects by a configuration (``None``: without one) with more flags, and returns the document."""
+
+
+def planned_by(cli: Callable[..., Outcome], folder: Path, now: str) -> Plans:
+    """Return what plans by the command *cli* at the time *now*, with files in *folder*."""
+
+    def plan(objects: list[Json], config: Json | None, flags: Sequence[str]) -> Json:
+        cluster, settings = folder / "objects.json", folder / "settings.json"
+        cluster.write_text(json.dumps({"kind": "List", "items": objects}), encoding="utf-8")
+        settings.write_text(json.dumps(config), encoding="utf-8")
+        given = [] if config is None else ["--config", settings]
+        # Time is no limit: who tests the same cluster twice wants the same answer.
+        at = [] if "--now" in flags else ["--now", now]
+        told = cli("plan", "-f", cluster, *given, "-o", "json", "--advice-time", "1h", *at, *flags)
+        assert told.code == 0, told.err
+        document: Json = json.loads(told.out)
+        return document
+
+    return plan
 
 
 class Followed(Struct):
@@ -25,21 +46,24 @@ class Followed(Struct):
     pieces: int = 0
     broken: list[str] = []
 
-    def follow(self, objects: list[Json], config: Json | None, plan: Plans, default: Json) -> Json:
+    def follow(
+        self, objects: list[Json], config: Json | None, plan: Plans, default: Json, flags: Sequence[str] = ()
+    ) -> Json:
         """Plan *objects* with advice, follow each piece by itself, plan again, and compare; return the first document.
 
-        *default* is the configuration that holds without *config*.
+        *default* is the configuration that holds without *config*; *flags* are for every plan.
         """
-        before = plan(objects, config, ())
+        before = plan(objects, config, flags)
+        off = (*flags, "--advice-time", "0")
         advice = before["advice"]
         together = [advice["together"]] if advice["together"] else []
         for each in (*advice["changes"], *together):
             self.pieces += 1
-            self._compare(each, before, plan(*self._made(each, objects, config, default), ("--advice-time", "0")))
+            self._compare(each, before, plan(*self._made(each, objects, config, default), off))
             if each["flags"] and each["values"]:
-                flags = [word for flag in each["flags"] for word in flag.split()]
+                words = [word for flag in each["flags"] for word in flag.split()]
                 edited = self._made(each, objects, config, default)[0]
-                self._compare(each, before, plan(edited, config, ("--advice-time", "0", *flags)))
+                self._compare(each, before, plan(edited, config, (*off, *words)))
         return before
 
     def _made(

@@ -52,8 +52,9 @@ class AdviceEntry(Struct, frozen=True, rename="camel"):
 class AdviceSummary(Struct, frozen=True, rename="camel"):
     """Changes that would free nodes, the most money first, each measured by planning again with it.
 
-    *together* is what all of them gain at once, ``null`` if that is not known or there is only one. In *seconds*,
-    *tried* sets of changes were planned with, and *untried* were left.
+    *together* is what the changes with the numbers *together_of* (from 1) gain at once: each adds something to those
+    before it, and the others do not. Both are empty if no two add up. In *seconds*, *tried* sets of changes were
+    planned with, and *untried* were left.
     """
 
     seconds: float
@@ -61,6 +62,7 @@ class AdviceSummary(Struct, frozen=True, rename="camel"):
     untried: int
     changes: tuple[AdviceEntry, ...]
     together: AdviceEntry | None
+    together_of: tuple[int, ...]
 
 
 class BundleMove(Struct, frozen=True, rename="camel"):
@@ -91,6 +93,7 @@ def advice_summary(advice: Advice, tunable: Tunable, seconds: float, *, priced: 
         untried=advice.untried,
         changes=tuple(_entry(each, tunable, priced=priced) for each in advice.bundles),
         together=None if advice.together is None else _entry(advice.together, tunable, priced=priced),
+        together_of=advice.numbers,
     )
 
 
@@ -157,8 +160,8 @@ def advice_lines(summary: AdviceSummary | None, currency: str) -> Iterator[TextL
     if summary is None:
         return
     label = "Advice"
-    for each in summary.changes[:SHOWN]:
-        yield figure(label, f"{gained(each.gain, currency)}   {named(each)}", "bold")
+    for number, each in enumerate(summary.changes[:SHOWN], 1):
+        yield figure(label, f"{number}. {gained(each.gain, currency)}   {named(each)}", "bold")
         yield from _how(each)
         label = ""
     for text in _rest(summary, currency):
@@ -169,10 +172,10 @@ def advice_lines(summary: AdviceSummary | None, currency: str) -> Iterator[TextL
 def _how(entry: AdviceEntry) -> Iterator[TextLine]:
     for command in (*entry.commands, *([entry.values] if entry.values else [])):
         # Whoever copies the command gets nothing else.
-        yield TextLine(command, indent=INDENT + 2)
+        yield TextLine(command, indent=INDENT + 3)
     for each in entry.changes:
         if each.note:
-            yield TextLine(each.note, "note: ", indent=INDENT + 2, style="dim")
+            yield TextLine(each.note, "note: ", indent=INDENT + 3, style="dim")
 
 
 def named(entry: AdviceEntry) -> str:
@@ -186,7 +189,10 @@ def _rest(summary: AdviceSummary, currency: str) -> Iterator[str]:
     if more > 0:
         yield f"{counted(more, 'more change')} in -o json and -o html"
     if summary.together is not None:
-        yield f"all of these together: {gained(summary.together.gain, currency)}"
+        *some, last = summary.together_of
+        numbers = f"{', '.join(map(str, some))} and {last}"
+        others = "; the others add nothing to them" if len(summary.together_of) < len(summary.changes) else ""
+        yield f"{numbers} together: {gained(summary.together.gain, currency)}{others}"
     if not summary.changes and summary.tried and not summary.untried:
         yield f"no known change frees a node ({summary.tried:,} tried)"
     if summary.untried:
@@ -200,15 +206,18 @@ def advice_section(summary: AdviceSummary | None, currency: str) -> Iterator[Sec
         return
     rows = tuple(
         (
+            Cell(f"{number}.", number=True),
             Cell(gained(each.gain, currency)),
             Cell(named(each), lines=tuple(change.note for change in each.changes if change.note)),
             Cell("", lines=(*each.commands, *([each.values] if each.values else []))),
         )
-        for each in summary.changes
+        for number, each in enumerate(summary.changes, 1)
     )
     note = "Each line is what a plan gains with this change alone, measured by planning again. Lines don't add up. "
     rest = [each for each in _rest(summary, currency) if "-o json" not in each]
-    yield Section("What would free nodes", note=note + "; ".join(rest), table=Table(("Gain", "Change", "How"), rows))
+    yield Section(
+        "What would free nodes", note=note + "; ".join(rest), table=Table(("No.", "Gain", "Change", "How"), rows)
+    )
 
 
 def bundle_lines(bundle: NodeBundle, currency: str) -> Iterator[TextLine]:

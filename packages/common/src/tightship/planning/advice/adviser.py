@@ -78,8 +78,8 @@ class Adviser:
         blockers = {name: self._catalogue.all_of(name, found) for name, found in refusals.items()}
         reasons, untried, idle = self._reasons(refusals)
         found, left = self._bundles({name: each for name, each in blockers.items() if each is not None}, idle)
-        together = self._together(found)
-        return Advice(reasons, found, together, len(self._results) - 1, untried + left)
+        together, numbers = self._together(found)
+        return Advice(reasons, found, together, numbers, len(self._results) - 1, untried + left)
 
     def free(self, name: str) -> Freed:
         """Return the smallest known bundle that frees node *name*, or what keeps the node whatever is changed."""
@@ -193,15 +193,24 @@ class Adviser:
                     break
         return _ordered(changes), result
 
-    def _together(self, found: Sequence[Bundle]) -> Bundle | None:
-        # Of one setting changed in several ways, the way counts that gains most.
-        every: dict[tuple[Reason, str], Change] = {}
-        for change in (change for each in found for change in each.changes):
-            every.setdefault((change.reason, change.thing), change)
-        result = self._try(frozenset(every.values())) if len(found) > 1 else None
-        if result is None or not result.gain.frees:
-            return None
-        return Bundle(_ordered(every.values()), result.gain, result.freed, result.settings)
+    def _together(self, found: Sequence[Bundle]) -> tuple[Bundle | None, tuple[int, ...]]:
+        """Return what those of *found* gain together that add something to those before them, and their numbers.
+
+        Several may use the same room, so gains don't add up.
+        """
+        chosen: dict[tuple[Reason, str], Change] = {}
+        best, numbers = self._results[frozenset()], list[int]()
+        for number, bundle in enumerate(found, 1):
+            more = {**{(each.reason, each.thing): each for each in bundle.changes}, **chosen}
+            result = self._try(frozenset(more.values()))
+            if result is None:
+                break
+            if result.gain.frees and result.gain > best.gain:
+                chosen, best = more, result
+                numbers.append(number)
+        if len(numbers) < 2:
+            return None, ()
+        return Bundle(_ordered(chosen.values()), best.gain, best.freed, best.settings), tuple(numbers)
 
     # -- one node
 

@@ -115,7 +115,8 @@ class Freed(Struct, frozen=True):
 
 
 class Advice(Struct, frozen=True):
-    """The costs of *reasons*, and *bundles*, both the dearest first. *together* is all of *bundles* at once.
+    """The costs of *reasons*, and *bundles*, both the dearest first. *together* is what those with these
+    *numbers* (from 1) gain at once; the others add nothing to them.
 
     *tried* sets of changes were planned with; *untried* is how many of those known were left when the time ran out.
     """
@@ -123,5 +124,6 @@ class Advice(Struct, frozen=True):
     reasons: tuple[ReasonCost, ...]
     bundles: tuple[Bundle, ...]
     together: Bundle | None
+    numbers: tuple[int, ...]
     tried: int
     untried: int
