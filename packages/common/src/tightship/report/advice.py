@@ -234,7 +234,9 @@ def bundle_lines(bundle: NodeBundle, currency: str) -> Iterator[TextLine]:
             yield TextLine(each, " ", "•")
         return
     many = f"these {len(entry.changes)} changes together free" if len(entry.changes) > 1 else "this change frees"
-    yield TextLine(f"{many} the node ({gained(entry.gain, currency)}):")
+    instead = entry.gain.nodes < 1  # what frees this node may take the room that another one needs
+    gain = "another node stays instead" if instead else gained(entry.gain, currency)
+    yield TextLine(f"{many} the node ({gain}):")
     for change in entry.changes:
         yield TextLine(f"{change.reason}: {change.thing}", " ", "•")
         if change.note:

@@ -6,7 +6,7 @@ node, Karpenter's own disruption), or nothing small helps (no room).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -26,6 +26,7 @@ from tightship.planning.evictability import (
     SAFE_TO_EVICT,
     all_local_volumes,
 )
+from tightship.planning.facts import NodeFacts
 from tightship.planning.nodes import SCALE_DOWN_DISABLED
 from tightship.planning.owners import Annotation, annotation_changes, named, top_owner
 
@@ -141,11 +142,14 @@ class Catalogue:
         thing = f"{pod.namespace}/{named(self._snapshot, pod)}"
         if (reason, thing) in self._known:
             return self._known[reason, thing]
-        # One thing may need several commands: what a pod alone carries is changed pod by pod. So look at all that the
-        # same reason keeps before the change is made.
-        wanted = self._keeping(reason).get(thing, {pod.key: pod})
+        # One thing may need several commands: what a pod alone carries is changed pod by pod.
+        kept = self._keeping(reason).get(thing, {pod.key: pod})
+        made = self._annotating(reason, thing, key, value, kept.values())
+        return self._known.setdefault((reason, thing), made)
+
+    def _annotating(self, reason: Reason, thing: str, key: str, value: str | None, pods: Collection[Pod]) -> Change:
         made: dict[Annotation, None] = {}
-        for each in wanted.values():
+        for each in pods:
             own = all_local_volumes(each) if reason is Reason.LOCAL_STORAGE else value
             made |= dict.fromkeys(annotation_changes(self._snapshot, each, key, own))
         steps = [(each, self._reached(each)) for each in made]
@@ -153,7 +157,11 @@ class Catalogue:
         def edit(snapshot: Snapshot) -> Snapshot:
             return reduce(lambda done, step: annotate(done, *step), steps, snapshot)
 
-        return self._once(reason, thing, edit, *(each.command for each in made), note=_VOUCHED.get(reason, ""))
+        def only(fact: NodeFacts) -> Change:
+            return self._annotating(reason, thing, key, value, [each for each in pods if each.node == fact.view.name])
+
+        commands = tuple(each.command for each in made)
+        return Change(reason, thing, edit, commands=commands, note=_VOUCHED.get(reason, ""), only=only)
 
     def _keeping(self, reason: Reason) -> Mapping[str, Mapping[str, Pod]]:
         """Return the pods that *reason* keeps, by the thing behind it."""
