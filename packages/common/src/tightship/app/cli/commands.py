@@ -136,7 +136,8 @@ class Program(Struct, frozen=True):
 
     def _plan(self, arguments: argparse.Namespace) -> int:
         inputs, _, advising = self._judge(arguments)
-        if advising is not None:
+        only_rows = arguments.no_headers and arguments.output in ("table", "wide")
+        if advising is not None and not only_rows:
             with Progress() as progress:
                 progress.say(f"planning again for at most {arguments.advice_time:g} s: what would free more nodes?")
                 inputs = advising.plan(inputs, arguments.advice_time)

@@ -7,7 +7,6 @@ refusals it covers bound what it may gain, and sets with a low bound come last. 
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from msgspec import Struct
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.advice.catalogue import Catalogue, subjects
 from tightship.planning.advice.model import Advice, Bundle, Change, Freed, Gain, ReasonCost, Scenario
+from tightship.planning.advice.promising import MOST_CHANGES, Changes, Promising
 from tightship.planning.evaluate import Evaluation
 from tightship.planning.evictability import SWITCHABLE as POD_RULES
 from tightship.planning.nodes import SWITCHABLE as NODE_RULES
@@ -24,9 +24,6 @@ from tightship.planning.plan import Plan
 Measure = Callable[[Scenario], Plan]
 """Plans a scenario as the base was planned."""
 
-MOST_CHANGES = 6
-"""Most changes in a bundle."""
-
 RULES = (POD_RULES | NODE_RULES) - {Reason.CONTROL_PLANE}
 """Reasons whose cost is measured by switching their rule off, where not every refusal has a change."""
 
@@ -34,8 +31,6 @@ ROOM = frozenset({Reason.NO_PLACE, Reason.NO_PLACE_AFTER_PLAN, Reason.NO_PLACE_T
 """Reasons that no change takes away; a plan in another order may find room all the same."""
 
 _IMPORTANCE = {reason: number for number, reason in enumerate(Reason)}
-
-_Set = frozenset[Change]
 
 
 class Limits(Struct, frozen=True):
@@ -70,7 +65,7 @@ class Adviser:
         self._until = limits.clock() + limits.seconds
         self._longest = limits.planned
         self._gone = {removal.node for removal in base.plan.removals}
-        self._results: dict[_Set, _Result] = {frozenset(): _Result(base.plan, Gain(0, 0), (), scenario.settings)}
+        self._results: dict[Changes, _Result] = {frozenset(): _Result(base.plan, Gain(0, 0), (), scenario.settings)}
 
     def advise(self) -> Advice:
         """Return what each reason costs, and the changes that gain something."""
@@ -134,55 +129,34 @@ class Adviser:
 
     # -- things, pairs, larger sets
 
-    def _bundles(self, blockers: Mapping[str, _Set], idle: frozenset[Reason]) -> tuple[tuple[Bundle, ...], int]:
-        sets: dict[_Set, list[str]] = {}
-        for name, each in blockers.items():
-            sets.setdefault(each, []).append(name)
-        queue: list[tuple[int, Gain, int, str, _Set]] = []
-
-        def covered(changes: _Set) -> list[str]:
-            return [name for each, names in sets.items() if each <= changes for name in names]
-
-        known: set[_Set] = set()
-
-        def push(changes: _Set) -> None:
-            if changes in known or not changes or len(changes) > MOST_CHANGES:
-                return
-            known.add(changes)
-            bound = self._worth(covered(changes))
-            worst = Gain(-bound.micros, -bound.nodes)
-            order = min(len(changes), 3), worst, len(changes), str([each.thing for each in _ordered(changes)])
-            heapq.heappush(queue, (*order, changes))
-
-        for each in sets:
-            push(each)
-        found: dict[_Set, Bundle] = {}
-        while queue:
-            _, worst, _, _, changes = queue[0]
-            known_gain = _sum(found, changes)
-            hopeless = Gain(-worst.micros, -worst.nodes) <= known_gain
+    def _bundles(self, blockers: Mapping[str, Changes], idle: frozenset[Reason]) -> tuple[tuple[Bundle, ...], int]:
+        """Return the sets of changes that gain something, and how many there was no time for."""
+        queue = Promising(blockers, self._worth)
+        found: dict[Changes, Bundle] = {}
+        left = 0
+        while (taken := queue.take()) is not None:
+            changes, bound = taken
             # What all things behind a reason don't gain together, one of them does not gain alone.
             part = len(changes) == 1 and next(iter(changes)).reason in idle and changes not in self._results
-            if hopeless or part:
-                heapq.heappop(queue)
+            if part or bound <= _sum(found, changes):
                 continue
             result = self._try(changes)
             if result is None:
-                break
-            heapq.heappop(queue)
-            meant = covered(changes)
-            if result.gain.frees and result.gain > known_gain and not set(meant).isdisjoint(result.freed):
+                left += 1
+                continue
+            meant = queue.frees(changes)
+            better = result.gain.frees and result.gain > _sum(found, changes)
+            if better and not set(meant).isdisjoint(result.freed):
                 tight, best = self._tightened(changes, result)
                 found[changes] = Bundle(tight, best.gain, best.freed, best.settings)
             for name in meant:
                 # What still keeps a node that was to be freed makes a larger set.
                 more = self._catalogue.all_of(name, result.plan.refusals.get(name, ()))
                 if more:
-                    push(changes | more)
-        dearest = sorted(found.values(), key=_rank, reverse=True)
-        return tuple(dearest), len(queue)
+                    queue.add(changes | more)
+        return tuple(sorted(found.values(), key=_rank, reverse=True)), left
 
-    def _tightened(self, changes: _Set, result: _Result) -> tuple[tuple[Change, ...], _Result]:
+    def _tightened(self, changes: Changes, result: _Result) -> tuple[tuple[Change, ...], _Result]:
         """Return *changes* with settings no looser than needed, while they gain as much, and the result of that."""
         for each in [each for each in _ordered(changes) if each.tighter is not None]:
             for smaller in each.tighter(result.plan) if each.tighter is not None else ():
@@ -219,7 +193,7 @@ class Adviser:
         for each in self._catalogue.all_of(name, refusals) or ():
             yield each.only(self._base.facts[name]) if small and each.only is not None else each
 
-    def _smallest(self, name: str, changes: _Set) -> Freed:
+    def _smallest(self, name: str, changes: Changes) -> Freed:
         for each in _ordered(changes):
             fewer = changes - {each}
             result = self._try(fewer) if fewer else None
@@ -231,7 +205,7 @@ class Adviser:
 
     # -- measuring
 
-    def _try(self, changes: _Set) -> _Result | None:
+    def _try(self, changes: Changes) -> _Result | None:
         """Return the result of *changes*, ``None`` if there is no time to plan with them."""
         known = self._results.get(changes)
         if known is not None:
@@ -268,7 +242,7 @@ def _rank(bundle: Bundle) -> tuple[Gain, int, int]:
     return bundle.gain, -len(bundle.changes), -sum(bool(each.note) for each in bundle.changes)
 
 
-def _sum(found: Mapping[_Set, Bundle], changes: _Set) -> Gain:
+def _sum(found: Mapping[Changes, Bundle], changes: Changes) -> Gain:
     """Return what the parts of *changes* gain that are known already: whoever makes them needs no larger set."""
     parts = [bundle.gain for each, bundle in found.items() if each < changes]
     return Gain(sum(each.micros for each in parts), sum(each.nodes for each in parts))
