@@ -113,8 +113,10 @@ def _run(objects: list[Json], words: list[str]) -> None:
         case ["kubectl", "-n", namespace, "patch", kind, name, "--type", "merge", "-p", patch]:
             owner = _find(objects, kind, namespace, name, made=True)
             _patch(objects, owner, json.loads(patch))
-        case ["kubectl", "-n", namespace, "annotate", "pod", name, written, *_]:
-            _annotate(_find(objects, "pod", namespace, name), written)
+        case ["kubectl", "-n", namespace, "annotate", "pod", *given]:
+            *names, written = [word for word in given if word != "--overwrite"]
+            for name in names:
+                _annotate(_find(objects, "pod", namespace, name), written)
         case ["kubectl", "annotate", "node", name, written]:
             _annotate(_find(objects, "node", None, name), written)
         case ["kubectl", "uncordon", name]:

@@ -7,7 +7,7 @@ those of its ReplicaSets, a CronJob those of its Jobs. A change below it would b
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -67,14 +67,31 @@ class Annotation(Struct, frozen=True):
     def command(self) -> str:
         """The command that makes the change."""
         if self.kind == "Pod":
-            written = f"{self.key}-" if self.value is None else f"{self.key}={self.value}"
-            overwrite = "" if self.value is None else " --overwrite"
-            return f"kubectl -n {self.namespace} annotate pod {self.name} {shlex.quote(written)}{overwrite}"
+            return _annotate_pods(self.namespace, self.name, self.key, self.value)
         change: object = {"metadata": {"annotations": {self.key: self.value}}}
         for step in reversed(_TEMPLATES[self.kind]):
             change = {step: change}
         patch = shlex.quote(msgspec.json.encode(change).decode())
         return f"kubectl -n {self.namespace} patch {self.kind.lower()} {self.name} --type merge -p {patch}"
+
+
+def commands(changes: Iterable[Annotation]) -> tuple[str, ...]:
+    """Return the commands that make *changes*: one for all pods that get the same annotation."""
+    pods: dict[tuple[str, str, str | None], list[str]] = {}
+    found: list[str] = []
+    for each in changes:
+        if each.kind == "Pod":
+            pods.setdefault((each.namespace, each.key, each.value), []).append(each.name)
+        else:
+            found.append(each.command)
+    together = [_annotate_pods(space, " ".join(names), key, value) for (space, key, value), names in pods.items()]
+    return (*found, *together)
+
+
+def _annotate_pods(namespace: str, names: str, key: str, value: str | None) -> str:
+    written = shlex.quote(f"{key}-" if value is None else f"{key}={value}")
+    overwrite = "" if value is None else " --overwrite"
+    return f"kubectl -n {namespace} annotate pod {names} {written}{overwrite}"
 
 
 def annotation_changes(snapshot: Snapshot, pod: Pod, key: str, value: str | None) -> tuple[Annotation, ...]:

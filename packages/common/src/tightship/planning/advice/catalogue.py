@@ -28,7 +28,7 @@ from tightship.planning.evictability import (
 )
 from tightship.planning.facts import NodeFacts
 from tightship.planning.nodes import SCALE_DOWN_DISABLED
-from tightship.planning.owners import Annotation, annotation_changes, named, top_owner
+from tightship.planning.owners import Annotation, annotation_changes, commands, named, top_owner
 
 _REMOVED: Mapping[Reason, str] = {
     Reason.POD_DO_NOT_DRAIN: DO_NOT_DRAIN,
@@ -160,8 +160,7 @@ class Catalogue:
         def only(fact: NodeFacts) -> Change:
             return self._annotating(reason, thing, key, value, [each for each in pods if each.node == fact.view.name])
 
-        commands = tuple(each.command for each in made)
-        return Change(reason, thing, edit, commands=commands, note=_VOUCHED.get(reason, ""), only=only)
+        return Change(reason, thing, edit, commands=commands(made), note=_VOUCHED.get(reason, ""), only=only)
 
     def _keeping(self, reason: Reason) -> Mapping[str, Mapping[str, Pod]]:
         """Return the pods that *reason* keeps, by the thing behind it."""
@@ -227,11 +226,11 @@ class Catalogue:
         for kept in sorted(found, key=lambda each: (each.disruptions_allowed, each.key)):
             others = [each for each in found if each is not kept]
             if self._covers(kept, others):
-                commands = [f"kubectl -n {each.namespace} delete pdb {each.name}" for each in others]
+                told = [f"kubectl -n {each.namespace} delete pdb {each.name}" for each in others]
                 edit = partial(with_budgets, deleted={each.key for each in others})
                 things = f"PDB {', '.join(each.key for each in others)}"
                 note = f"PDB {kept.key} stays, and covers the same pods"
-                return self._once(Reason.MULTIPLE_PDBS, things, edit, *commands, note=note)
+                return self._once(Reason.MULTIPLE_PDBS, things, edit, *told, note=note)
         return None
 
     def _covers(self, kept: PodDisruptionBudget, others: Sequence[PodDisruptionBudget]) -> bool:
@@ -243,9 +242,9 @@ class Catalogue:
         return True
 
     def _once(
-        self, reason: Reason, thing: str, edit: Callable[[Snapshot], Snapshot], *commands: str, note: str = ""
+        self, reason: Reason, thing: str, edit: Callable[[Snapshot], Snapshot], *told: str, note: str = ""
     ) -> Change:
-        made = Change(reason, thing, edit, commands=commands, note=note)
+        made = Change(reason, thing, edit, commands=told, note=note)
         return self._known.setdefault((reason, thing), made)
 
 
