@@ -26,10 +26,6 @@ SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 KARPENTER_DISRUPTED = "karpenter.sh/disrupted"
 KARPENTER_POOL = "karpenter.sh/nodepool"
-KARPENTER_FIX = (
-    "switch the rule off (--disable-rule KarpenterManaged) only where the NodePool's consolidationPolicy is WhenEmpty: "
-    "Karpenter then still deletes the empty node, and packs nothing itself"
-)
 CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
 
@@ -144,7 +140,7 @@ def opt_outs(node: Node, rules: NodeRules = NodeRules()) -> list[Refusal]:
             found.append(Refusal(reason, node.name, detail, fix))
     if KARPENTER_POOL in node.labels:
         detail = f"belongs to NodePool {node.labels[KARPENTER_POOL]}, and Karpenter consolidates its own nodes"
-        found.append(Refusal(Reason.KARPENTER_MANAGED, node.name, detail, KARPENTER_FIX))
+        found.append(Refusal(Reason.KARPENTER_MANAGED, node.name, detail))
     return [refusal for refusal in found if refusal.reason not in rules.disabled]
 
 

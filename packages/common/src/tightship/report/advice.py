@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
 from tightship.core.counting import counted
-from tightship.planning.advice import Advice, Bundle, Change, Freed, Gain, Tunable
 from tightship.report.money import money
 from tightship.report.presentation import LABEL as INDENT
+
+if TYPE_CHECKING:
+    # hpa-scaler uses documents too, and has no numpy, which plans need.
+    from tightship.planning.advice import Advice, Bundle, Change, Freed, Gain, Tunable
 from tightship.report.presentation import Cell, Section, Table, TextLine, figure
 
 SHOWN = 10

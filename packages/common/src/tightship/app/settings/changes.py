@@ -16,14 +16,14 @@ from tightship.planning.advice.catalogue import subjects
 from tightship.planning.evaluate import Evaluation, Judge
 from tightship.planning.evictability import ENDS_BY_ITSELF
 from tightship.planning.facts import NodeFacts
-from tightship.planning.nodes import KARPENTER_FIX
 from tightship.planning.plan import Plan
 
 AWAITED = 3600.0
 """Seconds for which advice would have drains wait for pods that end by themselves."""
 
 _SWITCHED: Mapping[Reason, str] = {
-    Reason.KARPENTER_MANAGED: KARPENTER_FIX,
+    Reason.KARPENTER_MANAGED: "only where the NodePool's consolidationPolicy is WhenEmpty: Karpenter then still deletes "
+    "the empty node, and packs nothing itself",
     Reason.OTHER_SCHEDULER: "only if that scheduler filters nodes as kube-scheduler does",
 }
 """Rules that advice may switch off, and when that is right."""
