@@ -19,8 +19,6 @@ COMMANDS = re.compile(r"```console\n\$ node-compactor (.+ -f demo/cluster\.json.
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("readme")
     (made / "demo").mkdir()
-    (made / "docs").mkdir()
-    (made / "docs" / "examples").symlink_to(ROOT / "docs" / "examples")
     printed(made, "tightship_simulator.generate", "--seed", "7", "--nodes", "40", "-o", "demo/cluster.json")
     return made
 
