@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 
 from node_compactor.gates import CompactorGates, age_check, mark_check, pool_checks, size_check, utilization_check
+from node_compactor.marking import CONTROLLER
 from node_compactor.pacing import cooling
 from node_compactor.settings import CompactorSettings
 from tightship.core.drain_record import Finished
@@ -31,6 +32,7 @@ class CompactorJudge:
         self.settings = settings
         self.pace = settings
         self.placement: Placement = settings.placement
+        self.steering = settings.steering_as(CONTROLLER)
         self.ahead: Ahead = settings.ahead
         self.rules = FactRules(
             nodes=NodeRules(settings.disabled_rules),

@@ -17,8 +17,8 @@ from tightship.drain_io.writing import LiveNode, NodePatch
 from tightship.planning.cluster import Snapshot
 from tightship.planning.nodes import draining, owner_elsewhere
 from tightship.planning.plan import Plan
+from tightship.planning.plan.going import CANDIDATE
 
-CANDIDATE = "tightship.dev/candidate"
 EFFECT = "PreferNoSchedule"
 
 

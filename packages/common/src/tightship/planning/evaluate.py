@@ -26,6 +26,7 @@ from tightship.planning.plan import (
     Placement,
     Plan,
     Planners,
+    SteeringRules,
     Strategy,
     forecast,
     make_plan,
@@ -62,6 +63,10 @@ class Judge(Protocol[G_co]):
     @property
     def placement(self) -> Placement:
         """How sure the place of an evicted pod must be."""
+
+    @property
+    def steering(self) -> SteeringRules | None:
+        """How a running controller keeps evicted pods off the nodes that go next, ``None`` if it doesn't."""
 
     @property
     def ahead(self) -> Ahead:
@@ -269,6 +274,7 @@ def _plan(  # noqa: PLR0917
         until_stable=until_stable,
         progress=progress,
         planners=planners,
+        steering=judge.steering,
     )
     planners.rest()
     return gates, plan if searching is None else msgspec.structs.replace(plan, searched=searching.searched)

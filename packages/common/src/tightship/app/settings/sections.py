@@ -15,9 +15,11 @@ from tightship.app.settings.fields import SWITCHABLE_RULES, Flag, Rules, Seconds
 from tightship.app.settings.loading import Layered
 from tightship.app.settings.prices import Prices
 from tightship.core.reasons import Reason
+from tightship.core.selectors import Taint
 from tightship.drain.rules import DrainRules
 from tightship.planning.demand import Ahead
 from tightship.planning.evictability import EvictionRules, awaited_for
+from tightship.planning.plan.going import CANDIDATE, SteeringRules
 from tightship.planning.plan.model import Placement
 from tightship.planning.pools import KNOWN_POOL_LABELS
 
@@ -168,6 +170,12 @@ class SteeringKeys(Layered):
     """Most nodes that carry the taint, the first of the plan. Pods then rarely land on nodes that they would have to
     leave again. But the more nodes are tainted, the fewer are left to choose from, and they fill up in a way that keeps
     more nodes (``bench/steering.py``; the table is in docs/how-it-packs.md)."""
+
+    def steering_as(self, controller: str) -> SteeringRules | None:
+        """Return how *controller* steers pods by soft taints, ``None`` if it doesn't."""
+        if self.steering == "off" or not self.candidate_taints:
+            return None
+        return SteeringRules(Taint(CANDIDATE, "PreferNoSchedule", controller), self.candidate_taints)
 
     @property
     def exactly(self) -> Self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -11,11 +11,12 @@ from tightship.core.objects import Pod
 from tightship.core.reasons import Refusal
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.cluster.state import sum_up
-from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.disruption import DisruptionLedger, RenewedLedger
 from tightship.planning.placement.fitting import Leaving, stuck_in_turn
 from tightship.planning.placement.scoring import Choice
-from tightship.planning.plan.model import Move, Placement, Plan, Removal
-from tightship.planning.plan.planner import Candidate, Planner
+from tightship.planning.plan.going import Going, SteeringRules
+from tightship.planning.plan.model import Candidate, Move, Placement, Plan, Removal
+from tightship.planning.plan.planner import Planner
 from tightship.planning.plan.planners import Planners
 from tightship.planning.plan.strategies import Gates, Strategy
 
@@ -44,12 +45,13 @@ def make_plan(
     until_stable: bool = False,
     progress: Callable[[int, int], None] | None = None,
     planners: Planners | None = None,
+    steering: SteeringRules | None = None,
 ) -> Plan:
     """Return the plan of *strategy* for *snapshot*.
 
     One round spends each PodDisruptionBudget's allowance once. With *until_stable*, rounds follow each other, as if all
     moved pods had become Ready, until one removes nothing. *progress* is told (round, nodes removed so far). *planners*
-    keeps what earlier plans of the cluster have compiled.
+    keeps what earlier plans of the cluster have compiled. *steering* is how kube-scheduler learns which nodes go.
     """
     planners = Planners() if planners is None else planners
     removals: list[Removal] = []
@@ -58,7 +60,7 @@ def make_plan(
     current = snapshot
     while rounds < MAX_ROUNDS:
         rounds += 1
-        done, refusals = _one_round(current, judge(current), strategy, placement, rounds, planners)
+        done, refusals = _one_round(current, judge(current), strategy, placement, rounds, planners, steering)
         removals += done
         if progress is not None:
             progress(rounds, len(removals))
@@ -75,9 +77,13 @@ def _one_round(  # noqa: PLR0917
     placement: Placement,
     number: int,
     planners: Planners,
+    steering: SteeringRules | None,
 ) -> tuple[list[Removal], dict[str, tuple[Refusal, ...]]]:
+    going = _expected(snapshot, judgement, strategy, placement, planners, steering)
+
     def new_planner(choose: Choice) -> Planner:
-        return planners.planner(snapshot, judgement.candidates, placement, choose=choose, round_number=number)
+        candidates = judgement.candidates
+        return planners.planner(snapshot, candidates, placement, choose=choose, round_number=number, going=going)
 
     outcome = strategy.run(new_planner, judgement.gates)
     planner = outcome.planner
@@ -90,6 +96,35 @@ def _one_round(  # noqa: PLR0917
     return removals, refusals
 
 
+def _expected(  # noqa: PLR0917
+    snapshot: Snapshot,
+    judgement: Judgement,
+    strategy: Strategy,
+    placement: Placement,
+    planners: Planners,
+    steering: SteeringRules | None,
+) -> Going:
+    """Return which nodes go, by a plan that does not know yet which do.
+
+    Where the plan chooses places, it will keep pods off these nodes, so the pods that this first one moves onto a
+    candidate don't count for the gates. Budgets don't end it: what has to wait for the next round goes as well.
+    """
+    chosen = placement == "possible"
+    if not chosen and steering is None:
+        return Going()
+    names = tuple(each.name for each in judgement.candidates) if chosen else ()
+    first = Going(names, None if chosen else steering, untried=chosen)
+
+    def new_planner(choose: Choice) -> Planner:
+        planner = planners.planner(snapshot, judgement.candidates, placement, choose=choose, explain=False, going=first)
+        if chosen:
+            planner.ledger = RenewedLedger(snapshot)
+        return planner
+
+    removals = strategy.plain.run(new_planner, judgement.gates).planner.removals
+    return Going(tuple(each.node for each in removals), steering, targets=_ends(removals) if chosen else {})
+
+
 def straightened(planner: Planner, planners: Planners) -> list[Removal]:
     """Return the plan's removals with every pod sent straight to where it ends up.
 
@@ -100,16 +135,18 @@ def straightened(planner: Planner, planners: Planners) -> list[Removal]:
     removed = {removal.node for removal in planner.removals}
     if not any(move.target in removed for removal in planner.removals for move in removal.moves):
         return planner.removals  # straight already, and valid as tried
-    final: dict[str, str] = {}
-    for removal in planner.removals:
-        for move in removal.moves:
-            final[move.pod.key] = move.target
+    final = _ends(planner.removals)
     straight: list[Removal] = []
     for removal in planner.removals:
         own = [move for move in removal.moves if move.origin == removal.node and move.pod.node == removal.node]
         moves = tuple(Move(move.pod, move.origin, final[move.pod.key], move.waits_for) for move in own)
         straight.append(msgspec.structs.replace(removal, moves=moves))
     return straight if _holds(planner, straight, planners) else planner.removals
+
+
+def _ends(removals: Sequence[Removal]) -> dict[str, str]:
+    """Return the node where each moved pod is in the end, by ``namespace/name``."""
+    return {move.pod.key: move.target for removal in removals for move in removal.moves}
 
 
 def _holds(planner: Planner, removals: list[Removal], planners: Planners) -> bool:

@@ -21,6 +21,22 @@ scheduler picks.
 """
 
 
+class Candidate(Struct, frozen=True):
+    """A node that passed every rule and gate that does not depend on the plan itself.
+
+    *evict* are the pods that a drain would evict, *stays* how many pods go with the node. *ratio* is requested over
+    allocatable CPU, *memory_ratio* the same for memory, *price* what an hour costs, in millionths, if that is known.
+    """
+
+    name: str
+    pool: str
+    ratio: float
+    evict: tuple[Pod, ...]
+    stays: int = 0
+    memory_ratio: float = 0.0
+    price: int | None = None
+
+
 class Move(Struct, frozen=True):
     """One eviction: *pod* leaves *origin* for *target*. PDB *waits_for*, if any, lets the pod go only after others."""
 

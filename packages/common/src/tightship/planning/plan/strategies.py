@@ -14,7 +14,8 @@ from msgspec import Struct
 from tightship.core.reasons import Refusal
 from tightship.planning.placement.scoring import Choice, aligned, best_fit
 from tightship.planning.placement.space import PODS, Space
-from tightship.planning.plan.planner import Candidate, Planner
+from tightship.planning.plan.model import Candidate
+from tightship.planning.plan.planner import Planner
 
 
 class Gates(Protocol):
@@ -46,6 +47,11 @@ class Strategy(ABC):
     by_price: bool = False
     name: str
     choose: Choice
+
+    @property
+    def plain(self) -> Strategy:
+        """The strategy without a search."""
+        return self
 
     @abstractmethod
     def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
