@@ -19,7 +19,7 @@ from tightship.planning.demand import Ahead
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import FactRules, NodeFacts
 from tightship.planning.nodes import NodeRules, left_without, opt_outs, owner_elsewhere
-from tightship.planning.plan import STRATEGIES, PerPool, Placement, Planners, Strategy
+from tightship.planning.plan import STRATEGIES, STRATEGIES_BY_CPU, PerPool, Placement, Planners, Strategy
 from tightship.planning.pools import pool_of, shown
 from tightship.planning.prices import NO_PRICES
 from tightship.planning.utilization import UtilizationRules
@@ -65,9 +65,10 @@ class CompactorJudge:
             if pool is not None and pool.enabled:
                 chosen[name] = pool.strategy or self.settings.strategy
         distinct = set(chosen.values()) or {self.settings.strategy}
+        strategies = STRATEGIES_BY_CPU if self.settings.measure == "cpu" else STRATEGIES
         if len(distinct) == 1:
-            return STRATEGIES[distinct.pop()]
-        return PerPool(chosen, self.settings.strategy)
+            return strategies[distinct.pop()]
+        return PerPool(chosen, self.settings.strategy, strategies)
 
     def pauses(
         self, snapshot: Snapshot, facts: Facts, finished: Sequence[Finished], now: float

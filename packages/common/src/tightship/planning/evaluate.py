@@ -22,6 +22,7 @@ from tightship.planning.health import HealthRules, brake
 from tightship.planning.plan import (
     Forecast,
     Gates,
+    Going,
     Judgement,
     Placement,
     Plan,
@@ -40,6 +41,10 @@ Facts = Mapping[str, NodeFacts]
 
 class ExplainedGates(Gates, Protocol):
     """The gates of a controller over one set of facts: they can also say what they ask of a single node."""
+
+    @property
+    def going(self) -> Going | None:
+        """Which nodes go, if the gates had to find out."""
 
     def checks(self, name: str) -> Sequence[Check]:
         """Return the gates of node *name* as they stand when its turn comes, open ones and remarks too."""
@@ -254,13 +259,14 @@ def _plan(  # noqa: PLR0917
     ground = plannable(snapshot, judge.rules)
     gates = judge.gates(ground, facts, now, planners)
 
-    prepared = [judgement(snapshot, facts, gates)]
+    prepared = [judgement(snapshot, facts, gates, gates.going)]
 
     def judged(current: Snapshot) -> Judgement:
         if prepared:
             return prepared.pop()
         known = facts_of(current, judge, now, horizon.only)
-        return judgement(current, known, judge.gates(current, known, now, planners))
+        new = judge.gates(current, known, now, planners)
+        return judgement(current, known, new, new.going)
 
     strategy = judge.strategy(facts)
     rules = None if strategy.by_price else horizon.search  # a search counts nodes, not money
@@ -288,4 +294,4 @@ def _considered(known: Sequence[Plan], before: Sequence[Plan]) -> bool:
 def _forecast(snapshot: Snapshot, judge: Judge[G], facts: Facts, plan: Plan) -> Forecast | None:
     if judge.placement != "possible" or not plan.removals:
         return None
-    return forecast(plannable(snapshot, judge.rules), plan, candidates_of(facts))
+    return forecast(plannable(snapshot, judge.rules), plan, candidates_of(facts), judge.steering)

@@ -166,7 +166,7 @@ class SteeringKeys(Layered):
     """``taints``: the next nodes to go carry the taint ``tightship.dev/candidate:PreferNoSchedule``. ``hints`` and
     ``exact`` do the same, and use the chart's admission policy, on Kubernetes 1.36 and newer: see
     :mod:`tightship.drain_io.pilot`. ``true`` means ``taints``, ``false`` means ``off``."""
-    candidate_taints: int = Field(default=350, ge=0, alias="maximumCandidateTaints")
+    candidate_taints: int = Field(default=400, ge=0, alias="maximumCandidateTaints")
     """Most nodes that carry the taint, the first of the plan. Pods then rarely land on nodes that they would have to
     leave again. But the more nodes are tainted, the fewer are left to choose from, and they fill up in a way that keeps
     more nodes (``bench/steering.py``; the table is in docs/how-it-packs.md)."""

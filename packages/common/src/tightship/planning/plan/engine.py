@@ -8,25 +8,29 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.objects import Pod
-from tightship.core.reasons import Refusal
+from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.cluster.state import sum_up
 from tightship.planning.disruption import DisruptionLedger, RenewedLedger
 from tightship.planning.placement.fitting import Leaving, stuck_in_turn
 from tightship.planning.placement.scoring import Choice
 from tightship.planning.plan.going import Going, SteeringRules
-from tightship.planning.plan.model import Candidate, Move, Placement, Plan, Removal
+from tightship.planning.plan.model import Candidate, Move, Placement, Plan, Removal, distinct
 from tightship.planning.plan.planner import Planner
 from tightship.planning.plan.planners import Planners
 from tightship.planning.plan.strategies import Gates, Strategy
 
 
 class Judgement(Struct, frozen=True):
-    """A controller's view of one snapshot: who may go, why the others stay, and the gates while the plan grows."""
+    """A controller's view of one snapshot: who may go, why the others stay, and the gates while the plan grows.
+
+    *going* is which nodes go, if the controller had to find out for its gates.
+    """
 
     candidates: tuple[Candidate, ...]
     refusals: Mapping[str, tuple[Refusal, ...]]
     gates: Gates
+    going: Going | None = None
 
 
 Judge = Callable[[Snapshot], Judgement]
@@ -56,18 +60,21 @@ def make_plan(
     planners = Planners() if planners is None else planners
     removals: list[Removal] = []
     refusals: Mapping[str, tuple[Refusal, ...]] = {}
-    rounds = 0
+    going, rounds = Going(), 0
     current = snapshot
     while rounds < MAX_ROUNDS:
         rounds += 1
-        done, refusals = _one_round(current, judge(current), strategy, placement, rounds, planners, steering)
+        done, refusals, going = _one_round(current, judge(current), strategy, placement, rounds, planners, steering)
         removals += done
         if progress is not None:
             progress(rounds, len(removals))
         if not until_stable or not done:
             break
         current = after(current, done)
-    return Plan(strategy.name, placement, tuple(removals), refusals, max(1, rounds - 1) if until_stable else 1)
+    spent = {Reason.PDB_SPENT_BY_PLAN}
+    later = tuple(name for name in going.names if {each.reason for each in refusals.get(name, ())} == spent)
+    rounds = max(1, rounds - 1) if until_stable else 1
+    return Plan(strategy.name, placement, tuple(removals), refusals, rounds, later=later)
 
 
 def _one_round(  # noqa: PLR0917
@@ -78,8 +85,10 @@ def _one_round(  # noqa: PLR0917
     number: int,
     planners: Planners,
     steering: SteeringRules | None,
-) -> tuple[list[Removal], dict[str, tuple[Refusal, ...]]]:
-    going = _expected(snapshot, judgement, strategy, placement, planners, steering)
+) -> tuple[list[Removal], dict[str, tuple[Refusal, ...]], Going]:
+    going = judgement.going
+    if going is None:
+        going = expected(planners, snapshot, judgement, strategy, placement, steering)
 
     def new_planner(choose: Choice) -> Planner:
         candidates = judgement.candidates
@@ -93,32 +102,32 @@ def _one_round(  # noqa: PLR0917
     refusals = dict(judgement.refusals)
     for name, found in outcome.stays.items():
         refusals[name] = tuple(sorted({*refusals.get(name, ()), *found}))
-    return removals, refusals
+    return removals, refusals, going
 
 
-def _expected(  # noqa: PLR0917
+def expected(  # noqa: PLR0917
+    planners: Planners,
     snapshot: Snapshot,
     judgement: Judgement,
     strategy: Strategy,
     placement: Placement,
-    planners: Planners,
     steering: SteeringRules | None,
 ) -> Going:
     """Return which nodes go, by a plan that does not know yet which do.
 
     Where the plan chooses places, it will keep pods off these nodes, so the pods that this first one moves onto a
-    candidate don't count for the gates. Budgets don't end it: what has to wait for the next round goes as well.
+    candidate don't count for the gates. Budgets don't end it: what has to wait for the next round goes as well, so pods
+    avoid it now.
     """
     chosen = placement == "possible"
     if not chosen and steering is None:
         return Going()
-    names = tuple(each.name for each in judgement.candidates) if chosen else ()
-    first = Going(names, None if chosen else steering, untried=chosen)
+    candidates = judgement.candidates
+    first = Going(tuple(each.name for each in candidates), untried=True) if chosen else Going(steering=steering)
 
     def new_planner(choose: Choice) -> Planner:
-        planner = planners.planner(snapshot, judgement.candidates, placement, choose=choose, explain=False, going=first)
-        if chosen:
-            planner.ledger = RenewedLedger(snapshot)
+        planner = planners.planner(snapshot, candidates, placement, choose=choose, explain=False, going=first)
+        planner.ledger = RenewedLedger(snapshot)
         return planner
 
     removals = strategy.plain.run(new_planner, judgement.gates).planner.removals
@@ -207,29 +216,35 @@ class Forecast(Struct, frozen=True):
     """What the scheduler's own choices would make of a plan, by our model of its default scoring.
 
     *targets* maps each moved pod (``namespace/name``) to the node it would first land on, *stuck* each planned node
-    that could then not be emptied to why. *removed* and *evictions* count what would still be done.
+    that could then not be emptied to why. *removed*, *evictions* and distinct *pods* count what would still be done.
     """
 
     targets: Mapping[str, str]
     stuck: Mapping[str, tuple[Refusal, ...]]
     removed: int
     evictions: int
+    pods: int
 
 
-def forecast(snapshot: Snapshot, plan: Plan, candidates: tuple[Candidate, ...]) -> Forecast:
+def forecast(
+    snapshot: Snapshot, plan: Plan, candidates: tuple[Candidate, ...], steering: SteeringRules | None = None
+) -> Forecast:
     """Drain the plan's nodes in its order, each pod placed by the model; a node whose pods don't all fit is skipped.
 
-    *candidates* are those of the judgement the plan was made from. Only the first round is played.
+    *candidates* are those of the judgement the plan was made from; *steering* is as for :func:`make_plan`. Only the
+    first round is played.
     """
-    planner = Planner(snapshot, DisruptionLedger(snapshot), candidates, "likely")
+    first = [removal for removal in plan.removals if removal.round == 1]
+    going = Going(tuple(removal.node for removal in first), steering) if steering is not None else Going()
+    planner = Planner(snapshot, DisruptionLedger(snapshot), candidates, "likely", going=going)
     stuck: dict[str, tuple[Refusal, ...]] = {}
-    for removal in plan.removals:
-        if removal.round == 1:
-            refusals = planner.attempt(planner.candidates[removal.node])
-            if refusals:
-                stuck[removal.node] = tuple(refusals)
+    for removal in first:
+        refusals = planner.attempt(planner.candidates[removal.node])
+        if refusals:
+            stuck[removal.node] = tuple(refusals)
     targets: dict[str, str] = {}
     for done in planner.removals:
         for move in done.moves:
             targets.setdefault(move.pod.key, move.target)
-    return Forecast(targets, stuck, len(planner.removals), sum(len(done.moves) for done in planner.removals))
+    evictions = sum(len(done.moves) for done in planner.removals)
+    return Forecast(targets, stuck, len(planner.removals), evictions, distinct(planner.removals))

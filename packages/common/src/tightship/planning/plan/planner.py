@@ -17,7 +17,7 @@ from tightship.planning.placement.fitting import RETRIES, Fit, Leaving, certain,
 from tightship.planning.placement.scoring import Choice, best_fit, scheduler_choice
 from tightship.planning.placement.space import Space
 from tightship.planning.placement.topology import NodeMask
-from tightship.planning.plan.headroom import BufferRoom
+from tightship.planning.plan.headroom import BufferRoom, together
 from tightship.planning.plan.homeless import Homeless
 from tightship.planning.plan.memory import Attempt, Before, PlanMemory, Tried
 from tightship.planning.plan.going import Going
@@ -25,6 +25,7 @@ from tightship.planning.plan.model import Candidate, Move, Placement, Removal
 from tightship.planning.plan.planned_targets import PlannedTargets
 from tightship.planning.plan.reserving import Reserved, moving_nodes
 from tightship.planning.plan.scale_ups import Guest, ScaleUps, needed
+from tightship.planning.utilization import Measure, measured
 
 
 class _Moment(Struct, frozen=True):
@@ -82,7 +83,7 @@ class Planner:
         reserved.moving(name for name in moving if name in self.space.index and name not in self.candidates)
         starting = reserved.starting(self.candidates)
         self._buffers = BufferRoom(self.space, snapshot)
-        self.starting_on: Mapping[str, Resources] = _together(starting, self._buffers.held)
+        self.starting_on: Mapping[str, Resources] = together(starting, self._buffers.held)
         """The amounts that replicas about to start and buffers take, by node, before anything is planned."""
         self.waiting = reserved.waiting
         self._scale_ups = reserved.scale_ups
@@ -127,7 +128,7 @@ class Planner:
 
     def choose_by(self, choose: Choice) -> None:
         """Pick targets by *choose* from now on, unless the scheduler's model does."""
-        self._choose: Choice = choose if self.placement == "possible" else scheduler_choice
+        self._choose = self._wanted = choose if self.placement == "possible" else scheduler_choice
         self._planned: PlannedTargets | None = None
         if self.going.targets and self.placement == "possible" and not isinstance(choose, PlannedTargets):
             self._choose = self._planned = PlannedTargets(choose)
@@ -139,6 +140,14 @@ class Planner:
     def memory_ratio(self, name: str) -> float:
         """Return the memory ratio of a candidate, with the pods moved onto its node in this round."""
         return self.candidates[name].memory_ratio + self.received_ratio(name, "memory")
+
+    def utilization(self, name: str, measure: Measure) -> float:
+        """Return how utilized a candidate is by *measure*, with the pods moved onto its node in this round."""
+        candidate = self.candidates[name]
+        ratios = {"cpu": candidate.ratio, "memory": candidate.memory_ratio, **candidate.extended}
+        if name in self._received:
+            ratios = {each: ratio + self.received_ratio(name, each) for each, ratio in ratios.items()}
+        return measured(ratios, measure)
 
     def received_ratio(self, name: str, resource: str = "cpu") -> float:
         """Return the amount of *resource* moved onto node *name* in this round, over its allocatable amount."""
@@ -155,7 +164,7 @@ class Planner:
         Return an empty list if the removal is planned. Otherwise return **all** refusals and leave the space and the
         ledger unchanged. Without *keep*, only check whether the removal is possible.
         """
-        before: Before = (self._state, candidate.name, self.space.next_start, self._choose)
+        before: Before = (self._state, candidate.name, self.space.next_start, self._wanted)
         memory = self._memory if self.ledger is self._remembered_with else None
         done = None if memory is None else memory.attempts.get(before)
         if done is not None and not (self.explain and done.tried.refusals and not done.explained):
@@ -332,15 +341,6 @@ class Planner:
             for guest in guests
             if guest.ask.unknown is not None
         ]
-
-
-def _together(some: Mapping[str, Resources], others: Mapping[str, Resources]) -> Mapping[str, Resources]:
-    if not others:
-        return some
-    total = {name: dict(amounts) for name, amounts in some.items()}
-    for name, amounts in others.items():
-        add(total.setdefault(name, {}), amounts)
-    return total
 
 
 def _first(nodes: NodeMask) -> int | None:
