@@ -45,11 +45,7 @@ def judgement(seen: Snapshot, only: str, most: float = 9.0) -> Judgement:
     for name in only.split():
         if name in seen.nodes:
             view = seen.nodes[name]
-            ratios = utilization(view, 0.0).ratios
-            extended = {each: ratio for each, ratio in ratios.items() if "/" in each}
-            found.append(
-                Candidate(name, "", ratios["cpu"], view.pods, memory_ratio=ratios["memory"], extended=extended)
-            )
+            found.append(Candidate(name, "", utilization(view, 0.0).ratio("cpu"), view.pods))
     return Judgement(tuple(found), {}, Most(most))
 
 

@@ -223,7 +223,7 @@ def candidates_of(facts: Mapping[str, NodeFacts]) -> tuple[Candidate, ...]:
             stays=fact.stays,
             memory_ratio=fact.memory_ratio,
             price=None if fact.price is None else fact.price.hourly,
-            extended={name: ratio for name, ratio in fact.utilization.ratios.items() if "/" in name},
+            extended=fact.utilization.extended,
         )
         for name, fact in facts.items()
         if not fact.refusals

@@ -32,10 +32,9 @@ class Utilization(Struct, frozen=True, gc=False):
         return 0.0 if requested <= 0 else float("inf")
 
     @property
-    def ratios(self) -> Mapping[str, float]:
-        """The ratios of CPU, memory and the extended resources that the node has."""
-        extended = (name for name, amount in self.allocatable.items() if "/" in name and amount > 0)
-        return {name: self.ratio(name) for name in ("cpu", "memory", *extended)}
+    def extended(self) -> Mapping[str, float]:
+        """The ratios of the extended resources that the node has."""
+        return {name: self.ratio(name) for name, amount in self.allocatable.items() if "/" in name and amount > 0}
 
 
 Measure = Literal["dominant", "cpu"]

@@ -40,6 +40,13 @@ MAX_ROUNDS = 1000
 """Rounds after which ``until_stable`` gives up; each removes at least one node, so clusters below this size end."""
 
 
+MOST_EVICTIONS = 1.25
+"""Evictions for each pod above which a round is planned once more, knowing which nodes it removes."""
+
+CORRECTIONS = 2
+"""How often at most."""
+
+
 def make_plan(
     snapshot: Snapshot,
     judge: Judge,
@@ -95,6 +102,14 @@ def _one_round(  # noqa: PLR0917
         return planners.planner(snapshot, candidates, placement, choose=choose, round_number=number, going=going)
 
     outcome = strategy.run(new_planner, judgement.gates)
+    for _ in range(CORRECTIONS if going.steering is not None and judgement.going is None else 0):
+        removals = outcome.planner.removals
+        if sum(len(each.moves) for each in removals) <= MOST_EVICTIONS * distinct(removals):
+            break
+        # Pods landed on nodes that nobody expected to go. Now we know these, too.
+        names = dict.fromkeys((*(each.node for each in removals), *going.names))
+        going = msgspec.structs.replace(going, names=tuple(names))
+        outcome = strategy.run(new_planner, judgement.gates)
     planner = outcome.planner
     removals = planner.removals
     if placement == "possible":
