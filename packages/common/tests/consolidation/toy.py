@@ -70,6 +70,8 @@ class ToyNote(Struct, frozen=True):
 class ToyGates:
     """Nothing is asked: the strategy does as it is told."""
 
+    going = None
+
     def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
         return []
 
@@ -101,6 +103,7 @@ class ToyJudge:
         self.settings = settings
         self.pace = settings
         self.placement: Placement = settings.placement
+        self.steering = None
         self.ahead = settings.ahead
         self.rules = FactRules()
 

@@ -43,14 +43,16 @@ def configure(
     *flags* are by field; flags of pools apply to every pool. Raises
     :class:`~tightship.app.settings.loading.SettingsError` with all problems at once.
     """
-    found = {"nodePools": EVERY_POOL} if config is None else read_config(config, CONFIG_MAP_KEYS)
+    found, defaults = {"nodePools": EVERY_POOL}, {**PLANNING_DEFAULTS, "utilization": "dominant"}
+    if config is not None:
+        found, defaults = read_config(config, CONFIG_MAP_KEYS), dict(PLANNING_DEFAULTS)
     source = ConfigSource(CompactorSettings, found, config or "")
     return resolve(
         CompactorSettings,
         _for_pools(flags, source),
         EnvironmentSource(CompactorSettings, environment),
         source,
-        DefaultSource(CompactorSettings, PLANNING_DEFAULTS),
+        DefaultSource(CompactorSettings, defaults),
     )
 
 

@@ -44,8 +44,7 @@ def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSetting
 
 def by_price(settings: CompactorSettings) -> bool:
     """Whether plans of *settings* go by price, so that searches, which count nodes, would be in vain."""
-    names = {settings.strategy, *(pool.strategy for pool in settings.pools.values() if pool.enabled and pool.strategy)}
-    return any(STRATEGIES[name].by_price for name in names)
+    return any(STRATEGIES[name].by_price for name in {settings.strategy, *settings.strategies})
 
 
 def drains_of(settings: CompactorSettings) -> DrainSettings:

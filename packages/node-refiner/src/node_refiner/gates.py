@@ -18,7 +18,7 @@ from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import candidates_of
 from tightship.planning.nodes import drain_record
-from tightship.planning.plan import Candidate, Planner
+from tightship.planning.plan import Candidate, Going, Planner
 
 CONTROLLER = "node-refiner"
 """Our name in annotations, taints, claims and metrics."""
@@ -27,8 +27,17 @@ CONTROLLER = "node-refiner"
 class RefinerGates:
     """The gates over one set of facts; see :class:`tightship.planning.evaluate.ExplainedGates`."""
 
-    def __init__(self, settings: RefinerSettings, ground: Snapshot, facts: Facts, outlook: Outlook, now: float) -> None:
+    def __init__(
+        self,
+        settings: RefinerSettings,
+        ground: Snapshot,
+        facts: Facts,
+        outlook: Outlook,
+        now: float,
+        going: Going | None = None,
+    ) -> None:
         self.outlook = outlook
+        self.going = going
         self._settings = settings
         self._ground = ground
         self._facts = facts

@@ -45,6 +45,7 @@ class ConsolidationMetrics:
         )
         self._planned = snapshot("tightship_nodes_planned", "Nodes that the last plan would remove.", ("pool",))
         self._evictions_planned = gauge("tightship_evictions_planned", "Evictions that the last plan needs.")
+        self._pods_planned = gauge("tightship_pods_planned", "Different pods that the last plan evicts.")
         self._price = snapshot(
             "tightship_price_per_month",
             "Price of the nodes with a price for a month of 730 hours, in units of the currency.",
@@ -125,6 +126,7 @@ class ConsolidationMetrics:
         pools = dict.fromkeys(fact.pool for fact in facts.values())
         self._planned.replace({(pool,): float(planned[pool]) for pool in pools})
         self._evictions_planned.set(plan.evictions)
+        self._pods_planned.set(plan.pods)
         self._tell_money(facts, plan)
         self._tell_drains(snapshot, now)
         self._unhealthy.set(unhealthy is not None)

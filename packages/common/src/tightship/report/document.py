@@ -189,6 +189,7 @@ class SchedulerForecast(Struct, frozen=True, rename="camel"):
     removed: int
     nodes_after: int
     evictions: int
+    pods_evicted: int
     stuck: tuple[StuckNode, ...]
 
 
@@ -213,7 +214,7 @@ class ExcessSummary(Struct, frozen=True, rename="camel"):
 
 
 class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The plan in numbers. *waits_for* are PodDisruptionBudgets that let pods go only one after another.
+    """The plan in numbers. *evictions* are of *pods_evicted* different pods. *waits_for* are PodDisruptionBudgets that let pods go only one after another.
 
     *other* are extended resources. *money* exists only if some node has a price, *excess* only if the controller uses
     that figure, *search* only if the plan was searched.
@@ -223,6 +224,7 @@ class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
     cpu_milli: ShareTotals
     memory_bytes: ShareTotals
     evictions: int
+    pods_evicted: int
     rounds: int
     waits_for: tuple[str, ...]
     kept_by: tuple[KeptBy, ...]

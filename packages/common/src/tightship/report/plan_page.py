@@ -9,7 +9,17 @@ from tightship.core.counting import counted
 from tightship.planning.pools import shown
 from tightship.report.advice import advice_section, gained
 from tightship.report.amounts import amount, cores, memory, moved, percent, short
-from tightship.report.document import ExcessSummary, KeptBy, NodeEntry, NodePlan, PoolEntry, Share, ShareTotals
+from tightship.report.document import (
+    ExcessSummary,
+    KeptBy,
+    NodeEntry,
+    NodePlan,
+    PoolEntry,
+    SchedulerForecast,
+    Share,
+    ShareTotals,
+    Summary,
+)
 from tightship.report.money import MoneySummary, change, money, money_lines
 from tightship.report.node_rows import COLUMNS, STATES, Arrival, arrivals_of, cpu_bar, memory_bar, node_rows
 from tightship.report.presentation import Cell, EntryList, Fact, Fleet, Group, Page, Part, Section, Slot, Table, Tone
@@ -58,6 +68,11 @@ def plan_page(plan: NodePlan) -> Page:
     )
 
 
+def evicted(told: Summary | SchedulerForecast) -> str:
+    """Return both numbers: the evictions, and the pods that they move."""
+    return f"{counted(told.evictions, 'eviction')} of {counted(told.pods_evicted, 'pod')}"
+
+
 def _facts(plan: NodePlan) -> tuple[Fact, ...]:
     summary = plan.summary
     nodes = summary.nodes
@@ -66,7 +81,7 @@ def _facts(plan: NodePlan) -> tuple[Fact, ...]:
     return (
         Fact("nodes that would go", f"{nodes.removed:,}", "good" if nodes.removed else "", share),
         *_saved(summary.money),
-        Fact("pods evicted", f"{summary.evictions:,}", detail=f"for that{rounds}"),
+        Fact("pods evicted", f"{summary.pods_evicted:,}", detail=f"in {counted(summary.evictions, 'eviction')}{rounds}"),
         Fact("CPU freed", f"{cores(_freed(summary.cpu_milli))} cores", detail=_filled(summary.cpu_milli, cores)),
         Fact("memory freed", memory(_freed(summary.memory_bytes)), detail=_filled(summary.memory_bytes, memory)),
         *(
@@ -249,7 +264,7 @@ def _scheduler(plan: NodePlan) -> Iterator[str]:
         return
     planned = sum(1 for node in plan.nodes if node.round == 1)
     which = "the first round" if plan.summary.rounds > 1 else "the plan"
-    done = f"with {counted(forecast.evictions, 'eviction')} (modelled)"
+    done = f"with {evicted(forecast)} (modelled)"
     if not forecast.stuck:
         yield f"its own choices would reach all of {which}, {done}"
         return

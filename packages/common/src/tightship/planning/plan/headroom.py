@@ -91,3 +91,13 @@ class BufferRoom:
         return max(
             1, min((int(self._space.free[row, node]) // amount for row, amount in ask.rows if amount), default=1)
         )
+
+
+def together(some: Mapping[str, Resources], others: Mapping[str, Resources]) -> Mapping[str, Resources]:
+    """Return the amounts of both, by node."""
+    if not others:
+        return some
+    total = {name: dict(amounts) for name, amounts in some.items()}
+    for name, amounts in others.items():
+        add(total.setdefault(name, {}), amounts)
+    return total
