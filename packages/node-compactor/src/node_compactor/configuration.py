@@ -31,7 +31,7 @@ EVERY_POOL: Mapping[str, object] = {
 }
 """Planning defaults without a configuration: every pool enabled, with the older controller's example values."""
 
-PLANNING_DEFAULTS: Mapping[str, object] = {"marked_for": 0, "minimum_age": 0}
+PLANNING_DEFAULTS: dict[str, object] = {"marked_for": 0, "minimum_age": 0}
 """A plan alone marks no nodes, and may be about a young cluster."""
 
 
@@ -43,9 +43,8 @@ def configure(
     *flags* are by field; flags of pools apply to every pool. Raises
     :class:`~tightship.app.settings.loading.SettingsError` with all problems at once.
     """
-    found, defaults = {"nodePools": EVERY_POOL}, {**PLANNING_DEFAULTS, "utilization": "dominant"}
-    if config is not None:
-        found, defaults = read_config(config, CONFIG_MAP_KEYS), dict(PLANNING_DEFAULTS)
+    found = {"nodePools": EVERY_POOL} if config is None else read_config(config, CONFIG_MAP_KEYS)
+    defaults = PLANNING_DEFAULTS | ({"utilization": "dominant"} if config is None else {})
     source = ConfigSource(CompactorSettings, found, config or "")
     return resolve(
         CompactorSettings,

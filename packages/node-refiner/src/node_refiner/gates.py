@@ -11,7 +11,6 @@ from tightship.core.durations import format_duration
 from tightship.core.objects import Node
 from tightship.core.reasons import Refusal
 from tightship.core.times import rfc3339
-from tightship.nodes.soft_taints import CANDIDATE
 from tightship.planning.checks import Check, remark
 from tightship.planning.cluster import Snapshot
 from tightship.planning.disruption import DisruptionLedger
@@ -19,6 +18,7 @@ from tightship.planning.evaluate import Facts
 from tightship.planning.facts import candidates_of
 from tightship.planning.nodes import drain_record
 from tightship.planning.plan import Candidate, Going, Planner
+from tightship.planning.plan.going import CANDIDATE
 
 CONTROLLER = "node-refiner"
 """Our name in annotations, taints, claims and metrics."""
@@ -27,7 +27,7 @@ CONTROLLER = "node-refiner"
 class RefinerGates:
     """The gates over one set of facts; see :class:`tightship.planning.evaluate.ExplainedGates`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917
         self,
         settings: RefinerSettings,
         ground: Snapshot,

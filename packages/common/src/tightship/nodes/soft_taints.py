@@ -32,7 +32,7 @@ class Steering(Struct, frozen=True):
 def steer(
     snapshot: Snapshot, plan: Plan, limit: int, enabled: bool, controller: str, *, spared: Collection[str] = ()
 ) -> Steering:
-    """Return the changes after which exactly the first *limit* nodes of *plan* carry the soft taint, its later ones last.
+    """Return the changes after which exactly the first *limit* nodes of *plan*, its later ones last, carry the taint.
 
     A node in drain needs no taint because it is cordoned. Nodes that somebody else is deleting stay as they are.
     *spared* nodes should stay for a while and get no taint: the autoscaler would remove nodes that pods avoid even

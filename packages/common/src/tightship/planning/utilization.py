@@ -38,7 +38,7 @@ class Utilization(Struct, frozen=True, gc=False):
 
 
 Measure = Literal["dominant", "cpu"]
-"""Which ratio says how utilized a node is: the largest, as in CA (which takes CPU and memory, or GPUs alone), or CPU's."""
+"""Which ratio says how utilized a node is: the largest, much as in CA, or CPU's."""
 
 
 def measured(ratios: Mapping[str, float], measure: Measure = "dominant") -> float:

@@ -214,7 +214,8 @@ class ExcessSummary(Struct, frozen=True, rename="camel"):
 
 
 class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The plan in numbers. *evictions* are of *pods_evicted* different pods. *waits_for* are PodDisruptionBudgets that let pods go only one after another.
+    """The plan in numbers. *evictions* are of *pods_evicted* different pods. *waits_for* are PodDisruptionBudgets that
+    let pods go only one after another.
 
     *other* are extended resources. *money* exists only if some node has a price, *excess* only if the controller uses
     that figure, *search* only if the plan was searched.

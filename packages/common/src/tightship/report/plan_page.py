@@ -81,7 +81,9 @@ def _facts(plan: NodePlan) -> tuple[Fact, ...]:
     return (
         Fact("nodes that would go", f"{nodes.removed:,}", "good" if nodes.removed else "", share),
         *_saved(summary.money),
-        Fact("pods evicted", f"{summary.pods_evicted:,}", detail=f"in {counted(summary.evictions, 'eviction')}{rounds}"),
+        Fact(
+            "pods evicted", f"{summary.pods_evicted:,}", detail=f"in {counted(summary.evictions, 'eviction')}{rounds}"
+        ),
         Fact("CPU freed", f"{cores(_freed(summary.cpu_milli))} cores", detail=_filled(summary.cpu_milli, cores)),
         Fact("memory freed", memory(_freed(summary.memory_bytes)), detail=_filled(summary.memory_bytes, memory)),
         *(

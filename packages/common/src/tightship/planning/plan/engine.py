@@ -93,16 +93,15 @@ def _one_round(  # noqa: PLR0917
     planners: Planners,
     steering: SteeringRules | None,
 ) -> tuple[list[Removal], dict[str, tuple[Refusal, ...]], Going]:
-    going = judgement.going
-    if going is None:
-        going = expected(planners, snapshot, judgement, strategy, placement, steering)
+    known = judgement.going
+    going = expected(planners, snapshot, judgement, strategy, placement, steering) if known is None else known
 
     def new_planner(choose: Choice) -> Planner:
         candidates = judgement.candidates
         return planners.planner(snapshot, candidates, placement, choose=choose, round_number=number, going=going)
 
     outcome = strategy.run(new_planner, judgement.gates)
-    for _ in range(CORRECTIONS if going.steering is not None and judgement.going is None else 0):
+    for _ in range(CORRECTIONS if going.steering is not None and known is None else 0):
         removals = outcome.planner.removals
         if sum(len(each.moves) for each in removals) <= MOST_EVICTIONS * distinct(removals):
             break

@@ -11,7 +11,6 @@ from tightship.core.selectors import Taint
 from tightship.planning.placement.space import Space
 from tightship.planning.plan.model import Placement
 
-
 CANDIDATE = "tightship.dev/candidate"
 """The key of the soft taint on nodes that go next; its value is the controller."""
 
@@ -28,8 +27,8 @@ class Going(Struct, frozen=True):
 
     Where the plan chooses places, all of them come last. Otherwise kube-scheduler chooses, and *steering* tells it of
     the next ones; without *steering*, it does not know. *untried* says that nothing is known yet: every candidate may
-    go until its attempt fails. *targets* are the nodes where pods, by ``namespace/name``, end up by the same knowledge; they
-    count only where the plan chooses places.
+    go until its attempt fails. *targets* are the nodes where pods, by ``namespace/name``, end up by the same knowledge;
+    they count only where the plan chooses places.
     """
 
     names: Sequence[str] = ()

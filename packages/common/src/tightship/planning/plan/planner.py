@@ -17,10 +17,10 @@ from tightship.planning.placement.fitting import RETRIES, Fit, Leaving, certain,
 from tightship.planning.placement.scoring import Choice, best_fit, scheduler_choice
 from tightship.planning.placement.space import Space
 from tightship.planning.placement.topology import NodeMask
+from tightship.planning.plan.going import Going
 from tightship.planning.plan.headroom import BufferRoom, together
 from tightship.planning.plan.homeless import Homeless
 from tightship.planning.plan.memory import Attempt, Before, PlanMemory, Tried
-from tightship.planning.plan.going import Going
 from tightship.planning.plan.model import Candidate, Move, Placement, Removal
 from tightship.planning.plan.planned_targets import PlannedTargets
 from tightship.planning.plan.reserving import Reserved, moving_nodes

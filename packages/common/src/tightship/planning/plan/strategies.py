@@ -283,9 +283,7 @@ class PerPool(Strategy):
     name = "per-pool"
     choose: Choice = staticmethod(_ALL[0].choose)
 
-    def __init__(
-        self, pools: Mapping[str, str], default: str, strategies: Mapping[str, Strategy] = STRATEGIES
-    ) -> None:
+    def __init__(self, pools: Mapping[str, str], default: str, strategies: Mapping[str, Strategy] = STRATEGIES) -> None:
         self._pools = pools
         self._default = default
         self._strategies = strategies

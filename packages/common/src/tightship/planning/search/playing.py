@@ -11,9 +11,9 @@ from tightship.core.objects import PodTemplate
 from tightship.planning.placement.scoring import Choice
 from tightship.planning.placement.space import Ask, Space
 from tightship.planning.plan.model import Candidate, Plan, Removal
+from tightship.planning.plan.planned_targets import PlannedTargets
 from tightship.planning.plan.planner import Planner
 from tightship.planning.plan.reserving import moving_nodes
-from tightship.planning.plan.planned_targets import PlannedTargets
 from tightship.planning.plan.strategies import Gates, Outcome, Strategy
 from tightship.planning.search.improve import Packed
 from tightship.planning.search.problem import Problem
