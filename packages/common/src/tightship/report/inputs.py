@@ -13,6 +13,7 @@ from tightship.core.resources import Resources
 from tightship.core.times import rfc3339
 from tightship.planning.cluster import Snapshot
 from tightship.planning.facts import NodeFacts
+from tightship.planning.gap import Gap
 from tightship.planning.plan import Forecast, Plan
 from tightship.planning.utilization import Utilization
 from tightship.report.document import (
@@ -44,6 +45,7 @@ class Inputs(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     excess: ExcessSummary | None = None
     held: Mapping[str, Refusal] = {}
+    gap: Gap | None = None
 
     @property
     def head(self) -> tuple[Literal["tightship.dev/v1"], Generator, Source, str, str, str, SettingsView]:

@@ -20,6 +20,7 @@ from tightship.app.cli.arguments import (
     set_up_logging,
 )
 from tightship.app.cli.basics import near, no_command, print_version, write_rendered
+from tightship.app.cli.gap import add_gap_argument, gap_wanted
 from tightship.app.cli.progress import Progress
 from tightship.app.cli.source import load_snapshot
 from tightship.app.settings.fields import seconds
@@ -29,6 +30,7 @@ from tightship.core.quoting import quoted
 from tightship.kube.host import monotonic
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Horizon, Judge, evaluate
+from tightship.planning.gap import Alternatives, measure
 from tightship.planning.pools import pool_of, shown
 from tightship.planning.search.strategy import SearchRules
 from tightship.report.build import plan_document
@@ -50,12 +52,13 @@ G_co = TypeVar("G_co", bound=ExplainedGates, covariant=True)
 class Configured(Struct, Generic[G_co], frozen=True):
     """A controller with its settings, for display and as a judge.
 
-    *excess* returns how many nodes the cluster could do without, if the controller uses that figure. *search* is how
+    *others* returns the controller with other settings, to compare. *excess* returns how many nodes the cluster could do without, if the controller uses that figure. *search* is how
     many seconds to search for a better plan.
     """
 
     settings: SettingsView
     judge: Judge[G_co]
+    others: Callable[[], Alternatives]
     excess: Callable[[G_co], ExcessSummary] | None = None
     search: float = 0.0
 
@@ -121,6 +124,8 @@ class Program(Struct, frozen=True):
     ) -> argparse._ArgumentGroup:
         add_cluster_arguments(parser)
         self.add_options(parser)
+        if table:
+            add_gap_argument(parser)
         output = add_output_arguments(parser, outputs, table=table)
         add_logging_arguments(parser)
         return output
@@ -146,6 +151,7 @@ class Program(Struct, frozen=True):
         self, arguments: argparse.Namespace, named: Sequence[str] = ()
     ) -> tuple[Inputs, Evaluation[ExplainedGates]]:
         _choose_places(arguments)
+        gap_seconds = gap_wanted(arguments)
         try:
             configured = self.configure(arguments)
         except BadFlagsError as error:
@@ -168,6 +174,12 @@ class Program(Struct, frozen=True):
             progress.say(f"{doing} {counted(len(snapshot.nodes), 'node')}")
             horizon = Horizon(until_stable=arguments.until_stable, only=selected, forecast=True, search=search)
             evaluation = evaluate(snapshot, judge, now, horizon, progress=tell)
+            gap = None
+            if gap_seconds is not None:
+                rules = SearchRules(seconds=gap_seconds, clock=monotonic)
+                gap = measure(
+                    snapshot, judge, evaluation, configured.others(), rules, only=selected, progress=progress.say
+                )
         warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot))
         if selected is not None and not selected:
             warnings = ("--selector and --pool select no node, so the plan removes none", *warnings)
@@ -186,6 +198,7 @@ class Program(Struct, frozen=True):
             warnings=warnings,
             excess=None if configured.excess is None else configured.excess(evaluation.gates),
             held=evaluation.held,
+            gap=gap,
         )
         return inputs, evaluation
 

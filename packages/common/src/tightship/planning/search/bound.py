@@ -43,14 +43,10 @@ class Bound(Struct, frozen=True):
 def bound(problem: Problem, stop: Callable[[], bool] = lambda: False) -> Bound:
     """Return how many nodes *problem* needs at least. *stop* may end the ascent: what it found by then is proven."""
     relaxation = relaxed(problem)
-    if not len(problem.kinds):
-        nothing = np.zeros_like(problem.free)
-        none = np.zeros(len(relaxation.capacity))
-        return Bound(relaxation.fixed, float(relaxation.fixed), nothing, relaxation.sorts, none)
     duals, wanted = ascend(relaxation, stop)
     proof = proven(relaxation, duals)
     prices = (duals.prices / relaxation.unit)[relaxation.sorts]
-    return Bound(proof.least, proof.exact, prices, relaxation.sorts, wanted)
+    return Bound(max(proof.least, problem.kept_by_gates), proof.exact, prices, relaxation.sorts, wanted)
 
 
 def ascend(relaxation: Relaxation, stop: Callable[[], bool] = lambda: False) -> tuple[Duals, NDArray[np.float64]]:
@@ -58,6 +54,9 @@ def ascend(relaxation: Relaxation, stop: Callable[[], bool] = lambda: False) -> 
 
     The ascent gives no rent to large pods, and no fee to any rule.
     """
+    if not len(relaxation.count):
+        rents, fees = np.zeros(len(relaxation.at_most)), np.zeros(len(relaxation.rules))
+        return Duals(np.zeros_like(relaxation.capacity), rents, fees), np.zeros(len(relaxation.capacity))
     steps = min(STEPS, max(FEW, WORK // relaxation.allowed.size))
     return _Ascent(relaxation).ascend(steps, stop)
 

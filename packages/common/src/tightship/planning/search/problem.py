@@ -92,6 +92,12 @@ class Problem(Struct, frozen=True):
         return found
 
     @property
+    def kept_by_gates(self) -> int:
+        """How many nodes the gates alone keep."""
+        goes = np.bincount(self.pools[self.closable], minlength=len(self.limits.pools))
+        return len(self.names) - min(self.limits.total, int(np.minimum(goes, self.limits.pools).sum()))
+
+    @property
     def natives(self) -> list[list[int]]:
         """The pods of each node."""
         found: list[list[int]] = [[] for _ in self.names]
