@@ -30,6 +30,9 @@ def alternatives(settings: CompactorSettings) -> Alternatives:
     ]
     if not settings.past_budgets:
         without.insert(0, Without("budgets", other(eviction_method="delete"), BUDGET_REASONS))
+    chosen = {pool.strategy or settings.strategy for pool in settings.pools.values()} | {settings.strategy}
+    if chosen != {"fewest-nodes"}:
+        without.append(Without("strategy", other(strategy="fewest-nodes", **pools(strategy=None))))
     if settings.placement != "possible":
         without.append(Without(f"placement {settings.placement}", other(placement="possible")))
     return Alternatives(

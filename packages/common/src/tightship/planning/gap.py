@@ -24,12 +24,15 @@ from tightship.planning.search.problem import Problem, extract
 from tightship.planning.search.relaxation import proven, relaxed
 from tightship.planning.search.strategy import SearchRules
 
+SOLVING = 60.0
+"""Most seconds of wall time for the solver; after that the bound is the ascent's."""
+
 BUDGET_REASONS = frozenset(reason for reason in Reason if reason.name.startswith("PDB_")) | {Reason.MULTIPLE_PDBS}
 """What PodDisruptionBudgets say against a removal."""
 
 
 class Without(Struct, frozen=True):
-    """A judge without one *rule*, which has a word for people. The rule says *reasons*; if none, it never says why."""
+    """A judge without one *rule*, which has a word for people. The rule says *reasons*, or nothing: then it is always measured."""
 
     rule: str
     judge: Judge[Any]
@@ -101,7 +104,7 @@ def measure(
     def again(judge: Judge[Any], rules: SearchRules | None = None) -> Plan:
         return evaluate(snapshot, judge, now, Horizon(only=only, search=rules)).plan
 
-    progress(f"searching for {search.seconds:g} s for the best plan")
+    progress(f"searching for the best plan for {search.seconds or 0:g} s")
     plans = [plan, again(others.packed, search)]
     costs: list[RuleCost] = []
     alone = len(plan.removals) if plan.searched is None else plan.searched.greedy_removed
@@ -118,11 +121,11 @@ def measure(
         plans.append(again(others.cheapest))
     progress("proving a bound")
     problem = _problem(judge, evaluation, in_order=others.in_order)
-    least, best = _least(problem, facts, None, search.seconds or 0.0)
+    least, best = _least(problem, facts)
     micros = None
     if priced:
         money = [sum(prices.values()) - sum(prices[each.node] for each in one.removals) for one in plans]
-        micros = Kept(money[0], min(money), _least(problem, facts, prices, search.seconds or 0.0)[0])
+        micros = Kept(money[0], min(money), _least(problem, facts, prices)[0])
     return Gap(
         seconds=search.seconds or 0.0,
         nodes=Kept(len(facts) - len(plan.removals), len(facts) - max(len(each.removals) for each in plans), least),
@@ -146,12 +149,12 @@ def _problem(judge: Judge[Any], evaluation: Evaluation[Any], *, in_order: bool) 
     return extract(planner, limits)
 
 
-def _least(problem: Problem | None, facts: Facts, prices: Mapping[str, int] | None, seconds: float) -> tuple[int, bool]:
+def _least(problem: Problem | None, facts: Facts, prices: Mapping[str, int] | None = None) -> tuple[int, bool]:
     """Return what every plan keeps at least, and whether that is the optimum of the linear program."""
     if problem is None:
         stays: Sequence[str] = [name for name, fact in facts.items() if fact.refusals]
         return (len(stays) if prices is None else sum(prices[name] for name in stays)), False
     relaxation = relaxed(problem, None if prices is None else [prices[name] for name in problem.names])
-    duals = solved(relaxation, seconds)
+    duals = solved(relaxation, SOLVING)
     least = proven(relaxation, ascend(relaxation)[0] if duals is None else duals).least
     return (max(least, problem.kept_by_gates) if prices is None else least), duals is not None
