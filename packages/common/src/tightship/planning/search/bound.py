@@ -14,7 +14,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from tightship.planning.search.problem import Problem
-from tightship.planning.search.relaxation import Duals, Relaxation, proven, relaxed
+from tightship.planning.search.relaxation import Duals, Relaxation, nothing, proven, relaxed
 
 STEPS = 4000
 """Most steps of the ascent."""
@@ -55,8 +55,7 @@ def ascend(relaxation: Relaxation, stop: Callable[[], bool] = lambda: False) -> 
     The ascent gives no rent to large pods, and no fee to any rule.
     """
     if not len(relaxation.count):
-        rents, fees = np.zeros(len(relaxation.at_most)), np.zeros(len(relaxation.rules))
-        return Duals(np.zeros_like(relaxation.capacity), rents, fees), np.zeros(len(relaxation.capacity))
+        return nothing(relaxation), np.zeros(len(relaxation.capacity))
     steps = min(STEPS, max(FEW, WORK // relaxation.allowed.size))
     return _Ascent(relaxation).ascend(steps, stop)
 

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from tightship.planning.search.relaxation import AtMost, Duals, Relaxation
+from tightship.planning.search.relaxation import AtMost, Duals, Relaxation, nothing
 
 HOW_TO_INSTALL = "pip install 'tightship[gap]'"
 """What installs the solver."""
@@ -25,6 +25,8 @@ def solved(relaxation: Relaxation, seconds: float) -> Duals | None:
     """
     if not solver_installed():
         return None
+    if not len(relaxation.columns):
+        return nothing(relaxation)
     import highspy  # noqa: PLC0415 - an extra
 
     program, rows = _Program(relaxation), len(relaxation.at_most)

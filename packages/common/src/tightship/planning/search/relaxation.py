@@ -93,6 +93,12 @@ class Duals(Struct, frozen=True):
     fees: NDArray[np.float64]
 
 
+def nothing(relaxation: Relaxation) -> Duals:
+    """Return duals by which no room is worth anything."""
+    rows, rules = len(relaxation.at_most), len(relaxation.rules)
+    return Duals(np.zeros_like(relaxation.capacity), np.zeros(rows), np.zeros(rules))
+
+
 class Proof(Struct, frozen=True):
     """No plan keeps less than *least*: nodes, or what the nodes cost. *exact* is the same before rounding up."""
 
