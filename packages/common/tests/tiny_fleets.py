@@ -1,4 +1,4 @@
-"""Fleets small enough to try every plan: made at random, and the fewest nodes and the least money that any plan keeps."""
+"""Random fleets small enough to try every plan: the fewest nodes, and the least money, that any plan keeps."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class TinyFleet(Struct, frozen=True):
             needs = [sum(each.home == number and each.app == app for each in self.pods) for number in closed]
             needs = [need for need in needs if need]
             # The node with the most pods goes last, and may take more than what is left.
-            if needs and sum(needs) - max(needs) >= max(allowed, 1) or (needs and not allowed):
+            if needs and sum(needs) - max(needs) >= allowed:
                 return False
         return True
 

@@ -32,7 +32,7 @@ BUDGET_REASONS = frozenset(reason for reason in Reason if reason.name.startswith
 
 
 class Without(Struct, frozen=True):
-    """A judge without one *rule*, which has a word for people. The rule says *reasons*, or nothing: then it is always measured."""
+    """A *judge* without one *rule*, a word for people. A rule without *reasons* refuses nothing by itself."""
 
     rule: str
     judge: Judge[Any]

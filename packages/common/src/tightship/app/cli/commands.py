@@ -52,8 +52,8 @@ G_co = TypeVar("G_co", bound=ExplainedGates, covariant=True)
 class Configured(Struct, Generic[G_co], frozen=True):
     """A controller with its settings, for display and as a judge.
 
-    *others* returns the controller with other settings, to compare. *excess* returns how many nodes the cluster could do without, if the controller uses that figure. *search* is how
-    many seconds to search for a better plan.
+    *others* returns the controller with other settings, to compare. *excess* returns how many nodes the cluster could
+    do without, if the controller uses that figure. *search* is how many seconds to search for a better plan.
     """
 
     settings: SettingsView

@@ -27,7 +27,7 @@ def solved(relaxation: Relaxation, seconds: float) -> Duals | None:
         return None
     if not len(relaxation.columns):
         return nothing(relaxation)
-    import highspy  # noqa: PLC0415 - an extra
+    import highspy
 
     program, rows = _Program(relaxation), len(relaxation.at_most)
     solver = highspy.Highs()
@@ -47,7 +47,7 @@ def solved(relaxation: Relaxation, seconds: float) -> Duals | None:
         return None
     duals = np.array(solver.getSolution().row_dual) * program.scale
     kinds, shape = len(relaxation.count), relaxation.capacity.shape
-    prices, rents, fees = np.split(duals, np.cumsum([kinds, shape[0] * shape[1], rows])[: 3])[1:]
+    prices, rents, fees = np.split(duals, np.cumsum([kinds, shape[0] * shape[1], rows])[:3])[1:]
     return Duals(-prices.reshape(shape), -rents, fees)
 
 

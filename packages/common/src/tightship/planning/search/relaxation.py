@@ -1,4 +1,4 @@
-"""A problem made easier, so that what it needs at least can be proven: nodes by sort, pods by kind, as a linear program.
+"""A problem made easier, so that the least it needs can be proven: nodes by sort, pods by kind, a linear program.
 
 The relaxation lets every pod of a node that may go move, also if the node stays, and cuts pods into pieces. It sees
 amounts, node labels, taints, volumes, anti-affinity by node, PodDisruptionBudgets, and how many nodes the gates let go.
@@ -29,8 +29,8 @@ MOST_LARGE = 2 * 10**6
 """Amounts (sort, kind, resource) above which large pods are not counted, which may weaken the bound."""
 
 ROUNDING = 1e-9
-"""What is subtracted from a proven value, as a part of all the amounts added up: far more than floats may lose. A sum of
-a million terms loses 1.2e-10 at most (Higham, *Accuracy and Stability of Numerical Algorithms*, 4.2).
+"""What is subtracted from a proven value, as a part of all amounts added up: far more than floats may lose. A sum of a
+million terms loses 1.2e-10 at most (Higham, *Accuracy and Stability of Numerical Algorithms*, 4.2).
 """
 
 
