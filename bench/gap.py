@@ -49,11 +49,10 @@ SHAPES = ((16, 64), (8, 32), (16, 128), (32, 128))
 def exclusive_fleet(seed: int, shapes: int, full: float, nodes: int, replicas: tuple[int, int]) -> Snapshot:
     """Return a fleet in which no node may run two replicas of any workload."""
     rng = random.Random(seed)
-    room = [list(rng.choice(SHAPES[:shapes])) for _ in range(nodes)]
+    room: list[list[float]] = [list(rng.choice(SHAPES[:shapes])) for _ in range(nodes)]
     things: list[Json] = [workload()]
-    for number, (cpu, memory) in enumerate(room):
-        name = f"n{number:04}"
-        amounts = {"cpu": str(cpu), "memory": f"{memory}Gi", "pods": "110"}
+    for number, (has, left) in enumerate(room):
+        name, amounts = f"n{number:04}", {"cpu": f"{has}", "memory": f"{left}Gi", "pods": "110"}
         things.append(node(name, labels={HOST: name}, allocatable=amounts))
     wanted, app = full * sum(memory for _, memory in room), 0
     while wanted > 0:
@@ -70,10 +69,9 @@ def exclusive_fleet(seed: int, shapes: int, full: float, nodes: int, replicas: t
             room[at][0] -= cpu
             room[at][1] -= memory
             wanted -= memory
-            amounts = {"cpu": f"{int(cpu * 1000)}m", "memory": f"{memory}Gi"}
-            things.append(
-                pod(f"w{app}-{replica}", on=f"n{at:04}", labels={"app": f"w{app}"}, affinity=apart, **amounts)
-            )
+            name, labels = f"w{app}-{replica}", {"app": f"w{app}"}
+            amount, size = f"{int(cpu * 1000)}m", f"{memory}Gi"
+            things.append(pod(name, on=f"n{at:04}", labels=labels, cpu=amount, memory=size, affinity=apart))
     return snapshot(*things)
 
 

@@ -88,7 +88,7 @@ class _Ascent:
         best, best_prices, best_rents = -math.inf, prices, rents
         mean_p, mean_r = np.zeros_like(prices), np.zeros_like(rents)
         square_p, square_r = np.zeros_like(prices), np.zeros_like(rents)
-        wanted, weight = np.zeros(len(capacity)), 0.0
+        wanted, weight = np.zeros_like(given.stay), 0.0
         kinds = np.arange(len(requests))
         size = float(prices.mean())
         for step in range(1, steps + 1):

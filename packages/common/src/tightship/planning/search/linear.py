@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tightship.planning.search.relaxation import AtMost, Duals, Relaxation, nothing
 
@@ -72,14 +73,14 @@ class _Program:
         self._of = np.full(relaxation.allowed.shape, -1, dtype=np.intp)
         self._of[self._sorts, self._kinds] = nodes + np.arange(pods)
 
-    def matrix(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def matrix(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
         """Return where each row starts, the columns and the values of its entries."""
         given = self._given
         nodes, resources = np.arange(len(given.columns)), given.capacity.shape[1]
         pods = len(nodes) + np.arange(len(self._sorts))
         rows, columns, values = [self._kinds], [pods], [np.ones(len(pods))]
 
-        def add(row: np.ndarray, column: np.ndarray, value: np.ndarray) -> None:
+        def add(row: NDArray[np.intp], column: NDArray[np.intp], value: NDArray[np.float64]) -> None:
             rows.append(row)
             columns.append(column)
             values.append(value)
@@ -95,13 +96,15 @@ class _Program:
         for number, rule in enumerate(given.rules, first + len(given.at_most)):
             some = np.flatnonzero(rule.weights)
             add(np.full(len(some), number), some, rule.weights[some])
-        row, column, value = (np.concatenate(each) for each in (rows, columns, values))
-        column, value, row = column[value != 0], value[value != 0], row[value != 0]
-        order = np.argsort(row, kind="stable")
-        start = np.searchsorted(row[order], np.arange(len(self.lower) + 1))
-        return start.astype(np.int32), column[order].astype(np.int32), value[order]
+        all_rows, all_values = np.concatenate(rows), np.concatenate(values)
+        order = np.argsort(all_rows, kind="stable")
+        order = order[all_values[order] != 0]
+        start = np.searchsorted(all_rows[order], np.arange(len(self.lower) + 1))
+        return start.astype(np.int32), np.concatenate(columns)[order].astype(np.int32), all_values[order]
 
-    def _pods_and_nodes(self, number: int, row: AtMost, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _pods_and_nodes(
+        self, number: int, row: AtMost, nodes: NDArray[np.intp]
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
         columns = np.concatenate([self._of[row.sort, row.kinds], nodes])
         values = np.concatenate([np.ones(len(row.kinds)), np.full(len(nodes), -row.most)])
         return np.full(len(columns), number), columns, values
