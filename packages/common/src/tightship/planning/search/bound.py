@@ -102,7 +102,8 @@ class _Ascent:
             value -= float((prices * staying).sum()) + float((rents * self._takes).sum())
             if value > best:
                 best, best_prices, best_rents = value, prices.copy(), rents.copy()
-            keeps = np.bincount(given.columns, np.where(gains > 0.0, given.many, 0.0), len(capacity))
+            keeps = np.zeros_like(given.stay)
+            np.add.at(keeps, given.columns, np.where(gains > 0.0, given.many, 0.0))
             used = np.zeros_like(prices)
             np.add.at(used, cheapest, requests * count[:, None])
             up = used - keeps[:, None] * capacity - staying

@@ -55,8 +55,8 @@ class Problem(Struct, frozen=True):
 
     *free* are the amounts left on each node (node, resource) before the plan; *slack* is what nodes that stay would
     have beside if replicas about to start and CapacityBuffers made room elsewhere. Pod *p* is of kind ``kinds[p]`` and
-    lives on node ``homes[p]``; if it is not ``evicted[p]``, it only holds room there (a pending pod, a replica to come). All
-    pods that only hold room, also on nodes that stay, are *held*, each with its node.
+    lives on node ``homes[p]``; if it is not ``evicted[p]``, it only holds room there (a pending pod, a replica to
+    come). All pods that only hold room, also on nodes that stay, are *held*, each with its node.
     *asks* and *requests* (kind, resource) say what a kind needs, *allowed* (node, kind) where labels, taints and
     volumes let it run. Pods of kinds in *tied* are bound by more than arrays say. ``needs[n]`` lists (budget, pods) of
     a node; budget *b* still allows ``allowances[b]`` evictions. ``pools[n]`` is the number of a node's pool.
