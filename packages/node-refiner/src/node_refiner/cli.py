@@ -6,6 +6,7 @@ import argparse
 import sys
 
 import node_refiner
+from node_refiner.advice import RefinerChanges
 from node_refiner.alternatives import alternatives
 from node_refiner.configuration import add_options, configure, flags_given
 from node_refiner.describing import excess_summary, summarize, wire
@@ -30,6 +31,7 @@ def _configure(arguments: argparse.Namespace) -> Configured[RefinerGates]:
         RefinerJudge(settings),
         lambda: alternatives(settings),
         lambda gates: excess_summary(gates.outlook, settings),
+        changes=RefinerChanges(settings),
     )
 
 
