@@ -24,6 +24,7 @@ from tightship.report.document import (
     StuckNode,
     Summary,
 )
+from tightship.report.gap import gap_summary
 from tightship.report.inputs import (
     Inputs,
     by_importance,
@@ -154,6 +155,7 @@ def _summary(inputs: Inputs, nodes: tuple[NodeEntry, ...]) -> Summary:
         other={each: _totals(inputs, each, _parts(nodes, each)) for each in extended_resources(nodes)},
         pools=_pools(nodes),
         money=money_summary(_costs(nodes)),
+        gap=gap_summary(inputs.gap, len(nodes) - len(inputs.facts)),
     )
 
 

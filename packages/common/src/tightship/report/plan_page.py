@@ -20,6 +20,7 @@ from tightship.report.document import (
     ShareTotals,
     Summary,
 )
+from tightship.report.gap import gap_lines
 from tightship.report.money import MoneySummary, change, money, money_lines
 from tightship.report.node_rows import COLUMNS, STATES, Arrival, arrivals_of, cpu_bar, memory_bar, node_rows
 from tightship.report.presentation import Cell, EntryList, Fact, Fleet, Group, Page, Part, Section, Slot, Table, Tone
@@ -44,7 +45,7 @@ def plan_page(plan: NodePlan) -> Page:
     in_money = "; ".join(money_lines(plan.summary.money, plan.strategy)).replace("   ", ", ")
     told = (
         f"Money: {in_money}",
-        *(f"{label}: {text}" for label, text in besides(plan)),
+        *(f"{label}: {text}" if label else text for label, text in besides(plan)),
     )
     arrived = arrivals_of(plan)
     return Page(
@@ -223,6 +224,9 @@ def besides(plan: NodePlan) -> Iterator[tuple[str, str]]:
     summary = plan.summary
     if summary.search is not None:
         yield "Searched", searched(summary.search)
+    if summary.gap is not None:
+        for number, text in enumerate(gap_lines(summary.gap, summary.money)):
+            yield "Gap" if number == 0 else "", text
     if summary.excess is not None:
         yield "Excess", _excess(summary.excess)
         yield "Counted", _counted(summary.excess)
