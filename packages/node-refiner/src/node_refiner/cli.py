@@ -6,6 +6,8 @@ import argparse
 import sys
 
 import node_refiner
+from node_refiner.advice import RefinerChanges
+from node_refiner.alternatives import alternatives
 from node_refiner.configuration import add_options, configure, flags_given
 from node_refiner.describing import excess_summary, summarize, wire
 from node_refiner.gates import RefinerGates
@@ -24,7 +26,13 @@ PROGRAM = "node-refiner"
 def _configure(arguments: argparse.Namespace) -> Configured[RefinerGates]:
     settings = configure(arguments.config, environment(), flags_given(arguments))
     view = SettingsView(summarize(settings, arguments.config), wire(settings))
-    return Configured(view, RefinerJudge(settings), lambda gates: excess_summary(gates.outlook, settings))
+    return Configured(
+        view,
+        RefinerJudge(settings),
+        lambda: alternatives(settings),
+        lambda gates: excess_summary(gates.outlook, settings),
+        changes=RefinerChanges(settings),
+    )
 
 
 COMMAND = Program(

@@ -38,7 +38,6 @@ from tightship.planning.plan import (
     Strategy,
     expected,
 )
-from tightship.planning.prices import NO_PRICES
 
 
 class RefinerJudge:
@@ -55,7 +54,7 @@ class RefinerJudge:
             eviction=settings.eviction_rules,
             pool_labels=settings.pool_labels,
             past_budgets=settings.past_budgets,
-            prices=settings.prices or NO_PRICES,
+            prices=settings.prices,
         )
 
     def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:

@@ -33,6 +33,7 @@ from tightship.planning.plan import (
     make_plan,
 )
 from tightship.planning.regret import RegretRules, learned, regretted
+from tightship.planning.savings import settled
 from tightship.planning.search.strategy import Searching, SearchRules
 
 Facts = Mapping[str, NodeFacts]
@@ -191,7 +192,7 @@ class Evaluator(Generic[G]):
             )
         facts, gates, plan = planned
         added = [(float(fact.view.node.created), fact.pool, name) for name, fact in facts.items()]
-        history = learned(history, added, judge.pace, now)
+        history = settled(learned(history, added, judge.pace, now), added, now)
         unhealthy = brake(snapshot, history.finished, judge.pace, now, api_failures)
         regrets = regretted(history, judge.pace, now)
         pauses = judge.pauses(snapshot, facts, history.finished, now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from tightship.core.reasons import Refusal
+from tightship.core.reasons import Reason, Refusal
 from tightship.core.times import rfc3339
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Removal
@@ -24,6 +24,7 @@ from tightship.report.document import (
     StuckNode,
     Summary,
 )
+from tightship.report.gap import gap_summary
 from tightship.report.inputs import (
     Inputs,
     by_importance,
@@ -51,6 +52,7 @@ def plan_document(inputs: Inputs, sort_by: str = DEFAULT_ORDER) -> NodePlan:
         nodes=sorted_nodes(nodes, sort_by),
         held={name: refusal_entry(refusal) for name, refusal in sorted(inputs.held.items())},
         warnings=inputs.warnings,
+        advice=inputs.advice,
     )
 
 
@@ -146,13 +148,14 @@ def _summary(inputs: Inputs, nodes: tuple[NodeEntry, ...]) -> Summary:
         waits_for=tuple(
             sorted({move.waits_for for removal in plan.removals for move in removal.moves if move.waits_for})
         ),
-        kept_by=_kept_by(nodes),
+        kept_by=_kept_by(nodes, inputs),
         scheduler=_forecast(inputs, len(nodes)),
         excess=inputs.excess,
         search=search_summary(plan.searched, len(nodes)),
         other={each: _totals(inputs, each, _parts(nodes, each)) for each in extended_resources(nodes)},
         pools=_pools(nodes),
         money=money_summary(_costs(nodes)),
+        gap=gap_summary(inputs.gap, len(nodes) - len(inputs.facts)),
     )
 
 
@@ -199,7 +202,7 @@ def _totals(inputs: Inputs, resource: str, parts: list[tuple[NodeEntry, Share]])
     )
 
 
-def _kept_by(nodes: tuple[NodeEntry, ...]) -> tuple[KeptBy, ...]:
+def _kept_by(nodes: tuple[NodeEntry, ...], inputs: Inputs) -> tuple[KeptBy, ...]:
     counts: Counter[str] = Counter()
     alone: Counter[str] = Counter()
     for node in nodes:
@@ -207,7 +210,7 @@ def _kept_by(nodes: tuple[NodeEntry, ...]) -> tuple[KeptBy, ...]:
         if len(node.reasons) == 1:
             alone.update(node.reasons)
     order = sorted(counts.items(), key=lambda item: (-item[1], importance(item[0])))
-    return tuple(KeptBy(reason, number, alone[reason]) for reason, number in order)
+    return tuple(KeptBy(reason, number, alone[reason], inputs.costs.get(Reason(reason))) for reason, number in order)
 
 
 def _forecast(inputs: Inputs, nodes: int) -> SchedulerForecast | None:

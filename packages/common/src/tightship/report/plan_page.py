@@ -7,9 +7,11 @@ from functools import partial
 
 from tightship.core.counting import counted
 from tightship.planning.pools import shown
+from tightship.report.advice import advice_section, gained
 from tightship.report.amounts import amount, cores, memory, moved, percent, short
 from tightship.report.document import (
     ExcessSummary,
+    KeptBy,
     NodeEntry,
     NodePlan,
     PoolEntry,
@@ -18,6 +20,7 @@ from tightship.report.document import (
     ShareTotals,
     Summary,
 )
+from tightship.report.gap import gap_lines
 from tightship.report.money import MoneySummary, change, money, money_lines
 from tightship.report.node_rows import COLUMNS, STATES, Arrival, arrivals_of, cpu_bar, memory_bar, node_rows
 from tightship.report.presentation import Cell, EntryList, Fact, Fleet, Group, Page, Part, Section, Slot, Table, Tone
@@ -42,7 +45,7 @@ def plan_page(plan: NodePlan) -> Page:
     in_money = "; ".join(money_lines(plan.summary.money, plan.strategy)).replace("   ", ", ")
     told = (
         f"Money: {in_money}",
-        *(f"{label}: {text}" for label, text in besides(plan)),
+        *(f"{label}: {text}" if label else text for label, text in besides(plan)),
     )
     arrived = arrivals_of(plan)
     return Page(
@@ -129,19 +132,21 @@ def _sections(plan: NodePlan, arrived: Mapping[str, Sequence[Arrival]]) -> Itera
             for pool, nodes in sorted(pools.items())
         )
         yield Section("Before and after", fleet=Fleet(groups))
+    currency = plan.summary.money.currency if plan.summary.money is not None else ""
+    yield from advice_section(plan.advice, currency)
     if plan.summary.kept_by:
         yield Section(
             "What keeps nodes",
-            note="A node has all of its reasons; the solid part of a bar is nodes that nothing else keeps. "
-            "docs/reasons.md has each word as a heading, with what to do about it.",
+            note="A node has all of its reasons. The solid part of a bar is what more would go without the reason, "
+            "measured by planning again. docs/reasons.md has each word as a heading, with what to do about it.",
             table=Table(
-                ("Reason", "Nodes", "By nothing else", "Of the nodes that stay"),
+                ("Reason", "Nodes", "More would go without it", "Of the nodes that stay"),
                 tuple(
                     (
                         Cell(each.reason, anchor=each.reason),
                         Cell(f"{each.nodes:,}", number=True),
-                        Cell(f"{each.alone:,}", number=True),
-                        Cell("", picture=Part(each.nodes, each.alone, plan.summary.nodes.after)),
+                        Cell("-" if each.gain is None else gained(each.gain, currency).lstrip("+"), number=True),
+                        Cell("", picture=Part(each.nodes, _solid(each), plan.summary.nodes.after)),
                     )
                     for each in plan.summary.kept_by
                 ),
@@ -161,6 +166,10 @@ def _sections(plan: NodePlan, arrived: Mapping[str, Sequence[Arrival]]) -> Itera
         table = Table(columns, rows)
         narrow = len(columns) <= POOL_COLUMNS
         yield Section("Pools", note="CPU and memory are what is requested.", table=table, half=narrow)
+
+
+def _solid(kept: KeptBy) -> int:
+    return 0 if kept.gain is None else min(kept.gain.nodes, kept.nodes)
 
 
 def _pool_columns(plan: NodePlan) -> tuple[str, ...]:
@@ -215,6 +224,9 @@ def besides(plan: NodePlan) -> Iterator[tuple[str, str]]:
     summary = plan.summary
     if summary.search is not None:
         yield "Searched", searched(summary.search)
+    if summary.gap is not None:
+        for number, text in enumerate(gap_lines(summary.gap, summary.money)):
+            yield "Gap" if number == 0 else "", text
     if summary.excess is not None:
         yield "Excess", _excess(summary.excess)
         yield "Counted", _counted(summary.excess)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tightship.core.counting import counted
 from tightship.planning.pools import shown
+from tightship.report.advice import advice_lines, gained
 from tightship.report.amounts import age, amount, cores, cores_pair, memory, memory_pair, percent, short
-from tightship.report.document import NodeEntry, NodePlan, PoolEntry, Share, ShareTotals
+from tightship.report.document import KeptBy, NodeEntry, NodePlan, PoolEntry, Share, ShareTotals
 from tightship.report.inputs import extended_resources
 from tightship.report.money import change, hourly, money, money_lines, monthly, origin
 from tightship.report.plan_page import besides, evicted, plan_page
@@ -151,14 +152,22 @@ def _summary(plan: NodePlan) -> Iterator[TextLine]:
         yield figure(label, text, "bold" if label == "Excess" else "")
     for number, line in enumerate(_held(plan)):
         yield figure("Held back" if number == 0 else "", line, "why")
+    currency = summary.money.currency if summary.money is not None else ""
     widest = max((len(each.reason) for each in summary.kept_by), default=0)
     digits = max((len(f"{each.nodes:,}") for each in summary.kept_by), default=0)
     for number, each in enumerate(summary.kept_by):
-        only = f"   {each.alone:,} by nothing else" if each.alone else ""
         noun = "node " if each.nodes == 1 else "nodes"
-        line = f"{each.reason.ljust(widest)}  {each.nodes:>{digits},} {noun}{only}".rstrip()
+        line = f"{each.reason.ljust(widest)}  {each.nodes:>{digits},} {noun}{without(each, currency)}".rstrip()
         yield figure("Kept by" if number == 0 else "", line, "why")
+    yield from advice_lines(plan.advice, currency)
     yield from map(warning, plan.warnings)
+
+
+def without(kept: KeptBy, currency: str) -> str:
+    """Return what more would go without a reason, nothing if that was not measured."""
+    if kept.gain is None:
+        return ""
+    return f"   {gained(kept.gain, currency)} without it" if kept.gain.nodes else "   none more without it"
 
 
 def _extended_line(name: str, totals: ShareTotals) -> str:

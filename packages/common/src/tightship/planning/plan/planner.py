@@ -126,6 +126,11 @@ class Planner:
         waiting = {node: list(guests) for node, guests in self.waiting.items()}
         return _Moment(self.space.mark(), self.space.next_start, waiting, self._scale_ups.copied())
 
+    @property
+    def buffered(self) -> list[tuple[Pod, int]]:
+        """The pods of CapacityBuffers for which room is kept, and how many of each."""
+        return self._buffers.promised
+
     def choose_by(self, choose: Choice) -> None:
         """Pick targets by *choose* from now on, unless the scheduler's model does."""
         self._choose = self._wanted = choose if self.placement == "possible" else scheduler_choice
