@@ -40,7 +40,7 @@ def test_the_real_plan_is_the_same_whether_it_repeats_the_free_one_or_searches_a
             ledger = DisruptionLedger(evaluation.snapshot)
             again = strategy.run(
                 lambda choose, ledger=ledger, candidates=candidates, seen=evaluation.snapshot: Planner(
-                    seen, ledger, candidates, judge.placement, choose=choose
+                    seen, ledger, candidates, judge.placement, choose=choose, going=evaluation.gates.going
                 ),
                 evaluation.gates,
             )
