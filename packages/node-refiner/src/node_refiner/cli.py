@@ -7,6 +7,7 @@ import sys
 
 import node_refiner
 from node_refiner.advice import RefinerChanges
+from node_refiner.alternatives import alternatives
 from node_refiner.configuration import add_options, configure, flags_given
 from node_refiner.describing import excess_summary, summarize, wire
 from node_refiner.gates import RefinerGates
@@ -28,6 +29,7 @@ def _configure(arguments: argparse.Namespace) -> Configured[RefinerGates]:
     return Configured(
         view,
         RefinerJudge(settings),
+        lambda: alternatives(settings),
         lambda gates: excess_summary(gates.outlook, settings),
         changes=RefinerChanges(settings),
     )

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+import msgspec
+
 from node_refiner.excess import is_counted, remains, taint_of_others, tainted
-from node_refiner.gates import RefinerGates
+from node_refiner.gates import CONTROLLER, RefinerGates
 from node_refiner.ordering import strategy_of
 from node_refiner.outlook import Outlook, minimums_check, outlook
 from node_refiner.pacing import cooling
@@ -25,7 +27,17 @@ from tightship.planning.evaluate import Facts
 from tightship.planning.facts import FactRules, NodeFacts, candidates_of
 from tightship.planning.nodes import NodeRules, left_without, opt_outs
 from tightship.planning.placement.scoring import Choice
-from tightship.planning.plan import Candidate, Placement, Planner, Planners, Strategy
+from tightship.planning.plan import (
+    Candidate,
+    Going,
+    Judgement,
+    Placement,
+    Planner,
+    Planners,
+    Removal,
+    Strategy,
+    expected,
+)
 
 
 class RefinerJudge:
@@ -35,6 +47,7 @@ class RefinerJudge:
         self.settings = settings
         self.pace = settings
         self.placement: Placement = settings.placement
+        self.steering = settings.steering_as(CONTROLLER)
         self.ahead: Ahead = settings.ahead
         self.rules = FactRules(
             nodes=NodeRules(settings.disabled_rules),
@@ -52,7 +65,8 @@ class RefinerJudge:
 
     def gates(self, ground: Snapshot, facts: Facts, now: float, planners: Planners) -> RefinerGates:
         """Return the threshold, the minimums and the plan's size, with their outlook."""
-        return RefinerGates(self.settings, ground, facts, self._outlook(ground, facts, planners), now)
+        going = self._going(ground, facts, planners)
+        return RefinerGates(self.settings, ground, facts, self._outlook(ground, facts, planners, going), now, going)
 
     def strategy(self, facts: Facts) -> Strategy:
         """Return the strategy that tries candidates in the configured order."""
@@ -94,7 +108,15 @@ class RefinerJudge:
         below = minimums_check(node.name, left, untainted, self.settings).refusal(node.name)
         return found if below is None else [*found, below]
 
-    def _outlook(self, ground: Snapshot, facts: Facts, planners: Planners) -> Outlook:
+    def _going(self, ground: Snapshot, facts: Facts, planners: Planners) -> Going:
+        """Return which nodes go, as far as threshold and minimums allow."""
+        free = Judgement(candidates_of(facts), {}, _Free())
+        going = expected(planners, ground, free, strategy_of(self.settings), self.placement, self.steering)
+        removals = [Removal(name, 1, ()) for name in going.names]
+        allowed = outlook(removals, facts, self.settings, len(removals)).goes
+        return msgspec.structs.replace(going, names=going.names[:allowed])
+
+    def _outlook(self, ground: Snapshot, facts: Facts, planners: Planners, going: Going) -> Outlook:
         """Make the free plan from *facts*, and return how much of it threshold and minimums allow.
 
         The free plan continues with the evictions that PodDisruptionBudgets allow once the moved pods are Ready again:
@@ -107,7 +129,7 @@ class RefinerJudge:
         candidates, strategy = candidates_of(facts), strategy_of(self.settings)
 
         def new_planner(choose: Choice) -> Planner:
-            return planners.planner(ground, candidates, self.placement, choose=choose, explain=True, remembers=True)
+            return planners.planner(ground, candidates, self.placement, choose=choose, remembers=True, going=going)
 
         outcome = strategy.run(new_planner, _Free())
         planner, at_once = outcome.planner, len(outcome.planner.removals)

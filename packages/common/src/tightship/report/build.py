@@ -24,6 +24,7 @@ from tightship.report.document import (
     StuckNode,
     Summary,
 )
+from tightship.report.gap import gap_summary
 from tightship.report.inputs import (
     Inputs,
     by_importance,
@@ -142,6 +143,7 @@ def _summary(inputs: Inputs, nodes: tuple[NodeEntry, ...]) -> Summary:
         cpu_milli=_totals(inputs, "cpu", [(each, each.cpu_milli) for each in nodes]),
         memory_bytes=_totals(inputs, "memory", [(each, each.memory_bytes) for each in nodes]),
         evictions=plan.evictions,
+        pods_evicted=plan.pods,
         rounds=plan.rounds,
         waits_for=tuple(
             sorted({move.waits_for for removal in plan.removals for move in removal.moves if move.waits_for})
@@ -153,6 +155,7 @@ def _summary(inputs: Inputs, nodes: tuple[NodeEntry, ...]) -> Summary:
         other={each: _totals(inputs, each, _parts(nodes, each)) for each in extended_resources(nodes)},
         pools=_pools(nodes),
         money=money_summary(_costs(nodes)),
+        gap=gap_summary(inputs.gap, len(nodes) - len(inputs.facts)),
     )
 
 
@@ -216,4 +219,4 @@ def _forecast(inputs: Inputs, nodes: int) -> SchedulerForecast | None:
         return None
 
     stuck = tuple(StuckNode(name, _refused(refusals)[1]) for name, refusals in forecast.stuck.items())
-    return SchedulerForecast(forecast.removed, nodes - forecast.removed, forecast.evictions, stuck)
+    return SchedulerForecast(forecast.removed, nodes - forecast.removed, forecast.evictions, forecast.pods, stuck)

@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from tightship.report.advice import AdviceSummary, GainEntry, NodeBundle
+from tightship.report.gap import GapSummary
 from tightship.report.money import MoneySummary, MonthTotals, NodeCost
 from tightship.report.search import SearchSummary
 
@@ -189,6 +190,7 @@ class SchedulerForecast(Struct, frozen=True, rename="camel"):
     removed: int
     nodes_after: int
     evictions: int
+    pods_evicted: int
     stuck: tuple[StuckNode, ...]
 
 
@@ -213,16 +215,18 @@ class ExcessSummary(Struct, frozen=True, rename="camel"):
 
 
 class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The plan in numbers. *waits_for* are PodDisruptionBudgets that let pods go only one after another.
+    """The plan in numbers. *evictions* are of *pods_evicted* different pods. *waits_for* are PodDisruptionBudgets that
+    let pods go only one after another.
 
     *other* are extended resources. *money* exists only if some node has a price, *excess* only if the controller uses
-    that figure, *search* only if the plan was searched.
+    that figure, *search* only if the plan was searched, *gap* only if that was asked for.
     """
 
     nodes: NodeTotals
     cpu_milli: ShareTotals
     memory_bytes: ShareTotals
     evictions: int
+    pods_evicted: int
     rounds: int
     waits_for: tuple[str, ...]
     kept_by: tuple[KeptBy, ...]
@@ -232,6 +236,7 @@ class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
     other: Mapping[str, ShareTotals] = {}
     pools: tuple[PoolEntry, ...] = ()
     money: MoneySummary | None = None
+    gap: GapSummary | None = None
 
 
 class NodePlan(NodeHead, frozen=True, rename="camel", omit_defaults=True, tag_field="kind", tag="NodePlan"):

@@ -13,6 +13,7 @@ from tightship.core.resources import Resources
 from tightship.core.times import rfc3339
 from tightship.planning.cluster import Snapshot
 from tightship.planning.facts import NodeFacts
+from tightship.planning.gap import Gap
 from tightship.planning.plan import Forecast, Plan
 from tightship.planning.utilization import Utilization
 from tightship.report.advice import AdviceSummary, GainEntry, NodeBundle
@@ -46,6 +47,7 @@ class Inputs(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     excess: ExcessSummary | None = None
     held: Mapping[str, Refusal] = {}
+    gap: Gap | None = None
     advice: AdviceSummary | None = None
     costs: Mapping[Reason, GainEntry] = {}
     bundles: Mapping[str, NodeBundle] = {}

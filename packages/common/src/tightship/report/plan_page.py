@@ -9,7 +9,18 @@ from tightship.core.counting import counted
 from tightship.planning.pools import shown
 from tightship.report.advice import advice_section, gained
 from tightship.report.amounts import amount, cores, memory, moved, percent, short
-from tightship.report.document import ExcessSummary, KeptBy, NodeEntry, NodePlan, PoolEntry, Share, ShareTotals
+from tightship.report.document import (
+    ExcessSummary,
+    KeptBy,
+    NodeEntry,
+    NodePlan,
+    PoolEntry,
+    SchedulerForecast,
+    Share,
+    ShareTotals,
+    Summary,
+)
+from tightship.report.gap import gap_lines
 from tightship.report.money import MoneySummary, change, money, money_lines
 from tightship.report.node_rows import COLUMNS, STATES, Arrival, arrivals_of, cpu_bar, memory_bar, node_rows
 from tightship.report.presentation import Cell, EntryList, Fact, Fleet, Group, Page, Part, Section, Slot, Table, Tone
@@ -34,7 +45,7 @@ def plan_page(plan: NodePlan) -> Page:
     in_money = "; ".join(money_lines(plan.summary.money, plan.strategy)).replace("   ", ", ")
     told = (
         f"Money: {in_money}",
-        *(f"{label}: {text}" for label, text in besides(plan)),
+        *(f"{label}: {text}" if label else text for label, text in besides(plan)),
     )
     arrived = arrivals_of(plan)
     return Page(
@@ -58,6 +69,11 @@ def plan_page(plan: NodePlan) -> Page:
     )
 
 
+def evicted(told: Summary | SchedulerForecast) -> str:
+    """Return both numbers: the evictions, and the pods that they move."""
+    return f"{counted(told.evictions, 'eviction')} of {counted(told.pods_evicted, 'pod')}"
+
+
 def _facts(plan: NodePlan) -> tuple[Fact, ...]:
     summary = plan.summary
     nodes = summary.nodes
@@ -66,7 +82,9 @@ def _facts(plan: NodePlan) -> tuple[Fact, ...]:
     return (
         Fact("nodes that would go", f"{nodes.removed:,}", "good" if nodes.removed else "", share),
         *_saved(summary.money),
-        Fact("pods evicted", f"{summary.evictions:,}", detail=f"for that{rounds}"),
+        Fact(
+            "pods evicted", f"{summary.pods_evicted:,}", detail=f"in {counted(summary.evictions, 'eviction')}{rounds}"
+        ),
         Fact("CPU freed", f"{cores(_freed(summary.cpu_milli))} cores", detail=_filled(summary.cpu_milli, cores)),
         Fact("memory freed", memory(_freed(summary.memory_bytes)), detail=_filled(summary.memory_bytes, memory)),
         *(
@@ -206,6 +224,9 @@ def besides(plan: NodePlan) -> Iterator[tuple[str, str]]:
     summary = plan.summary
     if summary.search is not None:
         yield "Searched", searched(summary.search)
+    if summary.gap is not None:
+        for number, text in enumerate(gap_lines(summary.gap, summary.money)):
+            yield "Gap" if number == 0 else "", text
     if summary.excess is not None:
         yield "Excess", _excess(summary.excess)
         yield "Counted", _counted(summary.excess)
@@ -249,7 +270,7 @@ def _scheduler(plan: NodePlan) -> Iterator[str]:
         return
     planned = sum(1 for node in plan.nodes if node.round == 1)
     which = "the first round" if plan.summary.rounds > 1 else "the plan"
-    done = f"with {counted(forecast.evictions, 'eviction')} (modelled)"
+    done = f"with {evicted(forecast)} (modelled)"
     if not forecast.stuck:
         yield f"its own choices would reach all of {which}, {done}"
         return

@@ -12,7 +12,7 @@ from tightship.report.amounts import age, amount, cores, cores_pair, memory, mem
 from tightship.report.document import KeptBy, NodeEntry, NodePlan, PoolEntry, Share, ShareTotals
 from tightship.report.inputs import extended_resources
 from tightship.report.money import change, hourly, money, money_lines, monthly, origin
-from tightship.report.plan_page import besides, plan_page
+from tightship.report.plan_page import besides, evicted, plan_page
 from tightship.report.presentation import (
     LABEL,
     Column,
@@ -139,7 +139,7 @@ def _summary(plan: NodePlan) -> Iterator[TextLine]:
     nodes = summary.nodes
     share = f" ({percent(nodes.removed / nodes.before)})" if nodes.before else ""
     rounds = f" in {counted(summary.rounds, 'round')}" if summary.rounds > 1 else ""
-    evictions = f", {counted(summary.evictions, 'eviction')}{rounds}" if nodes.removed else ""
+    evictions = f", {evicted(summary)}{rounds}" if nodes.removed else ""
     yield figure("Nodes", f"{nodes.before:,} → {nodes.after:,}   {nodes.removed:,} to remove{share}{evictions}", "bold")
     yield figure("CPU", _share_line(summary.cpu_milli, cores, " cores"))
     yield figure("Memory", _share_line(summary.memory_bytes, memory, ""))

@@ -21,6 +21,7 @@ from tightship.app.cli.arguments import (
     set_up_logging,
 )
 from tightship.app.cli.basics import near, no_command, print_version, write_rendered
+from tightship.app.cli.gap import add_gap_argument, gap_wanted
 from tightship.app.cli.progress import Progress
 from tightship.app.cli.source import load_snapshot
 from tightship.app.settings.fields import seconds
@@ -31,6 +32,7 @@ from tightship.kube.host import monotonic
 from tightship.planning.advice import Tunable
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Horizon, Judge, evaluate
+from tightship.planning.gap import Alternatives, measure
 from tightship.planning.pools import pool_of, shown
 from tightship.planning.search.strategy import SearchRules
 from tightship.report.build import plan_document
@@ -52,13 +54,14 @@ G_co = TypeVar("G_co", bound=ExplainedGates, covariant=True)
 class Configured(Struct, Generic[G_co], frozen=True):
     """A controller with its settings, for display and as a judge.
 
-    *excess* returns how many nodes the cluster could do without, if the controller uses that figure. *search* is how
-    many seconds to search for a better plan. *changes* says what advice may change in the settings; without
-    it there is no advice.
+    *others* returns the controller with other settings, to compare. *excess* returns how many nodes the cluster could
+    do without, if the controller uses that figure. *search* is how many seconds to search for a better plan. *changes*
+    says what advice may change in the settings; without it there is no advice.
     """
 
     settings: SettingsView
     judge: Judge[G_co]
+    others: Callable[[], Alternatives]
     excess: Callable[[G_co], ExcessSummary] | None = None
     search: float = 0.0
     changes: Tunable | None = None
@@ -125,6 +128,8 @@ class Program(Struct, frozen=True):
     ) -> argparse._ArgumentGroup:
         add_cluster_arguments(parser)
         self.add_options(parser)
+        if table:
+            add_gap_argument(parser)
         output = add_output_arguments(parser, outputs, table=table)
         add_advice_argument(output)
         add_logging_arguments(parser)
@@ -160,6 +165,7 @@ class Program(Struct, frozen=True):
         self, arguments: argparse.Namespace, named: Sequence[str] = ()
     ) -> tuple[Inputs, Evaluation[ExplainedGates], Advising | None]:
         _choose_places(arguments)
+        gap_seconds = gap_wanted(arguments)
         try:
             configured = self.configure(arguments)
         except BadFlagsError as error:
@@ -184,6 +190,12 @@ class Program(Struct, frozen=True):
             began = monotonic()
             evaluation = evaluate(snapshot, judge, now, horizon, progress=tell)
             planned = monotonic() - began
+            gap = None
+            if gap_seconds is not None:
+                rules = SearchRules(seconds=gap_seconds, clock=monotonic)
+                gap = measure(
+                    snapshot, judge, evaluation, configured.others(), rules, only=selected, progress=progress.say
+                )
         warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot))
         if selected is not None and not selected:
             warnings = ("--selector and --pool select no node, so the plan removes none", *warnings)
@@ -202,6 +214,7 @@ class Program(Struct, frozen=True):
             warnings=warnings,
             excess=None if configured.excess is None else configured.excess(evaluation.gates),
             held=evaluation.held,
+            gap=gap,
         )
         advising = None
         # A searched plan ends by time, so planning again without a search would compare two different things.
