@@ -24,7 +24,7 @@ from tightship_testkit.builders import NOW, budget, node, pod, snapshot, when, w
 
 Json = dict[str, Any]
 
-DEFAULT: Json = {"nodePools": EVERY_POOL}
+DEFAULT: Json = {"nodePools": EVERY_POOL, "utilization": "dominant"}
 GOLDEN = Path(__file__).parent / "golden"
 OPENB = Path(os.environ.get("TIGHTSHIP_DATA", "/nonexistent")) / "openb_cluster.json.gz"
 FLEET_TIME = "2026-11-20T03:00:00Z"
