@@ -123,6 +123,9 @@ subjects:
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [list, watch]
+- apiGroups: [karpenter.sh]
+  resources: [nodepools]
+  verbs: [list, watch]
 {{- end -}}
 
 {{- define "tightship-lib.autoscalerReads" -}}

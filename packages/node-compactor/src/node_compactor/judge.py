@@ -103,4 +103,4 @@ class CompactorJudge:
             mates = (each for each in rest if each.ready and pool_of(each, self.settings.pool_labels) == pool)
             # A drain asks at every look, so stop counting at the minimum.
             checks.append(size_check(pool, sum(1 for _ in islice(mates, own.minimum_nodes)), own))
-        return [*opt_outs(node, self.rules.nodes), *refusals(checks, node.name)]
+        return [*opt_outs(node, self.rules.nodes, snapshot.node_pools), *refusals(checks, node.name)]

@@ -82,7 +82,7 @@ class RefinerJudge:
 
     def keeps(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
         """Return the refusals that keep *node* of *snapshot* as a whole; they may also appear during its drain."""
-        found = opt_outs(node, self.rules.nodes)
+        found = opt_outs(node, self.rules.nodes, snapshot.node_pools)
         tainted_by_others = taint_of_others(node)
         if tainted_by_others is not None:
             found.append(tainted_by_others)

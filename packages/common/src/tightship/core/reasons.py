@@ -22,6 +22,7 @@ class Reason(StrEnum):
     SCALE_DOWN_DISABLED = "ScaleDownDisabled"
     NODE_DO_NOT_DISRUPT = "NodeDoNotDisrupt"
     KARPENTER_MANAGED = "KarpenterManaged"
+    KARPENTER_CONSOLIDATION_OFF = "KarpenterConsolidationOff"
     KARPENTER_DISRUPTED = "KarpenterDisrupted"
     TO_BE_DELETED = "ToBeDeleted"
     NODE_TERMINATING = "NodeTerminating"

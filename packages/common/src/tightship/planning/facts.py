@@ -17,6 +17,7 @@ from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.evictability import Evictability, EvictionRules
+from tightship.planning.karpenter import timed
 from tightship.planning.nodes import NodeRules, draining, judge_node, yielded_for_good
 from tightship.planning.plan import Candidate, Gates, Judgement
 from tightship.planning.pools import KNOWN_POOL_LABELS, pool_of
@@ -127,6 +128,7 @@ class Gatherer:
         if snapshot is before and rules is earlier and only is selected:
             return ()
         alike = rules == earlier and only == selected and before.missing == snapshot.missing
+        alike = alike and before.node_pools == snapshot.node_pools
         if not alike or before.unreadable != snapshot.unreadable:
             return None
         if snapshot.budgets is not before.budgets and not snapshot.budgets.selects_like(before.budgets):
@@ -173,7 +175,7 @@ def _knower(
         pods.told_time = ledger.counted_pods = False
         found = pods.sort(view.pods)
         refusals = [
-            *judge_node(view, now, rules.nodes),
+            *judge_node(view, now, rules.nodes, snapshot.node_pools),
             *_selection(view, only),
             *found.refusals,
             *unreadable.get(view.name, ()),
@@ -192,6 +194,7 @@ def _knower(
             price=price_of(view.node, rules.prices),
         )
         timeless = not (pods.told_time or view.usage.terminating or DRAIN_ANNOTATION in view.node.annotations)
+        timeless = timeless and not timed(view.node, snapshot.node_pools)
         templates = tuple({id(pod.template): pod.template for pod in view.pods}.values())
         return _Kept(fact, timeless, not ledger.counted_pods, templates)
 

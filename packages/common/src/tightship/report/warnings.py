@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tightship.core.counting import counted
-from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE, Pod
+from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, NODE_POOL, POD_TEMPLATE, Pod
 from tightship.planning.cluster import NOT_IN_FILE, NOT_SERVED, Snapshot
 from tightship.planning.demand import MOST_IN_BUFFERS
+from tightship.planning.karpenter import POOL_LABEL
 from tightship.planning.prices import HOURLY_PRICE, annotation_problem
 
 UNREADABLE_SHOWN = 10
@@ -29,6 +30,7 @@ def warnings_of(snapshot: Snapshot) -> tuple[str, ...]:
         *_unknown_demand(snapshot),
         *_unknown_headroom(snapshot),
         *_unreadable_prices(snapshot),
+        *_unknown_node_pools(snapshot),
     )
 
 
@@ -76,6 +78,17 @@ def _unknown_headroom(snapshot: Snapshot) -> Iterator[str]:
     for each in snapshot.headroom:
         if each.pod is not None and each.count < each.replicas:
             yield f"{each}: all buffers together get room for at most {counted(MOST_IN_BUFFERS, 'pod')}"
+
+
+def _unknown_node_pools(snapshot: Snapshot) -> Iterator[str]:
+    """Tell of Karpenter's nodes about which nothing is known, and so nothing can be done."""
+    unknown = {name for view in snapshot.nodes.values() if (name := view.node.labels.get(POOL_LABEL))}
+    if unknown and NODE_POOL in snapshot.missing:
+        how = " (add nodepools.karpenter.sh to the list of kubectl get)" * (snapshot.missing[NODE_POOL] == NOT_IN_FILE)
+        yield f"{_are([NODE_POOL], snapshot)}{how}: all nodes of Karpenter are left to it"
+    bad = [each for name, each in sorted(snapshot.node_pools.items()) if name in unknown and each.problem]
+    for each in bad[:UNREADABLE_SHOWN]:
+        yield f"NodePool {each.name} can't be read, so its nodes are left to Karpenter: {each.problem}"
 
 
 def _unreadable_prices(snapshot: Snapshot) -> Iterator[str]:

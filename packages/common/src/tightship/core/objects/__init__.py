@@ -8,12 +8,14 @@ from tightship.core.objects.buffers import StoredTemplate as StoredTemplate
 from tightship.core.objects.decode import AUTOSCALER as AUTOSCALER
 from tightship.core.objects.decode import CAPACITY_BUFFER as CAPACITY_BUFFER
 from tightship.core.objects.decode import KINDS as KINDS
+from tightship.core.objects.decode import NODE_POOL as NODE_POOL
 from tightship.core.objects.decode import POD_TEMPLATE as POD_TEMPLATE
 from tightship.core.objects.decode import ApiObject as ApiObject
 from tightship.core.objects.decode import ObjectError as ObjectError
 from tightship.core.objects.decode import decode as decode
 from tightship.core.objects.decode import decode_scale_target as decode_scale_target
 from tightship.core.objects.disruption import PodDisruptionBudget as PodDisruptionBudget
+from tightship.core.objects.karpenter import NodePool as NodePool
 from tightship.core.objects.meta import Owner as Owner
 from tightship.core.objects.node import Node as Node
 from tightship.core.objects.pod import Pod as Pod

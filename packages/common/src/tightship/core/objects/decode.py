@@ -16,6 +16,7 @@ from tightship.core.objects.autoscaling import (
 )
 from tightship.core.objects.buffers import CapacityBuffer, CapacityBufferWire, StoredTemplate, StoredTemplateWire
 from tightship.core.objects.disruption import PodDisruptionBudget, PodDisruptionBudgetWire
+from tightship.core.objects.karpenter import NodePool, NodePoolWire
 from tightship.core.objects.mistyped import explained, quoted_quantities
 from tightship.core.objects.mistyped import tree as _tree
 from tightship.core.objects.node import Node, NodeWire
@@ -47,6 +48,7 @@ ApiObject: TypeAlias = (
     | HorizontalPodAutoscaler
     | CapacityBuffer
     | StoredTemplate
+    | NodePool
 )
 """Any object that decisions use."""
 
@@ -66,6 +68,7 @@ class ObjectError(ValueError):
 AUTOSCALER = "HorizontalPodAutoscaler"
 CAPACITY_BUFFER = "CapacityBuffer"
 POD_TEMPLATE = "PodTemplate"
+NODE_POOL = "NodePool"
 
 _T = TypeVar("_T")
 _JSON = bytes | bytearray | memoryview | msgspec.Raw
@@ -95,6 +98,7 @@ _DECODERS = {
     AUTOSCALER: _decoder(HorizontalPodAutoscalerWire, HorizontalPodAutoscalerWire.autoscaler),
     CAPACITY_BUFFER: _decoder(CapacityBufferWire, CapacityBufferWire.buffer),
     POD_TEMPLATE: _decoder(StoredTemplateWire, StoredTemplateWire.stored),
+    NODE_POOL: _decoder(NodePoolWire, NodePoolWire.pool),
     **{kind: _workload_decoder(kind) for kind in sorted(WORKLOAD_KINDS)},
 }
 

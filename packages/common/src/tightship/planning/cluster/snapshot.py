@@ -14,6 +14,7 @@ from tightship.core.objects import (
     HorizontalPodAutoscaler,
     Namespace,
     Node,
+    NodePool,
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
@@ -133,6 +134,7 @@ class Snapshot(Struct, frozen=True):
     autoscalers: Mapping[str, HorizontalPodAutoscaler] = {}
     buffers: Mapping[str, CapacityBuffer] = {}
     templates: Mapping[str, StoredTemplate] = {}
+    node_pools: Mapping[str, NodePool] = {}
     starting: tuple[Starting, ...] = ()
     headroom: tuple[Headroom, ...] = ()
     landings: Mapping[str, str] = {}

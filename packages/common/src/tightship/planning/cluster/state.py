@@ -11,6 +11,7 @@ from typing import TypeVar, cast
 from tightship.core.objects import (
     AUTOSCALER,
     CAPACITY_BUFFER,
+    NODE_POOL,
     POD_TEMPLATE,
     WORKLOAD_KINDS,
     ApiObject,
@@ -19,6 +20,7 @@ from tightship.core.objects import (
     HorizontalPodAutoscaler,
     Namespace,
     Node,
+    NodePool,
     ObjectError,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -156,6 +158,7 @@ class ClusterState:
             autoscalers=self._all(AUTOSCALER, HorizontalPodAutoscaler),
             buffers=self._all(CAPACITY_BUFFER, CapacityBuffer),
             templates=self._all(POD_TEMPLATE, StoredTemplate),
+            node_pools=self._all(NODE_POOL, NodePool),
             missing=dict(sorted(self._missing.items())),
             unreadable=tuple(sorted(self._unreadable.values())),
         )
