@@ -58,9 +58,7 @@ def judged(*pools: Json, now: float = NOW, rules: NodeRules = NodeRules()) -> li
         ({"budgets": [{"nodes": "0", "reasons": ["Empty"]}]}, [MANAGED, OFF]),
     ],
 )
-def test_only_a_node_that_karpenter_deletes_once_it_is_empty_may_go(
-    disruption: Json | None, reasons: list[str]
-) -> None:
+def test_only_a_node_that_karpenter_deletes_once_empty_may_go(disruption: Json | None, reasons: list[str]) -> None:
     assert [refusal.reason for refusal in judged(pool(disruption))] == reasons
 
 

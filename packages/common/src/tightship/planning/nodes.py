@@ -131,8 +131,8 @@ def opt_outs(
 ) -> list[Refusal]:
     """Return the opt-outs of *node*, its NodePool among *pools* included.
 
-    An opt-out may appear at any time, so plan, claim and each eviction ask again. A drain that has begun gives no *now*:
-    a budget of Karpenter that begins at some hour ends no drain.
+    An opt-out may appear at any time, so plan, claim and each eviction ask again. A drain that has begun gives no
+    *now*: a budget of Karpenter that begins at some hour ends no drain.
     """
     found: list[Refusal] = []
     role = next((label for label in CONTROL_PLANE_LABELS if label in node.labels), None)
