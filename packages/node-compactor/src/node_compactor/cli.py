@@ -24,7 +24,9 @@ PROGRAM = "node-compactor"
 def _configure(arguments: argparse.Namespace) -> Configured[CompactorGates]:
     settings = configure(arguments.config, environment(), flags_given(arguments))
     view = SettingsView(summarize(settings, arguments.config), wire(settings))
-    return Configured(view, CompactorJudge(settings), search=settings.search)
+    return Configured(
+        view, CompactorJudge(settings), lambda rule: CompactorJudge(settings.without(rule)), search=settings.search
+    )
 
 
 COMMAND = Program(

@@ -24,7 +24,12 @@ PROGRAM = "node-refiner"
 def _configure(arguments: argparse.Namespace) -> Configured[RefinerGates]:
     settings = configure(arguments.config, environment(), flags_given(arguments))
     view = SettingsView(summarize(settings, arguments.config), wire(settings))
-    return Configured(view, RefinerJudge(settings), lambda gates: excess_summary(gates.outlook, settings))
+    return Configured(
+        view,
+        RefinerJudge(settings),
+        lambda rule: RefinerJudge(settings.without(rule)),
+        lambda gates: excess_summary(gates.outlook, settings),
+    )
 
 
 COMMAND = Program(

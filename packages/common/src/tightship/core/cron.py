@@ -1,4 +1,4 @@
-"""Schedules in the form of cron, in UTC, as Karpenter's budgets have them (``cron.ParseStandard`` of robfig/cron v3)."""
+"""Schedules in the form of cron, in UTC, as Karpenter's budgets have them (``ParseStandard`` of robfig/cron v3)."""
 
 from __future__ import annotations
 
@@ -75,10 +75,12 @@ def parse_schedule(text: str) -> Schedule:
     if len(parts) != len(_FIELDS):
         raise CronError(f"{quoted(text)} is not a schedule; allowed are the five fields of cron, or a word like @daily")
     try:
-        values = [_field(part, low, high, name) for part, (name, low, high) in zip(parts, _FIELDS, strict=True)]
+        minutes, hours, days, months, weekdays = (
+            _field(part, low, high, name) for part, (name, low, high) in zip(parts, _FIELDS, strict=True)
+        )
     except ValueError as error:
         raise CronError(f"{quoted(text)} is not a schedule: {error}") from error
-    return Schedule(*values, any_day=_any(parts[2]), any_weekday=_any(parts[4]))
+    return Schedule(minutes, hours, days, months, weekdays, any_day=_any(parts[2]), any_weekday=_any(parts[4]))
 
 
 def _any(part: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from tightship.report.karpenter import KarpenterSummary
 from tightship.report.money import MoneySummary, MonthTotals, NodeCost
 from tightship.report.search import SearchSummary
 
@@ -211,7 +212,7 @@ class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The plan in numbers. *waits_for* are PodDisruptionBudgets that let pods go only one after another.
 
     *other* are extended resources. *money* exists only if some node has a price, *excess* only if the controller uses
-    that figure, *search* only if the plan was searched.
+    that figure, *search* only if the plan was searched, *karpenter* only if nodes are left to Karpenter.
     """
 
     nodes: NodeTotals
@@ -227,6 +228,7 @@ class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
     other: Mapping[str, ShareTotals] = {}
     pools: tuple[PoolEntry, ...] = ()
     money: MoneySummary | None = None
+    karpenter: KarpenterSummary | None = None
 
 
 class NodePlan(NodeHead, frozen=True, rename="camel", omit_defaults=True, tag_field="kind", tag="NodePlan"):

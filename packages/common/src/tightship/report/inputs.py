@@ -31,6 +31,7 @@ class Inputs(Struct, frozen=True):
     """A snapshot, its plan, and the contents of the document's head.
 
     *now* is in seconds since 1970. *held* says which planned nodes have to wait, and why.
+    *as_if_unmanaged* is the plan as if Karpenter consolidated nothing.
     """
 
     generator: Generator
@@ -44,6 +45,7 @@ class Inputs(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     excess: ExcessSummary | None = None
     held: Mapping[str, Refusal] = {}
+    as_if_unmanaged: Plan | None = None
 
     @property
     def head(self) -> tuple[Literal["tightship.dev/v1"], Generator, Source, str, str, str, SettingsView]:

@@ -9,6 +9,7 @@ from tightship.core.counting import counted
 from tightship.planning.pools import shown
 from tightship.report.amounts import amount, cores, memory, moved, percent, short
 from tightship.report.document import ExcessSummary, NodeEntry, NodePlan, PoolEntry, Share, ShareTotals
+from tightship.report.karpenter import karpenter_line
 from tightship.report.money import MoneySummary, change, money, money_lines
 from tightship.report.node_rows import COLUMNS, STATES, Arrival, arrivals_of, cpu_bar, memory_bar, node_rows
 from tightship.report.presentation import Cell, EntryList, Fact, Fleet, Group, Page, Part, Section, Slot, Table, Tone
@@ -202,6 +203,8 @@ def besides(plan: NodePlan) -> Iterator[tuple[str, str]]:
     if summary.excess is not None:
         yield "Excess", _excess(summary.excess)
         yield "Counted", _counted(summary.excess)
+    if summary.karpenter is not None:
+        yield "Karpenter", karpenter_line(summary.karpenter, summary.nodes.before)
     if summary.waits_for:
         waits = f"{_names(summary.waits_for)}: pods of one node leave one after another, as replacements become Ready"
         yield "PDB waits", waits

@@ -1,9 +1,9 @@
 """Karpenter's consolidation of empty nodes, as Karpenter documents it, and nothing else of Karpenter. Pure.
 
 A node of a NodePool without a pod to move goes ``consolidateAfter`` after its last pod event: it gets the taint
-``karpenter.sh/disrupted`` first. ``Never``, a static pool and a budget of zero for empty nodes keep all nodes, and other
-budgets limit how many go at once. A node with ``karpenter.sh/do-not-disrupt`` stays. Budgets with a schedule are taken
-as always open here. A node that is not empty is never touched, whatever the policy.
+``karpenter.sh/disrupted`` first. ``Never``, a static pool and a budget of zero for empty nodes keep all nodes, and
+other budgets limit how many go at once. A node with ``karpenter.sh/do-not-disrupt`` stays. Budgets with a
+schedule are taken as always open here. A node that is not empty is never touched, whatever the policy.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from tightship.app.settings.fields import seconds
 from tightship.app.settings.loading import BadFlagsError, SettingsError
 from tightship.core.counting import counted
 from tightship.core.quoting import quoted
+from tightship.core.reasons import Reason
 from tightship.kube.host import monotonic
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Horizon, Judge, evaluate
@@ -50,12 +51,13 @@ G_co = TypeVar("G_co", bound=ExplainedGates, covariant=True)
 class Configured(Struct, Generic[G_co], frozen=True):
     """A controller with its settings, for display and as a judge.
 
-    *excess* returns how many nodes the cluster could do without, if the controller uses that figure. *search* is how
-    many seconds to search for a better plan.
+    *without* returns the judge with a rule switched off. *excess* returns how many nodes the cluster could do without,
+    if the controller uses that figure. *search* is how many seconds to search for a better plan.
     """
 
     settings: SettingsView
     judge: Judge[G_co]
+    without: Callable[[Reason], Judge[G_co]]
     excess: Callable[[G_co], ExcessSummary] | None = None
     search: float = 0.0
 
@@ -168,6 +170,11 @@ class Program(Struct, frozen=True):
             progress.say(f"{doing} {counted(len(snapshot.nodes), 'node')}")
             horizon = Horizon(until_stable=arguments.until_stable, only=selected, forecast=True, search=search)
             evaluation = evaluate(snapshot, judge, now, horizon, progress=tell)
+            as_if = None
+            if not named and _left_to_karpenter(evaluation):
+                progress.say("asking as if Karpenter did not consolidate")
+                horizon = Horizon(until_stable=arguments.until_stable, only=selected)
+                as_if = evaluate(snapshot, configured.without(Reason.KARPENTER_MANAGED), now, horizon).plan
         warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot))
         if selected is not None and not selected:
             warnings = ("--selector and --pool select no node, so the plan removes none", *warnings)
@@ -186,8 +193,14 @@ class Program(Struct, frozen=True):
             warnings=warnings,
             excess=None if configured.excess is None else configured.excess(evaluation.gates),
             held=evaluation.held,
+            as_if_unmanaged=as_if,
         )
         return inputs, evaluation
+
+
+def _left_to_karpenter(evaluation: Evaluation[ExplainedGates]) -> bool:
+    refusals = evaluation.plan.refusals.values()
+    return any(each.reason is Reason.KARPENTER_MANAGED for found in refusals for each in found)
 
 
 def _choose_places(arguments: argparse.Namespace) -> None:

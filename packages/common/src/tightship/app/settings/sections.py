@@ -253,6 +253,10 @@ class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
         """The same settings for pods that land exactly where the plan wants them: any place that is there will do."""
         return self.model_copy(update={"placement": "possible"}) if self.placement == "likely" else self
 
+    def without(self, rule: Reason) -> Self:
+        """Return the same settings with *rule* switched off as well."""
+        return self.model_copy(update={"disabled_rules": self.disabled_rules | {rule}})
+
     @property
     def eviction_rules(self) -> EvictionRules:
         """The rules for pods, which a drain and the plan before it share."""

@@ -14,7 +14,7 @@ NEVER = "Never"
 
 
 class DisruptionBudget(Struct, frozen=True, gc=False):
-    """How many *nodes* (a number or a percentage, as written) Karpenter may disrupt at once for *reasons* (all if empty).
+    """How many *nodes*, a number or a percentage, Karpenter may disrupt at once for *reasons*, for all if empty.
 
     With a *schedule* the budget holds for *duration* seconds from each of its times.
     """
