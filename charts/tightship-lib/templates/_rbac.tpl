@@ -126,6 +126,10 @@ subjects:
 - apiGroups: [karpenter.sh]
   resources: [nodepools]
   verbs: [list, watch]
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [cluster-autoscaler-status]
+  verbs: [list, watch]
 {{- end -}}
 
 {{- define "tightship-lib.autoscalerReads" -}}

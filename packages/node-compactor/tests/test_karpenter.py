@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from tightship_testkit.builders import node, pod, workload
+from tightship_testkit.builders import DAY, node, pod, workload
 
 
 def cluster(tmp_path: Path, *policies: str) -> str:
     """Write three nodes, n1 and n2 of NodePool spot, of which all but one may go; return the file's name."""
     karpenter = {"karpenter.sh/nodepool": "spot"}
-    items = [node("n1", labels=karpenter), node("n2", labels=karpenter), node("n3", labels={"agentpool": "rest"})]
+    labels = {"n1": karpenter, "n2": karpenter, "n3": {"agentpool": "rest"}}
+    items = [node(name, labels=each, age=DAY * 300) for name, each in labels.items()]
     items += [workload(), *(pod(f"web-{number}", on=f"n{number}") for number in (1, 2, 3))]
     for policy in policies:
         spec = {"disruption": {"consolidationPolicy": policy}}

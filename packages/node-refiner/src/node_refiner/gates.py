@@ -17,6 +17,7 @@ from tightship.planning.cluster import Snapshot
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import candidates_of
+from tightship.planning.group_size import GroupSizes
 from tightship.planning.nodes import drain_record
 from tightship.planning.plan import Candidate, Planner
 
@@ -34,6 +35,7 @@ class RefinerGates:
         self._facts = facts
         self._now = now
         self._places: dict[str, int] | None = None
+        self._groups = GroupSizes(facts)
 
     def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
         """Return the refusals that end the plan before the turn of *candidate*, and the candidate's other refusals.
@@ -43,11 +45,11 @@ class RefinerGates:
         """
         ahead, turn = self.outlook, self.outlook.turns.get(candidate.name)
         if not ahead.ends or (len(planner.removals) if turn is None else turn.number) < ahead.goes:
-            return []
+            return self._groups.refuses(candidate, planner)
         found = ended(candidate.name, ahead, self._settings)
         if turn is None or turn.later:
             found += planner.attempt(candidate, keep=False)
-        return sorted(found)
+        return sorted({*found, *self._groups.refuses(candidate, planner)})
 
     def checks(self, name: str) -> tuple[Check, ...]:
         """Return the gates as they stand at the node's turn, or before the plan if the node has no turn."""
@@ -55,9 +57,14 @@ class RefinerGates:
         return (
             self._order(name),
             *(self._as_ended(each, name) for each in gates if each is not None),
+            *self._group(name),
             self._pauses(),
             *_marks(self._facts[name].view.node),
         )
+
+    def _group(self, name: str) -> tuple[Check, ...]:
+        check = self._groups.check(name)
+        return () if check is None else (check,)
 
     def _order(self, name: str) -> Check:
         fact, settings = self._facts[name], self._settings

@@ -23,6 +23,7 @@ from tightship.planning.demand import Ahead
 from tightship.planning.disruption import RenewedLedger
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import FactRules, NodeFacts, candidates_of
+from tightship.planning.group_size import GroupSizes, group_keeps, group_room
 from tightship.planning.nodes import NodeRules, left_without, opt_outs
 from tightship.planning.placement.scoring import Choice
 from tightship.planning.plan import Candidate, Placement, Planner, Planners, Strategy
@@ -73,7 +74,7 @@ class RefinerJudge:
 
         The claim checks the minimums again: nodes that siblings have claimed since the plan do not remain.
         """
-        refusal = cluster_room(node, facts, self.settings.cluster_budget, claimed)
+        refusal = cluster_room(node, facts, self.settings.cluster_budget, claimed) or group_room(node, facts, claimed)
         if refusal is not None:
             return refusal
         left = [fact.view.node for name, fact in facts.items() if name != node and name not in claimed]
@@ -83,6 +84,7 @@ class RefinerJudge:
     def keeps(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
         """Return the refusals that keep *node* of *snapshot* as a whole; they may also appear during its drain."""
         found = opt_outs(node, self.rules.nodes, snapshot.node_pools)
+        found += group_keeps(snapshot, node, self.settings.pool_labels)
         tainted_by_others = taint_of_others(node)
         if tainted_by_others is not None:
             found.append(tainted_by_others)
@@ -94,6 +96,11 @@ class RefinerJudge:
                 return found  # a drain asks at every look, so stop counting at the minimums
         below = minimums_check(node.name, left, untainted, self.settings).refusal(node.name)
         return found if below is None else [*found, below]
+
+    def tells_minimum(self, pool: str) -> bool:
+        """Whether the settings give *pool* a minimum: the refiner's are about the cluster."""
+        del pool
+        return False
 
     def _outlook(self, ground: Snapshot, facts: Facts, planners: Planners) -> Outlook:
         """Make the free plan from *facts*, and return how much of it threshold and minimums allow.
@@ -110,7 +117,8 @@ class RefinerJudge:
         def new_planner(choose: Choice) -> Planner:
             return planners.planner(ground, candidates, self.placement, choose=choose, explain=True, remembers=True)
 
-        outcome = strategy.run(new_planner, _Free())
+        free = _Free(facts)
+        outcome = strategy.run(new_planner, free)
         planner, at_once = outcome.planner, len(outcome.planner.removals)
         planner.ledger = RenewedLedger(ground)
         planner.explain = False
@@ -119,10 +127,15 @@ class RefinerJudge:
             for name, found in outcome.stays.items()
             if any(refusal.reason is Reason.PDB_SPENT_BY_PLAN for refusal in found)
         ]
-        strategy.extend(planner, _Free(), waiting)
+        strategy.extend(planner, free, waiting)
         return outlook(planner.removals, facts, self.settings, at_once, planner.starting_on)
 
 
 class _Free:
-    def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:  # noqa: ARG002 - nothing is held back
-        return []
+    """Holds back only what nobody would delete."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._groups = GroupSizes(facts)
+
+    def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
+        return self._groups.refuses(candidate, planner)

@@ -41,6 +41,7 @@ class Reason(StrEnum):
     NOT_MARKED_LONG_ENOUGH = "NotMarkedLongEnough"
     REQUIRED_COUNT_NOT_REACHED = "RequiredCountNotReached"
     POOL_MIN_SIZE = "PoolMinSize"
+    NODE_GROUP_MIN_SIZE = "NodeGroupMinSize"
     EXCESS_BELOW_THRESHOLD = "ExcessBelowThreshold"
     MIN_NODES = "MinNodes"
     BUDGET_EXHAUSTED = "BudgetExhausted"

@@ -175,7 +175,7 @@ class Program(Struct, frozen=True):
                 progress.say("asking as if Karpenter did not consolidate")
                 horizon = Horizon(until_stable=arguments.until_stable, only=selected)
                 as_if = evaluate(snapshot, configured.without(Reason.KARPENTER_MANAGED), now, horizon).plan
-        warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot))
+        warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot, evaluation.unknown_minimums))
         if selected is not None and not selected:
             warnings = ("--selector and --pool select no node, so the plan removes none", *warnings)
         if search is not None and evaluation.plan.searched is None and judge.placement == "possible":

@@ -7,6 +7,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
+from tightship.core.objects.autoscaler_status import AutoscalerStatus, ConfigMapWire
 from tightship.core.objects.autoscaling import (
     SCALE_TARGET_KINDS,
     HorizontalPodAutoscaler,
@@ -49,6 +50,7 @@ ApiObject: TypeAlias = (
     | CapacityBuffer
     | StoredTemplate
     | NodePool
+    | AutoscalerStatus
 )
 """Any object that decisions use."""
 
@@ -69,6 +71,7 @@ AUTOSCALER = "HorizontalPodAutoscaler"
 CAPACITY_BUFFER = "CapacityBuffer"
 POD_TEMPLATE = "PodTemplate"
 NODE_POOL = "NodePool"
+CONFIG_MAP = "ConfigMap"
 
 _T = TypeVar("_T")
 _JSON = bytes | bytearray | memoryview | msgspec.Raw
@@ -99,6 +102,7 @@ _DECODERS = {
     CAPACITY_BUFFER: _decoder(CapacityBufferWire, CapacityBufferWire.buffer),
     POD_TEMPLATE: _decoder(StoredTemplateWire, StoredTemplateWire.stored),
     NODE_POOL: _decoder(NodePoolWire, NodePoolWire.pool),
+    CONFIG_MAP: _decoder(ConfigMapWire, ConfigMapWire.status),
     **{kind: _workload_decoder(kind) for kind in sorted(WORKLOAD_KINDS)},
 }
 

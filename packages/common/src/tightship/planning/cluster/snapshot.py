@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from tightship.core.counting import counted
 from tightship.core.objects import (
+    AutoscalerStatus,
     CapacityBuffer,
     CSINode,
     HorizontalPodAutoscaler,
@@ -135,6 +136,7 @@ class Snapshot(Struct, frozen=True):
     buffers: Mapping[str, CapacityBuffer] = {}
     templates: Mapping[str, StoredTemplate] = {}
     node_pools: Mapping[str, NodePool] = {}
+    autoscaler_statuses: Mapping[str, AutoscalerStatus] = {}
     starting: tuple[Starting, ...] = ()
     headroom: tuple[Headroom, ...] = ()
     landings: Mapping[str, str] = {}

@@ -11,10 +11,12 @@ from typing import TypeVar, cast
 from tightship.core.objects import (
     AUTOSCALER,
     CAPACITY_BUFFER,
+    CONFIG_MAP,
     NODE_POOL,
     POD_TEMPLATE,
     WORKLOAD_KINDS,
     ApiObject,
+    AutoscalerStatus,
     CapacityBuffer,
     CSINode,
     HorizontalPodAutoscaler,
@@ -159,6 +161,7 @@ class ClusterState:
             buffers=self._all(CAPACITY_BUFFER, CapacityBuffer),
             templates=self._all(POD_TEMPLATE, StoredTemplate),
             node_pools=self._all(NODE_POOL, NodePool),
+            autoscaler_statuses=self._all(CONFIG_MAP, AutoscalerStatus),
             missing=dict(sorted(self._missing.items())),
             unreadable=tuple(sorted(self._unreadable.values())),
         )
