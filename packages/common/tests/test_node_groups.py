@@ -1,4 +1,4 @@
-"""Node groups at their least size: read from both forms of the status, matched to nodes, and kept."""
+"""Node groups at their minimum size: read from both forms of the status, matched to nodes, and kept."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_a_node_may_go_while_its_group_is_above_its_least_size() -> None:
     closed = GroupSizes(two).check("a")
     assert closed is not None
     assert (closed.open, closed.reason) == (False, Reason.NODE_GROUP_MIN_SIZE)
-    assert closed.detail == "node group small would keep 1 node, its least size is 2"
+    assert closed.detail == "node group small would keep 1 node, its minimum size is 2"
 
 
 def test_nodes_in_drain_and_nodes_that_others_take_are_gone_already() -> None:
@@ -257,4 +257,4 @@ def test_an_unknown_least_size_is_one_warning_that_says_how_to_tell(missing: str
     [warning] = warnings_of(found, ["a", "b", "c", "d", "e"])
     assert "pools a, b, c, d and 1 more" in warning
     assert words in warning
-    assert "set minimumNodeCount" in warning
+    assert "set the pool's minimumNodeCount" in warning

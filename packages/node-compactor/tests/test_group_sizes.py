@@ -1,4 +1,4 @@
-"""Plans of node-compactor end at the least size of the autoscaler's node groups, and say where it is unknown."""
+"""Plans of node-compactor end at the minimum size of the autoscaler's node groups, and say where it is unknown."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def test_a_plan_keeps_the_least_size_of_a_group(
 
 def test_explain_shows_the_group_with_its_size(cli: Any, tmp_path: Path) -> None:
     outcome = cli("explain", *files(tmp_path, 4), "n1")
-    assert "node group small would keep 3 nodes, its least size is 4" in " ".join(outcome.out.split())
+    assert "node group small would keep 3 nodes, its minimum size is 4" in " ".join(outcome.out.split())
 
 
 def test_a_group_of_which_nothing_is_known_is_told_in_one_warning(cli: Any, tmp_path: Path) -> None:
     def warned(*arguments: str) -> list[str]:
         given = json.loads(cli("plan", *arguments, "-o", "json").out)
-        return [each for each in given["warnings"] if "least size" in each]
+        return [each for each in given["warnings"] if "minimum size" in each]
 
     [both] = warned(*files(tmp_path, None))
     assert "unknown for pools other, small" in both

@@ -117,7 +117,7 @@ class Evaluation(Struct, Generic[G_co], frozen=True, kw_only=True):
 
     The *plan* is the direction. *held* says which of its nodes have to wait and why, *unhealthy* why all of them do;
     *paused* are the pools that recent results forbid draining; *history* has those results as *snapshot* shows them.
-    *unknown_minimums* are pools of planned nodes of which nothing tells the least size.
+    *unknown_minimums* are pools of planned nodes of which nothing tells the minimum size.
     """
 
     snapshot: Snapshot

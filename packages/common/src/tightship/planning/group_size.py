@@ -1,4 +1,4 @@
-"""No node goes that would leave the autoscaler's node group below its least size: nobody would delete it. Pure.
+"""No node goes that would leave the autoscaler's node group below its minimum size: nobody would delete it. Pure.
 
 The older tools evict such a node's pods all the same, and the empty node stays. Both controllers ask here: for a plan,
 at the moment of a claim, and at every look of a drain.
@@ -27,10 +27,10 @@ def group_check(group: NodeGroup, left: int) -> Check:
     """Return whether *group* may shrink to *left* nodes."""
     reason = Reason.NODE_GROUP_MIN_SIZE
     if group.problem:
-        detail = f"the least size of node group {group.name} can't be read: {group.problem}"
+        detail = f"the minimum size of node group {group.name} can't be read: {group.problem}"
         return Check("node group", reason, False, detail)
-    detail = f"node group {group.name} would keep {counted(left, 'node')}, its least size is {group.minimum}"
-    fix = f"lower the least size of node group {group.name} to {max(0, left)} where it is set, in the autoscaler"
+    detail = f"node group {group.name} would keep {counted(left, 'node')}, its minimum size is {group.minimum}"
+    fix = f"lower the minimum size of node group {group.name} to {max(0, left)} where it is set, in the autoscaler"
     return Check("node group", reason, left >= group.minimum, detail, fix)
 
 
@@ -53,7 +53,7 @@ class GroupSizes:
         return group_check(group, self._nodes[group.name] - removed - 1)
 
     def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
-        """Return the refusal of *candidate* after the removals of *planner*, if its group is at its least size."""
+        """Return the refusal of *candidate* after the removals of *planner*, if its group is at its minimum size."""
         group = self._facts[candidate.name].group
         if group is None:
             return []
@@ -81,7 +81,7 @@ def group_room(node: str, facts: Mapping[str, NodeFacts], claimed: Collection[st
 
 
 def group_keeps(snapshot: Snapshot, node: Node, pool_labels: Iterable[str]) -> list[Refusal]:
-    """Return the refusal of *node*, in drain or not, if its group would fall below its least size without it."""
+    """Return the refusal of *node*, in drain or not, if its group would fall below its minimum size without it."""
     groups = NodeGroups(snapshot.autoscaler_statuses, pool_labels)
     group = groups.of(node)
     if group is None or not (group.minimum or group.problem):
@@ -97,7 +97,7 @@ def group_keeps(snapshot: Snapshot, node: Node, pool_labels: Iterable[str]) -> l
 
 
 def unknown_minimums(plan: Plan, facts: Mapping[str, NodeFacts], told: Callable[[str], bool]) -> tuple[str, ...]:
-    """Return the pools of nodes that go by *plan* though nothing tells their group's least size.
+    """Return the pools of nodes that go by *plan* though nothing tells their group's minimum size.
 
     *told* says of a pool whether the settings give its minimum.
     """

@@ -1,4 +1,4 @@
-"""Which node group of the autoscaler a node belongs to, and the least size of that group. Pure.
+"""Which node group of the autoscaler a node belongs to, and the minimum size of that group. Pure.
 
 Cluster Autoscaler names groups as the cloud does, and nodes don't carry these names. A node belongs to the one group
 that these rules find for it; if they find none, or several, the group is unknown:
@@ -14,7 +14,7 @@ that these rules find for it; if they find none, or several, the group is unknow
 * Cluster API and OpenShift: ``MachineDeployment/NAMESPACE/NAME`` or ``MachineSet/NAMESPACE/NAME``, of the annotations
   with which both name a node's MachineSet or Machine.
 
-An annotation of the node that names the least size counts before all that (:data:`MINIMUM_SIZE`).
+An annotation of the node that names the minimum size counts before all that (:data:`MINIMUM_SIZE`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MINIMUM_SIZE = (
     "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size",
     "machine.openshift.io/cluster-api-autoscaler-node-group-min-size",
 )
-"""Annotations of nodes that give the least size of their pool; the first that a node carries counts."""
+"""Annotations of nodes that give the minimum size of their pool; the first that a node carries counts."""
 
 _LABELS = (*KNOWN_POOL_LABELS, "hcloud/node-group", "doks.digitalocean.com/node-pool-id")
 

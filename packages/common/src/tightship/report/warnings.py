@@ -31,7 +31,7 @@ _PLURALS = {"StorageClass": "StorageClasses"}
 def warnings_of(snapshot: Snapshot, unknown_minimums: Sequence[str] = ()) -> tuple[str, ...]:
     """Return one sentence for each gap that concerns this cluster's pods, with its consequence.
 
-    *unknown_minimums* are pools of planned nodes of which nothing tells the least size.
+    *unknown_minimums* are pools of planned nodes of which nothing tells the minimum size.
     """
     return (
         *_missing(snapshot),
@@ -122,7 +122,7 @@ def _unreadable_groups(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _unknown_minimums(snapshot: Snapshot, pools: Sequence[str]) -> Iterator[str]:
-    """Tell that the autoscaler may keep an emptied node, and how to give it the least size of its group."""
+    """Tell that the autoscaler may keep an emptied node, and how to give it the minimum size of its group."""
     if not pools:
         return
     named = ", ".join(map(shown, pools[:POOLS_SHOWN]))
@@ -136,8 +136,8 @@ def _unknown_minimums(snapshot: Snapshot, pools: Sequence[str]) -> Iterator[str]
     else:
         how = f"ConfigMap {STATUS_NAME} has no group for them"
     yield (
-        f"the least size of the autoscaler's node groups is unknown for {which}, and nobody deletes a node below it: "
-        f"{how}, or set minimumNodeCount or the annotation {MINIMUM_SIZE[0]} of the nodes"
+        f"the minimum size of the autoscaler's node groups is unknown for {which}, and nobody deletes a node below it: "
+        f"{how}, or set the pool's minimumNodeCount (node-compactor), or annotate its nodes with {MINIMUM_SIZE[0]}"
     )
 
 

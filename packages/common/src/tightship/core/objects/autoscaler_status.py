@@ -1,4 +1,4 @@
-"""The status of Cluster Autoscaler, which it keeps in a ConfigMap: the least size of each of its node groups.
+"""The status of Cluster Autoscaler, which it keeps in a ConfigMap: the minimum size of each of its node groups.
 
 Up to 1.29 the status is a text for people, since 1.30 YAML (``clusterstate/api/types.go``). Both come in lines, a group
 at a time; times and counts, which change all the time, are left out.
@@ -22,7 +22,7 @@ _KEY = re.compile(r"(?P<indent>[ ]*(?:- +)?)(?P<key>\w+):\s*(?P<value>.*?)\s*")
 
 
 class NodeGroup(Struct, frozen=True, gc=False):
-    """A node group of Cluster Autoscaler, and its least size. *problem* says why the size is unreadable."""
+    """A node group of Cluster Autoscaler, and its minimum size. *problem* says why the size is unreadable."""
 
     name: str
     minimum: int
