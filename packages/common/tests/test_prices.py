@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tightship.app.settings.prices import cloud_prices, no_list
 from tightship.core.objects import Node
 from tightship.planning.price_list import PriceError, price_list
 from tightship.planning.prices import HOURLY_PRICE, annotation_problem, is_spot, parse_price, price_of
@@ -27,6 +28,73 @@ def cost(labels: dict[str, str], values: dict[str, Any], notes: dict[str, str] |
 
 def test_a_node_without_annotation_and_without_list_has_no_price() -> None:
     assert price_of(made(LARGE)) is None
+
+
+def shipped(labels: dict[str, str], values: dict[str, Any] | None = None) -> tuple[int, str, str] | None:
+    prices = no_list() if values is None else price_list(values, cloud_prices())
+    found = price_of(made(labels), prices)
+    return None if found is None else (found.hourly, found.source, found.basis)
+
+
+@pytest.mark.parametrize(
+    ("kind", "hourly", "cloud"),
+    [
+        ("m5.large", 96_000, "AWS on demand in us-east-1, 20"),
+        ("Standard_D4s_v5", 192_000, "Azure on demand in eastus, 20"),
+        ("e2-standard-4", 134_023, "Google Cloud on demand in us-central1, 20"),
+    ],
+)
+def test_a_machine_of_a_cloud_costs_its_price_on_demand(kind: str, hourly: int, cloud: str) -> None:
+    found = shipped({"node.kubernetes.io/instance-type": kind})
+    assert found is not None
+    assert found[:2] == (hourly, "cloud")
+    assert found[2].startswith(cloud)
+
+
+def test_a_price_of_another_region_names_both() -> None:
+    found = shipped(LARGE | {"topology.kubernetes.io/region": "eu-central-1"})
+    assert found is not None
+    assert found[2].endswith(", taken for eu-central-1")
+
+
+def test_a_spot_machine_counts_at_a_part_of_its_price_on_demand_that_is_told() -> None:
+    found = shipped(LARGE | SPOT)
+    assert found is not None
+    assert (found[0], found[2].rpartition(", ")[2]) == (38_400, "spot x 0.4")
+    found = shipped(LARGE | SPOT, {"spotFactor": 0.25})
+    assert found is not None
+    assert (found[0], found[2].rpartition(", ")[2]) == (24_000, "spot x 0.25")
+
+
+@pytest.mark.parametrize(
+    ("labels", "values"),
+    [
+        ({"node.kubernetes.io/instance-type": "m5.imaginary"}, None),
+        (LARGE | {"kubernetes.io/os": "windows"}, None),
+        (
+            {
+                "node.kubernetes.io/instance-type": "n1-standard-8",
+                "cloud.google.com/gke-accelerator": "nvidia-tesla-t4",
+            },
+            None,
+        ),
+        (LARGE, {"cloudPrices": False}),
+        (LARGE, {"currency": "EUR", "instanceTypes": {"m6.large": 1}}),
+    ],
+)
+def test_a_price_on_demand_that_would_not_be_true_is_none(
+    labels: dict[str, str], values: dict[str, Any] | None
+) -> None:
+    assert shipped(labels, values) is None
+
+
+def test_the_list_of_the_user_comes_before_prices_on_demand() -> None:
+    values = {"instanceTypes": {"m5.large": 0.05}}
+    assert shipped(LARGE, values) == (50_000, "list", "type m5.large")
+    assert shipped(LARGE | SPOT, values) is None, "a type of the user's without a factor has no price for spot"
+    found = shipped({"node.kubernetes.io/instance-type": "m5.xlarge"}, values)
+    assert found is not None
+    assert found[:2] == (192_000, "cloud")
 
 
 def test_the_annotation_comes_before_the_list() -> None:

@@ -254,3 +254,19 @@ async def test_cancelled_nothing_more_is_begun() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert begun == [0, 1]
+
+
+async def test_naming_a_call_prints_nothing_of_what_it_is_about() -> None:
+    class Cluster:
+        def __repr__(self) -> str:
+            raise AssertionError("a whole cluster is printed")
+
+        def plan(self) -> list[str]:
+            return threads_at_work()
+
+        def __call__(self) -> list[str]:
+            return threads_at_work()
+
+    cluster = Cluster()
+    assert [name.rpartition(".")[2] for name in await in_thread(cluster.plan)] == ["plan"]
+    assert [name.rpartition(".")[2] for name in await in_thread(cluster)] == ["Cluster"]

@@ -21,7 +21,6 @@ from tightship.planning.group_size import group_keeps, group_room
 from tightship.planning.nodes import NodeRules, left_without, opt_outs, owner_elsewhere
 from tightship.planning.plan import STRATEGIES, PerPool, Placement, Planners, Strategy
 from tightship.planning.pools import pool_of, shown
-from tightship.planning.prices import NO_PRICES
 from tightship.planning.utilization import UtilizationRules
 
 
@@ -39,7 +38,7 @@ class CompactorJudge:
             counted=UtilizationRules(settings.ignore_daemonsets, settings.ignore_mirror_pods),
             pool_labels=settings.pool_labels,
             past_budgets=settings.past_budgets,
-            prices=settings.prices or NO_PRICES,
+            prices=settings.prices,
         )
 
     def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:

@@ -27,7 +27,6 @@ from tightship.planning.group_size import GroupSizes, group_keeps, group_room
 from tightship.planning.nodes import NodeRules, left_without, opt_outs
 from tightship.planning.placement.scoring import Choice
 from tightship.planning.plan import Candidate, Placement, Planner, Planners, Strategy
-from tightship.planning.prices import NO_PRICES
 
 
 class RefinerJudge:
@@ -43,7 +42,7 @@ class RefinerJudge:
             eviction=settings.eviction_rules,
             pool_labels=settings.pool_labels,
             past_budgets=settings.past_budgets,
-            prices=settings.prices or NO_PRICES,
+            prices=settings.prices,
         )
 
     def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:

@@ -13,6 +13,7 @@ from tightship.planning.prices import (
     DEFAULT_CURRENCY,
     MICROS,
     CapacityType,
+    CloudPrices,
     PriceEntry,
     PriceList,
     parse_number,
@@ -21,7 +22,7 @@ from tightship.planning.prices import (
     shown_value,
 )
 
-_KEYS = ("currency", "spotFactor", "instanceTypes", "prices")
+_KEYS = ("currency", "spotFactor", "instanceTypes", "prices", "cloudPrices")
 _ENTRY_KEYS = ("price", "instanceType", "selector", "zone", "capacityType")
 _CAPACITY_TYPES: tuple[CapacityType, ...] = ("on-demand", "spot")
 
@@ -34,10 +35,11 @@ class PriceError(ValueError):
         self.problems = problems
 
 
-def price_list(values: Mapping[str, object]) -> PriceList:
+def price_list(values: Mapping[str, object], clouds: tuple[CloudPrices, ...] = ()) -> PriceList:
     """Return the price list that *values* spell.
 
     ``prices`` is a list of entries; ``instanceTypes`` maps types to prices on demand, and counts after ``prices``.
+    *clouds* are for the nodes that neither is about, unless ``cloudPrices`` is false or the currency isn't theirs.
     Raises :class:`PriceError` with **all** problems.
     """
     problems = [
@@ -55,12 +57,18 @@ def price_list(values: Mapping[str, object]) -> PriceList:
             )
         else:
             factor = rounded(number * MICROS)
+    wanted = values.get("cloudPrices", True)
+    if not isinstance(wanted, bool):
+        problems.append(f"cloudPrices: {shown_value(wanted)}; allowed are true and false")
     entries = [*_entries(values.get("prices", ()), problems), *_types(values.get("instanceTypes", {}), problems)]
-    if not entries and not problems:
+    if not entries and not problems and not {"spotFactor", "cloudPrices"} & values.keys():
         problems.append("holds no price; allowed are instanceTypes, a mapping of types to prices, and prices, a list")
     if problems:
         raise PriceError(problems)
-    return PriceList(str(currency).upper(), tuple(entries), factor)
+    currency = str(currency).upper()
+    if not wanted or currency != DEFAULT_CURRENCY:
+        clouds = ()
+    return PriceList(currency, tuple(entries), factor, clouds=clouds)
 
 
 def _types(found: object, problems: list[str]) -> Iterator[PriceEntry]:

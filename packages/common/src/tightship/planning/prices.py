@@ -1,7 +1,8 @@
 """What a node costs: a price per hour, and where that price comes from. Pure.
 
-The first of these counts: the node's annotation ``tightship.dev/hourly-price``, then the user's price list. A node that
-neither names has no price, and nothing invents one. Amounts are integers: millionths of the currency per hour.
+The first of these counts: the node's annotation ``tightship.dev/hourly-price``, the user's price list, and the list of
+on-demand prices that comes with Tightship. A node that none of them names has no price, and nothing invents one.
+Amounts are integers: millionths of the currency per hour.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ HOURLY_PRICE = "tightship.dev/hourly-price"
 
 INSTANCE_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 ZONE_LABELS = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+REGION_LABELS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
+OS_LABEL = "kubernetes.io/os"
+ACCELERATOR_LABEL = "cloud.google.com/gke-accelerator"
 
 SPOT_LABELS: Mapping[str, frozenset[str]] = {
     "karpenter.sh/capacity-type": frozenset({"spot"}),
@@ -47,8 +51,14 @@ ALLOWED_PRICES = f"a number of 0 to {DEAREST:,} such as 0.096, for one hour"
 
 DEFAULT_CURRENCY = "USD"
 
-PriceSource = Literal["annotation", "list"]
-"""Where a price comes from: the node's annotation, or the user's price list."""
+PriceSource = Literal["annotation", "list", "cloud"]
+"""Where a price comes from: the node's annotation, the user's price list, or a cloud's prices on demand."""
+
+CLOUD_SPOT_FACTOR: Final = 400_000
+"""Millionths of its price on demand at which a spot node counts, where only the shipped list has a price for its type.
+
+Spot prices move; the three clouds advertise 60 to 90 % off. The basis of each such price shows the factor.
+"""
 
 CapacityType = Literal["", "on-demand", "spot"]
 
@@ -90,17 +100,46 @@ class PriceEntry(Struct, frozen=True):
         return self.selector is None or self.selector.matches(labels)
 
 
+class CloudPrices(Struct, frozen=True):
+    """What machines of a *cloud* cost on demand with Linux: millionths of a USD per *hourly* type, in one *region*.
+
+    *date* is the day of the prices: ``2026-07-20``.
+    """
+
+    cloud: str
+    region: str
+    date: str
+    hourly: Mapping[str, int]
+
+    def price(self, labels: Labels, instance_type: str, spot_factor: int | None) -> NodePrice | None:
+        """Return the price of a node, ``None`` if the list has none for its type or its type isn't all it is."""
+        hourly = self.hourly.get(instance_type)
+        if hourly is None or labels.get(OS_LABEL, "linux") != "linux":
+            return None
+        if instance_type.startswith("n1-") and ACCELERATOR_LABEL in labels:
+            return None  # Google bills the GPUs of this family beside the machine.
+        region = _first(labels, REGION_LABELS) or self.region
+        words = f"{self.cloud} on demand in {self.region}, {self.date}"
+        if region != self.region:
+            words = f"{words}, taken for {region}"
+        if is_spot(labels):
+            factor = CLOUD_SPOT_FACTOR if spot_factor is None else spot_factor
+            hourly, words = _share(hourly, factor), f"{words}, spot x {written_amount(factor)}"
+        return NodePrice(hourly, "cloud", words)
+
+
 class PriceList(Struct, frozen=True):
     """A user's prices in one *currency*. Of several entries that match a node, the first counts.
 
     A spot node without an entry of its own costs *spot_factor* (in millionths) of its price on demand; without a factor
-    it has no price. *written* is the list as JSON.
+    it has no price. A node that no entry is about has its price from *clouds*. *written* is the list as JSON.
     """
 
     currency: str = DEFAULT_CURRENCY
     entries: tuple[PriceEntry, ...] = ()
     spot_factor: int | None = None
     written: str = ""
+    clouds: tuple[CloudPrices, ...] = ()
 
     def __str__(self) -> str:
         return self.written
@@ -115,15 +154,17 @@ class PriceList(Struct, frozen=True):
         for each in found:
             if each.capacity_type == own or (not each.capacity_type and (each.selector is not None or not spot)):
                 return NodePrice(each.hourly, "list", each.words, self.currency)
-        if not spot or self.spot_factor is None or not found:
-            return None
-        hourly = rounded(Decimal(found[0].hourly * self.spot_factor) / MICROS)
-        words = f"{found[0].words}, spot x {written_amount(self.spot_factor)}"
-        return NodePrice(hourly, "list", words, self.currency)
+        if found:
+            if not spot or self.spot_factor is None:
+                return None
+            words = f"{found[0].words}, spot x {written_amount(self.spot_factor)}"
+            return NodePrice(_share(found[0].hourly, self.spot_factor), "list", words, self.currency)
+        known = (each.price(labels, instance_type, self.spot_factor) for each in self.clouds)
+        return next((each for each in known if each is not None), None)
 
 
 NO_PRICES = PriceList()
-"""The list of a user who gave none: annotations still count."""
+"""A list without a price: annotations still count."""
 
 
 def price_of(node: Node, prices: PriceList = NO_PRICES) -> NodePrice | None:
@@ -134,7 +175,7 @@ def price_of(node: Node, prices: PriceList = NO_PRICES) -> NodePrice | None:
             return NodePrice(parse_price(text), "annotation", f"annotation {HOURLY_PRICE}", prices.currency)
         except ValueError:
             pass
-    return prices.price(node) if prices.entries else None
+    return prices.price(node)
 
 
 def annotation_problem(node: Node) -> str:
@@ -192,6 +233,10 @@ def parse_number(value: object) -> Decimal | None:
 def rounded(number: Decimal) -> int:
     """Return the nearest integer, the even one of two."""
     return int(number.to_integral_value(ROUND_HALF_EVEN))
+
+
+def _share(hourly: int, factor: int) -> int:
+    return rounded(Decimal(hourly * factor) / MICROS)
 
 
 def _first(labels: Labels, names: tuple[str, ...]) -> str:

@@ -21,7 +21,7 @@ BASES_SHOWN = 4
 
 
 class NodeCost(Struct, frozen=True, rename="camel"):
-    """The price of one node. *source* is ``annotation`` or ``list``; *basis* says what in it names the price."""
+    """The price of one node. *source* is ``annotation``, ``list`` or ``cloud``; *basis* says what there names it."""
 
     micros_per_hour: int
     micros_per_month: int
@@ -133,12 +133,12 @@ def money_lines(summary: MoneySummary | None, strategy: str) -> Iterator[str]:
     saved = f"   {money(totals.saved, summary.currency)} saved" if totals.saved else "   nothing saved"
     share = f" ({totals.saved / totals.before:.0%})" if totals.saved and totals.before else ""
     yield f"{change(totals, summary.currency)} a month of {summary.hours_per_month} h{saved}{share}"
-    listed = [each for each in summary.origins if each.source == "list"]
-    annotated = summary.priced - sum(each.nodes for each in listed)
-    shown = [f"{each.nodes:,} by {each.basis}" for each in listed[:BASES_SHOWN]]
-    more = sum(each.nodes for each in listed[BASES_SHOWN:])
-    shown += [f"{more:,} by others"] if more else []
-    sources = [f"list: {', '.join(shown)}"] if shown else []
+    sources = [
+        f"{words}: {shown}"
+        for source, words in (("list", "list"), ("cloud", "clouds"))
+        if (shown := _bases([each for each in summary.origins if each.source == source]))
+    ]
+    annotated = sum(each.nodes for each in summary.origins if each.source == "annotation")
     sources += [f"annotation {HOURLY_PRICE}: {annotated:,}"] if annotated else []
     yield f"prices of {counted(summary.priced, 'node')} from the {'; from the '.join(sources)}"
     if summary.unpriced:
@@ -146,6 +146,12 @@ def money_lines(summary: MoneySummary | None, strategy: str) -> Iterator[str]:
         yield f"{counted(summary.unpriced, 'node has', 'nodes have')} no price, so no sum counts them{goes}"
 
 
+def _bases(origins: list[PriceOrigin]) -> str:
+    shown = [f"{each.nodes:,} by {each.basis}" for each in origins[:BASES_SHOWN]]
+    more = sum(each.nodes for each in origins[BASES_SHOWN:])
+    return ", ".join([*shown, f"{more:,} by others"] if more else shown)
+
+
 def origin(source: str, basis: str) -> str:
     """Return in words where a price comes from."""
-    return basis if source == "annotation" else f"list ({basis})"
+    return f"list ({basis})" if source == "list" else basis

@@ -132,7 +132,8 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 
     def tracked() -> T:
         number = next(_numbers)
-        _in_threads[number] = getattr(function, "__qualname__", repr(function))
+        # Of a callable object only the type: its repr may print a whole cluster.
+        _in_threads[number] = getattr(function, "__qualname__", type(function).__qualname__)
         try:
             return function(*args, **kwargs)
         finally:

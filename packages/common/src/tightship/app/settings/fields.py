@@ -21,6 +21,7 @@ from tightship.core.reasons import Reason
 from tightship.planning.demand import SWITCHABLE as SWITCHABLE_DEMAND_RULES
 from tightship.planning.evictability import SWITCHABLE as SWITCHABLE_POD_RULES
 from tightship.planning.nodes import SWITCHABLE as SWITCHABLE_NODE_RULES
+from tightship.planning.prices import PriceList
 from tightship.report.document import Plain
 
 SWITCHABLE_RULES = SWITCHABLE_NODE_RULES | SWITCHABLE_POD_RULES | SWITCHABLE_DEMAND_RULES
@@ -197,6 +198,8 @@ def scalar(value: object) -> Plain:
     match value:
         case Budget():
             return value.count if value.count is not None else str(value)
+        case PriceList():
+            return value.written or None
         case float():
             return int(value) if value.is_integer() else value
         case bool() | int() | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
+from importlib import resources
 from typing import Annotated
 
 import msgspec
@@ -14,10 +16,38 @@ from tightship.app.settings.fields import Flag
 from tightship.app.settings.loading import TELLS_ALL, SettingsError
 from tightship.core.quoting import quoted
 from tightship.planning.price_list import PriceError, price_list
-from tightship.planning.prices import PriceList
+from tightship.planning.prices import MICROS, CloudPrices, PriceList
 
 PRICE_FILES = ("prices.yaml", "prices.yml", "prices.json", "prices")
 """Keys of a ConfigMap's data that may hold a price list; the first that exists counts."""
+
+
+ON_DEMAND = "on_demand_prices.json"
+"""The shipped list, beside this module; packages/common/tooling/on_demand_prices.py makes it."""
+
+
+class _Cloud(msgspec.Struct, frozen=True):
+    cloud: str
+    region: str
+    date: str
+    prices: dict[str, float]
+
+
+@functools.cache
+def cloud_prices() -> tuple[CloudPrices, ...]:
+    """Return the shipped prices on demand."""
+    read = msgspec.json.decode((resources.files(__package__) / ON_DEMAND).read_bytes(), type=list[_Cloud])
+    return tuple(
+        CloudPrices(
+            each.cloud, each.region, each.date, {name: round(price * MICROS) for name, price in each.prices.items()}
+        )
+        for each in read
+    )
+
+
+def no_list() -> PriceList:
+    """Return the price list of a user who gave none."""
+    return PriceList(clouds=cloud_prices())
 
 
 def read_prices(path: str) -> PriceList:
@@ -33,7 +63,7 @@ def read_prices(path: str) -> PriceList:
 
 
 def _read(values: Mapping[str, object]) -> PriceList:
-    found = price_list(values)
+    found = price_list(values, cloud_prices())
     # Only values that passed are written: YAML's aliases can make others endless.
     return msgspec.structs.replace(found, written=msgspec.json.encode(values).decode())
 
@@ -44,25 +74,27 @@ def _prices(value: object) -> object:
             value = mapping_of(value, "prices") or None
         except SettingsError as error:
             raise PydanticCustomError(TELLS_ALL, "{problems}", {"problems": str(error)}) from error
-    if value is None or isinstance(value, PriceList):
+    if value is None:
+        return no_list()
+    if isinstance(value, PriceList):
         return value
     if not isinstance(value, Mapping):
         why = f"{quoted(value)}; allowed is a mapping with instanceTypes or prices"
         raise PydanticCustomError(TELLS_ALL, "{problems}", {"problems": why})
     try:
-        return _read(value) if value else None
+        return _read(value) if value else no_list()
     except PriceError as error:
         raise PydanticCustomError(TELLS_ALL, "{problems}", {"problems": str(error)}) from error
 
 
 Prices = Annotated[
-    InstanceOf[PriceList] | None,
+    InstanceOf[PriceList],
     BeforeValidator(_prices),
-    Field(default=None),
+    Field(default_factory=no_list),
     Flag(
         "--prices FILE",
         "prices of nodes for an hour, by instance type or label selector, as YAML or JSON: see docs/money.md "
-        "(default: only the annotations tightship.dev/hourly-price)",
+        "(default: the annotations tightship.dev/hourly-price, then clouds' prices on demand)",
         "plan",
         parse=read_prices,
     ),
