@@ -28,7 +28,7 @@ def _configure(arguments: argparse.Namespace) -> Configured[RefinerGates]:
         view,
         RefinerJudge(settings),
         lambda rule: RefinerJudge(settings.without(rule)),
-        lambda gates: excess_summary(gates.outlook, settings),
+        lambda gates: excess_summary(gates.outlooks, settings),
     )
 
 

@@ -6,12 +6,12 @@ pod. The real plan ends at its first candidate that threshold or minimums refuse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from node_refiner.excess import is_counted, remains, taint_of_others, tainted
+from node_refiner.excess import dedicated, is_counted, remains, taint_of_others, tainted
 from node_refiner.gates import RefinerGates
 from node_refiner.ordering import strategy_of
-from node_refiner.outlook import Outlook, minimums_check, outlook
+from node_refiner.outlook import Outlook, minimums_check, outlooks
 from node_refiner.pacing import cooling
 from node_refiner.settings import RefinerSettings
 from tightship.core.drain_record import Finished
@@ -48,12 +48,14 @@ class RefinerJudge:
     def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:
         """Return the taints of others that keep a node, unless their state is a refusal already."""
         del now
+        if self.settings.count_tainted and dedicated(fact.view.node):
+            return []
         found = tainted(fact.view.node, {refusal.reason for refusal in fact.refusals})
         return [] if found is None else [found]
 
     def gates(self, ground: Snapshot, facts: Facts, now: float, planners: Planners) -> RefinerGates:
         """Return the threshold, the minimums and the plan's size, with their outlook."""
-        return RefinerGates(self.settings, ground, facts, self._outlook(ground, facts, planners), now)
+        return RefinerGates(self.settings, ground, facts, self._outlooks(ground, facts, planners), now)
 
     def strategy(self, facts: Facts) -> Strategy:
         """Return the strategy that tries candidates in the configured order."""
@@ -85,7 +87,8 @@ class RefinerJudge:
         found = opt_outs(node, self.rules.nodes, snapshot.node_pools)
         found += group_keeps(snapshot, node, self.settings.pool_labels)
         tainted_by_others = taint_of_others(node)
-        if tainted_by_others is not None:
+        counted = self.settings.count_tainted and dedicated(node)
+        if tainted_by_others is not None and not counted:
             found.append(tainted_by_others)
         left = untainted = 0
         for each in left_without(snapshot, node.name):
@@ -101,8 +104,9 @@ class RefinerJudge:
         del pool
         return False
 
-    def _outlook(self, ground: Snapshot, facts: Facts, planners: Planners) -> Outlook:
-        """Make the free plan from *facts*, and return how much of it threshold and minimums allow.
+    def _outlooks(self, ground: Snapshot, facts: Facts, planners: Planners) -> Mapping[str, Outlook]:
+        """Make the free plan from *facts*, and return how much of it threshold and minimums allow: by dedicated pool,
+        the first for all other nodes.
 
         The free plan continues with the evictions that PodDisruptionBudgets allow once the moved pods are Ready again:
         the refiner drains one node after another, so a budget over the pods of many nodes does not prevent their
@@ -127,7 +131,7 @@ class RefinerJudge:
             if any(refusal.reason is Reason.PDB_SPENT_BY_PLAN for refusal in found)
         ]
         strategy.extend(planner, free, waiting)
-        return outlook(planner.removals, facts, self.settings, at_once, planner.starting_on)
+        return outlooks(planner.removals, facts, self.settings, at_once, planner.starting_on)
 
 
 class _Free:

@@ -188,12 +188,13 @@ class SchedulerForecast(Struct, frozen=True, rename="camel"):
     stuck: tuple[StuckNode, ...]
 
 
-class ExcessSummary(Struct, frozen=True, rename="camel"):
+class ExcessSummary(Struct, frozen=True, rename="camel", omit_defaults=True):
     """How many nodes the cluster could do without before anything is planned, and the figures behind that number.
 
     *nodes* is the smaller of *cpu* and *memory*, *resource* names the smaller one, and all three refer to *candidate*.
     A figure is ``null`` if the candidate has none of the resource; all are ``null`` if no node is counted. *could_go*
     nodes could really go, pod by pod. *cpu_milli* and *memory_bytes* are the sums of *counted_nodes* nodes.
+    *dedicated* has the same for each dedicated pool, by its taints, if they are counted.
     """
 
     nodes: float | None
@@ -206,6 +207,7 @@ class ExcessSummary(Struct, frozen=True, rename="camel"):
     counted_nodes: int
     cpu_milli: Share
     memory_bytes: Share
+    dedicated: Mapping[str, ExcessSummary] = {}
 
 
 class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
