@@ -10,6 +10,8 @@ import json
 import re
 import shlex
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,8 @@ from tightship_testkit import commands
 from tightship_testkit.commands import Outcome
 
 MOST_LINES = 25
+MOST_MEMORY = 300
+"""MiB."""
 PROGRAMS: dict[str, Any] = {
     "node-compactor": node_compactor.cli.COMMAND.command,
     "node-refiner": node_refiner.cli.COMMAND.command,
@@ -98,6 +102,34 @@ def test_a_bad_file_is_refused_with_what_is_wrong_with_it(
     path = tmp_path / "bad"
     path.write_bytes(content)
     refused(tell(program, "plan", "-f", path), 1, says)
+
+
+READ_ALL = """
+import resource, sys
+from importlib import import_module
+from tightship.app.cli.app import run
+name, module, *paths = sys.argv[1:]
+cli = import_module(module)
+command = cli.command if hasattr(cli, "command") else cli.COMMAND.command
+for path in paths:
+    try:
+        run(name, command, ["plan", "-f", path])
+    except SystemExit:
+        pass
+kibibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(kibibytes // 1024, file=sys.__stdout__)
+"""
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_no_file_however_bad_fills_the_memory(tmp_path: Path, program: str) -> None:
+    files = {**UNREADABLE, **BAD_HPAS} if program == "hpa-scaler" else {**FILES, **QUESTIONABLE}
+    paths = [tmp_path / str(number) for number in range(len(files))]
+    for path, (content, _) in zip(paths, files.values(), strict=True):
+        path.write_bytes(content)
+    command = [sys.executable, "-c", READ_ALL, program, f"{program.replace('-', '_')}.cli", *paths]
+    read = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert int(read.stdout.splitlines()[-1]) < MOST_MEMORY
 
 
 @pytest.mark.parametrize(("program", "content", "says"), programs((OF_NODES, QUESTIONABLE)))

@@ -66,7 +66,7 @@ def test_of_two_half_full_nodes_that_fit_only_one_exactly_one_goes() -> None:
     things = [node("a"), node("b"), node("c"), pod("p1", "a", "2"), pod("p2", "b", "2"), pod("p3", "c", "2")]
     result = plan(things, only=["a", "b"])
     assert [removal.node for removal in result.removals] == ["a"]
-    assert [(move.pod.name, move.target) for move in result.removals[0].moves] == [("p1", "b")]
+    assert [(move.pod.name, move.target) for move in result.removals[0].moves] == [("p1", "c")], "b may go too"
 
 
 def test_a_planned_node_is_no_destination() -> None:
@@ -218,7 +218,7 @@ def test_a_budget_of_one_lets_one_node_go_a_round() -> None:
 
 def test_until_stable_goes_on_in_further_rounds() -> None:
     result = plan([*THREE_BY_ONE, budget(1)], until_stable=True)
-    assert [(removal.node, removal.round) for removal in result.removals] == [("d", 1), ("a", 1), ("c", 2)]
+    assert [(removal.node, removal.round) for removal in result.removals] == [("d", 1), ("a", 1), ("b", 2)]
     assert result.rounds == 2
 
 

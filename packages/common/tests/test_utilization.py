@@ -54,11 +54,9 @@ def test_a_pending_pod_that_is_bound_counts() -> None:
     assert used(pod(cpu="1", phase="Pending")).ratio("cpu") == 0.25
 
 
-@pytest.mark.parametrize(
-    ("cpu", "memory", "ratio"), [("1", "1Gi", 0.25), ("1", "8Gi", 0.5), ("0", "0", 0.0), ("8", "1Gi", 2.0)]
-)
-def test_the_highest_is_the_larger_of_cpu_and_memory(cpu: str, memory: str, ratio: float) -> None:
-    assert used(pod(cpu=cpu, memory=memory)).highest == pytest.approx(ratio, abs=1e-9)
+def test_extended_resources_count_where_the_node_has_them() -> None:
+    load = Utilization({"cpu": 100, "nvidia.com/gpu": 1000}, {"cpu": 1000, "nvidia.com/gpu": 4000, "example.com/no": 0})
+    assert load.extended == {"nvidia.com/gpu": 0.25}
 
 
 @pytest.mark.parametrize(

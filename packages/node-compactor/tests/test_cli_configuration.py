@@ -61,7 +61,25 @@ def test_without_a_file_every_pool_is_enabled() -> None:
     settings = configure(None, {})
     assert settings.pools["*"].enabled
     assert (settings.pools["*"].limit, settings.pools["*"].required_count) == (0.75, 1)
-    assert summarize(settings, None) == "limit 0.75, required 1, every pool (no configuration given)"
+    assert summarize(settings, None) == (
+        "limit 0.75, required 1, every pool (no configuration given); "
+        "least utilized by the largest of CPU, memory and extended resources"
+    )
+
+
+def test_the_older_keys_order_by_cpu_unless_the_configuration_says_otherwise(tmp_path: Path) -> None:
+    older = configure(written(tmp_path, json.dumps(SEED)), {})
+    assert (older.measure, wire(older)["utilization"]) == ("cpu", "cpu")
+    assert summarize(older, "c").endswith("; least utilized by CPU")
+    told = configure(written(tmp_path, json.dumps({**SEED, "utilization": "dominant"})), {})
+    assert (told.measure, wire(told)["utilization"]) == ("dominant", "dominant")
+    newer = configure(written(tmp_path, json.dumps({"nodePools": {"*": {"enabled": True}}})), {})
+    assert newer.measure == "dominant"
+    assert configure(None, {}, {"utilization": "cpu"}).measure == "cpu"
+
+
+def test_a_measure_that_no_strategy_uses_is_not_told() -> None:
+    assert "least utilized" not in summarize(configure(None, {}, {"strategy": "fewest-nodes"}), None)
 
 
 def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
@@ -130,12 +148,14 @@ def test_the_settings_of_a_document_read_back(tmp_path: Path) -> None:
     flags = {"budget": "10%", "disabled_rules": ["LocalStorage"]}
     settings = configure(written(tmp_path, json.dumps(SEED)), {}, flags)
     plain: Any = json.loads(json.dumps(wire(settings)))
-    assert load_settings(plain) == settings
+    assert load_settings(plain) == settings.model_copy(update={"utilization": "cpu"}), "as the older keys say"
 
 
 def test_a_summary_names_the_pools_of_the_file(tmp_path: Path) -> None:
     config = written(tmp_path, json.dumps(SEED))
-    assert summarize(configure(config, {}), "c.json") == "limit 0.6, required 2, pool general (from c.json)"
+    assert summarize(configure(config, {}), "c.json") == (
+        "limit 0.6, required 2, pool general (from c.json); least utilized by CPU"
+    )
 
 
 def test_with_deletion_past_budgets_no_budget_keeps_a_node(cli: Any, data: Path, tmp_path: Path) -> None:

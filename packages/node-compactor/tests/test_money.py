@@ -48,7 +48,7 @@ def test_without_prices_one_line_says_how_to_get_them(cli: Any, data: Path) -> N
     told = "no node has a price; --prices FILE or the annotation tightship.dev/hourly-price tells the plan in money"
     assert lines(text, "Money") == [f"Money      {told}"]
     assert "MONTH" not in text
-    assert "Pools" not in text
+    assert "Pools  " not in text
 
 
 def test_the_wide_table_says_where_each_price_comes_from(cli: Any, data: Path, prices: Path) -> None:

@@ -7,12 +7,14 @@ from typing import Any
 from node_compactor.judge import CompactorJudge
 from node_compactor.marking import CONTROLLER
 from node_compactor.settings import load_settings
-from tightship.nodes.soft_taints import CANDIDATE, EFFECT
+from tightship.nodes.soft_taints import EFFECT
 from tightship.planning.evaluate import evaluate
+from tightship.planning.plan.going import CANDIDATE
 from tightship_testkit.builders import NOW, node, pod, snapshot, workload
 
 Json = dict[str, Any]
 OURS = {"key": CANDIDATE, "value": CONTROLLER, "effect": EFFECT}
+SIBLINGS = OURS | {"value": "node-refiner"}
 
 
 def test_our_own_planner_takes_the_taint_for_no_obstacle_and_prefers_other_nodes() -> None:
@@ -35,6 +37,7 @@ def test_our_own_planner_takes_the_taint_for_no_obstacle_and_prefers_other_nodes
         return removal.moves[0].target
 
     assert target() == "n3"
-    assert target(n3=[OURS]) == "n2"
-    assert target(n2=[OURS], n3=[OURS]) == "n3", "soft: it keeps no pod away"
-    assert target(n1=[OURS], n2=[OURS]) == "n3"
+    assert target(n3=[SIBLINGS]) == "n2"
+    assert target(n2=[SIBLINGS], n3=[SIBLINGS]) == "n3", "soft: it keeps no pod away"
+    assert target(n1=[SIBLINGS], n2=[SIBLINGS]) == "n3"
+    assert target(n3=[OURS]) == "n3", "the plan leaves n3, which loses our taint"

@@ -1,4 +1,4 @@
-"""The table of the README is what the command prints for the cluster that ``make plan-demo`` makes."""
+"""What the README and docs/advice.md show is what the command prints for the cluster that ``make plan-demo`` makes."""
 
 from __future__ import annotations
 
@@ -23,18 +23,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def examples() -> list[tuple[str, str]]:
-    return COMMANDS.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+PAGES = ("README.md", "docs/advice.md")
 
 
-def test_the_readme_shows_a_plan_and_names_a_node_to_explain() -> None:
-    assert [arguments.split()[0] for arguments, _ in examples()] == ["plan", "explain"]
+def examples(page: str) -> list[tuple[str, str]]:
+    return COMMANDS.findall((ROOT / page).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(("arguments", "shown"), examples(), ids=["plan", "explain"])
-def test_every_line_that_is_shown_is_printed_in_that_order(arguments: str, shown: str, folder: Path) -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_shows_a_plan_and_names_a_node_to_explain(page: str) -> None:
+    assert [arguments.split()[0] for arguments, _ in examples(page)] == ["plan", "explain"]
+
+
+@pytest.mark.takes(5)
+@pytest.mark.parametrize(("page", "number"), [(page, number) for page in PAGES for number in (0, 1)])
+def test_every_line_that_is_shown_is_printed_in_that_order(page: str, number: int, folder: Path) -> None:
+    arguments, shown = examples(page)[number]
     rest = printed(folder, "node_compactor.cli", *shlex.split(arguments)).splitlines()
     for line in shown.splitlines():
         if line != ELLIPSIS:
-            assert line in rest, f"README.md shows something else; put in what the command prints now: {line}"
+            assert line in rest, f"{page} shows something else; put in what the command prints now: {line}"
             rest = rest[rest.index(line) + 1 :]

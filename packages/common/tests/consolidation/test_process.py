@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from typing import Any
 
@@ -10,12 +11,13 @@ import pytest
 
 from tightship.core.drain_record import Finished, Phase
 from tightship.drain_io.history import DrainHistory
+from tightship.planning import savings
 from tightship.planning.cluster import ClusterState
 from tightship_simulator.virtual.process import PROCESS
 from tightship_testkit.simulated import BUDGET, until
 
 from .conftest import Start
-from .toy import NAME, Cluster
+from .toy import NAME, PRICE, Cluster
 
 pytestmark = pytest.mark.virtual_time
 
@@ -119,6 +121,24 @@ async def test_everything_is_told_under_the_controllers_name(
         each.getMessage() for each in caplog.records if each.name == "node_toy"
     }
     await until(lambda: process.value("toy_nodes") == 1)
+
+
+async def test_what_drains_have_saved_survives_the_process(
+    cluster: Cluster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(savings, "SETTLES", 20.0)
+    cluster.configure(goes="n1")
+    first = start()
+    await until(lambda: cluster.api.node() is None and cluster.claimed() == "[]")
+    least = PRICE * savings.SETTLES / 3600
+    await until(lambda: first.value("tightship_saved_money", pool="pool", currency="USD") >= least)
+    told = json.loads((await first.get("/status"))[1])["saved"]
+    assert [(each["pool"], list(each["micros"])) for each in told] == [("pool", ["USD"])]
+    assert "saved so far" in (await first.get("/"))[1]
+    before = first.value("tightship_saved_node_hours", pool="pool")
+    first.killed()
+    second = start()
+    await until(lambda: second.value("tightship_saved_node_hours", pool="pool") > before)
 
 
 async def test_the_page_has_what_the_controller_adds(start: Start) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from tightship.drain_io.writing import LiveNode
-from tightship.nodes.soft_taints import CANDIDATE, EFFECT, Steering, candidate_patch, steer, tainted
+from tightship.nodes.soft_taints import EFFECT, Steering, candidate_patch, steer, tainted
 from tightship.planning.cluster import Snapshot
 from tightship.planning.plan import Plan, Removal
+from tightship.planning.plan.going import CANDIDATE
 from tightship_testkit.builders import node, snapshot
 
 Json = dict[str, Any]

@@ -29,6 +29,7 @@ from tightship.planning.evaluate import Evaluation, Facts
 from tightship.planning.facts import FactRules, NodeFacts
 from tightship.planning.placement.scoring import best_fit
 from tightship.planning.plan import Candidate, Gates, Move, Placement, Planner, Planners, Removal, Strategy
+from tightship.planning.prices import NodePrice
 from tightship.report.document import Generator, SettingsView
 from tightship.report.presentation import Fact
 from tightship_testkit.simulated import Controller, Simulated, until
@@ -69,6 +70,8 @@ class ToyNote(Struct, frozen=True):
 class ToyGates:
     """Nothing is asked: the strategy does as it is told."""
 
+    going = None
+
     def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
         return []
 
@@ -100,6 +103,7 @@ class ToyJudge:
         self.settings = settings
         self.pace = settings
         self.placement: Placement = settings.placement
+        self.steering = None
         self.ahead = settings.ahead
         self.rules = FactRules()
 
@@ -144,6 +148,9 @@ class ToyMetrics:
         self._news.inc()
 
 
+PRICE = 3
+"""USD that a node costs in an hour."""
+
 TOY: NodeController[ToySettings, ToyGates] = NodeController(
     program=Generator(NAME, "0.7"),
     kind="ToyStatus",
@@ -154,6 +161,7 @@ TOY: NodeController[ToySettings, ToyGates] = NodeController(
         rules=settings.drain_rules, ahead=settings.ahead, placement=settings.placement
     ),
     pool_of=lambda node, settings: "pool",
+    price_of=lambda node, settings: NodePrice(PRICE * 1_000_000, "annotation", "a test"),
     metrics=ToyMetrics,
     notes=notes_of,
     remarks=lambda evaluation, settings: Remarks((Fact("toys", "7"),), ("All is toys.",)),

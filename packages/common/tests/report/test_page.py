@@ -96,7 +96,7 @@ def test_every_link_leads_somewhere_in_the_page_and_no_place_is_there_twice() ->
 def test_what_only_a_forecast_gives_leads_nowhere() -> None:
     found = small_plan()
     stuck = StuckNode("web-1", (refusal("SchedulerMayStrand", "shop/cart-1", "no node is left for it"),))
-    forecast = SchedulerForecast(2, 4, 3, (stuck,))
+    forecast = SchedulerForecast(2, 4, 3, 3, (stuck,))
     summary = msgspec.structs.replace(found.summary, scheduler=forecast)
     reader = read(page_of(msgspec.structs.replace(found, summary=summary)))
     assert "no node is left for it" in reader.texts

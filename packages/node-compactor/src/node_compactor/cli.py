@@ -6,6 +6,8 @@ import argparse
 import sys
 
 import node_compactor
+from node_compactor.advice import CompactorChanges
+from node_compactor.alternatives import alternatives
 from node_compactor.configuration import add_options, configure, flags_given
 from node_compactor.describing import summarize, wire
 from node_compactor.gates import CompactorGates
@@ -25,7 +27,11 @@ def _configure(arguments: argparse.Namespace) -> Configured[CompactorGates]:
     settings = configure(arguments.config, environment(), flags_given(arguments))
     view = SettingsView(summarize(settings, arguments.config), wire(settings))
     return Configured(
-        view, CompactorJudge(settings), lambda rule: CompactorJudge(settings.without(rule)), search=settings.search
+        view,
+        CompactorJudge(settings),
+        lambda: alternatives(settings),
+        search=settings.search,
+        changes=CompactorChanges(settings),
     )
 
 

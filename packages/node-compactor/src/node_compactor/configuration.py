@@ -31,7 +31,7 @@ EVERY_POOL: Mapping[str, object] = {
 }
 """Planning defaults without a configuration: every pool enabled, with the older controller's example values."""
 
-PLANNING_DEFAULTS: Mapping[str, object] = {"marked_for": 0, "minimum_age": 0}
+PLANNING_DEFAULTS: dict[str, object] = {"marked_for": 0, "minimum_age": 0}
 """A plan alone marks no nodes, and may be about a young cluster."""
 
 
@@ -44,13 +44,14 @@ def configure(
     :class:`~tightship.app.settings.loading.SettingsError` with all problems at once.
     """
     found = {"nodePools": EVERY_POOL} if config is None else read_config(config, CONFIG_MAP_KEYS)
+    defaults = PLANNING_DEFAULTS | ({"utilization": "dominant"} if config is None else {})
     source = ConfigSource(CompactorSettings, found, config or "")
     return resolve(
         CompactorSettings,
         _for_pools(flags, source),
         EnvironmentSource(CompactorSettings, environment),
         source,
-        DefaultSource(CompactorSettings, PLANNING_DEFAULTS),
+        DefaultSource(CompactorSettings, defaults),
     )
 
 

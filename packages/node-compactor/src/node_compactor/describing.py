@@ -9,15 +9,19 @@ from tightship.app.settings.fields import plain, scalar
 from tightship.app.settings.loading import wire_keys
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
+from tightship.planning.utilization import Measure
 from tightship.report.document import Plain, Setting
 
 POOLS_NAMED = 4
 """Most pools that a summary names before it only counts them."""
 
+_MEASURES: Mapping[Measure, str] = {"dominant": "the largest of CPU, memory and extended resources", "cpu": "CPU"}
+
 
 def wire(settings: CompactorSettings) -> dict[str, Setting]:
     """Return all settings as plain data that :func:`~node_compactor.settings.load_settings` reads back."""
-    return {key: _setting(getattr(settings, name)) for name, key in wire_keys(CompactorSettings).items()}
+    told = {key: _setting(getattr(settings, name)) for name, key in wire_keys(CompactorSettings).items()}
+    return told | {"utilization": settings.measure}
 
 
 def _setting(value: object) -> Setting:
@@ -47,6 +51,8 @@ def summarize(settings: CompactorSettings, config: str | None) -> str:
         parts.append("DaemonSets not counted")
     if settings.ignore_mirror_pods:
         parts.append("mirror pods not counted")
+    if "least-utilized" in settings.strategies:
+        parts.append(f"least utilized by {_MEASURES[settings.measure]}")
     return "; ".join(parts)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 
 from node_compactor.gates import CompactorGates, age_check, mark_check, pool_checks, size_check, utilization_check
+from node_compactor.marking import CONTROLLER
 from node_compactor.pacing import cooling
 from node_compactor.settings import CompactorSettings
 from tightship.core.drain_record import Finished
@@ -19,7 +20,7 @@ from tightship.planning.evaluate import Facts
 from tightship.planning.facts import FactRules, NodeFacts
 from tightship.planning.group_size import group_keeps, group_room
 from tightship.planning.nodes import NodeRules, left_without, opt_outs, owner_elsewhere
-from tightship.planning.plan import STRATEGIES, PerPool, Placement, Planners, Strategy
+from tightship.planning.plan import STRATEGIES, STRATEGIES_BY_CPU, PerPool, Placement, Planners, Strategy
 from tightship.planning.pools import pool_of, shown
 from tightship.planning.utilization import UtilizationRules
 
@@ -31,6 +32,7 @@ class CompactorJudge:
         self.settings = settings
         self.pace = settings
         self.placement: Placement = settings.placement
+        self.steering = settings.steering_as(CONTROLLER)
         self.ahead: Ahead = settings.ahead
         self.rules = FactRules(
             nodes=NodeRules(settings.disabled_rules),
@@ -63,9 +65,10 @@ class CompactorJudge:
             if pool is not None and pool.enabled:
                 chosen[name] = pool.strategy or self.settings.strategy
         distinct = set(chosen.values()) or {self.settings.strategy}
+        strategies = STRATEGIES_BY_CPU if self.settings.measure == "cpu" else STRATEGIES
         if len(distinct) == 1:
-            return STRATEGIES[distinct.pop()]
-        return PerPool(chosen, self.settings.strategy)
+            return strategies[distinct.pop()]
+        return PerPool(chosen, self.settings.strategy, strategies)
 
     def pauses(
         self, snapshot: Snapshot, facts: Facts, finished: Sequence[Finished], now: float

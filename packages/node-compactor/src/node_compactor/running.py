@@ -21,6 +21,7 @@ from tightship.nodes.serving import serve_nodes
 from tightship.planning.evaluate import Evaluation
 from tightship.planning.plan import STRATEGIES
 from tightship.planning.pools import pool_of
+from tightship.planning.prices import price_of
 from tightship.report.document import Generator, SettingsView
 
 
@@ -36,6 +37,7 @@ def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSetting
         ),
         drain_settings=drains_of,
         pool_of=lambda node, settings: pool_of(node, settings.pool_labels),
+        price_of=lambda node, settings: price_of(node, settings.prices),
         metrics=CompactorMetrics,
         notes=marks_of,
         for_dry_run=for_dry_run,
@@ -45,8 +47,7 @@ def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSetting
 
 def by_price(settings: CompactorSettings) -> bool:
     """Whether plans of *settings* go by price, so that searches, which count nodes, would be in vain."""
-    names = {settings.strategy, *(pool.strategy for pool in settings.pools.values() if pool.enabled and pool.strategy)}
-    return any(STRATEGIES[name].by_price for name in names)
+    return any(STRATEGIES[name].by_price for name in {settings.strategy, *settings.strategies})
 
 
 def drains_of(settings: CompactorSettings) -> DrainSettings:

@@ -29,6 +29,7 @@ from tightship.app.settings.sections import (
     SystemPodTimeout,
 )
 from tightship.planning.plan import STRATEGIES
+from tightship.planning.utilization import Measure
 
 EVERY_OTHER_POOL = "*"
 
@@ -121,6 +122,19 @@ class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUp
             "plan",
         ),
     ] = "least-utilized"
+    utilization: Annotated[
+        Measure | None,
+        Flag(
+            "--utilization WORD",
+            "what least-utilized goes by: dominant (the largest of the ratios of CPU, memory and extended resources) "
+            "or cpu (default: cpu with a configuration that has the keys of estafette-k8s-node-compactor, else "
+            "dominant)",
+            "plan",
+        ),
+    ] = None
+    """What ``least-utilized`` goes by: ``dominant``, the largest of the ratios of CPU, memory and extended resources,
+    or ``cpu``. Without this key a configuration goes by CPU if a pool has a key of the older controller:
+    ``scaleDownCPURequestRatioLimit`` or ``scaleDownRequiredUnderutilizedNodeCount``."""
     placement: HowSure
     minimum_age: Annotated[
         Seconds,
@@ -165,6 +179,19 @@ class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUp
             name: {keys.get(key, key): each for key, each in pool.items()} if isinstance(pool, Mapping) else pool
             for name, pool in value.items()
         }
+
+    @property
+    def measure(self) -> Measure:
+        """What ``least-utilized`` goes by, also if the setting does not say."""
+        older = {"limit", "required_count"}
+        by_cpu = any(older & pool.model_fields_set for pool in self.pools.values())
+        return self.utilization or ("cpu" if by_cpu else "dominant")
+
+    @property
+    def strategies(self) -> frozenset[str]:
+        """The strategies of all enabled pools, or that of a plan without any."""
+        chosen = frozenset(pool.strategy or self.strategy for pool in self.pools.values() if pool.enabled)
+        return chosen or frozenset({self.strategy})
 
     def pool(self, name: str) -> PoolSettings | None:
         """Return the settings of pool *name*, else of ``"*"``, else ``None``."""

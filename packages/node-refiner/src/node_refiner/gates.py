@@ -13,7 +13,6 @@ from tightship.core.durations import format_duration
 from tightship.core.objects import Node
 from tightship.core.reasons import Refusal
 from tightship.core.times import rfc3339
-from tightship.nodes.soft_taints import CANDIDATE
 from tightship.planning.checks import Check, remark
 from tightship.planning.cluster import Snapshot
 from tightship.planning.disruption import DisruptionLedger
@@ -21,7 +20,8 @@ from tightship.planning.evaluate import Facts
 from tightship.planning.facts import candidates_of
 from tightship.planning.group_size import GroupSizes
 from tightship.planning.nodes import drain_record
-from tightship.planning.plan import Candidate, Planner
+from tightship.planning.plan import Candidate, Going, Planner
+from tightship.planning.plan.going import CANDIDATE
 
 CONTROLLER = "node-refiner"
 """Our name in annotations, taints, claims and metrics."""
@@ -30,11 +30,18 @@ CONTROLLER = "node-refiner"
 class RefinerGates:
     """The gates over one set of facts; see :class:`tightship.planning.evaluate.ExplainedGates`."""
 
-    def __init__(
-        self, settings: RefinerSettings, ground: Snapshot, facts: Facts, outlooks: Mapping[str, Outlook], now: float
+    def __init__(  # noqa: PLR0917
+        self,
+        settings: RefinerSettings,
+        ground: Snapshot,
+        facts: Facts,
+        outlooks: Mapping[str, Outlook],
+        now: float,
+        going: Going | None = None,
     ) -> None:
         self.outlook = outlooks[""]
         self.outlooks = outlooks
+        self.going = going
         self._settings = settings
         self._ground = ground
         self._facts = facts

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+import msgspec
+
 from node_refiner.excess import dedicated, is_counted, remains, taint_of_others, tainted
-from node_refiner.gates import RefinerGates
+from node_refiner.gates import CONTROLLER, RefinerGates
 from node_refiner.ordering import strategy_of
 from node_refiner.outlook import Outlook, minimums_check, outlooks
 from node_refiner.pacing import cooling
@@ -26,7 +28,17 @@ from tightship.planning.facts import FactRules, NodeFacts, candidates_of
 from tightship.planning.group_size import GroupSizes, group_keeps, group_room
 from tightship.planning.nodes import NodeRules, left_without, opt_outs
 from tightship.planning.placement.scoring import Choice
-from tightship.planning.plan import Candidate, Placement, Planner, Planners, Strategy
+from tightship.planning.plan import (
+    Candidate,
+    Going,
+    Judgement,
+    Placement,
+    Planner,
+    Planners,
+    Removal,
+    Strategy,
+    expected,
+)
 
 
 class RefinerJudge:
@@ -36,6 +48,7 @@ class RefinerJudge:
         self.settings = settings
         self.pace = settings
         self.placement: Placement = settings.placement
+        self.steering = settings.steering_as(CONTROLLER)
         self.ahead: Ahead = settings.ahead
         self.rules = FactRules(
             nodes=NodeRules(settings.disabled_rules),
@@ -55,7 +68,8 @@ class RefinerJudge:
 
     def gates(self, ground: Snapshot, facts: Facts, now: float, planners: Planners) -> RefinerGates:
         """Return the threshold, the minimums and the plan's size, with their outlook."""
-        return RefinerGates(self.settings, ground, facts, self._outlooks(ground, facts, planners), now)
+        going = self._going(ground, facts, planners)
+        return RefinerGates(self.settings, ground, facts, self._outlooks(ground, facts, planners, going), now, going)
 
     def strategy(self, facts: Facts) -> Strategy:
         """Return the strategy that tries candidates in the configured order."""
@@ -104,7 +118,16 @@ class RefinerJudge:
         del pool
         return False
 
-    def _outlooks(self, ground: Snapshot, facts: Facts, planners: Planners) -> Mapping[str, Outlook]:
+    def _going(self, ground: Snapshot, facts: Facts, planners: Planners) -> Going:
+        """Return which nodes go, as far as threshold and minimums allow."""
+        free = Judgement(candidates_of(facts), {}, _Free(facts))
+        going = expected(planners, ground, free, strategy_of(self.settings), self.placement, self.steering)
+        removals = [Removal(name, 1, ()) for name in going.names]
+        allowed = outlooks(removals, facts, self.settings, len(removals)).values()
+        names = {name for each in allowed for name, turn in each.turns.items() if turn.number < each.goes}
+        return msgspec.structs.replace(going, names=tuple(name for name in going.names if name in names))
+
+    def _outlooks(self, ground: Snapshot, facts: Facts, planners: Planners, going: Going) -> Mapping[str, Outlook]:
         """Make the free plan from *facts*, and return how much of it threshold and minimums allow: by dedicated pool,
         the first for all other nodes.
 
@@ -118,7 +141,7 @@ class RefinerJudge:
         candidates, strategy = candidates_of(facts), strategy_of(self.settings)
 
         def new_planner(choose: Choice) -> Planner:
-            return planners.planner(ground, candidates, self.placement, choose=choose, explain=True, remembers=True)
+            return planners.planner(ground, candidates, self.placement, choose=choose, remembers=True, going=going)
 
         free = _Free(facts)
         outcome = strategy.run(new_planner, free)

@@ -20,6 +20,7 @@ from tightship.nodes.serving import serve_nodes
 from tightship.nodes.status import Remarks
 from tightship.planning.evaluate import Evaluation
 from tightship.planning.pools import pool_of
+from tightship.planning.prices import price_of
 from tightship.report.document import Generator, SettingsView
 from tightship.report.presentation import Fact
 
@@ -39,6 +40,7 @@ def refiner(environment: Mapping[str, str]) -> NodeController[RefinerSettings, R
         describe=lambda settings: SettingsView(summarize(settings, "live"), wire(settings)),
         drain_settings=drains_of,
         pool_of=lambda node, settings: pool_of(node, settings.pool_labels),
+        price_of=lambda node, settings: price_of(node, settings.prices),
         metrics=RefinerMetrics,
         remarks=remarks,
     )

@@ -24,8 +24,12 @@ _PACKAGES = Path(__file__).parents[3]
 
 
 def _named_in(package: str) -> frozenset[Reason]:
-    """Return the reasons that the source of *package* names, beside the enum itself."""
-    modules = (each for each in sorted((_PACKAGES / package / "src").rglob("*.py")) if each.name != "reasons.py")
+    """Return the reasons that the source of *package* gives: it names them, beside the enum and the advice on them."""
+    modules = (
+        each
+        for each in sorted((_PACKAGES / package / "src").rglob("*.py"))
+        if each.name not in ("reasons.py", "changes.py") and each.parent.name != "advice"
+    )
     found = (re.findall(r"\bReason\.([A-Z_]+)\b", each.read_text(encoding="utf-8")) for each in modules)
     return frozenset(Reason[name] for names in found for name in names)
 

@@ -104,12 +104,19 @@ class Ending(Enum):
     """We stop; the annotation stays for whoever starts next."""
 
 
+Price = tuple[int, str]
+"""The price of a node for an hour: millionths of a currency, and the currency."""
+
+UNPRICED: Price = (0, "")
+
+
 class Finished(Struct, frozen=True):
     """A drain of *node* in *pool* by *controller* that ended at *at*, and how (*ending*, *reason*).
 
     *ending* is a value of :class:`Ending`. *began* is ``None`` if unknown. *came* is the node
     added in place of the removed one; *stayed* says that none was added for long enough. *displaced* are the
-    controllers of the evicted pods, as :func:`owner_mark` writes them, ``None`` if not all are known.
+    controllers of the evicted pods, as :func:`owner_mark` writes them, ``None`` if not all are known. *price* is
+    what the node cost.
     """
 
     node: str
@@ -122,6 +129,7 @@ class Finished(Struct, frozen=True):
     came: str = ""
     stayed: bool = False
     displaced: frozenset[str] | None = None
+    price: Price = UNPRICED
 
 
 def owner_mark(uid: str) -> str:
@@ -137,11 +145,33 @@ class Regret(Struct, frozen=True):
     node: str
 
 
+class Saving(Struct, frozen=True):
+    """So many *nodes* of a pool are gone since *at*; *hourly* is what they cost, in millionths by currency."""
+
+    at: float
+    nodes: int
+    hourly: Mapping[str, int] = {}
+
+
+class Books(Struct, frozen=True):
+    """What drains have saved in a pool: *seconds* of nodes and *micros* by currency so far, and what *standing* adds.
+
+    *standing* are the nodes that are still gone, the longest first. *seen* is when the newest node was created that has
+    been looked at.
+    """
+
+    seen: float
+    standing: tuple[Saving, ...] = ()
+    seconds: float = 0.0
+    micros: Mapping[str, int] = {}
+
+
 class PastDrains(Struct, frozen=True):
-    """Recent drains of all controllers, the oldest first, and what pools have learned."""
+    """Recent drains of all controllers, the oldest first, what pools have learned, and what drains have saved."""
 
     finished: tuple[Finished, ...] = ()
     regrets: Mapping[str, Regret] = {}
+    books: Mapping[str, Books] = {}
 
 
 def encode_record(record: DrainRecord) -> str:

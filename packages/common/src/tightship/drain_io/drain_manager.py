@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from tightship.core.api_errors import Conflict, KubeError, NotFound, one_line
-from tightship.core.drain_record import DrainRecord, Ending, Finished, Phase
+from tightship.core.drain_record import UNPRICED, DrainRecord, Ending, Finished, Phase, Price
 from tightship.core.objects import Node
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
@@ -60,6 +60,7 @@ class Drainer:
         holder: str,
         epoch: Callable[[], int],
         pool_of: Callable[[Node], str],
+        price_of: Callable[[Node], Price] = lambda _: UNPRICED,
         lease: str = "",
         unnamed: bool = False,
     ) -> None:
@@ -67,6 +68,7 @@ class Drainer:
         self._ledger = ledger
         self._history = history
         self._pool_of = pool_of
+        self._price_of = price_of
         self._controller = controller
         self._holder = holder
         self._epoch = epoch
@@ -296,16 +298,16 @@ class Drainer:
             ending = await drive.run()
             if ending is not Ending.PARKED:
                 # History first: a crash in between leaves a claim, which counts, rather than a forgotten drain.
-                now, pool = self._tools.clock(), self._pool_of(node)
                 finished = Finished(
                     node.name,
-                    pool,
+                    self._pool_of(node),
                     self._controller,
                     ending.value,
-                    now,
+                    self._tools.clock(),
                     drive.reason,
                     record.entered(Phase.CLAIMED),
                     displaced=drive.displaced,
+                    price=self._price_of(node),
                 )
                 await self._history.add(finished)
                 await self._ledger.drop(node.name, record.op)
@@ -313,7 +315,6 @@ class Drainer:
             # The entry stays: adopt() drops it.
             _log.warning("claim of node %s not dropped yet: %s", node.name, one_line(error))
         except Exception:
-            # A bug, or a crashed cache. The node's annotation says where the drain stands.
             _log.exception("drain of node %s broke off; it resumes from the annotation on the node", node.name)
         finally:
             self._drives.pop(node.name, None)

@@ -1,7 +1,7 @@
-"""Recent drains, and what pools have learned from them, in two more annotations on the Lease of the claims.
+"""Recent drains, what pools have learned from them, and what they saved: three more annotations on the claims' Lease.
 
-So pauses survive a restart. Only the pace of drains depends on the history, so an unreadable history counts as empty,
-and the next drain writes a new one.
+So pauses and savings survive a restart. Of what is decided, only the pace of drains depends on the history, so an
+unreadable history counts as empty, and the next drain writes a new one.
 """
 
 from __future__ import annotations
@@ -12,20 +12,22 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.api_errors import Conflict
-from tightship.core.drain_record import Finished, PastDrains, Regret
+from tightship.core.drain_record import UNPRICED, Books, Finished, PastDrains, Price, Regret, Saving
 from tightship.core.times import recorded_time, rfc3339_ms
 from tightship.drain_io.claims import CLAIMS_LEASE, REQUEST_TIMEOUT
 from tightship.kube.connection import Connection
 from tightship.kube.leases import Lease, LeaseStore, micro_time
+from tightship.planning.savings import ended
 
 HISTORY_ANNOTATION = "tightship.dev/finished-drains"
 REGRETS_ANNOTATION = "tightship.dev/regrets"
+SAVINGS_ANNOTATION = "tightship.dev/savings"
 
 KEPT = 50
 """Drains kept, the newest: about 10 kB."""
 
 POOLS_KEPT = 100
-"""Pools kept, those with the latest regrets."""
+"""Pools kept: those with the latest regrets, and those with the latest savings, about 1 kB each."""
 
 _TRIES = 8
 
@@ -41,12 +43,26 @@ class _Wire(Struct, omit_defaults=True):
     came: str = ""
     stayed: bool = False
     displaced: list[str] | None = None
+    price: Price = UNPRICED
 
 
 class _RegretWire(Struct):
     level: int
     at: str
     node: str
+
+
+class _SavingWire(Struct):
+    at: str
+    nodes: int
+    hourly: dict[str, int] = {}
+
+
+class _BooksWire(Struct):
+    seen: str
+    standing: list[_SavingWire] = []
+    seconds: float = 0.0
+    micros: dict[str, int] = {}
 
 
 class DrainHistory:
@@ -65,11 +81,7 @@ class DrainHistory:
 
     async def add(self, finished: Finished) -> None:
         """Add *finished*. Raises :class:`~tightship.core.api_errors.KubeError`, the last conflict included."""
-
-        def edit(history: PastDrains) -> PastDrains:
-            return msgspec.structs.replace(history, finished=(*history.finished, finished))
-
-        await self.change(edit, finished.at)
+        await self.change(lambda history: ended(history, finished), finished.at)
 
     async def change(self, edit: Callable[[PastDrains], PastDrains], now: float) -> PastDrains:
         """Write what *edit* makes of the history at *now*, if that differs, and return it. Raises as :meth:`add` does.
@@ -99,7 +111,17 @@ def _encode(history: PastDrains) -> dict[str, str]:
     drains = [_drain(each) for each in history.finished[-KEPT:]]
     latest = sorted(history.regrets.items(), key=lambda each: (each[1].at, each[0]))[-POOLS_KEPT:]
     regrets = {pool: _RegretWire(each.level, rfc3339_ms(each.at), each.node) for pool, each in latest}
-    found = {HISTORY_ANNOTATION: drains, REGRETS_ANNOTATION: regrets}
+    kept = sorted(history.books.items(), key=lambda each: (each[1].seen, each[0]))[-POOLS_KEPT:]
+    books = {
+        pool: _BooksWire(
+            rfc3339_ms(each.seen),
+            [_SavingWire(rfc3339_ms(one.at), one.nodes, dict(one.hourly)) for one in each.standing],
+            round(each.seconds, 3),
+            dict(each.micros),
+        )
+        for pool, each in kept
+    }
+    found = {HISTORY_ANNOTATION: drains, REGRETS_ANNOTATION: regrets, **({SAVINGS_ANNOTATION: books} if books else {})}
     return {name: msgspec.json.encode(value).decode() for name, value in found.items()}
 
 
@@ -117,7 +139,11 @@ def _drain(finished: Finished) -> _Wire:
 
 def _decode(lease: Lease) -> PastDrains:
     notes = lease.annotations
-    return PastDrains(_drains(notes.get(HISTORY_ANNOTATION, "[]")), _regrets(notes.get(REGRETS_ANNOTATION, "{}")))
+    return PastDrains(
+        _drains(notes.get(HISTORY_ANNOTATION, "[]")),
+        _regrets(notes.get(REGRETS_ANNOTATION, "{}")),
+        _books(notes.get(SAVINGS_ANNOTATION, "{}")),
+    )
 
 
 def _drains(value: str) -> tuple[Finished, ...]:
@@ -131,6 +157,22 @@ def _regrets(value: str) -> Mapping[str, Regret]:
     try:
         found = msgspec.json.decode(value, type=dict[str, _RegretWire])
         return {pool: Regret(max(1, each.level), recorded_time(each.at), each.node) for pool, each in found.items()}
+    except (msgspec.DecodeError, ValueError):
+        return {}
+
+
+def _books(value: str) -> Mapping[str, Books]:
+    try:
+        found = msgspec.json.decode(value, type=dict[str, _BooksWire])
+        return {
+            pool: Books(
+                recorded_time(each.seen),
+                tuple(Saving(recorded_time(one.at), max(1, one.nodes), one.hourly) for one in each.standing),
+                each.seconds,
+                each.micros,
+            )
+            for pool, each in found.items()
+        }
     except (msgspec.DecodeError, ValueError):
         return {}
 

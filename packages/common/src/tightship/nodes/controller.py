@@ -17,6 +17,7 @@ from tightship.drain_io.tools import DrainSettings, Keeps
 from tightship.drain_io.writing import NodePatch
 from tightship.nodes.status import Remarks
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Facts, Judge
+from tightship.planning.prices import NodePrice
 from tightship.report.document import Generator, SettingsView
 
 S = TypeVar("S", bound=SteeringKeys)
@@ -71,6 +72,7 @@ class NodeController(Struct, Generic[S, G], frozen=True, kw_only=True):
     describe: Callable[[S], SettingsView]
     drain_settings: Callable[[S], DrainSettings]
     pool_of: Callable[[Node, S], str]
+    price_of: Callable[[Node, S], NodePrice | None]
     metrics: Callable[[CollectorRegistry], OwnMetrics[Any]]
     notes: Callable[[Evaluation[G], S], Sequence[NodeNote]] = lambda *_: ()
     remarks: Callable[[Evaluation[G], S], Remarks] = lambda *_: Remarks()

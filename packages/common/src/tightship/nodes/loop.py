@@ -48,6 +48,7 @@ from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, Evaluator, ExplainedGates
 from tightship.planning.nodes import draining
 from tightship.planning.regret import learned
+from tightship.planning.savings import saved, settled
 from tightship.report.document import SettingsView
 
 S = TypeVar("S", bound=SteeringKeys)
@@ -168,6 +169,7 @@ class ConsolidationLoop(Generic[S, G]):
         self._pass_log.judged(evaluation, off=off, leader=frame.leading(), dry_run=dry_run)
         plan = evaluation.plan.holding(evaluation.held)
         self._metrics.update(evaluation.facts, plan, snapshot, now, evaluation.unhealthy)
+        self._metrics.saved(saved(evaluation.history, now))
         self._own.update(evaluation)
         situation = self._situation(off, history.finished, self._controller.describe(settings))
         self._shown = await in_thread(show, evaluation, situation, self._controller.remarks(evaluation, settings))
@@ -242,7 +244,8 @@ class ConsolidationLoop(Generic[S, G]):
     async def _remember(self, evaluation: Evaluation[G], judge: ClaimJudge[G]) -> None:
         """Write the results of recent drains for all controllers and the next leader."""
         added = [(float(fact.view.node.created), fact.pool, name) for name, fact in evaluation.facts.items()]
-        await self._history.change(lambda known: learned(known, added, judge.pace, evaluation.now), evaluation.now)
+        now = evaluation.now
+        await self._history.change(lambda known: settled(learned(known, added, judge.pace, now), added, now), now)
 
     def _may_begin(self) -> bool:
         return self._frame.leading() and self._frame.acting()

@@ -6,6 +6,7 @@ Each pass replaces all series of the last plan, so objects that are gone from th
 from __future__ import annotations
 
 from collections import Counter as Count
+from collections.abc import Mapping
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -21,6 +22,7 @@ from tightship.planning.evaluate import Facts
 from tightship.planning.nodes import drain_record
 from tightship.planning.plan import Plan
 from tightship.planning.prices import MICROS
+from tightship.planning.savings import Saved
 
 PHASE_BUCKETS = (1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 21600.0)
 """Seconds, from settling after a claim to an empty node that waits for the autoscaler."""
@@ -43,6 +45,7 @@ class ConsolidationMetrics:
         )
         self._planned = snapshot("tightship_nodes_planned", "Nodes that the last plan would remove.", ("pool",))
         self._evictions_planned = gauge("tightship_evictions_planned", "Evictions that the last plan needs.")
+        self._pods_planned = gauge("tightship_pods_planned", "Different pods that the last plan evicts.")
         self._price = snapshot(
             "tightship_price_per_month",
             "Price of the nodes with a price for a month of 730 hours, in units of the currency.",
@@ -54,6 +57,16 @@ class ConsolidationMetrics:
             ("pool", "currency"),
         )
         self._unpriced = snapshot("tightship_nodes_without_price", "Nodes without a price, by pool.", ("pool",))
+        self._saved_hours = snapshot(
+            "tightship_saved_node_hours",
+            "Hours of nodes that drains of all controllers with this ledger have saved since the first.",
+            ("pool",),
+        )
+        self._saved_money = snapshot(
+            "tightship_saved_money",
+            "What those hours would have cost, in units of the currency; nodes without a price count for nothing.",
+            ("pool", "currency"),
+        )
         self._in_phase = snapshot(
             "tightship_drains_in_phase", "Nodes that this controller drains, by phase.", ("phase",)
         )
@@ -113,6 +126,7 @@ class ConsolidationMetrics:
         pools = dict.fromkeys(fact.pool for fact in facts.values())
         self._planned.replace({(pool,): float(planned[pool]) for pool in pools})
         self._evictions_planned.set(plan.evictions)
+        self._pods_planned.set(plan.pods)
         self._tell_money(facts, plan)
         self._tell_drains(snapshot, now)
         self._unhealthy.set(unhealthy is not None)
@@ -141,6 +155,14 @@ class ConsolidationMetrics:
     def landed(self, result: Landed) -> None:
         """Count where a replacement landed."""
         self._landings.labels(result.value).inc()
+
+    def saved(self, pools: Mapping[str, Saved]) -> None:
+        """Replace what drains have saved, by pool."""
+        self._saved_hours.replace({(pool,): each.node_hours for pool, each in pools.items()})
+        money: dict[tuple[str, ...], float] = {
+            (pool, name): micros / MICROS for pool, each in pools.items() for name, micros in each.micros.items()
+        }
+        self._saved_money.replace(money)
 
     def claimed_elsewhere(self, drains: int) -> None:
         """Set how many drains of other controllers have no claim in this controller's ledger."""

@@ -36,6 +36,7 @@ class PassLog:
             nodes=len(evaluation.facts),
             planned=len(plan.removals),
             evictions=plan.evictions,
+            pods=plan.pods,
             held=len(held),
             next=plan.removals[0].node if plan.removals else "",
         )

@@ -12,6 +12,8 @@ from tightship.app.runtime.main import Runtime
 from tightship.app.runtime.serving import Frame, serve
 from tightship.app.settings.process import NodeProcessSettings
 from tightship.app.settings.sections import SteeringKeys
+from tightship.core.drain_record import UNPRICED, Price
+from tightship.core.objects import Node
 from tightship.drain.events import DrainEvent
 from tightship.drain_io.claims import ClaimLedger
 from tightship.drain_io.drain_manager import Drainer
@@ -89,6 +91,11 @@ def _loop(
         pilot=pilot,
         landings=lambda: drainer.landings(cache.snapshot()),
     )
+
+    def paid(node: Node) -> Price:
+        price = controller.price_of(node, live.current)
+        return UNPRICED if price is None else (price.hourly, price.currency)
+
     history = DrainHistory(frame.connection, namespace=run.claims_namespace, name=run.claims_lease)
     drainer = Drainer(
         tools,
@@ -98,6 +105,7 @@ def _loop(
         holder=run.identity,
         epoch=lambda: frame.elector.epoch,
         pool_of=lambda node: controller.pool_of(node, live.current),
+        price_of=paid,
         lease=f"{run.namespace}/{run.lease_name}",
         unnamed=run.release,
     )

@@ -17,8 +17,8 @@ from tightship.drain_io.writing import LiveNode, NodePatch
 from tightship.planning.cluster import Snapshot
 from tightship.planning.nodes import draining, owner_elsewhere
 from tightship.planning.plan import Plan
+from tightship.planning.plan.going import CANDIDATE
 
-CANDIDATE = "tightship.dev/candidate"
 EFFECT = "PreferNoSchedule"
 
 
@@ -32,7 +32,7 @@ class Steering(Struct, frozen=True):
 def steer(
     snapshot: Snapshot, plan: Plan, limit: int, enabled: bool, controller: str, *, spared: Collection[str] = ()
 ) -> Steering:
-    """Return the changes after which exactly the first *limit* nodes of *plan* carry the soft taint.
+    """Return the changes after which exactly the first *limit* nodes of *plan*, its later ones last, carry the taint.
 
     A node in drain needs no taint because it is cordoned. Nodes that somebody else is deleting stay as they are.
     *spared* nodes should stay for a while and get no taint: the autoscaler would remove nodes that pods avoid even
@@ -42,12 +42,12 @@ def steer(
         return Steering(remove=tainted(snapshot, controller))
     wanted: dict[str, None] = {}
     kept = frozenset(spared)
-    for removal in plan.removals:
-        view = snapshot.nodes.get(removal.node)
+    for name in (*(removal.node for removal in plan.removals), *plan.later):
+        view = snapshot.nodes.get(name)
         if len(wanted) >= limit:
             break
-        if view is not None and removal.node not in kept and _may_carry(view.node):
-            wanted[removal.node] = None
+        if view is not None and name not in kept and _may_carry(view.node):
+            wanted[name] = None
     add = [name for name in wanted if not _carries_any(snapshot.nodes[name].node.taints)]
     remove = [
         name

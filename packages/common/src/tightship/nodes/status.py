@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -16,6 +17,7 @@ from tightship.nodes.background_search import SearchState
 from tightship.planning.evaluate import Evaluation, ExplainedGates
 from tightship.planning.nodes import drain_record
 from tightship.planning.pools import shown
+from tightship.planning.savings import saved
 from tightship.report.build import plan_document
 from tightship.report.document import (
     API_VERSION,
@@ -27,6 +29,7 @@ from tightship.report.document import (
     Source,
 )
 from tightship.report.inputs import Inputs, refusal_entry
+from tightship.report.money import money
 from tightship.report.plan_page import plan_page
 from tightship.report.presentation import REFRESH, SERVED_LINKS, Cell, Fact, Page, Section, Table
 from tightship.report.warnings import warnings_of
@@ -59,16 +62,24 @@ class EndedEntry(Struct, frozen=True, rename="camel"):
     reason: str
 
 
+class SavedEntry(Struct, frozen=True, rename="camel"):
+    """What drains have saved in a pool since the first: hours of nodes, and micros by currency."""
+
+    pool: str
+    node_hours: float
+    micros: dict[str, int]
+
+
 class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """The answer of ``/status``; *kind* is the controller's.
 
     *held* says why planned nodes wait, *unhealthy* why nothing is drained at all. *ended* are recent drains, the newest
-    first, as far as a leader knows them. *landings* say where the replacements of evicted pods landed that this process
-    led there. *problems* say why the configuration was refused, or what does not work. *plan* is the output of
-    ``plan -o json``, without budgets: these limit the pace, not the direction. *finishing* are nodes that a dry run
-    gives back because drains of this controller hold them; *hindrance* says why it can't. *search* says how searches
-    for a better plan go, and ``plan.summary.search`` what the last one came to. The JSON omits *switched_off* while the
-    controller is on, and the other optional fields while they are empty.
+    first, and *saved* what drains have saved, as far as a leader knows. *landings* say where the replacements of
+    evicted pods landed that this process led there. *problems* say why the configuration was refused, or what does not
+    work. *plan* is the output of ``plan -o json``, without budgets: these limit the pace, not the direction.
+    *finishing* are nodes that a dry run gives back because drains of this controller hold them; *hindrance* says why it
+    can't. *search* says how searches for a better plan go, and ``plan.summary.search`` what the last one came to. The
+    JSON omits *switched_off* while the controller is on, and the other optional fields while they are empty.
     """
 
     api_version: str
@@ -82,6 +93,7 @@ class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tr
     unhealthy: RefusalEntry | None
     in_drain: tuple[DrainEntry, ...]
     ended: tuple[EndedEntry, ...] = ()
+    saved: tuple[SavedEntry, ...] = ()
     landings: LandingFigures | None = None
     problems: tuple[str, ...] = ()
     search: SearchState | None = None
@@ -160,6 +172,10 @@ def show(evaluation: Evaluation[ExplainedGates], situation: Situation, remarks: 
             EndedEntry(each.node, each.pool, each.controller, each.ending, rfc3339(each.at), each.reason)
             for each in reversed(situation.finished)
         ),
+        saved=tuple(
+            SavedEntry(pool, round(each.node_hours, 2), dict(each.micros))
+            for pool, each in sorted(saved(evaluation.history, evaluation.now).items())
+        ),
         landings=situation.landings,
         problems=tuple(situation.problems),
         search=situation.search,
@@ -202,6 +218,7 @@ def _page(written: bytes, remarks: Remarks) -> Page:
         alerts=(*_alerts(status), *remarks.alerts, *page.alerts),
         facts=(
             Fact("in drain", f"{len(status.in_drain):,}", detail="of all controllers"),
+            *_saved(status.saved),
             *_landings(status.landings),
             Fact("held back", f"{len(status.held):,}", "warn" if status.held else "", "planned, and waiting"),
             *_search(status.search),
@@ -212,6 +229,15 @@ def _page(written: bytes, remarks: Remarks) -> Page:
         links=SERVED_LINKS,
         refresh=REFRESH,
     )
+
+
+def _saved(pools: Sequence[SavedEntry]) -> Sequence[Fact]:
+    if not pools:
+        return ()
+    micros = sum((Counter(each.micros) for each in pools), Counter[str]())
+    amounts = ", ".join(money(amount, currency) for currency, amount in sorted(micros.items()))
+    hours = f"{sum(each.node_hours for each in pools):,.1f} node-hours"
+    return (Fact("saved so far", amounts or hours, detail=hours if amounts else "since the first drain"),)
 
 
 def _landings(figures: LandingFigures | None) -> Sequence[Fact]:

@@ -23,15 +23,18 @@ from tightship.planning.health import HealthRules, brake
 from tightship.planning.plan import (
     Forecast,
     Gates,
+    Going,
     Judgement,
     Placement,
     Plan,
     Planners,
+    SteeringRules,
     Strategy,
     forecast,
     make_plan,
 )
 from tightship.planning.regret import RegretRules, learned, regretted
+from tightship.planning.savings import settled
 from tightship.planning.search.strategy import Searching, SearchRules
 
 Facts = Mapping[str, NodeFacts]
@@ -40,6 +43,10 @@ Facts = Mapping[str, NodeFacts]
 
 class ExplainedGates(Gates, Protocol):
     """The gates of a controller over one set of facts: they can also say what they ask of a single node."""
+
+    @property
+    def going(self) -> Going | None:
+        """Which nodes go, if the gates had to find out."""
 
     def checks(self, name: str) -> Sequence[Check]:
         """Return the gates of node *name* as they stand when its turn comes, open ones and remarks too."""
@@ -63,6 +70,10 @@ class Judge(Protocol[G_co]):
     @property
     def placement(self) -> Placement:
         """How sure the place of an evicted pod must be."""
+
+    @property
+    def steering(self) -> SteeringRules | None:
+        """How a running controller keeps evicted pods off the nodes that go next, ``None`` if it doesn't."""
 
     @property
     def ahead(self) -> Ahead:
@@ -187,7 +198,7 @@ class Evaluator(Generic[G]):
             )
         facts, gates, plan = planned
         added = [(float(fact.view.node.created), fact.pool, name) for name, fact in facts.items()]
-        history = learned(history, added, judge.pace, now)
+        history = settled(learned(history, added, judge.pace, now), added, now)
         unhealthy = brake(snapshot, history.finished, judge.pace, now, api_failures)
         regrets = regretted(history, judge.pace, now)
         pauses = judge.pauses(snapshot, facts, history.finished, now)
@@ -256,13 +267,14 @@ def _plan(  # noqa: PLR0917
     ground = plannable(snapshot, judge.rules)
     gates = judge.gates(ground, facts, now, planners)
 
-    prepared = [judgement(snapshot, facts, gates)]
+    prepared = [judgement(snapshot, facts, gates, gates.going)]
 
     def judged(current: Snapshot) -> Judgement:
         if prepared:
             return prepared.pop()
         known = facts_of(current, judge, now, horizon.only)
-        return judgement(current, known, judge.gates(current, known, now, planners))
+        new = judge.gates(current, known, now, planners)
+        return judgement(current, known, new, new.going)
 
     strategy = judge.strategy(facts)
     rules = None if strategy.by_price else horizon.search  # a search counts nodes, not money
@@ -276,6 +288,7 @@ def _plan(  # noqa: PLR0917
         until_stable=until_stable,
         progress=progress,
         planners=planners,
+        steering=judge.steering,
     )
     planners.rest()
     return gates, plan if searching is None else msgspec.structs.replace(plan, searched=searching.searched)
@@ -289,4 +302,4 @@ def _considered(known: Sequence[Plan], before: Sequence[Plan]) -> bool:
 def _forecast(snapshot: Snapshot, judge: Judge[G], facts: Facts, plan: Plan) -> Forecast | None:
     if judge.placement != "possible" or not plan.removals:
         return None
-    return forecast(plannable(snapshot, judge.rules), plan, candidates_of(facts))
+    return forecast(plannable(snapshot, judge.rules), plan, candidates_of(facts), judge.steering)

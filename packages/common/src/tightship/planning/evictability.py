@@ -254,13 +254,12 @@ class Evictability:
     def _local_data(self, pod: Pod) -> list[Refusal]:
         if _vouched_for(pod):
             return []
-        safe = [name.strip() for name in pod.annotations.get(SAFE_LOCAL_VOLUMES, "").split(",") if name.strip()]
+        safe = safe_volumes(pod)
         losing = [volume for volume in pod.spec.volumes if volume.local and volume.name not in safe]
         if not losing:
             return []
-        names = ",".join([*safe, *(volume.name for volume in losing)])
         detail = f"would lose {', '.join(_describe(volume) for volume in losing)}"
-        fix = annotating(self._snapshot, pod, SAFE_LOCAL_VOLUMES, names)
+        fix = annotating(self._snapshot, pod, SAFE_LOCAL_VOLUMES, all_local_volumes(pod))
         return [Refusal(Reason.LOCAL_STORAGE, pod.key, detail, fix)]
 
     def _system(self, pod: Pod) -> list[Refusal]:
@@ -335,6 +334,17 @@ _FREE = PodVerdict(Fate.EVICT)
 def _vouched_for(pod: Pod) -> bool:
     """Whether CA's explicit permission outweighs missing controllers, local data and kube-system, but no opt-out."""
     return pod.annotations.get(SAFE_TO_EVICT) == "true"
+
+
+def safe_volumes(pod: Pod) -> list[str]:
+    """Return the names of the local volumes that *pod* may lose, as its annotation has them."""
+    return [name.strip() for name in pod.annotations.get(SAFE_LOCAL_VOLUMES, "").split(",") if name.strip()]
+
+
+def all_local_volumes(pod: Pod) -> str:
+    """Return the value of the annotation after which *pod* may lose every local volume that it has."""
+    safe = safe_volumes(pod)
+    return ",".join([*safe, *(each.name for each in pod.spec.volumes if each.local and each.name not in safe)])
 
 
 def _describe(volume: Volume) -> str:

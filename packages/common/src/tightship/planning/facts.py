@@ -20,7 +20,7 @@ from tightship.planning.evictability import Evictability, EvictionRules
 from tightship.planning.karpenter import timed
 from tightship.planning.node_groups import NodeGroups
 from tightship.planning.nodes import NodeRules, draining, judge_node, yielded_for_good
-from tightship.planning.plan import Candidate, Gates, Judgement
+from tightship.planning.plan import Candidate, Gates, Going, Judgement
 from tightship.planning.pools import KNOWN_POOL_LABELS, pool_of
 from tightship.planning.prices import NO_PRICES, NodePrice, PriceList, price_of
 from tightship.planning.utilization import Utilization, UtilizationRules, utilization
@@ -231,18 +231,24 @@ def candidates_of(facts: Mapping[str, NodeFacts]) -> tuple[Candidate, ...]:
             stays=fact.stays,
             memory_ratio=fact.memory_ratio,
             price=None if fact.price is None else fact.price.hourly,
+            extended=fact.utilization.extended,
         )
         for name, fact in facts.items()
         if not fact.refusals
     )
 
 
-def judgement(snapshot: Snapshot, facts: Mapping[str, NodeFacts], gates: Gates) -> Judgement:
-    """Return who may go by *facts*, all refusals of the others, and the *gates* while a plan grows."""
+def judgement(
+    snapshot: Snapshot, facts: Mapping[str, NodeFacts], gates: Gates, going: Going | None = None
+) -> Judgement:
+    """Return who may go by *facts*, all refusals of the others, and the *gates* while a plan grows.
+
+    *going* is which nodes go, if that is known already.
+    """
     refusals = {name: fact.refusals for name, fact in facts.items() if fact.refusals}
     # An unreadable node has no facts: nothing is known of its pool, its room or its labels.
     for each in snapshot.unreadable:
         if each.kind == "Node":
             refusal = Refusal(Reason.UNREADABLE, each.name, each.problem, f"fix node {each.name}")
             refusals[each.name] = (refusal,)
-    return Judgement(candidates_of(facts), refusals, gates)
+    return Judgement(candidates_of(facts), refusals, gates, going)

@@ -7,9 +7,10 @@ those of its ReplicaSets, a CronJob those of its Jobs. A change below it would b
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
+from msgspec import Struct
 
 from tightship.core.objects import WORKLOAD_KINDS, Owner, Pod, Workload
 from tightship.planning.cluster import Snapshot
@@ -49,23 +50,66 @@ def named(snapshot: Snapshot, pod: Pod) -> str:
     return f"{owner.kind.lower()}/{owner.name}" if owner is not None else f"pod/{pod.name}"
 
 
-def annotating(snapshot: Snapshot, pod: Pod, key: str, value: str | None) -> str:
-    """Return the command that gives *pod*, and its successors, the annotation; with ``None`` one that removes it."""
-    owner = top_owner(snapshot, pod)
-    written = f"{key}-" if value is None else f"{key}={value}"
+class Annotation(Struct, frozen=True):
+    """One annotation written to, or with *value* ``None`` removed from, a pod or the template of its top owner.
+
+    *kind* is ``Pod`` or the owner's. *rolls_out* says that the owner then replaces its pods by ones with the change.
+    """
+
+    namespace: str
+    kind: str
+    name: str
+    key: str
+    value: str | None
+    rolls_out: bool = False
+
+    @property
+    def command(self) -> str:
+        """The command that makes the change."""
+        if self.kind == "Pod":
+            return _annotate_pods(self.namespace, self.name, self.key, self.value)
+        change: object = {"metadata": {"annotations": {self.key: self.value}}}
+        for step in reversed(_TEMPLATES[self.kind]):
+            change = {step: change}
+        patch = shlex.quote(msgspec.json.encode(change).decode())
+        return f"kubectl -n {self.namespace} patch {self.kind.lower()} {self.name} --type merge -p {patch}"
+
+
+def commands(changes: Iterable[Annotation]) -> tuple[str, ...]:
+    """Return the commands that make *changes*: one for all pods that get the same annotation."""
+    pods: dict[tuple[str, str, str | None], list[str]] = {}
+    found: list[str] = []
+    for each in changes:
+        if each.kind == "Pod":
+            pods.setdefault((each.namespace, each.key, each.value), []).append(each.name)
+        else:
+            found.append(each.command)
+    together = [_annotate_pods(space, " ".join(names), key, value) for (space, key, value), names in pods.items()]
+    return (*found, *together)
+
+
+def _annotate_pods(namespace: str, names: str, key: str, value: str | None) -> str:
+    written = shlex.quote(f"{key}-" if value is None else f"{key}={value}")
     overwrite = "" if value is None else " --overwrite"
-    of_pod = f"kubectl -n {pod.namespace} annotate pod {pod.name} {shlex.quote(written)}{overwrite}"
+    return f"kubectl -n {namespace} annotate pod {names} {written}{overwrite}"
+
+
+def annotation_changes(snapshot: Snapshot, pod: Pod, key: str, value: str | None) -> tuple[Annotation, ...]:
+    """Return what gives *pod*, and its successors, the annotation; with ``None`` what removes it."""
+    owner = top_owner(snapshot, pod)
+    of_pod = Annotation(pod.namespace, "Pod", pod.name, key, value)
     if owner is None or owner.kind not in _TEMPLATES or owner.kind in _FIXED or _orphaned(snapshot, pod):
-        return of_pod
+        return (of_pod,)
     if value is None and not _has(snapshot, pod, key):
         # Somebody annotated the pod alone.
-        return of_pod
-    change: object = {"metadata": {"annotations": {key: value}}}
-    for step in reversed(_TEMPLATES[owner.kind]):
-        change = {step: change}
-    patch = shlex.quote(msgspec.json.encode(change).decode())
-    of_owner = f"kubectl -n {pod.namespace} patch {owner.kind.lower()} {owner.name} --type merge -p {patch}"
-    return of_owner if owner.kind in _ROLLS_OUT else f"{of_owner} && {of_pod}"
+        return (of_pod,)
+    of_owner = Annotation(pod.namespace, owner.kind, owner.name, key, value, owner.kind in _ROLLS_OUT)
+    return (of_owner,) if of_owner.rolls_out else (of_owner, of_pod)
+
+
+def annotating(snapshot: Snapshot, pod: Pod, key: str, value: str | None) -> str:
+    """Return the commands of :func:`annotation_changes`."""
+    return " && ".join(each.command for each in annotation_changes(snapshot, pod, key, value))
 
 
 def _above(snapshot: Snapshot, pod: Pod, owner: Owner) -> Owner | None:

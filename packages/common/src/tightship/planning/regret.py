@@ -59,7 +59,7 @@ def learned(history: PastDrains, nodes: Sequence[Added], keys: RegretRules, now:
         before = regrets.pop(each.pool, None)
         if before is not None and before.level > 1:
             regrets[each.pool] = msgspec.structs.replace(before, level=before.level - 1)
-    return PastDrains(tuple(finished), regrets)
+    return msgspec.structs.replace(history, finished=tuple(finished), regrets=regrets)
 
 
 def _regrets(at: float, drain: Finished, window: float) -> bool:

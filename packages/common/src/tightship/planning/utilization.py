@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from msgspec import Struct
 
@@ -31,9 +32,18 @@ class Utilization(Struct, frozen=True, gc=False):
         return 0.0 if requested <= 0 else float("inf")
 
     @property
-    def highest(self) -> float:
-        """The larger of the CPU and memory ratios (CA's measure)."""
-        return max(self.ratio("cpu"), self.ratio("memory"))
+    def extended(self) -> Mapping[str, float]:
+        """The ratios of the extended resources that the node has."""
+        return {name: self.ratio(name) for name, amount in self.allocatable.items() if "/" in name and amount > 0}
+
+
+Measure = Literal["dominant", "cpu"]
+"""Which ratio says how utilized a node is: the largest, much as in CA, or CPU's."""
+
+
+def measured(ratios: Mapping[str, float], measure: Measure = "dominant") -> float:
+    """Return how utilized a node with these *ratios* of its resources is by *measure*; 0.0 without any."""
+    return ratios.get("cpu", 0.0) if measure == "cpu" else max(ratios.values(), default=0.0)
 
 
 def utilization(view: NodeView, now: float, rules: UtilizationRules = UtilizationRules()) -> Utilization:

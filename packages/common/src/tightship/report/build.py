@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from tightship.core.reasons import Refusal
+from tightship.core.reasons import Reason, Refusal
 from tightship.core.times import rfc3339
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Removal
@@ -24,6 +24,7 @@ from tightship.report.document import (
     StuckNode,
     Summary,
 )
+from tightship.report.gap import gap_summary
 from tightship.report.inputs import (
     Inputs,
     by_importance,
@@ -52,6 +53,7 @@ def plan_document(inputs: Inputs, sort_by: str = DEFAULT_ORDER) -> NodePlan:
         nodes=sorted_nodes(nodes, sort_by),
         held={name: refusal_entry(refusal) for name, refusal in sorted(inputs.held.items())},
         warnings=inputs.warnings,
+        advice=inputs.advice,
     )
 
 
@@ -142,11 +144,12 @@ def _summary(inputs: Inputs, nodes: tuple[NodeEntry, ...]) -> Summary:
         cpu_milli=_totals(inputs, "cpu", [(each, each.cpu_milli) for each in nodes]),
         memory_bytes=_totals(inputs, "memory", [(each, each.memory_bytes) for each in nodes]),
         evictions=plan.evictions,
+        pods_evicted=plan.pods,
         rounds=plan.rounds,
         waits_for=tuple(
             sorted({move.waits_for for removal in plan.removals for move in removal.moves if move.waits_for})
         ),
-        kept_by=_kept_by(nodes),
+        kept_by=_kept_by(nodes, inputs),
         scheduler=_forecast(inputs, len(nodes)),
         excess=inputs.excess,
         search=search_summary(plan.searched, len(nodes)),
@@ -154,6 +157,7 @@ def _summary(inputs: Inputs, nodes: tuple[NodeEntry, ...]) -> Summary:
         pools=_pools(nodes),
         money=money_summary(_costs(nodes)),
         karpenter=karpenter_summary(inputs.snapshot, plan.refusals, inputs.as_if_unmanaged),
+        gap=gap_summary(inputs.gap, len(nodes) - len(inputs.facts)),
     )
 
 
@@ -200,7 +204,7 @@ def _totals(inputs: Inputs, resource: str, parts: list[tuple[NodeEntry, Share]])
     )
 
 
-def _kept_by(nodes: tuple[NodeEntry, ...]) -> tuple[KeptBy, ...]:
+def _kept_by(nodes: tuple[NodeEntry, ...], inputs: Inputs) -> tuple[KeptBy, ...]:
     counts: Counter[str] = Counter()
     alone: Counter[str] = Counter()
     for node in nodes:
@@ -208,7 +212,7 @@ def _kept_by(nodes: tuple[NodeEntry, ...]) -> tuple[KeptBy, ...]:
         if len(node.reasons) == 1:
             alone.update(node.reasons)
     order = sorted(counts.items(), key=lambda item: (-item[1], importance(item[0])))
-    return tuple(KeptBy(reason, number, alone[reason]) for reason, number in order)
+    return tuple(KeptBy(reason, number, alone[reason], inputs.costs.get(Reason(reason))) for reason, number in order)
 
 
 def _forecast(inputs: Inputs, nodes: int) -> SchedulerForecast | None:
@@ -217,4 +221,4 @@ def _forecast(inputs: Inputs, nodes: int) -> SchedulerForecast | None:
         return None
 
     stuck = tuple(StuckNode(name, _refused(refusals)[1]) for name, refusals in forecast.stuck.items())
-    return SchedulerForecast(forecast.removed, nodes - forecast.removed, forecast.evictions, stuck)
+    return SchedulerForecast(forecast.removed, nodes - forecast.removed, forecast.evictions, forecast.pods, stuck)

@@ -11,6 +11,8 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from tightship.report.advice import AdviceSummary, GainEntry, NodeBundle
+from tightship.report.gap import GapSummary
 from tightship.report.karpenter import KarpenterSummary
 from tightship.report.money import MoneySummary, MonthTotals, NodeCost
 from tightship.report.search import SearchSummary
@@ -165,11 +167,15 @@ class PoolEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class KeptBy(Struct, frozen=True, rename="camel"):
-    """A reason and the number of *nodes* that it keeps; it is the only reason for *alone* of them."""
+    """A reason and the number of *nodes* that it keeps; it is the only reason for *alone* of them.
+
+    *gain* is what a plan without the reason would remove besides, ``null`` if that was not measured.
+    """
 
     reason: str
     nodes: int
     alone: int
+    gain: GainEntry | None = None
 
 
 class StuckNode(Struct, frozen=True, rename="camel"):
@@ -185,6 +191,7 @@ class SchedulerForecast(Struct, frozen=True, rename="camel"):
     removed: int
     nodes_after: int
     evictions: int
+    pods_evicted: int
     stuck: tuple[StuckNode, ...]
 
 
@@ -211,16 +218,19 @@ class ExcessSummary(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The plan in numbers. *waits_for* are PodDisruptionBudgets that let pods go only one after another.
+    """The plan in numbers. *evictions* are of *pods_evicted* different pods. *waits_for* are PodDisruptionBudgets that
+    let pods go only one after another.
 
     *other* are extended resources. *money* exists only if some node has a price, *excess* only if the controller uses
-    that figure, *search* only if the plan was searched, *karpenter* only if nodes are left to Karpenter.
+    that figure, *search* only if the plan was searched, *karpenter* only if nodes are left to Karpenter, *gap* only if
+    that was asked for.
     """
 
     nodes: NodeTotals
     cpu_milli: ShareTotals
     memory_bytes: ShareTotals
     evictions: int
+    pods_evicted: int
     rounds: int
     waits_for: tuple[str, ...]
     kept_by: tuple[KeptBy, ...]
@@ -231,18 +241,21 @@ class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
     pools: tuple[PoolEntry, ...] = ()
     money: MoneySummary | None = None
     karpenter: KarpenterSummary | None = None
+    gap: GapSummary | None = None
 
 
 class NodePlan(NodeHead, frozen=True, rename="camel", omit_defaults=True, tag_field="kind", tag="NodePlan"):
     """The nodes to remove and the reasons that keep the rest, of one cluster at one time.
 
-    *held* says which of the nodes to remove have to wait, and why: a cool-down, a regret, the health brake.
+    *held* says which of the nodes to remove have to wait, and why: a cool-down, a regret, the health brake. *advice*
+    exists only if it was asked for.
     """
 
     summary: Summary
     nodes: tuple[NodeEntry, ...]
     warnings: tuple[str, ...]
     held: Mapping[str, RefusalEntry] = {}
+    advice: AdviceSummary | None = None
 
 
 Fate = Literal["evict", "stays", "leaving"]
@@ -306,7 +319,8 @@ class NodeDetail(Struct, frozen=True, rename="camel"):
     """Everything about one node.
 
     Together, *changes* free the node; *without_change* are the blockers without a known small change. Both are empty
-    for a node that the plan removes.
+    for a node that the plan removes. *bundle* is the smallest set of changes known that really frees the node, measured
+    by planning again; ``null`` for a node that the plan removes, or without advice.
     """
 
     name: str
@@ -328,6 +342,7 @@ class NodeDetail(Struct, frozen=True, rename="camel"):
     changes: tuple[Change, ...]
     without_change: tuple[str, ...]
     cost: NodeCost | None = None
+    bundle: NodeBundle | None = None
 
 
 class NodeExplanation(NodeHead, frozen=True, rename="camel", tag_field="kind", tag="NodeExplanation"):

@@ -122,6 +122,7 @@ def _detail(
         changes=changes,
         without_change=without,
         cost=node_cost(facts.price),
+        bundle=inputs.bundles.get(node.name),
     )
 
 

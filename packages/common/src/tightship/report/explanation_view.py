@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tightship.core.counting import counted
+from tightship.report.advice import bundle_lines
 from tightship.report.amounts import age, cores, memory, percent
 from tightship.report.document import NodeDetail, NodeExplanation, PodEntry, RefusalEntry
 from tightship.report.money import hourly, monthly, origin
@@ -134,6 +135,15 @@ def _changes(node: NodeDetail) -> Iterator[TextLine]:
     if node.decision == "remove":
         yield TextLine(f"nothing: it is removal #{node.order} of the plan")
         return
+    if node.bundle is not None:
+        yield from bundle_lines(node.bundle, "" if node.cost is None else node.cost.currency)
+        return
+    if node.without_change:
+        # Whatever else were changed would change the cluster for nothing.
+        yield TextLine("no small change is known for:")
+        for blocker in node.without_change:
+            yield TextLine(blocker, " ", "•")
+        return
     for change in node.changes:
         reasons = dict.fromkeys(removed.partition(" ")[0] for removed in change.removes)
         count = f" x{len(change.removes)}" if len(change.removes) > 1 else ""
@@ -144,10 +154,6 @@ def _changes(node: NodeDetail) -> Iterator[TextLine]:
             yield TextLine(change.change, indent=4)
         else:
             yield TextLine(f"{change.change}  ({because})", " ", "•")
-    if node.without_change:
-        yield TextLine("no small change is known for:")
-        for blocker in node.without_change:
-            yield TextLine(blocker, " ", "•")
 
 
 EXPLANATION = View(_printout)

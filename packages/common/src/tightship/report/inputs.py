@@ -13,8 +13,10 @@ from tightship.core.resources import Resources
 from tightship.core.times import rfc3339
 from tightship.planning.cluster import Snapshot
 from tightship.planning.facts import NodeFacts
+from tightship.planning.gap import Gap
 from tightship.planning.plan import Forecast, Plan
 from tightship.planning.utilization import Utilization
+from tightship.report.advice import AdviceSummary, GainEntry, NodeBundle
 from tightship.report.document import (
     API_VERSION,
     ExcessSummary,
@@ -30,7 +32,8 @@ from tightship.report.document import (
 class Inputs(Struct, frozen=True):
     """A snapshot, its plan, and the contents of the document's head.
 
-    *now* is in seconds since 1970. *held* says which planned nodes have to wait, and why.
+    *now* is in seconds since 1970. *held* says which planned nodes have to wait, and why. *costs* are what more
+    would go without each reason, *bundles* what would free a node, by its name.
     *as_if_unmanaged* is the plan as if Karpenter consolidated nothing.
     """
 
@@ -46,6 +49,10 @@ class Inputs(Struct, frozen=True):
     excess: ExcessSummary | None = None
     held: Mapping[str, Refusal] = {}
     as_if_unmanaged: Plan | None = None
+    gap: Gap | None = None
+    advice: AdviceSummary | None = None
+    costs: Mapping[Reason, GainEntry] = {}
+    bundles: Mapping[str, NodeBundle] = {}
 
     @property
     def head(self) -> tuple[Literal["tightship.dev/v1"], Generator, Source, str, str, str, SettingsView]:

@@ -135,7 +135,7 @@ def money_lines(summary: MoneySummary | None, strategy: str) -> Iterator[str]:
     yield f"{change(totals, summary.currency)} a month of {summary.hours_per_month} h{saved}{share}"
     sources = [
         f"{words}: {shown}"
-        for source, words in (("list", "list"), ("cloud", "clouds"))
+        for source, words in (("list", "list"), ("cloud", "clouds' list"))
         if (shown := _bases([each for each in summary.origins if each.source == source]))
     ]
     annotated = sum(each.nodes for each in summary.origins if each.source == "annotation")
@@ -154,4 +154,4 @@ def _bases(origins: list[PriceOrigin]) -> str:
 
 def origin(source: str, basis: str) -> str:
     """Return in words where a price comes from."""
-    return f"list ({basis})" if source == "list" else basis
+    return {"list": f"list ({basis})", "cloud": f"clouds' list ({basis})"}.get(source, basis)

@@ -7,8 +7,20 @@ from functools import partial
 
 from tightship.core.counting import counted
 from tightship.planning.pools import shown
+from tightship.report.advice import advice_section, gained
 from tightship.report.amounts import amount, cores, memory, moved, percent, short
-from tightship.report.document import ExcessSummary, NodeEntry, NodePlan, PoolEntry, Share, ShareTotals
+from tightship.report.document import (
+    ExcessSummary,
+    KeptBy,
+    NodeEntry,
+    NodePlan,
+    PoolEntry,
+    SchedulerForecast,
+    Share,
+    ShareTotals,
+    Summary,
+)
+from tightship.report.gap import gap_lines
 from tightship.report.karpenter import karpenter_line
 from tightship.report.money import MoneySummary, change, money, money_lines
 from tightship.report.node_rows import COLUMNS, STATES, Arrival, arrivals_of, cpu_bar, memory_bar, node_rows
@@ -34,7 +46,7 @@ def plan_page(plan: NodePlan) -> Page:
     in_money = "; ".join(money_lines(plan.summary.money, plan.strategy)).replace("   ", ", ")
     told = (
         f"Money: {in_money}",
-        *(f"{label}: {text}" for label, text in besides(plan)),
+        *(f"{label}: {text}" if label else text for label, text in besides(plan)),
     )
     arrived = arrivals_of(plan)
     return Page(
@@ -58,6 +70,11 @@ def plan_page(plan: NodePlan) -> Page:
     )
 
 
+def evicted(told: Summary | SchedulerForecast) -> str:
+    """Return both numbers: the evictions, and the pods that they move."""
+    return f"{counted(told.evictions, 'eviction')} of {counted(told.pods_evicted, 'pod')}"
+
+
 def _facts(plan: NodePlan) -> tuple[Fact, ...]:
     summary = plan.summary
     nodes = summary.nodes
@@ -66,7 +83,9 @@ def _facts(plan: NodePlan) -> tuple[Fact, ...]:
     return (
         Fact("nodes that would go", f"{nodes.removed:,}", "good" if nodes.removed else "", share),
         *_saved(summary.money),
-        Fact("pods evicted", f"{summary.evictions:,}", detail=f"for that{rounds}"),
+        Fact(
+            "pods evicted", f"{summary.pods_evicted:,}", detail=f"in {counted(summary.evictions, 'eviction')}{rounds}"
+        ),
         Fact("CPU freed", f"{cores(_freed(summary.cpu_milli))} cores", detail=_filled(summary.cpu_milli, cores)),
         Fact("memory freed", memory(_freed(summary.memory_bytes)), detail=_filled(summary.memory_bytes, memory)),
         *(
@@ -114,19 +133,21 @@ def _sections(plan: NodePlan, arrived: Mapping[str, Sequence[Arrival]]) -> Itera
             for pool, nodes in sorted(pools.items())
         )
         yield Section("Before and after", fleet=Fleet(groups))
+    currency = plan.summary.money.currency if plan.summary.money is not None else ""
+    yield from advice_section(plan.advice, currency)
     if plan.summary.kept_by:
         yield Section(
             "What keeps nodes",
-            note="A node has all of its reasons; the solid part of a bar is nodes that nothing else keeps. "
-            "docs/reasons.md has each word as a heading, with what to do about it.",
+            note="A node has all of its reasons. The solid part of a bar is what more would go without the reason, "
+            "measured by planning again. docs/reasons.md has each word as a heading, with what to do about it.",
             table=Table(
-                ("Reason", "Nodes", "By nothing else", "Of the nodes that stay"),
+                ("Reason", "Nodes", "More would go without it", "Of the nodes that stay"),
                 tuple(
                     (
                         Cell(each.reason, anchor=each.reason),
                         Cell(f"{each.nodes:,}", number=True),
-                        Cell(f"{each.alone:,}", number=True),
-                        Cell("", picture=Part(each.nodes, each.alone, plan.summary.nodes.after)),
+                        Cell("-" if each.gain is None else gained(each.gain, currency).lstrip("+"), number=True),
+                        Cell("", picture=Part(each.nodes, _solid(each), plan.summary.nodes.after)),
                     )
                     for each in plan.summary.kept_by
                 ),
@@ -146,6 +167,10 @@ def _sections(plan: NodePlan, arrived: Mapping[str, Sequence[Arrival]]) -> Itera
         table = Table(columns, rows)
         narrow = len(columns) <= POOL_COLUMNS
         yield Section("Pools", note="CPU and memory are what is requested.", table=table, half=narrow)
+
+
+def _solid(kept: KeptBy) -> int:
+    return 0 if kept.gain is None else min(kept.gain.nodes, kept.nodes)
 
 
 def _pool_columns(plan: NodePlan) -> tuple[str, ...]:
@@ -200,6 +225,9 @@ def besides(plan: NodePlan) -> Iterator[tuple[str, str]]:
     summary = plan.summary
     if summary.search is not None:
         yield "Searched", searched(summary.search)
+    if summary.gap is not None:
+        for number, text in enumerate(gap_lines(summary.gap, summary.money)):
+            yield "Gap" if number == 0 else "", text
     if summary.excess is not None:
         yield "Excess", _excess(summary.excess)
         for taints, each in summary.excess.dedicated.items():
@@ -250,7 +278,7 @@ def _scheduler(plan: NodePlan) -> Iterator[str]:
         return
     planned = sum(1 for node in plan.nodes if node.round == 1)
     which = "the first round" if plan.summary.rounds > 1 else "the plan"
-    done = f"with {counted(forecast.evictions, 'eviction')} (modelled)"
+    done = f"with {evicted(forecast)} (modelled)"
     if not forecast.stuck:
         yield f"its own choices would reach all of {which}, {done}"
         return

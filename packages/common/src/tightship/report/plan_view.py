@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tightship.core.counting import counted
 from tightship.planning.pools import shown
+from tightship.report.advice import advice_lines, gained
 from tightship.report.amounts import age, amount, cores, cores_pair, memory, memory_pair, percent, short
-from tightship.report.document import NodeEntry, NodePlan, PoolEntry, Share, ShareTotals
+from tightship.report.document import KeptBy, NodeEntry, NodePlan, PoolEntry, Share, ShareTotals
 from tightship.report.inputs import extended_resources
 from tightship.report.money import change, hourly, money, money_lines, monthly, origin
-from tightship.report.plan_page import besides, plan_page
+from tightship.report.plan_page import besides, evicted, plan_page
 from tightship.report.presentation import (
     LABEL,
     Column,
@@ -138,7 +139,7 @@ def _summary(plan: NodePlan) -> Iterator[TextLine]:
     nodes = summary.nodes
     share = f" ({percent(nodes.removed / nodes.before)})" if nodes.before else ""
     rounds = f" in {counted(summary.rounds, 'round')}" if summary.rounds > 1 else ""
-    evictions = f", {counted(summary.evictions, 'eviction')}{rounds}" if nodes.removed else ""
+    evictions = f", {evicted(summary)}{rounds}" if nodes.removed else ""
     yield figure("Nodes", f"{nodes.before:,} → {nodes.after:,}   {nodes.removed:,} to remove{share}{evictions}", "bold")
     yield figure("CPU", _share_line(summary.cpu_milli, cores, " cores"))
     yield figure("Memory", _share_line(summary.memory_bytes, memory, ""))
@@ -151,14 +152,22 @@ def _summary(plan: NodePlan) -> Iterator[TextLine]:
         yield figure(label, text, "bold" if label == "Excess" else "")
     for number, line in enumerate(_held(plan)):
         yield figure("Held back" if number == 0 else "", line, "why")
+    currency = summary.money.currency if summary.money is not None else ""
     widest = max((len(each.reason) for each in summary.kept_by), default=0)
     digits = max((len(f"{each.nodes:,}") for each in summary.kept_by), default=0)
     for number, each in enumerate(summary.kept_by):
-        only = f"   {each.alone:,} by nothing else" if each.alone else ""
         noun = "node " if each.nodes == 1 else "nodes"
-        line = f"{each.reason.ljust(widest)}  {each.nodes:>{digits},} {noun}{only}".rstrip()
+        line = f"{each.reason.ljust(widest)}  {each.nodes:>{digits},} {noun}{without(each, currency)}".rstrip()
         yield figure("Kept by" if number == 0 else "", line, "why")
+    yield from advice_lines(plan.advice, currency)
     yield from map(warning, plan.warnings)
+
+
+def without(kept: KeptBy, currency: str) -> str:
+    """Return what more would go without a reason, nothing if that was not measured."""
+    if kept.gain is None:
+        return ""
+    return f"   {gained(kept.gain, currency)} without it" if kept.gain.nodes else "   none more without it"
 
 
 def _extended_line(name: str, totals: ShareTotals) -> str:

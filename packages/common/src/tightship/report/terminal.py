@@ -19,7 +19,7 @@ _STYLES: Mapping[str, str] = {
     "bad": "1;31",
     "bar": "36",
 }
-_ASCII = str.maketrans({"→": "->", "…": "~"})
+_ASCII = str.maketrans({"→": "->", "…": "~", "·": "|"})
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 

@@ -6,11 +6,12 @@ A controller supplies a :class:`Program`: its texts, its flags, and its judgemen
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
+from tightship.app.cli.advising import Advising, add_advice_argument
 from tightship.app.cli.app import EXIT_WOULD_CHANGE, CliError, UsageError
 from tightship.app.cli.arguments import (
     Parser,
@@ -20,6 +21,7 @@ from tightship.app.cli.arguments import (
     set_up_logging,
 )
 from tightship.app.cli.basics import near, no_command, print_version, write_rendered
+from tightship.app.cli.gap import add_gap_argument, gap_wanted
 from tightship.app.cli.progress import Progress
 from tightship.app.cli.source import load_snapshot
 from tightship.app.settings.fields import seconds
@@ -28,8 +30,11 @@ from tightship.core.counting import counted
 from tightship.core.quoting import quoted
 from tightship.core.reasons import Reason
 from tightship.kube.host import monotonic
+from tightship.planning.advice import Tunable
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Horizon, Judge, evaluate
+from tightship.planning.gap import Alternatives, measure
+from tightship.planning.plan import Plan
 from tightship.planning.pools import pool_of, shown
 from tightship.planning.search.strategy import SearchRules
 from tightship.report.build import plan_document
@@ -51,15 +56,17 @@ G_co = TypeVar("G_co", bound=ExplainedGates, covariant=True)
 class Configured(Struct, Generic[G_co], frozen=True):
     """A controller with its settings, for display and as a judge.
 
-    *without* returns the judge with a rule switched off. *excess* returns how many nodes the cluster could do without,
-    if the controller uses that figure. *search* is how many seconds to search for a better plan.
+    *others* returns the controller with other settings, to compare. *excess* returns how many nodes the cluster could
+    do without, if the controller uses that figure. *search* is how many seconds to search for a better plan. *changes*
+    says what advice may change in the settings; without it there is no advice.
     """
 
     settings: SettingsView
     judge: Judge[G_co]
-    without: Callable[[Reason], Judge[G_co]]
+    others: Callable[[], Alternatives]
     excess: Callable[[G_co], ExcessSummary] | None = None
     search: float = 0.0
+    changes: Tunable | None = None
 
 
 class Program(Struct, frozen=True):
@@ -123,7 +130,10 @@ class Program(Struct, frozen=True):
     ) -> argparse._ArgumentGroup:
         add_cluster_arguments(parser)
         self.add_options(parser)
+        if table:
+            add_gap_argument(parser)
         output = add_output_arguments(parser, outputs, table=table)
+        add_advice_argument(output)
         add_logging_arguments(parser)
         return output
 
@@ -132,22 +142,32 @@ class Program(Struct, frozen=True):
         return print_version(self.name, self.version)
 
     def _plan(self, arguments: argparse.Namespace) -> int:
-        inputs, _ = self._judge(arguments)
+        inputs, _, advising = self._judge(arguments)
+        only_rows = arguments.no_headers and arguments.output in ("table", "wide")
+        if advising is not None and not only_rows:
+            with Progress() as progress:
+                progress.say(f"planning again for at most {arguments.advice_time:g} s: what would free more nodes?")
+                inputs = advising.plan(inputs, arguments.advice_time)
         document = plan_document(inputs, arguments.sort_by)
         write_rendered(self.name, PLAN, document, arguments, inputs.warnings)
         return EXIT_WOULD_CHANGE if arguments.exit_code and inputs.plan.removals else 0
 
     def _explain(self, arguments: argparse.Namespace) -> int:
-        inputs, evaluation = self._judge(arguments, arguments.nodes)
+        inputs, evaluation, advising = self._judge(arguments, arguments.nodes)
         names = tuple(dict.fromkeys(arguments.nodes))
+        if advising is not None:
+            with Progress() as progress:
+                progress.say(f"planning again for at most {arguments.advice_time:g} s: what would free the nodes?")
+                inputs = advising.nodes(inputs, names, arguments.advice_time)
         document = explanation_document(inputs, names, {name: evaluation.checks(name) for name in names})
         write_rendered(self.name, EXPLANATION, document, arguments, inputs.warnings)
         return 0
 
     def _judge(
         self, arguments: argparse.Namespace, named: Sequence[str] = ()
-    ) -> tuple[Inputs, Evaluation[ExplainedGates]]:
+    ) -> tuple[Inputs, Evaluation[ExplainedGates], Advising | None]:
         _choose_places(arguments)
+        gap_seconds = gap_wanted(arguments)
         try:
             configured = self.configure(arguments)
         except BadFlagsError as error:
@@ -169,12 +189,19 @@ class Program(Struct, frozen=True):
             doing = "judging" if search is None else f"searching for {search.seconds:g} s for a better plan of"
             progress.say(f"{doing} {counted(len(snapshot.nodes), 'node')}")
             horizon = Horizon(until_stable=arguments.until_stable, only=selected, forecast=True, search=search)
+            began = monotonic()
             evaluation = evaluate(snapshot, judge, now, horizon, progress=tell)
+            planned = monotonic() - began
+            gap = None
+            if gap_seconds is not None:
+                rules = SearchRules(seconds=gap_seconds, clock=monotonic)
+                gap = measure(
+                    snapshot, judge, evaluation, configured.others(), rules, only=selected, progress=progress.say
+                )
             as_if = None
-            if not named and _left_to_karpenter(evaluation):
+            if not named and configured.changes is not None and _left_to_karpenter(evaluation):
                 progress.say("asking as if Karpenter did not consolidate")
-                horizon = Horizon(until_stable=arguments.until_stable, only=selected)
-                as_if = evaluate(snapshot, configured.without(Reason.KARPENTER_MANAGED), now, horizon).plan
+                as_if = _as_if_unmanaged(configured.changes, snapshot, now, arguments.until_stable, selected)
         warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot, evaluation.unknown_minimums))
         if selected is not None and not selected:
             warnings = ("--selector and --pool select no node, so the plan removes none", *warnings)
@@ -194,13 +221,29 @@ class Program(Struct, frozen=True):
             excess=None if configured.excess is None else configured.excess(evaluation.gates),
             held=evaluation.held,
             as_if_unmanaged=as_if,
+            gap=gap,
         )
-        return inputs, evaluation
+        advising = None
+        # A searched plan ends by time, so planning again without a search would compare two different things.
+        if configured.changes is not None and arguments.advice_time and evaluation.plan.searched is None:
+            advising = Advising(configured.changes, loaded.snapshot, evaluation, horizon, planned)
+        return inputs, evaluation, advising
 
 
 def _left_to_karpenter(evaluation: Evaluation[ExplainedGates]) -> bool:
     refusals = evaluation.plan.refusals.values()
     return any(each.reason is Reason.KARPENTER_MANAGED for found in refusals for each in found)
+
+
+def _as_if_unmanaged(
+    changes: Tunable, snapshot: Snapshot, now: float, until_stable: bool, only: Collection[str] | None
+) -> Plan:
+    """Return the plan as if Karpenter consolidated nothing itself."""
+    tune = changes.without(Reason.KARPENTER_MANAGED).tune
+    assert tune is not None
+    return evaluate(
+        snapshot, changes.judge(tune(changes.settings)), now, Horizon(until_stable=until_stable, only=only)
+    ).plan
 
 
 def _choose_places(arguments: argparse.Namespace) -> None:

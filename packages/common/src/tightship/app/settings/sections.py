@@ -15,9 +15,11 @@ from tightship.app.settings.fields import SWITCHABLE_RULES, Flag, Rules, Seconds
 from tightship.app.settings.loading import Layered
 from tightship.app.settings.prices import Prices
 from tightship.core.reasons import Reason
+from tightship.core.selectors import Taint
 from tightship.drain.rules import DrainRules
 from tightship.planning.demand import Ahead
 from tightship.planning.evictability import EvictionRules, awaited_for
+from tightship.planning.plan.going import CANDIDATE, SteeringRules
 from tightship.planning.plan.model import Placement
 from tightship.planning.pools import KNOWN_POOL_LABELS
 
@@ -164,10 +166,16 @@ class SteeringKeys(Layered):
     """``taints``: the next nodes to go carry the taint ``tightship.dev/candidate:PreferNoSchedule``. ``hints`` and
     ``exact`` do the same, and use the chart's admission policy, on Kubernetes 1.36 and newer: see
     :mod:`tightship.drain_io.pilot`. ``true`` means ``taints``, ``false`` means ``off``."""
-    candidate_taints: int = Field(default=350, ge=0, alias="maximumCandidateTaints")
+    candidate_taints: int = Field(default=400, ge=0, alias="maximumCandidateTaints")
     """Most nodes that carry the taint, the first of the plan. Pods then rarely land on nodes that they would have to
     leave again. But the more nodes are tainted, the fewer are left to choose from, and they fill up in a way that keeps
     more nodes (``bench/steering.py``; the table is in docs/how-it-packs.md)."""
+
+    def steering_as(self, controller: str) -> SteeringRules | None:
+        """Return how *controller* steers pods by soft taints, ``None`` if it doesn't."""
+        if self.steering == "off" or not self.candidate_taints:
+            return None
+        return SteeringRules(Taint(CANDIDATE, "PreferNoSchedule", controller), self.candidate_taints)
 
     @property
     def exactly(self) -> Self:
@@ -252,10 +260,6 @@ class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
     def exactly(self) -> Self:
         """The same settings for pods that land exactly where the plan wants them: any place that is there will do."""
         return self.model_copy(update={"placement": "possible"}) if self.placement == "likely" else self
-
-    def without(self, rule: Reason) -> Self:
-        """Return the same settings with *rule* switched off as well."""
-        return self.model_copy(update={"disabled_rules": self.disabled_rules | {rule}})
 
     @property
     def eviction_rules(self) -> EvictionRules:

@@ -26,7 +26,8 @@ _AFFINITY_WEIGHT = 2
 
 
 def best_fit(space: Space, ask: Ask, nodes: Indices) -> int:
-    """Pick the node that keeps least of the scarcer of CPU and memory, relative to its size."""
+    """Pick the node that keeps least of the scarcer of CPU and memory, relative to its size; see :func:`_staying`."""
+    nodes = _staying(space, nodes)
     cpu, memory = _amounts(ask)
     left_cpu = (space.free[CPU].take(nodes) - cpu) / space.known[CPU].take(nodes)
     left_memory = (space.free[MEMORY].take(nodes) - memory) / space.known[MEMORY].take(nodes)
@@ -36,8 +37,9 @@ def best_fit(space: Space, ask: Ask, nodes: Indices) -> int:
 def aligned(space: Space, ask: Ask, nodes: Indices) -> int:
     """Pick the node whose free resources have the request's proportions best; the fuller one among equals.
 
-    Extended resources count, so a pod without a GPU prefers a node without free GPUs.
+    Extended resources count, so a pod without a GPU prefers a node without free GPUs. See :func:`_staying`.
     """
+    nodes = _staying(space, nodes)
     # Computed over all nodes: whole rows of the matrix are faster than selected columns.
     along = np.zeros(len(space.nodes))
     for row, amount in ask.rows:
@@ -45,6 +47,14 @@ def aligned(space: Space, ask: Ask, nodes: Indices) -> int:
     length = space.free_lengths()
     score = along / np.maximum(length, 1e-12) / max(float(np.linalg.norm(_scaled(space, ask))), 1e-12) - 1e-3 * length
     return int(nodes[np.argmax(score[nodes])])
+
+
+def _staying(space: Space, nodes: Indices) -> Indices:
+    """Return those of *nodes* that stay, all of them if all are about to go."""
+    if space.leaving is None:
+        return nodes
+    staying = nodes[~space.leaving[nodes]]
+    return staying if len(staying) else nodes
 
 
 def _scaled(space: Space, ask: Ask) -> list[float]:
@@ -86,13 +96,27 @@ def scheduler_scores(space: Space, ask: Ask, nodes: Indices) -> NDArray[np.int64
     score: NDArray[np.int64] = room[CPU] + room[MEMORY]
     score //= np.maximum(space.kinds.take(nodes), 1)
     score += _balanced(space, ask, nodes, known)
-    soft = space.filters.soft_taints(ask.template.spec)
+    soft = _soft_taints(space, ask, nodes)
     if soft is not None:
-        score += _TAINT_WEIGHT * _normalized(soft[nodes], reverse=True)
+        score += _TAINT_WEIGHT * _normalized(soft, reverse=True)
     preferred = space.filters.preferences(ask.template.spec)
     if preferred is not None:
         score += _AFFINITY_WEIGHT * _normalized(preferred[nodes], reverse=False)
     return score
+
+
+def _soft_taints(space: Space, ask: Ask, nodes: Indices) -> NDArray[np.int64] | None:
+    """Return how many soft taints of each of *nodes* the pod does not tolerate; ``None`` if all are 0.
+
+    The taint of nodes about to go counts on the nodes that would carry it, wherever it is now.
+    """
+    spec, own = ask.template.spec, space.leaving_taint
+    counts = space.filters.soft_taints(spec, own)
+    found = None if counts is None else counts[nodes]
+    if own is None or space.leaving is None or any(each.tolerates(own) for each in spec.tolerations):
+        return found
+    leaving = space.leaving[nodes].astype(np.int64)
+    return leaving if found is None else found + leaving
 
 
 def _balanced(space: Space, ask: Ask, nodes: Indices, capacity: NDArray[np.int64]) -> NDArray[np.int64]:

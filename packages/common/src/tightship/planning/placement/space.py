@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tightship.core.objects import Node, Pod, PodTemplate
 from tightship.core.reasons import Reason
 from tightship.core.resources import POD_COUNT, Resources
+from tightship.core.selectors import Taint
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.placement.constraints import Ask, Constraints
 from tightship.planning.placement.static import NodeFilters
@@ -56,6 +57,9 @@ class Space:
         """milli-CPU and bytes requested as kube-scheduler's scoring assumes them."""
         self.next_start = 0
         """Where the modelled scheduler continues to look for feasible nodes."""
+        self.leaving: NodeMask | None = None
+        self.leaving_taint: Taint | None = None
+        """Nodes about to go, which pods should avoid; the soft taint that tells kube-scheduler so, if there is one."""
         self._asks: dict[tuple[PodTemplate, int], Ask] = {}
         self.filters = NodeFilters(self.nodes)
         self._journal: list[tuple[Ask | None, int, int]] = []
@@ -103,7 +107,7 @@ class Space:
         self.rollback(0)
         if self._constraints.torn:
             return False
-        self.next_start, self._lengths = 0, None
+        self.next_start, self._lengths, self.leaving, self.leaving_taint = 0, None, None, None
         self._changed.clear()
         # A resized pod's amounts are only known by the object that holds them, which may be gone.
         for key in [key for key in self._asks if key[1]]:
@@ -340,9 +344,7 @@ def _to_come(snapshot: Snapshot) -> list[Pod]:
 
 
 def _larger(left: Resources, right: Resources) -> Resources:
-    if left is right:
-        return left
-    return {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}
+    return left if left is right else {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}
 
 
 __all__ = ["CPU", "MEMORY", "PODS", "UNLIMITED", "Ask", "Changes", "Space", "fit_to_receive"]

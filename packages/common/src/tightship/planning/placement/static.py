@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightship.core.objects import Node, PodSpec
-from tightship.core.selectors import HARD_EFFECTS, SOFT_EFFECTS, untolerated
+from tightship.core.selectors import HARD_EFFECTS, SOFT_EFFECTS, Taint, untolerated
 from tightship.planning.placement.topology import NodeMask
 
 
@@ -66,18 +66,24 @@ class NodeFilters:
             found = self._masks[key] = self.selected(spec) & self.tolerated(spec)
         return found
 
-    def soft_taints(self, spec: PodSpec) -> NDArray[np.int64] | None:
-        """Return how many ``PreferNoSchedule`` taints of each node the pod does not tolerate; ``None`` if all are 0."""
+    def soft_taints(self, spec: PodSpec, but: Taint | None = None) -> NDArray[np.int64] | None:
+        """Return how many ``PreferNoSchedule`` taints of each node, *but* that one, the pod does not tolerate.
+
+        ``None`` if all are 0.
+        """
         if not self._soft_taints:
             return None
         tolerations = spec.tolerations
-        found = self._counts.get(("soft", tolerations))
+        found = self._counts.get(("soft", (tolerations, but)))
         if found is None:
             counts = [
-                sum(untolerated((taint,), tolerations, SOFT_EFFECTS) is not None for taint in node.taints)
+                sum(
+                    taint != but and untolerated((taint,), tolerations, SOFT_EFFECTS) is not None
+                    for taint in node.taints
+                )
                 for node in self._nodes
             ]
-            found = self._counts["soft", tolerations] = np.array(counts, dtype=np.int64)
+            found = self._counts["soft", (tolerations, but)] = np.array(counts, dtype=np.int64)
         return found
 
     def preferences(self, spec: PodSpec) -> NDArray[np.int64] | None:

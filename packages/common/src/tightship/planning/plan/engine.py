@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
 
 from tightship.core.objects import Pod
-from tightship.core.reasons import Refusal
+from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.cluster.state import sum_up
-from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.disruption import DisruptionLedger, RenewedLedger
 from tightship.planning.placement.fitting import Leaving, stuck_in_turn
 from tightship.planning.placement.scoring import Choice
-from tightship.planning.plan.model import Move, Placement, Plan, Removal
-from tightship.planning.plan.planner import Candidate, Planner
+from tightship.planning.plan.going import Going, SteeringRules
+from tightship.planning.plan.model import Candidate, Move, Placement, Plan, Removal, distinct
+from tightship.planning.plan.planner import Planner
 from tightship.planning.plan.planners import Planners
 from tightship.planning.plan.strategies import Gates, Strategy
 
 
 class Judgement(Struct, frozen=True):
-    """A controller's view of one snapshot: who may go, why the others stay, and the gates while the plan grows."""
+    """A controller's view of one snapshot: who may go, why the others stay, and the gates while the plan grows.
+
+    *going* is which nodes go, if the controller had to find out for its gates.
+    """
 
     candidates: tuple[Candidate, ...]
     refusals: Mapping[str, tuple[Refusal, ...]]
     gates: Gates
+    going: Going | None = None
 
 
 Judge = Callable[[Snapshot], Judgement]
@@ -33,6 +38,13 @@ Judge = Callable[[Snapshot], Judgement]
 
 MAX_ROUNDS = 1000
 """Rounds after which ``until_stable`` gives up; each removes at least one node, so clusters below this size end."""
+
+
+MOST_EVICTIONS = 1.25
+"""Evictions for each pod above which a round is planned once more, knowing which nodes it removes."""
+
+CORRECTIONS = 2
+"""How often at most."""
 
 
 def make_plan(
@@ -44,28 +56,32 @@ def make_plan(
     until_stable: bool = False,
     progress: Callable[[int, int], None] | None = None,
     planners: Planners | None = None,
+    steering: SteeringRules | None = None,
 ) -> Plan:
     """Return the plan of *strategy* for *snapshot*.
 
     One round spends each PodDisruptionBudget's allowance once. With *until_stable*, rounds follow each other, as if all
     moved pods had become Ready, until one removes nothing. *progress* is told (round, nodes removed so far). *planners*
-    keeps what earlier plans of the cluster have compiled.
+    keeps what earlier plans of the cluster have compiled. *steering* is how kube-scheduler learns which nodes go.
     """
     planners = Planners() if planners is None else planners
     removals: list[Removal] = []
     refusals: Mapping[str, tuple[Refusal, ...]] = {}
-    rounds = 0
+    going, rounds = Going(), 0
     current = snapshot
     while rounds < MAX_ROUNDS:
         rounds += 1
-        done, refusals = _one_round(current, judge(current), strategy, placement, rounds, planners)
+        done, refusals, going = _one_round(current, judge(current), strategy, placement, rounds, planners, steering)
         removals += done
         if progress is not None:
             progress(rounds, len(removals))
         if not until_stable or not done:
             break
         current = after(current, done)
-    return Plan(strategy.name, placement, tuple(removals), refusals, max(1, rounds - 1) if until_stable else 1)
+    spent = {Reason.PDB_SPENT_BY_PLAN}
+    later = tuple(name for name in going.names if {each.reason for each in refusals.get(name, ())} == spent)
+    rounds = max(1, rounds - 1) if until_stable else 1
+    return Plan(strategy.name, placement, tuple(removals), refusals, rounds, later=later)
 
 
 def _one_round(  # noqa: PLR0917
@@ -75,11 +91,24 @@ def _one_round(  # noqa: PLR0917
     placement: Placement,
     number: int,
     planners: Planners,
-) -> tuple[list[Removal], dict[str, tuple[Refusal, ...]]]:
+    steering: SteeringRules | None,
+) -> tuple[list[Removal], dict[str, tuple[Refusal, ...]], Going]:
+    known = judgement.going
+    going = expected(planners, snapshot, judgement, strategy, placement, steering) if known is None else known
+
     def new_planner(choose: Choice) -> Planner:
-        return planners.planner(snapshot, judgement.candidates, placement, choose=choose, round_number=number)
+        candidates = judgement.candidates
+        return planners.planner(snapshot, candidates, placement, choose=choose, round_number=number, going=going)
 
     outcome = strategy.run(new_planner, judgement.gates)
+    for _ in range(CORRECTIONS if going.steering is not None and known is None else 0):
+        removals = outcome.planner.removals
+        if sum(len(each.moves) for each in removals) <= MOST_EVICTIONS * distinct(removals):
+            break
+        # Pods landed on nodes that nobody expected to go. Now we know these, too.
+        names = dict.fromkeys((*(each.node for each in removals), *going.names))
+        going = msgspec.structs.replace(going, names=tuple(names))
+        outcome = strategy.run(new_planner, judgement.gates)
     planner = outcome.planner
     removals = planner.removals
     if placement == "possible":
@@ -87,7 +116,36 @@ def _one_round(  # noqa: PLR0917
     refusals = dict(judgement.refusals)
     for name, found in outcome.stays.items():
         refusals[name] = tuple(sorted({*refusals.get(name, ()), *found}))
-    return removals, refusals
+    return removals, refusals, going
+
+
+def expected(  # noqa: PLR0917
+    planners: Planners,
+    snapshot: Snapshot,
+    judgement: Judgement,
+    strategy: Strategy,
+    placement: Placement,
+    steering: SteeringRules | None,
+) -> Going:
+    """Return which nodes go, by a plan that does not know yet which do.
+
+    Where the plan chooses places, it will keep pods off these nodes, so the pods that this first one moves onto a
+    candidate don't count for the gates. Budgets don't end it: what has to wait for the next round goes as well, so pods
+    avoid it now.
+    """
+    chosen = placement == "possible"
+    if not chosen and steering is None:
+        return Going()
+    candidates = judgement.candidates
+    first = Going(tuple(each.name for each in candidates), untried=True) if chosen else Going(steering=steering)
+
+    def new_planner(choose: Choice) -> Planner:
+        planner = planners.planner(snapshot, candidates, placement, choose=choose, explain=False, going=first)
+        planner.ledger = RenewedLedger(snapshot)
+        return planner
+
+    removals = strategy.plain.run(new_planner, judgement.gates).planner.removals
+    return Going(tuple(each.node for each in removals), steering, targets=_ends(removals) if chosen else {})
 
 
 def straightened(planner: Planner, planners: Planners) -> list[Removal]:
@@ -100,16 +158,18 @@ def straightened(planner: Planner, planners: Planners) -> list[Removal]:
     removed = {removal.node for removal in planner.removals}
     if not any(move.target in removed for removal in planner.removals for move in removal.moves):
         return planner.removals  # straight already, and valid as tried
-    final: dict[str, str] = {}
-    for removal in planner.removals:
-        for move in removal.moves:
-            final[move.pod.key] = move.target
+    final = _ends(planner.removals)
     straight: list[Removal] = []
     for removal in planner.removals:
         own = [move for move in removal.moves if move.origin == removal.node and move.pod.node == removal.node]
         moves = tuple(Move(move.pod, move.origin, final[move.pod.key], move.waits_for) for move in own)
         straight.append(msgspec.structs.replace(removal, moves=moves))
     return straight if _holds(planner, straight, planners) else planner.removals
+
+
+def _ends(removals: Sequence[Removal]) -> dict[str, str]:
+    """Return the node where each moved pod is in the end, by ``namespace/name``."""
+    return {move.pod.key: move.target for removal in removals for move in removal.moves}
 
 
 def _holds(planner: Planner, removals: list[Removal], planners: Planners) -> bool:
@@ -170,29 +230,35 @@ class Forecast(Struct, frozen=True):
     """What the scheduler's own choices would make of a plan, by our model of its default scoring.
 
     *targets* maps each moved pod (``namespace/name``) to the node it would first land on, *stuck* each planned node
-    that could then not be emptied to why. *removed* and *evictions* count what would still be done.
+    that could then not be emptied to why. *removed*, *evictions* and distinct *pods* count what would still be done.
     """
 
     targets: Mapping[str, str]
     stuck: Mapping[str, tuple[Refusal, ...]]
     removed: int
     evictions: int
+    pods: int
 
 
-def forecast(snapshot: Snapshot, plan: Plan, candidates: tuple[Candidate, ...]) -> Forecast:
+def forecast(
+    snapshot: Snapshot, plan: Plan, candidates: tuple[Candidate, ...], steering: SteeringRules | None = None
+) -> Forecast:
     """Drain the plan's nodes in its order, each pod placed by the model; a node whose pods don't all fit is skipped.
 
-    *candidates* are those of the judgement the plan was made from. Only the first round is played.
+    *candidates* are those of the judgement the plan was made from; *steering* is as for :func:`make_plan`. Only the
+    first round is played.
     """
-    planner = Planner(snapshot, DisruptionLedger(snapshot), candidates, "likely")
+    first = [removal for removal in plan.removals if removal.round == 1]
+    going = Going(tuple(removal.node for removal in first), steering) if steering is not None else Going()
+    planner = Planner(snapshot, DisruptionLedger(snapshot), candidates, "likely", going=going)
     stuck: dict[str, tuple[Refusal, ...]] = {}
-    for removal in plan.removals:
-        if removal.round == 1:
-            refusals = planner.attempt(planner.candidates[removal.node])
-            if refusals:
-                stuck[removal.node] = tuple(refusals)
+    for removal in first:
+        refusals = planner.attempt(planner.candidates[removal.node])
+        if refusals:
+            stuck[removal.node] = tuple(refusals)
     targets: dict[str, str] = {}
     for done in planner.removals:
         for move in done.moves:
             targets.setdefault(move.pod.key, move.target)
-    return Forecast(targets, stuck, len(planner.removals), sum(len(done.moves) for done in planner.removals))
+    evictions = sum(len(done.moves) for done in planner.removals)
+    return Forecast(targets, stuck, len(planner.removals), evictions, distinct(planner.removals))

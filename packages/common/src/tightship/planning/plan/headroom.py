@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
+from tightship.core.objects import Pod
 from tightship.core.objects.pod import DEFAULT_SCHEDULER
 from tightship.core.reasons import Reason, Refusal
 from tightship.core.resources import Resources
@@ -42,6 +43,15 @@ class BufferRoom:
         self.held: Mapping[str, Resources] = {}
         """The amounts that buffers would take, by node."""
         self._lacking = self._count(note=True)
+
+    @property
+    def promised(self) -> list[tuple[Pod, int]]:
+        """Return how many pods of each buffer had room at first: they keep room while a plan grows."""
+        return [
+            (each.of.pod, each.of.count - lacking)
+            for each, lacking in zip(self._units, self._lacking, strict=True)
+            if each.of.pod is not None
+        ]
 
     def refusal(self, node: str) -> Refusal | None:
         """Return why *node* can't go, with *space* as it would be then: buffers would lack room they had at first."""
@@ -91,3 +101,13 @@ class BufferRoom:
         return max(
             1, min((int(self._space.free[row, node]) // amount for row, amount in ask.rows if amount), default=1)
         )
+
+
+def together(some: Mapping[str, Resources], others: Mapping[str, Resources]) -> Mapping[str, Resources]:
+    """Return the amounts of both, by node."""
+    if not others:
+        return some
+    total = {name: dict(amounts) for name, amounts in some.items()}
+    for name, amounts in others.items():
+        add(total.setdefault(name, {}), amounts)
+    return total

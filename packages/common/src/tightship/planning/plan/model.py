@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -19,6 +19,24 @@ Placement = Literal["possible", "likely", "certain"]
 finds a place for every pod. ``certain``: likely, and every pod of the node finds a place whichever feasible nodes the
 scheduler picks.
 """
+
+
+class Candidate(Struct, frozen=True):
+    """A node that passed every rule and gate that does not depend on the plan itself.
+
+    *evict* are the pods that a drain would evict, *stays* how many pods go with the node. *ratio* is requested over
+    allocatable CPU, *memory_ratio* the same for memory, *extended* the same for each extended resource, *price* what an
+    hour costs, in millionths, if that is known.
+    """
+
+    name: str
+    pool: str
+    ratio: float
+    evict: tuple[Pod, ...]
+    stays: int = 0
+    memory_ratio: float = 0.0
+    price: int | None = None
+    extended: Mapping[str, float] = {}
 
 
 class Move(Struct, frozen=True):
@@ -37,6 +55,11 @@ class Removal(Struct, frozen=True):
     round: int
     moves: tuple[Move, ...]
     stays: int = 0
+
+
+def distinct(removals: Iterable[Removal]) -> int:
+    """Return how many pods *removals* move, those once that move several times."""
+    return len({move.pod.key for removal in removals for move in removal.moves})
 
 
 class Searched(Struct, frozen=True):
@@ -62,7 +85,8 @@ class Searched(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """The outcome of a strategy: *removals* in the order of draining, and all *refusals* of every other node.
 
-    *searched* says what a search added, ``None`` if nothing was searched.
+    *searched* says what a search added, ``None`` if nothing was searched. *later* are nodes that go when budgets allow
+    evictions again: nothing else keeps them.
     """
 
     strategy: str
@@ -71,11 +95,17 @@ class Plan(Struct, frozen=True):
     refusals: Mapping[str, tuple[Refusal, ...]]
     rounds: int = 1
     searched: Searched | None = None
+    later: tuple[str, ...] = ()
 
     @property
     def evictions(self) -> int:
         """Evictions over all removals."""
         return sum(len(removal.moves) for removal in self.removals)
+
+    @property
+    def pods(self) -> int:
+        """Distinct pods that are evicted. Their replacements count as the same pods."""
+        return distinct(self.removals)
 
     @property
     def targets(self) -> Mapping[str, str]:

@@ -17,28 +17,15 @@ from tightship.planning.placement.fitting import RETRIES, Fit, Leaving, certain,
 from tightship.planning.placement.scoring import Choice, best_fit, scheduler_choice
 from tightship.planning.placement.space import Space
 from tightship.planning.placement.topology import NodeMask
-from tightship.planning.plan.headroom import BufferRoom
+from tightship.planning.plan.going import Going
+from tightship.planning.plan.headroom import BufferRoom, together
 from tightship.planning.plan.homeless import Homeless
 from tightship.planning.plan.memory import Attempt, Before, PlanMemory, Tried
-from tightship.planning.plan.model import Move, Placement, Removal
+from tightship.planning.plan.model import Candidate, Move, Placement, Removal
+from tightship.planning.plan.planned_targets import PlannedTargets
 from tightship.planning.plan.reserving import Reserved, moving_nodes
 from tightship.planning.plan.scale_ups import Guest, ScaleUps, needed
-
-
-class Candidate(Struct, frozen=True):
-    """A node that passed every rule and gate that does not depend on the plan itself.
-
-    *evict* are the pods that a drain would evict, *stays* how many pods go with the node. *ratio* is requested over
-    allocatable CPU, *memory_ratio* the same for memory, *price* what an hour costs, in millionths, if that is known.
-    """
-
-    name: str
-    pool: str
-    ratio: float
-    evict: tuple[Pod, ...]
-    stays: int = 0
-    memory_ratio: float = 0.0
-    price: int | None = None
+from tightship.planning.utilization import Measure, measured
 
 
 class _Moment(Struct, frozen=True):
@@ -74,6 +61,7 @@ class Planner:
         remembers: bool = False,
         space: Space | None = None,
         without_plan: Callable[[Snapshot], Space] = Space,
+        going: Going = Going(),
     ) -> None:
         self.snapshot = snapshot
         self.ledger = ledger
@@ -82,6 +70,8 @@ class Planner:
         self.space = Space(snapshot) if space is None else space
         self.candidates = {candidate.name: candidate for candidate in candidates}
         self.removals: list[Removal] = []
+        self.going = going
+        self._steered = going.begin(self.space, placement)
         self.choose_by(choose)
         self.explain = explain
         self._retries = RETRIES if placement == "possible" else 0
@@ -93,7 +83,7 @@ class Planner:
         reserved.moving(name for name in moving if name in self.space.index and name not in self.candidates)
         starting = reserved.starting(self.candidates)
         self._buffers = BufferRoom(self.space, snapshot)
-        self.starting_on: Mapping[str, Resources] = _together(starting, self._buffers.held)
+        self.starting_on: Mapping[str, Resources] = together(starting, self._buffers.held)
         """The amounts that replicas about to start and buffers take, by node, before anything is planned."""
         self.waiting = reserved.waiting
         self._scale_ups = reserved.scale_ups
@@ -103,9 +93,11 @@ class Planner:
         self._state = 0
         self._start = self._moment() if remembers else None
 
-    def began_with(self, snapshot: Snapshot, candidates: Sequence[Candidate], placement: Placement) -> bool:
+    def began_with(
+        self, snapshot: Snapshot, candidates: Sequence[Candidate], placement: Placement, going: Going
+    ) -> bool:
         """Whether the planner can begin :meth:`again` for a plan with *candidates* in *snapshot*."""
-        if self._start is None or self.snapshot is not snapshot or self.placement != placement:
+        if self._start is None or self.snapshot is not snapshot or (self.placement, self.going) != (placement, going):
             return False
         return list(self.candidates.values()) == list(candidates)
 
@@ -126,6 +118,7 @@ class Planner:
         new.space.next_start = self._start.next_start
         new.waiting, new._scale_ups = dict(self._start.waiting), self._start.scale_ups
         new._start = new._moment()
+        new._steered = new.going.begin(new.space, new.placement)
         new.choose_by(choose)
         return new
 
@@ -133,9 +126,17 @@ class Planner:
         waiting = {node: list(guests) for node, guests in self.waiting.items()}
         return _Moment(self.space.mark(), self.space.next_start, waiting, self._scale_ups.copied())
 
+    @property
+    def buffered(self) -> list[tuple[Pod, int]]:
+        """The pods of CapacityBuffers for which room is kept, and how many of each."""
+        return self._buffers.promised
+
     def choose_by(self, choose: Choice) -> None:
         """Pick targets by *choose* from now on, unless the scheduler's model does."""
-        self._choose = choose if self.placement == "possible" else scheduler_choice
+        self._choose = self._wanted = choose if self.placement == "possible" else scheduler_choice
+        self._planned: PlannedTargets | None = None
+        if self.going.targets and self.placement == "possible" and not isinstance(choose, PlannedTargets):
+            self._choose = self._planned = PlannedTargets(choose)
 
     def ratio(self, name: str) -> float:
         """Return the CPU ratio of a candidate, with the pods moved onto its node in this round."""
@@ -145,9 +146,17 @@ class Planner:
         """Return the memory ratio of a candidate, with the pods moved onto its node in this round."""
         return self.candidates[name].memory_ratio + self.received_ratio(name, "memory")
 
+    def utilization(self, name: str, measure: Measure) -> float:
+        """Return how utilized a candidate is by *measure*, with the pods moved onto its node in this round."""
+        candidate = self.candidates[name]
+        ratios = {"cpu": candidate.ratio, "memory": candidate.memory_ratio, **candidate.extended}
+        if name in self._received:
+            ratios = {each: ratio + self.received_ratio(name, each) for each, ratio in ratios.items()}
+        return measured(ratios, measure)
+
     def received_ratio(self, name: str, resource: str = "cpu") -> float:
         """Return the amount of *resource* moved onto node *name* in this round, over its allocatable amount."""
-        received = self._received.get(name, {}).get(resource, 0)
+        received = 0 if self.going.untried else self._received.get(name, {}).get(resource, 0)
         return received / max(1, self.snapshot.nodes[name].node.allocatable.get(resource, 0)) if received else 0.0
 
     def pods_of(self, candidate: Candidate) -> list[Pod]:
@@ -160,7 +169,7 @@ class Planner:
         Return an empty list if the removal is planned. Otherwise return **all** refusals and leave the space and the
         ledger unchanged. Without *keep*, only check whether the removal is possible.
         """
-        before: Before = (self._state, candidate.name, self.space.next_start, self._choose)
+        before: Before = (self._state, candidate.name, self.space.next_start, self._wanted)
         memory = self._memory if self.ledger is self._remembered_with else None
         done = None if memory is None else memory.attempts.get(before)
         if done is not None and not (self.explain and done.tried.refusals and not done.explained):
@@ -175,6 +184,7 @@ class Planner:
             memory.attempts[before] = done
         if done.tried.refusals or not keep:
             self.space.rollback(mark)
+            self._steered.stays(self.space.index[candidate.name])
         else:
             self._plan(candidate, done, before)
         return done.tried.refusals
@@ -192,6 +202,9 @@ class Planner:
         space.close(node)
         for guest in (*guests, *waiting):
             space.lift(guest.ask, node)
+        if self._planned is not None:
+            known = ((guest.ask, self.going.targets.get(guest.pod.key, "")) for guest in guests)
+            self._planned.expect([(ask, space.index[target]) for ask, target in known if target])
         slow = [self._waits_for(guest, charge.waits) for guest in guests]
         tried = self._places(candidate, guests, waiting, slow)
         if any(each.reason is not Reason.SCALE_UP_NEEDS_NODE for each in tried.refusals):
@@ -205,6 +218,7 @@ class Planner:
     def _plan(self, candidate: Candidate, done: Attempt, before: Before) -> None:
         """Add the removal of *candidate*'s node to the plan. Its pods are at their places in the space."""
         self.ledger.take(done.charge)
+        self._steered.gone(self.space.index[candidate.name])
         self._settle(candidate, done.tried, done.charge.waits)
         if self._memory is not None:
             self._state = self._memory.after(before)
@@ -332,15 +346,6 @@ class Planner:
             for guest in guests
             if guest.ask.unknown is not None
         ]
-
-
-def _together(some: Mapping[str, Resources], others: Mapping[str, Resources]) -> Mapping[str, Resources]:
-    if not others:
-        return some
-    total = {name: dict(amounts) for name, amounts in some.items()}
-    for name, amounts in others.items():
-        add(total.setdefault(name, {}), amounts)
-    return total
 
 
 def _first(nodes: NodeMask) -> int | None:

@@ -8,8 +8,9 @@ from tightship.planning.cluster import Snapshot
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.placement.scoring import Choice, best_fit
 from tightship.planning.placement.space import Space
-from tightship.planning.plan.model import Placement
-from tightship.planning.plan.planner import Candidate, Planner
+from tightship.planning.plan.going import Going
+from tightship.planning.plan.model import Candidate, Placement
+from tightship.planning.plan.planner import Planner
 
 
 class Planners:
@@ -34,10 +35,11 @@ class Planners:
         round_number: int = 1,
         explain: bool = True,
         remembers: bool = False,
+        going: Going = Going(),
     ) -> Planner:
         """Return a planner with nothing planned yet; see :class:`Planner`."""
         ledger, last = DisruptionLedger(snapshot), self._last
-        if last is not None and last.began_with(snapshot, candidates, placement):
+        if last is not None and last.began_with(snapshot, candidates, placement, going):
             self._last = last.again(ledger, round_number, choose=choose, explain=explain)
         else:
             self._last = None
@@ -53,6 +55,7 @@ class Planners:
                 remembers=remembers,
                 space=self._space,
                 without_plan=self._without_plan,
+                going=going,
             )
         return self._last
 

@@ -14,7 +14,9 @@ from msgspec import Struct
 from tightship.core.reasons import Refusal
 from tightship.planning.placement.scoring import Choice, aligned, best_fit
 from tightship.planning.placement.space import PODS, Space
-from tightship.planning.plan.planner import Candidate, Planner
+from tightship.planning.plan.model import Candidate
+from tightship.planning.plan.planner import Planner
+from tightship.planning.utilization import Measure
 
 
 class Gates(Protocol):
@@ -46,6 +48,11 @@ class Strategy(ABC):
     by_price: bool = False
     name: str
     choose: Choice
+
+    @property
+    def plain(self) -> Strategy:
+        """The strategy without a search."""
+        return self
 
     @abstractmethod
     def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
@@ -89,8 +96,12 @@ class Ordered(Strategy):
         return stays
 
 
-LEAST_UTILIZED = Ordered("least-utilized", lambda planner, candidate: (planner.ratio(candidate.name),))
-"""The least utilized first, as the older controllers do; the utilization counts what was moved there meanwhile."""
+def _least_utilized(measure: Measure) -> Ordered:
+    return Ordered("least-utilized", lambda planner, candidate: (planner.utilization(candidate.name, measure),))
+
+
+LEAST_UTILIZED = _least_utilized("dominant")
+"""The least utilized first, by the resource of which most is requested; what was moved there meanwhile counts."""
 
 
 class FewestNodes(Strategy):
@@ -258,6 +269,9 @@ _ALL = (LEAST_UTILIZED, FewestNodes(), LowestCost())
 STRATEGIES: Mapping[str, Strategy] = {each.name: each for each in _ALL}
 """The strategies by name, the controllers' default first."""
 
+STRATEGIES_BY_CPU: Mapping[str, Strategy] = {**STRATEGIES, LEAST_UTILIZED.name: _least_utilized("cpu")}
+"""The same where the CPU ratio alone says which node is the least utilized, as in the older controllers."""
+
 
 class PerPool(Strategy):
     """Every pool by a strategy of its own: *pools* names it by pool, *default* for the rest.
@@ -269,15 +283,16 @@ class PerPool(Strategy):
     name = "per-pool"
     choose: Choice = staticmethod(_ALL[0].choose)
 
-    def __init__(self, pools: Mapping[str, str], default: str) -> None:
+    def __init__(self, pools: Mapping[str, str], default: str, strategies: Mapping[str, Strategy] = STRATEGIES) -> None:
         self._pools = pools
         self._default = default
+        self._strategies = strategies
         self.by_price = any(STRATEGIES[each].by_price for each in pools.values())
 
     def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
         """See :meth:`Strategy.extend`."""
         stays: dict[str, list[Refusal]] = {}
-        for strategy in _ALL:
+        for strategy in self._strategies.values():
             own = [each for each in candidates if self._pools.get(each.pool, self._default) == strategy.name]
             planner.choose_by(strategy.choose)
             stays |= strategy.extend(planner, gates, own)

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from tightship.planning.plan.model import Removal
-from tightship.planning.plan.planner import Candidate, Planner
+from tightship.planning.plan.model import Candidate, Removal
+from tightship.planning.plan.planner import Planner
 from tightship.planning.plan.strategies import Gates
 
 

@@ -8,10 +8,11 @@ import numpy as np
 from msgspec import Struct
 
 from tightship.core.objects import PodTemplate
-from tightship.planning.placement.scoring import Choice, Indices
+from tightship.planning.placement.scoring import Choice
 from tightship.planning.placement.space import Ask, Space
-from tightship.planning.plan.model import Plan, Removal
-from tightship.planning.plan.planner import Candidate, Planner
+from tightship.planning.plan.model import Candidate, Plan, Removal
+from tightship.planning.plan.planned_targets import PlannedTargets
+from tightship.planning.plan.planner import Planner
 from tightship.planning.plan.reserving import moving_nodes
 from tightship.planning.plan.strategies import Gates, Outcome, Strategy
 from tightship.planning.search.improve import Packed
@@ -19,36 +20,6 @@ from tightship.planning.search.problem import Problem
 
 PASSES = 3
 """How often the removals that a planner refused are tried again: others may have made room or freed a budget."""
-
-
-class PlannedTargets:
-    """A :data:`~tightship.planning.placement.scoring.Choice` of the targets that a search found, where they fit."""
-
-    def __init__(self, otherwise: Choice) -> None:
-        self._otherwise = otherwise
-        self._wanted: dict[int, list[int]] = {}
-        self._taken: list[tuple[int, int, int]] = []
-
-    def expect(self, targets: list[tuple[Ask, int]]) -> None:
-        """From now on place pods with these asks on these nodes."""
-        self._wanted = {}
-        self._taken = []
-        for ask, node in targets:
-            self._wanted.setdefault(id(ask), []).append(node)
-
-    def __call__(self, space: Space, ask: Ask, nodes: Indices) -> int:
-        mark = space.mark()
-        # The planner undoes choices when it starts over: those made at this point of the journal or later.
-        while self._taken and self._taken[-1][0] >= mark:
-            _, key, node = self._taken.pop()
-            self._wanted[key].append(node)
-        wanted = self._wanted.get(id(ask), [])
-        for node in sorted(wanted):
-            if (nodes == node).any():
-                wanted.remove(node)
-                self._taken.append((mark, id(ask), node))
-                return node
-        return self._otherwise(space, ask, nodes)
 
 
 def play(

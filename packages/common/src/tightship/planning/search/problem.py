@@ -14,7 +14,6 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from tightship.core.objects import Pod
-from tightship.core.objects.pod import DEFAULT_SCHEDULER
 from tightship.planning.placement.scoring import best_fit
 from tightship.planning.placement.space import Ask, Space
 from tightship.planning.placement.topology import DomainCounter
@@ -54,9 +53,10 @@ class Limits(Struct, frozen=True):
 class Problem(Struct, frozen=True):
     """Nodes that may go (*closable*) or only receive pods, and the pods that leave with their nodes.
 
-    *free* are the amounts left on each node (node, resource) before the plan. Pod *p* is of kind ``kinds[p]`` and lives
-    on node ``homes[p]``; if it is not ``evicted[p]``, it only holds room there (a pending pod, a replica to come). All
-    pods that only hold room, also on nodes that stay, are *held*, each with its node.
+    *free* are the amounts left on each node (node, resource) before the plan; *slack* is what nodes that stay would
+    have beside if replicas about to start and CapacityBuffers made room elsewhere. Pod *p* is of kind ``kinds[p]`` and
+    lives on node ``homes[p]``; if it is not ``evicted[p]``, it only holds room there (a pending pod, a replica to
+    come). All pods that only hold room, also on nodes that stay, are *held*, each with its node.
     *asks* and *requests* (kind, resource) say what a kind needs, *allowed* (node, kind) where labels, taints and
     volumes let it run. Pods of kinds in *tied* are bound by more than arrays say. ``needs[n]`` lists (budget, pods) of
     a node; budget *b* still allows ``allowances[b]`` evictions. ``pools[n]`` is the number of a node's pool.
@@ -66,6 +66,7 @@ class Problem(Struct, frozen=True):
     names: tuple[str, ...]
     closable: NDArray[np.bool_]
     free: NDArray[np.float64]
+    slack: NDArray[np.float64]
     asks: tuple[Ask, ...]
     requests: NDArray[np.float64]
     allowed: NDArray[np.bool_]
@@ -89,6 +90,12 @@ class Problem(Struct, frozen=True):
         found: NDArray[np.float64] = np.maximum(self.free, 0.0)
         np.add.at(found, self.homes, self.requests[self.kinds])
         return found
+
+    @property
+    def kept_by_gates(self) -> int:
+        """How many nodes the gates alone keep."""
+        goes = np.bincount(self.pools[self.closable], minlength=len(self.limits.pools))
+        return len(self.names) - min(self.limits.total, int(np.minimum(goes, self.limits.pools).sum()))
 
     @property
     def natives(self) -> list[list[int]]:
@@ -131,7 +138,7 @@ def extract(planner: Planner, allowed: GateLimits) -> Problem | None:
             found.append((budgets[key], count))
         needs[node] = tuple(found)
     mark = space.mark()
-    buffers = _buffers(space, closable)
+    buffers = _buffers(planner, closable)
     guests += [(pod, node, False) for pod, node in buffers if closable[node]]
     free = space.free.copy()
     kinds, asks = _kinds(space, [pod for pod, _, _ in guests])
@@ -143,6 +150,12 @@ def extract(planner: Planner, allowed: GateLimits) -> Problem | None:
     for kind, ask in enumerate(asks):
         for row, amount in ask.rows:
             requests[kind, rows.index(row)] = min(amount, EXACT)
+    elsewhere = [(guest.pod, node) for node, held in planner.waiting.items() for guest in held if guest.starting]
+    slack = np.zeros((nodes, len(rows)))
+    for pod, node in (*elsewhere, *buffers):
+        for row, amount in () if closable[node] else space.ask(pod).rows:
+            if row in rows:
+                slack[node, rows.index(row)] += amount
     marks = _marks(asks, nodes)
     space.rollback(mark)
     static = np.array([ask.static for ask in asks], dtype=np.bool_).reshape(len(asks), nodes).T
@@ -151,6 +164,7 @@ def extract(planner: Planner, allowed: GateLimits) -> Problem | None:
         names=tuple(space.names),
         closable=closable,
         free=np.ascontiguousarray(np.clip(free[rows].T, -EXACT, EXACT), dtype=np.float64),
+        slack=slack,
         asks=tuple(asks),
         requests=requests,
         allowed=np.ascontiguousarray(static & space.open[:, None]),
@@ -168,15 +182,16 @@ def extract(planner: Planner, allowed: GateLimits) -> Problem | None:
     )
 
 
-def _buffers(space: Space, closable: NDArray[np.bool_]) -> list[tuple[Pod, int]]:
-    """Place the pods of CapacityBuffers, first on nodes that stay; return them with their nodes."""
+def _buffers(planner: Planner, closable: NDArray[np.bool_]) -> list[tuple[Pod, int]]:
+    """Place the pods of CapacityBuffers for which the planner keeps room, first on nodes that stay.
+
+    Return them with their nodes.
+    """
+    space = planner.space
     found: list[tuple[Pod, int]] = []
-    for headroom in space.snapshot.headroom:
-        pod = headroom.pod
-        if pod is None or pod.spec.scheduler != DEFAULT_SCHEDULER or space.ask(pod).unknown is not None:
-            continue
+    for pod, count in planner.buffered:
         ask = space.ask(pod)
-        for _ in range(headroom.count):
+        for _ in range(count):
             mask = space.feasible(ask)
             nodes = np.flatnonzero(mask & ~closable)
             if not len(nodes):

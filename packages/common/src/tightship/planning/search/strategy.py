@@ -10,8 +10,8 @@ from tightship.core.reasons import Refusal
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.placement.scoring import Choice
 from tightship.planning.plan.engine import straightened
-from tightship.planning.plan.model import Plan, Removal, Searched
-from tightship.planning.plan.planner import Candidate, Planner
+from tightship.planning.plan.model import Candidate, Plan, Removal, Searched
+from tightship.planning.plan.planner import Planner
 from tightship.planning.plan.planners import Planners
 from tightship.planning.plan.strategies import Gates, NewPlanner, Outcome, Strategy
 from tightship.planning.search.bound import bound
@@ -67,6 +67,11 @@ class Searching(Strategy):
         self._greedy = greedy
         self._rules = rules
         self._planners = Planners() if planners is None else planners
+
+    @property
+    def plain(self) -> Strategy:
+        """The strategy whose plans are searched."""
+        return self._greedy
 
     def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
         """See :meth:`Strategy.extend`; nothing is searched."""

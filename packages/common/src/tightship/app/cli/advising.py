@@ -1,0 +1,81 @@
+"""Advice about a plan, measured while there is time."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tightship.app.cli.arguments import value_of
+from tightship.core.durations import parse_duration
+from tightship.kube.host import monotonic
+from tightship.planning.advice import Adviser, Catalogue, Limits, Scenario, Tunable
+from tightship.planning.cluster import Snapshot
+from tightship.planning.evaluate import Evaluation, Evaluator, Horizon
+from tightship.planning.plan import Plan
+from tightship.report.advice import advice_summary, gain_entry, node_bundle
+from tightship.report.inputs import Inputs
+
+DEFAULT_TIME = 10.0
+
+
+def add_advice_argument(group: argparse._ArgumentGroup) -> None:
+    """Add how long to look for changes that would free nodes."""
+    group.add_argument(
+        "--advice-time",
+        metavar="DURATION",
+        type=value_of(lambda text: parse_duration(text, plain_unit="s")),
+        default=DEFAULT_TIME,
+        help="plan again for at most this long to say what each blocker costs and which changes would free nodes, the "
+        f"most promising first; 0 for no advice (default: {DEFAULT_TIME:g}s)",
+    )
+
+
+class Advising:
+    """What advice about an evaluation needs: its *snapshot* as read, its settings, and how it was planned."""
+
+    def __init__(
+        self, tunable: Tunable, snapshot: Snapshot, base: Evaluation[Any], horizon: Horizon, planned: float
+    ) -> None:
+        self._tunable = tunable
+        self._scenario = Scenario(snapshot, tunable.settings)
+        self._base = base
+        self._horizon = msgspec.structs.replace(horizon, forecast=False, search=None)
+        self._planned = planned
+        self._priced = any(fact.price is not None for fact in base.facts.values())
+
+    def plan(self, inputs: Inputs, seconds: float) -> Inputs:
+        """Return *inputs* with what each reason costs and what would free nodes."""
+        advice = self._adviser(seconds).advise()
+        return msgspec.structs.replace(
+            inputs,
+            advice=advice_summary(advice, self._tunable, seconds, priced=self._priced),
+            costs={each.reason: gain_entry(each.gain, priced=self._priced) for each in advice.reasons},
+        )
+
+    def nodes(self, inputs: Inputs, names: Sequence[str], seconds: float) -> Inputs:
+        """Return *inputs* with what frees each of the nodes *names* that stay."""
+        adviser = self._adviser(seconds)
+        gone = {removal.node for removal in self._base.plan.removals}
+        found = {name: adviser.free(name) for name in names if name not in gone}
+        bundles = {name: node_bundle(each, self._tunable, priced=self._priced) for name, each in found.items()}
+        return msgspec.structs.replace(inputs, bundles=bundles)
+
+    def _adviser(self, seconds: float) -> Adviser:
+        catalogue = Catalogue(self._scenario.snapshot, self._base, self._tunable)
+        limits = Limits(seconds, monotonic, self._planned)
+        return Adviser(self._base, self._scenario, catalogue, self._measure(), limits)
+
+    def _measure(self) -> Any:
+        evaluator: Evaluator[Any] = Evaluator()
+        tunable, now = self._tunable, self._base.now
+        judges = {id(tunable.settings): (tunable.settings, tunable.judge(tunable.settings))}
+
+        def measure(scenario: Scenario) -> Plan:
+            known = judges.get(id(scenario.settings))
+            judge = known[1] if known is not None else tunable.judge(scenario.settings)
+            return evaluator(scenario.snapshot, judge, now, self._horizon).plan
+
+        return measure

@@ -1,0 +1,253 @@
+"""The change against each refusal of a plan: one table from a reason to the thing behind it, its edit and its command.
+
+A refusal without an entry has no change: it passes by itself (a cool-down, a young node), others have to act (a broken
+node, Karpenter's own disruption), or nothing small helps (no room).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial, reduce
+from typing import Any
+
+import msgspec
+
+from tightship.core.objects import Owner, Pod, PodDisruptionBudget, PodTemplate
+from tightship.core.reasons import Reason, Refusal
+from tightship.planning.advice.edits import annotate, loosened, uncordoned, untainted, with_budgets, without_annotation
+from tightship.planning.advice.model import Change, Tunable
+from tightship.planning.cluster import Snapshot
+from tightship.planning.evaluate import Evaluation
+from tightship.planning.evictability import (
+    DO_NOT_DISRUPT,
+    DO_NOT_DRAIN,
+    PREFER_NO_EVICTION,
+    SAFE_LOCAL_VOLUMES,
+    SAFE_TO_EVICT,
+    all_local_volumes,
+)
+from tightship.planning.facts import NodeFacts
+from tightship.planning.nodes import SCALE_DOWN_DISABLED
+from tightship.planning.owners import Annotation, annotation_changes, commands, named, top_owner
+
+_REMOVED: Mapping[Reason, str] = {
+    Reason.POD_DO_NOT_DRAIN: DO_NOT_DRAIN,
+    Reason.NOT_SAFE_TO_EVICT: SAFE_TO_EVICT,
+    Reason.SAFE_TO_EVICT_ON_COMPLETION: SAFE_TO_EVICT,
+    Reason.POD_DO_NOT_DISRUPT: DO_NOT_DISRUPT,
+    Reason.PREFER_NO_EVICTION: PREFER_NO_EVICTION,
+}
+"""Reasons that an annotation of a pod gives: without the annotation they are gone."""
+
+_VOUCHED: Mapping[Reason, str] = {
+    Reason.NOT_REPLICATED: "nothing recreates the pod once it is evicted",
+    Reason.CUSTOM_CONTROLLER: "only if its controller recreates an evicted pod",
+    Reason.CONTROLLER_NOT_FOUND: "nothing recreates the pod once it is evicted",
+    Reason.KUBE_SYSTEM_POD: "",
+}
+"""Reasons against which somebody may vouch for the pod (safe-to-evict), and what they vouch for."""
+
+_ON_NODES: Mapping[Reason, str] = {
+    Reason.NODE_DO_NOT_DRAIN: DO_NOT_DRAIN,
+    Reason.SCALE_DOWN_DISABLED: SCALE_DOWN_DISABLED,
+    Reason.NODE_DO_NOT_DISRUPT: DO_NOT_DISRUPT,
+}
+"""Reasons that an annotation of a node gives."""
+
+_Top = tuple[str, str, str]
+"""Namespace, kind and name of the owner whose template counts."""
+
+
+class Catalogue:
+    """The changes behind the refusals of plans of *snapshot*. The same thing has the same change each time."""
+
+    def __init__(self, snapshot: Snapshot, evaluation: Evaluation[Any], tunable: Tunable) -> None:
+        self._snapshot = snapshot
+        self._evaluation = evaluation
+        self._tunable = tunable
+        self._pods = {pod.key: pod for view in snapshot.nodes.values() for pod in view.pods}
+        self._known: dict[tuple[Reason, str], Change] = {}
+        self._of: dict[tuple[str, Refusal], Change | None] = {}
+        self._tuned: dict[tuple[Reason, str], Change | None] = {}
+        self._several: dict[tuple[str, ...], Change | None] = {}
+        self._owned: dict[_Top, dict[str, set[str]]] | None = None
+        self._kept: dict[Reason, Mapping[str, Mapping[str, Pod]]] = {}
+
+    def of(self, node: str, refusal: Refusal) -> Change | None:
+        """Return the change against *refusal* of *node*, ``None`` if there is none."""
+        place = node, refusal
+        if place not in self._of:
+            self._of[place] = self._find(node, refusal)
+        return self._of[place]
+
+    def all_of(self, node: str, refusals: Iterable[Refusal]) -> frozenset[Change] | None:
+        """Return the changes against all *refusals* of *node*, ``None`` if one of them has none."""
+        found = [self.of(node, refusal) for refusal in refusals]
+        return None if None in found else frozenset(each for each in found if each is not None)
+
+    def without(self, reason: Reason) -> Change:
+        """Return the change that switches the rule of *reason* off."""
+        return self._tunable.without(reason)
+
+    def _find(self, node: str, refusal: Refusal) -> Change | None:
+        fact = self._evaluation.facts.get(node)
+        if fact is None:
+            return None
+        setting = refusal.reason, fact.pool
+        if setting not in self._tuned:
+            own = self._tunable.change(refusal.reason, fact, self._evaluation)
+            self._tuned[setting] = None if own is None else self._known.setdefault((own.reason, own.thing), own)
+        tuned = self._tuned[setting]
+        if tuned is not None:
+            return tuned
+        if node == refusal.subject:
+            return self._of_node(node, refusal.reason)
+        pod = self._pods.get(refusal.subject)
+        if pod is None:
+            return None
+        if refusal.reason is Reason.PDB_NEVER_ALLOWS:
+            return self._of_budget(pod)
+        if refusal.reason is Reason.MULTIPLE_PDBS:
+            return self._of_budgets(pod)
+        return self._of_pod(pod, refusal.reason)
+
+    # -- nodes
+
+    def _of_node(self, name: str, reason: Reason) -> Change | None:
+        key = _ON_NODES.get(reason)
+        if key is not None:
+            command = f"kubectl annotate node {name} {key}-"
+            return self._once(reason, f"node {name}", partial(without_annotation, name=name, key=key), command)
+        if reason is Reason.CORDONED:
+            return self._once(reason, f"node {name}", partial(uncordoned, name=name), f"kubectl uncordon {name}")
+        if reason is Reason.TAINTED:
+            hard = [each for each in self._snapshot.nodes[name].node.taints if each.effect != "PreferNoSchedule"]
+            command = f"kubectl taint node {name} {' '.join(f'{each.key}:{each.effect}-' for each in hard)}"
+            edit = partial(untainted, name=name, taints={(each.key, each.effect) for each in hard})
+            note = "pods that tolerate nothing may then run there"
+            return self._once(reason, f"node {name}", edit, command, note=note)
+        return None
+
+    # -- pods
+
+    def _of_pod(self, pod: Pod, reason: Reason) -> Change | None:
+        if reason in _REMOVED:
+            key, value = _REMOVED[reason], None
+        elif reason is Reason.LOCAL_STORAGE:
+            key, value = SAFE_LOCAL_VOLUMES, all_local_volumes(pod)
+        elif reason in _VOUCHED:
+            key, value = SAFE_TO_EVICT, "true"
+        else:
+            return None
+        thing = f"{pod.namespace}/{named(self._snapshot, pod)}"
+        if (reason, thing) in self._known:
+            return self._known[reason, thing]
+        # One thing may need several commands: what a pod alone carries is changed pod by pod.
+        kept = self._keeping(reason).get(thing, {pod.key: pod})
+        made = self._annotating(reason, thing, key, value, kept.values())
+        return self._known.setdefault((reason, thing), made)
+
+    def _annotating(self, reason: Reason, thing: str, key: str, value: str | None, pods: Collection[Pod]) -> Change:
+        made: dict[Annotation, None] = {}
+        for each in pods:
+            own = all_local_volumes(each) if reason is Reason.LOCAL_STORAGE else value
+            made |= dict.fromkeys(annotation_changes(self._snapshot, each, key, own))
+        steps = [(each, self._reached(each)) for each in made]
+
+        def edit(snapshot: Snapshot) -> Snapshot:
+            return reduce(lambda done, step: annotate(done, *step), steps, snapshot)
+
+        def only(fact: NodeFacts) -> Change:
+            return self._annotating(reason, thing, key, value, [each for each in pods if each.node == fact.view.name])
+
+        return Change(reason, thing, edit, commands=commands(made), note=_VOUCHED.get(reason, ""), only=only)
+
+    def _keeping(self, reason: Reason) -> Mapping[str, Mapping[str, Pod]]:
+        """Return the pods that *reason* keeps, by the thing behind it."""
+        if reason not in self._kept:
+            found: dict[str, dict[str, Pod]] = {}
+            for subject in sorted({each.subject for _, each in subjects(self._evaluation.plan.refusals, reason)}):
+                pod = self._pods.get(subject)
+                if pod is not None:
+                    found.setdefault(f"{pod.namespace}/{named(self._snapshot, pod)}", {})[subject] = pod
+            self._kept[reason] = found
+        return self._kept[reason]
+
+    def _reached(self, change: Annotation) -> dict[str, set[str]]:
+        """Return the pods that *change* reaches, by node."""
+        if change.kind == "Pod":
+            key = f"{change.namespace}/{change.name}"
+            return {self._pods[key].node: {key}}
+        return self._owners().get((change.namespace, change.kind, change.name), {}) if change.rolls_out else {}
+
+    def _owners(self) -> dict[_Top, dict[str, set[str]]]:
+        if self._owned is None:
+            self._owned = {}
+            tops: dict[PodTemplate, Owner | None] = {}
+            for pod in self._pods.values():
+                if pod.template not in tops:
+                    tops[pod.template] = top_owner(self._snapshot, pod)
+                top = tops[pod.template]
+                if top is not None:
+                    place = self._owned.setdefault((pod.namespace, top.kind, top.name), {})
+                    place.setdefault(pod.node, set()).add(pod.key)
+        return self._owned
+
+    # -- budgets
+
+    def _of_budget(self, pod: Pod) -> Change | None:
+        found = self._snapshot.budgets.of(pod.template)
+        if len(found) != 1:
+            return None
+        budget = found[0]
+        thing = f"PDB {budget.key}"
+        if (Reason.PDB_NEVER_ALLOWS, thing) in self._known:
+            return self._known[Reason.PDB_NEVER_ALLOWS, thing]
+        new, rule = loosened(budget)
+        patch: dict[str, int | None] = dict(rule)
+        if "maxUnavailable" in rule and budget.min_available is not None:
+            patch["minAvailable"] = None
+        written = msgspec.json.encode({"spec": patch}).decode()
+        command = f"kubectl -n {budget.namespace} patch pdb {budget.name} --type merge -p '{written}'"
+        few = budget.expected_pods <= 1
+        note = "nothing runs while the only pod under this budget moves" if few else ""
+        edit: Callable[[Snapshot], Snapshot] = partial(with_budgets, replaced=(new,))
+        return self._once(Reason.PDB_NEVER_ALLOWS, thing, edit, command, note=note)
+
+    def _of_budgets(self, pod: Pod) -> Change | None:
+        """Return the deletion of all but one budget of *pod*, if the one that stays covers what the others cover."""
+        found = self._snapshot.budgets.of(pod.template)
+        keys = tuple(each.key for each in found)
+        if keys not in self._several:
+            self._several[keys] = self._deletion(found)
+        return self._several[keys]
+
+    def _deletion(self, found: tuple[PodDisruptionBudget, ...]) -> Change | None:
+        for kept in sorted(found, key=lambda each: (each.disruptions_allowed, each.key)):
+            others = [each for each in found if each is not kept]
+            if self._covers(kept, others):
+                told = [f"kubectl -n {each.namespace} delete pdb {each.name}" for each in others]
+                edit = partial(with_budgets, deleted={each.key for each in others})
+                things = f"PDB {', '.join(each.key for each in others)}"
+                note = f"PDB {kept.key} stays, and covers the same pods"
+                return self._once(Reason.MULTIPLE_PDBS, things, edit, *told, note=note)
+        return None
+
+    def _covers(self, kept: PodDisruptionBudget, others: Sequence[PodDisruptionBudget]) -> bool:
+        keys = {each.key for each in others}
+        for template in {id(pod.template): pod.template for pod in self._pods.values()}.values():
+            covering = {each.key for each in self._snapshot.budgets.of(template)}
+            if covering & keys and kept.key not in covering:
+                return False
+        return True
+
+    def _once(
+        self, reason: Reason, thing: str, edit: Callable[[Snapshot], Snapshot], *told: str, note: str = ""
+    ) -> Change:
+        made = Change(reason, thing, edit, commands=told, note=note)
+        return self._known.setdefault((reason, thing), made)
+
+
+def subjects(refusals: Mapping[str, Sequence[Refusal]], reason: Reason) -> Iterator[tuple[str, Refusal]]:
+    """Yield the refusals with *reason*, each with its node."""
+    return ((name, each) for name, found in refusals.items() for each in found if each.reason is reason)

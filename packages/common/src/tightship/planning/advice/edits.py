@@ -1,0 +1,107 @@
+"""The changes that advice names, made in a snapshot as the cluster would make them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from tightship.core.objects import Node, Pod, PodDisruptionBudget, Workload
+from tightship.core.objects.pod import CORDON
+from tightship.core.selectors import Labels
+from tightship.planning.cluster import Budgets, NodeView, Snapshot
+from tightship.planning.cluster.state import sum_up
+from tightship.planning.owners import Annotation
+
+Pods = Mapping[str, Collection[str]]
+"""Pods by node: their keys (``namespace/name``)."""
+
+
+def annotate(snapshot: Snapshot, change: Annotation, pods: Pods) -> Snapshot:
+    """Return *snapshot* after *change*, which reaches *pods*.
+
+    Pods that a rollout replaces have the annotations of their template, and no others.
+    """
+    if change.kind != "Pod" and not change.rolls_out:
+        return snapshot  # pods that run stay as they are
+    workloads = {kind: dict(known) for kind, known in snapshot.workloads.items()}
+    nodes = dict(snapshot.nodes)
+    patched: dict[tuple[str, str], Workload] = {}
+
+    def changed(pod: Pod) -> Pod:
+        notes = pod.annotations
+        owner = pod.owner
+        if change.rolls_out and owner is not None:
+            place = owner.kind, f"{pod.namespace}/{owner.name}"
+            known = workloads.get(owner.kind, {}).get(place[1])
+            if known is not None and known.annotations is not None:
+                if place not in patched:
+                    written = _written(known.annotations, change)
+                    patched[place] = msgspec.structs.replace(known, annotations=written)
+                return msgspec.structs.replace(pod, annotations=patched[place].annotations)
+        return msgspec.structs.replace(pod, annotations=_written(notes, change))
+
+    for name, keys in pods.items():
+        view = nodes[name]
+        made = tuple(changed(pod) if pod.key in keys else pod for pod in view.pods)
+        nodes[name] = NodeView(view.node, made, sum_up(made))
+    for (kind, key), workload in patched.items():
+        workloads[kind][key] = workload
+    return msgspec.structs.replace(snapshot, nodes=nodes, workloads=workloads if patched else snapshot.workloads)
+
+
+def _written(notes: Labels, change: Annotation) -> Labels:
+    rest = {key: text for key, text in notes.items() if key != change.key}
+    return rest if change.value is None else {**rest, change.key: change.value}
+
+
+def without_annotation(snapshot: Snapshot, name: str, key: str) -> Snapshot:
+    """Return *snapshot* without the annotation *key* of node *name*."""
+    node = snapshot.nodes[name].node
+    kept = {each: text for each, text in node.annotations.items() if each != key}
+    return _with_node(snapshot, msgspec.structs.replace(node, annotations=kept))
+
+
+def uncordoned(snapshot: Snapshot, name: str) -> Snapshot:
+    """Return *snapshot* with node *name* schedulable, without the taint of its cordon."""
+    node = snapshot.nodes[name].node
+    taints = tuple(each for each in node.taints if each.key != CORDON.key)
+    return _with_node(snapshot, msgspec.structs.replace(node, unschedulable=False, taints=taints, cordoned_by=()))
+
+
+def untainted(snapshot: Snapshot, name: str, taints: Collection[tuple[str, str]]) -> Snapshot:
+    """Return *snapshot* without those taints of node *name* whose key and effect are in *taints*."""
+    node = snapshot.nodes[name].node
+    kept = tuple(each for each in node.taints if (each.key, each.effect) not in taints)
+    return _with_node(snapshot, msgspec.structs.replace(node, taints=kept))
+
+
+def _with_node(snapshot: Snapshot, node: Node) -> Snapshot:
+    view = snapshot.nodes[node.name]
+    return msgspec.structs.replace(snapshot, nodes={**snapshot.nodes, node.name: NodeView(node, view.pods, view.usage)})
+
+
+def loosened(budget: PodDisruptionBudget) -> tuple[PodDisruptionBudget, dict[str, int]]:
+    """Return *budget* as the disruption controller would have it if one of its pods might leave, and the new rule.
+
+    A percentage becomes ``maxUnavailable: 1``. A number stays a number: ``maxUnavailable`` does not work for pods
+    without a controller.
+    """
+    if isinstance(budget.min_available, int) or (budget.max_unavailable is None and budget.min_available is None):
+        wanted = max(0, min(budget.desired_healthy, budget.expected_pods) - 1)
+        new = msgspec.structs.replace(budget, min_available=wanted, desired_healthy=wanted)
+        rule = {"minAvailable": wanted}
+    else:
+        wanted = max(0, budget.expected_pods - 1)
+        new = msgspec.structs.replace(budget, max_unavailable=1, min_available=None, desired_healthy=wanted)
+        rule = {"maxUnavailable": 1}
+    return msgspec.structs.replace(new, disruptions_allowed=max(0, budget.current_healthy - wanted)), rule
+
+
+def with_budgets(
+    snapshot: Snapshot, replaced: Iterable[PodDisruptionBudget] = (), deleted: Collection[str] = ()
+) -> Snapshot:
+    """Return *snapshot* with budgets *replaced* by their keys, and without those whose keys are in *deleted*."""
+    budgets = {key: each for key, each in snapshot.budgets.by_key.items() if key not in deleted}
+    budgets |= {each.key: each for each in replaced if each.key in budgets}
+    return msgspec.structs.replace(snapshot, budgets=Budgets(budgets.values(), snapshot.budgets))

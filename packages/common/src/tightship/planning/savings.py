@@ -1,0 +1,101 @@
+"""What drains have saved: node-hours and money that nobody had to pay for, counted since the first drain. Pure.
+
+A node that a controller drained, and that is then gone, saves from that moment on, until a node is added to its pool:
+that node ends the saving of the node that went last. What came back within an hour saved nothing at all. Nodes that
+went without having been drained, as those that an autoscaler removed by itself, count for nothing.
+
+The history that all controllers share keeps the books, so they survive restarts and takeovers.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from tightship.core.drain_record import Books, Ending, Finished, PastDrains, Saving
+from tightship.planning.regret import Added
+
+SETTLES = 3600.0
+"""Seconds that a node must have been gone for: what comes back earlier saved nothing."""
+
+SEEN_AFTER = 60.0
+"""Seconds after its creation at which an added node counts: whoever keeps the books then knows of it."""
+
+APART = 20
+"""Savings that a pool keeps apart; older ones are kept as one."""
+
+
+class Saved(Struct, frozen=True):
+    """What a pool has saved: hours of nodes, and millionths by currency, of the nodes that had a price."""
+
+    node_hours: float = 0.0
+    micros: Mapping[str, int] = {}
+
+
+def ended(history: PastDrains, finished: Finished) -> PastDrains:
+    """Return *history* with the drain that is *finished*: if that removed the node, the node saves from now on."""
+    history = msgspec.structs.replace(history, finished=(*history.finished, finished))
+    if finished.ending != Ending.HANDED_OVER.value:
+        return history
+    books = history.books.get(finished.pool) or Books(seen=finished.at)
+    hourly, currency = finished.price
+    saving = Saving(finished.at, 1, {currency: hourly} if currency else {})
+    books = msgspec.structs.replace(books, standing=(*books.standing, saving))
+    if len(books.standing) > APART:
+        books = _oldest_as_one(books, finished.at)
+    return msgspec.structs.replace(history, books={**history.books, finished.pool: books})
+
+
+def settled(history: PastDrains, nodes: Sequence[Added], now: float) -> PastDrains:
+    """Return *history* with the savings ended that *nodes* end: those of them that were added since it last looked."""
+    changed: dict[str, Books] = {}
+    for pool, books in history.books.items():
+        came = sorted(at for at, of, _ in nodes if of == pool and books.seen < at <= now - SEEN_AFTER)
+        if came:
+            # Of several nodes with one time of creation, each ends a saving.
+            changed[pool] = msgspec.structs.replace(functools.reduce(_ended_by, came, books), seen=came[-1])
+    return msgspec.structs.replace(history, books={**history.books, **changed}) if changed else history
+
+
+def saved(history: PastDrains, now: float) -> dict[str, Saved]:
+    """Return by pool what has been saved until *now*."""
+    found = {}
+    for pool, books in history.books.items():
+        for each in books.standing:
+            if now - each.at >= SETTLES:
+                books = _counted(books, each, now - each.at)  # noqa: PLW2901 - the sum of all
+        found[pool] = Saved(books.seconds / 3600, books.micros)
+    return found
+
+
+def _ended_by(books: Books, at: float) -> Books:
+    """Return *books* after a node was added *at* that time."""
+    if not books.standing:
+        return books
+    *others, last = books.standing
+    one = Saving(last.at, 1, {currency: hourly // last.nodes for currency, hourly in last.hourly.items()})
+    if at - last.at >= SETTLES:
+        books = _counted(books, one, at - last.at)
+    if last.nodes > 1:
+        left = {currency: hourly - one.hourly[currency] for currency, hourly in last.hourly.items()}
+        others.append(Saving(last.at, last.nodes - 1, left))
+    return msgspec.structs.replace(books, standing=tuple(others))
+
+
+def _oldest_as_one(books: Books, now: float) -> Books:
+    older, other, *rest = books.standing
+    if now - older.at >= SETTLES:
+        books = _counted(books, older, other.at - older.at)
+    hourly = Counter(older.hourly) + Counter(other.hourly)
+    one = Saving(other.at, older.nodes + other.nodes, dict(hourly))
+    return msgspec.structs.replace(books, standing=(one, *rest))
+
+
+def _counted(books: Books, saving: Saving, seconds: float) -> Books:
+    money = Counter({currency: round(hourly * seconds / 3600) for currency, hourly in saving.hourly.items()})
+    micros = dict(money + Counter(books.micros))
+    return msgspec.structs.replace(books, seconds=books.seconds + saving.nodes * seconds, micros=micros)

@@ -1,0 +1,260 @@
+"""What each blocker costs: every piece of advice, followed, gains what it says, to the node."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node_compactor.advice import CompactorChanges
+from node_compactor.configuration import EVERY_POOL
+from node_compactor.settings import load_settings
+from tightship.core.reasons import Reason
+from tightship.planning.advice import Advice, Adviser, Catalogue, Limits, Scenario
+from tightship.planning.evaluate import evaluate
+from tightship_simulator import random_cluster
+from tightship_simulator.generate import off_peak_cluster
+from tightship_testkit.advice import Followed, Plans, followed, planned_by
+from tightship_testkit.builders import NOW, budget, node, pod, snapshot, when, workload
+
+Json = dict[str, Any]
+
+DEFAULT: Json = {"nodePools": EVERY_POOL}
+GOLDEN = Path(__file__).parent / "golden"
+OPENB = Path(os.environ.get("TIGHTSHIP_DATA", "/nonexistent")) / "openb_cluster.json.gz"
+FLEET_TIME = "2026-11-20T03:00:00Z"
+SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
+
+@pytest.fixture
+def plan(cli: Any, tmp_path: Path) -> Plans:
+    return planned_by(cli, tmp_path, FLEET_TIME)
+
+
+# -- what is said holds
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_every_piece_of_advice_gains_what_it_says(plan: Plans, seed: int) -> None:
+    report = Followed()
+    report.follow(random_cluster(seed)["items"], None, plan, DEFAULT)
+    assert report.broken == []
+
+
+@pytest.mark.parametrize("flags", [(), ("--until-stable",), ("--strategy", "fewest-nodes", "--placement", "possible")])
+def test_every_piece_of_advice_about_a_fleet_gains_what_it_says(plan: Plans, flags: tuple[str, ...]) -> None:
+    report = Followed()
+    report.follow(off_peak_cluster(1, nodes=30)["items"], None, plan, DEFAULT, flags)
+    assert report.pieces > 1
+    assert report.broken == []
+
+
+@pytest.mark.parametrize("flags", [(), ("--until-stable",)])
+def test_every_piece_of_advice_about_the_golden_cluster_gains_what_it_says(
+    cli: Any, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    objects, config = (json.loads((GOLDEN / name).read_text()) for name in ("cluster.json", "config.json"))
+    report = Followed()
+    report.follow(objects["items"], config, planned_by(cli, tmp_path, "2026-10-01T12:00:00Z"), DEFAULT, flags)
+    assert report.pieces > 1
+    assert report.broken == []
+
+
+@pytest.mark.slow
+@pytest.mark.takes(60)
+@pytest.mark.parametrize("seeds", [range(at, at + 10) for at in range(0, 100, 10)], ids=str)
+def test_every_piece_of_advice_gains_what_it_says_on_a_hundred_fleets(plan: Plans, seeds: range) -> None:
+    report = Followed()
+    for seed in seeds:
+        report.follow(random_cluster(seed)["items"], None, plan, DEFAULT)
+        report.follow(off_peak_cluster(seed, nodes=24)["items"], None, plan, DEFAULT)
+    assert report.pieces > 20
+    assert report.broken == []
+
+
+@pytest.mark.slow
+@pytest.mark.takes(60)
+@pytest.mark.skipif(not OPENB.exists(), reason="TIGHTSHIP_DATA names no folder with openb_cluster.json.gz")
+def test_every_piece_of_advice_about_openb_gains_what_it_says(plan: Plans) -> None:
+    report = Followed()
+    report.follow(json.loads(gzip.decompress(OPENB.read_bytes()))["items"], None, plan, DEFAULT)
+    assert report.pieces > 1
+    assert report.broken == []
+
+
+# -- what is said, and what is not
+
+
+def fleet(*more: Json) -> list[Json]:
+    """Two nodes of 4 CPUs: *roomy* has room for 2 and is opted out, *kept* has what is among *more*."""
+    base = pod("base", on="roomy", cpu="2", labels={"app": "base"}, notes={"tightship.dev/do-not-drain": "true"})
+    return [
+        node("roomy"),
+        base,
+        node("kept"),
+        workload(),
+        budget("none", selector={"matchLabels": {"app": "none"}}),
+        *more,
+    ]
+
+
+def advice_about(plan: Plans, *more: Json, flags: tuple[str, ...] = ()) -> list[Json]:
+    """Return the advice that names something else than the node *roomy*."""
+    found: list[Json] = plan(fleet(*more), None, ("--now", when(NOW), *flags))["advice"]["changes"]
+    return [each for each in found if "kept" in each["freed"]]
+
+
+def test_things_that_help_only_together_come_in_one_bundle(plan: Plans) -> None:
+    held = pod("held", on="kept", notes={SAFE: "false"}, naked=True)
+    [found] = advice_about(plan, held)
+    assert [each["reason"] for each in found["changes"]] == ["NotSafeToEvict", "NotReplicated"]
+    assert found["commands"] == [
+        f"kubectl -n shop annotate pod held {SAFE}-",
+        f"kubectl -n shop annotate pod held {SAFE}=true --overwrite",
+    ]
+
+
+def test_a_change_that_frees_nothing_is_not_printed(plan: Plans) -> None:
+    assert advice_about(plan, pod("held", on="kept", notes={SAFE: "false"}))
+    assert not advice_about(plan, pod("held", on="kept", cpu="3", notes={SAFE: "false"}))
+
+
+def test_without_time_there_is_no_advice(cli: Any, data: Path) -> None:
+    told = cli("plan", "-f", data / "cluster.yaml", "--advice-time", "0").out
+    assert "Advice" not in told
+    assert "without it" not in told
+    document = json.loads(cli("plan", "-f", data / "cluster.yaml", "--advice-time", "0", "-o", "json").out)
+    assert "advice" not in document
+
+
+def test_a_searched_plan_has_no_advice(cli: Any, data: Path) -> None:
+    assert "Advice" not in cli("plan", "-f", data / "cluster.yaml", "--search", "1ms").out
+
+
+def test_a_bad_time_is_refused(cli: Any, data: Path) -> None:
+    outcome = cli("plan", "-f", data / "cluster.yaml", "--advice-time", "soon")
+    assert outcome.code == 64
+    assert "'soon' is not a duration" in outcome.err
+
+
+def measured(seconds: float, step: float) -> Advice:
+    """Advice about four nodes, each with an annotation against its drain, while each look at the clock takes *step*."""
+    stays = {"tightship.dev/do-not-drain": "true"}
+    cluster = snapshot(*(node(name, notes=stays) for name in "abcd"))
+    tunable = CompactorChanges(load_settings({**DEFAULT, "minimumNodeAge": 0, "neededMarkedTimeForRemoval": 0}))
+    base = evaluate(cluster, tunable.judge(tunable.settings), NOW)
+    ticks = count()
+    limits = Limits(seconds, lambda: step * next(ticks))
+    scenario = Scenario(cluster, tunable.settings)
+    return Adviser(
+        base,
+        scenario,
+        Catalogue(cluster, base, tunable),
+        lambda each: evaluate(each.snapshot, tunable.judge(each.settings), NOW).plan,
+        limits,
+    ).advise()
+
+
+def test_each_thing_behind_a_reason_is_measured_and_so_is_the_reason() -> None:
+    advice = measured(10, 0)
+    [cost] = advice.reasons
+    assert (cost.reason, cost.gain.nodes) == (Reason.NODE_DO_NOT_DRAIN, 4)
+    assert [(each.gain.nodes, each.freed) for each in advice.bundles] == [(1, (name,)) for name in "abcd"]
+    assert advice.together is not None
+    assert (advice.together.gain.nodes, advice.numbers) == (4, (1, 2, 3, 4))
+    assert advice.untried == 0
+
+
+def test_when_the_time_is_over_the_rest_is_counted_as_not_tried() -> None:
+    advice = measured(5, 1)
+    assert advice.tried < 5
+    assert len(advice.bundles) + advice.untried == 4
+
+
+def test_without_time_for_a_single_plan_nothing_is_tried() -> None:
+    advice = measured(0.5, 1)
+    assert (advice.tried, advice.bundles) == (0, ())
+    assert advice.untried > 0
+
+
+# -- budgets
+
+
+FULL = {"disruptionsAllowed": 0, "currentHealthy": 2, "desiredHealthy": 2, "expectedPods": 2}
+TWO = (pod("web-1", on="kept"), pod("web-2", on="roomy"))
+
+
+@pytest.mark.parametrize(
+    ("rule", "patch"),
+    [
+        ({"minAvailable": 2}, '{"spec":{"minAvailable":1}}'),
+        ({"minAvailable": "100%"}, '{"spec":{"maxUnavailable":1,"minAvailable":null}}'),
+        ({"maxUnavailable": 0}, '{"spec":{"maxUnavailable":1}}'),
+    ],
+)
+def test_a_budget_that_never_allows_an_eviction_is_patched_to_allow_one(plan: Plans, rule: Json, patch: str) -> None:
+    [found] = advice_about(plan, *TWO, budget(status=FULL, **rule))
+    assert found["commands"] == [f"kubectl -n shop patch pdb web --type merge -p '{patch}'"]
+
+
+def test_of_two_budgets_over_the_same_pods_one_is_deleted(plan: Plans) -> None:
+    [found] = advice_about(plan, *TWO, budget("one", maxUnavailable=1), budget("two", maxUnavailable=1))
+    assert found["commands"] == ["kubectl -n shop delete pdb two"]
+
+
+def test_a_budget_is_not_deleted_if_only_it_covers_some_pod(plan: Plans) -> None:
+    both = pod("web-1", on="kept", labels={"app": "web", "tier": "front"})
+    others = (pod("a", on="roomy"), pod("b", on="roomy", labels={"tier": "front"}))
+    front = budget("two", selector={"matchLabels": {"tier": "front"}}, maxUnavailable=1)
+    assert not advice_about(plan, both, *others, budget("one", maxUnavailable=1), front)
+
+
+# -- one node
+
+
+def bundle(cli: Any, tmp_path: Path, objects: list[Json], name: str) -> Json:
+    (tmp_path / "one.json").write_text(json.dumps({"kind": "List", "items": objects}))
+    [told] = json.loads(cli("explain", name, "-f", tmp_path / "one.json", "--now", when(NOW), "-o", "json").out)[
+        "nodes"
+    ]
+    found: Json = told["bundle"]
+    return found
+
+
+def test_explain_names_the_whole_bundle_and_what_moves_then(cli: Any, tmp_path: Path) -> None:
+    objects = fleet(pod("held", on="kept", notes={SAFE: "false"}))
+    found = bundle(cli, tmp_path, objects, "kept")
+    assert found["moves"] == [{"pod": "shop/held", "to": "roomy"}]
+    for command in found["advice"]["commands"]:
+        objects = followed(objects, command)
+    (tmp_path / "after.json").write_text(json.dumps({"kind": "List", "items": objects}))
+    document = json.loads(cli("plan", "-f", tmp_path / "after.json", "--now", when(NOW), "-o", "json").out)
+    assert [each["name"] for each in document["nodes"] if each["decision"] == "remove"] == ["kept"]
+
+
+def test_a_node_that_no_change_frees_gets_no_command(cli: Any, tmp_path: Path) -> None:
+    objects = fleet(pod("held", on="kept", cpu="3", notes={SAFE: "false"}))
+    found = bundle(cli, tmp_path, objects, "kept")
+    assert found["advice"] is None
+    assert [each.partition(":")[0] for each in found["remains"]] == ["NoPlace shop/held"]
+    told = cli("explain", "kept", "-f", tmp_path / "one.json", "--now", when(NOW)).out
+    assert "no known change frees this node" in told
+    assert "kubectl" not in told.partition("Smallest change")[2]
+
+
+def test_the_limit_is_raised_only_as_far_as_the_node_needs(cli: Any, data: Path) -> None:
+    told = cli("explain", "web-4", "-f", data / "cluster.yaml").out
+    assert 'config: {"nodePools":{"*":{"scaleDownCPURequestRatioLimit":0.88}}}' in told
+    assert "--limit 0.88" in told
+
+
+def test_the_flag_for_nodes_of_karpenter_is_named_with_its_condition(cli: Any, tmp_path: Path) -> None:
+    objects = [node("kept", labels={"karpenter.sh/nodepool": "default"}), node("roomy")]
+    found = bundle(cli, tmp_path, objects, "kept")["advice"]
+    assert found["flags"] == ["--disable-rule KarpenterManaged"]
+    assert "WhenEmpty" in found["changes"][0]["note"]

@@ -1,0 +1,29 @@
+"""The refiner with other settings, to measure how far a plan is from the best and what each setting costs. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from node_refiner.judge import RefinerJudge
+from node_refiner.settings import RefinerSettings
+from tightship.core.reasons import Reason
+from tightship.planning.gap import BUDGET_REASONS, Alternatives, Without
+
+
+def alternatives(settings: RefinerSettings) -> Alternatives:
+    """Return the judges of *settings* changed in one point each."""
+
+    def other(**changed: Any) -> RefinerJudge:
+        return RefinerJudge(settings.model_copy(update=changed))
+
+    minimums = {"minimum_nodes": 0, "minimum_non_tainted_nodes": 0}
+    without = [
+        Without("threshold", other(excess_nodes_threshold=0.0), frozenset({Reason.EXCESS_BELOW_THRESHOLD})),
+        Without("minimums", other(**minimums), frozenset({Reason.MIN_NODES})),
+        Without("plan size", other(max_nodes=None), frozenset({Reason.MAX_NODES_REACHED})),
+    ]
+    if not settings.past_budgets:
+        without.insert(0, Without("budgets", other(eviction_method="delete"), BUDGET_REASONS))
+    if settings.placement != "possible":
+        without.append(Without(f"placement {settings.placement}", other(placement="possible")))
+    return Alternatives(packed=other(placement="possible"), without=tuple(without), in_order=True)
