@@ -112,8 +112,8 @@ def with_excess(**given: object) -> NodePlan:
 def test_what_the_cluster_could_do_without_is_in_the_summary(rendered: Any) -> None:
     lines = rendered(with_excess(), Terminal()).splitlines()
     assert (
-        "Excess     1,200 nodes could go, one after another; room is free for 1.50 like small-1 (CPU 2.25, memory 1.50);"
-        " the threshold is 2.5" in lines
+        "Excess     1,200 nodes could go, one after another; room is free for 1.50 like small-1 "
+        "(CPU 2.25, memory 1.50); the threshold is 2.5" in lines
     )
     assert "Counted    1 node: CPU 6 of 16 requested (38%), memory 8Gi of 64Gi (12%)" in lines
     assert not any(

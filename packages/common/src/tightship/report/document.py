@@ -200,8 +200,8 @@ class ExcessSummary(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     *nodes* is the smaller of *cpu* and *memory*, *resource* names the smaller one, and all three refer to *candidate*.
     A figure is ``null`` if the candidate has none of the resource; all are ``null`` if no node is counted. *could_go*
-    nodes could really go, pod by pod. *cpu_milli* and *memory_bytes* are the sums of *counted_nodes* nodes.
-    *dedicated* has the same for each dedicated pool, by its taints, if they are counted.
+    nodes could really go, pod by pod. *cpu_milli* and *memory_bytes* are the sums of *counted_nodes* nodes. *dedicated*
+    has the same for each dedicated pool, by its taints.
     """
 
     nodes: float | None
@@ -222,8 +222,7 @@ class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
     let pods go only one after another.
 
     *other* are extended resources. *money* exists only if some node has a price, *excess* only if the controller uses
-    that figure, *search* only if the plan was searched, *karpenter* only if nodes are left to Karpenter, *gap* only if
-    that was asked for.
+    that figure, *search* and *gap* only if they were asked for, *karpenter* only if nodes are left to Karpenter.
     """
 
     nodes: NodeTotals

@@ -30,7 +30,7 @@ from tightship.core.counting import counted
 from tightship.core.quoting import quoted
 from tightship.core.reasons import Reason
 from tightship.kube.host import monotonic
-from tightship.planning.advice import Tunable
+from tightship.planning.advice import Scenario, Tunable
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Horizon, Judge, evaluate
 from tightship.planning.gap import Alternatives, measure
@@ -239,11 +239,8 @@ def _as_if_unmanaged(
     changes: Tunable, snapshot: Snapshot, now: float, until_stable: bool, only: Collection[str] | None
 ) -> Plan:
     """Return the plan as if Karpenter consolidated nothing itself."""
-    tune = changes.without(Reason.KARPENTER_MANAGED).tune
-    assert tune is not None
-    return evaluate(
-        snapshot, changes.judge(tune(changes.settings)), now, Horizon(until_stable=until_stable, only=only)
-    ).plan
+    asked = Scenario(snapshot, changes.settings).after([changes.without(Reason.KARPENTER_MANAGED)])
+    return evaluate(snapshot, changes.judge(asked.settings), now, Horizon(until_stable=until_stable, only=only)).plan
 
 
 def _choose_places(arguments: argparse.Namespace) -> None:
