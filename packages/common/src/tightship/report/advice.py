@@ -155,7 +155,10 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
 def gained(gain: GainEntry, currency: str) -> str:
     """Return a gain as people read it: ``+3 nodes, +$412/month``."""
     nodes = f"+{counted(gain.nodes, 'node')}"
-    return f"{nodes}, +{money(gain.micros_per_month, currency)}/month" if gain.micros_per_month else nodes
+    if not gain.micros_per_month:
+        return nodes
+    month = f"+{money(gain.micros_per_month, currency)}/month"
+    return f"{nodes}, {month}" if gain.nodes else f"{month} by dearer nodes"
 
 
 def advice_lines(summary: AdviceSummary | None, currency: str) -> Iterator[TextLine]:
@@ -237,7 +240,7 @@ def bundle_lines(bundle: NodeBundle, currency: str) -> Iterator[TextLine]:
             yield TextLine(each, " ", "•")
         return
     many = f"these {len(entry.changes)} changes together free" if len(entry.changes) > 1 else "this change frees"
-    instead = entry.gain.nodes < 1  # what frees this node may take the room that another one needs
+    instead = entry.gain.nodes < 1  # the node may take the room that another one needs
     gain = "another node stays instead" if instead else gained(entry.gain, currency)
     yield TextLine(f"{many} the node ({gain}):")
     for change in entry.changes:

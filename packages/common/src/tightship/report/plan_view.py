@@ -167,7 +167,8 @@ def without(kept: KeptBy, currency: str) -> str:
     """Return what more would go without a reason, nothing if that was not measured."""
     if kept.gain is None:
         return ""
-    return f"   {gained(kept.gain, currency)} without it" if kept.gain.nodes else "   none more without it"
+    gains = kept.gain.nodes or kept.gain.micros_per_month
+    return f"   {gained(kept.gain, currency)} without it" if gains else "   none more without it"
 
 
 def _extended_line(name: str, totals: ShareTotals) -> str:
