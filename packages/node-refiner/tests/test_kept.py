@@ -1,7 +1,5 @@
 """Passes that keep what did not change decide as passes that begin from nothing."""
 
-from functools import partial
-
 import pytest
 
 from node_refiner.judge import RefinerJudge
@@ -39,9 +37,13 @@ def test_the_real_plan_is_the_same_whether_it_repeats_the_free_one_or_searches_a
         for snapshot in history:
             evaluation = evaluate(snapshot, judge, AT)
             candidates, strategy = candidates_of(evaluation.facts), judge.strategy(evaluation.facts)
-            seen, going = evaluation.snapshot, evaluation.gates.going
-            plans = partial(Planner, seen, DisruptionLedger(seen), candidates, judge.placement, going=going)
-            again = strategy.run(lambda choose, plans=plans: plans(choose=choose), evaluation.gates)
+            ledger = DisruptionLedger(evaluation.snapshot)
+            again = strategy.run(
+                lambda choose, ledger=ledger, candidates=candidates, found=evaluation: Planner(
+                    found.snapshot, ledger, candidates, judge.placement, choose=choose, going=found.gates.going
+                ),
+                evaluation.gates,
+            )
             assert [each.node for each in again.planner.removals] == [each.node for each in evaluation.plan.removals]
             for name, found in again.stays.items():
                 assert set(found) <= set(evaluation.plan.refusals[name])

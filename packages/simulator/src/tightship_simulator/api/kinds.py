@@ -111,6 +111,7 @@ SERVED = (*(kind for kind in KINDS if not kind.extension), NEW_EVENTS)
 _EXTENSIONS = (
     BY_NAME["CapacityBuffer"],
     BY_NAME["NodePool"],
+    Kind("NodePool", "karpenter.sh", "v1beta1", "nodepools", False, status=True, extension=True),
     Kind("CapacityBuffer", _BUFFERS, "v1alpha1", "capacitybuffers", True, ("cb",), True, False, True, extension=True),
 )
 BY_PLURAL = {(kind.group, kind.version, kind.plural): kind for kind in (*SERVED, *_EXTENSIONS)}

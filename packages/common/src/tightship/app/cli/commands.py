@@ -202,7 +202,7 @@ class Program(Struct, frozen=True):
             if not named and configured.changes is not None and _left_to_karpenter(evaluation):
                 progress.say("asking as if Karpenter did not consolidate")
                 as_if = _as_if_unmanaged(configured.changes, snapshot, now, arguments.until_stable, selected)
-        warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot, evaluation.unknown_minimums))
+        warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot, () if named else evaluation.unknown_minimums))
         if selected is not None and not selected:
             warnings = ("--selector and --pool select no node, so the plan removes none", *warnings)
         if search is not None and evaluation.plan.searched is None and judge.placement == "possible":
