@@ -93,7 +93,7 @@ def plan(*nodes: NodeEntry, warnings: tuple[str, ...] = (), source: str = "clust
             cpu_milli=totals("cpu_milli"),
             memory_bytes=totals("memory_bytes"),
             evictions=sum(len(each.moves) for each in gone),
-            pods_evicted=len({(move.namespace, move.pod) for each in gone for move in each.moves}),
+            pods_evicted=len({move.pod for each in gone for move in each.moves}),
             rounds=1,
             waits_for=("shop/pdb",) if gone else (),
             kept_by=tuple(
