@@ -123,6 +123,13 @@ subjects:
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [list, watch]
+- apiGroups: [karpenter.sh]
+  resources: [nodepools]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [cluster-autoscaler-status]
+  verbs: [list, watch]
 {{- end -}}
 
 {{- define "tightship-lib.autoscalerReads" -}}

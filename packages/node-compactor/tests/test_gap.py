@@ -23,6 +23,8 @@ from tightship_testkit.builders import NOW as BUILT
 from tightship_testkit.builders import budget, node, pod, snapshot, workload
 from tightship_testkit.planning import NOW, snapshot_of
 
+needs_solver = pytest.mark.skipif(not solver_installed(), reason="no HiGHS: pip install 'tightship[gap]'")
+
 POOL = "cloud.google.com/gke-nodepool"
 PRICE = "tightship.dev/hourly-price"
 
@@ -85,7 +87,12 @@ def test_each_rule_costs_what_a_plan_without_it_keeps_less(guarded: Snapshot) ->
         removed = len(evaluate(guarded, judges[cost.rule], BUILT).plan.removals)
         assert cost.fewer == max(0, removed - strict), cost.rule
     assert next(each for each in gap.costs if each.rule == "budgets").fewer > 0
-    assert gap.nodes.proven == gap.nodes.reachable
+
+
+@needs_solver
+def test_a_budget_in_force_is_in_the_bound(guarded: Snapshot) -> None:
+    nodes = gap_of(guarded, settings_of(pool={"scaleDownCPURequestRatioLimit": 0.5})).nodes
+    assert nodes.proven == nodes.reachable == nodes.planned
 
 
 def test_a_rule_that_refuses_nothing_is_not_tried(guarded: Snapshot) -> None:
@@ -140,7 +147,7 @@ def test_without_the_solver_the_line_says_how_to_install_it(
     assert (gap["solver"], gap["installed"]) == ("ascent", False)
 
 
-@pytest.mark.skipif(not solver_installed(), reason="no HiGHS: pip install 'tightship[gap]'")
+@needs_solver
 def test_with_the_solver_the_line_says_nothing_of_it(cli: Any, data: Path) -> None:
     outcome = cli("plan", "-f", data / "cluster.yaml", "--gap", "100ms")
     assert "tightship[gap]" not in outcome.out

@@ -39,8 +39,8 @@ def test_the_real_plan_is_the_same_whether_it_repeats_the_free_one_or_searches_a
             candidates, strategy = candidates_of(evaluation.facts), judge.strategy(evaluation.facts)
             ledger = DisruptionLedger(evaluation.snapshot)
             again = strategy.run(
-                lambda choose, ledger=ledger, candidates=candidates, seen=evaluation.snapshot: Planner(
-                    seen, ledger, candidates, judge.placement, choose=choose
+                lambda choose, ledger=ledger, candidates=candidates, seen=evaluation.snapshot, going=evaluation.gates.going: (
+                    Planner(seen, ledger, candidates, judge.placement, choose=choose, going=going)
                 ),
                 evaluation.gates,
             )

@@ -88,8 +88,8 @@ def test_status_and_page_have_the_figures_that_it_goes_by() -> None:
     found = decided()
     told = remarks(found, RefinerSettings())
     assert [(fact.name, fact.value) for fact in told.facts] == [
-        ("excess nodes", "3.75"),
-        ("by CPU / by memory", "3.75 / 4.96"), ("could go", "3"), ("threshold", "2"),
+        ("could go", "3"), ("free room", "3.75"),
+        ("by CPU / by memory", "3.75 / 4.96"), ("threshold", "2"),
     ]  # fmt: skip
     situation = Situation(
         generator=Generator("node-refiner", "1"),

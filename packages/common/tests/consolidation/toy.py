@@ -116,6 +116,10 @@ class ToyJudge:
     def strategy(self, facts: Facts) -> Strategy:
         return ToyStrategy([name for name in self.settings.goes.split() if name in facts], self.settings.to)
 
+    def tells_minimum(self, pool: str) -> bool:
+        del pool
+        return True
+
     def pauses(
         self, snapshot: Snapshot, facts: Facts, finished: Sequence[Finished], now: float
     ) -> Callable[[str], Refusal | None]:

@@ -112,8 +112,8 @@ def with_excess(**given: object) -> NodePlan:
 def test_what_the_cluster_could_do_without_is_in_the_summary(rendered: Any) -> None:
     lines = rendered(with_excess(), Terminal()).splitlines()
     assert (
-        "Excess     1.50 nodes like small-1 (CPU 2.25, memory 1.50); 1,200 could really go; the threshold is 2.5"
-        in lines
+        "Excess     1,200 nodes could go, one after another; room is free for 1.50 like small-1 "
+        "(CPU 2.25, memory 1.50); the threshold is 2.5" in lines
     )
     assert "Counted    1 node: CPU 6 of 16 requested (38%), memory 8Gi of 64Gi (12%)" in lines
     assert not any(
@@ -122,9 +122,11 @@ def test_what_the_cluster_could_do_without_is_in_the_summary(rendered: Any) -> N
 
 
 def test_what_is_not_known_of_the_excess_is_said_so() -> None:
-    assert "1.50 nodes like small-1 (CPU any, memory 1.50)" in render_table(with_excess(cpu=None), Terminal())
+    assert "room is free for 1.50 like small-1 (CPU any, memory 1.50)" in render_table(
+        with_excess(cpu=None), Terminal()
+    )
     nothing = with_excess(nodes=None, resource=None, cpu=None, memory=None, candidate=None, counted_nodes=0)
-    assert "Excess     no node is counted; 1,200 could really go" in render_table(nothing, Terminal())
+    assert "Excess     1,200 nodes could go, one after another, no node is counted" in render_table(nothing, Terminal())
 
 
 def test_a_summary_without_an_excess_has_no_such_key() -> None:

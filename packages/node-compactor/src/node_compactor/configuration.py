@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings
+from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings, load_settings
 from tightship.app.cli.arguments import add_plan_flags, given
 from tightship.app.settings.config_maps import config_in, read_config
 from tightship.app.settings.loading import (
@@ -65,6 +65,25 @@ def parse_config_map(data: Mapping[str, str], environment: Mapping[str, str]) ->
     key, found = config_in(data, CONFIG_MAP_KEYS)
     source = ConfigSource(CompactorSettings, found, key)
     return resolve(CompactorSettings, EnvironmentSource(CompactorSettings, environment), source)
+
+
+POSSIBLE = load_settings({"nodePools": EVERY_POOL}).pools
+"""The pools of a dry run that has none."""
+
+NO_POOL = "No pool is configured: this is what would be possible with every pool enabled, by the defaults of plan."
+
+
+def for_dry_run(settings: CompactorSettings) -> tuple[CompactorSettings, str]:
+    """Return the settings that a dry run judges by instead of *settings*, and a sentence that says so, if need be.
+
+    A dry run writes no marks, so none is asked for unless the configuration asks. Without any pool it judges what
+    ``plan`` judges without a configuration.
+    """
+    given = settings.model_fields_set
+    unset = {field: value for field, value in PLANNING_DEFAULTS.items() if field not in given}
+    if not settings.pools:
+        return settings.model_copy(update={**unset, "pools": POSSIBLE}), NO_POOL
+    return settings.model_copy(update={"marked_for": unset["marked_for"]}) if "marked_for" in unset else settings, ""
 
 
 def _for_pools(flags: Mapping[str, object], config: ConfigSource) -> FlagSource:

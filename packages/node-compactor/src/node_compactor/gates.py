@@ -15,6 +15,7 @@ from tightship.planning.checks import Check, refusals
 from tightship.planning.claim_budget import budget_check, nodes_out
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import NodeFacts
+from tightship.planning.group_size import GroupSizes
 from tightship.planning.plan import Candidate, Planner
 from tightship.planning.pools import shown
 
@@ -125,6 +126,7 @@ class CompactorGates:
         self._in_drain = Counter(fact.pool for fact in facts.values() if fact.draining)
         self.underutilized = frozenset(name for name, fact in facts.items() if underutilized(fact, settings, now))
         self._progress = _Progress(None, self)
+        self._groups = GroupSizes(facts)
 
     def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
         """Return the refusals of the pool's gates and the plan's size against removing *candidate* next."""
@@ -136,7 +138,8 @@ class CompactorGates:
         self._progress.catch_up()
         ratio = planner.ratio(candidate.name)
         checks = self._growing(candidate.pool, settings, self._progress)
-        return refusals((utilization_check(candidate.pool, ratio, settings, received=True), *checks), candidate.name)
+        own = refusals((utilization_check(candidate.pool, ratio, settings, received=True), *checks), candidate.name)
+        return [*own, *self._groups.refuses(candidate, planner)]
 
     def checks(self, name: str) -> tuple[Check, ...]:
         """Return the gates as they stand before a plan; for a pool that is not drained, only its own and the age."""
@@ -148,7 +151,7 @@ class CompactorGates:
         marks = mark_check(fact, settings, self._now)
         growing = self._growing(fact.pool, pool, _Progress(None, self))
         limit = utilization_check(fact.pool, fact.cpu_ratio, pool)
-        found = (*first, limit, age, marks, *growing, *self._budgets(fact.pool, pool))
+        found = (*first, limit, age, marks, *growing, self._groups.check(name), *self._budgets(fact.pool, pool))
         return tuple(each for each in found if each is not None)
 
     def _growing(self, pool: str, settings: PoolSettings, progress: _Progress) -> Iterator[Check | None]:

@@ -18,6 +18,7 @@ from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import Ahead
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import FactRules, NodeFacts
+from tightship.planning.group_size import group_keeps, group_room
 from tightship.planning.nodes import NodeRules, left_without, opt_outs, owner_elsewhere
 from tightship.planning.plan import STRATEGIES, STRATEGIES_BY_CPU, PerPool, Placement, Planners, Strategy
 from tightship.planning.pools import pool_of, shown
@@ -80,7 +81,7 @@ class CompactorJudge:
 
         *facts* belong to the latest snapshot. Unlike a plan's gates, this method counts the siblings' later claims.
         """
-        refusal = cluster_room(node, facts, self.settings.cluster_budget, claimed)
+        refusal = cluster_room(node, facts, self.settings.cluster_budget, claimed) or group_room(node, facts, claimed)
         pool = facts[node].pool
         own = self.settings.pool(pool)
         if refusal is not None or own is None:
@@ -105,4 +106,13 @@ class CompactorJudge:
             mates = (each for each in rest if each.ready and pool_of(each, self.settings.pool_labels) == pool)
             # A drain asks at every look, so stop counting at the minimum.
             checks.append(size_check(pool, sum(1 for _ in islice(mates, own.minimum_nodes)), own))
-        return [*opt_outs(node, self.rules.nodes), *refusals(checks, node.name)]
+        return [
+            *opt_outs(node, self.rules.nodes, snapshot.node_pools),
+            *refusals(checks, node.name),
+            *group_keeps(snapshot, node, self.settings.pool_labels),
+        ]
+
+    def tells_minimum(self, pool: str) -> bool:
+        """Whether the settings give *pool* a minimum, be it 0."""
+        own = self.settings.pool(pool)
+        return own is not None and "minimum_nodes" in own.model_fields_set

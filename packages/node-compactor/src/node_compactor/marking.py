@@ -44,6 +44,7 @@ NEVER_OURS = frozenset(
         Reason.SCALE_DOWN_DISABLED,
         Reason.NODE_DO_NOT_DISRUPT,
         Reason.KARPENTER_MANAGED,
+        Reason.KARPENTER_CONSOLIDATION_OFF,
     }
 )
 """Reasons why a mark could never lead to a drain. Such a node gets no mark, and loses an earlier one."""

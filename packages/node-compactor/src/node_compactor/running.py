@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import node_compactor
-from node_compactor.configuration import parse_config_map
+from node_compactor.configuration import POSSIBLE, for_dry_run, parse_config_map
 from node_compactor.describing import summarize, wire
 from node_compactor.gates import CompactorGates
 from node_compactor.judge import CompactorJudge
@@ -32,12 +32,15 @@ def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSetting
         kind="CompactorStatus",
         configuration=Configuration(lambda data: parse_config_map(data, environment)),
         judge=CompactorJudge,
-        describe=lambda settings: SettingsView(summarize(settings, "live"), wire(settings)),
+        describe=lambda settings: SettingsView(
+            summarize(settings, None if settings.pools is POSSIBLE else "live"), wire(settings)
+        ),
         drain_settings=drains_of,
         pool_of=lambda node, settings: pool_of(node, settings.pool_labels),
         price_of=lambda node, settings: price_of(node, settings.prices),
         metrics=CompactorMetrics,
         notes=marks_of,
+        for_dry_run=for_dry_run,
         search=lambda settings: 0.0 if by_price(settings) else settings.search,
     )
 

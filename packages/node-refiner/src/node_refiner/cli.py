@@ -30,7 +30,7 @@ def _configure(arguments: argparse.Namespace) -> Configured[RefinerGates]:
         view,
         RefinerJudge(settings),
         lambda: alternatives(settings),
-        lambda gates: excess_summary(gates.outlook, settings),
+        lambda gates: excess_summary(gates.outlooks, settings),
         changes=RefinerChanges(settings),
     )
 

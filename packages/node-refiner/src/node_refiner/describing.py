@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+
+import msgspec
 
 from node_refiner.outlook import Outlook
 from node_refiner.settings import DURATIONS, KEYS, RefinerSettings
@@ -30,6 +33,8 @@ def summarize(settings: RefinerSettings, config: str | None) -> str:
     origin = "no configuration given" if config is None else f"from {config}"
     minimums = f"{counted(settings.minimum_nodes, 'node')} and {settings.minimum_non_tainted_nodes} untainted"
     parts = [f"threshold {settings.excess_nodes_threshold:g}, minimum {minimums} ({origin})"]
+    if settings.count_tainted:
+        parts.append("dedicated pools counted")
     if not settings.drainer_enabled:
         parts.append("drainer disabled")
     if settings.candidate_order == "score" and (settings.cpu_weight, settings.memory_weight) != (0.8, 0.2):
@@ -41,8 +46,13 @@ def summarize(settings: RefinerSettings, config: str | None) -> str:
     return "; ".join(parts)
 
 
-def excess_summary(outlook: Outlook, settings: RefinerSettings) -> ExcessSummary:
-    """Return the figures of *outlook* for a document."""
+def excess_summary(outlooks: Mapping[str, Outlook], settings: RefinerSettings) -> ExcessSummary:
+    """Return the figures of *outlooks* for a document: of all untainted nodes, and of each dedicated pool in them."""
+    own = {name: _summary(each, settings) for name, each in outlooks.items()}
+    return msgspec.structs.replace(own.pop(""), dedicated=own)
+
+
+def _summary(outlook: Outlook, settings: RefinerSettings) -> ExcessSummary:
     counted, excess = outlook.counted, outlook.excess
     return ExcessSummary(
         nodes=None if excess is None else _figure(excess.nodes),

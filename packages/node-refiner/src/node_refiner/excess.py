@@ -36,6 +36,17 @@ _TOLD_ALREADY: Mapping[str, frozenset[Reason]] = {
 """Taints that accompany a state with a reason of its own."""
 
 
+_PASSING = (
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "startup-taint.cluster-autoscaler.kubernetes.io/",
+    "node-role.kubernetes.io/",
+    TO_BE_DELETED,
+    KARPENTER_DISRUPTED,
+)
+"""What the keys of taints begin with that come and go by themselves, or mark control planes: they make no pool."""
+
+
 class Excess(Struct, frozen=True):
     """How many nodes like *node* the cluster could do without: by CPU, by memory, and by both (*nodes*).
 
@@ -93,8 +104,8 @@ class Counted(Struct, frozen=True):
         )
 
 
-def count(facts: Iterable[NodeFacts], starting_on: Mapping[str, Resources] = {}) -> Counted:
-    """Return the sums over those of *facts* whose nodes count.
+def count(facts: Iterable[NodeFacts], starting_on: Mapping[str, Resources] = {}, pool: str = "") -> Counted:
+    """Return the sums over those of *facts* whose nodes count: those without taints, or those of a dedicated *pool*.
 
     The future requests of replicas about to start (*starting_on*, by node) count as requested already.
     """
@@ -102,7 +113,8 @@ def count(facts: Iterable[NodeFacts], starting_on: Mapping[str, Resources] = {})
     allocatable: dict[str, int] = {}
     many = 0
     for fact in facts:
-        if is_counted(fact.view.node):
+        node = fact.view.node
+        if remains(node) and dedicated(node) == pool if pool else is_counted(node):
             many += 1
             add(requested, fact.utilization.requested)
             add(requested, starting_on.get(fact.view.name, {}))
@@ -138,6 +150,17 @@ def is_counted(node: Node) -> bool:
     a taint of the node lifecycle controller within seconds anyway.
     """
     return remains(node) and not hard_taints(node)
+
+
+def dedicated(node: Node) -> str:
+    """Return the taints that make *node* one of a dedicated pool, as text; empty without any.
+
+    A taint of a drain of ours does not count, and a node with a taint that comes and goes is of no such pool.
+    """
+    taints = [taint for taint in hard_taints(node) if taint.key not in (CORDON.key, DRAINING.key)]
+    if any(taint.key.startswith(_PASSING) for taint in taints):
+        return ""
+    return ", ".join(sorted(map(str, taints)))
 
 
 def taint_of_others(node: Node) -> Refusal | None:

@@ -6,14 +6,14 @@ pod. The real plan ends at its first candidate that threshold or minimums refuse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
-from node_refiner.excess import is_counted, remains, taint_of_others, tainted
+from node_refiner.excess import dedicated, is_counted, remains, taint_of_others, tainted
 from node_refiner.gates import CONTROLLER, RefinerGates
 from node_refiner.ordering import strategy_of
-from node_refiner.outlook import Outlook, minimums_check, outlook
+from node_refiner.outlook import Outlook, minimums_check, outlooks
 from node_refiner.pacing import cooling
 from node_refiner.settings import RefinerSettings
 from tightship.core.drain_record import Finished
@@ -25,6 +25,7 @@ from tightship.planning.demand import Ahead
 from tightship.planning.disruption import RenewedLedger
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import FactRules, NodeFacts, candidates_of
+from tightship.planning.group_size import GroupSizes, group_keeps, group_room
 from tightship.planning.nodes import NodeRules, left_without, opt_outs
 from tightship.planning.placement.scoring import Choice
 from tightship.planning.plan import (
@@ -60,13 +61,15 @@ class RefinerJudge:
     def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:
         """Return the taints of others that keep a node, unless their state is a refusal already."""
         del now
+        if self.settings.count_tainted and dedicated(fact.view.node):
+            return []
         found = tainted(fact.view.node, {refusal.reason for refusal in fact.refusals})
         return [] if found is None else [found]
 
     def gates(self, ground: Snapshot, facts: Facts, now: float, planners: Planners) -> RefinerGates:
         """Return the threshold, the minimums and the plan's size, with their outlook."""
         going = self._going(ground, facts, planners)
-        return RefinerGates(self.settings, ground, facts, self._outlook(ground, facts, planners, going), now, going)
+        return RefinerGates(self.settings, ground, facts, self._outlooks(ground, facts, planners, going), now, going)
 
     def strategy(self, facts: Facts) -> Strategy:
         """Return the strategy that tries candidates in the configured order."""
@@ -86,7 +89,7 @@ class RefinerJudge:
 
         The claim checks the minimums again: nodes that siblings have claimed since the plan do not remain.
         """
-        refusal = cluster_room(node, facts, self.settings.cluster_budget, claimed)
+        refusal = cluster_room(node, facts, self.settings.cluster_budget, claimed) or group_room(node, facts, claimed)
         if refusal is not None:
             return refusal
         left = [fact.view.node for name, fact in facts.items() if name != node and name not in claimed]
@@ -95,9 +98,11 @@ class RefinerJudge:
 
     def keeps(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
         """Return the refusals that keep *node* of *snapshot* as a whole; they may also appear during its drain."""
-        found = opt_outs(node, self.rules.nodes)
+        found = opt_outs(node, self.rules.nodes, snapshot.node_pools)
+        found += group_keeps(snapshot, node, self.settings.pool_labels)
         tainted_by_others = taint_of_others(node)
-        if tainted_by_others is not None:
+        counted = self.settings.count_tainted and dedicated(node)
+        if tainted_by_others is not None and not counted:
             found.append(tainted_by_others)
         left = untainted = 0
         for each in left_without(snapshot, node.name):
@@ -108,16 +113,23 @@ class RefinerJudge:
         below = minimums_check(node.name, left, untainted, self.settings).refusal(node.name)
         return found if below is None else [*found, below]
 
+    def tells_minimum(self, pool: str) -> bool:
+        """Whether the settings give *pool* a minimum: the refiner's are about the cluster."""
+        del pool
+        return False
+
     def _going(self, ground: Snapshot, facts: Facts, planners: Planners) -> Going:
         """Return which nodes go, as far as threshold and minimums allow."""
-        free = Judgement(candidates_of(facts), {}, _Free())
+        free = Judgement(candidates_of(facts), {}, _Free(facts))
         going = expected(planners, ground, free, strategy_of(self.settings), self.placement, self.steering)
         removals = [Removal(name, 1, ()) for name in going.names]
-        allowed = outlook(removals, facts, self.settings, len(removals)).goes
-        return msgspec.structs.replace(going, names=going.names[:allowed])
+        allowed = outlooks(removals, facts, self.settings, len(removals)).values()
+        names = {name for each in allowed for name, turn in each.turns.items() if turn.number < each.goes}
+        return msgspec.structs.replace(going, names=tuple(name for name in going.names if name in names))
 
-    def _outlook(self, ground: Snapshot, facts: Facts, planners: Planners, going: Going) -> Outlook:
-        """Make the free plan from *facts*, and return how much of it threshold and minimums allow.
+    def _outlooks(self, ground: Snapshot, facts: Facts, planners: Planners, going: Going) -> Mapping[str, Outlook]:
+        """Make the free plan from *facts*, and return how much of it threshold and minimums allow: by dedicated pool,
+        the first for all other nodes.
 
         The free plan continues with the evictions that PodDisruptionBudgets allow once the moved pods are Ready again:
         the refiner drains one node after another, so a budget over the pods of many nodes does not prevent their
@@ -131,7 +143,8 @@ class RefinerJudge:
         def new_planner(choose: Choice) -> Planner:
             return planners.planner(ground, candidates, self.placement, choose=choose, remembers=True, going=going)
 
-        outcome = strategy.run(new_planner, _Free())
+        free = _Free(facts)
+        outcome = strategy.run(new_planner, free)
         planner, at_once = outcome.planner, len(outcome.planner.removals)
         planner.ledger = RenewedLedger(ground)
         planner.explain = False
@@ -140,10 +153,15 @@ class RefinerJudge:
             for name, found in outcome.stays.items()
             if any(refusal.reason is Reason.PDB_SPENT_BY_PLAN for refusal in found)
         ]
-        strategy.extend(planner, _Free(), waiting)
-        return outlook(planner.removals, facts, self.settings, at_once, planner.starting_on)
+        strategy.extend(planner, free, waiting)
+        return outlooks(planner.removals, facts, self.settings, at_once, planner.starting_on)
 
 
 class _Free:
-    def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:  # noqa: ARG002 - nothing is held back
-        return []
+    """Holds back only what nobody would delete."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._groups = GroupSizes(facts)
+
+    def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
+        return self._groups.refuses(candidate, planner)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from node_refiner.excess import Counted, Excess, count, is_counted, remains
+from node_refiner.excess import Counted, Excess, count, dedicated, is_counted, remains
 from node_refiner.ordering import Scoring
 from node_refiner.settings import RefinerSettings
 from tightship.core.counting import counted
@@ -20,6 +20,7 @@ from tightship.core.reasons import Reason, Refusal
 from tightship.core.resources import Resources
 from tightship.planning.checks import Check, refusals
 from tightship.planning.evaluate import Facts
+from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Removal
 
 
@@ -73,34 +74,68 @@ class Outlook(Struct, frozen=True):
         return tuple(end.why for end in self.ends if end.turn <= turn)
 
 
-def outlook(
+def outlooks(
     free: Sequence[Removal],
     facts: Facts,
     settings: RefinerSettings,
     at_once: int,
     starting_on: Mapping[str, Resources] = {},
-) -> Outlook:
-    """Return how far threshold and minimums allow *free*, the removals of the free plan.
+) -> Mapping[str, Outlook]:
+    """Return how far threshold and minimums allow *free*, the removals of the free plan: of untainted nodes under the
+    empty name, and of each dedicated pool by itself if ``count_tainted`` is on.
 
     The first *at_once* removals need no renewed budget. *starting_on* has the future requests of replicas about to
     start, by node.
     """
-    rest = counted = count(facts.values(), starting_on)
+    pools = [""]
+    if settings.count_tainted:
+        nodes = [fact.view.node for fact in facts.values()]
+        pools += sorted({dedicated(node) for node in nodes if remains(node)} - {""})
     remaining = sum(remains(fact.view.node) for fact in facts.values())
+    found: dict[str, Outlook] = {}
+    for pool in pools:
+        own = [
+            (number < at_once, each) for number, each in enumerate(free) if pool_of(facts[each.node], settings) == pool
+        ]
+        found[pool] = ahead = _outlook(
+            own, facts, settings, pool=pool, remaining=remaining, starting_on=starting_on, before=found
+        )
+        remaining -= ahead.goes
+    return found
+
+
+def pool_of(fact: NodeFacts, settings: RefinerSettings) -> str:
+    """Return the dedicated pool of a node, empty for all nodes that have none, or if none is counted by itself."""
+    return dedicated(fact.view.node) if settings.count_tainted else ""
+
+
+def _outlook(
+    free: Sequence[tuple[bool, Removal]],
+    facts: Facts,
+    settings: RefinerSettings,
+    *,
+    pool: str,
+    remaining: int,
+    starting_on: Mapping[str, Resources],
+    before: Mapping[str, Outlook],
+) -> Outlook:
+    rest = counted = count(facts.values(), starting_on, pool)
+    gone = sum(each.goes for each in before.values())
+    untainted = before[""].counted.many - before[""].goes if pool else 0
     turns: dict[str, Turn] = {}
     ends: dict[Reason, End] = {}
     reached = math.inf
-    for number, removal in enumerate(free):
+    for number, (at_once, removal) in enumerate(free):
         fact, could_go = facts[removal.node], len(free) - number
         excess = rest.excess(fact.view.node)
         rest = rest.without(fact)
         reached = min(reached, excess.nodes, could_go)
-        turns[removal.node] = Turn(number, excess, reached, later=number >= at_once)
+        turns[removal.node] = Turn(number, excess, reached, later=not at_once)
         for why in refusals(
             (
                 threshold_check(excess, could_go, settings),
-                minimums_check(removal.node, remaining - number - 1, rest.many, settings),
-                plan_size_check(number, settings),
+                minimums_check(removal.node, remaining - number - 1, untainted if pool else rest.many, settings),
+                plan_size_check(gone + number, settings),
             ),
             removal.node,
         ):
@@ -110,16 +145,16 @@ def outlook(
         remaining=remaining,
         turns=turns,
         ends=tuple(ends.values()),
-        excess=turns[free[0].node].excess if free else _of_the_lowest(counted, facts, settings),
+        excess=turns[free[0][1].node].excess if free else _of_the_lowest(counted, facts, settings, pool),
     )
 
 
-def _of_the_lowest(counted: Counted, facts: Facts, settings: RefinerSettings) -> Excess | None:
+def _of_the_lowest(counted: Counted, facts: Facts, settings: RefinerSettings, pool: str) -> Excess | None:
     score = Scoring(settings)
     scores = [
         (score.of(fact.cpu_ratio, fact.memory_ratio), name)
         for name, fact in facts.items()
-        if is_counted(fact.view.node)
+        if (remains(fact.view.node) and dedicated(fact.view.node) == pool if pool else is_counted(fact.view.node))
     ]
     return counted.excess(facts[min(scores)[1]].view.node) if scores else None
 

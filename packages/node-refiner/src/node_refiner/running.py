@@ -53,11 +53,11 @@ def drains_of(settings: RefinerSettings) -> DrainSettings:
 
 def remarks(evaluation: Evaluation[RefinerGates], settings: RefinerSettings) -> Remarks:
     """Return the refiner's figures for the page."""
-    figures = excess_summary(evaluation.gates.outlook, settings)
+    figures = excess_summary(evaluation.gates.outlooks, settings)
     facts = [
-        Fact("excess nodes", _two(figures.nodes)),
+        Fact("could go", f"{figures.could_go:,}", detail="pod by pod, in the end"),
+        Fact("free room", _two(figures.nodes), detail="in nodes of the next one's size"),
         Fact("by CPU / by memory", f"{_two(figures.cpu)} / {_two(figures.memory)}"),
-        Fact("could go", f"{figures.could_go:,}"),
         Fact("threshold", f"{figures.threshold:g}"),
     ]
     return Remarks(facts=tuple(facts), excess=figures)

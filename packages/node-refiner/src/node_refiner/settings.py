@@ -56,6 +56,11 @@ class RefinerSettings(NodeSettings):
             "nodes without a taint that keeps pods away, which the cluster keeps (default: 2)",
         ),
     ] = Field(default=2, ge=0)
+    count_tainted: Annotated[
+        GoBool,
+        Flag("--count-tainted", "count nodes of dedicated (tainted) pools as well, each pool by itself (default: no)"),
+    ] = False
+    """Whether nodes with equal taints that keep pods away are a pool with an excess of its own. Otherwise they stay."""
     excess_nodes_threshold: Annotated[
         float,
         Flag(

@@ -119,7 +119,7 @@ async def test_the_controllers_read_a_list_of_many_pages_whole(api: Api) -> None
     assert listing.problems == []
 
 
-SERVED = [each for each in RESOURCES if each.kind != CAPACITY_BUFFER]
+SERVED = [each for each in RESOURCES if not each.extension]
 """What every API server serves; who has CapacityBuffers has defined them."""
 
 

@@ -61,9 +61,16 @@ RUNNING_ONLY = frozenset(
 )
 """Reasons that only a running controller gives: a plan made from a file or by the CLI never has them."""
 
-ELSEWHERE = frozenset({Reason.NOT_SELECTED, Reason.BUFFER_NEEDS_NODE})
-"""Reasons that no golden cluster shows: one needs a selection on the command line, one an API that a control plane does
-not serve by itself.
+ELSEWHERE = frozenset(
+    {
+        Reason.NOT_SELECTED,
+        Reason.BUFFER_NEEDS_NODE,
+        Reason.KARPENTER_CONSOLIDATION_OFF,
+        Reason.NODE_GROUP_MIN_SIZE,
+    }
+)
+"""Reasons that no golden cluster shows: one needs a selection on the command line, two an API that a control plane does
+not serve by itself, and one the status of a Cluster Autoscaler.
 """
 
 

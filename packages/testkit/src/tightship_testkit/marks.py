@@ -19,8 +19,14 @@ MANAGER = "tightship"
 MAY_WRITE = frozenset({"metadata/annotations/" + ANNOTATION, "spec/taints", "spec/unschedulable"})
 STARTUP = "startup-taint.cluster-autoscaler.kubernetes.io/"
 """What keys of taints begin with that a node has until it has started."""
-LIFECYCLE = ("node.kubernetes.io/", "ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", STARTUP)
-"""Taints that come and go by the controller-manager's hand and by the autoscaler's."""
+LIFECYCLE = (
+    "node.kubernetes.io/",
+    "ToBeDeletedByClusterAutoscaler",
+    "DeletionCandidateOfClusterAutoscaler",
+    "karpenter.sh/disrupted",
+    STARTUP,
+)
+"""Taints that come and go by the hand of the controller-manager, the autoscaler and Karpenter."""
 
 
 def drain(node: Json) -> Json:

@@ -109,6 +109,7 @@ _READ = {
     "autoscaling": ["horizontalpodautoscalers"],
     "autoscaling.x-k8s.io": ["capacitybuffers"],
     "batch": ["jobs"],
+    "karpenter.sh": ["nodepools"],
     "policy": ["poddisruptionbudgets"],
     "storage.k8s.io": ["storageclasses", "csinodes"],
 }

@@ -36,7 +36,7 @@ class DrainSettings(Struct, frozen=True, kw_only=True):
     eviction: EvictionRules = EvictionRules()
     placement: Placement = "likely"
     ahead: Ahead = Ahead()
-    keeps: Keeps = lambda snapshot, node: opt_outs(node)  # noqa: ARG005
+    keeps: Keeps = lambda snapshot, node: opt_outs(node, pools=snapshot.node_pools)
 
 
 class Tools(Struct, frozen=True, kw_only=True):

@@ -13,14 +13,15 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects import ApiObject, Node, Pod, decode
+from tightship.core.objects import ApiObject, AutoscalerStatus, Node, Pod, decode
+from tightship.core.objects.autoscaler_status import STATUS_NAME
 from tightship.core.times import parse_rfc3339
 from tightship.files.object_file import FileError, Held, read_all, read_objects
 from tightship.files.remarks import Repeated, remarks_of
 from tightship.kube.resources import BY_KIND, RESOURCES
 from tightship.planning.cluster import NOT_IN_FILE, ClusterState, Snapshot
 
-_HOW = f"kubectl get {','.join(resource.qualified for resource in RESOURCES)} -A -o json"
+_HOW = f"kubectl get {','.join(each.qualified for each in RESOURCES if not each.extension)} -A -o json"
 
 
 class FileCluster(Struct, frozen=True):
@@ -67,6 +68,8 @@ class _Reader:
     def take(self, kind: str, thing: bytes | msgspec.Raw) -> None:
         """Take one object. Raises :class:`~tightship.core.objects.ObjectError`."""
         decoded = decode(kind, thing)
+        if isinstance(decoded, AutoscalerStatus) and decoded.name != STATUS_NAME:
+            return  # a ConfigMap of somebody else
         self._repeated.saw(kind, decoded)
         self._newest = max(self._newest, _newest(decoded, thing))
         self._state.upsert(kind, decoded)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, KINDS, POD_TEMPLATE
+from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, CONFIG_MAP, KINDS, NODE_POOL, POD_TEMPLATE
+from tightship.core.objects.autoscaler_status import STATUS_NAME
 
 UNFINISHED_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods hold no resources. The server leaves them out, and a watch reports a finished pod as deleted."""
@@ -73,6 +74,8 @@ RESOURCES = (
     Resource(AUTOSCALER, "autoscaling", "v2", "horizontalpodautoscalers"),
     Resource(CAPACITY_BUFFER, "autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", also=("v1alpha1",), extension=True),
     Resource(POD_TEMPLATE, "", "v1", "podtemplates"),
+    Resource(NODE_POOL, "karpenter.sh", "v1", "nodepools", also=("v1beta1",), extension=True),
+    Resource(CONFIG_MAP, "", "v1", "configmaps", field_selector=f"metadata.name={STATUS_NAME}", extension=True),
 )
 """Every kind in a :class:`~tightship.planning.cluster.Snapshot`."""
 

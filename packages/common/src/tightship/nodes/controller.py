@@ -62,7 +62,7 @@ class NodeController(Struct, Generic[S, G], frozen=True, kw_only=True):
     *program* is its name and version, *kind* the kind of its status. *judge* makes a judge of settings, *describe*
     renders settings for people. *metrics* registers the metrics that only this controller has. *notes* returns its
     writes to nodes that are not drains, *remarks* its additions to the page. *search* is how many seconds to search for
-    a better plan.
+    a better plan. *for_dry_run* returns the settings that a dry run judges by, and what to say of that, if anything.
     """
 
     program: Generator
@@ -77,6 +77,7 @@ class NodeController(Struct, Generic[S, G], frozen=True, kw_only=True):
     notes: Callable[[Evaluation[G], S], Sequence[NodeNote]] = lambda *_: ()
     remarks: Callable[[Evaluation[G], S], Remarks] = lambda *_: Remarks()
     search: Callable[[S], float] = lambda _: 0.0
+    for_dry_run: Callable[[S], tuple[S, str]] = lambda settings: (settings, "")
 
 
 def drain_settings(settings: NodeSettings, keeps: Keeps) -> DrainSettings:

@@ -95,6 +95,8 @@ class ConsolidationLoop(Generic[S, G]):
         # Nodes that a dry run has to give back.
         self._left: Sequence[str] = ()
         self._judge: tuple[S, bool, ClaimJudge[G]] | None = None
+        # A configuration, and what a dry run makes of it.
+        self._dry_run: tuple[S, S] | None = None
         self._evaluate: Evaluator[G] = Evaluator()
         self._search: BackgroundSearch[G] = BackgroundSearch(
             frame.wake, may=self._may_search, clock=clock, logger=frame.logger
@@ -209,9 +211,20 @@ class ConsolidationLoop(Generic[S, G]):
             self._frame.finishing.clear()
         self._unfinished = self._frame.finishing.is_set()
 
+    def _current(self) -> S:
+        """Return the settings to judge by; the same ones while the configuration stays."""
+        current = self._frame.live.current
+        if not self._frame.run.dry_run:
+            return current
+        if self._dry_run is None or self._dry_run[0] is not current:
+            judged, note = self._controller.for_dry_run(current)
+            self._dry_run = current, judged
+            self._pass_log.noted(note)
+        return self._dry_run[1]
+
     def _judging(self) -> tuple[S, ClaimJudge[G]]:
         """Return the current settings and their judge; the judge stays the same while the settings do."""
-        settings, exact = self._frame.live.current, self._pilot.exact
+        settings, exact = self._current(), self._pilot.exact
         if self._judge is None or self._judge[0] is not settings or self._judge[1] is not exact:
             judge = self._controller.judge(settings.exactly if exact else settings)
             self._judge = (settings, exact, judge)

@@ -17,6 +17,7 @@ class PassLog:
         self._log = logger
         self._ledger = ledger
         self._off = False
+        self._note = ""
         self._planned: Mapping[str, Refusal | None] = {}
         self._elsewhere: Sequence[tuple[str, str]] = ()
 
@@ -54,6 +55,12 @@ class PassLog:
             )
         self._planned = {each.node: held.get(each.node) for each in plan.removals}
 
+    def noted(self, text: str) -> None:
+        """Log a sentence about what is judged from now on, if there is any; :meth:`problems` has the sentence too."""
+        self._note = text
+        if text:
+            self._log.info(text)
+
     def claimed_elsewhere(self, drains: Sequence[tuple[str, str]]) -> None:
         """Warn of each drain (node and controller) without a claim in our Lease when it first appears."""
         before, self._elsewhere = self._elsewhere, drains
@@ -63,8 +70,9 @@ class PassLog:
                 log(self._log, logging.WARNING, what, node=node, controller=controller, lease=self._ledger)
 
     def problems(self) -> tuple[str, ...]:
-        """Return the same warnings as whole sentences."""
-        return tuple(
+        """Return the sentence about what is judged, and the same warnings as whole sentences."""
+        note = (self._note,) if self._note else ()
+        return note + tuple(
             f"{controller} drains node {node} without a claim in Lease {self._ledger}: {controller} keeps its claims "
             "elsewhere (CLAIMS_LEASE_NAMESPACE), so the two share no budget."
             for node, controller in self._elsewhere

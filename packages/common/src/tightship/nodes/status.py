@@ -154,7 +154,7 @@ def show(evaluation: Evaluation[ExplainedGates], situation: Situation, remarks: 
         facts=evaluation.facts,
         plan=evaluation.plan,
         now=evaluation.now,
-        warnings=warnings_of(evaluation.snapshot),
+        warnings=warnings_of(evaluation.snapshot, evaluation.unknown_minimums),
         excess=remarks.excess,
     )
     status = Status(

@@ -18,6 +18,7 @@ from tightship.planning.checks import Check
 from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import Ahead, with_demand
 from tightship.planning.facts import FactRules, Gatherer, NodeFacts, candidates_of, gather, judgement, plannable
+from tightship.planning.group_size import unknown_minimums
 from tightship.planning.health import HealthRules, brake
 from tightship.planning.plan import (
     Forecast,
@@ -94,6 +95,9 @@ class Judge(Protocol[G_co]):
     def strategy(self, facts: Facts) -> Strategy:
         """Return which nodes go, and in what order."""
 
+    def tells_minimum(self, pool: str) -> bool:
+        """Whether the settings give *pool* a least number of nodes."""
+
     def pauses(
         self, snapshot: Snapshot, facts: Facts, finished: Sequence[Finished], now: float
     ) -> Callable[[str], Refusal | None]:
@@ -124,6 +128,7 @@ class Evaluation(Struct, Generic[G_co], frozen=True, kw_only=True):
 
     The *plan* is the direction. *held* says which of its nodes have to wait and why, *unhealthy* why all of them do;
     *paused* are the pools that recent results forbid draining; *history* has those results as *snapshot* shows them.
+    *unknown_minimums* are pools of planned nodes of which nothing tells the minimum size.
     """
 
     snapshot: Snapshot
@@ -136,6 +141,7 @@ class Evaluation(Struct, Generic[G_co], frozen=True, kw_only=True):
     paused: Collection[str]
     history: PastDrains
     forecast: Forecast | None = None
+    unknown_minimums: tuple[str, ...] = ()
 
     def checks(self, name: str) -> tuple[Check, ...]:
         """Return the gates of node *name*, and what holds it back if the plan removes it."""
@@ -209,6 +215,7 @@ class Evaluator(Generic[G]):
             paused=regrets.keys(),
             history=history,
             forecast=_forecast(snapshot, judge, facts, plan) if horizon.forecast else None,
+            unknown_minimums=unknown_minimums(plan, facts, judge.tells_minimum),
         )
 
 

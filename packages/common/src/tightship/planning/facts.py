@@ -12,11 +12,13 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.drain_record import DRAIN_ANNOTATION
-from tightship.core.objects import Owner, Pod, PodTemplate
+from tightship.core.objects import NodeGroup, Owner, Pod, PodTemplate
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.evictability import Evictability, EvictionRules
+from tightship.planning.karpenter import timed
+from tightship.planning.node_groups import NodeGroups
 from tightship.planning.nodes import NodeRules, draining, judge_node, yielded_for_good
 from tightship.planning.plan import Candidate, Gates, Going, Judgement
 from tightship.planning.pools import KNOWN_POOL_LABELS, pool_of
@@ -43,7 +45,7 @@ class NodeFacts(Struct, frozen=True):
 
     *evict* are the pods a drain would evict, *awaits* those that end by themselves and that it would wait for, *stays*
     how many go with the node; *draining* is whether a drain of ours is under way, *price* what the node costs, if that
-    is known.
+    is known, *group* the autoscaler's node group, if that is known.
     """
 
     view: NodeView
@@ -55,6 +57,7 @@ class NodeFacts(Struct, frozen=True):
     refusals: tuple[Refusal, ...]
     awaits: tuple[Pod, ...] = ()
     price: NodePrice | None = None
+    group: NodeGroup | None = None
 
     @property
     def cpu_ratio(self) -> float:
@@ -127,6 +130,8 @@ class Gatherer:
         if snapshot is before and rules is earlier and only is selected:
             return ()
         alike = rules == earlier and only == selected and before.missing == snapshot.missing
+        alike = alike and before.node_pools == snapshot.node_pools
+        alike = alike and before.autoscaler_statuses == snapshot.autoscaler_statuses
         if not alike or before.unreadable != snapshot.unreadable:
             return None
         if snapshot.budgets is not before.budgets and not snapshot.budgets.selects_like(before.budgets):
@@ -163,6 +168,7 @@ def _knower(
 ) -> Callable[[NodeView], _Kept]:
     ledger = DisruptionLedger(snapshot)
     pods = Evictability(snapshot, rules.eviction, now, ledger.covers)
+    groups = NodeGroups(snapshot.autoscaler_statuses, rules.pool_labels)
     unreadable: dict[str, list[Refusal]] = {}
     for each in snapshot.unreadable:
         if each.kind == "Pod" and each.node:
@@ -173,7 +179,7 @@ def _knower(
         pods.told_time = ledger.counted_pods = False
         found = pods.sort(view.pods)
         refusals = [
-            *judge_node(view, now, rules.nodes),
+            *judge_node(view, now, rules.nodes, snapshot.node_pools),
             *_selection(view, only),
             *found.refusals,
             *unreadable.get(view.name, ()),
@@ -190,8 +196,10 @@ def _knower(
             refusals=tuple(sorted(refusals)),
             awaits=found.awaits,
             price=price_of(view.node, rules.prices),
+            group=groups.of(view.node),
         )
         timeless = not (pods.told_time or view.usage.terminating or DRAIN_ANNOTATION in view.node.annotations)
+        timeless = timeless and not timed(view.node, snapshot.node_pools)
         templates = tuple({id(pod.template): pod.template for pod in view.pods}.values())
         return _Kept(fact, timeless, not ledger.counted_pods, templates)
 

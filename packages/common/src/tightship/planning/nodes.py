@@ -7,7 +7,7 @@ node's state. Each rule has its own :class:`~tightship.core.reasons.Reason`; ``d
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 import msgspec
@@ -15,17 +15,17 @@ from msgspec import Struct
 
 from tightship.core.drain_record import DRAIN_ANNOTATION, UNDER_WAY, DrainRecord, Phase, decode_record
 from tightship.core.durations import format_duration
-from tightship.core.objects import Node
+from tightship.core.objects import Node, NodePool
 from tightship.core.objects.pod import CORDON, DRAINING
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.evictability import DO_NOT_DISRUPT, DO_NOT_DRAIN
+from tightship.planning.karpenter import left_to_karpenter
 
 LEGACY_STATE = "estafette.io/node-compactor-state"
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 KARPENTER_DISRUPTED = "karpenter.sh/disrupted"
-KARPENTER_POOL = "karpenter.sh/nodepool"
 CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
 
@@ -42,6 +42,7 @@ SWITCHABLE = frozenset(
         Reason.SCALE_DOWN_DISABLED,
         Reason.NODE_DO_NOT_DISRUPT,
         Reason.KARPENTER_MANAGED,
+        Reason.KARPENTER_CONSOLIDATION_OFF,
     }
 )
 """Reasons that :class:`NodeRules` can disable. Nothing overrules what others are doing to the node right now."""
@@ -113,17 +114,25 @@ def yielded_for_good(node: Node, now: float) -> bool:
     return until is not None and now >= until
 
 
-def judge_node(view: NodeView, now: float, rules: NodeRules = NodeRules()) -> list[Refusal]:
-    """Return everything about the node itself that forbids its drain at *now* (seconds since 1970)."""
+def judge_node(
+    view: NodeView, now: float, rules: NodeRules = NodeRules(), pools: Mapping[str, NodePool] = {}
+) -> list[Refusal]:
+    """Return everything about the node itself that forbids its drain at *now* (seconds since 1970).
+
+    *pools* are Karpenter's NodePools, as far as they are known.
+    """
     node = view.node
     found = [*_taken_by_others(node), *_state(node, now)]
-    return [*opt_outs(node, rules), *(refusal for refusal in found if refusal.reason not in rules.disabled)]
+    return [*opt_outs(node, rules, pools, now), *(refusal for refusal in found if refusal.reason not in rules.disabled)]
 
 
-def opt_outs(node: Node, rules: NodeRules = NodeRules()) -> list[Refusal]:
-    """Return the opt-outs of *node*.
+def opt_outs(
+    node: Node, rules: NodeRules = NodeRules(), pools: Mapping[str, NodePool] = {}, now: float | None = None
+) -> list[Refusal]:
+    """Return the opt-outs of *node*, its NodePool among *pools* included.
 
-    An opt-out may appear at any time, so plan, claim and each eviction ask again.
+    An opt-out may appear at any time, so plan, claim and each eviction ask again. A drain that has begun gives no
+    *now*: a budget of Karpenter that begins at some hour ends no drain.
     """
     found: list[Refusal] = []
     role = next((label for label in CONTROL_PLANE_LABELS if label in node.labels), None)
@@ -138,9 +147,7 @@ def opt_outs(node: Node, rules: NodeRules = NodeRules()) -> list[Refusal]:
             detail = f"annotation {annotation}={node.annotations[annotation]}"
             fix = f"kubectl annotate node {node.name} {annotation}-"
             found.append(Refusal(reason, node.name, detail, fix))
-    if KARPENTER_POOL in node.labels:
-        detail = f"belongs to NodePool {node.labels[KARPENTER_POOL]}, and Karpenter consolidates its own nodes"
-        found.append(Refusal(Reason.KARPENTER_MANAGED, node.name, detail))
+    found += left_to_karpenter(node, pools, now)
     return [refusal for refusal in found if refusal.reason not in rules.disabled]
 
 

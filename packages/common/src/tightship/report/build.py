@@ -36,6 +36,7 @@ from tightship.report.inputs import (
     share,
     share_of,
 )
+from tightship.report.karpenter import karpenter_summary
 from tightship.report.money import NodeCost, money_summary, month_totals, node_cost
 from tightship.report.orders import DEFAULT_ORDER, sorted_nodes
 from tightship.report.search import search_summary
@@ -155,6 +156,7 @@ def _summary(inputs: Inputs, nodes: tuple[NodeEntry, ...]) -> Summary:
         other={each: _totals(inputs, each, _parts(nodes, each)) for each in extended_resources(nodes)},
         pools=_pools(nodes),
         money=money_summary(_costs(nodes)),
+        karpenter=karpenter_summary(inputs.snapshot, plan.refusals, inputs.as_if_unmanaged),
         gap=gap_summary(inputs.gap, len(nodes) - len(inputs.facts)),
     )
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from tightship.report.advice import AdviceSummary, GainEntry, NodeBundle
 from tightship.report.gap import GapSummary
+from tightship.report.karpenter import KarpenterSummary
 from tightship.report.money import MoneySummary, MonthTotals, NodeCost
 from tightship.report.search import SearchSummary
 
@@ -194,12 +195,13 @@ class SchedulerForecast(Struct, frozen=True, rename="camel"):
     stuck: tuple[StuckNode, ...]
 
 
-class ExcessSummary(Struct, frozen=True, rename="camel"):
+class ExcessSummary(Struct, frozen=True, rename="camel", omit_defaults=True):
     """How many nodes the cluster could do without before anything is planned, and the figures behind that number.
 
     *nodes* is the smaller of *cpu* and *memory*, *resource* names the smaller one, and all three refer to *candidate*.
     A figure is ``null`` if the candidate has none of the resource; all are ``null`` if no node is counted. *could_go*
-    nodes could really go, pod by pod. *cpu_milli* and *memory_bytes* are the sums of *counted_nodes* nodes.
+    nodes could really go, pod by pod. *cpu_milli* and *memory_bytes* are the sums of *counted_nodes* nodes. *dedicated*
+    has the same for each dedicated pool, by its taints.
     """
 
     nodes: float | None
@@ -212,6 +214,7 @@ class ExcessSummary(Struct, frozen=True, rename="camel"):
     counted_nodes: int
     cpu_milli: Share
     memory_bytes: Share
+    dedicated: Mapping[str, ExcessSummary] = {}
 
 
 class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -219,7 +222,7 @@ class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
     let pods go only one after another.
 
     *other* are extended resources. *money* exists only if some node has a price, *excess* only if the controller uses
-    that figure, *search* only if the plan was searched, *gap* only if that was asked for.
+    that figure, *search* and *gap* only if they were asked for, *karpenter* only if nodes are left to Karpenter.
     """
 
     nodes: NodeTotals
@@ -236,6 +239,7 @@ class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
     other: Mapping[str, ShareTotals] = {}
     pools: tuple[PoolEntry, ...] = ()
     money: MoneySummary | None = None
+    karpenter: KarpenterSummary | None = None
     gap: GapSummary | None = None
 
 

@@ -34,6 +34,7 @@ class Inputs(Struct, frozen=True):
 
     *now* is in seconds since 1970. *held* says which planned nodes have to wait, and why. *costs* are what more
     would go without each reason, *bundles* what would free a node, by its name.
+    *as_if_unmanaged* is the plan as if Karpenter consolidated nothing.
     """
 
     generator: Generator
@@ -47,6 +48,7 @@ class Inputs(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     excess: ExcessSummary | None = None
     held: Mapping[str, Refusal] = {}
+    as_if_unmanaged: Plan | None = None
     gap: Gap | None = None
     advice: AdviceSummary | None = None
     costs: Mapping[Reason, GainEntry] = {}

@@ -21,6 +21,7 @@ from tightship.report.document import (
     Summary,
 )
 from tightship.report.gap import gap_lines
+from tightship.report.karpenter import karpenter_line
 from tightship.report.money import MoneySummary, change, money, money_lines
 from tightship.report.node_rows import COLUMNS, STATES, Arrival, arrivals_of, cpu_bar, memory_bar, node_rows
 from tightship.report.presentation import Cell, EntryList, Fact, Fleet, Group, Page, Part, Section, Slot, Table, Tone
@@ -229,7 +230,11 @@ def besides(plan: NodePlan) -> Iterator[tuple[str, str]]:
             yield "Gap" if number == 0 else "", text
     if summary.excess is not None:
         yield "Excess", _excess(summary.excess)
+        for taints, each in summary.excess.dedicated.items():
+            yield "", f"{taints}: {_excess(each)}, {counted(each.counted_nodes, 'node is', 'nodes are')} counted"
         yield "Counted", _counted(summary.excess)
+    if summary.karpenter is not None:
+        yield "Karpenter", karpenter_line(summary.karpenter, summary.nodes.before)
     if summary.waits_for:
         waits = f"{_names(summary.waits_for)}: pods of one node leave one after another, as replacements become Ready"
         yield "PDB waits", waits
@@ -244,11 +249,14 @@ def _names(values: Iterable[str]) -> str:
 
 
 def _excess(excess: ExcessSummary) -> str:
-    could = f"{excess.could_go:,} could really go; the threshold is {excess.threshold:g}"
+    could, limit = (
+        f"{counted(excess.could_go, 'node')} could go, one after another",
+        f"the threshold is {excess.threshold:g}",
+    )
     if excess.candidate is None:
-        return f"no node is counted; {could}"
+        return f"{could}, no node is counted; {limit}"
     each = f"CPU {_nodes(excess.cpu)}, memory {_nodes(excess.memory)}"
-    return f"{_nodes(excess.nodes)} nodes like {excess.candidate} ({each}); {could}"
+    return f"{could}; room is free for {_nodes(excess.nodes)} like {excess.candidate} ({each}); {limit}"
 
 
 def _nodes(number: float | None) -> str:

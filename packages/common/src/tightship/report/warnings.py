@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tightship.core.counting import counted
-from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE, Pod
-from tightship.planning.cluster import NOT_IN_FILE, NOT_SERVED, Snapshot
+from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, CONFIG_MAP, NODE_POOL, POD_TEMPLATE, Pod
+from tightship.core.objects.autoscaler_status import STATUS_NAME
+from tightship.planning.cluster import FORBIDDEN, NOT_IN_FILE, NOT_SERVED, Snapshot
 from tightship.planning.demand import MOST_IN_BUFFERS
+from tightship.planning.karpenter import POOL_LABEL
+from tightship.planning.node_groups import MINIMUM_SIZE
+from tightship.planning.pools import shown
 from tightship.planning.prices import HOURLY_PRICE, annotation_problem
 
 UNREADABLE_SHOWN = 10
 """Most unreadable objects that warnings name."""
+
+POOLS_SHOWN = 4
+"""Most pools that a warning names."""
 
 UNKNOWN_DEMAND_SHOWN = 3
 """Most HPAs, or buffers, that warnings name."""
@@ -21,14 +28,20 @@ _WORKLOAD_KINDS = ("ReplicaSet", "ReplicationController", "StatefulSet", "Job")
 _PLURALS = {"StorageClass": "StorageClasses"}
 
 
-def warnings_of(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return one sentence for each gap that concerns this cluster's pods, with its consequence."""
+def warnings_of(snapshot: Snapshot, unknown_minimums: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return one sentence for each gap that concerns this cluster's pods, with its consequence.
+
+    *unknown_minimums* are pools of planned nodes of which nothing tells the minimum size.
+    """
     return (
         *_missing(snapshot),
         *_unreadable(snapshot),
         *_unknown_demand(snapshot),
         *_unknown_headroom(snapshot),
         *_unreadable_prices(snapshot),
+        *_unknown_node_pools(snapshot),
+        *_unreadable_groups(snapshot),
+        *_unknown_minimums(snapshot, unknown_minimums),
     )
 
 
@@ -76,6 +89,56 @@ def _unknown_headroom(snapshot: Snapshot) -> Iterator[str]:
     for each in snapshot.headroom:
         if each.pod is not None and each.count < each.replicas:
             yield f"{each}: all buffers together get room for at most {counted(MOST_IN_BUFFERS, 'pod')}"
+
+
+def _unknown_node_pools(snapshot: Snapshot) -> Iterator[str]:
+    """Tell of Karpenter's nodes about which nothing is known, and so nothing can be done."""
+    unknown = {name for view in snapshot.nodes.values() if (name := view.node.labels.get(POOL_LABEL))}
+    if unknown and NODE_POOL in snapshot.missing:
+        how = " (add nodepools.karpenter.sh to the list of kubectl get)" * (snapshot.missing[NODE_POOL] == NOT_IN_FILE)
+        yield f"{_are([NODE_POOL], snapshot)}{how}: all nodes of Karpenter are left to it"
+    bad = [each for name, each in sorted(snapshot.node_pools.items()) if name in unknown and each.problem]
+    for each in bad[:UNREADABLE_SHOWN]:
+        yield f"NodePool {each.name} can't be read, so its nodes are left to Karpenter: {each.problem}"
+
+
+def _unreadable_groups(snapshot: Snapshot) -> Iterator[str]:
+    problems = [
+        text
+        for key, status in sorted(snapshot.autoscaler_statuses.items())
+        for text in (
+            *((f"ConfigMap {key} can't be read: {status.problem}",) if status.problem else ()),
+            *(
+                f"node group {each.name} of ConfigMap {key} can't be read, so its nodes stay: {each.problem}"
+                for each in status.groups
+                if each.problem
+            ),
+        )
+    ]
+    yield from problems[:UNREADABLE_SHOWN]
+    more = len(problems) - UNREADABLE_SHOWN
+    if more > 0:
+        yield f"{counted(more, 'more node group')} can't be read"
+
+
+def _unknown_minimums(snapshot: Snapshot, pools: Sequence[str]) -> Iterator[str]:
+    """Tell that the autoscaler may keep an emptied node, and how to give it the minimum size of its group."""
+    if not pools:
+        return
+    named = ", ".join(map(shown, pools[:POOLS_SHOWN]))
+    more = f" and {len(pools) - POOLS_SHOWN} more" if len(pools) > POOLS_SHOWN else ""
+    which = f"pool{'s' if len(pools) > 1 else ''} {named}{more}"
+    missing = snapshot.missing.get(CONFIG_MAP)
+    if missing == FORBIDDEN:
+        how = f"allow reading ConfigMap {STATUS_NAME}"
+    elif missing == NOT_IN_FILE:
+        how = f"add the file of kubectl get configmap -n kube-system {STATUS_NAME} -o json"
+    else:
+        how = f"ConfigMap {STATUS_NAME} has no group for them"
+    yield (
+        f"the minimum size of the autoscaler's node groups is unknown for {which}, and nobody deletes a node below it: "
+        f"{how}, or set the pool's minimumNodeCount (node-compactor), or annotate its nodes with {MINIMUM_SIZE[0]}"
+    )
 
 
 def _unreadable_prices(snapshot: Snapshot) -> Iterator[str]:

@@ -97,6 +97,7 @@ KINDS = (
     Kind("PodTemplate", "", "v1", "podtemplates"),
     _cluster_wide("CustomResourceDefinition", "apiextensions.k8s.io", "customresourcedefinitions", "crd", status=True),
     Kind("CapacityBuffer", _BUFFERS, "v1beta1", "capacitybuffers", True, ("cb",), True, False, True, extension=True),
+    Kind("NodePool", "karpenter.sh", "v1", "nodepools", False, status=True, extension=True),
     Kind("NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies", short=("netpol",)),
 )
 
@@ -109,6 +110,7 @@ SERVED = (*(kind for kind in KINDS if not kind.extension), NEW_EVENTS)
 
 _EXTENSIONS = (
     BY_NAME["CapacityBuffer"],
+    BY_NAME["NodePool"],
     Kind("CapacityBuffer", _BUFFERS, "v1alpha1", "capacitybuffers", True, ("cb",), True, False, True, extension=True),
 )
 BY_PLURAL = {(kind.group, kind.version, kind.plural): kind for kind in (*SERVED, *_EXTENSIONS)}

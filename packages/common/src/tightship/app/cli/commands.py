@@ -6,7 +6,7 @@ A controller supplies a :class:`Program`: its texts, its flags, and its judgemen
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -28,11 +28,13 @@ from tightship.app.settings.fields import seconds
 from tightship.app.settings.loading import BadFlagsError, SettingsError
 from tightship.core.counting import counted
 from tightship.core.quoting import quoted
+from tightship.core.reasons import Reason
 from tightship.kube.host import monotonic
-from tightship.planning.advice import Tunable
+from tightship.planning.advice import Scenario, Tunable
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Horizon, Judge, evaluate
 from tightship.planning.gap import Alternatives, measure
+from tightship.planning.plan import Plan
 from tightship.planning.pools import pool_of, shown
 from tightship.planning.search.strategy import SearchRules
 from tightship.report.build import plan_document
@@ -196,7 +198,11 @@ class Program(Struct, frozen=True):
                 gap = measure(
                     snapshot, judge, evaluation, configured.others(), rules, only=selected, progress=progress.say
                 )
-        warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot))
+            as_if = None
+            if not named and configured.changes is not None and _left_to_karpenter(evaluation):
+                progress.say("asking as if Karpenter did not consolidate")
+                as_if = _as_if_unmanaged(configured.changes, snapshot, now, arguments.until_stable, selected)
+        warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot, evaluation.unknown_minimums))
         if selected is not None and not selected:
             warnings = ("--selector and --pool select no node, so the plan removes none", *warnings)
         if search is not None and evaluation.plan.searched is None and judge.placement == "possible":
@@ -214,6 +220,7 @@ class Program(Struct, frozen=True):
             warnings=warnings,
             excess=None if configured.excess is None else configured.excess(evaluation.gates),
             held=evaluation.held,
+            as_if_unmanaged=as_if,
             gap=gap,
         )
         advising = None
@@ -221,6 +228,19 @@ class Program(Struct, frozen=True):
         if configured.changes is not None and arguments.advice_time and evaluation.plan.searched is None:
             advising = Advising(configured.changes, loaded.snapshot, evaluation, horizon, planned)
         return inputs, evaluation, advising
+
+
+def _left_to_karpenter(evaluation: Evaluation[ExplainedGates]) -> bool:
+    refusals = evaluation.plan.refusals.values()
+    return any(each.reason is Reason.KARPENTER_MANAGED for found in refusals for each in found)
+
+
+def _as_if_unmanaged(
+    changes: Tunable, snapshot: Snapshot, now: float, until_stable: bool, only: Collection[str] | None
+) -> Plan:
+    """Return the plan as if Karpenter consolidated nothing itself."""
+    asked = Scenario(snapshot, changes.settings).after([changes.without(Reason.KARPENTER_MANAGED)])
+    return evaluate(snapshot, changes.judge(asked.settings), now, Horizon(until_stable=until_stable, only=only)).plan
 
 
 def _choose_places(arguments: argparse.Namespace) -> None:

@@ -1,5 +1,7 @@
 """API objects as slim, immutable structs, decoded straight from JSON bytes."""
 
+from tightship.core.objects.autoscaler_status import AutoscalerStatus as AutoscalerStatus
+from tightship.core.objects.autoscaler_status import NodeGroup as NodeGroup
 from tightship.core.objects.autoscaling import SCALE_TARGET_KINDS as SCALE_TARGET_KINDS
 from tightship.core.objects.autoscaling import HorizontalPodAutoscaler as HorizontalPodAutoscaler
 from tightship.core.objects.autoscaling import ScaleTarget as ScaleTarget
@@ -7,13 +9,16 @@ from tightship.core.objects.buffers import CapacityBuffer as CapacityBuffer
 from tightship.core.objects.buffers import StoredTemplate as StoredTemplate
 from tightship.core.objects.decode import AUTOSCALER as AUTOSCALER
 from tightship.core.objects.decode import CAPACITY_BUFFER as CAPACITY_BUFFER
+from tightship.core.objects.decode import CONFIG_MAP as CONFIG_MAP
 from tightship.core.objects.decode import KINDS as KINDS
+from tightship.core.objects.decode import NODE_POOL as NODE_POOL
 from tightship.core.objects.decode import POD_TEMPLATE as POD_TEMPLATE
 from tightship.core.objects.decode import ApiObject as ApiObject
 from tightship.core.objects.decode import ObjectError as ObjectError
 from tightship.core.objects.decode import decode as decode
 from tightship.core.objects.decode import decode_scale_target as decode_scale_target
 from tightship.core.objects.disruption import PodDisruptionBudget as PodDisruptionBudget
+from tightship.core.objects.karpenter import NodePool as NodePool
 from tightship.core.objects.meta import Owner as Owner
 from tightship.core.objects.node import Node as Node
 from tightship.core.objects.pod import Pod as Pod

@@ -7,6 +7,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
+from tightship.core.objects.autoscaler_status import AutoscalerStatus, ConfigMapWire
 from tightship.core.objects.autoscaling import (
     SCALE_TARGET_KINDS,
     HorizontalPodAutoscaler,
@@ -16,6 +17,7 @@ from tightship.core.objects.autoscaling import (
 )
 from tightship.core.objects.buffers import CapacityBuffer, CapacityBufferWire, StoredTemplate, StoredTemplateWire
 from tightship.core.objects.disruption import PodDisruptionBudget, PodDisruptionBudgetWire
+from tightship.core.objects.karpenter import NodePool, NodePoolWire
 from tightship.core.objects.mistyped import explained, quoted_quantities
 from tightship.core.objects.mistyped import tree as _tree
 from tightship.core.objects.node import Node, NodeWire
@@ -47,6 +49,8 @@ ApiObject: TypeAlias = (
     | HorizontalPodAutoscaler
     | CapacityBuffer
     | StoredTemplate
+    | NodePool
+    | AutoscalerStatus
 )
 """Any object that decisions use."""
 
@@ -66,6 +70,8 @@ class ObjectError(ValueError):
 AUTOSCALER = "HorizontalPodAutoscaler"
 CAPACITY_BUFFER = "CapacityBuffer"
 POD_TEMPLATE = "PodTemplate"
+NODE_POOL = "NodePool"
+CONFIG_MAP = "ConfigMap"
 
 _T = TypeVar("_T")
 _JSON = bytes | bytearray | memoryview | msgspec.Raw
@@ -95,6 +101,8 @@ _DECODERS = {
     AUTOSCALER: _decoder(HorizontalPodAutoscalerWire, HorizontalPodAutoscalerWire.autoscaler),
     CAPACITY_BUFFER: _decoder(CapacityBufferWire, CapacityBufferWire.buffer),
     POD_TEMPLATE: _decoder(StoredTemplateWire, StoredTemplateWire.stored),
+    NODE_POOL: _decoder(NodePoolWire, NodePoolWire.pool),
+    CONFIG_MAP: _decoder(ConfigMapWire, ConfigMapWire.status),
     **{kind: _workload_decoder(kind) for kind in sorted(WORKLOAD_KINDS)},
 }
 

@@ -23,6 +23,8 @@ KEPT_ANNOTATIONS = (
     "kubernetes.io/config.mirror",
     "cluster.x-k8s.io/owner-",
     "machine.openshift.io/machine",
+    "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size",
+    "machine.openshift.io/cluster-api-autoscaler-node-group-min-size",
 )
 """Prefixes of the annotations that some rule reads. Decoding drops every other annotation."""
 

@@ -9,11 +9,13 @@ from msgspec import Struct
 
 from tightship.core.counting import counted
 from tightship.core.objects import (
+    AutoscalerStatus,
     CapacityBuffer,
     CSINode,
     HorizontalPodAutoscaler,
     Namespace,
     Node,
+    NodePool,
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
@@ -133,6 +135,8 @@ class Snapshot(Struct, frozen=True):
     autoscalers: Mapping[str, HorizontalPodAutoscaler] = {}
     buffers: Mapping[str, CapacityBuffer] = {}
     templates: Mapping[str, StoredTemplate] = {}
+    node_pools: Mapping[str, NodePool] = {}
+    autoscaler_statuses: Mapping[str, AutoscalerStatus] = {}
     starting: tuple[Starting, ...] = ()
     headroom: tuple[Headroom, ...] = ()
     landings: Mapping[str, str] = {}

@@ -103,7 +103,7 @@ _NODES = {
         (
             "nodes", "pods", "poddisruptionbudgets", "persistentvolumeclaims", "persistentvolumes", "namespaces",
             "replicationcontrollers", "storageclasses", "csinodes", "replicasets", "statefulsets", "daemonsets", "jobs",
-            "horizontalpodautoscalers", "capacitybuffers", "podtemplates", "configmaps",
+            "horizontalpodautoscalers", "capacitybuffers", "podtemplates", "configmaps", "nodepools",
         ),
         _READ,
     ),

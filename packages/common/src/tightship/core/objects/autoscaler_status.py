@@ -1,0 +1,104 @@
+"""The status of Cluster Autoscaler, which it keeps in a ConfigMap: the minimum size of each of its node groups.
+
+Up to 1.29 the status is a text for people, since 1.30 YAML (``clusterstate/api/types.go``). Both come in lines, a group
+at a time; times and counts, which change all the time, are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from tightship.core.objects.meta import Metadata, Namespaced
+
+STATUS_NAME = "cluster-autoscaler-status"
+"""The ConfigMap's name; its namespace is that of Cluster Autoscaler."""
+
+_OLD_NAME = re.compile(r"\s+Name:\s+(\S+)\s*")
+_OLD_SIZE = re.compile(r"\(minSize=(-?\d+), maxSize=-?\d+\)")
+_KEY = re.compile(r"(?P<indent>[ ]*(?:- +)?)(?P<key>\w+):\s*(?P<value>.*?)\s*")
+
+
+class NodeGroup(Struct, frozen=True, gc=False):
+    """A node group of Cluster Autoscaler, and its minimum size. *problem* says why the size is unreadable."""
+
+    name: str
+    minimum: int
+    problem: str = ""
+
+
+class AutoscalerStatus(Namespaced, frozen=True, gc=False):
+    """The groups in one status. *problem* says why no group is readable."""
+
+    groups: tuple[NodeGroup, ...] = ()
+    problem: str = ""
+
+
+class ConfigMapWire(Struct, frozen=True, gc=False):
+    """A ConfigMap on the wire."""
+
+    metadata: Metadata
+    data: dict[str, str] | None = None
+
+    def status(self) -> AutoscalerStatus:
+        """Return the status in the ConfigMap; another ConfigMap's is empty."""
+        meta = self.metadata
+        if meta.name != STATUS_NAME:
+            return AutoscalerStatus(meta.namespace, meta.name)
+        text = (self.data or {}).get("status", "")
+        if not re.search(r"^(nodeGroups|NodeGroups|autoscalerStatus|Cluster-wide):|Initializing", text, re.MULTILINE):
+            return AutoscalerStatus(meta.namespace, meta.name, problem="its key status holds no status of node groups")
+        groups = _new(text) if re.search(r"^(nodeGroups|autoscalerStatus):", text, re.MULTILINE) else _old(text)
+        return AutoscalerStatus(meta.namespace, meta.name, tuple(groups))
+
+
+def _old(text: str) -> Iterator[NodeGroup]:
+    """Yield the groups of a text for people."""
+    name = ""
+    for line in text.partition("\nNodeGroups:")[2].splitlines():
+        if found := _OLD_NAME.fullmatch(line):
+            if name:
+                yield _group(name, "")
+            name = found[1]
+        elif name and line.lstrip().startswith("Health:"):
+            size = _OLD_SIZE.search(line)
+            yield _group(name, size[1] if size else "")
+            name = ""
+    if name:
+        yield _group(name, "")
+
+
+def _new(text: str) -> Iterator[NodeGroup]:
+    """Yield the groups of YAML as Go writes it: a key a line, and no other form of lists and mappings."""
+    name = size = ""
+    inside, begun, dash, health = False, False, -1, -1
+    for line in text.splitlines():
+        found = _KEY.fullmatch(line)
+        if found is None:
+            continue
+        indent, key, value = len(found["indent"]), found["key"], found["value"].strip("'\"")
+        if "-" not in found["indent"] and indent == 0:
+            inside = key == "nodeGroups"
+            continue
+        if not inside:
+            continue
+        if "-" in found["indent"] and dash in (-1, indent):
+            if begun:
+                yield _group(name, size)
+            name = size = ""
+            begun, dash, health = True, indent, -1
+        if indent == dash:
+            health = indent if key == "health" else -1
+            name = value if key == "name" else name
+        elif health >= 0 and key == "minSize":
+            size = value
+    if begun:
+        yield _group(name, size)
+
+
+def _group(name: str, size: str) -> NodeGroup:
+    if size.isdecimal():
+        return NodeGroup(name, int(size))
+    return NodeGroup(name, 0, f"minSize is {size}; allowed is a whole number" if size else "it has no minSize")

@@ -1,0 +1,117 @@
+"""Which node group of the autoscaler a node belongs to, and the minimum size of that group. Pure.
+
+Cluster Autoscaler names groups as the cloud does, and nodes don't carry these names. A node belongs to the one group
+that these rules find for it; if they find none, or several, the group is unknown:
+
+* the group's name is the value of a label of the node that names its pool (AKS, Gardener, Hetzner and others);
+* EKS: the Auto Scaling group ``eks-NODEGROUP-UUID`` of the label ``eks.amazonaws.com/nodegroup``;
+* eksctl: ``eksctl-CLUSTER-nodegroup-NAME-NodeGroup-ID`` of the labels ``alpha.eksctl.io/cluster-name`` and
+  ``alpha.eksctl.io/nodegroup-name``;
+* kops: ``INSTANCEGROUP.CLUSTER`` of the label ``kops.k8s.io/instancegroup``;
+* GCE and GKE: the managed instance group ``.../NAME-grp`` of the node ``NAME-xxxx`` with four characters;
+* Azure: the scale set ``NAME`` of the node ``NAMExxxxxx`` with six characters;
+* Gardener: the machine deployment ``NAME`` of the node ``NAME-xxxxx-xxxxx``;
+* Cluster API and OpenShift: ``MachineDeployment/NAMESPACE/NAME`` or ``MachineSet/NAMESPACE/NAME``, of the annotations
+  with which both name a node's MachineSet or Machine.
+
+An annotation of the node that names the minimum size counts before all that (:data:`MINIMUM_SIZE`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from tightship.core.objects import Node
+from tightship.core.objects.autoscaler_status import AutoscalerStatus, NodeGroup
+from tightship.core.quoting import quoted
+from tightship.planning.pools import KNOWN_POOL_LABELS, pool_of, shown
+
+MINIMUM_SIZE = (
+    "tightship.dev/node-group-min-size",
+    "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size",
+    "machine.openshift.io/cluster-api-autoscaler-node-group-min-size",
+)
+"""Annotations of nodes that give the minimum size of their pool; the first that a node carries counts."""
+
+_LABELS = (*KNOWN_POOL_LABELS, "hcloud/node-group", "doks.digitalocean.com/node-pool-id")
+
+_EKS = re.compile(r"eks-(.+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_EKSCTL = re.compile(r"eksctl-(.+)-nodegroup-(.+)-NodeGroup-\w+")
+_MACHINES = re.compile(r"(MachineDeployment|MachineSet)/[^/]+/([^/]+)")
+_GCE = re.compile(r"(.+)-[a-z0-9]{4}")
+_AZURE = re.compile(r"(.+vmss)[0-9a-z]{6}")
+_GARDENER = re.compile(r"(.+)-[a-z0-9]{5}-[a-z0-9]{5}")
+
+
+class NodeGroups:
+    """The groups in *statuses* (by ``namespace/name``), by all that nodes tell of their groups."""
+
+    def __init__(
+        self, statuses: Mapping[str, AutoscalerStatus], pool_labels: Iterable[str] = KNOWN_POOL_LABELS
+    ) -> None:
+        self._labels = (*pool_labels, *_LABELS)
+        self._pool_labels = tuple(pool_labels)
+        self._by_clue: dict[str, dict[str, NodeGroup]] = {}
+        for status in statuses.values():
+            for group in status.groups:
+                for clue in _clues(group.name):
+                    self._by_clue.setdefault(clue, {})[group.name] = group
+
+    def of(self, node: Node) -> NodeGroup | None:
+        """Return the group of *node*, ``None`` if it is unknown."""
+        told = next((each for each in MINIMUM_SIZE if each in node.annotations), None)
+        if told is not None:
+            return _annotated(node, told, pool_of(node, self._pool_labels))
+        if not self._by_clue:
+            return None
+        found: dict[str, NodeGroup] = {}
+        for clue in self._told(node):
+            found |= self._by_clue.get(clue, {})
+        return next(iter(found.values())) if len(found) == 1 else None
+
+    def _told(self, node: Node) -> Iterator[str]:
+        """Yield the clues that *node* gives, in the form of :func:`_clues`."""
+        labels, notes = node.labels, node.annotations
+        yield from {f"name:{value}" for each in self._labels if (value := labels.get(each))}
+        if name := labels.get("eks.amazonaws.com/nodegroup"):
+            yield f"eks:{name}"
+        if name := labels.get("alpha.eksctl.io/nodegroup-name"):
+            yield f"eksctl:{labels.get('alpha.eksctl.io/cluster-name', '')}/{name}"
+        if name := labels.get("kops.k8s.io/instancegroup"):
+            yield f"kops:{name}"
+        if found := _GCE.fullmatch(node.name):
+            yield f"gce:{found[1]}"
+        if found := _AZURE.fullmatch(node.name):
+            yield f"name:{found[1]}"
+        if "worker.gardener.cloud/pool" in labels and (found := _GARDENER.fullmatch(node.name)):
+            yield f"name:{found[1]}"
+        if notes.get("cluster.x-k8s.io/owner-kind") == "MachineSet":
+            owner = notes.get("cluster.x-k8s.io/owner-name", "")
+            yield f"MachineSet:{owner}"
+            yield f"MachineDeployment:{owner.rpartition('-')[0]}"
+        if machine := notes.get("machine.openshift.io/machine", "").rpartition("/")[2]:
+            yield f"MachineSet:{machine.rpartition('-')[0]}"
+
+
+def _clues(name: str) -> Iterator[str]:
+    """Yield by what a node could tell that it is of the group *name*."""
+    yield f"name:{name}"
+    if found := _EKS.fullmatch(name):
+        yield f"eks:{found[1]}"
+    if found := _EKSCTL.fullmatch(name):
+        yield f"eksctl:{found[1]}/{found[2]}"
+    if found := _MACHINES.fullmatch(name):
+        yield f"{found[1]}:{found[2]}"
+    if "." in name and "/" not in name:
+        yield f"kops:{name.partition('.')[0]}"
+    if "/" in name and name.endswith("-grp"):
+        yield f"gce:{name.rpartition('/')[2].removesuffix('-grp')}"
+
+
+def _annotated(node: Node, key: str, pool: str) -> NodeGroup:
+    text = node.annotations[key]
+    name = f"of pool {shown(pool)}"
+    if text.isdecimal():
+        return NodeGroup(name, int(text))
+    return NodeGroup(name, 0, f"annotation {key} is {quoted(text)}; allowed is a whole number")
