@@ -16,7 +16,7 @@ import pytest
 from node_compactor.settings import CompactorSettings, CoolDownKeys, PoolSettings
 from tightship.app.settings.loading import flags_of, wire_keys
 from tightship.app.settings.sections import DrainKeys, NodeKeys, SteeringKeys
-from tightship_testkit import commands
+from tightship_testkit import commands, manifests
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "plan-output.md"
 
@@ -258,3 +258,17 @@ def test_nothing_is_given_unless_a_flag_is(cli: Any) -> None:
     from node_compactor.configuration import flags_given
 
     assert flags_given(COMMAND.parser().parse_args(["plan"])) == {}
+
+
+def test_a_node_that_a_plan_has_filled_says_so(cli: Any, tmp_path: Path) -> None:
+    halves = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1950m"}}}]
+    pods = [
+        manifests.pod(f"p{name}", name, manifests.owner("ReplicaSet", "web"), containers=halves) for name in ("a", "b")
+    ]
+    path = tmp_path / "two.json"
+    path.write_text(json.dumps(manifests.as_list(manifests.node("a"), manifests.node("b"), *pods)))
+    plan = json.loads(cli("plan", "-f", path, "--until-stable", "--limit", "0.9", "-o", "json").out)
+    [kept] = [each for each in plan["nodes"] if each["decision"] == "keep"]
+    [why] = [each["detail"] for each in kept["refusals"] if each["reason"] == "NotUnderutilized"]
+    assert kept["cpuMilli"]["ratio"] == 0.5
+    assert why == "with the pods of nodes planned before, CPU requests are 1.000 of allocatable, the limit is 0.9"

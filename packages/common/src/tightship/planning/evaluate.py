@@ -244,10 +244,18 @@ def facts_of(
     now: float,
     only: Collection[str] | None = None,
     gathering: Callable[..., dict[str, NodeFacts]] = gather,
+    *,
+    before: Mapping[str, NodeFacts] = {},
 ) -> dict[str, NodeFacts]:
-    """Return what can be said of each node by itself, with the refusals of the controller's own gates."""
+    """Return what can be said of each node by itself, with the refusals of the controller's own gates.
+
+    *before* are the facts before the rounds of a plan that lead to *snapshot*.
+    """
 
     def complete(fact: NodeFacts) -> NodeFacts:
+        known = before.get(fact.view.name)
+        if known is not None and known.utilization != fact.utilization:
+            fact = msgspec.structs.replace(fact, received=True)
         own = judge.refusals(fact, now)
         return msgspec.structs.replace(fact, refusals=tuple(sorted((*fact.refusals, *own)))) if own else fact
 
@@ -272,7 +280,7 @@ def _plan(  # noqa: PLR0917
     def judged(current: Snapshot) -> Judgement:
         if prepared:
             return prepared.pop()
-        known = facts_of(current, judge, now, horizon.only)
+        known = facts_of(current, judge, now, horizon.only, before=facts)
         new = judge.gates(current, known, now, planners)
         return judgement(current, known, new, new.going)
 

@@ -45,7 +45,8 @@ class NodeFacts(Struct, frozen=True):
 
     *evict* are the pods a drain would evict, *awaits* those that end by themselves and that it would wait for, *stays*
     how many go with the node; *draining* is whether a drain of ours is under way, *price* what the node costs, if that
-    is known, *group* the autoscaler's node group, if that is known.
+    is known, *group* the autoscaler's node group, if that is known. *received* says that earlier rounds of a plan have
+    moved pods to the node.
     """
 
     view: NodeView
@@ -58,6 +59,7 @@ class NodeFacts(Struct, frozen=True):
     awaits: tuple[Pod, ...] = ()
     price: NodePrice | None = None
     group: NodeGroup | None = None
+    received: bool = False
 
     @property
     def cpu_ratio(self) -> float:
