@@ -89,7 +89,7 @@ async def told(replica: Replica, values: Json) -> Json:
 
 
 def said(found: Json) -> Json:
-    """What is said of nodes, without times that pass between two looks, and what only a command asks: forecast, gains."""
+    """What is said of nodes, without times that pass between two looks, and what only a command asks."""
     masked: Json = json.loads(_SPAN.sub("T", json.dumps(found)))
     for node in masked.get("nodes", ()):
         node.pop("ageSeconds")
