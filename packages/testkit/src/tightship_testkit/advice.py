@@ -119,6 +119,8 @@ def _run(objects: list[Json], words: list[str]) -> None:
                 _annotate(_find(objects, "pod", namespace, name), written)
         case ["kubectl", "annotate", "node", name, written]:
             _annotate(_find(objects, "node", None, name), written)
+        case ["kubectl", "patch", "nodepool", name, "--type", "merge", "-p", patch]:
+            _merge(_find(objects, "nodepool", None, name), json.loads(patch))
         case ["kubectl", "uncordon", name]:
             spec = _find(objects, "node", None, name)["spec"]
             del spec["unschedulable"]

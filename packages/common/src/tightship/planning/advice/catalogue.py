@@ -13,8 +13,17 @@ from typing import Any
 import msgspec
 
 from tightship.core.objects import Owner, Pod, PodDisruptionBudget, PodTemplate
+from tightship.core.objects.karpenter import WHEN_EMPTY
 from tightship.core.reasons import Reason, Refusal
-from tightship.planning.advice.edits import annotate, loosened, uncordoned, untainted, with_budgets, without_annotation
+from tightship.planning.advice.edits import (
+    annotate,
+    loosened,
+    uncordoned,
+    untainted,
+    with_budgets,
+    with_node_pool,
+    without_annotation,
+)
 from tightship.planning.advice.model import Change, Tunable
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation
@@ -27,6 +36,7 @@ from tightship.planning.evictability import (
     all_local_volumes,
 )
 from tightship.planning.facts import NodeFacts
+from tightship.planning.karpenter import POOL_LABEL
 from tightship.planning.nodes import SCALE_DOWN_DISABLED
 from tightship.planning.owners import Annotation, annotation_changes, commands, named, top_owner
 
@@ -93,6 +103,9 @@ class Catalogue:
         fact = self._evaluation.facts.get(node)
         if fact is None:
             return None
+        node_pool = self._of_node_pool(node, refusal.reason)
+        if node_pool is not None:
+            return node_pool
         setting = refusal.reason, fact.pool
         if setting not in self._tuned:
             own = self._tunable.change(refusal.reason, fact, self._evaluation)
@@ -127,6 +140,24 @@ class Catalogue:
             note = "pods that tolerate nothing may then run there"
             return self._once(reason, f"node {name}", edit, command, note=note)
         return None
+
+    def _of_node_pool(self, name: str, reason: Reason) -> Change | None:
+        """Return the change of the NodePool of node *name*, if the pool is known and one field of it is to blame."""
+        pool = self._snapshot.node_pools.get(self._snapshot.nodes[name].node.labels.get(POOL_LABEL, ""))
+        if pool is None or pool.problem or pool.replicas is not None:
+            return None
+        if reason is Reason.KARPENTER_MANAGED:
+            written, change = {"consolidationPolicy": WHEN_EMPTY}, dict[str, Any](policy=WHEN_EMPTY)
+            note = "Karpenter then deletes the nodes that Tightship has emptied, and packs none itself"
+        elif reason is Reason.KARPENTER_CONSOLIDATION_OFF and pool.after is None:
+            written, change = {"consolidateAfter": "30s"}, dict[str, Any](after=30.0)
+            note = "Karpenter then consolidates by the policy of the NodePool"
+        else:
+            return None
+        patch = msgspec.json.encode({"spec": {"disruption": written}}).decode()
+        command = f"kubectl patch nodepool {pool.name} --type merge -p '{patch}'"
+        edit = partial(with_node_pool, name=pool.name, change=change)
+        return self._once(reason, f"NodePool {pool.name}", edit, command, note=note)
 
     # -- pods
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -105,3 +106,9 @@ def with_budgets(
     budgets = {key: each for key, each in snapshot.budgets.by_key.items() if key not in deleted}
     budgets |= {each.key: each for each in replaced if each.key in budgets}
     return msgspec.structs.replace(snapshot, budgets=Budgets(budgets.values(), snapshot.budgets))
+
+
+def with_node_pool(snapshot: Snapshot, name: str, change: Mapping[str, Any]) -> Snapshot:
+    """Return *snapshot* with the fields in *change* of Karpenter's NodePool *name* changed."""
+    pool = msgspec.structs.replace(snapshot.node_pools[name], **change)
+    return msgspec.structs.replace(snapshot, node_pools={**snapshot.node_pools, name: pool})
