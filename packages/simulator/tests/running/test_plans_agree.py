@@ -89,7 +89,7 @@ async def told(replica: Replica, values: Json) -> Json:
 
 
 def said(found: Json) -> Json:
-    """What is said of nodes, without times that pass between two looks, and the forecast that only a command makes."""
+    """What is said of nodes, without times that pass between two looks, and what only a command asks."""
     masked: Json = json.loads(_SPAN.sub("T", json.dumps(found)))
     for node in masked.get("nodes", ()):
         node.pop("ageSeconds")
@@ -97,6 +97,8 @@ def said(found: Json) -> Json:
             move.pop("schedulerTo")
     if "summary" in masked:
         masked["summary"].pop("scheduler")
+        for kept in masked["summary"]["keptBy"]:
+            kept.pop("gain")
     return masked
 
 
