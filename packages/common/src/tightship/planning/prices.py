@@ -1,8 +1,8 @@
 """What a node costs: a price per hour, and where that price comes from. Pure.
 
-The first of these counts: the node's annotation ``tightship.dev/hourly-price``, the user's price list, and the list of
-on-demand prices that comes with Tightship. A node that none of them names has no price, and nothing invents one.
-Amounts are integers: millionths of the currency per hour.
+The first of these counts: the node's annotation ``tightship.dev/hourly-price``, the user's price list, OpenCost, and
+the list of on-demand prices that comes with Tightship. A node that none of them names has no price, and nothing invents
+one. Amounts are integers: millionths of the currency per hour.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ ALLOWED_PRICES = f"a number of 0 to {DEAREST:,} such as 0.096, for one hour"
 
 DEFAULT_CURRENCY = "USD"
 
-PriceSource = Literal["annotation", "list", "cloud"]
-"""Where a price comes from: the node's annotation, the user's price list, or a cloud's prices on demand."""
+PriceSource = Literal["annotation", "list", "opencost", "cloud"]
+"""Where a price comes from: the node's annotation, the user's price list, OpenCost, or a cloud's prices on demand."""
 
 CLOUD_SPOT_FACTOR: Final = 400_000
 """Millionths of its price on demand at which a spot node counts, where only the shipped list has a price for its type.
@@ -132,13 +132,15 @@ class PriceList(Struct, frozen=True):
     """A user's prices in one *currency*. Of several entries that match a node, the first counts.
 
     A spot node without an entry of its own costs *spot_factor* (in millionths) of its price on demand; without a factor
-    it has no price. A node that no entry is about has its price from *clouds*. *written* is the list as JSON.
+    it has no price. A node that no entry is about has its price from *nodes*, which are OpenCost's prices by the name
+    of the node, or else from *clouds*. *written* is the list as JSON.
     """
 
     currency: str = DEFAULT_CURRENCY
     entries: tuple[PriceEntry, ...] = ()
     spot_factor: int | None = None
     written: str = ""
+    nodes: Mapping[str, int] = {}
     clouds: tuple[CloudPrices, ...] = ()
 
     def __str__(self) -> str:
@@ -159,6 +161,8 @@ class PriceList(Struct, frozen=True):
                 return None
             words = f"{found[0].words}, spot x {written_amount(self.spot_factor)}"
             return NodePrice(_share(found[0].hourly, self.spot_factor), "list", words, self.currency)
+        if node.name in self.nodes:
+            return NodePrice(self.nodes[node.name], "opencost", "node_total_hourly_cost", self.currency)
         known = (each.price(labels, instance_type, self.spot_factor) for each in self.clouds)
         return next((each for each in known if each is not None), None)
 

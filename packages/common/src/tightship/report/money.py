@@ -16,12 +16,14 @@ from tightship.planning.prices import HOURLY_PRICE, HOURS_PER_MONTH, MICROS, Nod
 HOW_TO_GET = "no node has a price; --prices FILE or the annotation tightship.dev/hourly-price tells the plan in money"
 """What a plan without any price says instead."""
 
+_SOURCES = {"list": "list", "opencost": "list of OpenCost", "cloud": "clouds' list"}
+
 BASES_SHOWN = 4
 """Most bases of prices that a line names."""
 
 
 class NodeCost(Struct, frozen=True, rename="camel"):
-    """The price of one node. *source* is ``annotation``, ``list`` or ``cloud``; *basis* says what there names it."""
+    """The price of one node. *source* is where it comes from, *basis* what there names it."""
 
     micros_per_hour: int
     micros_per_month: int
@@ -135,7 +137,7 @@ def money_lines(summary: MoneySummary | None, strategy: str) -> Iterator[str]:
     yield f"{change(totals, summary.currency)} a month of {summary.hours_per_month} h{saved}{share}"
     sources = [
         f"{words}: {shown}"
-        for source, words in (("list", "list"), ("cloud", "clouds' list"))
+        for source, words in _SOURCES.items()
         if (shown := _bases([each for each in summary.origins if each.source == source]))
     ]
     annotated = sum(each.nodes for each in summary.origins if each.source == "annotation")
@@ -154,4 +156,4 @@ def _bases(origins: list[PriceOrigin]) -> str:
 
 def origin(source: str, basis: str) -> str:
     """Return in words where a price comes from."""
-    return {"list": f"list ({basis})", "cloud": f"clouds' list ({basis})"}.get(source, basis)
+    return f"{_SOURCES[source]} ({basis})" if source in _SOURCES else basis

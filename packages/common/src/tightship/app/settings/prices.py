@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 from tightship.app.settings.config_maps import mapping_of, read_config
 from tightship.app.settings.fields import Flag
 from tightship.app.settings.loading import TELLS_ALL, SettingsError
+from tightship.app.settings.opencost import is_address, node_costs
 from tightship.core.quoting import quoted
 from tightship.planning.price_list import PriceError, price_list
 from tightship.planning.prices import MICROS, CloudPrices, PriceList
@@ -53,8 +54,12 @@ def no_list() -> PriceList:
 def read_prices(path: str) -> PriceList:
     """Return the price list in the file *path*: YAML, JSON, or a ConfigMap manifest around either.
 
-    Raises :class:`SettingsError`, whose problems name the file.
+    If *path* is the address of a Prometheus server, the list has OpenCost's prices of nodes. Raises
+    :class:`SettingsError`, whose problems name the file or the server.
     """
+    if is_address(path):
+        written = msgspec.json.encode({"openCost": path}).decode()
+        return PriceList(nodes=node_costs(path), clouds=cloud_prices(), written=written)
     values = read_config(path, PRICE_FILES)
     try:
         return _read(values)
@@ -93,8 +98,9 @@ Prices = Annotated[
     Field(default_factory=no_list),
     Flag(
         "--prices FILE",
-        "prices of nodes for an hour, by instance type or label selector, as YAML or JSON: see docs/money.md "
-        "(default: the annotations tightship.dev/hourly-price, then clouds' prices on demand)",
+        "prices of nodes for an hour, by instance type or label selector, as YAML or JSON; or the address of a "
+        "Prometheus server that scrapes OpenCost: see docs/money.md (default: the annotations "
+        "tightship.dev/hourly-price, then clouds' prices on demand)",
         "plan",
         parse=read_prices,
     ),
