@@ -17,28 +17,37 @@ from tightship_testkit.client import Json
 from tightship_testkit.faults import Call, Fault
 from tightship_testkit.floors import HPA, hpa_annotations
 
-OF_BUFFERS = {("watch", "capacitybuffers"), ("list", "podtemplates"), ("watch", "podtemplates")}
-"""Rights that are used only where CapacityBuffers are served."""
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-BUFFERS = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "capacitybuffers.autoscaling.x-k8s.io"},
-    "spec": {
-        "group": "autoscaling.x-k8s.io",
-        "names": {"kind": "CapacityBuffer", "plural": "capacitybuffers", "singular": "capacitybuffer"},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
+OF_CUSTOM_RESOURCES = {
+    ("watch", "capacitybuffers"),
+    ("list", "podtemplates"),
+    ("watch", "podtemplates"),
+    ("watch", "nodepools"),
 }
-"""CapacityBuffers, which a control plane does not serve by itself; the older version."""
+"""Rights that are used only where CapacityBuffers and Karpenter's NodePools are served."""
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def definition(group: str, version: str, kind: str, scope: str) -> Json:
+    """Return the definition of a kind that a control plane does not serve by itself."""
+    plural = f"{kind.lower()}s"
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+            "scope": scope,
+            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
+        },
+    }
+
+
+CUSTOM_RESOURCES = [
+    definition("autoscaling.x-k8s.io", "v1alpha1", "CapacityBuffer", "Namespaced"),  # the older version
+    definition("karpenter.sh", "v1", "NodePool", "Cluster"),
+]
 AFTER_CONFLICTS = {("get", "horizontalpodautoscalers")}
 """Rights of the hpa-scaler that are used when somebody writes an HPA just before it does."""
 ACCOUNTS = {f"system:serviceaccount:{SYSTEM}:{RELEASE}-{name}": name for name in CONTROLLERS}
@@ -50,10 +59,10 @@ def test_a_day(in_town: Live) -> None:
         await on.audited()  # where there is no log, that is known before the day
         await every_kind_of_target(on)
         if somebody_edits(on):
-            async with buffers_served(on):
+            async with custom_resources_served(on):
                 await day(on, spared=set(), patience=20)
         else:  # nor does an outage cut connections there: a watch ends, and is logged, when the server ends it
-            await day(on, spared=AFTER_CONFLICTS | OF_BUFFERS, patience=2 * Timing().server_timeout + 20)
+            await day(on, spared=AFTER_CONFLICTS | OF_CUSTOM_RESOURCES, patience=2 * Timing().server_timeout + 20)
 
     in_town(work)
 
@@ -73,18 +82,21 @@ async def day(on: Town, *, spared: set[tuple[str, str]], patience: float) -> Non
 
 
 @asynccontextmanager
-async def buffers_served(on: Town) -> AsyncIterator[None]:
-    """Have CapacityBuffers served for the body's time, of which there are none."""
+async def custom_resources_served(on: Town) -> AsyncIterator[None]:
+    """Have CapacityBuffers and NodePools served for the body's time, of which there are none."""
 
     async def served() -> bool:
-        return (await on.api.request("GET", "/apis/autoscaling.x-k8s.io/v1alpha1/capacitybuffers"))[0] == 200
+        paths = ("autoscaling.x-k8s.io/v1alpha1/capacitybuffers", "karpenter.sh/v1/nodepools")
+        return all([(await on.api.request("GET", f"/apis/{path}"))[0] == 200 for path in paths])
 
-    await on.api.request("POST", DEFINITIONS, body=BUFFERS)
+    for each in CUSTOM_RESOURCES:
+        await on.api.request("POST", DEFINITIONS, body=each)
     try:
-        await on.until(served, "buffers are served")
+        await on.until(served, "custom resources are served")
         yield
     finally:
-        await on.api.request("DELETE", f"{DEFINITIONS}/capacitybuffers.autoscaling.x-k8s.io")
+        for each in CUSTOM_RESOURCES:
+            await on.api.request("DELETE", f"{DEFINITIONS}/{each['metadata']['name']}")
 
 
 async def every_kind_of_target(on: Town) -> None:
