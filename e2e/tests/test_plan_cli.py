@@ -43,7 +43,10 @@ def replica_set(name: str, replicas: int, cpu: str) -> Json:
 
 async def fill(api: Client) -> None:
     names = [f"n{number}" for number in range(1, 6)]
-    await api.each(api.create, map(node, names))
+    nodes = [node(name) for name in names]
+    for each in nodes:
+        each["metadata"].setdefault("annotations", {})["tightship.dev/node-group-min-size"] = "1"
+    await api.each(api.create, nodes)
     await settle.attended(api, *names)
     budget = {"minAvailable": 3, "selector": {"matchLabels": {"app": "web"}}}
     await api.create(

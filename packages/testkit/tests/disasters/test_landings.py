@@ -40,7 +40,7 @@ WRITES = ("configmaps", "pods/status", "pods", "pods/eviction")
 NODES = 6
 ALONE = {"kill": 15.0, "freeze": 50.0, "stop": 8.0}
 """Most seconds for which a pod may be gated without a standby: until another one leads, until it goes on, or ends."""
-MOST = 3
+MOST = 2
 """Writes of each resource at which a replica is lost, from the first on."""
 
 

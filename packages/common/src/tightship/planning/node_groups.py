@@ -39,9 +39,7 @@ _LABELS = (*KNOWN_POOL_LABELS, "hcloud/node-group", "doks.digitalocean.com/node-
 _EKS = re.compile(r"eks-(.+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _EKSCTL = re.compile(r"eksctl-(.+)-nodegroup-(.+)-NodeGroup-\w+")
 _MACHINES = re.compile(r"(MachineDeployment|MachineSet)/[^/]+/([^/]+)")
-_GCE = re.compile(r"(.+)-[a-z0-9]{4}")
-_AZURE = re.compile(r"(.+vmss)[0-9a-z]{6}")
-_GARDENER = re.compile(r"(.+)-[a-z0-9]{5}-[a-z0-9]{5}")
+_RANDOM = re.compile(r"[0-9a-z]+")
 
 
 class NodeGroups:
@@ -80,12 +78,13 @@ class NodeGroups:
             yield f"eksctl:{labels.get('alpha.eksctl.io/cluster-name', '')}/{name}"
         if name := labels.get("kops.k8s.io/instancegroup"):
             yield f"kops:{name}"
-        if found := _GCE.fullmatch(node.name):
-            yield f"gce:{found[1]}"
-        if found := _AZURE.fullmatch(node.name):
-            yield f"name:{found[1]}"
-        if "worker.gardener.cloud/pool" in labels and (found := _GARDENER.fullmatch(node.name)):
-            yield f"name:{found[1]}"
+        if group := _before(node.name, 4):
+            yield f"gce:{group}"
+        scale_set = node.name[:-6]
+        if scale_set.endswith("vmss") and _RANDOM.fullmatch(node.name[-6:]):
+            yield f"name:{scale_set}"
+        if "worker.gardener.cloud/pool" in labels and (group := _before(node.name, 5, 5)):
+            yield f"name:{group}"
         if notes.get("cluster.x-k8s.io/owner-kind") == "MachineSet":
             owner = notes.get("cluster.x-k8s.io/owner-name", "")
             yield f"MachineSet:{owner}"
@@ -115,3 +114,10 @@ def _annotated(node: Node, key: str, pool: str) -> NodeGroup:
     if text.isdecimal():
         return NodeGroup(name, int(text))
     return NodeGroup(name, 0, f"annotation {key} is {quoted(text)}; allowed is a whole number")
+
+
+def _before(name: str, *lengths: int) -> str:
+    """Return what stands before the last parts of *name*, which are random and that long; empty if they aren't."""
+    group, *parts = name.rsplit("-", len(lengths))
+    fits = [len(part) for part in parts] == list(lengths) and all(map(_RANDOM.fullmatch, parts))
+    return group if fits else ""

@@ -134,7 +134,7 @@ def _unknown_minimums(snapshot: Snapshot, pools: Sequence[str]) -> Iterator[str]
     elif missing == NOT_IN_FILE:
         how = f"add the file of kubectl get configmap -n kube-system {STATUS_NAME} -o json"
     else:
-        how = f"ConfigMap {STATUS_NAME} has no group for them"
+        how = f"ConfigMap {STATUS_NAME} is not there, or has no group for them"
     yield (
         f"the minimum size of the autoscaler's node groups is unknown for {which}, and nobody deletes a node below it: "
         f"{how}, or set the pool's minimumNodeCount (node-compactor), or annotate its nodes with {MINIMUM_SIZE[0]}"

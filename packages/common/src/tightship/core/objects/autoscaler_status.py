@@ -16,9 +16,8 @@ from tightship.core.objects.meta import Metadata, Namespaced
 STATUS_NAME = "cluster-autoscaler-status"
 """The ConfigMap's name; its namespace is that of Cluster Autoscaler."""
 
-_OLD_NAME = re.compile(r"\s+Name:\s+(\S+)\s*")
 _OLD_SIZE = re.compile(r"\(minSize=(-?\d+), maxSize=-?\d+\)")
-_KEY = re.compile(r"(?P<indent>[ ]*(?:- +)?)(?P<key>\w+):\s*(?P<value>.*?)\s*")
+_WORD = re.compile(r"\w+")
 
 
 class NodeGroup(Struct, frozen=True, gc=False):
@@ -58,10 +57,11 @@ def _old(text: str) -> Iterator[NodeGroup]:
     """Yield the groups of a text for people."""
     name = ""
     for line in text.partition("\nNodeGroups:")[2].splitlines():
-        if found := _OLD_NAME.fullmatch(line):
+        words = line.split()
+        if words[:1] == ["Name:"] and len(words) == 2 and line[0].isspace():
             if name:
                 yield _group(name, "")
-            name = found[1]
+            name = words[1]
         elif name and line.lstrip().startswith("Health:"):
             size = _OLD_SIZE.search(line)
             yield _group(name, size[1] if size else "")
@@ -75,16 +75,20 @@ def _new(text: str) -> Iterator[NodeGroup]:
     name = size = ""
     inside, begun, dash, health = False, False, -1, -1
     for line in text.splitlines():
-        found = _KEY.fullmatch(line)
-        if found is None:
+        body = line.lstrip(" ")
+        item = body.startswith("- ")
+        if item:
+            body = body[2:].lstrip(" ")
+        key, colon, value = body.partition(":")
+        if not colon or not _WORD.fullmatch(key):
             continue
-        indent, key, value = len(found["indent"]), found["key"], found["value"].strip("'\"")
-        if "-" not in found["indent"] and indent == 0:
+        indent, value = len(line) - len(body), value.strip().strip("'\"")
+        if not item and indent == 0:
             inside = key == "nodeGroups"
             continue
         if not inside:
             continue
-        if "-" in found["indent"] and dash in (-1, indent):
+        if item and dash in (-1, indent):
             if begun:
                 yield _group(name, size)
             name = size = ""
