@@ -122,6 +122,11 @@ def test_a_budget_of_zero_counts_in_its_hours(time: str, kept: bool) -> None:
     assert [refusal.reason for refusal in judged(pool(OFFICE), now=at(time))] == [OFF] * kept
 
 
+def test_a_budget_that_lasts_for_ages_always_counts() -> None:
+    ages = {**EMPTY, "budgets": [{"nodes": "0", "schedule": "@daily", "duration": f"{'9' * 12}h"}]}
+    assert [refusal.reason for refusal in judged(pool(ages), now=at("2026-11-22T12:00:00"))] == [OFF]
+
+
 def test_hours_end_no_drain_that_has_begun() -> None:
     found = seen(pool(OFFICE))
     [view] = found.nodes.values()

@@ -148,6 +148,16 @@ def test_without_the_solver_the_line_says_how_to_install_it(
 
 
 @needs_solver
+def test_where_the_solver_finds_no_optimum_in_time_the_line_says_so(
+    cli: Any, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tightship.planning.gap.solved", lambda *_: None)
+    text = cli("plan", "-f", data / "cluster.yaml", "--gap", "100ms").out
+    assert "the bound may be lower than need be: the cluster is too large for its solver" in text
+    assert "tightship[gap]" not in text
+
+
+@needs_solver
 def test_with_the_solver_the_line_says_nothing_of_it(cli: Any, data: Path) -> None:
     outcome = cli("plan", "-f", data / "cluster.yaml", "--gap", "100ms")
     assert "tightship[gap]" not in outcome.out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tightship.core.drain_record import Finished, PastDrains, Price
@@ -69,6 +70,11 @@ def test_each_added_node_counts_once_and_in_its_own_pool_only() -> None:
 
 def test_nodes_from_before_the_first_drain_end_nothing() -> None:
     assert looked(after(NOTHING, 5), 9, -3, 2, 4.9) == after(NOTHING, 5)
+
+
+def test_a_node_that_was_added_during_the_first_drain_ends_its_saving() -> None:
+    drain = msgspec.structs.replace(removed(5), began=T0 + 4.5 * HOUR)
+    assert hours(looked(ended(NOTHING, drain), 9, 4.8), 9) == 0
 
 
 def test_more_nodes_than_went_save_nothing_below_zero() -> None:

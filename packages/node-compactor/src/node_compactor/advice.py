@@ -15,7 +15,7 @@ from tightship.core.reasons import Reason
 from tightship.planning.advice import Change
 from tightship.planning.evaluate import Evaluation, Facts
 from tightship.planning.facts import NodeFacts
-from tightship.planning.plan import STRATEGIES, Plan
+from tightship.planning.plan import Plan
 from tightship.planning.pools import shown
 
 NO_LIMIT = 1.01
@@ -42,7 +42,7 @@ class CompactorChanges(SettingChanges):
         """Return the change of a pool's gate, or of the strategy."""
         pools = self.settings.pools
         if reason in _ROOM:
-            return self._strategy(reason, evaluation)
+            return self._strategy(evaluation)
         if reason is Reason.POOL_NOT_CONFIGURED and fact.pool:
             return self._pool(reason, fact.pool, lambda _: EXAMPLE)
         entry = fact.pool if fact.pool in pools else EVERY_OTHER_POOL
@@ -110,14 +110,13 @@ class CompactorChanges(SettingChanges):
 
         return self._gate(Reason.POOL_MIN_SIZE, entry, "minimum_nodes", least, "--min-nodes", tighter=tighter)
 
-    def _strategy(self, reason: Reason, evaluation: Evaluation[Any]) -> Change | None:
+    def _strategy(self, evaluation: Evaluation[Any]) -> Change | None:
         settings = self.settings
         priced = any(fact.price is not None for fact in evaluation.facts.values())
         better = "lowest-cost" if priced else "fewest-nodes"
         if any(pool.strategy for pool in settings.pools.values()) or settings.strategy in (better, "lowest-cost"):
             return None
-        assert better in STRATEGIES
-        del reason  # both refusals have the same thing behind them
+        # One change against both refusals: the same thing is behind them.
         return self.setting(Reason.NO_PLACE_AFTER_PLAN, "strategy", better, flag=f"--strategy {better}")
 
     def _entry(self, fact: NodeFacts) -> str:
@@ -141,6 +140,3 @@ def _highest(plan: Plan, facts: Facts) -> float:
         for move in removal.moves:
             received[move.target] = received.get(move.target, 0) + move.pod.requests.get("cpu", 0)
     return highest
-
-
-__all__ = ["CompactorChanges"]

@@ -77,6 +77,3 @@ class RefinerChanges(SettingChanges):
         if bare != self.settings.minimum_non_tainted_nodes:
             flags.append(f"--min-non-tainted-nodes {bare}")
         return Change(Reason.MIN_NODES, "the minimums", tune=tune, flags=tuple(flags), tighter=tighter, only=only)
-
-
-__all__ = ["RefinerChanges"]

@@ -20,8 +20,8 @@ _MACROS = {
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 6))
-_LONGEST = timedelta(days=366)
-"""How far back a window is looked for; a window that is longer counts as always open."""
+_LONGEST = 366 * 86400.0
+"""Seconds that a window is looked for back; a window that is longer counts as always open."""
 
 
 class CronError(ValueError):
@@ -46,10 +46,10 @@ class Schedule(Struct, frozen=True):
         """
         if seconds <= 0:
             return False
-        end, span = datetime.fromtimestamp(now, UTC), timedelta(seconds=seconds)
-        if span > _LONGEST:
+        if seconds > _LONGEST:
             return True
-        start = end - span
+        end = datetime.fromtimestamp(now, UTC)
+        start = end - timedelta(seconds=seconds)
         day = end.date()
         while day >= start.date():
             if self._on(datetime(day.year, day.month, day.day, tzinfo=UTC)):

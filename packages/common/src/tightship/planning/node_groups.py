@@ -23,7 +23,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from tightship.core.objects import Node
-from tightship.core.objects.autoscaler_status import AutoscalerStatus, NodeGroup
+from tightship.core.objects.autoscaler_status import AutoscalerStatus, NodeGroup, minimum_size
 from tightship.core.quoting import quoted
 from tightship.planning.pools import KNOWN_POOL_LABELS, pool_of, shown
 
@@ -111,8 +111,9 @@ def _clues(name: str) -> Iterator[str]:
 def _annotated(node: Node, key: str, pool: str) -> NodeGroup:
     text = node.annotations[key]
     name = f"of pool {shown(pool)}"
-    if text.isdecimal():
-        return NodeGroup(name, int(text))
+    minimum = minimum_size(text)
+    if minimum is not None:
+        return NodeGroup(name, minimum)
     return NodeGroup(name, 0, f"annotation {key} is {quoted(text)}; allowed is a whole number")
 
 

@@ -9,7 +9,6 @@ The history that all controllers share keeps the books, so they survive restarts
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -30,7 +29,7 @@ APART = 20
 
 
 class Saved(Struct, frozen=True):
-    """What a pool has saved: hours of nodes, and millionths by currency, of the nodes that had a price."""
+    """What a pool has saved: hours of nodes, and what those with a price would have cost, in millionths by currency."""
 
     node_hours: float = 0.0
     micros: Mapping[str, int] = {}
@@ -41,7 +40,9 @@ def ended(history: PastDrains, finished: Finished) -> PastDrains:
     history = msgspec.structs.replace(history, finished=(*history.finished, finished))
     if finished.ending != Ending.HANDED_OVER.value:
         return history
-    books = history.books.get(finished.pool) or Books(seen=finished.at)
+    # A node that was added while pods were still evicted counts, too: the drain brought it about.
+    began = finished.at if finished.began is None else finished.began
+    books = history.books.get(finished.pool) or Books(seen=began)
     hourly, currency = finished.price
     saving = Saving(finished.at, 1, {currency: hourly} if currency else {})
     books = msgspec.structs.replace(books, standing=(*books.standing, saving))
@@ -52,12 +53,14 @@ def ended(history: PastDrains, finished: Finished) -> PastDrains:
 
 def settled(history: PastDrains, nodes: Sequence[Added], now: float) -> PastDrains:
     """Return *history* with the savings ended that *nodes* end: those of them that were added since it last looked."""
+    if not history.books:
+        return history
     changed: dict[str, Books] = {}
-    for pool, books in history.books.items():
-        came = sorted(at for at, of, _ in nodes if of == pool and books.seen < at <= now - SEEN_AFTER)
-        if came:
-            # Of several nodes with one time of creation, each ends a saving.
-            changed[pool] = msgspec.structs.replace(functools.reduce(_ended_by, came, books), seen=came[-1])
+    for at, pool, _ in sorted(nodes):
+        known = history.books.get(pool)
+        # Of several nodes with one time of creation, each ends a saving.
+        if known is not None and known.seen < at <= now - SEEN_AFTER:
+            changed[pool] = msgspec.structs.replace(_ended_by(changed.get(pool, known), at), seen=at)
     return msgspec.structs.replace(history, books={**history.books, **changed}) if changed else history
 
 

@@ -11,11 +11,11 @@ from msgspec import Struct
 from tightship.core.counting import counted
 from tightship.report.money import money
 from tightship.report.presentation import LABEL as INDENT
+from tightship.report.presentation import Cell, Section, Table, TextLine, figure
 
 if TYPE_CHECKING:
     # hpa-scaler uses documents too, and has no numpy, which plans need.
     from tightship.planning.advice import Advice, Bundle, Change, Freed, Gain, Tunable
-from tightship.report.presentation import Cell, Section, Table, TextLine, figure
 
 SHOWN = 10
 """Most pieces of advice that a table has; documents and pages have all."""

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 HOW_TO_INSTALL = "the bound may be lower than need be without its solver: pip install 'tightship[gap]'"
 """What the line says where HiGHS is not installed."""
 
+TOO_LARGE = "the bound may be lower than need be: the cluster is too large for its solver"
+"""What the line says where HiGHS found no optimum in time."""
+
 
 class GapKept(Struct, frozen=True, rename="camel"):
     """What is kept by the plan shown, by the best plan found, and by every plan of one round at least."""
@@ -70,7 +73,7 @@ def gap_lines(gap: GapSummary, in_money: MoneySummary | None) -> Iterator[str]:
     """Return *gap* in lines for people."""
     nodes, month = gap.nodes, gap.micros_per_month
     found = f"{nodes.planned:,} planned · {nodes.reachable:,} reachable · {nodes.proven:,} proven"
-    costs = [(f"{each.rule}", f"{each.fewer:,}") for each in gap.rules if each.fewer]
+    costs = [(each.rule, f"{each.fewer:,}") for each in gap.rules if each.fewer]
     if costs:
         (rule, first), *others = ((rule if rule == "budgets" else f"your {rule}", many) for rule, many in costs)
         verb = "cost" if rule == "budgets" else "costs"
@@ -83,3 +86,5 @@ def gap_lines(gap: GapSummary, in_money: MoneySummary | None) -> Iterator[str]:
         yield "{} planned · {} reachable · {} proven a month".format(*amounts)
     if not gap.installed:
         yield HOW_TO_INSTALL
+    elif gap.solver != "highs":
+        yield TOO_LARGE

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from tightship.core.counting import counted
 from tightship.core.reasons import Reason, Refusal
+from tightship.planning.karpenter import POOL_LABEL
 
 if TYPE_CHECKING:
     # hpa-scaler uses documents too, and has no numpy, which plans need.
@@ -47,8 +48,6 @@ def karpenter_summary(
     ]
     if not left:
         return None
-    from tightship.planning.karpenter import POOL_LABEL
-
     pools = sorted({node.labels[POOL_LABEL] for node in left})
     return KarpenterSummary(
         nodes=len(left),

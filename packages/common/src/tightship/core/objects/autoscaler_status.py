@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from tightship.core.objects.meta import Metadata, Namespaced
+from tightship.core.quoting import LONGEST
 
 STATUS_NAME = "cluster-autoscaler-status"
 """The ConfigMap's name; its namespace is that of Cluster Autoscaler."""
@@ -102,7 +103,15 @@ def _new(text: str) -> Iterator[NodeGroup]:
         yield _group(name, size)
 
 
+def minimum_size(text: str) -> int | None:
+    """Return the size of a group in *text*, ``None`` if that is no whole number below a billion."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
 def _group(name: str, size: str) -> NodeGroup:
-    if size.isdecimal():
-        return NodeGroup(name, int(size))
-    return NodeGroup(name, 0, f"minSize is {size}; allowed is a whole number" if size else "it has no minSize")
+    minimum = minimum_size(size)
+    if minimum is not None:
+        return NodeGroup(name, minimum)
+    return NodeGroup(
+        name, 0, f"minSize is {size[:LONGEST]}; allowed is a whole number" if size else "it has no minSize"
+    )

@@ -9,9 +9,6 @@ from numpy.typing import NDArray
 
 from tightship.planning.search.relaxation import AtMost, Duals, Relaxation, nothing
 
-HOW_TO_INSTALL = "pip install 'tightship[gap]'"
-"""What installs the solver."""
-
 
 def solver_installed() -> bool:
     """Whether HiGHS is there."""
