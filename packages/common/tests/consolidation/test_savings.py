@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tightship.core.drain_record import Finished, PastDrains, Price
+from tightship.drain_io.history import _books
 from tightship.planning.savings import APART, Saved, ended, saved, settled
 
 HOUR = 3600.0
@@ -81,6 +82,13 @@ def test_more_nodes_than_went_save_nothing_below_zero() -> None:
     history = looked(after(NOTHING, 0), 8, 2, 3, 4)
     assert hours(history, 20) == 2
     assert hours(after(history, 10), 20) == 12
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"p": 7}', f'{{"p": {{"seen": "2026-01-01T00:00:00Z", "micros": {{"USD": 1{"0" * 400}}}}}}}']
+)
+def test_books_that_somebody_spoiled_count_as_empty(text: str) -> None:
+    assert _books(text) == {}
 
 
 def test_books_of_many_drains_stay_small_and_lose_nothing() -> None:

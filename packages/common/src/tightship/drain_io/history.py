@@ -7,6 +7,7 @@ unreadable history counts as empty, and the next drain writes a new one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Annotated
 
 import msgspec
 from msgspec import Struct
@@ -52,17 +53,20 @@ class _RegretWire(Struct):
     node: str
 
 
+_Amount = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
 class _SavingWire(Struct):
     at: str
-    nodes: int
-    hourly: dict[str, int] = {}
+    nodes: _Amount
+    hourly: dict[str, _Amount] = {}
 
 
 class _BooksWire(Struct):
     seen: str
     standing: list[_SavingWire] = []
     seconds: float = 0.0
-    micros: dict[str, int] = {}
+    micros: dict[str, _Amount] = {}
 
 
 class DrainHistory:
