@@ -67,7 +67,8 @@ def test_every_setting_of_a_drain_reaches_it() -> None:
         most_in_flight=11,
         past_budgets=True,
     )
-    assert (found.eviction, found.placement, found.ahead) == (EVICTION, "certain", Ahead(12, buffers=True))
+    ahead = Ahead(12, buffers=True, recommended=True)
+    assert (found.eviction, found.placement, found.ahead) == (EVICTION, "certain", ahead)
 
 
 def _field(key: str) -> str:

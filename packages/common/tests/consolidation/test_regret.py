@@ -92,3 +92,30 @@ def test_a_window_of_nothing_switches_it_off() -> None:
     known = history(drained(60), p=4)
     assert learned(known, [(NOW, "p", "new")], off, NOW) is known
     assert regretted(known, off, NOW) == {}
+
+
+def test_a_node_that_was_added_pauses_its_pool_even_once_it_is_gone() -> None:
+    """Where loads rise and fall together, the autoscaler removes in the trough what it added at the peak."""
+    nodes = [(NOW - 9 * HOUR, "p", "base"), (NOW - 9 * HOUR, "q", "other"), (NOW - 600, "p", "peak")]
+    found = learned(PastDrains(), nodes, KEYS, NOW)
+    assert found.additions == {"p": (NOW - 600, "peak")}
+    assert learned(found, nodes, KEYS, NOW + 60) == found
+    gone = learned(found, nodes[:2], KEYS, NOW + 1800)
+    assert set(regretted(gone, KEYS, NOW + 1800)) == {"p"}
+    pause = regretted(gone, KEYS, NOW + HOUR - 601)["p"]
+    assert (pause.reason, pause.subject) == (Reason.COOL_DOWN, "p")
+    assert "node peak was added to pool p 59m" in pause.detail
+    assert regretted(gone, KEYS, NOW + HOUR - 600) == {}
+    assert learned(gone, nodes[:2], KEYS, NOW + HOUR - 600) == PastDrains()
+
+
+def test_a_pool_that_has_just_begun_does_not_wait_for_its_first_nodes() -> None:
+    young = [(NOW - 50 * 60, "p", "a"), (NOW - 60, "p", "b")]
+    assert learned(PastDrains(), young, KEYS, NOW) == PastDrains()
+
+
+def test_a_node_whose_clock_is_ahead_was_added_now_and_is_written_down_once() -> None:
+    nodes = [(NOW - 9 * HOUR, "p", "base"), (NOW + 5 * HOUR, "p", "ahead")]
+    found = learned(PastDrains(), nodes, KEYS, NOW)
+    assert found.additions == {"p": (NOW, "ahead")}
+    assert learned(found, nodes, KEYS, NOW + 60) == found

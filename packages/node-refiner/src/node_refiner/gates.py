@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from node_refiner.excess import is_counted, remains
-from node_refiner.ordering import Keys, Scoring
+from node_refiner.ordering import Scoring, strategy_of
 from node_refiner.outlook import Outlook, ended, minimums_check, plan_size_check, pool_of, threshold_check
 from node_refiner.settings import RefinerSettings
 from tightship.core.drain_record import Phase
@@ -93,9 +93,9 @@ class RefinerGates:
 
     def _order_of_candidates(self) -> dict[str, int]:
         if self._places is None:
-            snapshot, keys = self._ground, Keys(self._settings)
+            snapshot, strategy = self._ground, strategy_of(self._settings)
             planner = Planner(snapshot, DisruptionLedger(snapshot), candidates_of(self._facts), "likely")
-            order = sorted((keys.of(planner, each), name) for name, each in planner.candidates.items())
+            order = sorted((strategy.key(planner, each), name) for name, each in planner.candidates.items())
             self._places = {name: number for number, (_, name) in enumerate(order, 1)}
         return self._places
 

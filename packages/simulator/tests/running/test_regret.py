@@ -68,7 +68,7 @@ def waves(seed: int, *controllers: str, **more: object) -> Outcome:
 
 def test_where_loads_rise_and_fall_together_the_pool_pauses_and_no_more_cpus_are_kept() -> None:
     """How many more nodes are added ``bench/regret.py`` measures: of one seed a ratio says little."""
-    alone, ours = waves(1), waves(1, *BOTH)
+    alone, ours = waves(12), waves(12, *BOTH)
     assert ours.cpus <= alone.cpus
     assert len(ours.added) <= 1.5 * len(alone.added)
     assert "RecentRegret" in ours.said

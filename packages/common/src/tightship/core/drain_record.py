@@ -167,11 +167,15 @@ class Books(Struct, frozen=True):
 
 
 class PastDrains(Struct, frozen=True):
-    """Recent drains of all controllers, the oldest first, what pools have learned, and what drains have saved."""
+    """Recent drains of all controllers, the oldest first, what pools have learned, and what drains have saved.
+
+    *additions* are by pool when the last node was added to it, and which: that node may be gone already.
+    """
 
     finished: tuple[Finished, ...] = ()
     regrets: Mapping[str, Regret] = {}
     books: Mapping[str, Books] = {}
+    additions: Mapping[str, tuple[float, str]] = {}
 
 
 def encode_record(record: DrainRecord) -> str:

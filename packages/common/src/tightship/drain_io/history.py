@@ -1,4 +1,4 @@
-"""Recent drains, what pools have learned from them, and what they saved: three more annotations on the claims' Lease.
+"""Recent drains, what pools have learned from them, and what they saved: four more annotations on the claims' Lease.
 
 So pauses and savings survive a restart. Of what is decided, only the pace of drains depends on the history, so an
 unreadable history counts as empty, and the next drain writes a new one.
@@ -23,6 +23,7 @@ from tightship.planning.savings import ended
 HISTORY_ANNOTATION = "tightship.dev/finished-drains"
 REGRETS_ANNOTATION = "tightship.dev/regrets"
 SAVINGS_ANNOTATION = "tightship.dev/savings"
+ADDITIONS_ANNOTATION = "tightship.dev/additions"
 
 KEPT = 50
 """Drains kept, the newest: about 10 kB."""
@@ -125,7 +126,11 @@ def _encode(history: PastDrains) -> dict[str, str]:
         )
         for pool, each in kept
     }
-    found = {HISTORY_ANNOTATION: drains, REGRETS_ANNOTATION: regrets, **({SAVINGS_ANNOTATION: books} if books else {})}
+    newest = sorted(history.additions.items(), key=lambda each: each[1])[-POOLS_KEPT:]
+    additions = {pool: (rfc3339_ms(at), node) for pool, (at, node) in newest}
+    found = {HISTORY_ANNOTATION: drains, REGRETS_ANNOTATION: regrets, ADDITIONS_ANNOTATION: additions}
+    if books:
+        found[SAVINGS_ANNOTATION] = books
     return {name: msgspec.json.encode(value).decode() for name, value in found.items()}
 
 
@@ -147,6 +152,7 @@ def _decode(lease: Lease) -> PastDrains:
         _drains(notes.get(HISTORY_ANNOTATION, "[]")),
         _regrets(notes.get(REGRETS_ANNOTATION, "{}")),
         _books(notes.get(SAVINGS_ANNOTATION, "{}")),
+        _additions(notes.get(ADDITIONS_ANNOTATION, "{}")),
     )
 
 
@@ -161,6 +167,14 @@ def _regrets(value: str) -> Mapping[str, Regret]:
     try:
         found = msgspec.json.decode(value, type=dict[str, _RegretWire])
         return {pool: Regret(max(1, each.level), recorded_time(each.at), each.node) for pool, each in found.items()}
+    except (msgspec.DecodeError, ValueError):
+        return {}
+
+
+def _additions(value: str) -> Mapping[str, tuple[float, str]]:
+    try:
+        found = msgspec.json.decode(value, type=dict[str, tuple[str, str]])
+        return {pool: (recorded_time(at), node) for pool, (at, node) in found.items()}
     except (msgspec.DecodeError, ValueError):
         return {}
 

@@ -1,5 +1,9 @@
 """What a pool learns from drains: a drain was not worth it if a node was added again afterwards. Pure.
 
+What was added lately is likely to be needed again soon: loads that rise and fall together do so again and again. So a
+pool also waits after a node was added, even if the autoscaler has removed that node meanwhile: one node fewer in each
+trough is one more to add in each peak.
+
 The history that all controllers share keeps the result of each drain and the regret of each pool. So a restart or a
 takeover forgets nothing, and each controller learns from the other's drains too.
 """
@@ -59,7 +63,21 @@ def learned(history: PastDrains, nodes: Sequence[Added], keys: RegretRules, now:
         before = regrets.pop(each.pool, None)
         if before is not None and before.level > 1:
             regrets[each.pool] = msgspec.structs.replace(before, level=before.level - 1)
-    return msgspec.structs.replace(history, finished=tuple(finished), regrets=regrets)
+    additions = _additions(history, nodes, keys.regret_window, now)
+    return msgspec.structs.replace(history, finished=tuple(finished), regrets=regrets, additions=additions)
+
+
+def _additions(history: PastDrains, nodes: Sequence[Added], window: float, now: float) -> dict[str, tuple[float, str]]:
+    """Return by pool the last node that was added within the window. A pool without older nodes has just begun."""
+    found = {pool: each for pool, each in history.additions.items() if now - each[0] < window}
+    oldest: dict[str, float] = {}
+    for at, pool, name in sorted(nodes):
+        begun = at - oldest.setdefault(pool, at) <= window
+        known = found.get(pool, (0.0, ""))
+        if not begun and now - at < window and at > known[0] and name != known[1]:
+            # A node's clock may be ahead of ours: what has not happened yet happens now.
+            found[pool] = (min(at, now), name)
+    return found
 
 
 def _regrets(at: float, drain: Finished, window: float) -> bool:
@@ -76,6 +94,15 @@ def regretted(history: PastDrains, keys: RegretRules, now: float) -> dict[str, R
     After the pause one drain at a time shows whether draining is worth it now.
     """
     found: dict[str, Refusal] = {}
+    for pool, (at, node) in history.additions.items():
+        if at + keys.regret_window > now:
+            rest = at + keys.regret_window - now
+            since = format_duration(now - at)
+            detail = (
+                f"node {node} was added to pool {shown(pool)} {since} ago, so its load is likely to need a node again: "
+                f"the pool pauses for {format_duration(keys.regret_window)}, {format_duration(rest)} left"
+            )
+            found[pool] = Refusal(Reason.COOL_DOWN, shown(pool), detail)
     for pool, regret in history.regrets.items() if keys.regret_window > 0 else ():
         length = min(keys.regret_limit, keys.regret_window * 2.0 ** min(regret.level - 1, 30))
         # A node's clock may be ahead of ours: what has not happened yet happens now.
