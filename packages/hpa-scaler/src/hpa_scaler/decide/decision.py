@@ -103,6 +103,22 @@ class FloorDecision(Struct, frozen=True, kw_only=True):
         return () if self.inputs is None else self.inputs.terms
 
 
+Guard = Literal["outage", "cold-source", "lowering-window", "other"]
+"""What keeps a floor above what its queries want: missing answers, young data, the lowering window, anything else."""
+
+GUARDS: tuple[Guard, ...] = Guard.__args__  # type: ignore[attr-defined]
+
+
+def guard_of(decision: FloorDecision) -> Guard:
+    """Return the guard that keeps the floor of *decision*; of several, the first of :data:`GUARDS`."""
+    reasons = {cause.reason for cause in decision.causes}
+    if not QUERY_FAILURES.isdisjoint(reasons):
+        return "outage"
+    if Reason.COLD_SOURCE in reasons:
+        return "cold-source"
+    return "lowering-window" if Reason.LOWERING_WINDOW in reasons else "other"
+
+
 class Subject(Struct, frozen=True, kw_only=True):
     """Everything that a judgement of one HPA depends on.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import Struct
 
 from hpa_scaler.spec.values import INT32_MAX, INT32_MIN, format_float
@@ -99,6 +100,15 @@ def solve(inputs: FloorInputs) -> Solution:
     wanted = _capped(unbounded, inputs, query)
     target = _moved(inputs, wanted)
     return Solution(query, by_ratio, unbounded, wanted, target, _maximum(inputs, target))
+
+
+def unguarded(inputs: FloorInputs, floor: int, replicas: int | None) -> int:
+    """Return where *floor*, with so many *replicas*, would go by *inputs* if no guard held it and no window kept it."""
+    return solve(
+        msgspec.structs.replace(
+            inputs, minimum=floor, replicas=replicas, held=False, window=None, band=0, raise_to=None
+        )
+    ).target
 
 
 def _by_query(inputs: FloorInputs) -> int | None:

@@ -17,15 +17,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
-from msgspec import Struct
 
 from hpa_scaler.decide.floors import Limit
-from hpa_scaler.decide.history import DAY, Floor, FloorHistory, Raise, highest_floor, raised_within, with_known
+from hpa_scaler.decide.history import (
+    Raise,
+    raised_within,
+)
 from hpa_scaler.spec.promql import Matcher, lookback
 from hpa_scaler.spec.queries import Outcome, Outcomes, Query, QueryAnswer, outcome_of, range_of
 from hpa_scaler.spec.spec import FloorSpec, QuerySpec, Rules
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
+from tightship.core.horizontal import DEFAULT_UP
 from tightship.core.objects.autoscaling import ScalingPolicy, ScalingRules
 from tightship.core.reasons import Reason, Refusal
 
@@ -42,12 +45,6 @@ _MOST = 20
 """How many targets of one HPA are kept."""
 _SHOWN = 3
 _LONGEST_VALUE = 60
-
-DEFAULT_POLICIES = (ScalingPolicy("Percent", 100, 15), ScalingPolicy("Pods", 4, 15))
-"""The API server's defaults for a ``behavior.scaleUp`` without policies, or beside a ``scaleDown``."""
-
-LONGEST_LOOK = 3600.0
-"""The longest that a rise waits for a query to forget an old sample, in seconds."""
 
 
 def evidence_queries(spec: FloorSpec, rules: Rules) -> Iterator[Query]:
@@ -199,80 +196,6 @@ def limits(
     return found
 
 
-class Rise(Struct, frozen=True):
-    """How far the queries may raise a floor: the *limit*, if any, and the updated *history*."""
-
-    limit: Limit | None
-    history: FloorHistory
-
-
-class Wanted(Struct, frozen=True):
-    """The *floor* that the queries want, ``None`` without any; *whole* if each has a usable answer.
-
-    *granted* is the highest floor that somebody has set as a number, such as the user's own minimum. *minimum* is the
-    present floor, *running* the number of replicas.
-    """
-
-    floor: int | None
-    whole: bool
-    granted: int
-    minimum: int
-    running: int
-
-
-def judge_rise(wanted: Wanted, history: FloorHistory, rules: Rules, now: float, *, wait: float) -> Rise:
-    """Return how far a floor may go up if the queries want far more than in the last day.
-
-    One bad sample stays in the answers for as long as a query looks back. So a wanted floor becomes known only after
-    *wait* seconds, in at least two looks. Until then a floor goes up to :attr:`Rules.rise_factor` times the known
-    floor. Floors that we set meanwhile do not count as known, so steps from bad data don't add up.
-    """
-    if highest_floor(history.known, now, DAY) is None:
-        history = with_known(history, max(wanted.minimum, wanted.running), now)
-    if wanted.floor is None:
-        return Rise(None, history)
-    known, ceiling = _ceiling(history, wanted, rules, now)
-    look = history.look
-    if wanted.whole or wanted.floor > ceiling:
-        if look is None or look.floor <= ceiling < wanted.floor:
-            look = Floor(math.ceil(now), wanted.floor)
-        look = Floor(look.at, min(look.floor, wanted.floor))
-        if now - look.at >= wait:
-            history = with_known(history, look.floor, now, 2 * wait)
-            look = Floor(math.ceil(now), wanted.floor)
-            known, ceiling = _ceiling(history, wanted, rules, now)
-        history = msgspec.structs.replace(history, look=look)
-    if look is None or wanted.floor <= ceiling or not rules.rise_factor:
-        return Rise(None, history)
-    detail = (
-        f"{wanted.floor} is wanted, and {known} was the most in the last day: {ceiling} at once, and the rest "
-        f"once it has been wanted for {format_duration(wait)}, in {format_duration(max(0.0, look.at + wait - now))}"
-    )
-    fix = "if the traffic is real, wait or raise minReplicas yourself; if not, look at the targets of Prometheus"
-    return Rise((max(ceiling, wanted.running), Refusal(Reason.SUDDEN_RISE, detail=detail, fix=fix)), history)
-
-
-def time_to_know(spec: FloorSpec, rules: Rules) -> float:
-    """Return for how many seconds a rise must be wanted: until no query sees a sample that was new at first."""
-    longest = max((range_of(query, spec, LONGEST_LOOK) for query in spec.queries), default=0.0)
-    return longest + rules.longest_gap / 2
-
-
-def maximum_limit(own_maximum: int, wanted: Wanted, rules: Rules) -> list[Limit]:
-    """Return the limit of a floor, and with it of ``maxReplicas``, above the user's own maximum."""
-    limit = max(math.floor(own_maximum * rules.maximum_factor), wanted.granted, wanted.running)
-    if not rules.maximum_factor or (wanted.floor or 0) <= limit:
-        return []
-    detail = f"no floor is set above {rules.maximum_factor:g} times maxReplicas {own_maximum}"
-    return [(limit, Refusal(Reason.AT_MAX_REPLICAS, detail=detail, fix="raise maxReplicas"))]
-
-
-def _ceiling(history: FloorHistory, wanted: Wanted, rules: Rules, now: float) -> tuple[int, int]:
-    """Return the known floor, and the highest floor that it allows."""
-    known = max(highest_floor(history.known, now, DAY) or 0, wanted.granted)
-    return known, max(rules.rise_pods, math.floor(known * rules.rise_factor), known)
-
-
 def longest_period(spec: FloorSpec, behavior: ScalingRules | None) -> float:
     """Return for how many seconds to remember our own raises."""
     if behavior is None or not _counts(spec, behavior):
@@ -286,7 +209,7 @@ def _counts(spec: FloorSpec, behavior: ScalingRules) -> bool:
     The API server does so as soon as somebody writes a ``scaleDown``. Nobody asked for these limits: without any
     behavior there are none either.
     """
-    filled_in = behavior.select_policy in (None, "Max") and set(_policies(behavior)) == set(DEFAULT_POLICIES)
+    filled_in = behavior.select_policy in (None, "Max") and set(_policies(behavior)) == set(DEFAULT_UP)
     return spec.honour_behavior and not filled_in
 
 
@@ -306,4 +229,4 @@ def _by_behavior(behavior: ScalingRules, raises: tuple[Raise, ...], running: int
 
 
 def _policies(behavior: ScalingRules) -> tuple[ScalingPolicy, ...]:
-    return behavior.policies or DEFAULT_POLICIES
+    return behavior.policies or DEFAULT_UP

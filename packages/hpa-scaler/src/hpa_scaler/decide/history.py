@@ -63,6 +63,15 @@ class Raise(Struct, frozen=True, array_like=True):
     pods: Whole
 
 
+class Spike(Struct, frozen=True, array_like=True):
+    """Answers that jumped at the time *at* from *base* to *top*; *kept* was the highest floor of the window then."""
+
+    at: Whole
+    base: Whole
+    top: Whole
+    kept: Whole
+
+
 class FloorHistory(Struct, frozen=True, kw_only=True):
     """The controller's memory of one HPA.
 
@@ -73,7 +82,8 @@ class FloorHistory(Struct, frozen=True, kw_only=True):
     *rolling* the start of the target's present rollout.
 
     *known* are floors of the last day that the queries wanted for long enough to be traffic, *answers* the recent ones.
-    *look* is the lowest floor that the queries have wanted since its time.
+    *look* is the lowest floor that the queries have wanted since its time. *last* is the floor of the last complete
+    answer, since the last jump of answers at its time; *spike* is a jump that may be one bad sample.
 
     *series* has the checksum of each query's text, negative if the query first answered with several series.
 
@@ -95,6 +105,8 @@ class FloorHistory(Struct, frozen=True, kw_only=True):
     rolling: float | None = None
     known: tuple[Floor, ...] = ()
     look: Floor | None = None
+    last: Floor | None = None
+    spike: Spike | None = None
     series: tuple[int, ...] = ()
     answers: tuple[Floor, ...] = ()
     falling: float | None = None
@@ -213,6 +225,8 @@ class _HistoryWire(Struct, rename="camel", omit_defaults=True):
     rolling: Whole | None = None
     known: tuple[Floor, ...] = ()
     look: Floor | None = None
+    last: Floor | None = None
+    spike: Spike | None = None
     series: tuple[Whole, ...] = ()
     answers: tuple[Floor, ...] = ()
     falling: Whole | None = None

@@ -15,16 +15,10 @@ from hpa_scaler.decide.floors import (
     lowering_limits,
     solve,
 )
-from hpa_scaler.decide.guards import (
-    Wanted,
-    judge_rise,
-    limits,
-    longest_period,
-    maximum_limit,
-    time_to_know,
-)
+from hpa_scaler.decide.guards import limits, longest_period
 from hpa_scaler.decide.history import FloorHistory, highest_floor, resumed, unwatched, with_floor, with_raise
 from hpa_scaler.decide.ownership import contested, ownership
+from hpa_scaler.decide.rises import Wanted, judge_rise, judge_spike, maximum_limit, time_to_know
 from hpa_scaler.decide.sources import lowering_window, read_sources
 from hpa_scaler.spec.annotations import STATE, name_of
 from hpa_scaler.spec.queries import Outcomes, firing, hold_query, outcome_of, read, value_query
@@ -112,6 +106,7 @@ class _FloorJudgement:
         self._window = lowering_window(spec, rules)
         known = resumed(subject.history, hpa.min_replicas, now, gap=rules.longest_gap, window=self._window)
         self._own = ownership(hpa, known, rules, now, window=self._window)
+        self._evaluated = self._own.history.evaluated
         self._sources = read_sources(
             spec,
             subject.outcomes,
@@ -271,6 +266,11 @@ class _FloorJudgement:
         wanted = solve(msgspec.structs.replace(inputs, replicas=None)).wanted
         known = self._sources.allow_lower and not self._sources.holds
         floor = wanted if known else max(wanted, inputs.minimum)
+        if known and inputs.terms and self._own.changed is None:
+            window, before = self._window, self._evaluated
+            self._history = judge_spike(self._history, self._spec, wanted, self._now, evaluated=before, window=window)
+        else:
+            self._history = msgspec.structs.replace(self._history, last=None, spike=None)
         floors = with_floor(self._history.floors, floor, self._now, self._window)
         self._history = msgspec.structs.replace(self._history, floors=floors)
 

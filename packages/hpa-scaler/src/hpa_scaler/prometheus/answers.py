@@ -1,10 +1,11 @@
-"""Decodes the answers of ``/api/v1/query`` into outcomes. Pure.
+"""Decodes the answers of ``/api/v1/query`` into outcomes, and those of ``query_range`` into samples. Pure.
 
 Nothing is guessed: an answer counts only if its HTTP status, its ``status`` and its result type say so.
 """
 
 from __future__ import annotations
 
+import math
 from http import HTTPStatus
 
 import msgspec
@@ -66,6 +67,20 @@ _targets = msgspec.json.Decoder(list[_Target])
 _scalars = msgspec.json.Decoder(tuple[float, str])
 
 
+class _Range(Struct):
+    values: list[tuple[float, str]] = []
+
+
+_ranges = msgspec.json.Decoder(list[_Range])
+
+
+class Matrix(Struct, frozen=True):
+    """The samples of each series of a ``query_range``, times in seconds since 1970; and the answer's *warnings*."""
+
+    series: tuple[tuple[tuple[float, float], ...], ...]
+    warnings: tuple[str, ...] = ()
+
+
 class Moment(Struct, frozen=True):
     """The times, by our clock, of asking a query and receiving its answer; *date* is the answer's ``Date``, if any."""
 
@@ -99,6 +114,30 @@ def outcome(status: int, body: bytes, moment: Moment | None = None, *, labels: b
         return _with_targets(found, told) if labels and isinstance(found, QueryAnswer) else found
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return Failure(Reason.BAD_ANSWER, f"not a Prometheus answer: {error}")
+
+
+def matrix(status: int, body: bytes) -> Matrix | Failure:
+    """Return the samples of the answer to a ``query_range``; a text that is no number becomes NaN."""
+    try:
+        told = _bodies.decode(body)
+        if told.status != "success" or not 200 <= status < 300:
+            return _refused(status, told)
+        data = _datas.decode(told.data)
+        if data.result_type != "matrix":
+            return Failure(Reason.WRONG_RESULT_TYPE, f"a {_cut(data.result_type)}; allowed is matrix")
+        found = _ranges.decode(data.result)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if not 200 <= status < 300:
+            return Failure(Reason.HTTP_ERROR, f"HTTP {status}: {_shown(body)}")
+        return Failure(Reason.BAD_ANSWER, f"not a Prometheus answer ({error}): {_shown(body)}")
+    return Matrix(
+        tuple(tuple((at, _sample(text)) for at, text in each.values) for each in found), tuple(_doubts(status, told))
+    )
+
+
+def _sample(text: str) -> float:
+    value = parse_float(text)
+    return math.nan if value is None else value
 
 
 def _refused(status: int, told: _AnswerBody) -> Failure:

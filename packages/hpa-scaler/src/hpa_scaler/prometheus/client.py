@@ -20,7 +20,8 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.prometheus.exchange import Directory, GuardedResolver, QueryForm, exchange
+from hpa_scaler.prometheus.answers import Matrix
+from hpa_scaler.prometheus.exchange import RANGE_PATH, Directory, GuardedResolver, QueryForm, exchange
 from hpa_scaler.prometheus.servers import (
     Circuit,
     CircuitState,
@@ -45,6 +46,9 @@ _LIVENESS = "1"
 
 SHARE = 0.5
 """The share of a cycle's time that the queries of one HPA may take."""
+
+_LONG = 60.0
+"""Least seconds for the answer to a query over a range: nobody waits for a cycle."""
 
 _SOON = 3.0
 """Seconds within which any live server answers the small query."""
@@ -203,6 +207,24 @@ class PrometheusClient:
                 raise each
         return outcomes
 
+    async def ask_range(self, query: Query, begin: float, end: float, step: float) -> Matrix | Failure:
+        """Return the answers to *query* from *begin* to *end*, in seconds since 1970, one for each *step* seconds."""
+        server = self._directory.find(query.server)
+        if isinstance(server, Failure):
+            return server
+        assert self._session is not None
+        server = msgspec.structs.replace(server, timeout=max(server.timeout, _LONG))
+        credentials = self._credentials.setdefault(server, ServerCredentials(server))
+        try:
+            access = await asyncio.to_thread(credentials.access)
+        except CredentialsError as error:
+            return Failure(Reason.CREDENTIALS_UNREADABLE, f"{server.name}: {error}")
+        times = {"start": f"{begin:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
+        form = {"query": query.text, **times, "timeout": f"{round(server.timeout)}s"}
+        told = await exchange(self._session, self._directory, server, access, QueryForm(form, path=RANGE_PATH))
+        assert isinstance(told.outcome, Matrix | Failure)
+        return told.outcome
+
     async def _ask_server(
         self, server: Server, texts: Mapping[str, list[Query]], turns: Turns, outcomes: dict[Query, Outcome]
     ) -> None:
@@ -274,6 +296,7 @@ class PrometheusClient:
         began = self._clock()
         told = await exchange(self._session, self._directory, server, access, QueryForm(form, labels))
         seconds = self._clock() - began
+        assert not isinstance(told.outcome, Matrix)
         failure = told.outcome if isinstance(told.outcome, Failure) else None
         if failure is not None and failure.reason in _OUTAGES and not told.by_server:
             self._circuits[server].failed(failure.detail)

@@ -20,7 +20,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 from msgspec import Struct
 
-from hpa_scaler.prometheus.answers import Moment, outcome
+from hpa_scaler.prometheus.answers import Matrix, Moment, matrix, outcome
 from hpa_scaler.prometheus.servers import DEFAULT, Server, ServerAccess, proxy_of
 from hpa_scaler.spec.addresses import Address, AddressError, AllowList, is_guarded, parse_address
 from hpa_scaler.spec.queries import Failure, Outcome
@@ -31,6 +31,7 @@ from tightship.kube.host import wall
 
 _log = logging.getLogger(__name__)
 PATH = "/api/v1/query"
+RANGE_PATH = "/api/v1/query_range"
 LARGEST_BODY = 4 << 20
 """Bytes of the largest answer: some 20,000 series, while one is expected."""
 
@@ -112,15 +113,16 @@ class GuardedResolver(AbstractResolver):
 class Exchanged(Struct, frozen=True):
     """The outcome of a query; *by_server* says that the server itself reported it and can answer: no outage."""
 
-    outcome: Outcome
+    outcome: Outcome | Matrix
     by_server: bool = False
 
 
 class QueryForm(Struct, frozen=True):
-    """A query in the form that is sent; *labels* says whether to keep the labels of its series."""
+    """A query in the form that is sent; *labels* says whether to keep the labels of its series, *path* where to."""
 
     form: Mapping[str, str]
     labels: bool = False
+    path: str = PATH
 
 
 class _Redirect(Struct, frozen=True):
@@ -170,7 +172,7 @@ async def _followed(
     session: aiohttp.ClientSession, directory: Directory, server: Server, access: ServerAccess, asked: QueryForm
 ) -> Exchanged:
     root = msgspec.structs.replace(server.address, path="")
-    hop = _Hop(root, server.address.path + PATH, "POST")
+    hop = _Hop(root, server.address.path + asked.path, "POST")
     for _ in range(MOST_REDIRECTS + 1):
         answer = await _sent(session, server, access, hop, asked)
         if isinstance(answer, Exchanged):
@@ -216,6 +218,8 @@ async def _sent(
         return Exchanged(
             Failure(Reason.ANSWER_TOO_LARGE, f"more than {LARGEST_BODY >> 20} MiB; aggregate the query"), True
         )
+    if asked.path == RANGE_PATH:
+        return Exchanged(matrix(response.status, body), True)
     result = outcome(response.status, body, Moment(began, wall(), _date(response)), labels=asked.labels)
     from_elsewhere = isinstance(result, Failure) and result.reason in (Reason.HTTP_ERROR, Reason.BAD_ANSWER)
     return Exchanged(result, not from_elsewhere)
