@@ -10,12 +10,15 @@ from pathlib import Path
 
 import hpa_scaler
 from hpa_scaler.app.commands import ORDERS, CommandSettings, add_options, judge_selected
+from hpa_scaler.app.past import add_backtest_options, add_past_options, tested
 from hpa_scaler.app.release import add_release
 from hpa_scaler.app.run_settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.app.running import serve
+from hpa_scaler.app.suggesting import suggested
 from hpa_scaler.decide.cycle import LogError, log_lines, replay
 from hpa_scaler.decide.decision import DropState
 from hpa_scaler.report import EXPLANATION, PLAN, Sights, explanation_document, plan_document
+from hpa_scaler.report.backtests import BACKTEST, backtest_document, backtest_view
 from hpa_scaler.report.pages import LogStory, replay_page, replayed
 from hpa_scaler.spec.queries import OutcomeFileError, asked_at, encode_outcomes
 from tightship.app.cli.app import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, run
@@ -49,7 +52,17 @@ def command(arguments: Sequence[str]) -> int:
 
 def build_parser() -> Parser:
     """Return the parser of the whole command."""
-    parser = Parser(PROGRAM, "Keeps minReplicas of HorizontalPodAutoscalers in line with traffic.", _EXITS)
+    parser = Parser()
+    commands = fill(parser, PROGRAM)
+    add_run(commands, PROGRAM, hpa_scaler.__version__, ScalerRunSettings, serve)
+    add_release(commands)
+    return parser
+
+
+def fill(parser: Parser, program: str) -> argparse._SubParsersAction[Parser]:
+    """Make *parser* the parser of the commands that write nothing, under the name *program*, and return these."""
+    parser.prog, parser.epilog = program, _EXITS
+    parser.description = "Keeps minReplicas of HorizontalPodAutoscalers in line with traffic."
     parser.set_defaults(run=lambda _: no_command(parser), log_level=None, verbose=0)
     commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
     plan = commands.add_parser(
@@ -59,7 +72,7 @@ def build_parser() -> Parser:
         description="Show where the floor of each annotated HPA would go in the next cycle, by what its queries answer "
         "now, and why. Writes nothing to the cluster.",
     )
-    plan.usage = f"{PROGRAM} plan [-f FILE | --context NAME] [--outcomes FILE] [flags]"
+    plan.usage = f"{program} plan [-f FILE | --context NAME] [--outcomes FILE] [flags]"
     add_options(plan)
     output = add_output_arguments(plan, formats_of(PLAN), table=False)
     output.add_argument(
@@ -80,19 +93,44 @@ def build_parser() -> Parser:
         description="Show all about the named HPAs: their queries and answers, every floor that was compared, all "
         "reasons, and what is remembered of them. Looks at these HPAs alone. Writes nothing to the cluster.",
     )
-    explain.usage = f"{PROGRAM} explain [-f FILE | --context NAME] [--outcomes FILE] [flags] NAME ..."
+    explain.usage = f"{program} explain [-f FILE | --context NAME] [--outcomes FILE] [flags] NAME ..."
     explain.add_argument("names", nargs="+", metavar="NAME", help="an HPA: NAME, or NAMESPACE/NAME")
     add_options(explain)
     add_output_arguments(explain, formats_of(EXPLANATION), table=False)
     add_logging_arguments(explain)
     explain.set_defaults(run=_explain)
+    past = commands.add_parser(
+        "backtest",
+        help="show what these annotations, or others, would have done over the past",
+        epilog=_EXITS,
+        description="Replay the recorded past, cycle by cycle, with the controller's own judgement and a model of the "
+        "HPA: floors, replicas, replica-hours, money, and minutes short of replicas, for several sets of annotations "
+        "side by side. Writes nothing to the cluster.",
+    )
+    past.usage = f"{PROGRAM} backtest [-f FILE | --context NAME] [--past FILE] [--set SET] [flags] [NAME ...]"
+    add_backtest_options(past)
+    add_output_arguments(past, formats_of(BACKTEST), table=False)
+    add_logging_arguments(past)
+    past.set_defaults(run=_backtest)
+    fit = commands.add_parser(
+        "suggest",
+        help="show which values to annotate, fitted to the past",
+        epilog=_EXITS,
+        description="Fit what one replica carries to the recorded past, and print the annotations that follow, with "
+        "the reason of each, or why the past does not tell. Each suggestion is replayed beside today's annotations. "
+        "Writes nothing to the cluster.",
+    )
+    fit.usage = f"{PROGRAM} suggest [-f FILE | --context NAME] [--past FILE] [flags] [NAME ...]"
+    add_past_options(fit)
+    add_logging_arguments(fit)
+    fit.set_defaults(run=_suggest)
     again = commands.add_parser(
         "replay",
         help="repeat every decision of a decision log, and show what differs",
         epilog=_EXITS,
         description="Repeat every decision of a decision log offline, and print each one that comes out differently.",
     )
-    again.usage = f"{PROGRAM} replay [-o html] LOG"
+    again.usage = f"{program} replay [-o html] LOG"
     again.add_argument(
         "-o",
         "--output",
@@ -104,11 +142,9 @@ def build_parser() -> Parser:
     again.add_argument("log", metavar="LOG", help="a decision log, .gz too; - for standard input")
     add_logging_arguments(again)
     again.set_defaults(run=_replay)
-    add_run(commands, PROGRAM, hpa_scaler.__version__, ScalerRunSettings, serve)
-    add_release(commands)
     version = commands.add_parser("version", help="print the version", description="Print the version.")
-    version.set_defaults(run=lambda _: print_version(PROGRAM, hpa_scaler.__version__))
-    return parser
+    version.set_defaults(run=lambda _: print_version(program, hpa_scaler.__version__))
+    return commands
 
 
 def _plan(arguments: argparse.Namespace) -> int:
@@ -126,6 +162,26 @@ def _explain(arguments: argparse.Namespace) -> int:
     sights = _look(arguments, arguments.names)
     document = explanation_document(sights, [judged.decision.key for judged in sights.cycle.judged])
     write_rendered(PROGRAM, EXPLANATION, document, arguments, sights.warnings)
+    return 0
+
+
+def _backtest(arguments: argparse.Namespace) -> int:
+    configured = CommandSettings.of(arguments, environment())
+    with Progress() as progress:
+        say = progress.say if arguments.filename and arguments.past else progress.wait
+        found = host.run(tested(arguments, configured, say))
+    document = backtest_document(found)
+    write_rendered(PROGRAM, backtest_view(found), document, arguments, found.warnings)
+    return 0
+
+
+def _suggest(arguments: argparse.Namespace) -> int:
+    configured = CommandSettings.of(arguments, environment())
+    with Progress() as progress:
+        say = progress.say if arguments.filename and arguments.past else progress.wait
+        text, warnings = host.run(suggested(arguments, configured, say))
+    sys.stderr.write("".join(f"{PROGRAM}: warning: {each}\n" for each in warnings))
+    write_document(text, always_utf8=False)
     return 0
 
 

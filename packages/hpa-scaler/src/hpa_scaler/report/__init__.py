@@ -3,10 +3,10 @@
 from hpa_scaler.report.build import Sights, explanation_document, plan_document
 from hpa_scaler.report.document import FloorExplanation, FloorPlan, FloorRelease
 from hpa_scaler.report.pages import plan_page
-from hpa_scaler.report.views import explanation_printout, plan_printout, release_printout, wide_columns
+from hpa_scaler.report.views import explanation_printout, plan_printout, plan_rows, release_printout, wide_columns
 from tightship.report.presentation import View
 
-PLAN = View(plan_printout, wide_columns, plan_page)
+PLAN = View(plan_printout, wide_columns, plan_page, plan_rows)
 EXPLANATION = View(explanation_printout)
 RELEASE = View(release_printout)
 

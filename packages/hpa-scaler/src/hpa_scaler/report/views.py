@@ -297,3 +297,8 @@ def release_printout(release: FloorRelease) -> Printout:
     numbers = ", ".join(f"{number:,} {outcome}" for outcome, number in sorted(outcomes.items())) or "none"
     told = TextLine(f"{counted(len(hpas), 'HPA')}: {numbers}", indent=0)
     return Printout(grid=grid, end=(told, *(TextLine(text, style="bad", indent=0) for text in release.warnings)))
+
+
+def plan_rows(plan: FloorPlan) -> list[tuple[str, HpaEntry]]:
+    """Return each HPA, with its name as ``explain`` takes it if a bound would move."""
+    return [(hpa.key if hpa.action in ("raise", "lower") else "", hpa) for hpa in plan.hpas]

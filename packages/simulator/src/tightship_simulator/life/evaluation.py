@@ -11,6 +11,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -313,10 +314,12 @@ def _alike(labels: Labels, node: Binary) -> Labels:
     return tuple((name, value) for name, value in labels if name != NAME and name not in node.ignored)
 
 
+@lru_cache(maxsize=4096)
 def _only(labels: Labels, names: tuple[str, ...]) -> Labels:
     return tuple((name, value) for name, value in labels if name in names)
 
 
+@lru_cache(maxsize=4096)
 def _nameless(labels: Labels) -> Labels:
     return tuple((name, value) for name, value in labels if name != NAME)
 

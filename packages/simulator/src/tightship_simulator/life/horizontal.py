@@ -1,19 +1,19 @@
-"""The HorizontalPodAutoscaler's loop: desired replicas from a metric, within bounds, down only after a while. Pure.
+"""The HorizontalPodAutoscaler's loop: what the HPA controller reads and writes. Pure.
 
-By ``pkg/controller/podautoscaler``: ``ceil(current * metric / target)``, a tolerance of a tenth, the largest of several
-metrics, the highest recommendation of the stabilization window when going down. Replicas below ``minReplicas`` are
-raised, and those above ``maxReplicas`` lowered, without a look at any metric; otherwise no metric means no change, also
-of ``status.desiredReplicas``. Policies of ``behavior``, and the limit to twice as many replicas at once, are left out.
+:mod:`tightship.core.horizontal` has the arithmetic. Of several metrics the largest counts. Replicas below
+``minReplicas`` are raised, and those above ``maxReplicas`` lowered, without a look at any metric; otherwise no metric
+means no change, also of ``status.desiredReplicas``.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
-from tightship_simulator.life.changes import Change, Json, Look, Patch, key_of, with_condition
+import msgspec
 
-TOLERANCE = 0.1
+from tightship.core.horizontal import STABILIZATION, ReplicaLoop, recommend
+from tightship.core.objects.autoscaling import ScalingRules
+from tightship_simulator.life.changes import Change, Json, Look, Patch, key_of, with_condition
 
 _MESSAGES = {
     "SucceededGetScale": "the HPA controller was able to get the target's current scale",
@@ -22,6 +22,8 @@ _MESSAGES = {
     "ScaleDownStabilized": "recent recommendations were higher than current one, applying the highest recent one",
     "ScalingDisabled": "scaling is disabled since the replica count of the target is zero",
     "ValidMetricFound": "the HPA was able to successfully calculate a replica count",
+    "ScaleUpLimit": "the desired replica count is increasing faster than the maximum scale rate",
+    "ScaleDownLimit": "the desired replica count is decreasing faster than the maximum scale rate",
     "TooFewReplicas": "the desired replica count is less than the minimum replica count",
     "TooManyReplicas": "the desired replica count is more than the maximum replica count",
     "ScaledToZero": "the HPA controller scaled the workload to zero",
@@ -34,16 +36,16 @@ Measure = Callable[[Json, Json, int], float | None]
 
 
 class HorizontalAutoscaler:
-    """Remembers recommendations, with the seconds of the clock it is given.
+    """Remembers what each HPA recommended and did, with the seconds of the clock it is given.
 
     *window* is the downward stabilization in seconds where an HPA names none; *pace* divides the windows they name.
     """
 
-    def __init__(self, measure: Measure, window: float = 300.0, pace: float = 1.0) -> None:
+    def __init__(self, measure: Measure, window: float = STABILIZATION, pace: float = 1.0) -> None:
         self._measure = measure
         self._window = window
         self._pace = pace
-        self._recommended: dict[tuple[str, str], list[tuple[float, int]]] = {}
+        self._loops: dict[tuple[str, str], tuple[Json | None, ReplicaLoop]] = {}
 
     def step(self, look: Look, now: float, at: str) -> list[Change]:
         """Return new replicas of targets, and the status of every HPA; *at* is the time in RFC 3339."""
@@ -56,13 +58,14 @@ class HorizontalAutoscaler:
             target = targets.get((namespace, hpa["spec"]["scaleTargetRef"]["name"]))
             if target is not None:
                 changes += self._scale(hpa, target, now, at)
-        self._recommended = {key: kept for key, kept in self._recommended.items() if key in seen}
+        self._loops = {key: kept for key, kept in self._loops.items() if key in seen}
         return changes
 
     def _scale(self, hpa: Json, target: Json, now: float, at: str) -> list[Change]:
         spec = hpa["spec"]
         least, most = int(spec.get("minReplicas", 1)), int(spec["maxReplicas"])
         current = int(target["spec"].get("replicas", 1))
+        self._loop(hpa).begin(current, now)
         told = _Conditions(hpa, at)
         told.set("AbleToScale", "True", "SucceededGetScale")
         desired: int | None = current
@@ -83,6 +86,7 @@ class HorizontalAutoscaler:
             "observedGeneration": generation, "currentReplicas": current or None, "desiredReplicas": wanted
         }  # fmt: skip
         if desired not in (None, current):
+            self._loop(hpa).scaled(current, desired, now)
             changes.append(Patch(target, {"spec": {"replicas": desired}}))
             told.set("AbleToScale", "True", "SucceededRescale")
             told.set("ScaledToZero", *(("False", "NotScaledToZero") if desired else ("True", "ScaledToZero")))
@@ -105,28 +109,29 @@ class HorizontalAutoscaler:
             told.set("ScalingActive", "False", f"FailedGet{kind}Metric")
             return None
         told.set("ScalingActive", "True", "ValidMetricFound")
-        wanted = self._stable(hpa, asked, current, now)
+        loop = self._loop(hpa)
+        wanted = loop.stabilized(asked, current, now)
         told.set("AbleToScale", "True", "ReadyForNewScale" if wanted == asked else "ScaleDownStabilized")
-        desired = max(least, min(most, wanted))
+        desired = loop.limited(wanted, current, least, most, now)
         if wanted == desired:
             told.set("ScalingLimited", "False", "DesiredWithinRange")
+        elif wanted < desired:
+            told.set("ScalingLimited", "True", "TooFewReplicas" if desired == least else "ScaleDownLimit")
         else:
-            told.set("ScalingLimited", "True", "TooFewReplicas" if wanted < desired else "TooManyReplicas")
+            told.set("ScalingLimited", "True", "TooManyReplicas" if desired == most else "ScaleUpLimit")
         return desired
 
-    def _stable(self, hpa: Json, wanted: int, current: int, now: float) -> int:
-        """Return the highest recommendation of the window if that is a way down, *wanted* else."""
-        behaviour = ((hpa["spec"].get("behavior") or {}).get("scaleDown") or {}).get("stabilizationWindowSeconds")
-        window = (self._window if behaviour is None else float(behaviour)) / self._pace
-        kept = [entry for entry in self._recommended.get(key_of(hpa), [(now, current)]) if now - entry[0] <= window]
-        kept.append((now, wanted))
-        self._recommended[key_of(hpa)] = kept
-        return wanted if wanted >= current else min(current, max(count for _, count in kept))
-
-
-def recommend(current: int, ratio: float) -> int:
-    """Return how many replicas bring the metric to its target; *current* within the tolerance."""
-    return current if abs(ratio - 1) <= TOLERANCE else math.ceil(current * ratio - 1e-9)
+    def _loop(self, hpa: Json) -> ReplicaLoop:
+        """Return the memory of *hpa*, a new one once its ``behavior`` is another."""
+        written = hpa["spec"].get("behavior")
+        known = self._loops.get(key_of(hpa))
+        if known is None or known[0] != written:
+            rules = msgspec.convert(written or {}, dict[str, ScalingRules])
+            loop = ReplicaLoop(
+                rules.get("scaleUp"), rules.get("scaleDown"), stabilization=self._window, pace=self._pace
+            )
+            known = self._loops[key_of(hpa)] = (written, loop)
+        return known[1]
 
 
 class _Conditions:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -122,6 +123,7 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 _BINDS = {"or": 1, "and": 2, "<": 3, ">": 3, "+": 4, "-": 4, "*": 5, "/": 5}
 
 
+@lru_cache(maxsize=256)
 def parse(text: str) -> Node:
     """Return the tree of a query. Raises :class:`PromQLError`."""
     reader = _Reader(text)

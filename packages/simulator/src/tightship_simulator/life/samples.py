@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from tightship_simulator.life.promql import Matcher
 
@@ -18,6 +18,9 @@ Points = list[tuple[int, float]]
 
 LOOKBACK = 300_000
 """Milliseconds after which a sample that nothing followed counts no more."""
+
+_REMEMBERED = 500
+"""Selectors whose series are remembered until there is a new one."""
 
 
 class Series:
@@ -64,20 +67,30 @@ class Samples:
         self._kept = kept
         self._series: dict[Labels, Series] = {}
         self._by_name: dict[str, list[Series]] = {}
+        self._chosen: dict[tuple[Matcher, ...], list[Series]] = {}
 
     def add(self, labels: Labels, at: int, value: float | None) -> None:
         """Add a sample to a series; ``None`` ends it."""
         found = self._series.get(labels)
         if found is None:
             found = self._series[labels] = Series(labels)
+            self._chosen.clear()
             self._by_name.setdefault(dict(labels).get("__name__", ""), []).append(found)
         found.append(at, value)
         if len(found.times) % 1000 == 0 and math.isfinite(self._kept):
             found.forget(at - round(self._kept * 1000))
 
-    def select(self, matchers: Iterable[Matcher]) -> Iterator[Series]:
-        """Yield the series that all *matchers* take."""
+    def select(self, matchers: Iterable[Matcher]) -> Sequence[Series]:
+        """Return the series that all *matchers* take: a subquery asks again at each of its steps."""
         matchers = tuple(matchers)
+        found = self._chosen.get(matchers)
+        if found is None:
+            if len(self._chosen) >= _REMEMBERED:
+                self._chosen.clear()
+            found = self._chosen[matchers] = [*self._select(matchers)]
+        return found
+
+    def _select(self, matchers: tuple[Matcher, ...]) -> Iterator[Series]:
         names = [each.value for each in matchers if (each.label, each.how) == ("__name__", "=")]
         candidates = self._by_name.get(names[0], []) if names else [*self._series.values()]
         for series in candidates:
@@ -89,6 +102,7 @@ class Samples:
         """Forget all."""
         self._series.clear()
         self._by_name.clear()
+        self._chosen.clear()
 
 
 __all__ = ["LOOKBACK", "Labels", "Points", "Samples", "Series"]

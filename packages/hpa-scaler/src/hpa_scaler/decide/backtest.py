@@ -1,0 +1,459 @@
+"""What annotations would have done over a recorded past: the controller's own judgement, cycle by cycle. Pure.
+
+Each variant of the annotations lives through the same past: :func:`~hpa_scaler.decide.cycle.judge_cycle` judges, the
+floor counts at once, and :class:`~tightship.core.horizontal.ReplicaLoop` scales as the HPA controller does. Beside each
+variant goes a floor that knows the true traffic and waits for nothing: the difference in replicas is the cost of
+caution.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from hpa_scaler.decide.cycle import asked_of, judge_cycle
+from hpa_scaler.decide.decision import GUARDS, Asked, DropState, FloorDecision, Guard, Subject, guard_of
+from hpa_scaler.decide.floors import QueryTerm, unguarded
+from hpa_scaler.decide.history import FloorHistory
+from hpa_scaler.decide.recording import Trace
+from hpa_scaler.spec.annotations import ENABLE, name_of
+from hpa_scaler.spec.queries import (
+    Failure,
+    Outcome,
+    Query,
+    QueryAnswer,
+    age_query,
+    bare_query,
+    hold_query,
+    range_of,
+    value_query,
+)
+from hpa_scaler.spec.spec import FloorSpec, Rollout, Rules
+from tightship.core.horizontal import SYNC, TOLERANCE, ReplicaLoop
+from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.core.reasons import Reason
+
+Kind = Literal["today", "none", "older", "changed"]
+"""The annotations as they are, no floor at all, the older controller's rules, or changed annotations."""
+
+EVERY = "*"
+"""The target of a change to all HPAs."""
+
+_STEADY = Rollout("steady")
+_AWAY = Failure(Reason.CONNECTION_FAILED, "the server is away")
+
+
+class AnnotationChange(Struct, frozen=True):
+    """One annotation, by its name after ``hpa-scaler-``, of one HPA or of :data:`EVERY`; *text* ``None`` removes it."""
+
+    target: str
+    name: str
+    text: str | None
+
+
+class Variant(Struct, frozen=True):
+    """A set of annotations to try, called *name* in the output."""
+
+    name: str
+    kind: Kind
+    changes: tuple[AnnotationChange, ...] = ()
+
+    def hpa(self, hpa: HorizontalPodAutoscaler, prefix: str) -> HorizontalPodAutoscaler:
+        """Return *hpa* with this variant's annotations."""
+        if self.kind == "none":
+            return msgspec.structs.replace(hpa, annotations={})
+        notes = dict(hpa.annotations)
+        for change in self.changes:
+            if change.target not in (EVERY, hpa.key):
+                continue
+            notes[f"{prefix}/{ENABLE}"] = "true"
+            notes.pop(name_of(prefix, change.name), None)
+            if change.text is not None:
+                notes[name_of(prefix, change.name)] = change.text
+        return msgspec.structs.replace(hpa, annotations=notes)
+
+    def rules(self, rules: Rules) -> Rules:
+        """Return the rules of this variant: the older controller had no guard besides a missing answer."""
+        if self.kind != "older":
+            return rules
+        return msgspec.structs.replace(
+            rules, cold_guard=False, rise_factor=0.0, maximum_factor=0.0, drop_count=2**31, age_query=""
+        )
+
+
+OLDER = tuple(
+    AnnotationChange(EVERY, name, text)
+    for name, text in (("lowering-window", "0"), ("deadband", None), ("honour-scale-up-behavior", "false"))
+)
+"""How the older controller lowers a floor: by one answer."""
+
+
+class Span(Struct, frozen=True):
+    """A stretch of time, in seconds since 1970."""
+
+    begin: float
+    end: float
+
+    def __contains__(self, at: object) -> bool:
+        return isinstance(at, float | int) and self.begin <= at < self.end
+
+
+class HpaPast(Struct, frozen=True):
+    """One HPA and its recorded past.
+
+    *hpa* has the user's own bounds. *traces* are the answers to queries. *wanted* is what the HPA's own metrics asked
+    for, in replicas; without it, *share* is the part of the traffic's need that the HPA aims at. *yardstick* says how
+    much traffic one replica carries. *floor* is the recorded ``minReplicas``; *proposed* says that the query is ours.
+    """
+
+    hpa: HorizontalPodAutoscaler
+    traces: Mapping[Query, Trace]
+    yardstick: FloorSpec | None
+    wanted: Trace | None = None
+    replicas: Trace | None = None
+    share: float = 1.0
+    floor: Trace | None = None
+    proposed: bool = False
+
+    def need(self, now: float) -> float | None:
+        """Return the replicas that the true traffic needs at *now*, not rounded; ``None`` if that is unknown."""
+        if self.yardstick is None:
+            return None
+        needs = []
+        for query in self.yardstick.queries:
+            trace = self.traces.get(value_query(query))
+            value = None if trace is None else trace.value(now)
+            if value is None:
+                return None
+            needs.append(max(0.0, value) / query.per_replica)
+        return max(needs, default=None)
+
+
+class World(Struct, frozen=True):
+    """What all variants share.
+
+    A cycle takes *interval* seconds, a new replica is ready after *start* seconds. In *outages* no query has an answer;
+    after each, the server has lost its data.
+    """
+
+    rules: Rules
+    begin: float
+    end: float
+    interval: float = 75.0
+    start: float = 60.0
+    outages: tuple[Span, ...] = ()
+    drawn: int = 40
+    """How many HPAs keep every number, for pictures."""
+
+    def cycles(self) -> Iterator[float]:
+        """Yield the time of each cycle."""
+        return (self.begin + number * self.interval for number in range(self.count))
+
+    @property
+    def count(self) -> int:
+        """How many cycles there are."""
+        return max(0, math.ceil((self.end - self.begin) / self.interval))
+
+    def since(self, now: float) -> float:
+        """Return for how long the server has had its data: since the last outage, if any."""
+        return min((now - each.end for each in self.outages if each.end <= now), default=math.inf)
+
+
+class Worst(Struct, frozen=True):
+    """The worst moment: *ready* replicas where *need* were needed."""
+
+    at: float
+    need: float
+    ready: int
+
+
+class Held(Struct, frozen=True):
+    """A stretch without answers: the floor *before*, and the *lowest* until the queries' range was full again."""
+
+    span: Span
+    before: int
+    lowest: int
+
+    @property
+    def held(self) -> bool:
+        """Whether nothing was lowered."""
+        return self.lowest >= self.before
+
+
+class Lived(Struct, kw_only=True):
+    """What one variant did to one HPA, in seconds and replica-seconds.
+
+    *short* is how long each ready replica had to carry more than a tenth above the yardstick, *unknown* how long the
+    traffic was unknown. *caution* is what each guard cost. *floors* has a number for each cycle,
+    *running* too if it was kept, *shorts* the times that were short.
+    """
+
+    key: str
+    variant: Variant
+    floor: float = 0.0
+    replicas: float = 0.0
+    short: float = 0.0
+    unknown: float = 0.0
+    worst: Worst | None = None
+    lowest: int = 2**31
+    highest: int = 0
+    changes: int = 0
+    caution: dict[Guard, float] = msgspec.field(default_factory=lambda: dict.fromkeys(GUARDS, 0.0))
+    reasons: Counter[str] = msgspec.field(default_factory=Counter)
+    held: list[Held] = []
+    floors: array[int] = msgspec.field(default_factory=lambda: array("i"))
+    running: array[int] = msgspec.field(default_factory=lambda: array("i"))
+    shorts: list[float] = []
+
+
+class _Scaled:
+    """Replicas under an HPA: how many there are, and how many are ready."""
+
+    __slots__ = ("_loop", "_rising", "_start", "count", "ready")
+
+    def __init__(self, hpa: HorizontalPodAutoscaler, replicas: int, start: float) -> None:
+        self.count = self.ready = replicas
+        self._loop = ReplicaLoop(hpa.scale_up, hpa.scale_down)
+        self._start = start
+        self._rising: list[tuple[float, int]] = []
+
+    def live(self, now: float, seconds: float, wanted: float | None, minimum: int, maximum: int) -> float:
+        """Let the HPA look for *seconds* from *now* on; return the replica-seconds."""
+        spent = 0.0
+        at, end = now, now + seconds
+        while at < end - 1e-6:
+            before = self.count
+            ratio = None if wanted is None else wanted / before if before else 1.0
+            after = self._loop.look(at, before, ratio, minimum, maximum)
+            if after != before:
+                self._turn(at, after)
+            spent += after * min(SYNC, end - at)
+            at += SYNC
+        return spent
+
+    def settle(self, now: float) -> int:
+        """Return how many replicas are ready at *now*."""
+        while self._rising and self._rising[0][0] <= now:
+            self.ready = min(self.count, self._rising.pop(0)[1])
+        return self.ready
+
+    def _turn(self, at: float, after: int) -> None:
+        self.settle(at)
+        if after > self.count:
+            self._rising.append((at + self._start, after))
+        else:
+            self.ready = min(self.ready, after)
+            self._rising = [(when, min(count, after)) for when, count in self._rising if min(count, after) > self.ready]
+        self.count = after
+
+
+class _Life:
+    """One HPA under one variant, from cycle to cycle."""
+
+    def __init__(self, past: HpaPast, variant: Variant, world: World, *, keep: bool) -> None:
+        self.past, self.variant, self.world = past, variant, world
+        self.rules = variant.rules(world.rules)
+        hpa = variant.hpa(past.hpa, world.rules.prefix)
+        self.asked: Asked = asked_of(hpa, world.rules.prefix)
+        first = past.replicas.value(world.begin) if past.replicas is not None else None
+        begun = max(hpa.min_replicas, min(hpa.max_replicas, math.ceil(first or past.need(world.begin) or 0)))
+        self._scaled, self._free = _Scaled(hpa, begun, world.start), _Scaled(hpa, begun, world.start)
+        self.hpa = msgspec.structs.replace(hpa, deletion=None, conditions=(), managers=(), current_replicas=begun)
+        self.history = FloorHistory()
+        self._free_floor = hpa.min_replicas
+        self._guard: Guard = "other"
+        self._keep = keep
+        self.lived = Lived(key=hpa.key, variant=variant)
+        self._silent: list[Held] = []
+
+    def subject(self, outcomes: Mapping[Query, Outcome], now: float) -> Subject:
+        """Return what the controller would judge at *now*."""
+        return Subject(
+            hpa=msgspec.structs.replace(self.hpa, current_replicas=self._scaled.count),
+            asked=self.asked,
+            outcomes=outcomes,
+            rollout=_STEADY,
+            history=self.history,
+            rules=self.rules,
+            now=now,
+        )
+
+    def follow(self, decision: FloorDecision | None, now: float, need: float | None, wanted: float | None) -> None:
+        """Set the bounds of *decision*, and let the HPA live until the next cycle."""
+        lived, seconds = self.lived, self.world.interval
+        if decision is not None:
+            changes = decision.changes and not decision.dry_run
+            self.history = decision.written if changes else decision.history
+            if changes:
+                lived.changes += 1
+                self.hpa = msgspec.structs.replace(
+                    self.hpa, min_replicas=decision.target, max_replicas=decision.target_maximum
+                )
+            lived.reasons[decision.reason] += 1
+        floor, most = self.hpa.min_replicas, self.hpa.max_replicas
+        self._judge_need(need, now)
+        spent = self._scaled.live(now, seconds, wanted, floor, most)
+        lived.floor += floor * seconds
+        lived.replicas += spent
+        lived.lowest, lived.highest = min(lived.lowest, floor), max(lived.highest, floor)
+        if decision is not None and decision.inputs is not None:
+            self._judge_caution(decision, now, need, wanted, spent)
+        lived.floors.append(floor)
+        if self._keep:
+            lived.running.append(self._scaled.count)
+
+    def _judge_need(self, need: float | None, now: float) -> None:
+        lived, seconds = self.lived, self.world.interval
+        ready = self._scaled.settle(now)
+        if need is None:
+            lived.unknown += seconds
+            return
+        if need > ready * (1 + TOLERANCE):
+            lived.short += seconds
+            lived.shorts.append(now)
+        if need > 0 and (lived.worst is None or need * lived.worst.ready > lived.worst.need * ready):
+            lived.worst = Worst(now, need, ready)
+
+    def _judge_caution(
+        self, decision: FloorDecision, now: float, need: float | None, wanted: float | None, spent: float
+    ) -> None:
+        """Let the floor live that knows the truth; while nobody knows the truth, nothing is compared."""
+        assert decision.inputs is not None
+        free, most = self._free, self.hpa.max_replicas
+        if need is None:
+            free.live(now, self.world.interval, wanted, self.hpa.min_replicas, most)
+            self._free_floor = self.hpa.min_replicas
+            return
+        assert isinstance(self.asked, FloorSpec)
+        terms = tuple(
+            QueryTerm(trace.value(now), query.per_replica, query.delta)
+            for query in self.asked.queries
+            if (trace := self.past.traces.get(value_query(query))) is not None
+        )
+        inputs = msgspec.structs.replace(decision.inputs, terms=terms)
+        self._free_floor = unguarded(inputs, self._free_floor, free.count)
+        extra = spent - free.live(now, self.world.interval, wanted, self._free_floor, max(most, self._free_floor))
+        if decision.solution is not None and decision.target > decision.solution.wanted:
+            self._guard = guard_of(decision)
+        if extra > 0:
+            self.lived.caution[self._guard] += extra
+
+
+class _Answers:
+    """The answers that all variants of one HPA get in one cycle."""
+
+    def __init__(self, past: HpaPast, specs: Iterable[FloorSpec], world: World) -> None:
+        self._world = world
+        self._values: dict[Query, tuple[Trace, float]] = {}
+        self._ages: dict[Query, float] = {}
+        rules = world.rules
+        for spec in specs:
+            for query in spec.queries:
+                seconds = range_of(query, spec, rules.longest_guard)
+                for asked in (value_query(query), bare_query(query)):
+                    if asked is not None and asked in past.traces:
+                        self._values[asked] = past.traces[asked], range_of(query, spec, math.inf)
+                if rules.age_query and seconds > 0:
+                    self._ages[age_query(rules.age_query, query, seconds)] = seconds
+            if spec.hold is not None and hold_query(spec.hold) in past.traces:
+                self._values[hold_query(spec.hold)] = past.traces[hold_query(spec.hold)], 0.0
+        self._whole: dict[Query, Outcome] = {query: QueryAnswer(1, each) for query, each in self._ages.items()}
+
+    def at(self, now: float) -> Mapping[Query, Outcome]:
+        """Return the outcomes of the queries at *now*."""
+        world = self._world
+        if any(now in each for each in world.outages):
+            return dict.fromkeys(self._values, _AWAY)
+        found = {query: trace.answer(now) for query, (trace, _) in self._values.items()}
+        since = world.since(now)
+        if math.isinf(since):
+            return self._whole | found
+        # A server that begins anew answers with a rate over its whole range, of the little that it has seen.
+        found = {query: _partly(each, since, self._values[query][1]) for query, each in found.items()}
+        return {query: QueryAnswer(1, min(since, each)) for query, each in self._ages.items()} | found
+
+
+def _partly(answer: QueryAnswer, since: float, seconds: float) -> QueryAnswer:
+    if answer.highest is None or since >= seconds:
+        return answer
+    return msgspec.structs.replace(answer, highest=answer.highest * since / seconds)
+
+
+def backtest(
+    pasts: Sequence[HpaPast],
+    variants: Sequence[Variant],
+    world: World,
+    tell: Callable[[float], None] | None = None,
+) -> list[list[Lived]]:
+    """Return what each of *variants* would have done to each of *pasts*: a list for each HPA, in the given orders.
+
+    *tell* hears the part that is done, from 0 to 1.
+    """
+    lives = [
+        [_Life(past, variant, world, keep=number < world.drawn) for variant in variants]
+        for number, past in enumerate(pasts)
+    ]
+    answers = [
+        _Answers(past, [each.asked for each in row if isinstance(each.asked, FloorSpec)], world)
+        for past, row in zip(pasts, lives, strict=True)
+    ]
+    drops = [DropState() for _ in variants]
+    every = max(1, world.count // 100)
+    for number, now in enumerate(world.cycles()):
+        told = [each.at(now) for each in answers]
+        needs = [past.need(now) for past in pasts]
+        wanted = [_wanted(past, need, now) for past, need in zip(pasts, needs, strict=True)]
+        for place, variant in enumerate(variants):
+            column = [row[place] for row in lives]
+            rules = variant.rules(world.rules)
+            judging = [place for place, each in enumerate(column) if isinstance(each.asked, FloorSpec)]
+            cycle = judge_cycle((column[each].subject(told[each], now) for each in judging), drops[place], rules, now)
+            drops[place] = cycle.verdict.state
+            decisions = {each: judged.decision for each, judged in zip(judging, cycle.judged, strict=True)}
+            for each, life in enumerate(column):
+                life.follow(decisions.get(each), now, needs[each], wanted[each])
+        if tell is not None and number % every == 0:
+            tell(number / world.count)
+    for past, row in zip(pasts, lives, strict=True):
+        for life in row:
+            life.lived.held = list(_holds(past, life.lived, world))
+    return [[life.lived for life in row] for row in lives]
+
+
+def _wanted(past: HpaPast, need: float | None, now: float) -> float | None:
+    if past.wanted is not None:
+        return past.wanted.value(now)
+    return None if need is None else need * past.share
+
+
+def silences(past: HpaPast, world: World) -> list[Span]:
+    """Return the stretches of at least two cycles in which no query of *past* had a usable answer, or one had none."""
+    least = 2 * world.interval
+    queries = past.yardstick.queries if past.yardstick is not None else ()
+    traces = [past.traces[value_query(query)] for query in queries if value_query(query) in past.traces]
+    gaps = [Span(*gap) for trace in traces for gap in trace.gaps(least)]
+    return sorted({*world.outages, *(each for each in gaps if world.begin <= each.begin < world.end)}, key=_begins)
+
+
+def _begins(span: Span) -> float:
+    return span.begin
+
+
+def _holds(past: HpaPast, lived: Lived, world: World) -> Iterator[Held]:
+    """Yield how the floor fared in each silence, and for as long after as the queries look back."""
+    if not lived.floors or past.yardstick is None:
+        return
+    times = list(world.cycles())
+    longest = max((range_of(query, past.yardstick, math.inf) for query in past.yardstick.queries), default=0.0)
+    for span in silences(past, world):
+        begin, end = bisect_right(times, span.begin) - 1, bisect_right(times, span.end + longest)
+        during = lived.floors[max(0, begin) : end]
+        if begin >= 0 and len(during):
+            yield Held(span, during[0], min(during))

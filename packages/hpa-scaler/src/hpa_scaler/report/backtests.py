@@ -1,0 +1,420 @@
+"""What annotations would have done over the past: the document, its table and its page with pictures.
+
+Replica-hours are rounded to a tenth, minutes to whole minutes; amounts are millionths of a currency.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from hpa_scaler.decide.backtest import HpaPast, Kind, Lived, World, Worst
+from hpa_scaler.report.document import FloorHead
+from hpa_scaler.spec.spec import FloorSpec
+from tightship.core.counting import counted
+from tightship.core.durations import format_duration
+from tightship.core.times import rfc3339
+from tightship.planning.prices import MICROS, NodePrice
+from tightship.report.presentation import (
+    Cell,
+    Chart,
+    Column,
+    Entry,
+    EntryList,
+    Fact,
+    Grid,
+    GridShape,
+    Page,
+    Printout,
+    Section,
+    Series,
+    Table,
+    TextLine,
+    Tone,
+    View,
+    figure,
+    warning,
+)
+
+WEEK = 168.0
+_HOUR = 3600.0
+_OPENED = 12
+
+
+class WorstMoment(Struct, frozen=True, rename="camel"):
+    """The moment with the fewest *ready* replicas for the replicas that the traffic *needed*."""
+
+    at: str
+    needed: float
+    ready: int
+
+
+class HeldFloor(Struct, frozen=True, rename="camel"):
+    """A stretch without answers: the floor *before*, the *lowest* until the range was full, whether it held."""
+
+    begin: str
+    end: str
+    before: int
+    lowest: int
+    held: bool
+
+
+class Caution(Struct, frozen=True, rename="camel"):
+    """What guards cost, in replica-hours beyond a floor that knows the true traffic and waits for nothing."""
+
+    outage: float
+    cold_source: float
+    lowering_window: float
+    other: float
+
+    @property
+    def total(self) -> float:
+        """All guards together."""
+        return self.outage + self.cold_source + self.lowering_window + self.other
+
+
+class VariantEntry(Struct, frozen=True, rename="camel"):
+    """One set of annotations.
+
+    *short_minutes* is how long each ready replica had to carry more than a tenth above what one carries, ``None`` if
+    nothing says what that is. *unknown_minutes* had no known traffic. *micros* is the cost of the replica-hours.
+    """
+
+    name: str
+    kind: Kind
+    changes: Mapping[str, str | None]
+    floor_hours: float
+    replica_hours: float
+    replica_hours_a_week: float
+    micros: int | None
+    short_minutes: int | None
+    unknown_minutes: int
+    worst: WorstMoment | None
+    lowest_floor: int
+    highest_floor: int
+    floor_changes: int
+    held: tuple[HeldFloor, ...]
+    caution: Caution
+    caution_share: float
+    reasons: Mapping[str, int]
+
+
+class HpaBacktest(Struct, frozen=True, rename="camel"):
+    """One HPA under every set. *wanted_from* says where the replicas that the HPA itself wants come from."""
+
+    namespace: str
+    name: str
+    target: str
+    queries: tuple[str, ...]
+    per_replica: tuple[float, ...]
+    wanted_from: str
+    sets: tuple[VariantEntry, ...]
+
+    @property
+    def key(self) -> str:
+        """The HPA as ``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+class FloorBacktest(FloorHead, frozen=True, rename="camel", tag_field="kind", tag="FloorBacktest"):
+    """Sets of annotations side by side over a recorded past."""
+
+    begin: str
+    end: str
+    interval_seconds: int
+    pod_start_seconds: int
+    currency: str | None
+    price: str | None
+    sets: tuple[str, ...]
+    hpas: tuple[HpaBacktest, ...]
+    warnings: tuple[str, ...]
+
+
+class Tested(Struct, frozen=True):
+    """A finished backtest: each of *pasts* and what the variants did to it, and the price of a replica-hour."""
+
+    head: FloorHead
+    world: World
+    pasts: Sequence[HpaPast]
+    lived: Sequence[Sequence[Lived]]
+    price: NodePrice | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def backtest_document(tested: Tested) -> FloorBacktest:
+    """Return the document of *tested*."""
+    world, head, price = tested.world, tested.head, tested.price
+    return FloorBacktest(
+        api_version=head.api_version,
+        generator=head.generator,
+        source=head.source,
+        evaluated_at=head.evaluated_at,
+        settings=head.settings,
+        begin=rfc3339(world.begin),
+        end=rfc3339(world.end),
+        interval_seconds=round(world.interval),
+        pod_start_seconds=round(world.start),
+        currency=None if price is None else price.currency,
+        price=None if price is None else price.basis,
+        sets=tuple(each.variant.name for each in tested.lived[0]) if tested.lived else (),
+        hpas=tuple(_hpa(past, row, world, price) for past, row in zip(tested.pasts, tested.lived, strict=True)),
+        warnings=tested.warnings,
+    )
+
+
+def _hpa(past: HpaPast, row: Sequence[Lived], world: World, price: NodePrice | None) -> HpaBacktest:
+    queries = past.yardstick.queries if isinstance(past.yardstick, FloorSpec) else ()
+    wanted = "its own metrics" if past.wanted is not None else "its traffic"
+    return HpaBacktest(
+        namespace=past.hpa.namespace,
+        name=past.hpa.name,
+        target=str(past.hpa.target),
+        queries=tuple(query.text for query in queries),
+        per_replica=tuple(query.per_replica for query in queries),
+        wanted_from=wanted if queries or past.wanted is not None else "nothing that is known",
+        sets=tuple(_entry(lived, past, world, price) for lived in row),
+    )
+
+
+def _entry(lived: Lived, past: HpaPast, world: World, price: NodePrice | None) -> VariantEntry:
+    hours = lived.replicas / _HOUR
+    spanned = max(world.count * world.interval, 1.0) / _HOUR
+    caution = Caution(*(round(seconds / _HOUR, 1) for seconds in lived.caution.values()))
+    free = hours - sum(lived.caution.values()) / _HOUR
+    return VariantEntry(
+        name=lived.variant.name,
+        kind=lived.variant.kind,
+        changes={each.name: each.text for each in lived.variant.changes if each.target in ("*", lived.key)},
+        floor_hours=round(lived.floor / _HOUR, 1),
+        replica_hours=round(hours, 1),
+        replica_hours_a_week=round(hours / spanned * WEEK, 1),
+        micros=None if price is None else round(hours * price.hourly),
+        short_minutes=None if past.yardstick is None else round(lived.short / 60),
+        unknown_minutes=round(lived.unknown / 60),
+        worst=_worst(lived.worst),
+        lowest_floor=lived.lowest,
+        highest_floor=lived.highest,
+        floor_changes=lived.changes,
+        held=tuple(
+            HeldFloor(rfc3339(each.span.begin), rfc3339(each.span.end), each.before, each.lowest, each.held)
+            for each in lived.held
+        ),
+        caution=caution,
+        caution_share=round(caution.total / free, 4) if free > 0 else 0.0,
+        reasons=dict(sorted(lived.reasons.items(), key=lambda item: (-item[1], item[0]))),
+    )
+
+
+def _worst(worst: Worst | None) -> WorstMoment | None:
+    return None if worst is None else WorstMoment(rfc3339(worst.at), round(worst.need, 1), worst.ready)
+
+
+def backtest_printout(document: FloorBacktest) -> Printout:
+    """Return a row for each HPA and set, and the totals of each set below."""
+    rows = [(hpa, entry) for hpa in document.hpas for entry in hpa.sets]
+    columns = [
+        Column("HPA", [hpa.key for hpa, _ in rows]),
+        Column("SET", [entry.name for _, entry in rows]),
+        Column("REPLICA-HOURS", [f"{entry.replica_hours:,.0f}" for _, entry in rows], ">"),
+    ]
+    if document.currency is not None:
+        columns.append(Column(document.currency, [_amount(entry.micros) for _, entry in rows], ">"))
+    columns += [
+        Column(
+            "SHORT",
+            [_minutes(entry) for _, entry in rows],
+            ">",
+            styles=["bad" if entry.short_minutes else "" for _, entry in rows],
+        ),
+        Column("WORST", [_worst_text(entry.worst) for _, entry in rows]),
+        Column("FLOOR", [f"{entry.lowest_floor}..{entry.highest_floor}" for _, entry in rows]),
+        Column("OUTAGES", [held_text(entry) for _, entry in rows]),
+        Column("CAUTION", [_share(entry) for _, entry in rows], ">"),
+    ]
+    shapes = (
+        GridShape(),
+        GridShape(names=28),
+        GridShape(("FLOOR",), names=28),
+        GridShape(("FLOOR", "WORST"), names=24),
+        GridShape(("FLOOR", "WORST", "CAUTION"), names=16),
+        GridShape(("FLOOR", "WORST", "CAUTION", "OUTAGES"), names=12),
+    )
+    return Printout(_heading(document), Grid(columns, shapes), end=tuple(_totals(document)))
+
+
+def _heading(document: FloorBacktest) -> tuple[str, ...]:
+    price = f"; {document.price}" if document.price else ""
+    lived = (
+        f"{document.begin} to {document.end}, a cycle every {document.interval_seconds} s, a pod is ready after "
+        f"{document.pod_start_seconds} s{price}"
+    )
+    return (*document.heading, lived)
+
+
+def _totals(document: FloorBacktest) -> Iterator[TextLine]:
+    for number, name in enumerate(document.sets):
+        entries = [hpa.sets[number] for hpa in document.hpas]
+        hours, short = sum(each.replica_hours for each in entries), sum(each.short_minutes or 0 for each in entries)
+        money = "" if document.currency is None else f", {_amount(sum(each.micros or 0 for each in entries))} "
+        money += document.currency or ""
+        caution = sum(each.caution.total for each in entries)
+        told = f"{name}: {hours:,.0f} replica-hours{money}, {counted(short, 'minute')} short of replicas"
+        if entries and entries[0].kind != "none":
+            told += f", {caution:,.0f} for caution"
+        yield figure("Sets" if number == 0 else "", told)
+    unknown = max((hpa.sets[0].unknown_minutes for hpa in document.hpas if hpa.sets), default=0)
+    if unknown:
+        yield figure(
+            "Unknown", f"the traffic of up to {format_duration(unknown * 60)} is unknown and not judged", "why"
+        )
+    yield from map(warning, document.warnings)
+
+
+def _amount(micros: int | None) -> str:
+    return "-" if micros is None else f"{micros / MICROS:,.2f}"
+
+
+def _minutes(entry: VariantEntry) -> str:
+    return "?" if entry.short_minutes is None else f"{entry.short_minutes:,} min"
+
+
+def _worst_text(worst: WorstMoment | None) -> str:
+    return "-" if worst is None else f"{worst.ready} for {worst.needed:g} at {worst.at}"
+
+
+def held_text(entry: VariantEntry) -> str:
+    """Return through how many stretches without answers the floor held, ``-`` without any."""
+    if entry.kind == "none" or not entry.held:
+        return "-"
+    kept = sum(each.held for each in entry.held)
+    lowest = min((each.lowest for each in entry.held if not each.held), default=None)
+    return f"held {kept} of {len(entry.held)}" + ("" if lowest is None else f", down to {lowest}")
+
+
+def _share(entry: VariantEntry) -> str:
+    return "-" if entry.kind == "none" else f"{entry.caution_share:.1%}"
+
+
+def backtest_columns(document: FloorBacktest) -> Sequence[Column]:
+    """Return the columns with every number."""
+    rows = [(hpa, entry) for hpa in document.hpas for entry in hpa.sets]
+    return (
+        Column("NAMESPACE", [hpa.namespace for hpa, _ in rows]),
+        Column("HPA", [hpa.name for hpa, _ in rows]),
+        Column("SET", [entry.name for _, entry in rows]),
+        Column("FLOOR-HOURS", [f"{entry.floor_hours:.1f}" for _, entry in rows], ">"),
+        Column("REPLICA-HOURS", [f"{entry.replica_hours:.1f}" for _, entry in rows], ">"),
+        Column("A WEEK", [f"{entry.replica_hours_a_week:.1f}" for _, entry in rows], ">"),
+        Column("COST", [_amount(entry.micros) for _, entry in rows], ">"),
+        Column("SHORT", [_minutes(entry) for _, entry in rows], ">"),
+        Column("UNKNOWN", [f"{entry.unknown_minutes} min" for _, entry in rows], ">"),
+        Column("WORST", [_worst_text(entry.worst) for _, entry in rows]),
+        Column("FLOOR", [f"{entry.lowest_floor}..{entry.highest_floor}" for _, entry in rows]),
+        Column("CHANGES", [f"{entry.floor_changes}" for _, entry in rows], ">"),
+        Column("OUTAGES", [held_text(entry) for _, entry in rows]),
+        Column("WINDOW", [f"{entry.caution.lowering_window:.1f}" for _, entry in rows], ">"),
+        Column("COLD", [f"{entry.caution.cold_source:.1f}" for _, entry in rows], ">"),
+        Column("OUTAGE", [f"{entry.caution.outage:.1f}" for _, entry in rows], ">"),
+        Column("OTHER", [f"{entry.caution.other:.1f}" for _, entry in rows], ">"),
+        Column("CAUTION", [_share(entry) for _, entry in rows], ">"),
+        Column("REASONS", [",".join(entry.reasons) for _, entry in rows], style="why"),
+    )
+
+
+def backtest_page(document: FloorBacktest, tested: Tested | None = None) -> Page:
+    """Return the page of *document*; *tested* has the numbers for its pictures."""
+    names = {past.hpa.key: number for number, past in enumerate(tested.pasts)} if tested is not None else {}
+
+    def charts(hpa: HpaBacktest) -> Iterator[Section]:
+        if tested is not None and (number := names[hpa.key]) < tested.world.drawn:
+            yield from _charts(tested.pasts[number], tested.lived[number], tested.world)
+
+    return Page(
+        title=f"{document.generator.name}: {counted(len(document.hpas), 'HPA')} over the past",
+        subtitle=_heading(document),
+        facts=tuple(_facts(document)),
+        alerts=document.warnings,
+        listing=EntryList(
+            heading="HPAs",
+            columns=("HPA", "Sets", "Replica-hours", "Short of replicas", "Over time"),
+            keys=tuple(hpa.key for hpa in document.hpas),
+            rows=lambda: (_row(hpa, tuple(charts(hpa)), opened=len(document.hpas) <= _OPENED) for hpa in document.hpas),
+            states=(("short", "HPAs short of replicas today"), ("enough", "HPAs with enough replicas")),
+            noun="HPA",
+            hint="name or target",
+            empty="No HPA has a usable past.",
+        ),
+    )
+
+
+def _facts(document: FloorBacktest) -> Iterator[Fact]:
+    for number, name in enumerate(document.sets):
+        entries = [hpa.sets[number] for hpa in document.hpas]
+        hours, short = sum(each.replica_hours for each in entries), sum(each.short_minutes or 0 for each in entries)
+        money = "" if document.currency is None else f"{_amount(sum(each.micros or 0 for each in entries))} "
+        tone: Tone = "bad" if short else "good"
+        yield Fact(
+            name, f"{hours:,.0f}", tone, f"replica-hours; {money}{document.currency or ''} {short:,} min short".strip()
+        )
+
+
+def _row(hpa: HpaBacktest, charts: tuple[Section, ...], *, opened: bool) -> Entry:
+    columns = ("Set", "Replica-hours", "A week", "Short", "Worst moment", "Floor", "Outages", "For caution")
+    rows = tuple(
+        (
+            entry.name,
+            Cell(f"{entry.replica_hours:,.1f}", number=True),
+            Cell(f"{entry.replica_hours_a_week:,.1f}", number=True),
+            Cell(_minutes(entry), "bad" if entry.short_minutes else "", number=True),
+            _worst_text(entry.worst),
+            f"{entry.lowest_floor} to {entry.highest_floor}",
+            held_text(entry),
+            Cell(_share(entry), number=True),
+        )
+        for entry in hpa.sets
+    )
+    first = hpa.sets[0]
+    return Entry(
+        key=hpa.key,
+        state="short" if first.short_minutes else "enough",
+        cells=(
+            Cell(hpa.key, detail=hpa.target),
+            Cell(f"{len(hpa.sets)}"),
+            Cell(", ".join(f"{each.replica_hours:,.0f}" for each in hpa.sets)),
+            Cell(", ".join(_minutes(each) for each in hpa.sets)),
+        ),
+        summary=Cell("pictures and numbers"),
+        details=(*charts, Section("Sets side by side", table=Table(columns, rows))),
+        opened=opened,
+    )
+
+
+def _charts(past: HpaPast, row: Sequence[Lived], world: World) -> Iterator[Section]:
+    """Yield a picture for each set: its floor and replicas against traffic, and the first set's floor."""
+    times = tuple(world.cycles())
+    needs = tuple(past.need(at) for at in times)
+    first = row[0]
+    for lived in row:
+        series = [
+            Series("what the traffic needs, in pods", "traffic", needs),
+            Series(f"replicas ({lived.variant.name})", "replicas", tuple(map(float, lived.running)), step=True),
+            Series(f"minReplicas ({lived.variant.name})", "floor", tuple(map(float, lived.floors)), step=True),
+        ]
+        if lived is not first:
+            series.append(
+                Series(f"minReplicas ({first.variant.name})", "maximum", tuple(map(float, first.floors)), step=True)
+            )
+        label = f"{past.hpa.key}, {lived.variant.name}: traffic, replicas and floors; the table below has the numbers"
+        if times and not math.isnan(times[0]):
+            yield Section(f"{lived.variant.name}", chart=Chart(times, tuple(series), "pods", label))
+
+
+def backtest_view(tested: Tested) -> View[FloorBacktest]:
+    """Return the view of a backtest with pictures."""
+    return View(backtest_printout, backtest_columns, lambda document: backtest_page(document, tested))
+
+
+BACKTEST = View(backtest_printout, backtest_columns, backtest_page)
+"""The view of a document alone, without pictures."""

@@ -1,0 +1,195 @@
+"""Sets of annotations over a recorded past, and how bad pasts are read."""
+
+from __future__ import annotations
+
+import json
+import math
+from array import array
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hpa_builder import annotated, hpa, spec
+
+from hpa_scaler.app.past import parse_set, variants_of
+from hpa_scaler.app.past_source import Asking, chunks, fetch
+from hpa_scaler.decide.backtest import OLDER, HpaPast, Lived, Span, Variant, World, backtest
+from hpa_scaler.decide.recording import Recorded, RecordingError, Trace, decode_past, encode_past, read_csv, trace_of
+from hpa_scaler.prometheus.answers import Matrix
+from hpa_scaler.prometheus.client import PrometheusClient
+from hpa_scaler.spec.queries import Failure, Query, value_query
+from hpa_scaler.spec.spec import Rules
+from tightship.app.cli.app import UsageError
+from tightship.core.reasons import Reason
+
+TODAY, NONE = Variant("today", "today"), Variant("no floor", "none")
+QUERY = "sum(rate(requests_total[5m]))"
+MINUTE = 60.0
+
+
+def trace(values: list[float]) -> Trace:
+    return Trace(0.0, MINUTE, array("d", values), bytearray(math.isfinite(each) for each in values))
+
+
+def past(values: list[float], **named: str) -> HpaPast:
+    """The past of an HPA with 10 requests a second for each replica, one value a minute."""
+    notes = {"prometheus_query": QUERY, "requests_per_replica": "10", "minimum_replicas": "1", **named}
+    asked = spec(**notes)
+    thing = msgspec.structs.replace(hpa(1, 100, None), annotations=annotated(**notes))
+    return HpaPast(thing, {value_query(asked.queries[0]): trace(values)}, asked)
+
+
+def live(thing: HpaPast, *variants: Variant, outages: tuple[Span, ...] = ()) -> list[Lived]:
+    [query] = thing.traces
+    world = World(Rules(longest_gap=240.0), 0.0, thing.traces[query].end, interval=MINUTE, start=30.0, outages=outages)
+    [row] = backtest([thing], variants, world)
+    return row
+
+
+def test_steady_traffic_costs_what_it_needs_and_no_caution() -> None:
+    with_floor, without = live(past([100.0] * 120), TODAY, NONE)
+    assert set(with_floor.floors[5:]) == {10}
+    assert with_floor.short == without.short == 0
+    assert sum(with_floor.caution.values()) == 0
+    assert with_floor.replicas == pytest.approx(10 * 119 * MINUTE)
+
+
+def test_an_outage_holds_the_floor_and_a_server_that_begins_anew_lowers_only_the_older_controllers() -> None:
+    thing = past([200.0] * 240)
+    ours, older = live(thing, TODAY, Variant("older", "older", OLDER), outages=(Span(3600.0, 7200.0),))
+    assert [each.held for each in ours.held] == [True]
+    assert min(ours.floors[10:]) == 20
+    assert [each.held for each in older.held] == [False]
+    assert older.held[0].lowest < 10
+
+
+def test_the_lowering_window_is_what_a_fall_costs() -> None:
+    [ours] = live(past([200.0] * 60 + [50.0] * 120), TODAY)
+    assert ours.caution["lowering-window"] > 0
+    assert ours.caution["outage"] == ours.caution["cold-source"] == 0
+    assert ours.floors[-1] == 5
+
+
+def test_a_rise_finds_too_few_replicas_and_the_floor_does_not_make_that_worse() -> None:
+    ours, without = live(past([20.0] * 60 + [400.0] * 60), TODAY, NONE)
+    assert 0 < ours.short <= without.short
+    assert without.worst is not None
+    assert without.worst.need == 40
+
+
+def test_where_nobody_knows_the_traffic_nothing_is_judged() -> None:
+    ours, _ = live(past([100.0] * 60 + [math.nan] * 60 + [100.0] * 60), TODAY, NONE)
+    assert ours.unknown == 60 * MINUTE
+    assert ours.short == 0
+    assert [each.held for each in ours.held] == [True]
+
+
+def test_a_set_changes_annotations_side_by_side() -> None:
+    tried = variants_of(["shop/web:requests-per-replica=5", "b@*:delta=2", "b@*:requests-per-replica=20"], older=False)
+    assert [each.name for each in tried] == ["today", "no floor", "shop/web:requests-per-replica=5", "b"]
+    row = live(past([100.0] * 60), *tried)
+    assert [each.floors[-1] for each in row] == [10, 1, 20, 7]
+
+
+@pytest.mark.parametrize("text", ["web:delta=1", "shop/web:dleta=1", "shop/web:delta", "=", "shop/web=3"])
+def test_a_set_that_is_none_is_refused_with_what_is_allowed(text: str) -> None:
+    with pytest.raises(UsageError, match="--set"):
+        parse_set(text)
+
+
+def test_csv_out_of_order_twice_unreadable_and_not_a_number_is_used_as_far_as_it_goes() -> None:
+    lines = ["time,rps", "120,3", "0,1", "60,2", "60,2.5", "x,1", "180,NaN", "240,many", "300,6"]
+    columns, remarks = read_csv("\n".join(lines), "a.csv")
+    found = columns["value"]
+    assert (found.begin, found.step) == (0, 60)
+    assert [found.value(at) for at in (0, 60, 120, 180, 240, 300)] == [1, 2.5, 3, None, None, 6]
+    told = " ".join(remarks)
+    for word in ("out of order", "more than one a step", "unreadable", "NaN or infinity"):
+        assert word in told
+
+
+def test_a_counter_is_not_taken_for_a_rate_in_silence() -> None:
+    _, remarks = trace_of([[(at * 60.0, at * 100.0 % 7000) for at in range(200)]], "q")
+    assert "with 2 resets: a counter? wrap it in rate()" in remarks[0]
+
+
+@pytest.mark.parametrize("text", ["", "60,1\n120,2", "time,rps\n", "time,rps\n0,1\n99999999999,1"])
+def test_a_csv_that_holds_no_past_is_an_error(text: str) -> None:
+    with pytest.raises(RecordingError, match=r"a\.csv"):
+        read_csv(text, "a.csv")
+
+
+def test_two_series_count_as_the_larger_one_and_as_two() -> None:
+    found, remarks = trace_of([[(0.0, 1.0), (60.0, 5.0)], [(0.0, 3.0)]], "q")
+    assert (found.answer(0.0).series, found.answer(0.0).highest) == (2, 3.0)
+    assert found.answer(60.0).series == 1
+    assert "several series" in remarks[0]
+
+
+def test_a_saved_past_reads_back() -> None:
+    known = {Query("q"): trace([1.0, math.nan, 3.0])}
+    again = decode_past(encode_past(Recorded(known, ("told",))), "past.json")
+    assert again.remarks == ("told",)
+    assert [again.traces[Query("q")].value(at) for at in (0, 60, 120)] == [1, None, 3]
+
+
+class _Server:
+    """Answers with one number a minute; what *refuses* says, by begin and end, is too much for it."""
+
+    def __init__(self, longest: float, since: float = 0.0) -> None:
+        self.longest, self.since, self.asked = longest, since, 0
+
+    async def ask_range(self, query: Query, begin: float, end: float, step: float) -> Matrix | Failure:
+        self.asked += 1
+        if end - begin > self.longest:
+            return Failure(Reason.QUERY_REJECTED, "query processing would load too many samples")
+        times = [begin + step * number for number in range(int((end - begin) / step) + 1)]
+        return Matrix((tuple((at, 1.0) for at in times if at >= self.since),))
+
+
+async def asked(server: Any) -> Recorded:
+    client: PrometheusClient = server
+    return await fetch(client, [Query("q")], Asking(0.0, 3 * 86_400.0, 60.0), lambda _: None)
+
+
+async def test_a_server_that_limits_samples_is_asked_for_less_at_a_time() -> None:
+    found = await asked(_Server(longest=4 * 3600))
+    assert found.remarks == ()
+    assert not found.traces[Query("q")].gaps(60)
+
+
+async def test_a_server_that_refuses_everything_is_soon_left_alone_and_told_of() -> None:
+    server = _Server(longest=-1)
+    found = await asked(server)
+    assert not found.traces
+    assert "too many samples" in found.remarks[0]
+    assert server.asked < 60
+
+
+async def test_a_retention_shorter_than_asked_is_told() -> None:
+    found = await asked(_Server(longest=86_400, since=86_400.0 * 2))
+    assert "the data begin only at 1970-01-03T00:00:00Z" in found.remarks[0]
+
+
+def test_chunks_are_cut_at_midnight_and_neither_overlap_nor_leave_gaps() -> None:
+    found = list(chunks(Asking(3600.0, 2 * 86_400.0 + 5, 60.0)))
+    assert found[0] == (3600.0, 86_340.0)
+    assert found[1] == (86_400.0, 172_740.0)
+    assert found[2] == (172_800.0, 172_800.0)
+
+
+def test_the_command_prints_sets_side_by_side(cli: Any, tmp_path: Path) -> None:
+    rows = [f"{minute * 60},{25 + minute % 7}" for minute in range(240)]
+    (tmp_path / "web.csv").write_text("\n".join(["time,rps", *rows]), encoding="utf-8")
+    example = Path(__file__).parents[3] / "docs" / "examples" / "august.yaml"
+    arguments = ("backtest", "-f", str(example), "--past", str(tmp_path / "web.csv"), "--older")
+    money = ("--replica-price", "m6i.xlarge/6")
+    ended = cli(*arguments, *money, "-o", "json")
+    assert ended.code == 0, ended.err
+    document = json.loads(ended.out)
+    assert document["sets"] == ["today", "no floor", "older"]
+    assert document["currency"] == "USD"
+    assert document["hpas"][0]["sets"][0]["shortMinutes"] == 0
+    assert "<svg" in cli(*arguments, "-o", "html").out
+    assert "REPLICA-HOURS" in cli(*arguments).out
