@@ -13,6 +13,9 @@ go.sum and Go files and over the flags of its tools: a change of one module neve
 rebuilds another. A binary is built under a temporary name and then renamed, so a
 build that was killed leaves nothing that looks finished.
 
+TIGHTSHIP_KUBERNETES names an older minor release of Kubernetes, which has a module of
+its own: `TIGHTSHIP_KUBERNETES=1.34 build.py` builds what is in `kubernetes-1.34`.
+
 Needs only Python 3.11 and, to build, Go. Exit codes: 0 done, 1 a build failed,
 2 Go is missing or too old, 3 (`--where`) something is not built.
 """
@@ -49,6 +52,24 @@ class Tool:
     tags: str = ""
 
 
+RELEASE = "TIGHTSHIP_KUBERNETES"
+"""The environment variable that names the minor release of Kubernetes, such as 1.34; unset, it is the newest."""
+
+
+def _release() -> str:
+    """The folder of the release that is asked for. Exits with 1 if there is none."""
+    wanted = os.environ.get(RELEASE, "")
+    if not wanted:
+        return "kubernetes"
+    known = sorted(each.name.partition("-")[2] for each in HERE.glob("kubernetes-*"))
+    if wanted not in known:
+        sys.exit(f"{RELEASE} is {wanted!r}; allowed is {', '.join(known)}, or nothing for the newest release")
+    return f"kubernetes-{wanted}"
+
+
+KUBERNETES = _release()
+
+
 def _kubernetes(name: str) -> Tool:
     # Without these a server calls itself v0.0.0, and Helm refuses charts with a kubeVersion.
     versions = (
@@ -57,7 +78,7 @@ def _kubernetes(name: str) -> Tool:
         ("k8s.io/component-base/version.gitMinor", "{minor}"),
     )
     pinned = "k8s.io/kubernetes"
-    return Tool(name, "kubernetes", f"{pinned}/cmd/{name}", pinned, versions)
+    return Tool(name, KUBERNETES, f"{pinned}/cmd/{name}", pinned, versions)
 
 
 def _prometheus(name: str) -> Tool:
@@ -70,7 +91,7 @@ def _prometheus(name: str) -> Tool:
 
 # The order is that of the build: what is needed first comes first.
 TOOLS = (
-    Tool("etcd", "kubernetes", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3"),
+    Tool("etcd", KUBERNETES, "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3"),
     _kubernetes("kube-apiserver"),
     _kubernetes("kube-scheduler"),
     _kubernetes("kube-controller-manager"),

@@ -22,8 +22,12 @@ OF_CUSTOM_RESOURCES = {
     ("list", "podtemplates"),
     ("watch", "podtemplates"),
     ("watch", "nodepools"),
+    ("watch", "leaderworkersets"),
+    ("watch", "verticalpodautoscalers"),
 }
-"""Rights that are used only where CapacityBuffers and Karpenter's NodePools are served."""
+"""Rights that are used only where somebody has defined these kinds."""
+BEHIND_GATES = {("watch", "podgroups")}
+"""Rights that are used only where a feature gate is on that is off by default."""
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -34,7 +38,8 @@ def definition(group: str, version: str, kind: str, scope: str) -> Json:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
+        # Groups of k8s.io ask for it.
+        "metadata": {"name": f"{plural}.{group}", "annotations": {"api-approved.kubernetes.io": "unapproved, a test"}},
         "spec": {
             "group": group,
             "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
@@ -47,6 +52,8 @@ def definition(group: str, version: str, kind: str, scope: str) -> Json:
 CUSTOM_RESOURCES = [
     definition("autoscaling.x-k8s.io", "v1alpha1", "CapacityBuffer", "Namespaced"),  # the older version
     definition("karpenter.sh", "v1", "NodePool", "Cluster"),
+    definition("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "Namespaced"),
+    definition("autoscaling.k8s.io", "v1", "VerticalPodAutoscaler", "Namespaced"),
 ]
 AFTER_CONFLICTS = {("get", "horizontalpodautoscalers")}
 """Rights of the hpa-scaler that are used when somebody writes an HPA just before it does."""
@@ -60,9 +67,13 @@ def test_a_day(in_town: Live) -> None:
         await every_kind_of_target(on)
         if somebody_edits(on):
             async with custom_resources_served(on):
-                await day(on, spared=set(), patience=20)
+                await day(on, spared=BEHIND_GATES, patience=20)
         else:  # nor does an outage cut connections there: a watch ends, and is logged, when the server ends it
-            await day(on, spared=AFTER_CONFLICTS | OF_CUSTOM_RESOURCES, patience=2 * Timing().server_timeout + 20)
+            await day(
+                on,
+                spared=AFTER_CONFLICTS | OF_CUSTOM_RESOURCES | BEHIND_GATES,
+                patience=2 * Timing().server_timeout + 20,
+            )
 
     in_town(work)
 
@@ -83,10 +94,11 @@ async def day(on: Town, *, spared: set[tuple[str, str]], patience: float) -> Non
 
 @asynccontextmanager
 async def custom_resources_served(on: Town) -> AsyncIterator[None]:
-    """Have CapacityBuffers and NodePools served for the body's time, of which there are none."""
+    """Have :data:`CUSTOM_RESOURCES` served for the body's time, of which there are none."""
 
     async def served() -> bool:
-        paths = ("autoscaling.x-k8s.io/v1alpha1/capacitybuffers", "karpenter.sh/v1/nodepools")
+        named = ((each["spec"]["group"], each["spec"]["versions"][0]["name"], each) for each in CUSTOM_RESOURCES)
+        paths = [f"{group}/{version}/{each['spec']['names']['plural']}" for group, version, each in named]
         return all([(await on.api.request("GET", f"/apis/{path}"))[0] == 200 for path in paths])
 
     for each in CUSTOM_RESOURCES:

@@ -16,6 +16,7 @@ Json = dict[str, Any]
 CA = "cluster-autoscaler.kubernetes.io"
 SAFE = {f"{CA}/safe-to-evict": "true"}
 KARPENTER = "karpenter.sh/do-not-disrupt"
+SHARED = "node-autoscaling.kubernetes.io/do-not-disrupt"
 OURS = "tightship.dev/do-not-drain"
 DESCHEDULER = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 DISK = {"name": "data", "emptyDir": {}}
@@ -51,6 +52,7 @@ BLOCKED: list[tuple[str, Json, Reason]] = [
     ("Karpenter's opt-out", {"notes": {KARPENTER: "true"}}, Reason.POD_DO_NOT_DISRUPT),
     ("Karpenter's duration, not over", {"notes": {KARPENTER: "25h"}}, Reason.POD_DO_NOT_DISRUPT),
     ("Karpenter's annotation, unreadable", {"notes": {KARPENTER: "a while"}}, Reason.POD_DO_NOT_DISRUPT),
+    ("the opt-out of all autoscalers", {"notes": {SHARED: "25h"}}, Reason.POD_DO_NOT_DISRUPT),
     ("the descheduler's opt-out", {"notes": {DESCHEDULER: ""}}, Reason.PREFER_NO_EVICTION),
     ("no controller", {"naked": True}, Reason.NOT_REPLICATED),
     ("a controller of an unknown kind", {"owner": CUSTOM}, Reason.CUSTOM_CONTROLLER),
@@ -86,7 +88,8 @@ def test_every_rule_can_be_switched_off(given: Json, reason: Reason) -> None:
 
 
 def test_every_switchable_rule_has_a_row() -> None:
-    assert {reason for _, _, reason in BLOCKED} == SWITCHABLE
+    of_several = {Reason.GANG_WOULD_BREAK}  # in test_gangs.py
+    assert {reason for _, _, reason in BLOCKED} == SWITCHABLE - of_several
 
 
 FREE: list[tuple[str, Json]] = [
@@ -115,6 +118,22 @@ FREE: list[tuple[str, Json]] = [
 @pytest.mark.parametrize("given", [row[1] for row in FREE], ids=[row[0] for row in FREE])
 def test_nothing_stands_against(given: Json) -> None:
     assert judged(given) == PodVerdict(Fate.EVICT)
+
+
+EXPENDABLE = {"priority": -11, "naked": True, "namespace": "kube-system", "age": 60, "volumes": [DISK]}
+
+
+@pytest.mark.parametrize("given", [{"priority": -11}, EXPENDABLE], ids=["ordinary", "nothing would bring it back"])
+def test_an_expendable_pod_goes_with_its_node(given: Json) -> None:
+    assert judged(given) == PodVerdict(Fate.STAYS)
+
+
+def test_only_an_opt_out_of_an_expendable_pod_keeps_the_node() -> None:
+    assert reasons(judged({**EXPENDABLE, "notes": {OURS: "true"}})) == {Reason.POD_DO_NOT_DRAIN}
+
+
+def test_a_pod_at_the_cutoff_is_not_expendable() -> None:
+    assert judged({"priority": -10}) == PodVerdict(Fate.EVICT)
 
 
 def test_vouching_never_outweighs_an_opt_out() -> None:

@@ -25,6 +25,7 @@ Json = dict[str, Any]
 OURS = "tightship.dev/do-not-drain"
 CA = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 KARPENTER = "karpenter.sh/do-not-disrupt"
+SHARED = "node-autoscaling.kubernetes.io/do-not-disrupt"
 DRAIN = "tightship.dev/drain"
 SEED = "estafette.io/node-compactor-state"
 
@@ -53,6 +54,11 @@ BLOCKED: list[tuple[str, Json, Reason]] = [
     ("our own opt-out with any other word", {"notes": {OURS: "ask me"}}, Reason.NODE_DO_NOT_DRAIN),
     ("CA's opt-out", {"notes": {CA: "true"}}, Reason.SCALE_DOWN_DISABLED),
     ("Karpenter's opt-out", {"notes": {KARPENTER: "true"}}, Reason.NODE_DO_NOT_DISRUPT),
+    ("the opt-out of all autoscalers", {"notes": {SHARED: "true"}}, Reason.NODE_DO_NOT_DISRUPT),
+    ("others drain it", {"true": ("DrainInProgress",)}, Reason.NODE_LIFECYCLE),
+    ("others have drained it", {"true": ("Drained",)}, Reason.NODE_LIFECYCLE),
+    ("under maintenance", {"true": ("MaintenanceInProgress",)}, Reason.NODE_LIFECYCLE),
+    ("shutting down", {"true": ("GracefulNodeShutdownInProgress",)}, Reason.NODE_LIFECYCLE),
     ("Karpenter's NodePool", {"labels": {"karpenter.sh/nodepool": "spot"}}, Reason.KARPENTER_MANAGED),
     ("CA is deleting it", taint("ToBeDeletedByClusterAutoscaler"), Reason.TO_BE_DELETED),
     ("Karpenter is disrupting it", taint("karpenter.sh/disrupted"), Reason.KARPENTER_DISRUPTED),
@@ -100,6 +106,8 @@ FREE: list[tuple[str, Json]] = [
     ("CA's opt-out taken back", {"notes": {CA: "false"}}),
     ("CA's opt-out with a word CA does not know", {"notes": {CA: "yes"}}),
     ("Karpenter's opt-out taken back", {"notes": {KARPENTER: "false"}}),
+    ("maintenance that is only planned", {"true": ("MaintenancePlanned",)}),
+    ("a condition that nobody knows", {"true": ("Tuesday",)}),
     (
         "CA's soft candidate taint",
         {"taints": [{"key": "DeletionCandidateOfClusterAutoscaler", "effect": "PreferNoSchedule"}]},

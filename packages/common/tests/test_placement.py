@@ -6,6 +6,7 @@ import pytest
 from cluster_builder import HOST, ZONE, affinity, anti_affinity, node, one, pod, snapshot, spread
 
 from tightship.core.objects import Pod
+from tightship.planning.placement.explain import why_nowhere
 from tightship.planning.placement.space import Space
 
 
@@ -77,6 +78,34 @@ def test_anti_affinity_reaches_over_the_whole_domain_but_not_over_namespaces() -
     there = pod("old", "a", affinity=anti_affinity(ZONE))
     assert open_to(pod("new"), [*nodes, there]) == {"c", "d"}
     assert open_to(pod("new", namespace="other"), [*nodes, there]) == {"a", "b", "c", "d"}
+
+
+def test_nodes_open_again_only_when_the_last_pod_that_excludes_the_newcomer_has_left() -> None:
+    unlabelled = node("x")
+    del unlabelled["metadata"]["labels"][HOST]
+    # The two kinds exclude "new" by terms of their own, and "x" without the label shifts domains against nodes.
+    kinds = [pod("one", "a", affinity=anti_affinity(app="new")), pod("two", "a", affinity=anti_affinity(app="new"))]
+    kinds[1]["metadata"]["labels"]["tier"] = "front"
+    newcomer = pod("new", labels={"app": "new"})
+    shown = snapshot([unlabelled, *TWO, *kinds, newcomer])
+    space = Space(shown)
+    pending = one(newcomer)
+    assert isinstance(pending, Pod)
+    ask = space.ask(pending)
+
+    def open_now() -> set[str]:
+        return {space.names[index] for index in space.feasible(ask).nonzero()[0]}
+
+    first, second = (space.ask(each) for each in shown.nodes["a"].pods)
+    assert open_now() == {"x", "b"}
+    space.place(first, space.index["b"])
+    assert open_now() == {"x"}
+    space.lift(first, space.index["a"])
+    assert open_now() == {"x"}
+    space.lift(second, space.index["a"])
+    assert open_now() == {"x", "a"}
+    space.rollback(0)
+    assert open_now() == {"x", "b"}
 
 
 def test_affinity_wants_a_pod_that_matches_all_terms() -> None:
@@ -248,3 +277,49 @@ def test_a_node_with_an_unreadable_pod_receives_nothing() -> None:
         state.upsert("Node", one(each))
     state.mark_unreadable(ObjectError("Pod", "default", "x", "broken"), "a")
     assert Space(state.snapshot()).open.tolist() == [False, True]
+
+
+def with_features(name: str, *features: str) -> dict[str, Any]:
+    made = node(name)
+    made["status"]["declaredFeatures"] = list(features)
+    return made
+
+
+RESTARTS = {"container": {"restartPolicyRules": [{"action": "RestartAllContainers"}]}}
+
+
+@pytest.mark.parametrize(
+    ("needs", "feature"),
+    [
+        (RESTARTS, "RestartAllContainersOnContainerExits"),
+        ({"hostNetwork": True, "hostUsers": False}, "UserNamespacesHostNetworkSupport"),
+        ({"container": {"volumeMounts": [{"bindMountOptions": ["noexec"]}]}}, "VolumeBindMountOptions"),
+        ({"initContainers": [{"name": "i", **RESTARTS["container"]}]}, "RestartAllContainersOnContainerExits"),
+    ],
+)
+def test_a_pod_goes_only_where_the_kubelet_declares_the_feature_that_it_needs(
+    needs: dict[str, Any], feature: str
+) -> None:
+    nodes = [with_features("a", feature, "Other"), with_features("b", "Other"), node("c")]
+    assert open_to(pod("new", **needs), nodes) == {"a"}
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        {"hostNetwork": True},
+        {"hostUsers": False},
+        {"container": {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}},
+        {"container": {"restartPolicyRules": [{"action": "Restart"}]}},
+    ],
+)
+def test_a_pod_that_needs_no_feature_goes_anywhere(plain: dict[str, Any]) -> None:
+    assert open_to(pod("new", **plain), [node("a"), with_features("b", "Other")]) == {"a", "b"}
+
+
+def test_the_missing_feature_is_told() -> None:
+    space = Space(snapshot([with_features("a", "Other"), node("b"), needing := pod("new", **RESTARTS)]))
+    pending = one(needing)
+    assert isinstance(pending, Pod)
+    detail, _ = why_nowhere(space, space.ask(pending))
+    assert detail == "fits on 0 of 2 nodes: 2 not declaring RestartAllContainersOnContainerExits"

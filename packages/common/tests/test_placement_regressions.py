@@ -51,3 +51,13 @@ def test_the_last_pod_of_an_affinity_group_is_never_certain_to_be_placed_soon() 
     cluster = small.last_of_its_group()
     assert refusals(cluster, "n0", "possible") == []
     assert [each.reason for each in refusals(cluster, "n0", "certain")] == [Reason.SCHEDULER_MAY_STRAND]
+
+
+def test_a_pod_that_excludes_its_own_kind_from_a_zone_may_move_within_the_zone() -> None:
+    nobody_else = {"topologyKey": small.ZONE, "labelSelector": {"matchLabels": {"app": "alone"}}}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [nobody_else]}
+    replica = small.replicas("alone", ["n0"], {"affinity": {"podAntiAffinity": required}})
+    assert refusals(small.cluster(small.node("n0"), small.node("n1"), *replica), "n0") == []
+    taken = small.replicas("alone", ["n0", "n2"], {"affinity": {"podAntiAffinity": required}})
+    both = small.cluster(small.node("n0"), small.node("n1"), small.node("n2"), *taken)
+    assert [each.reason for each in refusals(both, "n0")] == [Reason.NO_PLACE]

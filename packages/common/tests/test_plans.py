@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from cluster_builder import HOST, affinity, anti_affinity, node, pod, snapshot
 
@@ -38,7 +39,7 @@ def judge(seen: Snapshot, only: Sequence[str] | None = None) -> Judgement:
             name,
             "",
             view.usage.requested.get("cpu", 0) / view.node.allocatable["cpu"],
-            tuple(each for each in view.pods if not each.daemon),
+            tuple(each for each in view.pods if not each.daemon and each.deletion is None),
         )
         for name, view in seen.nodes.items()
         if only is None or name in only
@@ -175,6 +176,50 @@ def test_a_terminating_pod_holds_room_only_if_its_replacement_comes_after_it() -
         last = pod("last", "d", "3", owner=f"{kind}/o", **ending)
         things = [node("a"), node("b"), pod("p", "a", "3"), in_drain("d"), last]
         assert bool(plan(things, only=["a"]).removals) is goes, kind
+
+
+JOB: dict[str, Any] = {"kind": "Job", "metadata": {"name": "o", "namespace": "default"}}
+LATER, SOON = {"podReplacementPolicy": "Failed"}, {"podReplacementPolicy": "TerminatingOrFailed"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "afterwards"),
+    [
+        ("StatefulSet", None, True),
+        ("StatefulSet", {}, True),
+        ("ReplicaSet", {}, False),
+        ("ReplicaSet", {"podReplacementPolicy": "TerminationComplete"}, True),
+        ("Job", SOON, False),
+        ("Job", LATER, True),
+        ("Job", {"podFailurePolicy": {"rules": []}}, True),
+        ("Job", {"podFailurePolicy": {"rules": []}} | SOON, False),
+    ],
+)
+def test_a_pod_whose_replacement_comes_afterwards_needs_its_room_once(
+    kind: str, spec: dict[str, Any] | None, afterwards: bool
+) -> None:
+    known = [] if spec is None else [{**JOB, "kind": kind, "spec": spec}]
+    ending = pod("last", "a", "3", owner=f"{kind}/o", deletionTimestamp="2026-01-01T00:00:00Z")
+    things = [*known, node("a"), node("b"), pod("p", "b", "2"), ending]
+    found = plan(things, only=["a", "b"])
+    told = found.refusals.get("a", ())
+    assert [each.reason for each in told] == [Reason.PENDING_POD_NEEDS_NODE] * afterwards, "no other node has room"
+    for refusal in told:
+        assert "the replacement of pod default/last, which comes once the pod has gone, could run only here" in str(
+            refusal
+        )
+    assert plan([*things, node("c")], only=["a"]).removals, "it may also go to another"
+    # It can have its own room again: for that, it takes none from others.
+    assert plan([*known, node("a", "4"), node("b"), pod("p", "b", "1"), ending], only=["b"]).removals
+
+
+def test_a_pod_in_drain_whose_job_cannot_be_read_holds_the_room_of_its_replacement() -> None:
+    ending = pod("last", "d", "3", owner="Job/o", deletionTimestamp="2026-01-01T00:00:00Z")
+    seen = snapshot([node("a"), node("b"), pod("p", "a", "3"), in_drain("d"), ending])
+    for missing, goes in (({}, True), ({"Job": "forbidden"}, False)):
+        now = msgspec.structs.replace(seen, missing=missing)
+        found = make_plan(now, lambda each: judge(each, ["a"]), STRATEGIES["least-utilized"], "likely")
+        assert bool(found.removals) is goes, "a Job that is gone replaces nothing"
 
 
 def test_of_two_nodes_in_drain_at_once_the_first_has_the_right_to_the_last_place() -> None:

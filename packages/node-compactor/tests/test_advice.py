@@ -74,6 +74,7 @@ BLOCKERS = {
     "LocalStorage beside a safe volume": ({LOCAL: "logs"}, True),
     "NotSafeToEvict": ({SAFE: "false"}, False),
     "PodDoNotDisrupt": ({"karpenter.sh/do-not-disrupt": "true"}, False),
+    "PodDoNotDisrupt for all autoscalers": ({"node-autoscaling.kubernetes.io/do-not-disrupt": "true"}, False),
     "PreferNoEviction": ({"descheduler.alpha.kubernetes.io/prefer-no-eviction": ""}, False),
     "PodDoNotDrain": ({"tightship.dev/do-not-drain": "true"}, False),
 }

@@ -229,9 +229,8 @@ def test_the_help_of_run_leads_to_the_page_with_the_older_names(cli: Any) -> Non
     assert "included (docs/migration.md)" in " ".join(cli("run", "--help").out.split())
 
 
-@pytest.mark.parametrize("what", ["plan", "explain"])
-def test_help_names_every_setting_and_so_does_the_documentation(cli: Any, what: str) -> None:
-    outcome = cli(what, "--help")
+def test_help_names_every_setting_and_so_does_the_documentation(cli: Any) -> None:
+    outcome = cli("plan", "--help")
     assert outcome.code == 0
     flags = flags_of(PoolSettings) | flags_of(CompactorSettings)
     running = [name for section in (DrainKeys, CoolDownKeys, NodeKeys, SteeringKeys) for name in section.model_fields]
@@ -272,3 +271,11 @@ def test_a_node_that_a_plan_has_filled_says_so(cli: Any, tmp_path: Path) -> None
     [why] = [each["detail"] for each in kept["refusals"] if each["reason"] == "NotUnderutilized"]
     assert kept["cpuMilli"]["ratio"] == 0.5
     assert why == "with the pods of nodes planned before, CPU requests are 1.000 of allocatable, the limit is 0.9"
+
+
+def test_the_help_of_explain_leaves_the_flags_of_plan_to_the_help_of_plan(cli: Any) -> None:
+    told = cli("explain", "--help").out
+    assert "--limit" not in told
+    assert "those of `node-compactor plan`" in " ".join(told.split())
+    assert "--filename" in told
+    assert "--limit" in cli("plan", "--help").out

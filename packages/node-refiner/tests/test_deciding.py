@@ -406,7 +406,8 @@ def test_a_pause_holds_every_planned_node() -> None:
     assert set(found.held) == set(removed(found))
     assert {each.reason for each in found.held.values()} == {Reason.COOL_DOWN}
     assert all(found.plan.holding(found.held).refusals[name] == (found.held[name],) for name in removed(found))
-    assert evaluate(snapshot(*items), RefinerJudge(RefinerSettings(time_since_last_addition=600.0)), NOW).held == {}
+    over = RefinerSettings(time_since_last_addition=600.0, regret_window=600.0)
+    assert evaluate(snapshot(*items), RefinerJudge(over), NOW).held == {}
 
 
 def test_the_health_brake_holds_every_planned_node() -> None:

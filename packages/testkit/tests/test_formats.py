@@ -61,7 +61,8 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Outcome]:
 
 
 def test_every_kind_of_document_has_the_formats_that_can_show_it() -> None:
-    everything, lines = ["table", "wide", "json", "yaml", "html"], ["table", "json", "yaml"]
+    lines = ["table", "json", "yaml", "markdown"]
+    everything = ["table", "wide", "json", "yaml", "html", "markdown", "csv", "name"]
     assert [list(formats.formats_of(view)) for view in VIEWS] == [everything, lines, everything, lines, lines]
 
 

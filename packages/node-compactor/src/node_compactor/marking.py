@@ -32,6 +32,7 @@ NOT_TOUCHED = frozenset(
         Reason.TO_BE_DELETED,
         Reason.KARPENTER_DISRUPTED,
         Reason.NODE_TERMINATING,
+        Reason.NODE_LIFECYCLE,
         Reason.DRAIN_IN_PROGRESS,
     }
 )

@@ -23,6 +23,7 @@ FORBIDDING = {
     "tightship.dev/do-not-drain": ("true",),
     "cluster-autoscaler.kubernetes.io/safe-to-evict": ("false", "on-completion"),
     "karpenter.sh/do-not-disrupt": ("true",),
+    "node-autoscaling.kubernetes.io/do-not-disrupt": ("true",),
     "descheduler.alpha.kubernetes.io/prefer-no-eviction": ("true",),
 }
 """Pod annotations whose values forbid an eviction."""

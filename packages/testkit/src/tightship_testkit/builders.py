@@ -42,16 +42,18 @@ def node(
     age: float = DAY,
     allocatable: Json | None = None,
     meta: Json | None = None,
+    true: tuple[str, ...] = (),
     **spec: object,
 ) -> Json:
-    """Return a node; *notes* are its annotations."""
+    """Return a node; *notes* are its annotations, *true* conditions beside Ready that are."""
     metadata = {"name": name, "labels": labels or {}, "annotations": notes or {}, "creationTimestamp": when(NOW - age)}
+    conditions = [{"type": "Ready", "status": ready}, *({"type": each, "status": "True"} for each in true)]
     room = {"cpu": "4", "memory": "16Gi", "pods": "110"} if allocatable is None else allocatable
     return {
         "kind": "Node",
         "metadata": metadata | (meta or {}),
         "spec": spec,
-        "status": {"allocatable": room, "conditions": [{"type": "Ready", "status": ready}]},
+        "status": {"allocatable": room, "conditions": conditions},
     }
 
 

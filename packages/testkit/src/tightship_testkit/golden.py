@@ -65,12 +65,14 @@ ELSEWHERE = frozenset(
     {
         Reason.NOT_SELECTED,
         Reason.BUFFER_NEEDS_NODE,
+        Reason.REQUESTS_UNKNOWN,
         Reason.KARPENTER_CONSOLIDATION_OFF,
         Reason.NODE_GROUP_MIN_SIZE,
+        Reason.NODE_LIFECYCLE,
     }
 )
-"""Reasons that no golden cluster shows: one needs a selection on the command line, two an API that a control plane does
-not serve by itself, and one the status of a Cluster Autoscaler.
+"""Reasons that no golden cluster shows: one needs a selection on the command line, three an API that a control plane
+does not serve by itself, one the status of a Cluster Autoscaler, and one a condition that only administrators set.
 """
 
 
@@ -161,6 +163,9 @@ def pods_that_must_stay(g: Golden) -> None:
     g.pod("dns", "pods-special", Reason.KUBE_SYSTEM_POD, namespace="kube-system")
     g.pod("sticky", "pods-special", Reason.TOLERATES_CORDON, tolerations=[{"operator": "Exists"}])
     g.pod("foreign", "pods-special", Reason.OTHER_SCHEDULER, schedulerName="volcano")
+    jobs = {"jobset.sigs.k8s.io/jobset-name": "train"}
+    for name in ("train-0", "train-1"):
+        g.pod(name, "pods-special", Reason.GANG_WOULD_BREAK, labels=jobs)
     g.pod("patient", "pods-special", Reason.GRACE_PERIOD_TOO_LONG, terminationGracePeriodSeconds=7200)
     g.left_alone("pods-unreadable", "readable in cluster.json; malformed.json adds a pod and a budget")
     g.pod("covered", "pods-unreadable", namespace="unreadable")

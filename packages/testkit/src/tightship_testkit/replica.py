@@ -108,9 +108,13 @@ _READ = {
     "apps": ["replicasets", "statefulsets", "daemonsets"],
     "autoscaling": ["horizontalpodautoscalers"],
     "autoscaling.x-k8s.io": ["capacitybuffers"],
+    "autoscaling.k8s.io": ["verticalpodautoscalers"],
     "batch": ["jobs"],
     "karpenter.sh": ["nodepools"],
+    "leaderworkerset.x-k8s.io": ["leaderworkersets"],
     "policy": ["poddisruptionbudgets"],
+    "resource.k8s.io": ["resourceslices", "deviceclasses", "resourceclaims"],
+    "scheduling.k8s.io": ["podgroups"],
     "storage.k8s.io": ["storageclasses", "csinodes"],
 }
 RULES: list[Json] = [

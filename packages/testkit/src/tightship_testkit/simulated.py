@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from tightship.app.runtime.main import Runtime
 from tightship.core.drain_record import DRAIN_ANNOTATION
 from tightship.kube.host import Host
+from tightship_simulator.api.errors import UnknownPath
 from tightship_simulator.api.events import as_new
 from tightship_simulator.api.requests import target_of
 from tightship_simulator.api.store import MANAGER, Store
@@ -254,7 +255,11 @@ def _made_now(thing: Json) -> Json:
 
 
 def _kind(path: str) -> str:
-    return target_of(path).kind.name
+    """Return the kind that *path* leads to; empty for a version that the embedded cluster does not serve."""
+    try:
+        return target_of(path).kind.name
+    except UnknownPath:
+        return ""
 
 
 def _sent_away(record: Record) -> str:

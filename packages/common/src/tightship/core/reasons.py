@@ -26,6 +26,7 @@ class Reason(StrEnum):
     KARPENTER_DISRUPTED = "KarpenterDisrupted"
     TO_BE_DELETED = "ToBeDeleted"
     NODE_TERMINATING = "NodeTerminating"
+    NODE_LIFECYCLE = "NodeLifecycle"
     CORDONED = "Cordoned"
     TAINTED = "Tainted"
     DRAIN_IN_PROGRESS = "DrainInProgress"
@@ -64,6 +65,7 @@ class Reason(StrEnum):
     JOB_RUNNING = "JobRunning"
     TOLERATES_CORDON = "ToleratesCordon"
     OTHER_SCHEDULER = "OtherScheduler"
+    GANG_WOULD_BREAK = "GangWouldBreak"
     GRACE_PERIOD_TOO_LONG = "GracePeriodTooLong"
     POD_UNREADABLE = "PodUnreadable"
 
@@ -84,6 +86,7 @@ class Reason(StrEnum):
     PENDING_POD_NEEDS_NODE = "PendingPodNeedsNode"
     SCALE_UP_NEEDS_NODE = "ScaleUpNeedsNode"
     BUFFER_NEEDS_NODE = "BufferNeedsNode"
+    REQUESTS_UNKNOWN = "RequestsUnknown"
     RESOURCE_CLAIMS = "ResourceClaims"
     UNKNOWN_VOLUME = "UnknownVolume"
     UNKNOWN_NAMESPACE_LABELS = "UnknownNamespaceLabels"

@@ -49,6 +49,18 @@ class ContainerPort(Struct, frozen=True, rename={"host_port": "hostPort", "host_
     protocol: str = "TCP"
 
 
+class RestartRule(Struct, frozen=True, gc=False):
+    """What becomes of a pod when a container exits (KEP-5307)."""
+
+    action: str = ""
+
+
+class VolumeMount(Struct, frozen=True, rename="camel", gc=False):
+    """A volume mount, reduced to what a node must be able to do for it."""
+
+    bind_mount_options: tuple[str, ...] | None = None
+
+
 class Container(Struct, frozen=True, rename="camel", gc=False):
     """The parts of a container that scheduling looks at."""
 
@@ -56,6 +68,8 @@ class Container(Struct, frozen=True, rename="camel", gc=False):
     resources: ResourceRequirements | None = None
     restart_policy: str | None = None
     ports: tuple[ContainerPort, ...] | None = None
+    restart_policy_rules: tuple[RestartRule, ...] | None = None
+    volume_mounts: tuple[VolumeMount, ...] | None = None
 
     @property
     def sidecar(self) -> bool:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from tightship.core.backoff import doubled
 from tightship.core.drain_record import DrainRecord, Phase
 from tightship.core.objects import Node, Pod
-from tightship.core.objects.pod import CORDON, DEFAULT_SCHEDULER, DRAINING, EXPENDABLE
+from tightship.core.objects.pod import CORDON, DEFAULT_SCHEDULER, DRAINING
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.answers import FATAL, GOING, EvictionAnswer, Heard
 from tightship.drain.rules import DrainRules
@@ -18,6 +18,7 @@ from tightship.drain.steps import Findings
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.cluster.state import sum_up
 from tightship.planning.demand import Ahead, with_demand
+from tightship.planning.devices import with_devices
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.evictability import Evictability, EvictionRules, Sorted
 from tightship.planning.nodes import drain_record
@@ -88,6 +89,9 @@ class Assessment:
         if at is not None and (node is not None or pods is not None):
             view = NodeView(at, here, sum_up(here))
             snapshot = msgspec.structs.replace(snapshot, nodes={**snapshot.nodes, name: view})
+        snapshot = with_devices(snapshot)
+        if name in snapshot.nodes:
+            here = tuple(each for each in snapshot.nodes[name].pods if not each.finished)
         self.snapshot = snapshot
         self.name = name
         self.node = at
@@ -253,7 +257,7 @@ class Assessment:
             if pod.created >= int(began)
             and not pod.gated_by_others
             and not pod.daemon
-            and pod.spec.priority >= EXPENDABLE
+            and not pod.expendable
             and pod.deletion is None
             and pod.spec.scheduler == DEFAULT_SCHEDULER
             and self._now - pod.created >= self._rules.pending_timeout

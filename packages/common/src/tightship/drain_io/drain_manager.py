@@ -101,7 +101,11 @@ class Drainer:
         for name, each in self._drives.items():
             wanted, view = each.drive.guided.targets, snapshot.nodes.get(name)
             if wanted and view is not None:
-                found |= {each.uid: wanted[each.uid] for each in view.pods if each.uid in wanted and not each.replaced}
+                found |= {
+                    each.uid: wanted[each.uid]
+                    for each in view.pods
+                    if each.uid in wanted and not snapshot.replaced(each)
+                }
         return found
 
     async def unfinished(self, snapshot: Snapshot) -> bool:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
@@ -81,6 +82,12 @@ TOLERATED = 2.0
 """Seconds by which our clock may differ from the server's: a host with synchronized time is never corrected."""
 
 
+@lru_cache(maxsize=16)
+def _seconds_of(date: str) -> float:
+    """Return the seconds since 1970 of an HTTP date, the same for all answers of a second. Raises ValueError."""
+    return parsedate_to_datetime(date).timestamp()
+
+
 class ServerClock:
     """Seconds since 1970 by the API server's clock; by our own clock until the server has answered.
 
@@ -99,7 +106,7 @@ class ServerClock:
     def heard(self, date: str | None, sent: float) -> None:
         """Record an answer dated *date* to a request sent at *sent* by the monotonic clock."""
         try:
-            stamp = parsedate_to_datetime(date or "").timestamp()
+            stamp = _seconds_of(date or "")
         except ValueError:
             return
         now = wall()

@@ -5,8 +5,19 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, CONFIG_MAP, KINDS, NODE_POOL, POD_TEMPLATE
+from tightship.core.objects import (
+    AUTOSCALER,
+    CAPACITY_BUFFER,
+    CONFIG_MAP,
+    KINDS,
+    LEADER_WORKER_SET,
+    NODE_POOL,
+    POD_GROUP,
+    POD_TEMPLATE,
+    VERTICAL,
+)
 from tightship.core.objects.autoscaler_status import STATUS_NAME
+from tightship.core.objects.devices import DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_SLICE
 
 UNFINISHED_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods hold no resources. The server leaves them out, and a watch reports a finished pod as deleted."""
@@ -75,6 +86,12 @@ RESOURCES = (
     Resource(CAPACITY_BUFFER, "autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", also=("v1alpha1",), extension=True),
     Resource(POD_TEMPLATE, "", "v1", "podtemplates"),
     Resource(NODE_POOL, "karpenter.sh", "v1", "nodepools", also=("v1beta1",), extension=True),
+    Resource(POD_GROUP, "scheduling.k8s.io", "v1beta1", "podgroups", also=("v1alpha3",), extension=True),
+    Resource(LEADER_WORKER_SET, "leaderworkerset.x-k8s.io", "v1", "leaderworkersets", extension=True),
+    Resource(VERTICAL, "autoscaling.k8s.io", "v1", "verticalpodautoscalers", extension=True),
+    Resource(RESOURCE_SLICE, "resource.k8s.io", "v1", "resourceslices", also=("v1beta2",), extension=True),
+    Resource(DEVICE_CLASS, "resource.k8s.io", "v1", "deviceclasses", also=("v1beta2",), extension=True),
+    Resource(RESOURCE_CLAIM, "resource.k8s.io", "v1", "resourceclaims", also=("v1beta2",), extension=True),
     Resource(CONFIG_MAP, "", "v1", "configmaps", field_selector=f"metadata.name={STATUS_NAME}", extension=True),
 )
 """Every kind in a :class:`~tightship.planning.cluster.Snapshot`."""

@@ -18,14 +18,16 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects import HorizontalPodAutoscaler, Pod, PodSpec, PodTemplate, Workload
+from tightship.core.objects import HorizontalPodAutoscaler, Pod, PodSpec, PodTemplate
 from tightship.core.objects.autoscaling import SCALE_TARGET_KINDS
 from tightship.core.reasons import Reason
 from tightship.core.resources import Resources
 from tightship.planning.cluster import Headroom, Snapshot, Starting
+from tightship.planning.owners import owners_of
+from tightship.planning.vertical import with_recommendations
 
-SWITCHABLE = frozenset({Reason.SCALE_UP_NEEDS_NODE, Reason.BUFFER_NEEDS_NODE})
-"""Reasons whose rules users can switch off. Tightship then ignores HPAs, or CapacityBuffers."""
+SWITCHABLE = frozenset({Reason.SCALE_UP_NEEDS_NODE, Reason.BUFFER_NEEDS_NODE, Reason.REQUESTS_UNKNOWN})
+"""Reasons whose rules users can switch off. Tightship then ignores HPAs, CapacityBuffers, or VPAs."""
 
 MOST_IN_ALL = 500
 """Most replicas of all HPAs together for which to keep room, those of high priority first. A removed node had room for
@@ -34,7 +36,6 @@ a few hundred pods at most, and a later pass keeps room for the rest."""
 MOST_IN_BUFFERS = 500
 """Most pods of all CapacityBuffers together for which to keep room."""
 
-_TEMPLATE_HASH = "pod-template-hash"
 _REPLICAS_ARE_PODS = SCALE_TARGET_KINDS | {"ReplicationController"}
 """Kinds of targets in which a replica is a pod. In other kinds nobody knows what a replica is."""
 
@@ -43,14 +44,19 @@ _Target = tuple[str, str, str]
 
 
 class Ahead(Struct, frozen=True):
-    """The demand without pods for which to keep room: at most *replicas* of each HPA, and *buffers* or not."""
+    """The demand without pods for which to keep room: at most *replicas* of each HPA, and *buffers* or not.
+
+    With *recommended*, pods that are made anew request what VerticalPodAutoscalers recommend.
+    """
 
     replicas: int = 0
     buffers: bool = False
+    recommended: bool = False
 
 
 def with_demand(snapshot: Snapshot, ahead: Ahead) -> Snapshot:
     """Return *snapshot* with the demand that *ahead* selects."""
+    snapshot = with_recommendations(snapshot, ahead.recommended)
     return with_headroom(with_starting(snapshot, ahead.replicas), ahead.buffers)
 
 
@@ -141,31 +147,11 @@ def _pods_of(targets: set[_Target], snapshot: Snapshot) -> Mapping[_Target, Sequ
         for pod in pods:
             lists = known.get(pod.template)
             if lists is None:
-                above = _owners(pod.template, snapshot.workloads)
+                above = owners_of(pod.template, snapshot.workloads)
                 lists = known[pod.template] = [found[target] for target in above if target in found]
             for each in lists:
-                if pod.deletion is None or not pod.replaced:
+                if not snapshot.replaced(pod):
                     each.append(pod)
-    return found
-
-
-def _owners(template: PodTemplate, workloads: Mapping[str, Mapping[str, Workload]]) -> list[_Target]:
-    """Return the owners of pods of *template*: their controller, and its controller.
-
-    The name of an unread ReplicaSet still tells its Deployment, because it ends in the hash that its pods carry.
-    """
-    owner, namespace = template.owner, template.namespace
-    if owner is None:
-        return []
-    found = [(namespace, owner.kind, owner.name)]
-    workload = workloads.get(owner.kind, {}).get(f"{namespace}/{owner.name}")
-    if workload is not None:
-        if workload.owner is not None:
-            found.append((namespace, workload.owner.kind, workload.owner.name))
-    elif owner.kind == "ReplicaSet":
-        ending = f"-{template.labels.get(_TEMPLATE_HASH, '')}"
-        if len(ending) > 1 and owner.name.endswith(ending):
-            found.append((namespace, "Deployment", owner.name.removesuffix(ending)))
     return found
 
 

@@ -14,9 +14,11 @@ from msgspec import Struct
 
 from tightship.core.drain_record import Finished, PastDrains
 from tightship.core.reasons import Refusal
-from tightship.planning.checks import Check
+from tightship.planning.checks import Check, remark
 from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import Ahead, with_demand
+from tightship.planning.devices import with_devices
+from tightship.planning.disruption_cost import cost_remarks
 from tightship.planning.facts import FactRules, Gatherer, NodeFacts, candidates_of, gather, judgement, plannable
 from tightship.planning.group_size import unknown_minimums
 from tightship.planning.health import HealthRules, brake
@@ -144,10 +146,12 @@ class Evaluation(Struct, Generic[G_co], frozen=True, kw_only=True):
     unknown_minimums: tuple[str, ...] = ()
 
     def checks(self, name: str) -> tuple[Check, ...]:
-        """Return the gates of node *name*, and what holds it back if the plan removes it."""
-        held = self.held.get(name)
+        """Return the gates of node *name*, its place in the order, and what holds it back if the plan removes it."""
+        held, fact = self.held.get(name), self.facts[name]
+        maintained = fact.view.node.maintenance_planned
+        planned = (remark("maintenance", "planned: the node goes first and takes nobody in"),) if maintained else ()
         waits = () if held is None else (Check("held back", held.reason, False, held.detail, held.fix),)
-        return (*self.gates.checks(name), *waits)
+        return (*self.gates.checks(name), *planned, *cost_remarks(fact.evict), *waits)
 
 
 class Evaluator(Generic[G]):
@@ -182,7 +186,7 @@ class Evaluator(Generic[G]):
         """
         read = self._read
         if read is None or read[0] is not snapshot or read[1] is not judge or read[2] != landings:
-            wanted = with_demand(snapshot, judge.ahead)
+            wanted = with_demand(with_devices(snapshot), judge.ahead)
             if landings:
                 wanted = msgspec.structs.replace(wanted, landings=dict(landings))
             read = self._read = (snapshot, judge, dict(landings), wanted)

@@ -14,15 +14,17 @@ from msgspec import Struct
 
 from tightship.core.durations import DurationError, format_duration, parse_duration
 from tightship.core.objects import WORKLOAD_KINDS, Owner, Pod, PodTemplate, Volume, Workload
-from tightship.core.objects.pod import DEFAULT_SCHEDULER
+from tightship.core.objects.pod import DEFAULT_SCHEDULER, EXPENDABLE
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import Snapshot
+from tightship.planning.gangs import Gangs
 from tightship.planning.owners import annotating, named
 
 DO_NOT_DRAIN = "tightship.dev/do-not-drain"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SAFE_LOCAL_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
-DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+DO_NOT_DISRUPT = ("karpenter.sh/do-not-disrupt", "node-autoscaling.kubernetes.io/do-not-disrupt")
+"""Karpenter's opt-out, and the one proposed for all node autoscalers (kubernetes/autoscaler#10071), alike."""
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 
 DEFAULT_GRACE = 30
@@ -65,6 +67,7 @@ SWITCHABLE = ENDS_BY_ITSELF | {
     Reason.LOCAL_STORAGE,
     Reason.KUBE_SYSTEM_POD,
     Reason.TOLERATES_CORDON,
+    Reason.GANG_WOULD_BREAK,
     Reason.OTHER_SCHEDULER,
 }
 """Reasons that :class:`EvictionRules` can disable."""
@@ -75,7 +78,7 @@ class Fate(Enum):
 
     EVICT = "evict"
     STAYS = "stays"
-    """A DaemonSet or mirror pod, which goes with the node."""
+    """A DaemonSet or mirror pod, or an expendable one, which goes with the node."""
     LEAVING = "leaving"
     """The pod already terminates. The drain waits, and never evicts it again."""
     AWAIT = "await"
@@ -107,10 +110,12 @@ class Evictability:
         self._rules = rules
         self._time = now
         self.told_time = False
-        """Whether a verdict depends on the time. Whoever asks sets it back."""
+        self.told_others = False
+        """Whether a verdict depends on the time, or on pods elsewhere. Whoever asks sets these back."""
         self._has_budget = has_budget
         self._longest_grace = max(rules.longest_grace, DEFAULT_GRACE)
         self._free: dict[PodTemplate, bool] = {}
+        self._gangs = Gangs(snapshot)
 
     @property
     def _now(self) -> float:
@@ -126,9 +131,10 @@ class Evictability:
         if not pod.annotations and self._plainly_free(pod.template):
             return _FREE
         disabled = self._rules.disabled
-        found = [refusal for rule in _RULES for refusal in rule(self, pod) if refusal.reason not in disabled]
+        rules = _OPT_OUTS if pod.expendable else _RULES
+        found = [refusal for rule in rules for refusal in rule(self, pod) if refusal.reason not in disabled]
         if not found:
-            return _FREE
+            return _STAYS if pod.expendable else _FREE
         if all(refusal.reason in self._rules.awaited for refusal in found):
             return _AWAIT
         return PodVerdict(Fate.EVICT, tuple(sorted(found)))
@@ -169,8 +175,10 @@ class Evictability:
                 and not any(volume.local for volume in spec.volumes)
                 and template.namespace != "kube-system"
                 and spec.scheduler == DEFAULT_SCHEDULER
+                and spec.priority >= EXPENDABLE
                 and not spec.tolerates_drain
                 and spec.grace <= self._longest_grace
+                and not self._gangs.marked(template)
                 and self._plainly_controlled(template, owner)
             )
         return free
@@ -208,23 +216,19 @@ class Evictability:
             add(Reason.NOT_SAFE_TO_EVICT, SAFE_TO_EVICT, "forbids eviction")
         elif notes.get(SAFE_TO_EVICT) == "on-completion":
             add(Reason.SAFE_TO_EVICT_ON_COMPLETION, SAFE_TO_EVICT, "allows eviction only once the pod has finished")
-        if DO_NOT_DISRUPT in notes:
-            until = self._protected_until(pod)
+        for each in DO_NOT_DISRUPT:
+            until = self._protected_until(pod, notes.get(each, "false"))
             if until is None:
-                add(Reason.POD_DO_NOT_DISRUPT, DO_NOT_DISRUPT, "forbids disruption")
-            elif until > self._now:
-                add(
-                    Reason.POD_DO_NOT_DISRUPT,
-                    DO_NOT_DISRUPT,
-                    f"protects the pod for {format_duration(until - self._now)} more",
-                )
+                add(Reason.POD_DO_NOT_DISRUPT, each, "forbids disruption")
+            elif until and until > self._now:
+                left = format_duration(until - self._now)
+                add(Reason.POD_DO_NOT_DISRUPT, each, f"protects the pod for {left} more")
         if PREFER_NO_EVICTION in notes:
             add(Reason.PREFER_NO_EVICTION, PREFER_NO_EVICTION, "asks that the pod not be evicted")
         return found
 
-    def _protected_until(self, pod: Pod) -> float | None:
+    def _protected_until(self, pod: Pod, text: str) -> float | None:
         """Return the end of the protection, 0 without one, ``None`` if it never ends (Karpenter's two forms)."""
-        text = pod.annotations[DO_NOT_DISRUPT]
         if text == "true":
             return None
         if text == "false":
@@ -280,6 +284,13 @@ class Evictability:
         detail = f"{owner} would count the evicted pod as failed and start over"
         return [Refusal(Reason.JOB_RUNNING, pod.key, detail, f"wait for {owner} to finish")]
 
+    def _gang(self, pod: Pod) -> list[Refusal]:
+        if not self._gangs.names(pod):
+            return []
+        self.told_others = True
+        refusal = self._gangs.refusal(pod)
+        return [] if refusal is None else [refusal]
+
     def _grace(self, pod: Pod) -> list[Refusal]:
         if pod.spec.grace <= self._longest_grace:
             return []
@@ -315,12 +326,16 @@ class Evictability:
         return found
 
 
+_OPT_OUTS = (Evictability._opt_outs,)
+"""The rules for an expendable pod, which goes with its node."""
+
 _RULES = (
-    Evictability._opt_outs,
+    *_OPT_OUTS,
     Evictability._ownership,
     Evictability._local_data,
     Evictability._system,
     Evictability._job,
+    Evictability._gang,
     Evictability._grace,
     Evictability._pinned,
     Evictability._scheduling,

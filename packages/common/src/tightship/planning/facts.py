@@ -16,6 +16,7 @@ from tightship.core.objects import NodeGroup, Owner, Pod, PodTemplate
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.disruption_cost import total_cost
 from tightship.planning.evictability import Evictability, EvictionRules
 from tightship.planning.karpenter import timed
 from tightship.planning.node_groups import NodeGroups
@@ -68,6 +69,11 @@ class NodeFacts(Struct, frozen=True):
     @property
     def memory_ratio(self) -> float:
         return self.utilization.ratio("memory")
+
+    @property
+    def disruption_cost(self) -> int:
+        """What disrupting the pods costs that a drain would evict."""
+        return total_cost(self.evict)
 
 
 def gather(
@@ -178,7 +184,7 @@ def _knower(
             unreadable.setdefault(each.node, []).append(refusal)
 
     def known(view: NodeView) -> _Kept:
-        pods.told_time = ledger.counted_pods = False
+        pods.told_time = pods.told_others = ledger.counted_pods = False
         found = pods.sort(view.pods)
         refusals = [
             *judge_node(view, now, rules.nodes, snapshot.node_pools),
@@ -203,7 +209,7 @@ def _knower(
         timeless = not (pods.told_time or view.usage.terminating or DRAIN_ANNOTATION in view.node.annotations)
         timeless = timeless and not timed(view.node, snapshot.node_pools)
         templates = tuple({id(pod.template): pod.template for pod in view.pods}.values())
-        return _Kept(fact, timeless, not ledger.counted_pods, templates)
+        return _Kept(fact, timeless, not (ledger.counted_pods or pods.told_others), templates)
 
     return known
 
@@ -234,6 +240,8 @@ def candidates_of(facts: Mapping[str, NodeFacts]) -> tuple[Candidate, ...]:
             memory_ratio=fact.memory_ratio,
             price=None if fact.price is None else fact.price.hourly,
             extended=fact.utilization.extended,
+            maintenance=fact.view.node.maintenance_planned,
+            cost=fact.disruption_cost,
         )
         for name, fact in facts.items()
         if not fact.refusals

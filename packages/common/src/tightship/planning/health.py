@@ -11,7 +11,7 @@ from tightship.core.counting import counted
 from tightship.core.drain_record import Finished, owner_mark
 from tightship.core.durations import format_duration
 from tightship.core.objects import Pod
-from tightship.core.objects.pod import DEFAULT_SCHEDULER, EXPENDABLE
+from tightship.core.objects.pod import DEFAULT_SCHEDULER
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.cluster.snapshot import Usage
@@ -77,7 +77,7 @@ def _stranded(snapshot: Snapshot, finished: Sequence[Finished], keys: HealthRule
         and now - pod.created >= keys.stranded_after
         and not pod.gated_by_others
         and not pod.daemon
-        and pod.spec.priority >= EXPENDABLE
+        and not pod.expendable
         and pod.deletion is None
         and pod.spec.scheduler == DEFAULT_SCHEDULER
         and _displaced(pod, lately)

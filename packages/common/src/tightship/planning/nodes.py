@@ -16,7 +16,9 @@ from msgspec import Struct
 from tightship.core.drain_record import DRAIN_ANNOTATION, UNDER_WAY, DrainRecord, Phase, decode_record
 from tightship.core.durations import format_duration
 from tightship.core.objects import Node, NodePool
+from tightship.core.objects.node import DRAIN_IN_PROGRESS, MAINTENANCE_PLANNED, SHUTDOWN_IN_PROGRESS
 from tightship.core.objects.pod import CORDON, DRAINING
+from tightship.core.quoting import LONGEST
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.evictability import DO_NOT_DISRUPT, DO_NOT_DRAIN
@@ -26,6 +28,8 @@ LEGACY_STATE = "estafette.io/node-compactor-state"
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 KARPENTER_DISRUPTED = "karpenter.sh/disrupted"
+_TAKEN = frozenset({TO_BE_DELETED, KARPENTER_DISRUPTED})
+_EMPTYING = frozenset({DRAIN_IN_PROGRESS, SHUTDOWN_IN_PROGRESS})
 CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
 
@@ -141,7 +145,10 @@ def opt_outs(
     for annotation, reason, says_no in (
         (DO_NOT_DRAIN, Reason.NODE_DO_NOT_DRAIN, node.annotations.get(DO_NOT_DRAIN, "false") != "false"),
         (SCALE_DOWN_DISABLED, Reason.SCALE_DOWN_DISABLED, node.annotations.get(SCALE_DOWN_DISABLED) == "true"),
-        (DO_NOT_DISRUPT, Reason.NODE_DO_NOT_DISRUPT, node.annotations.get(DO_NOT_DISRUPT, "false") != "false"),
+        *(
+            (each, Reason.NODE_DO_NOT_DISRUPT, node.annotations.get(each, "false") != "false")
+            for each in DO_NOT_DISRUPT
+        ),
     ):
         if says_no:
             detail = f"annotation {annotation}={node.annotations[annotation]}"
@@ -162,9 +169,7 @@ def left_without(snapshot: Snapshot, name: str) -> Iterator[Node]:
     turn = (mine.entered(Phase.CLAIMED) or 0.0, name) if mine is not None and mine.owns_node else (math.inf, name)
     for other, view in snapshot.nodes.items():
         node, record = view.node, drain_record(view.node)
-        if other == name or node.deletion is not None:
-            continue
-        if any(taint.key in (TO_BE_DELETED, KARPENTER_DISRUPTED) for taint in node.taints):
+        if other == name or owner_elsewhere(node) is not None:
             continue
         if record is None or not record.owns_node:
             if not draining(node):
@@ -178,7 +183,7 @@ def left_without(snapshot: Snapshot, name: str) -> Iterator[Node]:
 
 
 def owner_elsewhere(node: Node) -> Refusal | None:
-    """Return who else has taken *node*: Cluster Autoscaler, Karpenter, or whoever deleted its object."""
+    """Return who else has taken *node*: an autoscaler, whoever deleted its object, or set a lifecycle condition."""
     return next(_owners_elsewhere(node), None)
 
 
@@ -190,6 +195,16 @@ def _owners_elsewhere(node: Node) -> Iterator[Refusal]:
         yield Refusal(Reason.KARPENTER_DISRUPTED, node.name, "Karpenter is disrupting the node")
     if node.deletion is not None:
         yield Refusal(Reason.NODE_TERMINATING, node.name, "the Node object is being deleted")
+    for each in node.lifecycle:
+        if each.type != MAINTENANCE_PLANNED:
+            why = f" ({each.reason[:LONGEST]})" if each.reason else ""
+            detail = f"the condition {each.type} is True{why}: somebody else drains or maintains the node"
+            yield Refusal(Reason.NODE_LIFECYCLE, node.name, detail)
+
+
+def emptied_by_others(node: Node) -> bool:
+    """Whether somebody else is moving the pods of *node* away."""
+    return any(each.key in _TAKEN for each in node.taints) or any(each.type in _EMPTYING for each in node.lifecycle)
 
 
 def _taken_by_others(node: Node) -> list[Refusal]:

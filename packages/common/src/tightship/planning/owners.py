@@ -12,8 +12,11 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects import WORKLOAD_KINDS, Owner, Pod, Workload
+from tightship.core.objects import WORKLOAD_KINDS, Owner, Pod, PodTemplate, Workload
 from tightship.planning.cluster import Snapshot
+
+TEMPLATE_HASH = "pod-template-hash"
+"""The label that ends the name of a Deployment's ReplicaSet."""
 
 _DEEPEST = 8
 """Owners above a pod that are looked at. Two are usual."""
@@ -42,6 +45,26 @@ def top_owner(snapshot: Snapshot, pod: Pod) -> Owner | None:
             return owner
         owner = above
     return owner
+
+
+def owners_of(template: PodTemplate, workloads: Mapping[str, Mapping[str, Workload]]) -> list[tuple[str, str, str]]:
+    """Return the owners of pods of *template* (namespace, kind, name): their controller, and its controller.
+
+    The name of an unread ReplicaSet still tells its Deployment, because it ends in the hash that its pods carry.
+    """
+    owner, namespace = template.owner, template.namespace
+    if owner is None:
+        return []
+    found = [(namespace, owner.kind, owner.name)]
+    workload = workloads.get(owner.kind, {}).get(f"{namespace}/{owner.name}")
+    if workload is not None:
+        if workload.owner is not None:
+            found.append((namespace, workload.owner.kind, workload.owner.name))
+    elif owner.kind == "ReplicaSet":
+        ending = f"-{template.labels.get(TEMPLATE_HASH, '')}"
+        if len(ending) > 1 and owner.name.endswith(ending):
+            found.append((namespace, "Deployment", owner.name.removesuffix(ending)))
+    return found
 
 
 def named(snapshot: Snapshot, pod: Pod) -> str:
@@ -117,7 +140,7 @@ def _above(snapshot: Snapshot, pod: Pod, owner: Owner) -> Owner | None:
     if known is not None:
         return known.owner
     # A Deployment calls its ReplicaSets by its own name and the hash that it gives the pods as a label.
-    ending = f"-{pod.template.labels.get('pod-template-hash', '')}"
+    ending = f"-{pod.template.labels.get(TEMPLATE_HASH, '')}"
     if (
         owner.kind == "ReplicaSet"
         and owner.kind in snapshot.missing

@@ -88,6 +88,9 @@ KINDS = (
     _cluster_wide("CSINode", "storage.k8s.io", "csinodes"),
     _cluster_wide("CSIDriver", "storage.k8s.io", "csidrivers"),
     _cluster_wide("VolumeAttachment", "storage.k8s.io", "volumeattachments", status=True),
+    _cluster_wide("ResourceSlice", "resource.k8s.io", "resourceslices"),
+    _cluster_wide("DeviceClass", "resource.k8s.io", "deviceclasses"),
+    Kind("ResourceClaim", "resource.k8s.io", "v1", "resourceclaims", status=True),
     _cluster_wide("PriorityClass", "scheduling.k8s.io", "priorityclasses", "pc"),
     _cluster_wide("RuntimeClass", "node.k8s.io", "runtimeclasses"),
     _cluster_wide("ClusterRole", "rbac.authorization.k8s.io", "clusterroles"),
@@ -98,6 +101,9 @@ KINDS = (
     _cluster_wide("CustomResourceDefinition", "apiextensions.k8s.io", "customresourcedefinitions", "crd", status=True),
     Kind("CapacityBuffer", _BUFFERS, "v1beta1", "capacitybuffers", True, ("cb",), True, False, True, extension=True),
     Kind("NodePool", "karpenter.sh", "v1", "nodepools", False, status=True, extension=True),
+    Kind("PodGroup", "scheduling.k8s.io", "v1beta1", "podgroups", status=True, generation=True, extension=True),
+    Kind("LeaderWorkerSet", "leaderworkerset.x-k8s.io", "v1", "leaderworkersets", status=True, extension=True),
+    Kind("VerticalPodAutoscaler", "autoscaling.k8s.io", "v1", "verticalpodautoscalers", status=True, extension=True),
     Kind("NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies", short=("netpol",)),
 )
 
@@ -111,6 +117,9 @@ SERVED = (*(kind for kind in KINDS if not kind.extension), NEW_EVENTS)
 _EXTENSIONS = (
     BY_NAME["CapacityBuffer"],
     BY_NAME["NodePool"],
+    BY_NAME["PodGroup"],
+    BY_NAME["LeaderWorkerSet"],
+    BY_NAME["VerticalPodAutoscaler"],
     Kind("NodePool", "karpenter.sh", "v1beta1", "nodepools", False, status=True, extension=True),
     Kind("CapacityBuffer", _BUFFERS, "v1alpha1", "capacitybuffers", True, ("cb",), True, False, True, extension=True),
 )

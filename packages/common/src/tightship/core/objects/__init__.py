@@ -11,13 +11,17 @@ from tightship.core.objects.decode import AUTOSCALER as AUTOSCALER
 from tightship.core.objects.decode import CAPACITY_BUFFER as CAPACITY_BUFFER
 from tightship.core.objects.decode import CONFIG_MAP as CONFIG_MAP
 from tightship.core.objects.decode import KINDS as KINDS
+from tightship.core.objects.decode import LEADER_WORKER_SET as LEADER_WORKER_SET
 from tightship.core.objects.decode import NODE_POOL as NODE_POOL
+from tightship.core.objects.decode import POD_GROUP as POD_GROUP
 from tightship.core.objects.decode import POD_TEMPLATE as POD_TEMPLATE
+from tightship.core.objects.decode import VERTICAL as VERTICAL
 from tightship.core.objects.decode import ApiObject as ApiObject
 from tightship.core.objects.decode import ObjectError as ObjectError
 from tightship.core.objects.decode import decode as decode
 from tightship.core.objects.decode import decode_scale_target as decode_scale_target
 from tightship.core.objects.disruption import PodDisruptionBudget as PodDisruptionBudget
+from tightship.core.objects.groups import GroupRule as GroupRule
 from tightship.core.objects.karpenter import NodePool as NodePool
 from tightship.core.objects.meta import Owner as Owner
 from tightship.core.objects.node import Node as Node
@@ -30,6 +34,7 @@ from tightship.core.objects.storage import CSINode as CSINode
 from tightship.core.objects.storage import PersistentVolume as PersistentVolume
 from tightship.core.objects.storage import PersistentVolumeClaim as PersistentVolumeClaim
 from tightship.core.objects.storage import StorageClass as StorageClass
+from tightship.core.objects.vertical import VerticalPodAutoscaler as VerticalPodAutoscaler
 from tightship.core.objects.volume import Volume as Volume
 from tightship.core.objects.workloads import WORKLOAD_KINDS as WORKLOAD_KINDS
 from tightship.core.objects.workloads import Namespace as Namespace

@@ -41,10 +41,15 @@ class ScalingPolicy(Struct, frozen=True, rename="camel", gc=False):
 
 
 class ScalingRules(Struct, frozen=True, rename="camel", gc=False):
-    """One direction of ``spec.behavior``. *select_policy* is ``Max`` (the default), ``Min`` or ``Disabled``."""
+    """One direction of ``spec.behavior``. *select_policy* is ``Max`` (the default), ``Min`` or ``Disabled``.
+
+    *tolerance* is a Kubernetes quantity.
+    """
 
     policies: tuple[ScalingPolicy, ...] | None = None
     select_policy: str | None = None
+    stabilization_window_seconds: int | None = None
+    tolerance: str | int | float | None = None
 
 
 class FieldManager(Struct, frozen=True, gc=False):

@@ -16,7 +16,19 @@ from tightship.core.objects.autoscaling import (
     ScaleTargetWire,
 )
 from tightship.core.objects.buffers import CapacityBuffer, CapacityBufferWire, StoredTemplate, StoredTemplateWire
+from tightship.core.objects.devices import (
+    DEVICE_CLASS,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    DeviceClass,
+    DeviceClassWire,
+    ResourceClaim,
+    ResourceClaimWire,
+    ResourceSlice,
+    ResourceSliceWire,
+)
 from tightship.core.objects.disruption import PodDisruptionBudget, PodDisruptionBudgetWire
+from tightship.core.objects.groups import GroupRule, LeaderWorkerSetWire, PodGroupWire
 from tightship.core.objects.karpenter import NodePool, NodePoolWire
 from tightship.core.objects.mistyped import explained, quoted_quantities
 from tightship.core.objects.mistyped import tree as _tree
@@ -33,6 +45,7 @@ from tightship.core.objects.storage import (
     StorageClass,
     StorageClassWire,
 )
+from tightship.core.objects.vertical import VerticalPodAutoscaler, VerticalPodAutoscalerWire
 from tightship.core.objects.workloads import WORKLOAD_KINDS, Namespace, NamespaceWire, Workload, WorkloadWire
 from tightship.core.quantity import QuantityError
 
@@ -51,6 +64,11 @@ ApiObject: TypeAlias = (
     | StoredTemplate
     | NodePool
     | AutoscalerStatus
+    | GroupRule
+    | VerticalPodAutoscaler
+    | ResourceSlice
+    | DeviceClass
+    | ResourceClaim
 )
 """Any object that decisions use."""
 
@@ -72,6 +90,9 @@ CAPACITY_BUFFER = "CapacityBuffer"
 POD_TEMPLATE = "PodTemplate"
 NODE_POOL = "NodePool"
 CONFIG_MAP = "ConfigMap"
+POD_GROUP = "PodGroup"
+LEADER_WORKER_SET = "LeaderWorkerSet"
+VERTICAL = "VerticalPodAutoscaler"
 
 _T = TypeVar("_T")
 _JSON = bytes | bytearray | memoryview | msgspec.Raw
@@ -103,6 +124,12 @@ _DECODERS = {
     POD_TEMPLATE: _decoder(StoredTemplateWire, StoredTemplateWire.stored),
     NODE_POOL: _decoder(NodePoolWire, NodePoolWire.pool),
     CONFIG_MAP: _decoder(ConfigMapWire, ConfigMapWire.status),
+    POD_GROUP: _decoder(PodGroupWire, PodGroupWire.rule),
+    LEADER_WORKER_SET: _decoder(LeaderWorkerSetWire, LeaderWorkerSetWire.rule),
+    VERTICAL: _decoder(VerticalPodAutoscalerWire, VerticalPodAutoscalerWire.autoscaler),
+    RESOURCE_SLICE: _decoder(ResourceSliceWire, ResourceSliceWire.slice),
+    DEVICE_CLASS: _decoder(DeviceClassWire, DeviceClassWire.device_class),
+    RESOURCE_CLAIM: _decoder(ResourceClaimWire, ResourceClaimWire.claim),
     **{kind: _workload_decoder(kind) for kind in sorted(WORKLOAD_KINDS)},
 }
 

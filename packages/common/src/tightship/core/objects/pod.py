@@ -7,6 +7,7 @@ once, and a pod costs little more than its names.
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import Struct
 
 from tightship.core.objects.meta import Owner
@@ -18,8 +19,8 @@ MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 DEFAULT_SCHEDULER = "default-scheduler"
 
 EXPENDABLE = -10
-"""Cluster Autoscaler neither adds nor keeps a node for a pod below this priority: the default of its
-``--expendable-pods-priority-cutoff``."""
+"""Cluster Autoscaler neither adds nor keeps a node for a pod below this priority, and lets the pod go with its node:
+the default of its ``--expendable-pods-priority-cutoff``."""
 
 CORDON = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 """The taint as which kube-scheduler treats a cordon."""
@@ -66,12 +67,21 @@ class TopologySpreadConstraint(Struct, frozen=True, rename="camel", gc=False):
     match_label_keys: tuple[str, ...] | None = None
 
 
+class PodClaim(Struct, frozen=True, rename="camel", gc=False):
+    """A resource claim of a pod: *claim* is its name, empty if the claim is made for the pod from a template."""
+
+    name: str = ""
+    claim: str = msgspec.field(default="", name="resourceClaimName")
+
+
 class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     """The interned part of a pod that decides where it can run. Identity is equality.
 
     *requests* are :func:`~tightship.core.resources.effective_requests` without a resize. *scoring* is (milli-CPU,
     bytes) as kube-scheduler's scoring assumes. A pod that *tolerates_drain* tolerates both the cordon and our drain
-    taint, so its replacement could land on the drained node. *grace* is in seconds.
+    taint, so its replacement could land on the drained node. *grace* is in seconds. *pod_group* is the PodGroup that
+    the pod names (KEP-4671), if any. *features* are those that a node must declare (KEP-5328). *devices_unknown* says
+    why what the pod wants of devices can't be judged.
     """
 
     requests: Resources
@@ -92,6 +102,10 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     grace: int
     claims_devices: bool
     resources: PodResources
+    pod_group: str = ""
+    features: tuple[str, ...] = ()
+    claims: tuple[PodClaim, ...] = ()
+    devices_unknown: str = ""
 
 
 class PodTemplate(Struct, frozen=True, eq=False, weakref=True):
@@ -108,7 +122,7 @@ class Pod(Struct, frozen=True, gc=False):
 
     *node* is empty while the pod is unscheduled. *requests* differ from ``template.spec.requests`` only during a
     resize. *deletion* is when the pod's grace period ends (the API's ``deletionTimestamp``), or ``None``. *gates* are
-    the names of its scheduling gates.
+    the names of its scheduling gates, *claims* the resource claims made for it: (name in the spec, name of the claim).
     """
 
     name: str
@@ -124,6 +138,7 @@ class Pod(Struct, frozen=True, gc=False):
     requests: Resources
     nominated_node: str
     gates: tuple[str, ...] = ()
+    claims: tuple[tuple[str, str], ...] = ()
 
     @property
     def gated(self) -> bool:
@@ -170,10 +185,9 @@ class Pod(Struct, frozen=True, gc=False):
         return owner is not None and owner.kind == "DaemonSet"
 
     @property
-    def replaced(self) -> bool:
-        """Whether the pod is terminating while its replacement starts. A StatefulSet replaces a pod only afterwards."""
-        owner = self.template.owner
-        return self.deletion is not None and (owner is None or owner.kind != "StatefulSet")
+    def expendable(self) -> bool:
+        """Whether no node is kept for the pod; see :data:`EXPENDABLE`."""
+        return self.template.spec.priority < EXPENDABLE
 
     @property
     def finished(self) -> bool:

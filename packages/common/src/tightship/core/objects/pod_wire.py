@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from datetime import datetime
 from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects.meta import EMPTY, Metadata, Owner, Present, seconds
+from tightship.core.objects.meta import EMPTY, Metadata, Owner, seconds
 from tightship.core.objects.node import Condition
 from tightship.core.objects.pod import (
     CORDON,
@@ -17,6 +18,7 @@ from tightship.core.objects.pod import (
     DRAINING,
     Pod,
     PodAffinityTerm,
+    PodClaim,
     PodSpec,
     PodTemplate,
     PreferredNodeTerm,
@@ -58,6 +60,10 @@ class _PodLevel(Struct, frozen=True, gc=False):
     requests: dict[str, str] | None = None
 
 
+class _SchedulingGroup(Struct, frozen=True, gc=False, rename="camel"):
+    pod_group_name: str | None = None
+
+
 class _SchedulingGate(Struct, frozen=True, gc=False):
     name: str = ""
 
@@ -79,8 +85,16 @@ class SpecWire(Struct, rename="camel", gc=False, omit_defaults=True):
     termination_grace_period_seconds: int = 30
     overhead: dict[str, str] | None = None
     resources: _PodLevel | None = None
-    resource_claims: tuple[Present, ...] | None = None
+    resource_claims: tuple[PodClaim, ...] | None = None
+    host_network: bool = False
+    host_users: bool | None = None
     scheduling_gates: tuple[_SchedulingGate, ...] | None = None
+    scheduling_group: _SchedulingGroup | None = None
+
+
+class _ClaimStatus(Struct, frozen=True, rename="camel", gc=False):
+    name: str = ""
+    resource_claim_name: str = ""
 
 
 class _PodStatus(Struct, frozen=True, rename="camel", gc=False):
@@ -92,6 +106,7 @@ class _PodStatus(Struct, frozen=True, rename="camel", gc=False):
     nominated_node_name: str = ""
     allocated_resources: dict[str, str] | None = None
     resources: _PodLevel | None = None
+    resource_claim_statuses: tuple[_ClaimStatus, ...] | None = None
 
 
 class PodWire(Struct, frozen=True, gc=False):
@@ -132,6 +147,7 @@ class PodWire(Struct, frozen=True, gc=False):
             requests=_resized(interned, status, infeasible=infeasible),
             nominated_node=status.nominated_node_name,
             gates=gates,
+            claims=tuple((each.name, each.resource_claim_name) for each in status.resource_claim_statuses or ()),
         )
 
 
@@ -187,7 +203,21 @@ def _judged_spec(wire: SpecWire) -> PodSpec:
         grace=wire.termination_grace_period_seconds,
         claims_devices=bool(wire.resource_claims),
         resources=asked,
+        pod_group=(wire.scheduling_group and wire.scheduling_group.pod_group_name) or "",
+        features=tuple(sorted(_features(wire))),
+        claims=wire.resource_claims or (),
     )
+
+
+def _features(wire: SpecWire) -> Iterator[str]:
+    """Yield the features that kube-scheduler 1.37 finds a pod to need (component-helpers/nodedeclaredfeatures)."""
+    containers = (*wire.containers, *(wire.init_containers or ()))
+    if any(rule.action == "RestartAllContainers" for each in containers for rule in each.restart_policy_rules or ()):
+        yield "RestartAllContainersOnContainerExits"
+    if wire.host_network and wire.host_users is False:
+        yield "UserNamespacesHostNetworkSupport"
+    if any(mount.bind_mount_options for each in containers for mount in each.volume_mounts or ()):
+        yield "VolumeBindMountOptions"
 
 
 def _intern_template(namespace: str, labels: dict[str, str] | None, spec: PodSpec, owner: Owner | None) -> PodTemplate:

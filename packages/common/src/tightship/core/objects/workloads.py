@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from tightship.core.objects.meta import EMPTY, Metadata, Owner, kept_annotations
+from tightship.core.objects.meta import EMPTY, Metadata, Owner, Present, kept_annotations
 from tightship.core.selectors import Labels
 
 WORKLOAD_KINDS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job"})
 """Controllers that recreate their pods elsewhere (DaemonSet: on every node), as Cluster Autoscaler has them."""
+
+_AFTERWARDS = frozenset({"Failed", "TerminationComplete"})
+"""Values of ``podReplacementPolicy``, of Jobs (KEP-3939) and by KEP-5882, with which replacements wait for the end."""
 
 
 class Workload(Struct, frozen=True, gc=False):
     """A controller of pods; *owner* is, for example, the Deployment above a ReplicaSet.
 
     *pinned* is the node that the pod template names (``spec.nodeName``), which bypasses any scheduler; mostly empty.
-    *annotations* are those of the pod template that some rule reads, ``None`` without a template.
+    *annotations* are those of the pod template that some rule reads, ``None`` without a template. With *afterwards*
+    the controller replaces a terminating pod only once it has gone.
     """
 
     kind: str
@@ -26,6 +30,7 @@ class Workload(Struct, frozen=True, gc=False):
     owner: Owner | None
     pinned: str = ""
     annotations: Labels | None = None
+    afterwards: bool = False
 
 
 class Namespace(Struct, frozen=True, gc=False):
@@ -48,9 +53,18 @@ class _Template(Struct, frozen=True, gc=False):
     spec: _PodSpec | None = None
 
 
-class _WorkloadSpec(Struct, frozen=True, gc=False):
+class _WorkloadSpec(Struct, frozen=True, gc=False, rename="camel"):
     replicas: int | None = None
     template: _Template | None = None
+    pod_replacement_policy: str | None = None
+    pod_failure_policy: Present | None = None
+
+    @property
+    def afterwards(self) -> bool:
+        """Whether the policies ask for replacements only afterwards. The API server defaults a Job's one like this."""
+        if self.pod_replacement_policy is None:
+            return self.pod_failure_policy is not None
+        return self.pod_replacement_policy in _AFTERWARDS
 
     @property
     def pinned(self) -> str:
@@ -83,6 +97,7 @@ class WorkloadWire(Struct, frozen=True, gc=False):
             owner=meta.controller,
             pinned=spec.pinned,
             annotations=spec.annotations,
+            afterwards=kind == "StatefulSet" or spec.afterwards,
         )
 
 

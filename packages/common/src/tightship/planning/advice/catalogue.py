@@ -36,16 +36,17 @@ from tightship.planning.evictability import (
     all_local_volumes,
 )
 from tightship.planning.facts import NodeFacts
+from tightship.planning.gangs import EVICT_TOGETHER
 from tightship.planning.karpenter import POOL_LABEL
 from tightship.planning.nodes import SCALE_DOWN_DISABLED
 from tightship.planning.owners import Annotation, annotation_changes, commands, named, top_owner
 
-_REMOVED: Mapping[Reason, str] = {
-    Reason.POD_DO_NOT_DRAIN: DO_NOT_DRAIN,
-    Reason.NOT_SAFE_TO_EVICT: SAFE_TO_EVICT,
-    Reason.SAFE_TO_EVICT_ON_COMPLETION: SAFE_TO_EVICT,
+_REMOVED: Mapping[Reason, tuple[str, ...]] = {
+    Reason.POD_DO_NOT_DRAIN: (DO_NOT_DRAIN,),
+    Reason.NOT_SAFE_TO_EVICT: (SAFE_TO_EVICT,),
+    Reason.SAFE_TO_EVICT_ON_COMPLETION: (SAFE_TO_EVICT,),
     Reason.POD_DO_NOT_DISRUPT: DO_NOT_DISRUPT,
-    Reason.PREFER_NO_EVICTION: PREFER_NO_EVICTION,
+    Reason.PREFER_NO_EVICTION: (PREFER_NO_EVICTION,),
 }
 """Reasons that an annotation of a pod gives: without the annotation they are gone."""
 
@@ -57,15 +58,22 @@ _VOUCHED: Mapping[Reason, str] = {
 }
 """Reasons against which somebody may vouch for the pod (safe-to-evict), and what they vouch for."""
 
-_ON_NODES: Mapping[Reason, str] = {
-    Reason.NODE_DO_NOT_DRAIN: DO_NOT_DRAIN,
-    Reason.SCALE_DOWN_DISABLED: SCALE_DOWN_DISABLED,
+_NOTES: Mapping[Reason, str] = {Reason.GANG_WOULD_BREAK: "the whole group starts over elsewhere"}
+
+_ON_NODES: Mapping[Reason, tuple[str, ...]] = {
+    Reason.NODE_DO_NOT_DRAIN: (DO_NOT_DRAIN,),
+    Reason.SCALE_DOWN_DISABLED: (SCALE_DOWN_DISABLED,),
     Reason.NODE_DO_NOT_DISRUPT: DO_NOT_DISRUPT,
 }
 """Reasons that an annotation of a node gives."""
 
 _Top = tuple[str, str, str]
 """Namespace, kind and name of the owner whose template counts."""
+
+
+def _carried(keys: Sequence[str], annotations: Mapping[str, str]) -> str:
+    """Return the one of *keys* that is among *annotations*."""
+    return next((each for each in keys if each in annotations), keys[0])
 
 
 class Catalogue:
@@ -116,7 +124,8 @@ class Catalogue:
         if node == refusal.subject:
             return self._of_node(node, refusal.reason)
         pod = self._pods.get(refusal.subject)
-        if pod is None:
+        spread = refusal.reason is Reason.GANG_WOULD_BREAK and EVICT_TOGETHER not in refusal.fix
+        if pod is None or spread:
             return None
         if refusal.reason is Reason.PDB_NEVER_ALLOWS:
             return self._of_budget(pod)
@@ -127,8 +136,8 @@ class Catalogue:
     # -- nodes
 
     def _of_node(self, name: str, reason: Reason) -> Change | None:
-        key = _ON_NODES.get(reason)
-        if key is not None:
+        if reason in _ON_NODES:
+            key = _carried(_ON_NODES[reason], self._snapshot.nodes[name].node.annotations)
             command = f"kubectl annotate node {name} {key}-"
             return self._once(reason, f"node {name}", partial(without_annotation, name=name, key=key), command)
         if reason is Reason.CORDONED:
@@ -163,11 +172,13 @@ class Catalogue:
 
     def _of_pod(self, pod: Pod, reason: Reason) -> Change | None:
         if reason in _REMOVED:
-            key, value = _REMOVED[reason], None
+            key, value = _carried(_REMOVED[reason], pod.annotations), None
         elif reason is Reason.LOCAL_STORAGE:
             key, value = SAFE_LOCAL_VOLUMES, all_local_volumes(pod)
         elif reason in _VOUCHED:
             key, value = SAFE_TO_EVICT, "true"
+        elif reason is Reason.GANG_WOULD_BREAK:
+            key, value = EVICT_TOGETHER, "true"
         else:
             return None
         thing = f"{pod.namespace}/{named(self._snapshot, pod)}"
@@ -191,7 +202,14 @@ class Catalogue:
         def only(fact: NodeFacts) -> Change:
             return self._annotating(reason, thing, key, value, [each for each in pods if each.node == fact.view.name])
 
-        return Change(reason, thing, edit, commands=commands(made), note=_VOUCHED.get(reason, ""), only=only)
+        return Change(
+            reason,
+            thing,
+            edit,
+            commands=commands(made),
+            note=_VOUCHED.get(reason, "") or _NOTES.get(reason, ""),
+            only=only,
+        )
 
     def _keeping(self, reason: Reason) -> Mapping[str, Mapping[str, Pod]]:
         """Return the pods that *reason* keeps, by the thing behind it."""

@@ -12,6 +12,7 @@ from tightship.core.objects import (
     AutoscalerStatus,
     CapacityBuffer,
     CSINode,
+    GroupRule,
     HorizontalPodAutoscaler,
     Namespace,
     Node,
@@ -19,10 +20,14 @@ from tightship.core.objects import (
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
+    PodTemplate,
     StorageClass,
     StoredTemplate,
+    VerticalPodAutoscaler,
     Workload,
 )
+from tightship.core.objects.devices import DeviceClass, ResourceClaim, ResourceSlice
+from tightship.core.quantity import humanize
 from tightship.core.resources import NOTHING, Resources
 from tightship.planning.cluster.budgets import Budgets
 
@@ -114,12 +119,34 @@ class Headroom(Struct, frozen=True):
         return f"CapacityBuffer {self.buffer} keeps room for {pods} of PodTemplate {self.template}{rest}"
 
 
+class Anew(Struct, frozen=True):
+    """What a pod will request once it is made anew: a VerticalPodAutoscaler (``namespace/name``) changes it.
+
+    *scoring* is (milli-CPU, bytes) as kube-scheduler's scoring assumes. *problem* says why that is unknown.
+    """
+
+    autoscaler: str
+    requests: Resources
+    scoring: tuple[int, int]
+    problem: str = ""
+
+    def changes(self, now: Resources) -> str:
+        """Return what changes in a pod that requests the amounts *now*."""
+        names = [name for name in sorted({*now, *self.requests}) if now.get(name, 0) != self.requests.get(name, 0)]
+        told = [
+            f"{name} {humanize(name, self.requests.get(name, 0))} (now {humanize(name, now.get(name, 0))})"
+            for name in names
+        ]
+        return f"VerticalPodAutoscaler {self.autoscaler} will have it made anew with {', '.join(told)}" if told else ""
+
+
 class Snapshot(Struct, frozen=True):
     """A cluster at one moment. Mappings are ordered by key, so that equal clusters iterate equally.
 
     Keys are ``namespace/name``, or the name of cluster-wide objects; *workloads* are by kind first. *missing* maps each
     unavailable kind to why ("forbidden", "not in the file"). :func:`tightship.planning.demand.with_demand` makes
-    *starting* and *headroom* of autoscalers and buffers. *landings* are the nodes where drains under way want pods to
+    *starting*, *headroom* and *anew* (what replacements will request, where a VPA changes that) of autoscalers and
+    buffers. *landings* are the nodes where drains under way want pods to
     land, by the uid of the pod: one still to be evicted, or its replacement.
     """
 
@@ -137,11 +164,37 @@ class Snapshot(Struct, frozen=True):
     templates: Mapping[str, StoredTemplate] = {}
     node_pools: Mapping[str, NodePool] = {}
     autoscaler_statuses: Mapping[str, AutoscalerStatus] = {}
+    pod_groups: Mapping[str, GroupRule] = {}
+    leader_worker_sets: Mapping[str, GroupRule] = {}
+    vertical: Mapping[str, VerticalPodAutoscaler] = {}
+    slices: Mapping[str, ResourceSlice] = {}
+    device_classes: Mapping[str, DeviceClass] = {}
+    resource_claims: Mapping[str, ResourceClaim] = {}
     starting: tuple[Starting, ...] = ()
     headroom: tuple[Headroom, ...] = ()
+    anew: Mapping[PodTemplate, Anew] = {}
     landings: Mapping[str, str] = {}
     missing: Mapping[str, str] = {}
     unreadable: tuple[Unreadable, ...] = ()
+
+    def requests_anew(self, pod: Pod) -> Resources:
+        """Return what *pod* will request once it is made anew."""
+        anew = self.anew.get(pod.template) if self.anew else None
+        return pod.requests if anew is None else anew.requests
+
+    def replaced(self, pod: Pod) -> bool:
+        """Whether *pod* is terminating and its replacement exists, or comes at once.
+
+        Some controllers replace a pod only once it has gone: until then, the pod's room stands for both. A Job of which
+        nothing is known may be such a one.
+        """
+        owner = pod.owner
+        if pod.deletion is None or owner is None:
+            return pod.deletion is not None
+        known = self.workloads.get(owner.kind, {}).get(f"{pod.namespace}/{owner.name}")
+        if known is not None:
+            return not known.afterwards
+        return owner.kind != "StatefulSet" and not (owner.kind == "Job" and owner.kind in self.missing)
 
     @property
     def pod_count(self) -> int:

@@ -12,13 +12,17 @@ from tightship.core.objects import (
     AUTOSCALER,
     CAPACITY_BUFFER,
     CONFIG_MAP,
+    LEADER_WORKER_SET,
     NODE_POOL,
+    POD_GROUP,
     POD_TEMPLATE,
+    VERTICAL,
     WORKLOAD_KINDS,
     ApiObject,
     AutoscalerStatus,
     CapacityBuffer,
     CSINode,
+    GroupRule,
     HorizontalPodAutoscaler,
     Namespace,
     Node,
@@ -30,7 +34,16 @@ from tightship.core.objects import (
     PodDisruptionBudget,
     StorageClass,
     StoredTemplate,
+    VerticalPodAutoscaler,
     Workload,
+)
+from tightship.core.objects.devices import (
+    DEVICE_CLASS,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    DeviceClass,
+    ResourceClaim,
+    ResourceSlice,
 )
 from tightship.core.objects.meta import Namespaced
 from tightship.core.resources import NOTHING, Resources
@@ -162,6 +175,12 @@ class ClusterState:
             templates=self._all(POD_TEMPLATE, StoredTemplate),
             node_pools=self._all(NODE_POOL, NodePool),
             autoscaler_statuses=self._all(CONFIG_MAP, AutoscalerStatus),
+            pod_groups=self._all(POD_GROUP, GroupRule),
+            leader_worker_sets=self._all(LEADER_WORKER_SET, GroupRule),
+            vertical=self._all(VERTICAL, VerticalPodAutoscaler),
+            slices=self._all(RESOURCE_SLICE, ResourceSlice),
+            device_classes=self._all(DEVICE_CLASS, DeviceClass),
+            resource_claims=self._all(RESOURCE_CLAIM, ResourceClaim),
             missing=dict(sorted(self._missing.items())),
             unreadable=tuple(sorted(self._unreadable.values())),
         )

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from tightship.core.objects import Namespace, PodAffinityTerm, PodTemplate
 from tightship.core.selectors import LabelSelector, SelectorIndex
-from tightship.planning.placement.topology import DomainCounter, NodeMask, Topology
+from tightship.planning.placement.topology import DomainCounter, DomainSum, NodeMask, Tally, Topology, clear
 
 
 class AffinityTerm(Struct, frozen=True):
@@ -76,22 +76,19 @@ class AntiAffinityTerm(Struct, eq=False):
     """One anti-affinity term, with the places of pods that it matches and of pods that hold it."""
 
     term: AffinityTerm
-    matching: DomainCounter
-    holding: DomainCounter
+    matching: DomainSum
+    holding: DomainSum
 
 
-_Excluding = tuple[tuple[Topology, tuple[dict[int, int], ...]], ...]
-"""By topology: the counts of pods whose domains are excluded."""
-
-_Tallies = tuple[tuple[list[int], tuple[dict[int, int], ...]], ...]
-"""By topology: the domain of each node, and the counts that a pod there raises."""
+_Excluding = tuple[tuple[Topology, tuple[list[Tally], ...]], ...]
+"""By topology: the pods whose domains are excluded."""
 
 
 class AffinityRules(Struct, frozen=True):
-    """The affinity rules that concern one template.
+    """The affinity rules that concern a template, shared with all templates that the same terms concern.
 
-    *excluding* and *tallies* hold the counts of the anti-affinity terms by topology, as :meth:`restrict` and
-    :meth:`add` need them: a template may be in dozens of terms.
+    *tallies* count the pods of these templates by topology, once for all their anti-affinity terms: there may be
+    dozens, and a plan counts far more often than it asks. *excluding* are such counts of others.
     """
 
     own: tuple[AntiAffinityTerm, ...] = ()
@@ -103,12 +100,19 @@ class AffinityRules(Struct, frozen=True):
     """Groups that count its pods."""
     starts_group: bool = False
     excluding: _Excluding = ()
-    tallies: _Tallies = ()
+    tallies: tuple[Tally, ...] = ()
 
     def restrict(self, mask: NodeMask) -> None:
         """Clear *mask* on nodes that a pod of the template may not use."""
         for topology, excluded in self.excluding:
-            topology.forbid(mask, [domain for counts in excluded for domain in counts])
+            if topology.lone:
+                nodes = 0
+                for tallies in excluded:
+                    for tally in tallies:
+                        nodes |= tally.nodes
+                clear(mask, nodes)
+            else:
+                topology.forbid(mask, [domain for tallies in excluded for tally in tallies for domain in tally.counts])
         group = self.group
         if group is None:
             return
@@ -117,17 +121,16 @@ class AffinityRules(Struct, frozen=True):
             topology = counter.topology
             mask &= topology.labelled if anywhere else topology.union(list(counter.counts), len(mask))
 
+    @property
+    def apart(self) -> bool:
+        """Whether pods of the template concern others only on their own nodes, by these rules."""
+        alone = all(each.topology.lone for each in self.tallies)
+        return alone and not self.joins and self.group is None
+
     def add(self, node: int, step: int) -> None:
         """Count *step* pods of the template on *node*."""
-        for domain_of, tallies in self.tallies:
-            domain = domain_of[node]
-            if domain >= 0:
-                for counts in tallies:
-                    count = counts.get(domain, 0) + step
-                    if count:
-                        counts[domain] = count
-                    else:
-                        del counts[domain]
+        for tally in self.tallies:
+            tally.add(node, step)
         for group in self.joins:
             group.add(node, step)
 
@@ -149,6 +152,7 @@ class AffinityIndex:
         self._groups: dict[tuple[AffinityTerm, ...], AffinityGroup] = {}
         self._own: dict[PodTemplate, tuple[AntiAffinityTerm, ...]] = {}
         self._group_of: dict[PodTemplate, AffinityGroup] = {}
+        self._shared: dict[tuple[int, ...], AffinityRules] = {}
         self.unknown: set[PodTemplate] = set()
         self._names = namespaces
         for template in templates:
@@ -176,17 +180,12 @@ class AffinityIndex:
         own, group = self._own.get(template, ()), self._group_of.get(template)
         if not (against or joins or own or group):
             return _NO_RULES
-        excluded = [*(anti.matching for anti in own), *(anti.holding for anti in against)]
-        raised = [*(anti.holding for anti in own), *(anti.matching for anti in against)]
-        return AffinityRules(
-            own,
-            tuple(against),
-            group,
-            tuple(joins),
-            group is not None and group.counts(template),
-            excluding=tuple(_by_topology(excluded).items()),
-            tallies=tuple((topology.domain_of, counts) for topology, counts in _by_topology(raised).items()),
-        )
+        concern = (id(group), *(id(each) for terms in (own, against, joins) for each in (*terms, None)))
+        found = self._shared.get(concern)
+        if found is None:
+            starts = group is not None and group.counts(template)
+            found = self._shared[concern] = _rules(own, tuple(against), group, tuple(joins), starts_group=starts)
+        return found
 
     def knows(self, template: PodTemplate) -> bool:
         """Whether all terms of *template* are those of other templates, so that it may be registered later."""
@@ -223,7 +222,7 @@ class AffinityIndex:
         found = self._anti.get(term)
         if found is None:
             topology = self._topologies[term.topology_key]
-            found = self._anti[term] = AntiAffinityTerm(term, DomainCounter(topology), DomainCounter(topology))
+            found = self._anti[term] = AntiAffinityTerm(term, DomainSum(topology), DomainSum(topology))
         return found
 
     def _group(self, terms: tuple[AffinityTerm, ...]) -> AffinityGroup:
@@ -234,11 +233,30 @@ class AffinityIndex:
         return found
 
 
-def _by_topology(counters: Iterable[DomainCounter]) -> dict[Topology, tuple[dict[int, int], ...]]:
-    found: dict[Topology, list[dict[int, int]]] = {}
-    for counter in counters:
-        found.setdefault(counter.topology, []).append(counter.counts)
-    return {topology: tuple(counts) for topology, counts in found.items()}
+def _rules(
+    own: tuple[AntiAffinityTerm, ...],
+    against: tuple[AntiAffinityTerm, ...],
+    group: AffinityGroup | None,
+    joins: tuple[AffinityGroup, ...],
+    *,
+    starts_group: bool,
+) -> AffinityRules:
+    """Return rules with counts of their own, which their terms take into account from now on."""
+    excluded: dict[Topology, list[list[Tally]]] = {}
+    raised: dict[Topology, Tally] = {}
+    mutual = [*((anti.matching, anti.holding) for anti in own), *((anti.holding, anti.matching) for anti in against)]
+    for theirs, ours in mutual:
+        excluded.setdefault(theirs.topology, []).append(theirs.parts)
+        ours.parts.append(raised.setdefault(ours.topology, Tally(ours.topology)))
+    return AffinityRules(
+        own,
+        against,
+        group,
+        joins,
+        starts_group,
+        excluding=tuple((topology, tuple(sums)) for topology, sums in excluded.items()),
+        tallies=tuple(raised.values()),
+    )
 
 
 def _namespaces(term: AffinityTerm) -> Iterable[str | None]:

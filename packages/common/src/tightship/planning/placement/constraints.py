@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from msgspec import Struct
 
 from tightship.core.objects import Node, Pod, PodSpec, PodTemplate
+from tightship.core.objects.devices import DEVICE_CLASS
 from tightship.core.reasons import Reason
 from tightship.planning.cluster import Snapshot
 from tightship.planning.placement.affinity import AffinityIndex, AffinityRules, topology_keys
@@ -36,6 +37,8 @@ class Ask(Struct, frozen=True, eq=False):
     """Whether *rows* and *static* decide alone."""
     unknown: tuple[Reason, str] | None
     """Why placement can't judge the pod."""
+    apart: bool
+    """Whether such a pod makes no difference to other nodes than its own."""
 
 
 _Tied = tuple[AffinityRules | None, tuple[SpreadCounter, ...], Attachments]
@@ -151,8 +154,11 @@ class Constraints:
 
     def unknown(self, template: PodTemplate) -> tuple[Reason, str] | None:
         """Return why placement can't judge pods of *template*, whatever their volumes."""
-        if template.spec.claims_devices:
-            return Reason.RESOURCE_CLAIMS, "requests devices through resource claims, which Tightship can't judge"
+        spec = template.spec
+        if spec.claims_devices:
+            missing = self._snapshot.missing.get(DEVICE_CLASS)
+            why = "there is no DeviceClass" if missing is None else f"{DEVICE_CLASS} objects are {missing}"
+            return Reason.RESOURCE_CLAIMS, spec.devices_unknown or f"requests devices by resource claims, and {why}"
         if template in self._affinity.unknown:
             why = self._snapshot.missing.get("Namespace", "not read")
             return (

@@ -33,6 +33,9 @@ def why_nowhere(space: Space, ask: Ask) -> tuple[str, str]:
     left &= tolerated
     count("not matching node selector or affinity", int((left & ~selected).sum()))
     left &= selected
+    declared = space.filters.declared(spec)
+    count(f"not declaring {', '.join(spec.features)}", int((left & ~declared).sum()))
+    left &= declared
     count("out of reach of the pod's volumes", int((left & ~ask.static).sum()))
     left &= ask.static
     lacking = np.zeros(len(space.nodes), dtype=np.int64)

@@ -44,8 +44,13 @@ class Fit(Struct, frozen=True):
         return not self.unplaced
 
 
-def fit_all(space: Space, asks: Sequence[Ask], choose: Choice = best_fit, retries: int = RETRIES) -> Fit:
-    """Place all of *asks*. Unless all of them find a node, the space stays unchanged."""
+def fit_all(
+    space: Space, asks: Sequence[Ask], choose: Choice = best_fit, retries: int = RETRIES, *, explain: bool = True
+) -> Fit:
+    """Place all of *asks*. Unless all of them find a node, the space stays unchanged.
+
+    Without *explain*, a search with a single try names just the first ask that finds none.
+    """
     if not asks:
         return Fit()
     start = space.mark()
@@ -64,7 +69,7 @@ def fit_all(space: Space, asks: Sequence[Ask], choose: Choice = best_fit, retrie
             break
         order.remove(failed)
         order.insert(0, failed)
-    alone = _alone(space, asks)
+    alone = _alone(space, asks) if retries or explain else ()
     if alone:
         return Fit(unplaced=alone, alone=alone)
     if retries:

@@ -16,7 +16,7 @@ from tightship.core.objects import Node, Pod, PodTemplate
 from tightship.core.reasons import Reason
 from tightship.core.resources import POD_COUNT, Resources
 from tightship.core.selectors import Taint
-from tightship.planning.cluster import NodeView, Snapshot
+from tightship.planning.cluster import Anew, NodeView, Snapshot
 from tightship.planning.placement.constraints import Ask, Constraints
 from tightship.planning.placement.static import NodeFilters
 from tightship.planning.placement.topology import NodeMask
@@ -131,6 +131,7 @@ class Space:
             self._recount(column, old, new)
         if retainted:
             self.filters.forget_taints()
+        if retainted or before.anew != snapshot.anew:
             self._asks.clear()
         self.snapshot = snapshot
         self._constraints.follow(snapshot)
@@ -168,7 +169,7 @@ class Space:
         """Whether *new* differs from *old* in what masks and counters are made of."""
         if old is new:
             return False
-        if old.labels != new.labels or old.allocatable != new.allocatable:
+        if old.labels != new.labels or old.allocatable != new.allocatable or old.features != new.features:
             return True
         return self._constraints.honors_taints and old.taints != new.taints
 
@@ -185,15 +186,18 @@ class Space:
     def ask(self, pod: Pod) -> Ask:
         """Return the demands of *pod* on a node.
 
-        During a resize the larger amounts count, since the replacement may request either.
+        During a resize the larger amounts count, since the replacement may request either. Where a VPA changes what the
+        replacement of a pod requests, that counts; a pod that has yet to find a node is what it is.
         """
         key = (pod.template, 0 if pod.requests is pod.template.spec.requests else id(pod.requests))
+        if self.snapshot.anew and pod.uid and not pod.node and pod.template in self.snapshot.anew:
+            key = (pod.template, -1)
         found = self._asks.get(key)
         if found is None:
-            found = self._asks[key] = self._compile(pod)
+            found = self._asks[key] = self._compile(pod, None if key[1] == -1 else self.snapshot.anew.get(pod.template))
         return found
 
-    def _compile(self, pod: Pod) -> Ask:
+    def _compile(self, pod: Pod, anew: Anew | None) -> Ask:
         template, spec = pod.template, pod.template.spec
         unknown = self._constraints.unknown(template)
         static = self.filters.static(spec)
@@ -208,14 +212,21 @@ class Space:
         affinity, spread = self._constraints.rules(template)
         idle = not (affinity.own or affinity.against or affinity.joins or affinity.group)
         plain = idle and not (spread.own or spread.joins or spec.host_ports or attachments.handles)
-        amounts = _larger(pod.requests, spec.requests)
+        amounts, scoring = _larger(pod.requests, spec.requests), spec.scoring
+        if anew is not None:
+            amounts, scoring = anew.requests, anew.scoring
+            if anew.problem:
+                unknown = unknown or (
+                    Reason.REQUESTS_UNKNOWN,
+                    f"VerticalPodAutoscaler {anew.autoscaler} can't be read: {anew.problem}",
+                )
         rows = tuple((self._rows[name], amount) for name, amount in amounts.items() if amount > 0)
         count = int(np.count_nonzero(static))
         level = 0 if count * 4 <= len(self.nodes) else 2 if plain else 1
         return Ask(
             template=template,
             rows=rows,
-            scoring=spec.scoring,
+            scoring=scoring,
             static=static,
             static_count=count,
             hardness=(level, -max((amount * float(self.scale[row]) for row, amount in rows), default=0.0)),
@@ -224,6 +235,7 @@ class Space:
             attachments=attachments,
             plain=plain,
             unknown=unknown,
+            apart=plain or (affinity.apart and not (spread.own or spread.joins or attachments.handles)),
         )
 
     # Judging
@@ -330,11 +342,11 @@ class Space:
 
 
 def fit_to_receive(node: Node) -> bool:
-    """Whether plans may use *node* for pods: it is Ready, not cordoned and not being deleted.
+    """Whether plans may use *node* for pods: it is Ready, not cordoned, not being deleted, not (to be) maintained.
 
     kube-scheduler itself looks only at the cordon and taints; the other conditions are for safety.
     """
-    return node.ready and not node.unschedulable and node.deletion is None
+    return node.ready and not node.unschedulable and node.deletion is None and not node.lifecycle
 
 
 def _to_come(snapshot: Snapshot) -> list[Pod]:

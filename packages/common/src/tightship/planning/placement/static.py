@@ -13,7 +13,7 @@ from tightship.planning.placement.topology import NodeMask
 
 
 class NodeFilters:
-    """Masks and counts over *nodes* for ``NodeAffinity`` and ``TaintToleration``."""
+    """Masks and counts over *nodes* for ``NodeAffinity``, ``TaintToleration`` and ``NodeDeclaredFeatures``."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes
@@ -23,7 +23,7 @@ class NodeFilters:
 
     def forget_taints(self) -> None:
         """Forget what depends on taints, since the taints of a node have changed."""
-        self._masks = {key: mask for key, mask in self._masks.items() if key[0] == "selected"}
+        self._masks = {key: mask for key, mask in self._masks.items() if key[0] in ("selected", "declared")}
         self._counts = {key: counts for key, counts in self._counts.items() if key[0] == "preferred"}
         self._soft_taints = any(taint.effect in SOFT_EFFECTS for node in self._nodes for taint in node.taints)
 
@@ -58,12 +58,23 @@ class NodeFilters:
             self._masks[key] = found
         return found
 
-    def static(self, spec: PodSpec) -> NodeMask:
-        """Return the nodes that are both selected and tolerated."""
-        key = ("static", tuple(sorted(spec.node_selector.items())), spec.node_affinity, spec.tolerations)
+    def declared(self, spec: PodSpec) -> NodeMask:
+        """Return the nodes that declare every feature the pod needs."""
+        key = ("declared", spec.features)
         found = self._masks.get(key)
         if found is None:
-            found = self._masks[key] = self.selected(spec) & self.tolerated(spec)
+            has_all = [set(spec.features) <= set(node.features) for node in self._nodes]
+            found = self._masks[key] = np.array(has_all, dtype=np.bool_)
+        return found
+
+    def static(self, spec: PodSpec) -> NodeMask:
+        """Return the nodes that are selected and tolerated, and declare the features."""
+        selector = tuple(sorted(spec.node_selector.items()))
+        key = ("static", selector, spec.node_affinity, spec.tolerations, spec.features)
+        found = self._masks.get(key)
+        if found is None:
+            found = self.selected(spec) & self.tolerated(spec)
+            found = self._masks[key] = found & self.declared(spec) if spec.features else found
         return found
 
     def soft_taints(self, spec: PodSpec, but: Taint | None = None) -> NDArray[np.int64] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -35,9 +36,9 @@ class Topology:
             if domain >= 0:
                 members[domain].append(index)
         self.members = [np.array(each, dtype=np.intp) for each in members]
-        # Of a topology like the hostname, each domain is one node.
-        lone = len(numbers) > 1 and all(len(each) == 1 for each in members)
-        self._nodes = np.array([each[0] for each in members], dtype=np.intp) if lone else None
+        self.lone = len(numbers) > 1 and all(len(each) == 1 for each in members)
+        """Whether each domain is one node, as of the hostname."""
+        self._nodes = np.array([each[0] for each in members], dtype=np.intp) if self.lone else None
         self.labelled: NodeMask = np.array([domain >= 0 for domain in domain_of], dtype=np.bool_)
 
     def forbid(self, mask: NodeMask, domains: list[int]) -> None:
@@ -78,3 +79,53 @@ class DomainCounter:
             self.counts[domain] = count
         else:
             self.counts.pop(domain, None)
+
+
+class Tally:
+    """Pods of one kind: ``counts`` of them by domain, and their ``nodes`` as bits if each domain is one node.
+
+    Many kinds together exclude a pod, so bits are what is faster to unite.
+    """
+
+    __slots__ = ("counts", "nodes", "topology")
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.counts: dict[int, int] = {}
+        self.nodes = 0
+
+    def add(self, node: int, step: int) -> None:
+        """Count *step* more pods on *node*."""
+        domain = self.topology.domain_of[node]
+        if domain < 0:
+            return
+        count = self.counts.get(domain, 0) + step
+        if count:
+            self.counts[domain] = count
+        else:
+            del self.counts[domain]
+        if count in {0, step} and self.topology.lone:
+            self.nodes ^= 1 << node
+
+
+class DomainSum:
+    """Pods in each domain, as *parts* by kind."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.parts: list[Tally] = []
+
+    @property
+    def counts(self) -> dict[int, int]:
+        """The number of pods in each domain that has some."""
+        found: Counter[int] = Counter()
+        for part in self.parts:
+            found.update(part.counts)
+        return found
+
+
+def clear(mask: NodeMask, nodes: int) -> None:
+    """Clear *mask* for every node whose bit in *nodes* is set."""
+    if nodes:
+        packed = np.frombuffer(nodes.to_bytes((len(mask) + 7) // 8, "little"), dtype=np.uint8)
+        np.greater(mask, np.unpackbits(packed, count=len(mask), bitorder="little").view(np.bool_), out=mask)

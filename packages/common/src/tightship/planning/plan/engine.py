@@ -211,7 +211,7 @@ def after(snapshot: Snapshot, removals: list[Removal]) -> Snapshot:
     for removal in removals:
         for move in removal.moves:
             arrivals.setdefault(removal.node, {}).pop(move.pod.key, None)
-            moved = msgspec.structs.replace(move.pod, node=move.target)
+            moved = msgspec.structs.replace(move.pod, node=move.target, requests=snapshot.requests_anew(move.pod))
             arrivals.setdefault(move.target, {})[move.pod.key] = moved
     nodes: dict[str, NodeView] = {}
     for name, view in snapshot.nodes.items():

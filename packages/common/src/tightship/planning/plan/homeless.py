@@ -44,12 +44,11 @@ class Homeless:
                 told[id(guest.ask)] = why_nowhere(self._space, guest.ask)
             detail, fix = told[id(guest.ask)]
             if not guest.origin:
-                home = guest.pod.node
-                what = (
-                    f"pod {guest.pod.key}, which is leaving the draining node {home},"
-                    if home
-                    else f"pending pod {guest.pod.key}"
-                )
+                home, what = guest.pod.node, f"pending pod {guest.pod.key}"
+                if home:
+                    what = f"pod {guest.pod.key}, which is leaving the draining node {home},"
+                if home == node:
+                    what = f"the replacement of pod {guest.pod.key}, which comes once the pod has gone,"
                 detail = f"{what} could run only here"
                 found.append(Refusal(Reason.PENDING_POD_NEEDS_NODE, node, detail, fix))
             elif position not in fit.alone:

@@ -26,7 +26,8 @@ class Candidate(Struct, frozen=True):
 
     *evict* are the pods that a drain would evict, *stays* how many pods go with the node. *ratio* is requested over
     allocatable CPU, *memory_ratio* the same for memory, *extended* the same for each extended resource, *price* what an
-    hour costs, in millionths, if that is known.
+    hour costs, in millionths, if that is known. *maintenance* is whether the node's maintenance is planned, *cost* what
+    disrupting its pods costs (:mod:`tightship.planning.disruption_cost`).
     """
 
     name: str
@@ -37,6 +38,8 @@ class Candidate(Struct, frozen=True):
     memory_ratio: float = 0.0
     price: int | None = None
     extended: Mapping[str, float] = {}
+    maintenance: bool = False
+    cost: int = 0
 
 
 class Move(Struct, frozen=True):

@@ -13,6 +13,7 @@ from tightship.core.resources import Resources
 from tightship.planning.cluster import Snapshot
 from tightship.planning.cluster.state import add
 from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.disruption_cost import total_cost
 from tightship.planning.placement.fitting import RETRIES, Fit, Leaving, certain, fit_all, stuck_in_turn
 from tightship.planning.placement.scoring import Choice, best_fit, scheduler_choice
 from tightship.planning.placement.space import Space
@@ -81,6 +82,7 @@ class Planner:
         reserved = Reserved(self.space)
         reserved.pending()
         reserved.moving(name for name in moving if name in self.space.index and name not in self.candidates)
+        reserved.returning(self.candidates)
         starting = reserved.starting(self.candidates)
         self._buffers = BufferRoom(self.space, snapshot)
         self.starting_on: Mapping[str, Resources] = together(starting, self._buffers.held)
@@ -154,6 +156,11 @@ class Planner:
             ratios = {each: ratio + self.received_ratio(name, each) for each, ratio in ratios.items()}
         return measured(ratios, measure)
 
+    def cost(self, name: str) -> int:
+        """Return what disrupting the pods of a candidate costs, with those moved onto its node in this round."""
+        arrived = self._arrived.get(self.space.index[name], ())
+        return self.candidates[name].cost + total_cost(guest.pod for guest in arrived)
+
     def received_ratio(self, name: str, resource: str = "cpu") -> float:
         """Return the amount of *resource* moved onto node *name* in this round, over its allocatable amount."""
         received = 0 if self.going.untried else self._received.get(name, {}).get(resource, 0)
@@ -201,7 +208,8 @@ class Planner:
         mark = space.mark()
         space.close(node)
         for guest in (*guests, *waiting):
-            space.lift(guest.ask, node)
+            if not guest.ask.apart:
+                space.lift(guest.ask, node)
         if self._planned is not None:
             known = ((guest.ask, self.going.targets.get(guest.pod.key, "")) for guest in guests)
             self._planned.expect([(ask, space.index[target]) for ask, target in known if target])
@@ -212,6 +220,10 @@ class Planner:
         short = None if tried.refusals else self._buffers.refusal(candidate.name)
         if short is not None:
             tried = Tried([short])
+        # Most attempts fail, and these pods make no difference to any other node.
+        for guest in (*guests, *waiting) if not tried.refusals else ():
+            if guest.ask.apart:
+                space.lift(guest.ask, node)
         changed = space.changes_since(mark) if self._memory is not None and not tried.refusals else ()
         return Attempt(tried, charge, space.next_start, self.explain, changed)
 
@@ -240,7 +252,9 @@ class Planner:
             refusals = self._refusals(candidate, guests, waiting, fit_all(space, asks, best_fit), strand=True)
             space.rollback(mark)
             return Tried(refusals)
-        fit = fit_all(space, asks, self._choose, self._retries)
+        # A refusal for replicas about to start is another one, so they have to be told from the rest.
+        explain = self.explain or any(guest.starting is not None for guest in waiting)
+        fit = fit_all(space, asks, self._choose, self._retries, explain=explain)
         if not fit.complete:
             return Tried(self._refusals(candidate, guests, waiting, fit, strand=False))
         leaving = [Leaving(ask, target, bool(wait)) for ask, target, wait in zip(asks, fit.nodes, slow, strict=False)]
@@ -319,7 +333,7 @@ class Planner:
                 name = self.space.names[target]
                 moves.append(Move(guest.pod, guest.origin, name, self._waits_for(guest, waits)))
                 self._arrived.setdefault(target, []).append(Guest(guest.pod, guest.ask, name))
-                add(self._received.setdefault(name, {}), guest.pod.requests)
+                add(self._received.setdefault(name, {}), self.snapshot.requests_anew(guest.pod))
             else:
                 self.waiting.setdefault(target, []).append(guest)
                 self._scale_ups.shift(guest, node, target)

@@ -9,10 +9,11 @@ import numpy as np
 from tightship.core.drain_record import Phase
 from tightship.core.objects import Pod
 from tightship.core.objects.pod import DEFAULT_SCHEDULER
+from tightship.core.reasons import Reason
 from tightship.core.resources import Resources
 from tightship.planning.cluster import Snapshot
 from tightship.planning.cluster.state import add
-from tightship.planning.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED, drain_record, draining
+from tightship.planning.nodes import drain_record, draining, emptied_by_others
 from tightship.planning.placement.scoring import scheduler_choice
 from tightship.planning.placement.space import Ask, Space
 from tightship.planning.placement.topology import NodeMask
@@ -33,17 +34,19 @@ class Reserved:
         """Reserve room for every pending pod that could run somewhere, so that no move takes that room (M8).
 
         A pod that fits nowhere blocks nothing: draining other nodes can't make it worse (k-sigs/karpenter#678). A gated
-        pod counts if only our gate holds it: kube-scheduler keeps the room of its nomination, too.
+        pod counts if only our gate holds it: kube-scheduler keeps the room of its nomination, too. An expendable pod
+        holds none, as for Cluster Autoscaler.
         """
         space = self._space
         queue = [
             pod
             for pod in space.snapshot.unscheduled
-            if not pod.gated_by_others and pod.spec.scheduler == DEFAULT_SCHEDULER
+            if not pod.gated_by_others and not pod.expendable and pod.spec.scheduler == DEFAULT_SCHEDULER
         ]
         for pod in sorted(queue, key=lambda each: (-each.spec.priority, each.created, each.key)):
             ask = space.ask(pod)
-            if ask.unknown is not None:
+            # What a pod wants of devices only narrows its choice: it needs the rest of its room all the same.
+            if ask.unknown is not None and ask.unknown[0] is not Reason.RESOURCE_CLAIMS:
                 continue
             self._place_best(pod, ask, pod.nominated_node or space.snapshot.landings.get(pod.uid, ""))
 
@@ -51,14 +54,14 @@ class Reserved:
         """Reserve room for the pods that are about to leave nodes in drain, so that no plan promises a place twice.
 
         A pod holds the room where its drain wants it to land, if it has a landing that can take it. A terminating pod
-        holds room only if its replacement comes afterwards, as a StatefulSet's does.
+        holds room only if its replacement comes afterwards.
         """
         space = self._space
         for name in names:
             origin = space.index[name]
             space.close(origin)
             for pod in space.snapshot.nodes[name].pods:
-                if pod.daemon or pod.mirror or pod.finished or pod.replaced:
+                if pod.daemon or pod.mirror or pod.finished or space.snapshot.replaced(pod) or pod.expendable:
                     continue
                 ask = space.ask(pod)
                 if ask.unknown is not None:
@@ -67,6 +70,20 @@ class Reserved:
                 space.lift(ask, origin)
                 if not self._place_best(pod, ask, space.snapshot.landings.get(pod.uid, "")):
                     space.rollback(mark)
+
+    def returning(self, names: Iterable[str]) -> None:
+        """Note the pods that terminate on nodes *names* and whose replacements come afterwards.
+
+        Such a pod keeps its room, and its replacement may take that very room: only without the node it needs another.
+        """
+        space = self._space
+        for name in names:
+            for pod in space.snapshot.nodes[name].usage.terminating:
+                if pod.daemon or pod.mirror or space.snapshot.replaced(pod):
+                    continue
+                ask = space.ask(pod)
+                if ask.unknown is None:
+                    self.waiting.setdefault(space.index[name], []).append(Guest(pod, ask, ""))
 
     def starting(self, candidates: Collection[str]) -> dict[str, Resources]:
         """Reserve room for replicas that HPAs are about to start, first on nodes that are not *candidates*.
@@ -89,7 +106,7 @@ class Reserved:
                 space.place(guest.ask, target)
                 self.waiting.setdefault(target, []).append(guest)
                 self.scale_ups.add(guest, target)
-                add(held.setdefault(space.names[target], {}), pod.requests)
+                add(held.setdefault(space.names[target], {}), space.snapshot.requests_anew(pod))
         return dict(held)
 
     def _likely_place(self, ask: Ask, rather: NodeMask | None = None) -> int | None:
@@ -121,7 +138,6 @@ class Reserved:
 
 
 _LEAVES = frozenset({Phase.CLAIMED, Phase.EVICTING, Phase.YIELDED})
-_TAKEN = frozenset({TO_BE_DELETED, KARPENTER_DISRUPTED})
 
 
 def moving_nodes(snapshot: Snapshot) -> list[str]:
@@ -132,6 +148,6 @@ def moving_nodes(snapshot: Snapshot) -> list[str]:
         if record is not None and record.owns_node:
             if record.phase in _LEAVES:
                 found.append((record.entered(Phase.CLAIMED) or 0.0, name))
-        elif draining(view.node) or any(taint.key in _TAKEN for taint in view.node.taints):
+        elif draining(view.node) or emptied_by_others(view.node):
             found.append((0.0, name))
     return [name for _, name in sorted(found)]

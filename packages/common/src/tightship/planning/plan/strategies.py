@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from tightship.core.reasons import Refusal
+from tightship.planning.disruption_cost import total_cost
 from tightship.planning.placement.scoring import Choice, aligned, best_fit
 from tightship.planning.placement.space import PODS, Space
 from tightship.planning.plan.model import Candidate
@@ -70,17 +71,24 @@ what is moved to the candidate's node, and never lowers one."""
 
 
 class Ordered(Strategy):
-    """The candidates with the lowest keys first, the keys as they stand when their turn comes."""
+    """The candidates with the lowest keys first, the keys as they stand when their turn comes.
+
+    Before all keys come planned maintenance, and what disrupting the pods costs by annotations of their owners.
+    """
 
     choose: Choice = staticmethod(best_fit)
 
     def __init__(self, name: str, key: Key) -> None:
         self.name = name
-        self._key = key
+        self._own_key = key
+
+    def key(self, planner: Planner, candidate: Candidate) -> tuple[float | str, ...]:
+        """Return how far back in the order *candidate* stands, after what *planner* has planned."""
+        return not candidate.maintenance, planner.cost(candidate.name), *self._own_key(planner, candidate)
 
     def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
         """See :meth:`Strategy.extend`."""
-        heap = [(self._key(planner, candidate), candidate.name) for candidate in candidates]
+        heap = [(self.key(planner, candidate), candidate.name) for candidate in candidates]
         heapq.heapify(heap)
         planned = dict.fromkeys((candidate.name for candidate in candidates), len(planner.removals))
         stays: dict[str, list[Refusal]] = {}
@@ -88,7 +96,7 @@ class Ordered(Strategy):
             key, name = heapq.heappop(heap)
             if planned[name] < len(planner.removals):
                 planned[name] = len(planner.removals)
-                current = self._key(planner, planner.candidates[name])
+                current = self.key(planner, planner.candidates[name])
                 if current > key:
                     heapq.heappush(heap, (current, name))
                     continue
@@ -112,6 +120,7 @@ class FewestNodes(Strategy):
     controller that measured against what is left would change its mind at every step. Pods go where the free room has
     their proportions. Where kube-scheduler places them, a pod may land on a node that goes later, and move again. There
     of nodes of about one size those with the fewest pods go first: fewer pods move while most nodes may still go.
+    Nodes with planned maintenance come before all others. Of one size, what is cheap to disrupt goes first.
     """
 
     name = "fewest-nodes"
@@ -125,13 +134,13 @@ class FewestNodes(Strategy):
         return stays
 
 
-def _smallest(planner: Planner) -> Callable[[Candidate], tuple[int, int, float, str]]:
+def _smallest(planner: Planner) -> Callable[[Candidate], tuple[bool, int, int, int, float, str]]:
     """Return the key by which the smallest candidates come first."""
     size, wander = planner.space.sizes(), planner.placement != "possible"
 
-    def key(each: Candidate) -> tuple[int, int, float, str]:
+    def key(each: Candidate) -> tuple[bool, int, int, int, float, str]:
         about = _about(size[planner.space.index[each.name]])
-        return about, len(each.evict) if wander else 0, each.ratio, each.name
+        return not each.maintenance, about, each.cost, len(each.evict) if wander else 0, each.ratio, each.name
 
     return key
 
@@ -199,13 +208,14 @@ class LowestCost(Strategy):
         candidates = tuple(planner.candidates.values())
         worths = _worths(planner, candidates)
         orders = _orders(worths)
-        best, most = orders[0], -1.0
+        best, most, least = orders[0], -1.0, 0
         for order in orders:
             planner = new_planner(self.choose)
             stays = _extend_in(order, worths, planner, gates, candidates)
             saved = sum(worths[removal.node].price for removal in planner.removals)
-            if saved > most * (1 + _CHEAPEST):
-                best, most = order, saved
+            cost = sum(total_cost(move.pod for move in removal.moves) for removal in planner.removals)
+            if saved > most * (1 + _CHEAPEST) or (cost < least and saved >= most * (1 - _CHEAPEST)):
+                best, most, least = order, saved, cost
         if best is not orders[-1]:
             # Planners may share a space, so the best plan is made again, not kept meanwhile.
             planner = new_planner(self.choose)
@@ -255,8 +265,8 @@ def _extend_in(
 ) -> dict[str, list[Refusal]]:
     smallest = _smallest(planner)
 
-    def key(each: Candidate) -> tuple[float, tuple[int, int, float, str]]:
-        return order(worths[each.name]), smallest(each)
+    def key(each: Candidate) -> tuple[bool, float, tuple[bool, int, int, int, float, str]]:
+        return not each.maintenance, order(worths[each.name]), smallest(each)
 
     stays: dict[str, list[Refusal]] = {}
     for candidate in sorted(candidates, key=key):

@@ -29,7 +29,7 @@ def play(
     choice = PlannedTargets(strategy.choose)
     planner = new_planner(choice)
     natives = problem.natives
-    left = order(problem, found)
+    left = sorted(order(problem, found), key=lambda node: not planner.candidates[problem.names[node]].maintenance)
     for _ in range(PASSES):
         refused: list[int] = []
         for node in left:

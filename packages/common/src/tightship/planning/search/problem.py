@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tightship.core.objects import Pod
 from tightship.planning.placement.scoring import best_fit
 from tightship.planning.placement.space import Ask, Space
-from tightship.planning.placement.topology import DomainCounter
+from tightship.planning.placement.topology import DomainSum
 from tightship.planning.plan.planner import Planner
 from tightship.planning.search.limits import GateLimits
 
@@ -171,7 +171,7 @@ def extract(planner: Planner, allowed: GateLimits) -> Problem | None:
         pods=tuple(pod for pod, _, _ in guests),
         kinds=np.array(kinds, dtype=np.intp),
         homes=np.array([node for _, node, _ in guests], dtype=np.intp),
-        held=(*((guest.pod, node) for node, held in planner.waiting.items() for guest in held), *buffers),
+        held=(*_held(planner), *buffers),
         evicted=np.array([evicted for _, _, evicted in guests], dtype=np.bool_),
         tied=np.array([_tied(ask) for ask in asks], dtype=np.bool_),
         marks=marks,
@@ -180,6 +180,14 @@ def extract(planner: Planner, allowed: GateLimits) -> Problem | None:
         pools=pool_of,
         limits=Limits(allowed.total, np.array([allowed.pools[pool] for pool in pools], dtype=np.intp)),
     )
+
+
+def _held(planner: Planner) -> list[tuple[Pod, int]]:
+    """Return the pods that *planner* has placed, with their nodes, without those that terminate where they run."""
+    names = planner.space.names
+    return [
+        (guest.pod, node) for node, held in planner.waiting.items() for guest in held if guest.pod.node != names[node]
+    ]
 
 
 def _buffers(planner: Planner, closable: NDArray[np.bool_]) -> list[tuple[Pod, int]]:
@@ -233,9 +241,9 @@ def _tied(ask: Ask) -> bool:
 
 def _marks(asks: Sequence[Ask], nodes: int) -> Marks:
     numbers: dict[int, int] = {}
-    counters: list[DomainCounter] = []
+    counters: list[DomainSum] = []
 
-    def row(counter: DomainCounter) -> int:
+    def row(counter: DomainSum) -> int:
         number = numbers.setdefault(id(counter), len(numbers))
         if number == len(counters):
             counters.append(counter)

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from tightship.core.reasons import Refusal
 from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.disruption_cost import total_cost
 from tightship.planning.placement.scoring import Choice
 from tightship.planning.plan.engine import straightened
 from tightship.planning.plan.model import Candidate, Plan, Removal, Searched
@@ -48,9 +49,16 @@ class _Found(Struct, frozen=True):
     broken: int = 0
 
     @property
-    def score(self) -> tuple[int, int]:
-        """The nodes removed, then the evictions, negative."""
-        return len(self.removals), -sum(len(removal.moves) for removal in self.removals)
+    def evictions(self) -> int:
+        return sum(len(removal.moves) for removal in self.removals)
+
+    @property
+    def score(self) -> tuple[int, int, int, int]:
+        """The nodes removed, those among them with planned maintenance, then costs of disruption and evictions."""
+        candidates = self.outcome.planner.candidates
+        maintained = sum(candidates[removal.node].maintenance for removal in self.removals)
+        cost = sum(total_cost(move.pod for move in removal.moves) for removal in self.removals)
+        return len(self.removals), maintained, -cost, -self.evictions
 
 
 class Searching(Strategy):
@@ -106,11 +114,11 @@ class Searching(Strategy):
         return Searched(
             seconds=None if known is None else known.seconds,
             iterations=0 if known is None else known.iterations,
-            greedy_removed=greedy.score[0],
-            greedy_evictions=-greedy.score[1],
-            removed=best.score[0],
-            evictions=-best.score[1],
-            bound=0 if known is None else min(known.bound, nodes - best.score[0]),
+            greedy_removed=len(greedy.removals),
+            greedy_evictions=greedy.evictions,
+            removed=len(best.removals),
+            evictions=best.evictions,
+            bound=0 if known is None else min(known.bound, nodes - len(best.removals)),
             warm_start=best is not greedy and not best.broken,
             broken=best.broken,
         )
@@ -133,10 +141,10 @@ class Searching(Strategy):
         self.searched = Searched(
             seconds=rules.seconds,
             iterations=effort.iterations,
-            greedy_removed=greedy.score[0],
-            greedy_evictions=-greedy.score[1],
-            removed=best.score[0],
-            evictions=-best.score[1],
+            greedy_removed=len(greedy.removals),
+            greedy_evictions=greedy.evictions,
+            removed=len(best.removals),
+            evictions=best.evictions,
             bound=least,
             warm_start=None if self.searched is None else self.searched.warm_start,
             broken=start.broken,

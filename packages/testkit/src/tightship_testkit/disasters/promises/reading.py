@@ -16,7 +16,8 @@ OWNING = frozenset({"Claimed", "Evicting", "Drained", "Restoring", "Yielded"})
 """Phases in which a node is cordoned and tainted for a drain."""
 
 _DO_NOT_DRAIN = "tightship.dev/do-not-drain"
-_DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+_DO_NOT_DISRUPT = ("karpenter.sh/do-not-disrupt", "node-autoscaling.kubernetes.io/do-not-disrupt")
+_TAKING = ("DrainInProgress", "Drained", "MaintenanceInProgress", "GracefulNodeShutdownInProgress")
 _SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 _SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
@@ -80,13 +81,16 @@ def daemon(pod: Json) -> bool:
 
 
 def node_opts_out(node: Json) -> str:
-    """Return the annotation by which a node opts out of drains, empty where none does."""
+    """Return the annotation or condition by which a node opts out of drains, empty where none does."""
+    for each in (node.get("status") or {}).get("conditions") or []:
+        if each["type"] in _TAKING and each["status"] == "True":
+            return str(each["type"])
     notes = annotations(node)
     if notes.get(_DO_NOT_DRAIN, "false") != "false":
         return _DO_NOT_DRAIN
     if notes.get(_SCALE_DOWN_DISABLED) == "true":
         return _SCALE_DOWN_DISABLED
-    return _DO_NOT_DISRUPT if notes.get(_DO_NOT_DISRUPT, "false") != "false" else ""
+    return next((each for each in _DO_NOT_DISRUPT if notes.get(each, "false") != "false"), "")
 
 
 def pod_opts_out(pod: Json) -> str:
@@ -96,8 +100,9 @@ def pod_opts_out(pod: Json) -> str:
         return _DO_NOT_DRAIN
     if notes.get(_SAFE_TO_EVICT) == "false":
         return _SAFE_TO_EVICT
-    if notes.get(_DO_NOT_DISRUPT) == "true":
-        return _DO_NOT_DISRUPT
+    for each in _DO_NOT_DISRUPT:
+        if notes.get(each) == "true":
+            return each
     return _PREFER_NO_EVICTION if _PREFER_NO_EVICTION in notes else ""
 
 

@@ -104,6 +104,8 @@ _NODES = {
             "nodes", "pods", "poddisruptionbudgets", "persistentvolumeclaims", "persistentvolumes", "namespaces",
             "replicationcontrollers", "storageclasses", "csinodes", "replicasets", "statefulsets", "daemonsets", "jobs",
             "horizontalpodautoscalers", "capacitybuffers", "podtemplates", "configmaps", "nodepools",
+            "podgroups", "leaderworkersets", "verticalpodautoscalers",
+            "resourceslices", "deviceclasses", "resourceclaims",
         ),
         _READ,
     ),

@@ -13,11 +13,13 @@ NODE_OPT_OUTS = {
     "tightship.dev/do-not-drain": "true",
     "cluster-autoscaler.kubernetes.io/scale-down-disabled": "true",
     "karpenter.sh/do-not-disrupt": "true",
+    "node-autoscaling.kubernetes.io/do-not-disrupt": "true",
 }
 POD_OPT_OUTS = {
     "tightship.dev/do-not-drain": "true",
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
     "karpenter.sh/do-not-disrupt": "true",
+    "node-autoscaling.kubernetes.io/do-not-disrupt": "true",
     "descheduler.alpha.kubernetes.io/prefer-no-eviction": "true",
 }
 WITHIN = 150.0
@@ -175,6 +177,33 @@ async def opt_out(world: World, *, node: str, annotation: str, seconds: float) -
     await world.pause(seconds)
     if not world.quiet:
         annotate(world, "Node", node, "", {annotation: None})
+
+
+_CONDITION = one_of("MaintenancePlanned", "DrainInProgress", "MaintenanceInProgress", "Drained")
+
+
+@step(PHASE, condition=_CONDITION, joins=share(0.5), seconds=one_of(20.0, 300.0))
+async def maintenance(
+    world: World, *, phases: list[str], after: float, condition: str, joins: bool, seconds: float
+) -> None:
+    """A tool sets a lifecycle condition on a node for a while: one in drain if it *joins*, else any."""
+    node = await world.in_drain(phases, WITHIN, after) if joins else ""
+    names = [each["metadata"]["name"] for each in world.store.list("Node")]
+    node = node or (names[0] if names else "")
+
+    def said(status: str) -> None:
+        if world.store.find("Node", node) is not None:
+            world.tell(f"{node}: {condition} is {status}")
+            world.store.modify("Node", node, change=lambda thing: _set_condition(thing, condition, status))
+
+    said("True")
+    await world.pause(seconds)
+    said("False")
+
+
+def _set_condition(thing: Json, condition: str, status: str) -> None:
+    found = [each for each in thing["status"].get("conditions") or [] if each["type"] != condition]
+    thing["status"]["conditions"] = [*found, {"type": condition, "status": status, "reason": "AdminRequested"}]
 
 
 @step(NODE)

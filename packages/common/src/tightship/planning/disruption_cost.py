@@ -1,0 +1,65 @@
+"""What it costs to disrupt a pod, by annotations of its owners. Pure.
+
+``node-autoscaling.kubernetes.io/disruption-cost`` is proposed for all node autoscalers (kubernetes/autoscaler#9850):
+the costs of the pods that leave a node are summed, and the node with the lower sum goes first. Without it the older
+``controller.kubernetes.io/pod-deletion-cost`` counts, as for Karpenter. A negative deletion cost only tells a
+ReplicaSet which of its pods to delete first, and costs nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tightship.core.objects import Pod
+from tightship.core.quoting import quoted
+from tightship.planning.checks import Check, remark
+
+DISRUPTION_COST = "node-autoscaling.kubernetes.io/disruption-cost"
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+
+MOST = 2**31 - 1
+"""The highest cost of a pod."""
+
+_LONGEST = len(str(MOST)) + 1
+_SHOWN = 3
+
+
+def _read(text: str) -> int | None:
+    """Return the number in *text*, ``None`` if that is no whole number of 32 bits."""
+    digits = text.removeprefix("-")
+    if len(text) > _LONGEST or not (digits.isascii() and digits.isdecimal()):
+        return None
+    number = int(text)
+    return number if -MOST <= number <= MOST else None
+
+
+def disruption_cost(pod: Pod) -> int:
+    """Return what disrupting *pod* costs, from 0 (also for an annotation without a valid cost) to :data:`MOST`."""
+    notes = pod.annotations
+    if not notes:
+        return 0
+    text = notes.get(DISRUPTION_COST, notes.get(DELETION_COST, ""))
+    return max(0, _read(text) or 0)
+
+
+def total_cost(pods: Iterable[Pod]) -> int:
+    """Return the sum of the costs of *pods*."""
+    return sum(map(disruption_cost, pods))
+
+
+def cost_remarks(pods: Sequence[Pod]) -> list[Check]:
+    """Return what to tell of the costs of *pods*, those of one node: the sum, and each annotation without a cost."""
+    found: list[Check] = []
+    dear = sorted((-cost, pod.key) for pod in pods if (cost := disruption_cost(pod)))
+    if dear:
+        more = f", {len(dear) - _SHOWN} more" if len(dear) > _SHOWN else ""
+        parts = ", ".join(f"{key} {-cost:,}" for cost, key in dear[:_SHOWN])
+        found.append(remark("disruption cost", f"{total_cost(pods):,} ({parts}{more}); nodes that cost less go first"))
+    for pod in pods:
+        key = DISRUPTION_COST if DISRUPTION_COST in pod.annotations else DELETION_COST
+        text = pod.annotations.get(key)
+        lowest = 0 if key == DISRUPTION_COST else -MOST
+        if text is not None and ((number := _read(text)) is None or number < lowest):
+            allowed = f"allowed is a whole number from {lowest} to {MOST}"
+            found.append(remark("disruption cost", f"annotation {key} of {pod.key} is {quoted(text)}; {allowed}"))
+    return found
