@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 CONTROLLERS := node-compactor node-refiner hpa-scaler
-PACKAGES := packages/common $(CONTROLLERS:%=packages/%) packages/simulator packages/testkit e2e
+PACKAGES := packages/common $(CONTROLLERS:%=packages/%) packages/tightship-cli packages/simulator packages/testkit e2e
 SEED ?= 7
 NODES ?= 40
 CLUSTERS ?= 1000
@@ -89,6 +89,13 @@ agreement: install controlplane ## Compare more random clusters with the real ku
 controlplane: ## Build the programs of a real control plane into a cache outside the repository (needs Go 1.26+).
 	@$(PYTHON) e2e/controlplane/build.py
 
+OLDER ?= 1.34
+
+.PHONY: skew
+skew: install ## Build an older Kubernetes and run the contract suite and the scheduler's agreement against it (OLDER=1.34; needs Go 1.26+).
+	@TIGHTSHIP_KUBERNETES=$(OLDER) $(PYTHON) e2e/controlplane/build.py etcd kube-apiserver kube-scheduler kube-controller-manager
+	@TIGHTSHIP_KUBERNETES=$(OLDER) $(PYTEST) packages/simulator/tests/contract e2e/tests/test_scheduler_agreement.py $(ARGS)
+
 .PHONY: check
 check: install ## Check lint, format, types, and which layer imports which.
 	@$(BIN)/ruff check .
@@ -150,7 +157,7 @@ live: install controlplane ## Run the controller on the data of a real cluster o
 	@$(BIN)/python bench/live.py $(ARGS)
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	--no-emit-find-links --no-header --no-annotate $(patsubst %,--no-emit-package %,tightship node-compactor node-refiner hpa-scaler tightship-simulator tightship-testkit tightship-e2e)
+	--no-emit-find-links --no-header --no-annotate $(patsubst %,--no-emit-package %,tightship node-compactor node-refiner hpa-scaler tightship-cli tightship-simulator tightship-testkit tightship-e2e)
 
 .PHONY: lock
 lock: install ## Resolve the locked requirements again.
@@ -159,6 +166,7 @@ lock: install ## Resolve the locked requirements again.
 	@$(COMPILE) packages/node-compactor/pyproject.toml -o requirements/node-compactor.lock
 	@$(COMPILE) packages/node-refiner/pyproject.toml -o requirements/node-refiner.lock
 	@$(COMPILE) packages/hpa-scaler/pyproject.toml -o requirements/hpa-scaler.lock
+	@$(COMPILE) packages/tightship-cli/pyproject.toml -o requirements/tightship-cli.lock
 
 .PHONY: clean
 clean: ## Remove what these targets created here (not the cache of built binaries).

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from day import AFTERWARDS, AT_NIGHT, CONTROLLERS, NIGHT, RELEASE, SYSTEM, UNGUARDED, Live, Town, scaled
 
-from tightship_e2e.helm import HelmError
+from tightship_e2e import ControlPlane
+from tightship_e2e.binaries import find_or_installed
+from tightship_e2e.helm import HelmError, run
 from tightship_e2e.names import SHOP
 from tightship_e2e.providers import Values
 from tightship_testkit.audit_readings import claims_made, forbidden, node_writes
-from tightship_testkit.client import Json
+from tightship_testkit.client import Client, Json
 from tightship_testkit.floors import HPA, hpa_annotations
 from tightship_testkit.marks import drain
 
@@ -23,6 +25,9 @@ pytestmark = pytest.mark.takes(20)
 ODD = "a\"b'c: {{ .Release.Name }} #\n\\ ü $(NOTHING) - null"
 """No YAML, no template, no shell, and no reference to a variable."""
 
+
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+"""The taint by which the controller-manager says that a node is cordoned."""
 
 LONG = 180
 """Seconds that a pod takes to end where a release comes or goes meanwhile: nobody waits for it in the end."""
@@ -324,3 +329,48 @@ async def _floors(on: Town, wanted: dict[str, int]) -> None:
         return {name: found[name] for name in wanted} == wanted
 
     await on.until(there, f"the floors {wanted}", on.pods_told)
+
+
+@pytest.mark.takes(3)
+def test_the_page_about_drains_gives_stranded_nodes_back_without_another_installation(
+    empty_plane: ControlPlane,
+) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/drain.md").read_text()
+    script = (
+        page.partition("To get nodes back without another installation")[2].partition("```sh\n")[2].partition("```")[0]
+    )
+    ours = {"key": "tightship.dev/draining", "value": "op", "effect": "NoSchedule"}
+    soft = {"key": "tightship.dev/candidate", "value": "node-compactor", "effect": "PreferNoSchedule"}
+    other = {"key": "example.com/other", "effect": "NoSchedule"}
+    nodes: Mapping[str, Json] = {
+        "stranded": {"unschedulable": True, "taints": [other, ours, soft]},
+        "soft": {"taints": [soft]},
+        "persons": {"unschedulable": True},
+        "free": {},
+    }
+
+    async def work(api: Client) -> dict[str, tuple[bool, set[str], bool]]:
+        for name, spec in nodes.items():
+            notes = {"tightship.dev/drain": "{}"} if name == "stranded" else {}
+            await api.create({"kind": "Node", "metadata": {"name": name, "annotations": notes}, "spec": spec})
+        folder = find_or_installed("kubectl").parent
+        path = f"{folder}:/usr/bin:/bin"
+        await asyncio.to_thread(
+            run, ["bash", "-eu", "-c", script], b"", {"KUBECONFIG": str(empty_plane.kubeconfig), "PATH": path}
+        )
+        found = {each["metadata"]["name"]: each for each in await api.list("Node")}
+        return {
+            name: (
+                bool(found[name]["spec"].get("unschedulable")),
+                {each["key"] for each in found[name]["spec"].get("taints") or []} - {UNSCHEDULABLE},
+                "tightship.dev/drain" in (found[name]["metadata"].get("annotations") or {}),
+            )
+            for name in nodes
+        }
+
+    assert empty_plane.run(work) == {
+        "stranded": (False, {"example.com/other"}, False),
+        "soft": (False, set(), False),
+        "persons": (True, set(), False),
+        "free": (False, set(), False),
+    }

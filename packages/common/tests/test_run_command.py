@@ -84,3 +84,18 @@ def test_the_help_says_what_is_live_and_where_the_older_names_are(
     assert "ConfigMap with queries and limits, watched" in text
     assert "Queries and limits come from the ConfigMap, live." in text
     assert "the older controller's names included (docs/moving.md);" in text
+
+
+def test_the_help_names_the_variable_and_the_default_behind_each_flag(
+    run: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        run("--help")
+    text = " ".join(capsys.readouterr().out.split())
+    for told in (
+        "(default: $PAUSE_SECONDS, else 300)",
+        "(default: $HTTP_PORTS, else 5000)",
+        "(default: $DRY_RUN, else false)",
+        "(default: $CONFIG_PATH)",
+    ):
+        assert told in text

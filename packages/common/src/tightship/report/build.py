@@ -126,8 +126,8 @@ def _moves(inputs: Inputs, removal: Removal) -> tuple[MoveEntry, ...]:
         MoveEntry(
             pod=move.pod.key,
             owner=owner_of(move.pod),
-            cpu_milli=move.pod.requests.get("cpu", 0),
-            memory_bytes=move.pod.requests.get("memory", 0),
+            cpu_milli=inputs.snapshot.requests_anew(move.pod).get("cpu", 0),
+            memory_bytes=inputs.snapshot.requests_anew(move.pod).get("memory", 0),
             to=move.target,
             scheduler_to=targets.get(move.pod.key),
             waits_for=move.waits_for or None,
@@ -197,7 +197,7 @@ def _totals(inputs: Inputs, resource: str, parts: list[tuple[NodeEntry, Share]])
     """Sum over all nodes, and over the kept nodes with the moved pods; a pod moved twice counts once."""
     moved = {move.pod.key: move.pod for removal in inputs.plan.removals for move in removal.moves}
     kept = [part for node, part in parts if node.decision == "keep"]
-    arriving = sum(pod.requests.get(resource, 0) for pod in moved.values())
+    arriving = sum(inputs.snapshot.requests_anew(pod).get(resource, 0) for pod in moved.values())
     return ShareTotals(
         before=share(sum(part.requested for _, part in parts), sum(part.allocatable for _, part in parts)),
         after=share(sum(part.requested for part in kept) + arriving, sum(part.allocatable for part in kept)),

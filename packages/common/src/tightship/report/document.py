@@ -289,7 +289,7 @@ class PodEntry(Struct, frozen=True, rename="camel"):
     """One pod of the node.
 
     *target* is the pod's new node in the plan, or its new node if only this one were drained; ``null`` if the pod stays
-    or has no place. *refusals* concern this pod.
+    or has no place. *anew* says what a VPA changes in its replacement. *refusals* concern this pod.
     """
 
     name: str
@@ -301,6 +301,7 @@ class PodEntry(Struct, frozen=True, rename="camel"):
     memory_bytes: int
     other: Mapping[str, int]
     fate: Fate
+    anew: str | None
     target: str | None
     scheduler_target: str | None
     budgets: tuple[BudgetEntry, ...]

@@ -154,6 +154,7 @@ def _pod(
 ) -> PodEntry:
     evicted = any(each is pod for each in facts.evict)
     forecast = inputs.forecast.targets if inputs.forecast is not None else {}
+    anew = inputs.snapshot.anew.get(pod.template)
     return PodEntry(
         name=pod.key,
         owner=owner_of(pod),
@@ -163,7 +164,8 @@ def _pod(
         cpu_milli=pod.requests.get("cpu", 0),
         memory_bytes=pod.requests.get("memory", 0),
         other={name: pod.requests[name] for name in other_resources(pod.requests)},
-        fate="evict" if evicted else "stays" if pod.daemon or pod.mirror else "leaving",
+        fate="evict" if evicted else "stays" if pod.daemon or pod.mirror or pod.expendable else "leaving",
+        anew=anew.changes(pod.requests) or None if evicted and anew is not None else None,
         target=targets.get(pod.key),
         scheduler_target=forecast.get(pod.key),
         budgets=tuple(

@@ -122,7 +122,12 @@ def _pods(pods: Sequence[PodEntry]) -> Grid:
         allowed = [", ".join(f"allows {each.allowed}" for each in pod.budgets) for pod in pods]
         columns.append(Column("PDB", [each or "-" for each in named]))
         columns.append(Column("PDB", [each or "-" for each in allowed], name="PDB allows"))
-    return Grid(columns, _SHAPES, below=[[_refusal(each, 6) for each in pod.refusals] for pod in pods])
+    return Grid(columns, _SHAPES, below=[_below(pod) for pod in pods])
+
+
+def _below(pod: PodEntry) -> list[TextLine]:
+    anew = [] if pod.anew is None else [TextLine(pod.anew, indent=6)]
+    return [*anew, *(_refusal(each, 6) for each in pod.refusals)]
 
 
 def _target(pod: PodEntry) -> str:

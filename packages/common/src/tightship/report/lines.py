@@ -72,7 +72,7 @@ def _block(block: Block, terminal: Terminal) -> list[str]:
 
 def _grid(grid: Grid, terminal: Terminal, *, headers: bool, indent: str = "") -> list[str]:
     """Return the lines of a grid, with the titles first if *headers*. The last column has no padding."""
-    columns = _fitted(grid, terminal, headers=headers)
+    columns = fitted(grid, terminal, headers=headers)
     widths = [_width(column, headers=headers) for column in columns]
     last = len(columns) - 1
 
@@ -93,7 +93,7 @@ def _grid(grid: Grid, terminal: Terminal, *, headers: bool, indent: str = "") ->
     return lines
 
 
-def _fitted(grid: Grid, terminal: Terminal, *, headers: bool) -> list[Column]:
+def fitted(grid: Grid, terminal: Terminal, *, headers: bool) -> list[Column]:
     """Return the columns of the first shape that fits, and the reasons as the last column.
 
     A shape fits if the first reason of each row has room. If none fits, the first column, which has the names, is cut

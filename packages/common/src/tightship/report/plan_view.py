@@ -225,4 +225,8 @@ def _share_line(totals: ShareTotals, shown: Callable[[int], str], unit: str) -> 
     return f"{side(totals.before)} → {kept}   {shown(freed)} freed"
 
 
-PLAN = View(_printout, lambda plan: tuple(_wide(plan)), plan_page)
+def _rows(plan: NodePlan) -> list[tuple[str, NodeEntry]]:
+    return [(f"node/{node.name}" if node.decision == "remove" else "", node) for node in plan.nodes]
+
+
+PLAN = View(_printout, lambda plan: tuple(_wide(plan)), plan_page, _rows)

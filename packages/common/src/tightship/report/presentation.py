@@ -306,9 +306,11 @@ Document = TypeVar("Document", bound=Struct)
 class View(Struct, Generic[Document], frozen=True):
     """The look of a kind of document: in lines, perhaps also as the columns of a *wide* grid and as a *page*.
 
+    *rows* returns its nodes or HPAs, each with the name of what the plan would change, empty if nothing.
     A format exists for every kind of document whose view has the part that the format needs.
     """
 
     printout: Callable[[Document], Printout]
     wide: Callable[[Document], Sequence[Column]] | None = None
     page: Callable[[Document], Page] | None = None
+    rows: Callable[[Document], Sequence[tuple[str, Struct]]] | None = None

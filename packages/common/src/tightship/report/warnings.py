@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tightship.core.counting import counted
-from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, CONFIG_MAP, NODE_POOL, POD_TEMPLATE, Pod
+from tightship.core.objects import (
+    AUTOSCALER,
+    CAPACITY_BUFFER,
+    CONFIG_MAP,
+    LEADER_WORKER_SET,
+    NODE_POOL,
+    POD_GROUP,
+    POD_TEMPLATE,
+    VERTICAL,
+    Pod,
+)
 from tightship.core.objects.autoscaler_status import STATUS_NAME
 from tightship.planning.cluster import FORBIDDEN, NOT_IN_FILE, NOT_SERVED, Snapshot
 from tightship.planning.demand import MOST_IN_BUFFERS
+from tightship.planning.gangs import LEADER_WORKER_SET_NAME
 from tightship.planning.karpenter import POOL_LABEL
 from tightship.planning.node_groups import MINIMUM_SIZE
 from tightship.planning.pools import shown
@@ -41,6 +52,7 @@ def warnings_of(snapshot: Snapshot, unknown_minimums: Sequence[str] = ()) -> tup
         *_unreadable_prices(snapshot),
         *_unknown_node_pools(snapshot),
         *_unreadable_groups(snapshot),
+        *_unreadable_recommendations(snapshot),
         *_unknown_minimums(snapshot, unknown_minimums),
     )
 
@@ -61,6 +73,15 @@ def _missing(snapshot: Snapshot) -> Iterator[str]:
         yield f"{_are(lacking, snapshot)}: whether the controller of a pod still exists is not checked"
     if "Namespace" in missing and any(_selects_namespaces(pod) for pod in pods):
         yield f"{_are(['Namespace'], snapshot)}: pods that select namespaces by label keep their nodes"
+    grouped = (
+        (POD_GROUP, any(pod.spec.pod_group for pod in pods)),
+        (LEADER_WORKER_SET, any(LEADER_WORKER_SET_NAME in pod.template.labels for pod in pods)),
+    )
+    lacking = [kind for kind, named in grouped if named and kind in missing]
+    if lacking:
+        yield f"{_are(lacking, snapshot)}: whether pods of their groups can go one by one is not checked"
+    if missing.get(VERTICAL, NOT_IN_FILE) not in (NOT_IN_FILE, NOT_SERVED):
+        yield f"{_are([VERTICAL], snapshot)}: pods that they would change are planned as they are"
 
     # Older files of clusters have none.
     if missing.get(AUTOSCALER, NOT_IN_FILE) != NOT_IN_FILE:
@@ -121,6 +142,12 @@ def _unreadable_groups(snapshot: Snapshot) -> Iterator[str]:
         yield f"{counted(more, 'more node group')} can't be read"
 
 
+def _unreadable_recommendations(snapshot: Snapshot) -> Iterator[str]:
+    for each in [each for each in snapshot.vertical.values() if each.problem][:UNREADABLE_SHOWN]:
+        whose = "/".join(each.target)
+        yield f"{VERTICAL} {each.key} can't be read, so pods of {whose} stay: {each.problem}"
+
+
 def _unknown_minimums(snapshot: Snapshot, pools: Sequence[str]) -> Iterator[str]:
     """Tell that the autoscaler may keep an emptied node, and how to give it the minimum size of its group."""
     if not pools:
@@ -173,6 +200,9 @@ def _unreadable(snapshot: Snapshot) -> Iterator[str]:
             continue
         if each.kind in (CAPACITY_BUFFER, POD_TEMPLATE):
             yield f"{each.kind} {each.key} can't be read, and no room is kept because of it: {each.problem}"
+            continue
+        if each.kind == VERTICAL:
+            yield f"{each.kind} {each.key} can't be read, so its pods are planned as they are: {each.problem}"
             continue
         yield f"{each.kind} {each.key}{where} can't be read, so what depends on it stays: {each.problem}"
     more = len(snapshot.unreadable) - UNREADABLE_SHOWN

@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TypeVar, get_origin
 from pydantic import BaseModel
 
 from tightship.app.cli.app import EXIT_USAGE
+from tightship.app.settings.fields import Flag
 from tightship.app.settings.loading import flags_of
 from tightship.core.durations import ALLOWED_FORMS, parse_duration
 from tightship.core.quoting import quoted
@@ -39,6 +40,9 @@ class _Help(argparse.HelpFormatter):
     def _split_lines(self, text: str, width: int) -> list[str]:
         return wrap(" ".join(text.split()), width, break_on_hyphens=False, break_long_words=False)
 
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(indent + line for line in self._split_lines(text, width))
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser that takes no abbreviations. An error is one line and exits with 64."""
@@ -52,6 +56,18 @@ class Parser(argparse.ArgumentParser):
         # A value such as -1s is a bad value of its flag, not another flag: no flag begins with a digit.
         self._negative_number_matcher = re.compile(r"-\.?\d")
         self.add_argument("-h", "--help", action="help", help="print this and exit")
+        self.listed: frozenset[str] | None = None
+        """The titles of the groups that the help lists, or None for all: another command's help lists the rest."""
+
+    def format_help(self) -> str:
+        """Return the help with the groups of :attr:`listed`."""
+        every = self._action_groups
+        if self.listed is not None:
+            self._action_groups = [group for group in every if group.title in self.listed]
+        try:
+            return super().format_help()
+        finally:
+            self._action_groups = every
 
     def error(self, message: str) -> NoReturn:
         """Report the error and exit."""
@@ -122,17 +138,25 @@ def add_time_argument(group: argparse._ArgumentGroup) -> None:
 
 
 def add_flags(
-    group: argparse._ArgumentGroup, model: type[BaseModel], topic: str, *, plan: bool = False, **words: str
+    group: argparse._ArgumentGroup,
+    model: type[BaseModel],
+    topic: str,
+    *,
+    plan: bool = False,
+    otherwise: Callable[[str, Flag], str] = lambda _field, _flag: "",
+    **words: str,
 ) -> None:
     """Add the flags of *topic* that fields of *model* carry; with *plan* only the flags that ``plan`` takes too.
 
-    The settings validate the values later, with all other sources. *words* replace the placeholders in the help.
+    The settings validate the values later, with all other sources. *words* replace the placeholders in the help, and
+    *otherwise* returns the end of a field's help: what sets the field without the flag.
     """
     for field, flag in flags_of(model).items():
         if flag.topic != topic or (plan and not flag.plan):
             continue
         kind = model.model_fields[field].annotation
-        how: dict[str, Any] = {"dest": field, "default": None, "help": flag.help.format(**words).replace("%", "%%")}
+        told = flag.help.format(**words) + otherwise(field, flag)
+        how: dict[str, Any] = {"dest": field, "default": None, "help": told.replace("%", "%%")}
         if kind is not bool:
             listed = get_origin(kind) in (tuple, frozenset)
             how |= {"metavar": flag.metavar, "type": value_of(flag.parse), "action": "append" if listed else "store"}

@@ -38,10 +38,10 @@ def write_rendered(
 ) -> None:
     """Write *document* to stdout as the arguments of ``add_output_arguments`` say.
 
-    If a table omits its summary, *warnings* go to stderr.
+    If a table omits its summary, or a format has rows only, *warnings* go to stderr.
     """
     chosen = formats_of(view)[arguments.output]
-    if arguments.no_headers and not chosen.file:
+    if chosen.needs == "rows" or (arguments.no_headers and not chosen.file):
         sys.stderr.write("".join(f"{program}: warning: {text}\n" for text in warnings))
     terminal = terminal_of(sys.stdout, environment(), headers=not arguments.no_headers)
     write_document(text_of(chosen.render(document, view, terminal)), always_utf8=chosen.file)

@@ -21,6 +21,7 @@ from tightship.app.cli.arguments import (
     set_up_logging,
 )
 from tightship.app.cli.basics import near, no_command, print_version, write_rendered
+from tightship.app.cli.diffing import add_diff
 from tightship.app.cli.gap import add_gap_argument, gap_wanted
 from tightship.app.cli.progress import Progress
 from tightship.app.cli.source import load_snapshot
@@ -49,6 +50,8 @@ from tightship.report.warnings import warnings_of
 EXITS = """exit codes: 0 done; 1 an error; 2 with --exit-code, when a node would be removed; 64 wrong usage;
 130 interrupted; 141 the reader closed the pipe."""
 
+_OF_EXPLAIN = frozenset({"positional arguments", "options", "cluster", "output", "logging"})
+"""The groups that the help of ``explain`` lists; the help of ``plan`` lists all."""
 
 G_co = TypeVar("G_co", bound=ExplainedGates, covariant=True)
 
@@ -92,7 +95,13 @@ class Program(Struct, frozen=True):
 
     def parser(self) -> Parser:
         """Return the parser of the whole command."""
-        parser = Parser(self.name, self.description, EXITS)
+        parser = Parser()
+        self.fill(parser)
+        return parser
+
+    def fill(self, parser: Parser) -> None:
+        """Make *parser* the parser of the whole command, perhaps as a part of another one."""
+        parser.prog, parser.description, parser.epilog = self.name, self.description, EXITS
         parser.set_defaults(run=lambda _: no_command(parser), log_level=None, verbose=0)
         commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
         plan = commands.add_parser(
@@ -111,19 +120,21 @@ class Program(Struct, frozen=True):
         explain = commands.add_parser(
             "explain",
             help="show everything about the named nodes: each pod, each blocker, what would free it",
-            epilog=EXITS,
+            epilog=f"The flags that say which nodes may go, the gates, the plan and the rules are those of "
+            f"`{self.name} plan`: see its --help.\n{EXITS}",
             description="Show all about the named nodes: gates, pods and where they could go, what keeps them, and "
             "the smallest change that would free them. Writes nothing to the cluster.",
         )
         explain.usage = f"{self.name} explain [-f FILE | --context NAME] [flags] NODE ..."
         explain.add_argument("nodes", nargs="+", metavar="NODE", help="name of a node")
         self._common(explain, formats_of(EXPLANATION), table=False)
+        explain.listed = _OF_EXPLAIN
         explain.set_defaults(run=self._explain)
+        add_diff(commands, Generator(self.name, self.version))
         if self.add_commands is not None:
             self.add_commands(commands)
         version = commands.add_parser("version", help="print the version", description="Print the version.")
         version.set_defaults(run=self._version)
-        return parser
 
     def _common(
         self, parser: argparse.ArgumentParser, outputs: Mapping[str, object], *, table: bool

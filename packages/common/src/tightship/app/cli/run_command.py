@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 from tightship.app.cli.app import CliError, UsageError
 from tightship.app.cli.arguments import Parser, add_flags, environment, given
 from tightship.app.observability.logging import LoggingError, set_up
 from tightship.app.runtime.main import Runtime, run_controller
+from tightship.app.settings.fields import Flag
 from tightship.app.settings.loading import BadFlagsError, SettingsError, flags_of
 from tightship.app.settings.process import ProcessSettings, load_process
 
@@ -44,12 +46,25 @@ def add_run(
     run.usage = f"{program} run [flags]"
     own = {flag.topic: flag.topic for flag in flags_of(settings).values() if flag.topic not in _TITLES}
     for topic, title in (_TITLES | own).items():
-        add_flags(run.add_argument_group(title), settings, topic, live=words.live)
+        add_flags(
+            run.add_argument_group(title), settings, topic, otherwise=partial(_otherwise, settings), live=words.live
+        )
 
     def begin(arguments: argparse.Namespace) -> int:
         return _run(given(arguments, settings), program, version, settings, serve)
 
     run.set_defaults(run=begin)
+
+
+def _otherwise(settings: type[ProcessSettings], field: str, flag: Flag) -> str:
+    """Return the variable and the default that apply without *flag*; empty if its help names them already."""
+    if "default" in flag.help:
+        return ""
+    default = settings.model_fields[field].default
+    values = default if isinstance(default, tuple) else (default,)
+    texts = (f"{each:g}" if isinstance(each, float) else str(each) for each in values)
+    switch = str(default).lower() if isinstance(default, bool) else ",".join(texts)
+    return f" (default: ${settings.variables(field)[0]}" + ("" if default is None else f", else {switch}") + ")"
 
 
 def _run(

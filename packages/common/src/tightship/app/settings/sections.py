@@ -271,4 +271,8 @@ class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
     def ahead(self) -> Ahead:
         """The demand without pods for which room is kept."""
         hpas = self.scale_up_veto and Reason.SCALE_UP_NEEDS_NODE not in self.disabled_rules
-        return Ahead(self.scale_up_replicas if hpas else 0, Reason.BUFFER_NEEDS_NODE not in self.disabled_rules)
+        return Ahead(
+            self.scale_up_replicas if hpas else 0,
+            Reason.BUFFER_NEEDS_NODE not in self.disabled_rules,
+            Reason.REQUESTS_UNKNOWN not in self.disabled_rules,
+        )

@@ -33,7 +33,7 @@ class Format(Struct, frozen=True):
     """
 
     render: Render
-    needs: Literal["", "wide", "page"] = ""
+    needs: Literal["", "wide", "page", "rows"] = ""
     file: bool = False
     place: int = 100
 
