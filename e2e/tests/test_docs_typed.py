@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,6 +33,7 @@ SOON = {"--set dryRun=true": "--set dryRun=true --set interval=1s"}
 @pytest.mark.parametrize("pages", [("five-steps.md", "choose-hpa-values.md", "rollback.md")])
 def test_the_way_from_a_first_look_to_running_and_back(in_town: Live, tmp_path: Path, pages: tuple[str, ...]) -> None:
     async def work(on: Town) -> None:
+        await on.metrics.backfill("".join(past(hours=6)))
         typist = Typist(on, tmp_path, {"NODE": "general-0"})
         for page in pages:
             await typist.page(page)
@@ -38,6 +41,16 @@ def test_the_way_from_a_first_look_to_running_and_back(in_town: Live, tmp_path: 
         assert [each for each in await on.left_behind() if "tightship" in each] == []
 
     in_town(work, by_night=True)
+
+
+def past(hours: int) -> Iterator[str]:
+    """A load that rises and falls once, minute by minute until a few minutes ago."""
+    yield "# TYPE load_web gauge\n"
+    until = int(time.time()) // 60 * 60 - 600
+    for minute in range(hours * 60):
+        load = 120 + 60 * math.sin(2 * math.pi * minute / (hours * 60))
+        yield f"load_web {load:.1f} {until - 60 * (hours * 60 - minute)}\n"
+    yield "# EOF\n"
 
 
 PLATFORMS = ("eks-cluster-autoscaler.md", "eks-karpenter.md", "gke.md", "aks.md", "on-premises.md")
