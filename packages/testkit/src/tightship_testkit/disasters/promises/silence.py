@@ -114,6 +114,7 @@ _NODES = {
     "leases": frozenset({"create", "get", "update"}),
 }  # fmt: skip
 _NODES["nodes"] = _READ | {"get", "patch"}
+_NODES["evictionrequests"] = _READ | {"create", "delete"}
 
 
 @promise
