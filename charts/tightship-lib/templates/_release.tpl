@@ -47,6 +47,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get, patch]
+- apiGroups: [lifecycle.k8s.io]
+  resources: [evictionrequests]
+  verbs: [delete]
 {{- if include "tightship-lib.gates" . }}
 {{ include "tightship-lib.ungateRules" . }}
 {{- end }}
