@@ -85,7 +85,7 @@ WARNING: {{ $value }} is {{ $mode }}, but this cluster does not serve admissionr
 {{- $name := include "tightship-lib.policyName" . }}
 {{- $metadata := include "tightship-lib.metadata" (dict "root" . "name" $name "namespace" "-") }}
 {{- $account := include "tightship-lib.serviceAccountName" . }}
-{{ include "tightship-lib.fence" (dict "root" . "name" $name "metadata" $metadata "account" $account) }}
+{{ include "tightship-lib.policy" (dict "root" . "name" $name "metadata" $metadata "account" $account "spec" "tightship-lib.policyOfPods") }}
 {{- end }}
 {{- end -}}
 
@@ -205,72 +205,53 @@ spec:
   verbs: [get, patch]
 {{- end -}}
 
-{{/* Whether all keys of two objects are the same, but for some: whatever fields pods will have. `dyn` lets CEL go through
-     the keys of an object that has a type. Takes a dict: one, other, but (a list of keys in CEL). */}}
-{{- define "tightship-lib.same" -}}
-dyn({{ .one }}).all(k, k in {{ .but }} || (k in dyn({{ .other }}) && dyn({{ .one }})[k] == dyn({{ .other }})[k])) &&
-dyn({{ .other }}).all(k, k in {{ .but }} || k in dyn({{ .one }}))
+{{/* The annotations of pods that the account may change, as text with commas: none. */}}
+{{- define "tightship-lib.podAnnotations" -}}
 {{- end -}}
 
 {{/* The fence around an account's right to patch pods: it may remove one scheduling gate, and nominate a node for a pod
-     that has this gate. The API server itself writes three fields of the metadata, and ignores a status in a patch of
-     the pod, a spec in a patch of the status, and the end of a pod in both. Takes a dict: root, name, metadata, account. */}}
-{{- define "tightship-lib.fence" -}}
-{{- $user := printf "system:serviceaccount:%s:%s" (include "tightship-lib.namespace" .root) .account -}}
-{{- $own := "['managedFields', 'resourceVersion', 'generation', 'deletionTimestamp', 'deletionGracePeriodSeconds']" }}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata:
-  {{- .metadata | nindent 2 }}
-spec:
-  failurePolicy: Fail
-  matchConstraints:
-    resourceRules:
-      - apiGroups: [""]
-        apiVersions: [v1]
-        operations: [UPDATE]
-        resources: [pods, pods/*]
-  matchConditions:
-    - name: by-the-controller
-      expression: request.userInfo.username == '{{ $user }}'
-  variables:
-    - name: part
-      expression: "has(request.subResource) ? request.subResource : ''"
-    - name: before
-      expression: "has(oldObject.spec.schedulingGates) ? oldObject.spec.schedulingGates : []"
-    - name: after
-      expression: "has(object.spec.schedulingGates) ? object.spec.schedulingGates : []"
-  validations:
-    - expression: variables.part in ['', 'status']
-      message: this account may change no part of a pod but its scheduling gate and its nomination
-    - expression: >-
-        {{- include "tightship-lib.same" (dict "one" "object" "other" "oldObject" "but" "['metadata', 'spec', 'status']") | nindent 8 }}
-      message: this account may change only spec.schedulingGates and status.nominatedNodeName of a pod
-    - expression: >-
-        {{- include "tightship-lib.same" (dict "one" "object.metadata" "other" "oldObject.metadata" "but" $own) | nindent 8 }}
-      message: this account may not change the metadata of a pod
-    - expression: >-
-        variables.part != '' || (
-        {{- include "tightship-lib.same" (dict "one" "object.spec" "other" "oldObject.spec" "but" "['schedulingGates']") | nindent 8 }})
-      message: this account may change nothing in the spec of a pod but schedulingGates
-    - expression: >-
-        variables.part != '' || variables.after == variables.before ||
-        variables.after == variables.before.filter(g, g.name != 'tightship.dev/landing')
-      message: this account may remove the scheduling gate tightship.dev/landing of a pod, and change no other
-    - expression: >-
-        variables.part != 'status' || (
-        {{- include "tightship-lib.same" (dict "one" "object.status" "other" "oldObject.status" "but" "['nominatedNodeName']") | nindent 8 }})
-      message: this account may change nothing in the status of a pod but nominatedNodeName
-    - expression: >-
-        variables.part != 'status' || variables.before.exists(g, g.name == 'tightship.dev/landing')
-      message: this account may nominate a node only for a pod with the scheduling gate tightship.dev/landing
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata:
-  {{- .metadata | nindent 2 }}
-spec:
-  policyName: {{ .name }}
-  validationActions: [Deny]
+     that has this gate. The API server itself writes some fields of the metadata, and ignores a status in a patch of
+     the pod, a spec in a patch of the status, and the end of a pod in both. */}}
+{{- define "tightship-lib.policyOfPods" -}}
+{{- $metadata := include "tightship-lib.serverFields" (list "annotations") -}}
+{{- $notes := printf "['%s']" (include "tightship-lib.podAnnotations" .root | splitList "," | join "', '") -}}
+matchConstraints:
+  resourceRules:
+    - apiGroups: [""]
+      apiVersions: [v1]
+      operations: [UPDATE]
+      resources: [pods, pods/*]
+variables:
+  {{- include "tightship-lib.annotationVariables" . | nindent 2 }}
+  - name: part
+    expression: "has(request.subResource) ? request.subResource : ''"
+  - name: gatesBefore
+    expression: "has(oldObject.spec.schedulingGates) ? oldObject.spec.schedulingGates : []"
+  - name: gates
+    expression: "has(object.spec.schedulingGates) ? object.spec.schedulingGates : []"
+validations:
+  - expression: variables.part in ['', 'status']
+    message: this account may change no part of a pod but its scheduling gate and its nomination
+  - expression: >-
+      {{- include "tightship-lib.same" (dict "one" "object" "other" "oldObject" "but" "['metadata', 'spec', 'status']") | nindent 6 }}
+    message: this account may change only spec.schedulingGates and status.nominatedNodeName of a pod
+  - expression: >-
+      {{- include "tightship-lib.same" (dict "one" "object.metadata" "other" "oldObject.metadata" "but" $metadata) | nindent 6 }} &&
+      {{- include "tightship-lib.same" (dict "one" "variables.after" "other" "variables.before" "but" $notes) | nindent 6 }}
+    message: this account may not change the metadata of a pod
+  - expression: >-
+      variables.part != '' || (
+      {{- include "tightship-lib.same" (dict "one" "object.spec" "other" "oldObject.spec" "but" "['schedulingGates']") | nindent 6 }})
+    message: this account may change nothing in the spec of a pod but schedulingGates
+  - expression: >-
+      variables.part != '' || variables.gates == variables.gatesBefore ||
+      variables.gates == variables.gatesBefore.filter(g, g.name != 'tightship.dev/landing')
+    message: this account may remove the scheduling gate tightship.dev/landing of a pod, and change no other
+  - expression: >-
+      variables.part != 'status' || (
+      {{- include "tightship-lib.same" (dict "one" "object.status" "other" "oldObject.status" "but" "['nominatedNodeName']") | nindent 6 }})
+    message: this account may change nothing in the status of a pod but nominatedNodeName
+  - expression: >-
+      variables.part != 'status' || variables.gatesBefore.exists(g, g.name == 'tightship.dev/landing')
+    message: this account may nominate a node only for a pod with the scheduling gate tightship.dev/landing
 {{- end -}}

@@ -95,10 +95,17 @@ automountServiceAccountToken: false
 {{- include "tightship-lib.releaseRole" (dict "root" . "kind" "Role" "name" $everywhere "namespace" $there "rules" (include "tightship-lib.leaseRules" (list $v.claims.leaseName))) }}
 {{- end }}
 {{- end }}
+{{- $policed := list }}
+{{- if include "tightship-lib.holdsAccounts" . }}
+{{- $policed = list "Leases" "Nodes" }}
+{{- end }}
 {{- if include "tightship-lib.gates" . }}
-{{- $policy := printf "%s.%s" $name $namespace }}
-{{- $metadata := include "tightship-lib.releaseMetadata" (dict "root" . "weight" -5 "name" $policy "namespace" "-") }}
-{{ include "tightship-lib.fence" (dict "root" . "name" $policy "metadata" $metadata "account" (include "tightship-lib.releaseAccount" .)) }}
+{{- $policed = append $policed "Pods" }}
+{{- end }}
+{{- range $what := $policed }}
+{{- $policy := printf "%s.%s.%s" $name $namespace ($what | lower) }}
+{{- $metadata := include "tightship-lib.releaseMetadata" (dict "root" $ "weight" -5 "name" $policy "namespace" "-") }}
+{{ include "tightship-lib.policy" (dict "root" $ "name" $policy "metadata" $metadata "account" (include "tightship-lib.releaseAccount" $) "spec" (printf "tightship-lib.policyOf%s" $what)) }}
 {{- end }}
 ---
 apiVersion: batch/v1
