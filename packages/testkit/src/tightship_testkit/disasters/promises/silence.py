@@ -30,8 +30,8 @@ class DryRunsWriteNothing(Promise):
     """A replica that was started as a dry run makes no request that changes anything.
 
     But for two things. It gives back a node that a drain of its own controller holds: it patches that node, withdraws
-    EvictionRequests, and writes the two Leases by which it is the only one to do so. And it takes our gate off pods that wait, by the same
-    Leases, and empties its ConfigMap of landings, which would have more of them gated.
+    EvictionRequests, and writes the two Leases by which it is the only one to do so. And it takes our gate off pods
+    that wait, by the same Leases, and empties its ConfigMap of landings, which would have more of them gated.
     """
 
     name = "dry-runs-write-nothing"
