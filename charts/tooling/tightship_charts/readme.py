@@ -18,7 +18,7 @@ _LONGEST = 60
 
 
 class _About(Struct, frozen=True):
-    """What the README of a controller's chart says first: page of its settings, older controller and the page about it, flags to try."""
+    """What a chart's README says first: page of the settings, older controller and page about that, flags to try."""
 
     settings: str
     older: str
