@@ -19,18 +19,21 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.decide.cycle import asked_of, judge_cycle
-from hpa_scaler.decide.decision import GUARDS, Asked, DropState, FloorDecision, Guard, Subject, guard_of
+from hpa_scaler.decide.decision import GUARDS, Asked, DropState, FloorDecision, Guard, Judged, Subject, guard_of
 from hpa_scaler.decide.floors import QueryTerm, unguarded
+from hpa_scaler.decide.forecast import SeasonMemory, learn_cycle
 from hpa_scaler.decide.history import FloorHistory
 from hpa_scaler.decide.recording import Trace
 from hpa_scaler.spec.annotations import ENABLE, name_of
 from hpa_scaler.spec.queries import (
     Failure,
+    ForecastKey,
     Outcome,
     Query,
     QueryAnswer,
     age_query,
     bare_query,
+    forecast_keys,
     hold_query,
     range_of,
     value_query,
@@ -271,7 +274,8 @@ class _Life:
         self._guard: Guard = "other"
         self._keep = keep
         self.lived = Lived(key=hpa.key, variant=variant)
-        self._silent: list[Held] = []
+        keys = forecast_keys(self.asked) if isinstance(self.asked, FloorSpec) else ()
+        self._memories = {key: _remembered(key, past.traces.get(key[0]), world.begin) for key in keys}
 
     def subject(self, outcomes: Mapping[Query, Outcome], now: float) -> Subject:
         """Return what the controller would judge at *now*."""
@@ -281,13 +285,17 @@ class _Life:
             outcomes=outcomes,
             rollout=_STEADY,
             history=self.history,
+            expected=tuple(memory.expected(now) for memory in self._memories.values()),
             rules=self.rules,
             now=now,
         )
 
-    def follow(self, decision: FloorDecision | None, now: float, need: float | None, wanted: float | None) -> None:
-        """Set the bounds of *decision*, and let the HPA live until the next cycle."""
+    def follow(self, judged: Judged | None, now: float, need: float | None, wanted: float | None) -> None:
+        """Set the bounds that *judged* decides, and let the HPA live until the next cycle."""
         lived, seconds = self.lived, self.world.interval
+        decision = None if judged is None else judged.decision
+        if judged is not None and self._memories:
+            learn_cycle(self._memories, judged)
         if decision is not None:
             changes = decision.changes and not decision.dry_run
             self.history = decision.written if changes else decision.history
@@ -340,10 +348,19 @@ class _Life:
         inputs = msgspec.structs.replace(decision.inputs, terms=terms)
         self._free_floor = unguarded(inputs, self._free_floor, free.count)
         extra = spent - free.live(now, self.world.interval, wanted, self._free_floor, max(most, self._free_floor))
-        if decision.solution is not None and decision.target > decision.solution.wanted:
+        ahead = decision.inputs.forecast is not None and Reason.FOLLOWS_FORECAST in decision.reasons
+        if ahead or (decision.solution is not None and decision.target > decision.solution.wanted):
             self._guard = guard_of(decision)
         if extra > 0:
             self.lived.caution[self._guard] += extra
+
+
+def _remembered(key: ForecastKey, trace: Trace | None, begin: float) -> SeasonMemory:
+    """Return what a controller that starts at *begin* knows of the past in *trace*."""
+    memory = SeasonMemory(key[1])
+    if trace is not None:
+        memory.learn_trace(trace, begin)
+    return memory
 
 
 class _Answers:
@@ -416,9 +433,9 @@ def backtest(
             judging = [place for place, each in enumerate(column) if isinstance(each.asked, FloorSpec)]
             cycle = judge_cycle((column[each].subject(told[each], now) for each in judging), drops[place], rules, now)
             drops[place] = cycle.verdict.state
-            decisions = {each: judged.decision for each, judged in zip(judging, cycle.judged, strict=True)}
+            made = dict(zip(judging, cycle.judged, strict=True))
             for each, life in enumerate(column):
-                life.follow(decisions.get(each), now, needs[each], wanted[each])
+                life.follow(made.get(each), now, needs[each], wanted[each])
         if tell is not None and number % every == 0:
             tell(number / world.count)
     for past, row in zip(pasts, lives, strict=True):

@@ -6,6 +6,7 @@ Replica-hours are rounded to a tenth, minutes to whole minutes; amounts are mill
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
@@ -67,19 +68,21 @@ class Caution(Struct, frozen=True, rename="camel"):
     outage: float
     cold_source: float
     lowering_window: float
+    forecast: float
     other: float
 
     @property
     def total(self) -> float:
         """All guards together."""
-        return self.outage + self.cold_source + self.lowering_window + self.other
+        return self.outage + self.cold_source + self.lowering_window + self.forecast + self.other
 
 
 class VariantEntry(Struct, frozen=True, rename="camel"):
     """One set of annotations.
 
     *short_minutes* is how long each ready replica had to carry more than a tenth above what one carries, ``None`` if
-    nothing says what that is. *unknown_minutes* had no known traffic. *micros* is the cost of the replica-hours.
+    nothing says what that is; *short_by_hour* has these minutes by the hour of the day (UTC). *unknown_minutes* had no
+    known traffic. *micros* is the cost of the replica-hours.
     """
 
     name: str
@@ -90,6 +93,7 @@ class VariantEntry(Struct, frozen=True, rename="camel"):
     replica_hours_a_week: float
     micros: int | None
     short_minutes: int | None
+    short_by_hour: tuple[int, ...]
     unknown_minutes: int
     worst: WorstMoment | None
     lowest_floor: int
@@ -192,6 +196,7 @@ def _entry(lived: Lived, past: HpaPast, world: World, price: NodePrice | None) -
         replica_hours_a_week=round(hours / spanned * WEEK, 1),
         micros=None if price is None else round(hours * price.hourly),
         short_minutes=None if past.yardstick is None else round(lived.short / 60),
+        short_by_hour=_by_hour(lived.shorts, world.interval),
         unknown_minutes=round(lived.unknown / 60),
         worst=_worst(lived.worst),
         lowest_floor=lived.lowest,
@@ -205,6 +210,11 @@ def _entry(lived: Lived, past: HpaPast, world: World, price: NodePrice | None) -
         caution_share=round(caution.total / free, 4) if free > 0 else 0.0,
         reasons=dict(sorted(lived.reasons.items(), key=lambda item: (-item[1], item[0]))),
     )
+
+
+def _by_hour(times: Sequence[float], seconds: float) -> tuple[int, ...]:
+    counts = Counter(int(at // _HOUR) % 24 for at in times)
+    return tuple(round(counts[hour] * seconds / 60) for hour in range(24))
 
 
 def _worst(worst: Worst | None) -> WorstMoment | None:
@@ -317,6 +327,7 @@ def backtest_columns(document: FloorBacktest) -> Sequence[Column]:
         Column("WINDOW", [f"{entry.caution.lowering_window:.1f}" for _, entry in rows], ">"),
         Column("COLD", [f"{entry.caution.cold_source:.1f}" for _, entry in rows], ">"),
         Column("OUTAGE", [f"{entry.caution.outage:.1f}" for _, entry in rows], ">"),
+        Column("FORECAST", [f"{entry.caution.forecast:.1f}" for _, entry in rows], ">"),
         Column("OTHER", [f"{entry.caution.other:.1f}" for _, entry in rows], ">"),
         Column("CAUTION", [_share(entry) for _, entry in rows], ">"),
         Column("REASONS", [",".join(entry.reasons) for _, entry in rows], style="why"),
