@@ -14,13 +14,14 @@ from hpa_builder import FREE, NOW, annotated, answer, hpa, judge, reasons, spec
 from traffic import august_1995
 
 from hpa_scaler.app.forecasting import ForecastReader
-from hpa_scaler.decide.backtest import EVERY, AnnotationChange, HpaPast, Variant, World, backtest
+from hpa_scaler.decide.backtest import backtest
 from hpa_scaler.decide.cycle import Cycle, decision_line, replay
 from hpa_scaler.decide.decision import DropCount, DropVerdict, Subject
 from hpa_scaler.decide.forecast import CELL, DAY, SeasonMemory
 from hpa_scaler.decide.history import Floor, FloorHistory
 from hpa_scaler.decide.judge import judge_one
 from hpa_scaler.decide.recording import Trace, smoothed
+from hpa_scaler.decide.variants import EVERY, AnnotationChange, HpaPast, Variant, World
 from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.spec.outcome_file import decode_outcomes, encode_outcomes
 from hpa_scaler.spec.queries import Expected, Failure, Query, value_query

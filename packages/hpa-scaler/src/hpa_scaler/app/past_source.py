@@ -14,17 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 
 from hpa_scaler.app.fleet import Say
-from hpa_scaler.decide.recording import (
-    Recorded,
-    RecordingError,
-    Trace,
-    decode_past,
-    read_csv,
-    read_range,
-    replicas_query,
-    trace_of,
-    wanted_query,
-)
+from hpa_scaler.decide.recording import Recorded, RecordingError, Trace, replicas_query, trace_of, wanted_query
+from hpa_scaler.decide.recording_files import decode_past, read_csv, read_range
 from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.spec.queries import Failure, Query, value_query

@@ -97,11 +97,18 @@ def solve(inputs: FloorInputs) -> Solution:
     """Return the floor that follows from *inputs*."""
     query = _by_query(inputs)
     by_ratio = None if inputs.replicas is None else ratio_floor(inputs.replicas, inputs.ratio)
-    floors = (each for each in (query, by_ratio, inputs.forecast) if each is not None)
-    unbounded = max(inputs.lower_bound, *floors, inputs.lowest)
+    unbounded = max(inputs.lower_bound, inputs.lowest)
+    for each in (query, by_ratio, inputs.forecast):
+        if each is not None and each > unbounded:
+            unbounded = each
     wanted = _capped(unbounded, inputs, query)
     target = _moved(inputs, wanted)
     return Solution(query, by_ratio, unbounded, wanted, target, _maximum(inputs, target))
+
+
+def by_query(inputs: FloorInputs, query: int | None) -> int:
+    """Return the floor that *query*, the queries' own floor, and the lower bound want within all caps."""
+    return _capped(max(inputs.lower_bound, query or 0, inputs.lowest), inputs, query)
 
 
 def unguarded(inputs: FloorInputs, floor: int, replicas: int | None) -> int:
@@ -116,7 +123,7 @@ def unguarded(inputs: FloorInputs, floor: int, replicas: int | None) -> int:
 def _by_query(inputs: FloorInputs) -> int | None:
     if not inputs.terms:
         return 0  # as in the older controller: without a query, ratio and lower bound decide
-    found = [each.replicas for each in inputs.terms if each.replicas is not None]
+    found = [replicas for replicas in [each.replicas for each in inputs.terms] if replicas is not None]
     if not inputs.raises_maximum or inputs.upper_bound is not None:
         # A value beyond int32 reaches any cap; without a cap, it is unusable.
         found += [INT32_MAX for each in inputs.terms if each.exact > INT32_MAX]

@@ -10,6 +10,7 @@ from hpa_scaler.decide.floors import (
     Limit,
     Solution,
     bounds_moved,
+    by_query,
     caps,
     follows,
     lowering_limits,
@@ -101,13 +102,14 @@ class _FloorJudgement:
     def decision(self) -> FloorDecision:
         inputs = self._inputs()
         inputs = msgspec.structs.replace(inputs, forecast=self._within_reach(inputs))
-        wanted = solve(inputs).wanted
+        alone = solve(inputs)
+        wanted = alone.wanted
         holds = self._holds() if wanted < inputs.minimum else []
-        rise = self._check_rise(inputs)
+        rise = self._check_rise(inputs, alone.query)
         steps = [*rise, *self._steps()] if wanted > inputs.minimum else []
         fight = contested(self._hpa, self._history, self._rules, self._now)
-        self._note(inputs)
-        answered, earlier = self._compare(inputs)
+        self._note(inputs, alone.query)
+        answered, earlier = self._compare(inputs, alone.query)
         inputs = msgspec.structs.replace(
             inputs,
             held=bool(holds) or not self._sources.allow_lower or fight is not None,
@@ -221,10 +223,10 @@ class _FloorJudgement:
             found.append((hpa.min_replicas, word))
         return found
 
-    def _check_rise(self, inputs: FloorInputs) -> list[Limit]:
+    def _check_rise(self, inputs: FloorInputs, query: int | None) -> list[Limit]:
         """Return the limits that hold for every HPA, and record the floor that the queries want."""
         wanted = Wanted(
-            floor=solve(inputs).query if inputs.terms else None,
+            floor=query if inputs.terms else None,
             whole=self._sources.allow_lower,
             granted=max(self._own.minimum, inputs.lower_bound, inputs.substitute or 0),
             minimum=inputs.minimum,
@@ -244,13 +246,13 @@ class _FloorJudgement:
         ceiling = rise_ceiling(self._history, self._rules, granted, self._now)
         return min(self._forecast.floor, inputs.own_maximum, ceiling)
 
-    def _note(self, inputs: FloorInputs) -> None:
+    def _note(self, inputs: FloorInputs, query: int | None) -> None:
         """Record the wanted floor, or at least the present one if data are missing or may be low.
 
         The ratio is left out: it limits a step from the present replicas, and no window should keep its result.
         Otherwise a floor would come down by one such step for each window. A forecast that is over is left out too.
         """
-        wanted = solve(msgspec.structs.replace(inputs, replicas=None, forecast=None)).wanted
+        wanted = by_query(inputs, query)
         known = self._sources.allow_lower and not self._sources.holds
         floor = wanted if known else max(wanted, inputs.minimum)
         if known and inputs.terms and self._own.changed is None:
@@ -261,7 +263,7 @@ class _FloorJudgement:
         floors = with_floor(self._history.floors, floor, self._now, self._window)
         self._history = msgspec.structs.replace(self._history, floors=floors)
 
-    def _compare(self, inputs: FloorInputs) -> tuple[int | None, int | None]:
+    def _compare(self, inputs: FloorInputs, query: int | None) -> tuple[int | None, int | None]:
         """Return the floor that the queries want together, and the highest that they wanted for long enough lately."""
         history, now, window = self._history, self._now, 2 * time_to_know(self._spec, self._rules)
         falling, hold = history.falling, self._rules.drop_hold
@@ -272,7 +274,7 @@ class _FloorJudgement:
             earlier = highest_floor(history.answers, now, window)
         if not inputs.terms or any(each.replicas is None for each in inputs.terms):
             return None, earlier
-        answered = max(solve(inputs).query or 0, inputs.lower_bound)
+        answered = max(query or 0, inputs.lower_bound)
         # Without a known floor, as after a change of leader, the first answer counts.
         answers = history.answers if earlier is not None else with_floor((), answered, now, window)
         self._history = msgspec.structs.replace(history, answers=answers, falling=None)

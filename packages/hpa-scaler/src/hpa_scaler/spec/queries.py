@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -217,6 +218,7 @@ def hold_query(hold: HoldSpec) -> Query:
     return Query(hold.text, hold.server)
 
 
+@lru_cache(maxsize=1024)
 def age_query(template: str, query: QuerySpec, seconds: float) -> Query:
     """Return the query for the age of the data behind *query*; *seconds* is the look-back."""
     step = age_step(seconds)
