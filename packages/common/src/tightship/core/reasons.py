@@ -164,9 +164,11 @@ class Reason(StrEnum):
     FOLLOWS_QUERY = "FollowsQuery"
     FOLLOWS_RATIO = "FollowsRatio"
     FOLLOWS_LOWER_BOUND = "FollowsLowerBound"
+    FOLLOWS_FORECAST = "FollowsForecast"
     MISSING_DATA_POLICY = "MissingDataPolicy"
 
     # What happened besides.
+    FORECAST_UNUSED = "ForecastUnused"
     MAX_RAISED = "MaxRaised"
     MAX_TAKEN_BACK = "MaxTakenBack"
     CHANGED_BY_OTHERS = "ChangedByOthers"
