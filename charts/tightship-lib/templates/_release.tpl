@@ -47,7 +47,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get, patch]
-{{- if include "tightship-lib.gates" . }}
+{{- if or (include "tightship-lib.gates" .) (include "tightship-lib.costs" .) }}
 {{ include "tightship-lib.ungateRules" . }}
 {{- end }}
 {{- with .Values.rbac.additionalRules }}
@@ -92,10 +92,12 @@ automountServiceAccountToken: false
 {{- include "tightship-lib.releaseRole" (dict "root" . "kind" "Role" "name" $everywhere "namespace" $there "rules" (include "tightship-lib.leaseRules" (list $v.claims.leaseName))) }}
 {{- end }}
 {{- end }}
-{{- if include "tightship-lib.gates" . }}
+{{- $gates := include "tightship-lib.gates" . }}
+{{- $costs := include "tightship-lib.costs" . }}
+{{- if or $gates $costs }}
 {{- $policy := printf "%s.%s" $name $namespace }}
 {{- $metadata := include "tightship-lib.releaseMetadata" (dict "root" . "weight" -5 "name" $policy "namespace" "-") }}
-{{ include "tightship-lib.fence" (dict "root" . "name" $policy "metadata" $metadata "account" (include "tightship-lib.releaseAccount" .)) }}
+{{ include "tightship-lib.fence" (dict "root" . "name" $policy "metadata" $metadata "account" (include "tightship-lib.releaseAccount" .) "gates" $gates "costs" $costs) }}
 {{- end }}
 ---
 apiVersion: batch/v1
