@@ -49,6 +49,7 @@ class Reason(StrEnum):
     MAX_NODES_REACHED = "MaxNodesReached"
     COOL_DOWN = "CoolDown"
     RECENT_REGRET = "RecentRegret"
+    SCALE_IN_EXPECTED = "ScaleInExpected"
     CLUSTER_UNHEALTHY = "ClusterUnhealthy"
 
     # A pod on the node must not be evicted.
