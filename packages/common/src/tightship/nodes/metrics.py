@@ -12,7 +12,7 @@ from functools import partial
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from tightship.app.observability.metrics import SnapshotGauge
-from tightship.core.drain_record import IDLE_PHASES, DrainRecord, Phase
+from tightship.core.drain_record import IDLE_PHASES, DrainRecord, Ending, Phase
 from tightship.core.reasons import NODE_REASONS, Refusal
 from tightship.drain.answers import EvictionAnswer
 from tightship.drain.events import DrainEvent, EventKind
@@ -105,6 +105,13 @@ class ConsolidationMetrics:
             self._claims.labels(result)
         for landed in Landed:
             self._landings.labels(landed.value)
+        for phase in Phase:
+            if phase not in IDLE_PHASES:
+                self._phase_seconds.labels(phase.value)
+        for ending in Ending:
+            self._drains.labels(ending.value, "")
+        for reason in sorted(_REASONS):
+            self._drains.labels(Ending.RESTORED.value, reason)
 
     def update(
         self,

@@ -40,7 +40,7 @@ LONGEST_NOTE = 1024
 LONGEST_WORD = 128
 """Bytes of a reason, an action and a reporting instance; the API server refuses more."""
 
-QUEUE_FULL, FAILED, INVALID, CLOSED = "queue-full", "failed", "invalid", "closed"
+QUEUE_FULL, FAILED, INVALID, CLOSED = CAUSES = ("queue-full", "failed", "invalid", "closed")
 """Causes for dropping an Event."""
 
 _LONGEST_STEM = 220

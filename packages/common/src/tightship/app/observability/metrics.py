@@ -19,6 +19,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from tightship import __version__
+from tightship.app.observability.events import CAUSES
 from tightship.kube.host import HOST, wall
 
 if TYPE_CHECKING:
@@ -153,6 +154,8 @@ class RunMetrics:
         self._events_dropped = Counter(
             "tightship_events_dropped", "Events that were not recorded, by cause.", ("cause",), registry=registry
         )
+        for cause in CAUSES:
+            self._events_dropped.labels(cause)  # a series that appears with its first count hides that count
         age = gauge("tightship_loop_age_seconds", "Seconds since the last successful pass, or since the start.")
         age.set_function(self.loop_age)
 
