@@ -238,3 +238,18 @@ def test_a_chart_is_published_with_each_of_its_files_once_and_signed(tmp_path: P
     assert [line for line in signed if line.startswith("sign ")] == [
         f"sign --yes registry/charts/{chart}@sha256:1234" for chart in charts
     ]
+
+
+def test_artifact_hub_is_told_the_id_of_each_chart(tmp_path: Path) -> None:
+    [script] = scripts("release.yml", "artifacthub")
+    oras = tmp_path / "oras"
+    oras.write_text('#!/bin/bash\necho "$2 $(cat artifacthub-repo.yml)" >>pushed\n')
+    oras.chmod(0o755)
+    facts = {"IDS": "node-compactor 1-2\ntightship 3-4", "CHARTS": "registry/charts", "RUNNER_TEMP": str(tmp_path)}
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    subprocess.run(command, env={**os.environ, **facts, "PATH": path}, timeout=60, check=True)
+    assert (tmp_path / "pushed").read_text().splitlines() == [
+        "registry/charts/node-compactor:artifacthub.io repositoryID: 1-2",
+        "registry/charts/tightship:artifacthub.io repositoryID: 3-4",
+    ]
