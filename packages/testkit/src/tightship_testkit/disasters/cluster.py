@@ -19,7 +19,7 @@ def objects(scenario: Scenario) -> list[Json]:
     for each in scenario.workloads:
         found += [workload(each)]
     names = {each.name for each in scenario.workloads}
-    return found + [budget(each) for each in scenario.budgets if each.workload in names]
+    return found + [budget(each) for each in scenario.budgets if each.workload in names] + scenario.objects
 
 
 def groups(scenario: Scenario) -> list[NodeGroup]:
@@ -61,7 +61,7 @@ def template(spec: Workload) -> Json:
         "image": "registry.example.com/app",
         "resources": {"requests": {"cpu": spec.cpu, "memory": spec.memory}},
     }
-    meta: Json = {"labels": {"app": spec.name}, "annotations": dict(spec.annotations)}
+    meta: Json = {"labels": {"app": spec.name, **spec.labels}, "annotations": dict(spec.annotations)}
     if spec.finalizers:
         meta["finalizers"] = list(spec.finalizers)
     return {"metadata": meta, "spec": {"containers": [container], **spec.spec}}
