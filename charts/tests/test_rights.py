@@ -68,6 +68,12 @@ def test_what_landings_need_is_documented_as_well(render: Render, chart: str) ->
 
 
 @each_node_chart
+def test_what_deletion_costs_need_is_documented_as_well(feature: Feature, render: Render, chart: str) -> None:
+    more = rights_of(feature(chart, "deletion costs").rules()) - rights_of(render(chart, {"dryRun": False}).rules())
+    assert more == rights_of(documented("ClusterRole", "tightship-pricer"))
+
+
+@each_node_chart
 def test_who_looks_at_no_autoscalers_or_buffers_may_not(feature: Feature, render: Render, chart: str) -> None:
     granted = rights_of(feature(chart, "live").rules())
     without = rights_of(feature(chart, "no veto").rules())

@@ -194,5 +194,7 @@ subjects:
 {{- end }}
 {{- if include "tightship-lib.mayUngate" $root }}
 {{ include "tightship-lib.landRules" $root }}
+{{- else if include "tightship-lib.mayPrice" $root }}
+{{ include "tightship-lib.ungateRules" $root }}
 {{- end }}
 {{- end -}}

@@ -50,7 +50,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - apiGroups: [lifecycle.k8s.io]
   resources: [evictionrequests]
   verbs: [delete]
-{{- if include "tightship-lib.gates" . }}
+{{- if or (include "tightship-lib.gates" .) (include "tightship-lib.costs" .) }}
 {{ include "tightship-lib.ungateRules" . }}
 {{- end }}
 {{- with .Values.rbac.additionalRules }}
@@ -95,10 +95,19 @@ automountServiceAccountToken: false
 {{- include "tightship-lib.releaseRole" (dict "root" . "kind" "Role" "name" $everywhere "namespace" $there "rules" (include "tightship-lib.leaseRules" (list $v.claims.leaseName))) }}
 {{- end }}
 {{- end }}
-{{- if include "tightship-lib.gates" . }}
-{{- $policy := printf "%s.%s" $name $namespace }}
-{{- $metadata := include "tightship-lib.releaseMetadata" (dict "root" . "weight" -5 "name" $policy "namespace" "-") }}
-{{ include "tightship-lib.fence" (dict "root" . "name" $policy "metadata" $metadata "account" (include "tightship-lib.releaseAccount" .)) }}
+{{- $policed := list }}
+{{- if include "tightship-lib.holdsAccounts" . }}
+{{- $policed = list "Leases" "Nodes" }}
+{{- end }}
+{{- $gates := include "tightship-lib.gates" . }}
+{{- $costs := include "tightship-lib.costs" . }}
+{{- if or $gates $costs }}
+{{- $policed = append $policed "Pods" }}
+{{- end }}
+{{- range $what := $policed }}
+{{- $policy := printf "%s.%s.%s" $name $namespace ($what | lower) }}
+{{- $metadata := include "tightship-lib.releaseMetadata" (dict "root" $ "weight" -5 "name" $policy "namespace" "-") }}
+{{ include "tightship-lib.policy" (dict "root" $ "name" $policy "metadata" $metadata "account" (include "tightship-lib.releaseAccount" $) "gates" $gates "costs" $costs "spec" (printf "tightship-lib.policyOf%s" $what)) }}
 {{- end }}
 ---
 apiVersion: batch/v1

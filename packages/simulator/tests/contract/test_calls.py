@@ -51,6 +51,11 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
         "test_a_nomination_is_the_status_alone",
         "test_a_controller_nominates_and_sets_free_by_these_requests",
     ),
+    ("tightship/nodes/cost_writes.py", "GET", ""): ("test_pods_are_selected_by_node_and_phase_and_name",),
+    ("tightship/nodes/cost_writes.py", "PATCH", "kind"): (
+        "test_a_deletion_cost_is_written_beside_its_mark_and_removed_only_while_it_is_ours",
+        "test_a_patch_of_an_older_version_is_a_conflict_and_changes_nothing",
+    ),
     ("tightship/kube/leases.py", "GET", ""): (
         "test_a_lease_is_created_read_and_replaced",
         "test_leases_are_found_by_name",

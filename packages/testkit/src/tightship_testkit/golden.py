@@ -45,6 +45,7 @@ RUNNING_ONLY = frozenset(
         Reason.BUDGET_EXHAUSTED,
         Reason.COOL_DOWN,
         Reason.RECENT_REGRET,
+        Reason.SCALE_IN_EXPECTED,
         Reason.CLUSTER_UNHEALTHY,
         Reason.DRAIN_DEADLINE,
         Reason.POD_STUCK,
