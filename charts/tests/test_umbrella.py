@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -98,6 +99,14 @@ def test_all_charts_have_the_version_of_the_code(chart: str) -> None:
     for dependency in found.get("dependencies", []):
         assert dependency["version"] == __version__
         assert dependency["repository"] == f"file://../{dependency['name']}"
+
+
+@pytest.mark.parametrize("chart", INSTALLABLE)
+def test_a_chart_names_the_releases_of_kubernetes_that_are_built_for_tests(chart: str) -> None:
+    modules = (CHARTS.parent / "e2e" / "controlplane").glob("kubernetes*/go.mod")
+    built = re.findall(r"k8s\.io/kubernetes v(\d+\.\d+)", "\n".join(each.read_text() for each in modules))
+    tested = chart_file(chart)["annotations"]["tightship.dev/tested-kubernetes"]
+    assert tested.split(", ") == sorted(set(built))
 
 
 @pytest.mark.parametrize("chart", INSTALLABLE)

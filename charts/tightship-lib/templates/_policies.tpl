@@ -124,7 +124,8 @@ validations:
     message: this account may put its taints on a node with their own effect alone
 {{- end -}}
 
-{{/* A pod that was looked at, with the grace period that it asks for. */}}
+{{/* A pod that was looked at, with the grace period that it asks for; and EvictionRequests of our own, whichever controller
+     made them. */}}
 {{- define "tightship-lib.policyOfEvictions" -}}
 matchConstraints:
   resourceRules:
@@ -136,16 +137,26 @@ matchConstraints:
       apiVersions: [v1]
       operations: [DELETE]
       resources: [pods]
+    - apiGroups: [lifecycle.k8s.io]
+      apiVersions: [v1alpha1]
+      operations: [CREATE, DELETE]
+      resources: [evictionrequests]
 variables:
+  - name: asks
+    expression: request.resource.group == 'lifecycle.k8s.io'
   - name: options
     expression: >-
       request.operation == 'DELETE' ? dyn(request.options) :
       has(object.deleteOptions) ? dyn(object.deleteOptions) : dyn({})
 validations:
-  - expression: has(variables.options.preconditions) && has(variables.options.preconditions.uid)
+  - expression: variables.asks || (has(variables.options.preconditions) && has(variables.options.preconditions.uid))
     message: this account may evict or delete a pod only by its uid
-  - expression: variables.options.all(k, k in ['apiVersion', 'kind', 'preconditions'])
+  - expression: variables.asks || variables.options.all(k, k in ['apiVersion', 'kind', 'preconditions'])
     message: this account may evict or delete a pod only with the grace period that the pod asks for
+  - expression: >-
+      !variables.asks ||
+      (request.operation == 'DELETE' ? dyn(oldObject) : dyn(object)).spec.requester.startsWith('tightship.dev/')
+    message: this account may make and withdraw EvictionRequests only as tightship.dev
 {{- end -}}
 
 {{/* RBAC can't restrict `create` to a name. */}}
