@@ -27,6 +27,8 @@
 {{ include "tightship-lib.release" $context }}
 {{- end -}}
 {{- else -}}
+{{ include "tightship-lib.certificate" $context }}
+---
 {{ include "tightship-lib.configMap" $context }}
 ---
 {{ include "tightship-lib.dashboards" $context }}
@@ -48,6 +50,8 @@
 {{ include "tightship-lib.prometheusRule" $context }}
 ---
 {{ include "tightship-lib.rights" $context }}
+---
+{{ include "tightship-lib.secureRights" $context }}
 ---
 {{ include "tightship-lib.release" $context }}
 ---

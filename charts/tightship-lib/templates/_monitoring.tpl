@@ -1,10 +1,23 @@
 {{/* ServiceMonitor and PodMonitor differ only in how they find the pods. */}}
 
 {{- define "tightship-lib.endpoint" -}}
+{{- $root := index . 0 -}}
 {{- $m := index . 1 -}}
 port: http
 path: /metrics
+{{- if $root.Values.http.secure.enabled }}
+scheme: https
+tlsConfig:
+  {{- $m.tlsConfig | default (include "tightship-lib.scrapeTls" $root | fromYaml) | toYaml | nindent 2 }}
+{{- with $m.authorization }}
+authorization:
+  {{- toYaml . | nindent 2 }}
+{{- else }}
+bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
+{{- end }}
+{{- else }}
 scheme: http
+{{- end }}
 honorLabels: {{ $m.honorLabels }}
 {{- with $m.interval }}
 interval: {{ . }}
@@ -22,6 +35,19 @@ metricRelabelings:
 {{- end }}
 {{- end -}}
 
+{{/* Nobody can verify a certificate that the controller makes for itself. */}}
+{{- define "tightship-lib.scrapeTls" -}}
+{{- with include "tightship-lib.tlsSecret" . -}}
+ca:
+  secret:
+    name: {{ . }}
+    key: ca.crt
+serverName: {{ include "tightship-lib.fullname" $ }}.{{ include "tightship-lib.namespace" $ }}.svc
+{{- else -}}
+insecureSkipVerify: true
+{{- end -}}
+{{- end -}}
+
 {{- define "tightship-lib.monitors" -}}
 {{- range $kind, $endpoints := dict "ServiceMonitor" "endpoints" "PodMonitor" "podMetricsEndpoints" }}
 {{- $m := index $.Values (untitle $kind) }}
@@ -37,6 +63,12 @@ spec:
       {{- include "tightship-lib.selectorLabels" $ | nindent 6 }}
   namespaceSelector:
     matchNames: [{{ include "tightship-lib.namespace" $ }}]
+  {{- with $m.jobLabel }}
+  jobLabel: {{ . | quote }}
+  {{- end }}
+  {{- with $m.sampleLimit }}
+  sampleLimit: {{ include "tightship-lib.text" . }}
+  {{- end }}
   {{ $endpoints }}:
     - {{- include "tightship-lib.endpoint" (list $ $m) | nindent 6 }}
 {{- end }}

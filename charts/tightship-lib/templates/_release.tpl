@@ -158,7 +158,7 @@ volumes:
 
 {{/* The controller's environment without what a pod that gives back and exits does not use. */}}
 {{- define "tightship-lib.releaseEnv" -}}
-{{- $left := list "DRY_RUN" "CONFIG_PATH" "HTTP_HOST" "HTTP_PORTS" "HTTP_PROBE_PORT" -}}
+{{- $left := list "DRY_RUN" "CONFIG_PATH" "HTTP_HOST" "HTTP_PORTS" "HTTP_PROBE_PORT" "HTTP_SECURE" "HTTP_TLS_PATH" -}}
 {{- range include "tightship-lib.env" . | fromYamlArray }}
 {{- if not (has .name $left) }}
 - {{ toYaml . | nindent 2 | trim }}
