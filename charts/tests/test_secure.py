@@ -6,6 +6,7 @@ import pytest
 from rendering import Json, Render, Rendered, each_chart
 
 from tightship_charts.matrix import APIS, Values
+from tightship_charts.places import CONTROLLERS
 from tightship_e2e.helm import HelmError
 
 READERS = [{"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}]
@@ -30,11 +31,11 @@ def test_plain_http_is_the_default_and_needs_no_right(render: Render, chart: str
     assert endpoint(rendered) == {"scheme": "http"}
 
 
-@each_chart
-@pytest.mark.parametrize("values", [{}, {"dryRun": False}, {"config": {"namespaces": ["a"]}}])
+WHATEVER: list[tuple[str, Values]] = [(chart, {"dryRun": dry}) for chart in CONTROLLERS for dry in (True, False)]
+
+
+@pytest.mark.parametrize(("chart", "values"), [*WHATEVER, ("hpa-scaler", {"config": {"namespaces": ["a"]}})])
 def test_the_account_may_ask_whoever_it_is_and_nothing_else_is_new(render: Render, chart: str, values: Values) -> None:
-    if "config" in values and chart != "hpa-scaler":
-        pytest.skip("only hpa-scaler has namespaces")
     rendered = render(chart, {**values, **secure()})
     assert rendered.rights() - render(chart, values).rights() == REVIEWS
     assert "readers" not in str([each["metadata"]["name"] for each in rendered.of("ClusterRole")])

@@ -16,6 +16,7 @@ from cryptography import x509
 from tightship.app.runtime import certificate as certificates
 from tightship.app.runtime.certificate import Certificate
 from tightship.app.runtime.http import HttpServer
+from tightship_testkit.client import wait_for
 from tightship_testkit.credentials import Authority
 
 from .test_http_server import HOST, Scene
@@ -94,9 +95,11 @@ async def test_a_certificate_that_is_renewed_in_its_folder_is_used_and_a_broken_
         stop = asyncio.Event()
         keeping = asyncio.create_task(kept.keep(stop))
         _put(folder, *second)
-        async with asyncio.timeout(60):
-            while await shown(port) != "second":
-                await asyncio.sleep(0.01)
+
+        async def used() -> bool:
+            return await shown(port) == "second"
+
+        await wait_for(used, 60.0, "the second certificate is in use")
         stop.set()
         await keeping
 

@@ -1,4 +1,4 @@
-"""Who may read metrics, status and page: the cluster's own authentication and authorization, as controller-runtime asks.
+"""Who may read metrics, status and page: whoever the cluster itself lets read, as controller-runtime has it.
 
 A TokenReview says whose a bearer token is, and a SubjectAccessReview whether that user may ``get`` the path as a
 nonResourceURL. Verdicts are kept for a short time, so that a scrape costs the API server little, and questions have a

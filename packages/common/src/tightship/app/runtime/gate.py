@@ -35,7 +35,7 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
 
 
 class Gate:
-    """Makes the protocols of connections; *answers* makes the handler of each one's request. *tls* encrypts all of them.
+    """Makes the protocols of connections, encrypted with *tls*; *answers* makes the handler of each one's request.
 
     With one connection too many, the address with the most connections loses its oldest, preferably one without a
     request yet. So an address that opens many connections shuts out nobody else.
