@@ -68,6 +68,12 @@ def test_what_landings_need_is_documented_as_well(render: Render, chart: str) ->
 
 
 @each_node_chart
+def test_what_deletion_costs_need_is_documented_as_well(feature: Feature, render: Render, chart: str) -> None:
+    more = rights_of(feature(chart, "deletion costs").rules()) - rights_of(render(chart, {"dryRun": False}).rules())
+    assert more == rights_of(documented("ClusterRole", "tightship-pricer"))
+
+
+@each_node_chart
 def test_who_looks_at_no_autoscalers_or_buffers_may_not(feature: Feature, render: Render, chart: str) -> None:
     granted = rights_of(feature(chart, "live").rules())
     without = rights_of(feature(chart, "no veto").rules())
@@ -119,6 +125,7 @@ def test_what_gives_nodes_back_may_patch_nodes_and_write_leases_and_no_more(
     assert reads == {each for each in rights_of([*live.rules(), *live.rules("Role")]) if each[0] in ("list", "watch")}
     assert {(verb, resource) for verb, _, resource, _ in granted - reads} == {
         ("get", "nodes"), ("patch", "nodes"), ("create", "leases"), ("get", "leases"), ("update", "leases"),
+        ("delete", "evictionrequests"),
     }  # fmt: skip
     [job] = [each for each in rendered.hooks if each["kind"] == "Job"]
     [account] = [each["metadata"]["name"] for each in rendered.hooks if each["kind"] == "ServiceAccount"]

@@ -29,7 +29,7 @@ VALUES: Mapping[str, object] = {
 
 _PODS: Values = {"podMonitor": FEATURES["pod monitor"]["podMonitor"], "serviceMonitor": {"enabled": False}}
 NEEDED: Mapping[str, Values] = {
-    "giveBack": {"config": {"steering": "taints"}},
+    "giveBack": {"config": {"steering": "taints", "deletionCost": False}},
     "global.dryRun": {"dryRun": None, "global": {"dryRun": False}},
     "global.logFormat": {"log": {"format": ""}},
     "global.logLevel": {"log": {"level": ""}},

@@ -26,7 +26,10 @@ OF_CUSTOM_RESOURCES = {
     ("watch", "verticalpodautoscalers"),
 }
 """Rights that are used only where somebody has defined these kinds."""
-BEHIND_GATES = {("watch", "podgroups")}
+BEHIND_GATES = {
+    ("watch", "podgroups"),
+    *((verb, "evictionrequests") for verb in ("watch", "create", "delete")),
+}
 """Rights that are used only where a feature gate is on that is off by default."""
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 

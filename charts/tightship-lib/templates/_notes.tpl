@@ -36,6 +36,9 @@ WARNING: {{ include "tightship-lib.valuesOf" $root }}{{ $key }}.enabled is true,
 {{- with include "tightship-lib.landingNotes" . }}
 {{ . }}
 {{- end }}
+{{- with include "tightship-lib.costNotes" . }}
+{{ . }}
+{{- end }}
 {{- if not $dry }}
 {{ $leaving }}
 {{- else if and .Release.IsUpgrade (include "tightship-lib.drains" .) }}

@@ -138,6 +138,9 @@ subjects:
 - apiGroups: [resource.k8s.io]
   resources: [resourceslices, deviceclasses, resourceclaims]
   verbs: [list, watch]
+- apiGroups: [lifecycle.k8s.io]
+  resources: [evictionrequests]
+  verbs: [list, watch]
 - apiGroups: [""]
   resources: [configmaps]
   resourceNames: [cluster-autoscaler-status]
@@ -177,6 +180,9 @@ subjects:
 - apiGroups: [""]
   resources: [pods/eviction]
   verbs: [create]
+- apiGroups: [lifecycle.k8s.io]
+  resources: [evictionrequests]
+  verbs: [create, delete]
 {{- if eq (.evictionMethod | toString) "delete" }}
 - apiGroups: [""]
   resources: [pods]
@@ -188,5 +194,7 @@ subjects:
 {{- end }}
 {{- if include "tightship-lib.mayUngate" $root }}
 {{ include "tightship-lib.landRules" $root }}
+{{- else if include "tightship-lib.mayPrice" $root }}
+{{ include "tightship-lib.ungateRules" $root }}
 {{- end }}
 {{- end -}}

@@ -47,7 +47,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get, patch]
-{{- if include "tightship-lib.gates" . }}
+- apiGroups: [lifecycle.k8s.io]
+  resources: [evictionrequests]
+  verbs: [delete]
+{{- if or (include "tightship-lib.gates" .) (include "tightship-lib.costs" .) }}
 {{ include "tightship-lib.ungateRules" . }}
 {{- end }}
 {{- with .Values.rbac.additionalRules }}
@@ -96,13 +99,15 @@ automountServiceAccountToken: false
 {{- if include "tightship-lib.holdsAccounts" . }}
 {{- $policed = list "Leases" "Nodes" }}
 {{- end }}
-{{- if include "tightship-lib.gates" . }}
+{{- $gates := include "tightship-lib.gates" . }}
+{{- $costs := include "tightship-lib.costs" . }}
+{{- if or $gates $costs }}
 {{- $policed = append $policed "Pods" }}
 {{- end }}
 {{- range $what := $policed }}
 {{- $policy := printf "%s.%s.%s" $name $namespace ($what | lower) }}
 {{- $metadata := include "tightship-lib.releaseMetadata" (dict "root" $ "weight" -5 "name" $policy "namespace" "-") }}
-{{ include "tightship-lib.policy" (dict "root" $ "name" $policy "metadata" $metadata "account" (include "tightship-lib.releaseAccount" $) "spec" (printf "tightship-lib.policyOf%s" $what)) }}
+{{ include "tightship-lib.policy" (dict "root" $ "name" $policy "metadata" $metadata "account" (include "tightship-lib.releaseAccount" $) "gates" $gates "costs" $costs "spec" (printf "tightship-lib.policyOf%s" $what)) }}
 {{- end }}
 ---
 apiVersion: batch/v1

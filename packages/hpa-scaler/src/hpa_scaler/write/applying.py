@@ -194,6 +194,7 @@ def judge_again(judged: Judged, hpa: HorizontalPodAutoscaler, todo: Todo, memory
         hpa,
         asked,
         outcomes=judged.subject.outcomes,
+        forecasts=judged.subject.forecasts,
         rollout=judged.subject.rollout,
         rules=todo.rules,
         now=todo.now,

@@ -12,7 +12,7 @@ from tightship_testkit.disasters.promises.landings import pod_write
 from tightship_testkit.disasters.registry import promise
 
 OURS = "tightship.dev/"
-_MAY_WRITE = frozenset({"Node", "Lease", "Event", "HorizontalPodAutoscaler"})
+_MAY_WRITE = frozenset({"Node", "Lease", "Event", "HorizontalPodAutoscaler", "EvictionRequest"})
 
 
 @promise
