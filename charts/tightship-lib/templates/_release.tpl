@@ -97,7 +97,7 @@ automountServiceAccountToken: false
 {{- end }}
 {{- $policed := list }}
 {{- if include "tightship-lib.holdsAccounts" . }}
-{{- $policed = list "Leases" "Nodes" }}
+{{- $policed = list "Leases" "Nodes" "Requests" }}
 {{- end }}
 {{- $gates := include "tightship-lib.gates" . }}
 {{- $costs := include "tightship-lib.costs" . }}
