@@ -18,7 +18,7 @@ from tightship_e2e.helm import Helm, HelmError
 
 POLICIES = {f"{kind}AdmissionPolicy{part}" for kind in ("Mutating", "Validating") for part in ("", "Binding")}
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-CLUSTER_KINDS = {"ClusterRole", "ClusterRoleBinding", *POLICIES}
+CLUSTER_KINDS = {"ClusterRole", "ClusterRoleBinding", "FlowSchema", *POLICIES}
 
 
 def place(item: Json) -> tuple[str, str, str]:

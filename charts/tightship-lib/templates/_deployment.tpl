@@ -52,7 +52,7 @@ serviceAccountName: {{ include "tightship-lib.serviceAccountName" . }}
 {{- /* The account's own default is false. This pod needs the token, unless it uses a kubeconfig. */}}
 automountServiceAccountToken: {{ empty $v.kubeconfig.secretName }}
 {{ include "tightship-lib.pod" . }}
-{{- with $v.priorityClassName }}
+{{- with $v.priorityClassName | default $v.global.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
 {{- with $v.runtimeClassName }}
@@ -69,6 +69,10 @@ dnsPolicy: {{ . }}
 {{- end }}
 {{- with $v.dnsConfig }}
 dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $v.hostAliases }}
+hostAliases:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 terminationGracePeriodSeconds: {{ include "tightship-lib.text" $v.terminationGracePeriodSeconds }}
@@ -121,6 +125,10 @@ containers:
     {{ $kind }}:
       {{- toYaml (merge (omit $probe "enabled") (dict "httpGet" $get)) | nindent 6 }}
     {{- end }}
+    {{- end }}
+    {{- with $v.lifecycle }}
+    lifecycle:
+      {{- tpl (toYaml .) $ | nindent 6 }}
     {{- end }}
     {{- with include "tightship-lib.mounts" . | trim }}
     volumeMounts:

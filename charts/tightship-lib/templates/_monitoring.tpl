@@ -51,7 +51,7 @@ insecureSkipVerify: true
 {{- define "tightship-lib.monitors" -}}
 {{- range $kind, $endpoints := dict "ServiceMonitor" "endpoints" "PodMonitor" "podMetricsEndpoints" }}
 {{- $m := index $.Values (untitle $kind) }}
-{{- if and $m.enabled (include "tightship-lib.served" (list $ (printf "monitoring.coreos.com/v1/%s" $kind))) }}
+{{- if and (include "tightship-lib.enabled" (list $ (untitle $kind))) (include "tightship-lib.served" (list $ (printf "monitoring.coreos.com/v1/%s" $kind))) }}
 ---
 apiVersion: monitoring.coreos.com/v1
 kind: {{ $kind }}
@@ -79,7 +79,7 @@ spec:
      THRESHOLD for the alert's threshold; prometheusRule.alerts.NAME replaces threshold, for, severity, or switches off. */}}
 {{- define "tightship-lib.prometheusRule" -}}
 {{- $p := .Values.prometheusRule -}}
-{{- if and $p.enabled (include "tightship-lib.served" (list . "monitoring.coreos.com/v1/PrometheusRule")) -}}
+{{- if and (include "tightship-lib.enabled" (list . "prometheusRule")) (include "tightship-lib.served" (list . "monitoring.coreos.com/v1/PrometheusRule")) -}}
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:

@@ -29,7 +29,8 @@ WARNING: {{ include "tightship-lib.valuesOf" . }}http.secure.issuerRef is set, b
 Metrics, /status and the page are plain HTTP for everybody on the pod network. A later release will set {{ include "tightship-lib.valuesOf" . }}http.secure.enabled=true by default.
 {{- end }}
 {{- range $key, $api := dict "serviceMonitor" "monitoring.coreos.com/v1/ServiceMonitor" "podMonitor" "monitoring.coreos.com/v1/PodMonitor" "prometheusRule" "monitoring.coreos.com/v1/PrometheusRule" "verticalPodAutoscaler" "autoscaling.k8s.io/v1/VerticalPodAutoscaler" }}
-{{- if and (index $root.Values $key).enabled (not (include "tightship-lib.served" (list $root $api))) }}
+{{- $on := eq $key "verticalPodAutoscaler" | ternary $root.Values.verticalPodAutoscaler.enabled (include "tightship-lib.enabled" (list $root $key) | eq "true") }}
+{{- if and $on (not (include "tightship-lib.served" (list $root $api))) }}
 WARNING: {{ include "tightship-lib.valuesOf" $root }}{{ $key }}.enabled is true, but this cluster does not serve {{ $api }}, so the chart created none.
 {{- end }}
 {{- end }}

@@ -138,7 +138,7 @@ restartPolicy: Never
 serviceAccountName: {{ include "tightship-lib.releaseAccount" . }}
 automountServiceAccountToken: {{ empty $v.kubeconfig.secretName }}
 {{ include "tightship-lib.pod" . }}
-{{- with $v.priorityClassName }}
+{{- with $v.priorityClassName | default $v.global.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
 containers:
