@@ -93,7 +93,7 @@ OLDER ?= 1.34
 
 .PHONY: skew
 skew: install ## Build an older Kubernetes and run the contract suite and the scheduler's agreement against it (OLDER=1.34; needs Go 1.26+).
-	@TIGHTSHIP_KUBERNETES=$(OLDER) $(PYTHON) e2e/controlplane/build.py etcd kube-apiserver kube-scheduler kube-controller-manager
+	@TIGHTSHIP_KUBERNETES=$(OLDER) $(PYTHON) e2e/controlplane/build.py etcd kube-apiserver kube-scheduler kube-controller-manager kwok
 	@TIGHTSHIP_KUBERNETES=$(OLDER) $(PYTEST) packages/simulator/tests/contract e2e/tests/test_scheduler_agreement.py $(ARGS)
 
 .PHONY: check
