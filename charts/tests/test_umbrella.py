@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -143,6 +144,14 @@ def test_a_catalogue_can_show_what_a_chart_installs(render: Render, chart: str) 
     for link in yaml.safe_load(found["annotations"]["artifacthub.io/links"]):
         page = link["url"].partition("/blob/main/")[2]
         assert not page or (CHARTS.parent / page).is_file()
+
+
+@pytest.mark.parametrize("chart", INSTALLABLE)
+def test_a_chart_names_the_releases_of_kubernetes_that_are_built_for_tests(chart: str) -> None:
+    modules = (CHARTS.parent / "e2e" / "controlplane").glob("kubernetes*/go.mod")
+    built = re.findall(r"k8s\.io/kubernetes v(\d+\.\d+)", "\n".join(each.read_text() for each in modules))
+    tested = chart_file(chart)["annotations"]["tightship.dev/tested-kubernetes"]
+    assert tested.split(", ") == sorted(set(built))
 
 
 @pytest.mark.parametrize("chart", INSTALLABLE)
