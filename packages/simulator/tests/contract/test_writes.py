@@ -633,7 +633,7 @@ async def test_a_budget_or_a_lease_that_makes_no_sense_is_invalid(api: Api) -> N
 
 
 async def test_a_deletion_cost_is_written_beside_its_mark_and_removed_only_while_it_is_ours(api: Api) -> None:
-    made = await api.pod("web-0", node="")
+    made = await api.pod("web-0", node="", schedulerName="nobody")
     path, meta = api.path("Pod", "web-0"), made["metadata"]
     ours = notes_of("node-compactor", -7)
     body = {"metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "annotations": ours}}

@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from tightship_simulator.life.capacity_buffers import BufferController
 from tightship_simulator.life.kubelet import Pace
 from tightship_simulator.life.living import Speeds
 from tightship_simulator.life.node_autoscaler import NodeGroup, Rules
@@ -79,6 +80,7 @@ def live_for(
     nodes: int = 4,
     cpu: str = "500m",
     buffer: tuple[int, str] | None = None,
+    share: Json | None = None,
     buffers_version: str = "v1beta1",
     settings: Mapping[str, Json] = {},
     warm_up: float = WARM_UP,
@@ -89,7 +91,8 @@ def live_for(
     """Let a cluster live for so many *hours* under *load* with these *controllers*; see the module.
 
     It begins with so many *nodes*, and lives *warm_up* seconds before the controllers start and anything is counted.
-    Each pod asks for *cpu*. A *buffer* keeps room for so many pods of a CPU request. *settings* are added to those of
+    Each pod asks for *cpu*. A *buffer* keeps room for so many pods of a CPU request, *share* is the
+    spec of one for Deployment w0. *settings* are added to those of
     the controllers by name, their durations divided already. With *hpas* the replicas follow *load* as
     HorizontalPodAutoscalers do. Every *rollouts_every* seconds one Deployment after the other is rolled over.
     """
@@ -110,6 +113,10 @@ def live_for(
             store.load([_autoscaler(name) for name in load(-warm_up)])
         if buffer is not None:
             store.load(_buffer(*buffer, buffers_version))
+        if share is not None:
+            simulation.living.others.append(BufferController())
+            ref = {"apiGroup": "apps", "kind": "Deployment", "name": "w0"}
+            store.load(_buffers({"scalableRef": ref, **share}, {}, buffers_version))
         # A cluster that has just been filled is not what a controller finds.
         clock.start(simulation, -warm_up)
         while clock.now() < 0:
@@ -305,10 +312,18 @@ def _autoscaler(name: str) -> Json:
 
 def _buffer(replicas: int, cpu: str, version: str) -> list[Json]:
     """Return a buffer as its autoscaler has filled in its status, and what it needs."""
-    group = "autoscaling.x-k8s.io"
     resources = {"requests": {"cpu": cpu, "memory": "64Mi"}}
     template = {"spec": {"containers": [{"name": "main", "image": "none", "resources": resources}]}}
     where = {"name": "spare", "namespace": SHOP}
+    spec = {"podTemplateRef": {"name": "spare"}, "replicas": replicas}
+    return [
+        {"apiVersion": "v1", "kind": "PodTemplate", "metadata": where, "template": template},
+        *_buffers(spec, {**spec, "podTemplateGeneration": 1}, version),
+    ]
+
+
+def _buffers(spec: Json, status: Json, version: str) -> list[Json]:
+    group = "autoscaling.x-k8s.io"
     return [
         {
             "apiVersion": "apiextensions.k8s.io/v1",
@@ -316,13 +331,12 @@ def _buffer(replicas: int, cpu: str, version: str) -> list[Json]:
             "metadata": {"name": f"capacitybuffers.{group}"},
             "spec": {"group": group, "versions": [{"name": version, "served": True}]},
         },
-        {"apiVersion": "v1", "kind": "PodTemplate", "metadata": where, "template": template},
         {
             "apiVersion": f"{group}/v1beta1",
             "kind": "CapacityBuffer",
-            "metadata": where,
-            "spec": {"podTemplateRef": {"name": "spare"}, "replicas": replicas},
-            "status": {"replicas": replicas, "podTemplateRef": {"name": "spare"}, "podTemplateGeneration": 1},
+            "metadata": {"name": "spare", "namespace": SHOP},
+            "spec": spec,
+            "status": status,
         },
     ]
 

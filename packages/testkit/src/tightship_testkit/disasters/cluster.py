@@ -42,7 +42,7 @@ def objects(scenario: Scenario) -> list[Json]:
         found += [workload(each)]
     names = {each.name for each in scenario.workloads}
     found += [EVICTION_REQUESTS] if responding(scenario) else []
-    return found + [budget(each) for each in scenario.budgets if each.workload in names]
+    return found + [budget(each) for each in scenario.budgets if each.workload in names] + scenario.objects
 
 
 def groups(scenario: Scenario) -> list[NodeGroup]:
@@ -84,7 +84,7 @@ def template(spec: Workload) -> Json:
         "image": "registry.example.com/app",
         "resources": {"requests": {"cpu": spec.cpu, "memory": spec.memory}},
     }
-    meta: Json = {"labels": {"app": spec.name}, "annotations": dict(spec.annotations)}
+    meta: Json = {"labels": {"app": spec.name, **spec.labels}, "annotations": dict(spec.annotations)}
     if spec.finalizers:
         meta["finalizers"] = list(spec.finalizers)
     return {"metadata": meta, "spec": {"containers": [container], **spec.spec}}

@@ -8,6 +8,7 @@ import msgspec
 
 from tightship_testkit.disasters import faults, steps
 from tightship_testkit.disasters.cluster import RESPONDERS
+from tightship_testkit.disasters.extending import with_extensions
 from tightship_testkit.disasters.floors.making import drawn_faults, floors_only, with_floors
 from tightship_testkit.disasters.piloting import with_pilot
 from tightship_testkit.disasters.registry import STEPS, Args
@@ -42,9 +43,9 @@ def make(seed: int) -> Scenario:
         case 3 | 6:
             return floors_only(seed)
         case 9:
-            return with_pilot(with_floors(_nodes(seed), Random(f"both {seed}")))  # noqa: S311
+            return with_extensions(with_pilot(with_floors(_nodes(seed), Random(f"both {seed}"))))  # noqa: S311
         case _:
-            return with_pilot(_nodes(seed))
+            return with_extensions(with_pilot(_nodes(seed)))
 
 
 def _nodes(seed: int) -> Scenario:

@@ -106,6 +106,7 @@ class Headroom(Struct, frozen=True):
     """Room that a CapacityBuffer (``namespace/name``) keeps free: for *replicas* pods of PodTemplate *template*.
 
     Plans keep room for the first *count* of them, each like *pod*; *pod* is ``None`` if the template is unreadable.
+    With *rollout*, the room is for the additional pods of a rollout of that workload, which would take the buffer's.
     """
 
     buffer: str
@@ -113,9 +114,12 @@ class Headroom(Struct, frozen=True):
     replicas: int
     count: int
     pod: Pod | None
+    rollout: str = ""
 
     def __str__(self) -> str:
         pods = counted(self.replicas, "pod")
+        if self.rollout:
+            return f"a rollout of {self.rollout} takes room for {pods} from CapacityBuffer {self.buffer}"
         rest = f" (room is kept for {self.count:,} of them)" if 0 < self.count < self.replicas else ""
         return f"CapacityBuffer {self.buffer} keeps room for {pods} of PodTemplate {self.template}{rest}"
 
