@@ -92,9 +92,9 @@ controlplane: ## Build the programs of a real control plane into a cache outside
 OLDER ?= 1.34
 
 .PHONY: skew
-skew: install ## Build an older Kubernetes and run the contract suite and the scheduler's agreement against it (OLDER=1.34; needs Go 1.26+).
-	@TIGHTSHIP_KUBERNETES=$(OLDER) $(PYTHON) e2e/controlplane/build.py etcd kube-apiserver kube-scheduler kube-controller-manager kwok
-	@TIGHTSHIP_KUBERNETES=$(OLDER) $(PYTEST) packages/simulator/tests/contract e2e/tests/test_scheduler_agreement.py $(ARGS)
+skew: install ## Build an older Kubernetes and run the contract suite, the scheduler's agreement, the charts and a day against it (OLDER=1.34; needs Go 1.26+).
+	@TIGHTSHIP_KUBERNETES=$(OLDER) $(PYTHON) e2e/controlplane/build.py
+	@TIGHTSHIP_KUBERNETES=$(OLDER) $(PYTEST) packages/simulator/tests/contract e2e/tests/test_scheduler_agreement.py e2e/tests/test_release.py e2e/tests/test_day.py $(ARGS)
 
 .PHONY: check
 check: install ## Check lint, format, types, which layer imports which, and the site.

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tightship.core.objects.eviction_requests import MANAGED_BY
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.answers import EvictionAnswer, Heard
 from tightship.drain.requests import request_for, request_name
@@ -246,7 +247,7 @@ async def test_an_account_makes_and_withdraws_no_eviction_request_of_others(
 ) -> None:
     rendered = renderings(charts / "node-compactor", {"dryRun": False}, release="held", namespace=SHOP, apis=[FENCE])
     kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-    policies = [each for each in rendered if each["kind"] in kinds and each["metadata"]["name"].endswith(".evictions")]
+    policies = [each for each in rendered if each["kind"] in kinds and each["metadata"]["name"].endswith(".requests")]
     [account] = [each for each in rendered if each["kind"] == "ServiceAccount" and not hook(each)]
     roles = [each for each in rendered if each["kind"].startswith("ClusterRole") and not hook(each)]
 
@@ -264,7 +265,8 @@ async def test_an_account_makes_and_withdraws_no_eviction_request_of_others(
         pod = {"name": "any", "uid": "00000000-0000-4000-8000-000000000000"}
         spec = {"target": {"pod": pod}, "requester": requester, "intent": "Eviction"}
         named = {"apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "EvictionRequest"}
-        return {**named, "metadata": {"name": name, "namespace": SHOP}, "spec": spec}
+        labels = dict([MANAGED_BY]) if name == "ours" else {}
+        return {**named, "metadata": {"name": name, "namespace": SHOP, "labels": labels}, "spec": spec}
 
     async with gated.client() as api, gated.client(token=await install(api)) as held:
         await api.call("POST", REQUESTS, body=request("example.com/them", "theirs"))
@@ -275,6 +277,7 @@ async def test_an_account_makes_and_withdraws_no_eviction_request_of_others(
 
         await wait_for(refused, DEADLINE, "the policy stands")
         assert (await held.request("DELETE", f"{REQUESTS}/theirs", body={}))[0] == 422
+        assert (await held.request("POST", REQUESTS, body=request("tightship.dev/node-refiner", "ours")))[0] == 422
         assert (await held.request("POST", REQUESTS, body=request("tightship.dev/node-compactor", "ours")))[0] == 201
         assert (await held.request("DELETE", f"{REQUESTS}/ours", body={}))[0] == 200
         await api.call("DELETE", f"{REQUESTS}/theirs", body={})

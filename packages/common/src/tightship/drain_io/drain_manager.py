@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -28,7 +28,7 @@ from tightship.drain_io.drain_task import Drive
 from tightship.drain_io.history import DrainHistory
 from tightship.drain_io.orphans import Others
 from tightship.drain_io.requesting import withdraw_all
-from tightship.drain_io.tools import Tools
+from tightship.drain_io.tools import Tools, collected
 from tightship.drain_io.writing import LiveNode, claim_patch, read_node, record_patch
 from tightship.kube.host import token
 from tightship.planning.cluster import Snapshot
@@ -186,11 +186,11 @@ class Drainer:
         self._others.see_drains([node for node in nodes if self._in_others_hands(drain_record(node))])
         for name, view in snapshot.nodes.items():
             if self._may_adopt(name) and self._suspicious(view.node, others, unreadable=ledger):
-                await _collected(self._adopt_node(name, others, unreadable=ledger), troubles)
+                await collected(self._adopt_node(name, others, unreadable=ledger), troubles)
         troubles += await withdraw_all(self._tools, forsaken(snapshot, self._controller, self._drives))
         for entry in await self._read_claims(snapshot) if ledger else ():
             if self._may_adopt(entry.node) and self._forsaken(entry, others):
-                await _collected(self._mend_entry(entry), troubles)
+                await collected(self._mend_entry(entry), troubles)
         if troubles:
             raise troubles[0]
 
@@ -345,13 +345,3 @@ class Drainer:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         return {tasks[task]: "the annotation stays on the node for the next leader" for task in left}
-
-
-async def _collected(repair: Awaitable[None], troubles: list[KubeError]) -> None:
-    """Await *repair*, and add its error to *troubles*: the other repairs go on."""
-    try:
-        await repair
-    except Conflict:
-        pass  # somebody else was quicker: the next loop sees the result
-    except KubeError as error:
-        troubles.append(error)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
+from tightship.core.api_errors import Conflict, KubeError
 from tightship.core.objects import Node
 from tightship.core.reasons import Refusal
 from tightship.drain.events import EventSink
@@ -68,4 +69,14 @@ class Tools(Struct, frozen=True, kw_only=True):
         return await patch_node(self.connection, live, patch, only_if=self.leading)
 
 
-__all__ = ["DrainSettings", "Keeps", "Tools"]
+async def collected(repair: Awaitable[None], troubles: list[KubeError]) -> None:
+    """Await *repair*, and add its error to *troubles*: the other repairs go on."""
+    try:
+        await repair
+    except Conflict:
+        pass  # somebody else was quicker: the next loop sees the result
+    except KubeError as error:
+        troubles.append(error)
+
+
+__all__ = ["DrainSettings", "Keeps", "Tools", "collected"]
