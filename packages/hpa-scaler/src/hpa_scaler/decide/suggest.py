@@ -231,9 +231,7 @@ def suggest(past: HpaPast, world: World, today: Variant, tell: Callable[[str], N
         cost = after.caution["lowering-window"] / max(1.0, after.replicas - sum(after.caution.values()))
         if window is None or cost <= _CAUTION:
             return Suggestion(past, fit, advice, before=before, after=after)
-        why_window = (
-            f"{format_duration(window)} would outlast most dips, but cost {cost:.0%} more replicas"
-        )
+        why_window = f"{format_duration(window)} would outlast most dips, but cost {cost:.0%} more replicas"
         window = None
     why = "every value tried would have been short of replicas at a time when today's was not"
     return Suggestion(past, Fit(None, "can't tell", why, fit.spread, fit.blocks), why=why, before=before)
