@@ -93,17 +93,22 @@ OLDER ?= 1.34
 
 .PHONY: skew
 skew: install ## Build an older Kubernetes and run the contract suite and the scheduler's agreement against it (OLDER=1.34; needs Go 1.26+).
-	@TIGHTSHIP_KUBERNETES=$(OLDER) $(PYTHON) e2e/controlplane/build.py etcd kube-apiserver kube-scheduler kube-controller-manager
+	@TIGHTSHIP_KUBERNETES=$(OLDER) $(PYTHON) e2e/controlplane/build.py etcd kube-apiserver kube-scheduler kube-controller-manager kwok
 	@TIGHTSHIP_KUBERNETES=$(OLDER) $(PYTEST) packages/simulator/tests/contract e2e/tests/test_scheduler_agreement.py $(ARGS)
 
 .PHONY: check
-check: install ## Check lint, format, types, and which layer imports which.
+check: install ## Check lint, format, types, which layer imports which, and the site.
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/hadolint images/Dockerfile
 	@$(BIN)/zizmor --quiet --offline --persona pedantic .github
+	@$(MAKE) --no-print-directory site
+
+.PHONY: site
+site: install ## Build the site from docs/ into build/site. A link that leads nowhere is an error.
+	@$(BIN)/zensical build --clean --strict
 
 .PHONY: lint-workflows
 lint-workflows: ## Check the workflows with actionlint (needs Go 1.26+).
@@ -156,12 +161,15 @@ bench: install ## Measure speed, memory and packing, as ratios within this run (
 live: install controlplane ## Run the controller on the data of a real cluster of 1,523 nodes, in a real control plane (ARGS="steered --minutes 5").
 	@$(BIN)/python bench/live.py $(ARGS)
 
-COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+# UPGRADE=--upgrade takes newer packages; without it versions stay where they can.
+UPGRADE ?=
+
+COMPILE := $(BIN)/uv pip compile --quiet $(UPGRADE) --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-header --no-annotate $(patsubst %,--no-emit-package %,tightship node-compactor node-refiner hpa-scaler tightship-cli tightship-simulator tightship-testkit tightship-e2e)
 
 .PHONY: lock
 lock: install ## Resolve the locked requirements again.
-	@$(COMPILE) --group build --group lint --group test $(PACKAGES:%=%/pyproject.toml) -o requirements/dev.lock
+	@$(COMPILE) --group build --group lint --group site --group test $(PACKAGES:%=%/pyproject.toml) -o requirements/dev.lock
 	@$(COMPILE) --group wheels -o requirements/build.lock
 	@$(COMPILE) packages/node-compactor/pyproject.toml -o requirements/node-compactor.lock
 	@$(COMPILE) packages/node-refiner/pyproject.toml -o requirements/node-refiner.lock
@@ -170,4 +178,4 @@ lock: install ## Resolve the locked requirements again.
 
 .PHONY: clean
 clean: ## Remove what these targets created here (not the cache of built binaries).
-	@rm -rf $(VENV) demo bench/out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) demo bench/out build .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

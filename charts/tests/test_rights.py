@@ -22,7 +22,7 @@ def rights_of(rules: list[Json]) -> set[Right]:
     return {
         (verb, group, resource, name)
         for rule in rules
-        for group in rule["apiGroups"]
+        for group in rule.get("apiGroups", ())
         for resource in rule["resources"]
         for verb in rule["verbs"]
         for name in rule.get("resourceNames", [""])
@@ -65,6 +65,12 @@ def test_what_landings_need_is_documented_as_well(render: Render, chart: str) ->
         assert more == rights_of(documented("ClusterRole", *cluster))
         more = rights_of(rendered.rules("Role")) - rights_of(plain.rules("Role"))
         assert more == rights_of(documented("Role", "node-compactor-landings"))
+
+
+@each_node_chart
+def test_what_deletion_costs_need_is_documented_as_well(feature: Feature, render: Render, chart: str) -> None:
+    more = rights_of(feature(chart, "deletion costs").rules()) - rights_of(render(chart, {"dryRun": False}).rules())
+    assert more == rights_of(documented("ClusterRole", "tightship-pricer"))
 
 
 @each_node_chart
@@ -119,6 +125,7 @@ def test_what_gives_nodes_back_may_patch_nodes_and_write_leases_and_no_more(
     assert reads == {each for each in rights_of([*live.rules(), *live.rules("Role")]) if each[0] in ("list", "watch")}
     assert {(verb, resource) for verb, _, resource, _ in granted - reads} == {
         ("get", "nodes"), ("patch", "nodes"), ("create", "leases"), ("get", "leases"), ("update", "leases"),
+        ("delete", "evictionrequests"),
     }  # fmt: skip
     [job] = [each for each in rendered.hooks if each["kind"] == "Job"]
     [account] = [each["metadata"]["name"] for each in rendered.hooks if each["kind"] == "ServiceAccount"]
@@ -200,4 +207,6 @@ def test_every_role_is_bound_to_the_controllers_account(feature: Feature, chart:
         assert bound == {(each["metadata"].get("namespace"), each["metadata"]["name"]) for each in rendered.of(kind)}
         for binding in rendered.of(f"{kind}Binding"):
             namespace = rendered.one("Deployment")["metadata"]["namespace"]
+            if binding["metadata"]["name"].endswith(":readers"):
+                continue
             assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": namespace}]

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
+from tightship.nodes.deletion_costs import notes_of, removal
+from tightship.planning.disruption_cost import DELETION_COST
 from tightship_charts.places import NODE_CONTROLLERS
 from tightship_e2e import ControlPlane
 from tightship_e2e.landings import DEADLINE, GATE, Landings, gates, policies
@@ -285,3 +287,57 @@ def test_the_fence_is_about_this_account_alone(control_plane: ControlPlane, land
             assert len(await policies(api, landings.policy)) == 4
 
     control_plane.run(work)
+
+
+def test_with_deletion_costs_the_account_may_write_and_remove_one_of_its_own_and_nothing_more(
+    control_plane: ControlPlane, landings: Landings
+) -> None:
+    """With exact, and later without: the fence of exact outlasts it by one revision."""
+    wide = {"additionalRules": [WIDE]}
+    costs = {"deletionCost": True} if "compactor" in landings.release else {"deletion_cost": True}
+    ours = notes_of("node-toy", -5)
+    write = Try({"metadata": {"annotations": ours}})
+    take = Try(removal({"example.com/kept": "yes", **ours}), kind="json")
+    theirs = {"annotations": {DELETION_COST: "7", "example.com/kept": "yes"}}
+
+    async def work(api: Client) -> None:
+        async with fenced(landings, api) as account:
+
+            async def seen() -> bool:
+                await anew(api)
+                return (await tried(account, write))[0] == 200
+
+            await wait_for(seen, DEADLINE, "the fence lets costs through")
+            before = await now(api)
+            for name, what in REFUSED.items():
+                assert (await tried(account, what))[0] in (403, 422), name
+                assert await now(api) == before, name
+            assert (await tried(account, Try({"metadata": {"annotations": ours}}, "status")))[0] == 200
+            assert (await tried(account, take))[0] == 200
+            assert (await now(api))["metadata"]["annotations"] == {"example.com/kept": "yes"}
+            assert (await tried(account, Try({"metadata": {"annotations": ours}}, "status")))[0] == 422
+            await anew(api, **theirs)
+            for change in ({DELETION_COST: "-1"}, ours, {DELETION_COST: None}):
+                assert (await tried(account, Try({"metadata": {"annotations": change}})))[0] == 422
+            assert (await now(api))["metadata"]["annotations"] == theirs["annotations"]
+
+    async def alone(api: Client) -> None:
+        async with fenced(landings, api) as account:
+
+            async def seen() -> bool:
+                await anew(api)
+                return (await tried(account, UNGATE))[0] == 422
+
+            await wait_for(seen, DEADLINE, "the fence lets gates through no more")
+            assert (await tried(account, write))[0] == 200
+            assert (await tried(account, take))[0] == 200
+            assert (await tried(account, NOMINATE))[0] == 422
+
+    try:
+        landings.install("exact", rbac=wide, config={"steering": "exact", **costs})
+        control_plane.run(work)
+        for _ in range(2):
+            landings.install("taints", rbac=wide, config={"steering": "taints", **costs})
+        control_plane.run(alone)
+    finally:
+        landings.install("exact", rbac=wide)

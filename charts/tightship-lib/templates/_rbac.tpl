@@ -138,6 +138,9 @@ subjects:
 - apiGroups: [resource.k8s.io]
   resources: [resourceslices, deviceclasses, resourceclaims]
   verbs: [list, watch]
+- apiGroups: [lifecycle.k8s.io]
+  resources: [evictionrequests]
+  verbs: [list, watch]
 - apiGroups: [""]
   resources: [configmaps]
   resourceNames: [cluster-autoscaler-status]
@@ -177,6 +180,9 @@ subjects:
 - apiGroups: [""]
   resources: [pods/eviction]
   verbs: [create]
+- apiGroups: [lifecycle.k8s.io]
+  resources: [evictionrequests]
+  verbs: [create, delete]
 {{- if eq (.evictionMethod | toString) "delete" }}
 - apiGroups: [""]
   resources: [pods]
@@ -188,5 +194,36 @@ subjects:
 {{- end }}
 {{- if include "tightship-lib.mayUngate" $root }}
 {{ include "tightship-lib.landRules" $root }}
+{{- else if include "tightship-lib.mayPrice" $root }}
+{{ include "tightship-lib.ungateRules" $root }}
 {{- end }}
+{{- end -}}
+
+{{/* The account's place in the API server's queues. Leases have a place of their own without it. */}}
+{{- define "tightship-lib.flowSchema" -}}
+{{- $f := .Values.flowSchema -}}
+{{- if $f.enabled -}}
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata:
+  {{- include "tightship-lib.metadata" (dict "root" . "name" (include "tightship-lib.policyName" .) "namespace" "-") | nindent 2 }}
+spec:
+  priorityLevelConfiguration:
+    name: {{ $f.priorityLevel }}
+  matchingPrecedence: {{ include "tightship-lib.text" $f.matchingPrecedence }}
+  distinguisherMethod:
+    type: ByUser
+  rules:
+    - subjects:
+        - kind: ServiceAccount
+          serviceAccount:
+            name: {{ include "tightship-lib.serviceAccountName" . }}
+            namespace: {{ include "tightship-lib.namespace" . }}
+      resourceRules:
+        - apiGroups: ["*"]
+          resources: ["*"]
+          verbs: ["*"]
+          clusterScope: true
+          namespaces: ["*"]
+{{- end -}}
 {{- end -}}

@@ -47,7 +47,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get, patch]
-{{- if include "tightship-lib.gates" . }}
+- apiGroups: [lifecycle.k8s.io]
+  resources: [evictionrequests]
+  verbs: [delete]
+{{- if or (include "tightship-lib.gates" .) (include "tightship-lib.costs" .) }}
 {{ include "tightship-lib.ungateRules" . }}
 {{- end }}
 {{- with .Values.rbac.additionalRules }}
@@ -92,10 +95,19 @@ automountServiceAccountToken: false
 {{- include "tightship-lib.releaseRole" (dict "root" . "kind" "Role" "name" $everywhere "namespace" $there "rules" (include "tightship-lib.leaseRules" (list $v.claims.leaseName))) }}
 {{- end }}
 {{- end }}
-{{- if include "tightship-lib.gates" . }}
-{{- $policy := printf "%s.%s" $name $namespace }}
-{{- $metadata := include "tightship-lib.releaseMetadata" (dict "root" . "weight" -5 "name" $policy "namespace" "-") }}
-{{ include "tightship-lib.fence" (dict "root" . "name" $policy "metadata" $metadata "account" (include "tightship-lib.releaseAccount" .)) }}
+{{- $policed := list }}
+{{- if include "tightship-lib.holdsAccounts" . }}
+{{- $policed = list "Leases" "Nodes" "Requests" }}
+{{- end }}
+{{- $gates := include "tightship-lib.gates" . }}
+{{- $costs := include "tightship-lib.costs" . }}
+{{- if or $gates $costs }}
+{{- $policed = append $policed "Pods" }}
+{{- end }}
+{{- range $what := $policed }}
+{{- $policy := printf "%s.%s.%s" $name $namespace ($what | lower) }}
+{{- $metadata := include "tightship-lib.releaseMetadata" (dict "root" $ "weight" -5 "name" $policy "namespace" "-") }}
+{{ include "tightship-lib.policy" (dict "root" $ "name" $policy "metadata" $metadata "account" (include "tightship-lib.releaseAccount" $) "gates" $gates "costs" $costs "spec" (printf "tightship-lib.policyOf%s" $what)) }}
 {{- end }}
 ---
 apiVersion: batch/v1
@@ -126,7 +138,7 @@ restartPolicy: Never
 serviceAccountName: {{ include "tightship-lib.releaseAccount" . }}
 automountServiceAccountToken: {{ empty $v.kubeconfig.secretName }}
 {{ include "tightship-lib.pod" . }}
-{{- with $v.priorityClassName }}
+{{- with $v.priorityClassName | default $v.global.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
 containers:
@@ -151,7 +163,7 @@ volumes:
 
 {{/* The controller's environment without what a pod that gives back and exits does not use. */}}
 {{- define "tightship-lib.releaseEnv" -}}
-{{- $left := list "DRY_RUN" "CONFIG_PATH" "HTTP_HOST" "HTTP_PORTS" "HTTP_PROBE_PORT" -}}
+{{- $left := list "DRY_RUN" "CONFIG_PATH" "HTTP_HOST" "HTTP_PORTS" "HTTP_PROBE_PORT" "HTTP_SECURE" "HTTP_TLS_PATH" -}}
 {{- range include "tightship-lib.env" . | fromYamlArray }}
 {{- if not (has .name $left) }}
 - {{ toYaml . | nindent 2 | trim }}

@@ -21,13 +21,17 @@ APIS = (
     "monitoring.coreos.com/v1/PrometheusRule",
     "grafana.integreatly.org/v1beta1/GrafanaDashboard",
     "autoscaling.k8s.io/v1/VerticalPodAutoscaler",
+    "cert-manager.io/v1/Certificate",
 )
 """Kinds of other projects that the charts make where they are served."""
 
 POLICY = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
 """A kind of Kubernetes itself, since 1.36."""
 
-ALL_APIS = (*APIS, POLICY)
+FENCE = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
+"""A kind of Kubernetes itself, since 1.30."""
+
+ALL_APIS = (*APIS, POLICY, FENCE)
 """All that the charts ask for before they make an object."""
 
 _READ: Mapping[str, Mapping[str, Values]] = yaml.safe_load((TOOLING / "features.yaml").read_text(encoding="utf-8"))
@@ -81,4 +85,15 @@ def merge(below: Values, above: Values) -> Values:
     return merged
 
 
-__all__ = ["ALL_APIS", "APIS", "FEATURES", "LONGEST_RELEASE", "POLICY", "Values", "everything", "features", "merge"]
+__all__ = [
+    "ALL_APIS",
+    "APIS",
+    "FEATURES",
+    "FENCE",
+    "LONGEST_RELEASE",
+    "POLICY",
+    "Values",
+    "everything",
+    "features",
+    "merge",
+]

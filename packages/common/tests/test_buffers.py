@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 from cluster_builder import HOST, anti_affinity, node, pod, snapshot
-from hpas import hpa, replica
+from hpas import hpa, replica, replica_set
 from test_plans import in_drain, judge
 
-from tightship.core.objects import decode
+from tightship.core.objects import ObjectError, decode
 from tightship.core.objects.buffers import StoredTemplate
 from tightship.core.reasons import Reason
 from tightship.drain.assessment import Assessment
@@ -199,3 +199,95 @@ def test_a_drain_under_way_ends_for_a_buffer_that_came_later(phase: str) -> None
     draining = [in_drain("a", phase), *tight()[1:]]
     assert against([each for each in draining if each["kind"] != "CapacityBuffer"]) == []
     assert against(draining) == [Reason.BUFFER_NEEDS_NODE]
+
+
+def scaled(now: int = 1, **spec: Any) -> Json:
+    """A buffer in the image of Deployment web, as its autoscaler leaves it."""
+    ref = {"apiGroup": "apps", "kind": "Deployment", "name": "web"}
+    return {**buffer(now), "spec": {"scalableRef": ref, **spec}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "replicas"),
+    [
+        ({"percentage": 50}, 2),
+        ({"percentage": 100, "replicas": 3}, 3),
+        ({"percentage": 100, "limits": {"cpu": "5", "memory": "9Gi"}}, 2),
+        ({"percentage": 100, "limits": {"cpu": 5}}, 2),
+        ({"percentage": 10}, 1),
+        ({"percentage": 100, "replicas": -5}, 1),
+        ({"percentage": 2**40, "limits": {"memory": "3Gi", "nvidia.com/gpu": "1"}}, 3),
+        ({"replicas": 3}, 1),
+    ],
+    ids=[
+        "half",
+        "no more than",
+        "limits",
+        "limits as a number, which no schema makes a text",
+        "less than the status says",
+        "negative",
+        "a number that is too large",
+        "a number alone: the status knows",
+    ],
+)
+def test_a_buffer_of_a_workload_grows_with_it_before_its_status_says_so(spec: Json, replicas: int) -> None:
+    pods = [replica(f"web-{number}", "a") for number in range(4)]
+    [found] = headroom(*pods, template(), scaled(**spec))
+    assert (found.replicas, found.count) == (replicas, replicas)
+
+
+def test_a_buffer_whose_template_is_unknown_takes_the_image_of_its_workload() -> None:
+    [found] = headroom(replica("web-0", "a", cpu="3"), scaled(percentage=100))
+    assert found.pod is not None
+    assert (found.pod.requests["cpu"], found.pod.node) == (3000, "")
+    [found] = headroom(scaled(percentage=100))
+    assert found.pod is None
+
+
+def test_a_template_made_of_a_pod_is_neither_on_its_node_nor_bound_to_its_claims() -> None:
+    claims = ("data-db-0", "shared")
+    volumes = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims]
+    made = scaled()
+    made["spec"]["scalableRef"] = {"kind": "StatefulSet", "name": "db"}
+    [found] = headroom(template(nodeName="a", volumes=volumes), made)
+    assert found.pod is not None
+    assert found.pod.node == ""
+    assert [
+        each.persistent_volume_claim.claim_name for each in found.pod.spec.volumes if each.persistent_volume_claim
+    ] == ["shared"]
+
+
+def test_an_unreadable_limit_is_named() -> None:
+    raw = msgspec.json.encode(scaled(percentage=1, limits={"cpu": "lots"}))
+    with pytest.raises(ObjectError, match=r"CapacityBuffer default/spare: spec\.limits\.cpu: 'lots'"):
+        decode("CapacityBuffer", raw)
+
+
+def test_a_buffer_that_quotas_limit_does_not_grow() -> None:
+    pods = [replica(f"web-{number}", "a") for number in range(4)]
+    limited = scaled(percentage=100)
+    limited["status"]["conditions"] = [{"type": "LimitedByQuotas", "status": "True"}]
+    [found] = headroom(*pods, template(), limited)
+    assert found.replicas == 1
+
+
+def test_beside_a_buffer_the_largest_rollout_has_room_too() -> None:
+    sets = [
+        replica_set(),
+        replica_set(of="small", owner="Deployment/small"),
+        replica_set(of="set", owner="Rollout/set"),
+    ]
+    for each, replicas in zip(sets, (5, 4, 100), strict=True):
+        each["spec"]["replicas"] = replicas
+    pods = [
+        replica("web-0", "a", cpu="1"),
+        replica("small-0", "a", of="small", cpu="1"),
+        replica("set-0", "a", of="set"),
+    ]
+    unit, surge = headroom(*sets, *pods, template(), buffer())
+    assert (unit.rollout, surge.rollout) == ("", "Deployment/web of namespace default")
+    assert (surge.count, str(surge)) == (
+        2,
+        "a rollout of Deployment/web of namespace default takes room for 2 pods from CapacityBuffer default/spare",
+    )
+    assert headroom(*sets, *pods, template()) == []

@@ -100,6 +100,8 @@ class RefinerSettings(NodeSettings):
     """See :class:`~tightship.app.settings.sections.ScaleUpKeys`."""
     steering: SteeringWord = "taints"
     """See :class:`~tightship.app.settings.sections.SteeringKeys`."""
+    deletion_cost: GoBool = Field(default=False, alias="deletionCost")
+    """See :class:`~tightship.app.settings.sections.SteeringKeys`."""
 
     @field_validator("memory_weight")
     @classmethod

@@ -29,6 +29,8 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
         "test_a_pod_that_is_gone_is_not_found",
         "test_in_a_namespace_that_is_going_nothing_is_evicted",
     ),
+    ("tightship/drain_io/requesting.py", "POST", ""): ("test_an_eviction_request_is_made_read_and_withdrawn",),
+    ("tightship/drain_io/requesting.py", "DELETE", ""): ("test_an_eviction_request_is_made_read_and_withdrawn",),
     ("tightship/drain_io/writing.py", "GET", ""): (
         "test_of_several_that_race_one_wins",
         "test_pods_are_selected_by_node_and_phase_and_name",
@@ -48,6 +50,11 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
         "test_only_the_pod_of_the_uid_is_written",
         "test_a_nomination_is_the_status_alone",
         "test_a_controller_nominates_and_sets_free_by_these_requests",
+    ),
+    ("tightship/nodes/cost_writes.py", "GET", ""): ("test_pods_are_selected_by_node_and_phase_and_name",),
+    ("tightship/nodes/cost_writes.py", "PATCH", "kind"): (
+        "test_a_deletion_cost_is_written_beside_its_mark_and_removed_only_while_it_is_ours",
+        "test_a_patch_of_an_older_version_is_a_conflict_and_changes_nothing",
     ),
     ("tightship/kube/leases.py", "GET", ""): (
         "test_a_lease_is_created_read_and_replaced",
@@ -131,7 +138,8 @@ def found() -> set[Site]:
 def suite() -> set[str]:
     return {
         node.name
-        for path in Path(__file__).parent.glob("test_*.py")
+        # What only a control plane with feature gates serves has a control plane of its own.
+        for path in (*Path(__file__).parent.glob("test_*.py"), ROOT / "e2e" / "tests" / "test_feature_gates.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.AsyncFunctionDef)
     }

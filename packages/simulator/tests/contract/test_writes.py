@@ -14,6 +14,8 @@ from tightship.core.api_errors import Conflict
 from tightship.core.drain_record import FIELD_MANAGER
 from tightship.drain_io.writing import NodePatch, patch_node, read_node
 from tightship.kube.leases import LeaseStore, decode_lease
+from tightship.nodes.deletion_costs import notes_of, removal
+from tightship.planning.disruption_cost import DELETION_COST
 from tightship_testkit.client import RESOURCES, wait_for
 
 MERGE = "application/merge-patch+json"
@@ -625,3 +627,24 @@ async def test_a_budget_or_a_lease_that_makes_no_sense_is_invalid(api: Api) -> N
         body = {"kind": "PodDisruptionBudget", "apiVersion": "policy/v1", "metadata": meta, "spec": spec}
         await api.refused(422, "Invalid", "POST", api.path("PodDisruptionBudget"), body=body)
     await api.refused(422, "Invalid", "POST", leases(api), body=lease(api, leaseDurationSeconds=0))
+
+
+# JSON patches: deletion costs of pods.
+
+
+async def test_a_deletion_cost_is_written_beside_its_mark_and_removed_only_while_it_is_ours(api: Api) -> None:
+    made = await api.pod("web-0", node="", schedulerName="nobody")
+    path, meta = api.path("Pod", "web-0"), made["metadata"]
+    ours = notes_of("node-compactor", -7)
+    body = {"metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "annotations": ours}}
+    code, after = await api.request("PATCH", path, body=body, content_type=MERGE)
+    assert code == 200
+    assert after["metadata"]["annotations"] == {**meta.get("annotations", {}), **ours}
+    await api.refused(409, "Conflict", "PATCH", path, body=body, content_type=MERGE)
+    theirs = {"metadata": {"annotations": {DELETION_COST: "3"}}}
+    assert (await api.request("PATCH", path, body=theirs, content_type=MERGE))[0] == 200
+    await api.refused(422, "Invalid", "PATCH", path, body=removal(ours), content_type=JSON_PATCH)
+    now = {**ours, DELETION_COST: "3"}
+    code, after = await api.request("PATCH", path, body=removal(now), content_type=JSON_PATCH)
+    assert code == 200
+    assert after["metadata"]["annotations"] == {**meta.get("annotations", {}), DELETION_COST: "3"}

@@ -51,6 +51,20 @@ def test_scaling_down_takes_pending_pods_first_then_crowded_ones() -> None:
     assert len(gone) == 2
 
 
+def test_scaling_down_takes_cheap_pods_before_crowded_ones_and_none_before_those_that_are_not_ready() -> None:
+    """``ActivePodsWithRanks``; a cost that is no whole number of 32 bits counts as 0."""
+    owner = workload("ReplicaSet", "web", 3)
+
+    def costs(name: str, node: str, cost: str) -> Json:
+        made = pod(name, node, owner=owner)
+        made["metadata"]["annotations"] = {"controller.kubernetes.io/pod-deletion-cost": cost}
+        return made
+
+    odd = [costs("odd", "n2", "-99999999999"), costs("odder", "n2", "-1.5"), costs("plus", "n3", "+5")]
+    pods = [costs("cheap", "n1", "-2"), costs("cheaper", "n1", "-2147483647"), pod("waits", owner=owner), *odd]
+    assert _deleted(_workloads().replicate(owner, pods)) == ["waits", "cheaper", "cheap"]
+
+
 def test_the_status_counts_pods_that_are_ready_and_is_written_only_when_it_changes() -> None:
     owner = workload("ReplicaSet", "web", 2)
     pods = [pod("a", "n1", owner=owner), pod("b", owner=owner)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tightship_testkit.autoscaled import constant, live_for
+from tightship_testkit.autoscaled import BOTH, HOUR, constant, live_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.takes(4)]
 
@@ -23,6 +23,17 @@ def test_no_node_of_ours_comes_back_for_a_buffer(version: str) -> None:
     assert ours.removed, "there was a node to spare"
     assert "BufferNeedsNode" in ours.said
     assert ours.cpus < alone.cpus
+
+
+@pytest.mark.parametrize("controller", BOTH)
+def test_over_a_day_with_rollouts_no_node_comes_back_for_a_buffer_of_a_workload(controller: str) -> None:
+    """The buffer is twice as large as Deployment w0, says the autoscaler. Each hour a Deployment is rolled over."""
+    share = {"percentage": 200}
+    day = live_for(24, constant(8, 4), nodes=9, share=share, controllers=[controller], rollouts_every=HOUR)
+    assert day.removed, "there was a node to spare"
+    assert day.evictions
+    assert day.added == []
+    assert "BufferNeedsNode" in day.said
 
 
 def test_where_the_rule_is_switched_off_nodes_come_back() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from tightship_simulator.life.capacity_buffers import BufferController
 from tightship_simulator.life.kubelet import Pace
 from tightship_simulator.life.living import Speeds
 from tightship_simulator.life.node_autoscaler import NodeGroup, Rules
@@ -41,10 +42,16 @@ _LOOK = 1.0
 _CONFIG_MAPS = {"node-compactor": "estafette-k8s-node-compactor-config", "node-refiner": "node-refiner-cm"}
 _FIRST = "n"
 
+_DAY = (
+    (0, 0.45), (4, 0.35), (8, 0.25), (11, 0.4), (14, 0.8), (16, 0.95), (19, 1.0), (21, 0.7), (23, 0.5), (24, 0.45),
+)  # fmt: skip
+"""Hours of the day, and the share of its peak that a site's traffic has then."""
+
 
 class Outcome(Struct, frozen=True):
     """What some hours have cost: nodes *added* and *removed* (when, in seconds of the cluster, and which), our
-    *evictions*, and the CPUs kept in the mean. *said* are the reasons that our controllers gave.
+    *evictions*, and the CPUs kept in the mean. *said* are the reasons that our controllers gave. *disturbed* are the
+    nodes from which anybody, Cluster Autoscaler included, evicted a pod.
     """
 
     added: Sequence[tuple[float, str]]
@@ -52,6 +59,12 @@ class Outcome(Struct, frozen=True):
     evictions: int
     cpus: float
     said: frozenset[str]
+    disturbed: frozenset[str]
+
+    @property
+    def undisturbed(self) -> int:
+        """How many nodes were removed without an eviction."""
+        return sum(name not in self.disturbed for _, name in self.removed)
 
     def back(self, within: float) -> int:
         """Return how many nodes were added within so many seconds of one that was removed."""
@@ -67,16 +80,27 @@ def live_for(
     nodes: int = 4,
     cpu: str = "500m",
     buffer: tuple[int, str] | None = None,
+    share: Json | None = None,
     buffers_version: str = "v1beta1",
     settings: Mapping[str, Json] = {},
     warm_up: float = WARM_UP,
+    hpas: bool = False,
+    rollouts_every: float = math.inf,
+    threshold: float = 0.5,
 ) -> Outcome:
     """Let a cluster live for so many *hours* under *load* with these *controllers*; see the module.
 
     It begins with so many *nodes*, and lives *warm_up* seconds before the controllers start and anything is counted.
-    Each pod asks for *cpu*. A *buffer* keeps room for so many pods of a CPU request.
-    *settings* are added to those of the controllers by name, their durations divided already.
+    Each pod asks for *cpu*. A *buffer* keeps room for so many pods of a CPU request, *share* is the
+    spec of one for Deployment w0. *settings* are added to those of
+    the controllers by name, their durations divided already. With *hpas* the replicas follow *load* as
+    HorizontalPodAutoscalers do. Every *rollouts_every* seconds one Deployment after the other is rolled over.
     """
+    clock = _Clock()
+
+    def measure(hpa: Json, metric: Json, current: int) -> float | None:
+        del metric
+        return load(clock.now())[hpa["metadata"]["name"]] / max(1, current)
 
     async def live(simulation: Simulation) -> Outcome:
         store = simulation.store
@@ -85,12 +109,19 @@ def live_for(
             if store.find("Namespace", name) is None:
                 store.create("Namespace", {"metadata": {"name": name}})
         store.load([_deployment(name, count, cpu) for name, count in load(-warm_up).items()])
+        if hpas:
+            store.load([_autoscaler(name) for name in load(-warm_up)])
         if buffer is not None:
             store.load(_buffer(*buffer, buffers_version))
+        if share is not None:
+            simulation.living.others.append(BufferController())
+            ref = {"apiGroup": "apps", "kind": "Deployment", "name": "w0"}
+            store.load(_buffers({"scalableRef": ref, **share}, {}, buffers_version))
         # A cluster that has just been filled is not what a controller finds.
-        began = simulation.loop.time()
-        while (now := (simulation.loop.time() - began) * SPEED) < warm_up:
-            _scale(simulation, load(now - warm_up))
+        clock.start(simulation, -warm_up)
+        while clock.now() < 0:
+            if not hpas:
+                _scale(simulation, load(clock.now()))
             await simulation.sleep(_LOOK)
         for program in (each for each in PROGRAMS if each.name in controllers):
             data = _config(program.name, settings.get(program.name, {}))
@@ -98,12 +129,23 @@ def live_for(
                 "ConfigMap", {"metadata": {"name": _CONFIG_MAPS[program.name], "namespace": NAMESPACE}, **data}
             )
             simulation.start(program, name=program.name, skew=0.0, **_VARIABLES[program.name])
-        return await _watch(simulation, hours, load)
+        return await _watch(simulation, hours, None if hpas else load, rollouts_every)
 
     group = NodeGroup("p", _node("template"), 1, 60)
-    return simulate(
-        live, seed=seed, groups=[group], speeds=Speeds(Pace(), Rules(threshold=0.5)), speed=SPEED, bookmarks=600.0
-    )
+    speeds = Speeds(Pace(), Rules(threshold=threshold))
+    return simulate(live, seed=seed, groups=[group], measure=measure, speeds=speeds, speed=SPEED, bookmarks=600.0)
+
+
+class _Clock:
+    """Seconds of the cluster since the controllers started."""
+
+    def __init__(self) -> None:
+        self.now: Callable[[], float] = lambda: 0.0
+
+    def start(self, simulation: Simulation, at: float) -> None:
+        loop = simulation.loop
+        began = loop.time() - at / SPEED
+        self.now = lambda: (loop.time() - began) * SPEED
 
 
 def together(
@@ -135,17 +177,45 @@ def constant(deployments: int = 8, replicas: int = 4) -> Load:
     return lambda _: {f"w{number}": replicas for number in range(deployments)}
 
 
-async def _watch(simulation: Simulation, hours: float, load: Load) -> Outcome:
+def by_day(*, deployments: int = 8, peak: float = 12.0) -> Load:
+    """Return the load of a site that people visit: a quarter of its *peak* at eight in the morning, when it begins."""
+
+    def load(now: float) -> Mapping[str, int]:
+        hour = (8 + now / HOUR) % 24
+        after = next(place for place, (at, _) in enumerate(_DAY) if at > hour)
+        (from_hour, low), (to_hour, high) = _DAY[after - 1], _DAY[after]
+        share = low + (high - low) * (hour - from_hour) / (to_hour - from_hour)
+
+        def of(number: int) -> int:
+            wave = 1 + 0.05 * math.sin(math.tau * (now / HOUR / 1.5 + number / deployments))
+            return max(1, round(peak * (0.7 + 0.6 * number / deployments) * share * wave))
+
+        return {f"w{number}": of(number) for number in range(deployments)}
+
+    return load
+
+
+async def _watch(simulation: Simulation, hours: float, load: Load | None, rollouts_every: float) -> Outcome:
     loop, store = simulation.loop, simulation.store
     began, end = loop.time(), loop.time() + hours * HOUR / SPEED
     known = {each["metadata"]["name"] for each in store.list("Node")}
     added: list[tuple[float, str]] = []
     removed: list[tuple[float, str]] = []
     said: set[str] = set()
-    total = looks = 0
+    disturbed: set[str] = set()
+    total = looks = rolled = 0
+    version = store.version
     while loop.time() < end:
         now = (loop.time() - began) * SPEED
-        _scale(simulation, load(now))
+        if load is not None:
+            _scale(simulation, load(now))
+        if now >= (rolled + 1) * rollouts_every:
+            _roll(simulation, rolled)
+            rolled += 1
+        disturbed |= {
+            each.object["spec"]["nodeName"] for each in store.changes("Pod", version) if _evicted(each.object)
+        }
+        version = store.version
         names = {each["metadata"]["name"] for each in store.list("Node")}
         added += [(now, name) for name in sorted(names - known)]
         removed += [(now, name) for name in sorted(known - names)]
@@ -155,7 +225,23 @@ async def _watch(simulation: Simulation, hours: float, load: Load) -> Outcome:
         await simulation.sleep(_LOOK)
     evictions = sum(each.subresource == "eviction" and each.code == 201 for each in simulation.cluster.requests)
     assert not any(each.crashed for each in simulation.replicas)
-    return Outcome(added, removed, evictions, CPUS * total / looks, frozenset(said))
+    return Outcome(added, removed, evictions, CPUS * total / looks, frozenset(said), frozenset(disturbed))
+
+
+def _evicted(pod: Json) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each.get("reason") == "EvictionByEvictionAPI" for each in conditions)
+
+
+def _roll(simulation: Simulation, number: int) -> None:
+    """Roll over one Deployment after the other, as a new version of its image does."""
+    names = sorted(each["metadata"]["name"] for each in simulation.store.list("Deployment"))
+    name = names[number % len(names)]
+
+    def changed(deployment: Json) -> None:
+        deployment["spec"]["template"]["spec"]["containers"][0]["image"] = f"version-{number}"
+
+    simulation.store.modify("Deployment", name, SHOP, changed)
 
 
 def _scale(simulation: Simulation, wanted: Mapping[str, int]) -> None:
@@ -209,12 +295,35 @@ def _deployment(name: str, replicas: int, cpu: str) -> Json:
     }
 
 
+def _autoscaler(name: str) -> Json:
+    target = {"type": "Utilization", "averageUtilization": 70}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name, "namespace": SHOP},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "minReplicas": 1,
+            "maxReplicas": 60,
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
+        },
+    }
+
+
 def _buffer(replicas: int, cpu: str, version: str) -> list[Json]:
     """Return a buffer as its autoscaler has filled in its status, and what it needs."""
-    group = "autoscaling.x-k8s.io"
     resources = {"requests": {"cpu": cpu, "memory": "64Mi"}}
     template = {"spec": {"containers": [{"name": "main", "image": "none", "resources": resources}]}}
     where = {"name": "spare", "namespace": SHOP}
+    spec = {"podTemplateRef": {"name": "spare"}, "replicas": replicas}
+    return [
+        {"apiVersion": "v1", "kind": "PodTemplate", "metadata": where, "template": template},
+        *_buffers(spec, {**spec, "podTemplateGeneration": 1}, version),
+    ]
+
+
+def _buffers(spec: Json, status: Json, version: str) -> list[Json]:
+    group = "autoscaling.x-k8s.io"
     return [
         {
             "apiVersion": "apiextensions.k8s.io/v1",
@@ -222,13 +331,12 @@ def _buffer(replicas: int, cpu: str, version: str) -> list[Json]:
             "metadata": {"name": f"capacitybuffers.{group}"},
             "spec": {"group": group, "versions": [{"name": version, "served": True}]},
         },
-        {"apiVersion": "v1", "kind": "PodTemplate", "metadata": where, "template": template},
         {
             "apiVersion": f"{group}/v1beta1",
             "kind": "CapacityBuffer",
-            "metadata": where,
-            "spec": {"podTemplateRef": {"name": "spare"}, "replicas": replicas},
-            "status": {"replicas": replicas, "podTemplateRef": {"name": "spare"}, "podTemplateGeneration": 1},
+            "metadata": {"name": "spare", "namespace": SHOP},
+            "spec": spec,
+            "status": status,
         },
     ]
 
@@ -241,6 +349,7 @@ _DRAINS = {
     "settleTime": 5, "podEvictionTimeout": 600, "nodeDrainTimeout": 1800, "notReadyTimeout": 300, "pendingTimeout": 30,
     "handOverTimeout": 3600, "backoff": 300, "backoffLimit": 6 * HOUR, "holdOff": 4 * HOUR,
     "pendingAfterDrainTimeout": 120, "pendingAfterDrainWindow": HOUR, "regretWindow": HOUR, "regretLimit": 24 * HOUR,
+    "scaleInTimeout": 1800,
 }  # fmt: skip
 _COMPACTOR = {
     "minimumNodeAge": 1200, "neededMarkedTimeForRemoval": 300, "coolDownAfterNodeAdded": 600,
@@ -276,4 +385,4 @@ def _snake(key: str) -> str:
     return "".join(f"_{each.lower()}" if each.isupper() else each for each in key)
 
 
-__all__ = ["BOTH", "CPUS", "HOUR", "SPEED", "Load", "Outcome", "constant", "live_for", "together"]
+__all__ = ["BOTH", "CPUS", "HOUR", "SPEED", "Load", "Outcome", "by_day", "constant", "live_for", "together"]

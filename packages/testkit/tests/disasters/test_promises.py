@@ -54,6 +54,12 @@ class Drainer(Liar):
         }
         await self.ask("POST", f"/api/v1/namespaces/shop/pods/{meta['name']}/eviction", body)
 
+    def request(self) -> Json:
+        meta = self.pod["metadata"]
+        target = {"pod": {"name": meta["name"], "uid": meta["uid"]}}
+        spec = {"target": target, "requester": f"tightship.dev/{self.program}", "intent": "Eviction"}
+        return {"metadata": {"name": f"tightship-{meta['uid']}", "namespace": "shop"}, "spec": spec}
+
     async def lead(self) -> None:
         """Take the Lease of the own name."""
         path = "/apis/coordination.k8s.io/v1/namespaces/tightship/leases"
@@ -186,6 +192,10 @@ LIES = {
         workloads=[Workload(name="web", annotations={"tightship-simulator/stops-after": "30"})],
     ),
     "opt-outs-respected": leader(claim(phase="Evicting"), OPTS_OUT, 4, Drainer.evict),
+    "gangs-go-together": leader(
+        8, claim(phase="Evicting"), Drainer.evict,
+        workloads=[Workload(name="web", replicas=3, labels={"jobset.sigs.k8s.io/jobset-name": "web"})],
+    ),
     "only-from-nodes-in-drain": leader(Drainer.evict),
     "somewhere-to-go": leader(claim("n1", phase="Evicting"), 21, Drainer.evict, **ALONE),
     "no-eviction-loop": leader(
@@ -256,6 +266,10 @@ LIES = {
     "entries-leave": leader(claim(), enters(), **landings()),
     "landings-only-with-their-policy": leader(claim(), enters(), **landings("exact/0")),
     "landings-are-of-evictions": leader(enters(), **landings()),
+    "requests-are-withdrawn": leader(
+        lambda on: on.ask("POST", "/apis/lifecycle.k8s.io/v1alpha1/namespaces/shop/evictionrequests", on.request()),
+        workloads=[Workload(name="web", spec={"evictionResponders": [{"name": "example.com/slow", "priority": 1000}]})],
+    ),
     "nothing-of-others-changed": leader(writes("n1", labels={"example.com/mine": "now"})),
 }  # fmt: skip
 
@@ -286,6 +300,43 @@ def test_of_others_gates_none_is_taken_off(gate: str, broken: list[str]) -> None
     web = Workload(name="web", spec={"schedulingGates": [{"name": gate}]})
     found = idle(LEADS_AT, ungate, workloads=[web], **landings()).violations()
     assert [each.subject.split()[0] for each in found if each.promise == "nothing-of-others-changed"] == broken
+
+
+COST, MARK = "controller.kubernetes.io/pod-deletion-cost", "tightship.dev/deletion-cost"
+OURS_ON_IT = {COST: "-5", MARK: "node-compactor=-5"}
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "broken"),
+    [
+        ({}, OURS_ON_IT, False),
+        (OURS_ON_IT, dict.fromkeys(OURS_ON_IT), False),
+        ({**OURS_ON_IT, COST: "7"}, {MARK: None}, False),
+        ({**OURS_ON_IT, COST: "7"}, dict.fromkeys(OURS_ON_IT), True),
+        ({COST: "7"}, OURS_ON_IT, True),
+        ({COST: "7"}, {COST: None}, True),
+        ({}, {COST: "-5"}, True),
+        ({}, {COST: "-5", MARK: "node-refiner=-5"}, True),
+        ({COST: "-5", MARK: "node-refiner=-5"}, dict.fromkeys(OURS_ON_IT), True),
+        (OURS_ON_IT, {**dict.fromkeys(OURS_ON_IT), "example.com/a": "b"}, True),
+    ],
+)
+def test_a_deletion_cost_of_others_that_is_touched_is_seen(before: Json, change: Json, broken: bool) -> None:
+    async def write(on: Drainer) -> None:
+        name = on.pod["metadata"]["name"]
+        body = {"metadata": {"annotations": change}}
+        assert await on.ask("PATCH", f"/api/v1/namespaces/shop/pods/{name}", body) == 200
+
+    costly = told(deletionCost=True)
+    web = [Workload(name="web", annotations=before)]
+    found = idle(LEADS_AT, Drainer.looks, write, workloads=web, **costly).violations()
+    assert bool([each for each in found if each.promise == "nothing-of-others-changed"]) is broken
+
+
+def test_a_deletion_cost_that_outlives_its_controller_is_seen() -> None:
+    web = [Workload(name="web", annotations=OURS_ON_IT)]
+    found = [each for each in leader(workloads=web).violations() if each.promise == "nothing-left"]
+    assert ["deletion cost of node-compactor" in each.what for each in found] == [True]
 
 
 def test_a_pause_that_the_record_itself_makes_too_short_is_seen() -> None:

@@ -49,6 +49,7 @@ class Reason(StrEnum):
     MAX_NODES_REACHED = "MaxNodesReached"
     COOL_DOWN = "CoolDown"
     RECENT_REGRET = "RecentRegret"
+    SCALE_IN_EXPECTED = "ScaleInExpected"
     CLUSTER_UNHEALTHY = "ClusterUnhealthy"
 
     # A pod on the node must not be evicted.
@@ -97,6 +98,7 @@ class Reason(StrEnum):
     STUCK_FINALIZER = "StuckFinalizer"
     EVICTION_FORBIDDEN = "EvictionForbidden"
     EVICTION_FAILED = "EvictionFailed"
+    RESPONDERS_LATE = "RespondersLate"
     REPLACEMENTS_PENDING = "ReplacementsPending"
     NOT_HANDED_OVER = "NotHandedOver"
     RETURNS_TO_NODE = "ReturnsToNode"

@@ -16,6 +16,7 @@ from tightship.core.durations import format_duration
 from tightship.core.objects import Node
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
+from tightship.drain import requests
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Step, Wait, Write
 from tightship.planning.evictability import stuck
@@ -266,6 +267,8 @@ def _not_ready(record: DrainRecord, node: Node, seen: Findings, rules: DrainRule
 
 def _hopeless(seen: Findings, rules: DrainRules, now: float) -> Refusal | None:
     """Return a reason to give up that waiting does not change."""
+    if seen.refusing:
+        return seen.refusing[0]
     if not (seen.evict or seen.awaits or seen.leaving):
         return None
     if seen.against and (seen.evict or seen.awaits):
@@ -299,6 +302,8 @@ def _overdue(node: Node, seen: Findings) -> Refusal:
         if held:
             detail = f"the time for the drain is up, and finalizer {held} still holds the pod"
             return Refusal(Reason.STUCK_FINALIZER, pod.key, detail, f"fix what should remove finalizer {held}")
+        if pod.deletion is None and pod.spec.responders:
+            return requests.overdue(pod)
     left = [pod.key for pod in (*seen.evict, *seen.awaits, *seen.leaving)]
     shown = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
     return Refusal(Reason.DRAIN_DEADLINE, node.name, f"the time for the drain is up, still here: {shown}")

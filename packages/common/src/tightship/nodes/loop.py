@@ -4,8 +4,8 @@ One pass follows another, and the drains that a pass starts run beside the loop 
 keeps its writes: every write is complete in itself, and the next pass starts from the cluster again.
 
 While the controller is switched off, a pass only judges and shows. A leader then claims nothing, writes no notes,
-removes its soft taints, and lets the drains under way finish, because nobody else would. Replicas that find remains of
-a controller of the same name do the same.
+removes its soft taints and deletion costs, and lets the drains under way finish, because nobody else would. Replicas
+that find remains of a controller of the same name do the same.
 
 A dry run begins nothing, but leaves no node cordoned that its own installation cordoned while it was live. It acquires
 the Lease, gives such nodes back, and releases the Lease. So does a leader that stops for good.
@@ -41,7 +41,6 @@ from tightship.nodes.controller import ClaimJudge, NodeController, OwnMetrics
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship.nodes.node_writes import NodeWrites
 from tightship.nodes.pass_log import PassLog
-from tightship.nodes.soft_taints import steer
 from tightship.nodes.status import Situation, nothing_yet, show
 from tightship.nodes.succession import Succession, another_comes
 from tightship.planning.cluster import Snapshot
@@ -105,7 +104,7 @@ class ConsolidationLoop(Generic[S, G]):
 
     @property
     def unfinished(self) -> bool:
-        """Whether a drain or a soft taint of this controller is left, or may be left, for somebody to end."""
+        """Whether a drain, soft taint or deletion cost of this controller is left, or may be, for somebody to end."""
         return self._unfinished
 
     def status(self) -> bytes:
@@ -166,6 +165,8 @@ class ConsolidationLoop(Generic[S, G]):
         if leading and not dry_run and evaluation.history != history:
             await self._remember(evaluation, judge)
         off = frame.switched_off()
+        if leading and self._may_begin():
+            evaluation = self._writes.waiting(evaluation, settings)
         self._pass_log.judged(evaluation, off=off, leader=frame.leading(), dry_run=dry_run)
         plan = evaluation.plan.holding(evaluation.held)
         self._metrics.update(evaluation.facts, plan, snapshot, now, evaluation.unhealthy)
@@ -175,7 +176,7 @@ class ConsolidationLoop(Generic[S, G]):
         self._shown = await in_thread(show, evaluation, situation, self._controller.remarks(evaluation, settings))
         if leading and self._may_begin():
             await self._writes.notes(snapshot, self._controller.notes(evaluation, settings), self._may_begin)
-            await self._steer(evaluation, settings)
+            await self._writes.steer(evaluation, settings, self._may_begin)
             if self._search.claims_wait():
                 log(self._log, logging.INFO, "no claim before the first search has ended")
             elif _all_in_drain(driven, snapshot):
@@ -184,7 +185,7 @@ class ConsolidationLoop(Generic[S, G]):
                 # A drain has just ended, perhaps after the history was read. Pauses count from then.
                 frame.wake.set()
         elif leading:
-            await self._writes.untaint(snapshot, frame.leading)
+            await self._writes.clear(snapshot, frame.leading)
         if dry_run:
             self._find_left()
             if self._run.release and not frame.finishing.is_set():
@@ -203,9 +204,9 @@ class ConsolidationLoop(Generic[S, G]):
             if name not in before:
                 what = "finishing: this controller gives back a node that it cordoned for a drain"
                 log(self._log, logging.WARNING, what, node=name, dry_run=True, lease=self._run.lease_name)
-        # A soft taint does not name its installation, but beside a drain of ours the taint is ours too.
+        # A soft taint or a deletion cost names no installation, but beside a drain of ours it is ours too.
         ours = self._run.release or self._frame.finishing.is_set()
-        if self._left or (ours and self._writes.tainted(snapshot)) or self._pilot.stray(ours=ours):
+        if self._left or (ours and self._writes.left(snapshot)) or self._pilot.stray(ours=ours):
             self._frame.finishing.set()
         else:
             self._frame.finishing.clear()
@@ -256,10 +257,10 @@ class ConsolidationLoop(Generic[S, G]):
         return not stopping and (self._may_begin() or (dry_run and not self._frame.switched_off()))
 
     async def _left_to_end(self) -> bool:
-        """Return whether any drain or soft taint bears this controller's name. Nothing new may begin."""
+        """Return whether any drain, soft taint or cost bears this controller's name. Nothing new may begin."""
         snapshot = self._cache.snapshot()
         try:
-            left = bool(self._writes.tainted(snapshot)) or self._pilot.unfinished
+            left = self._writes.left(snapshot) or self._pilot.unfinished
             return left or await self._drainer.unfinished(snapshot)
         except KubeError as error:
             if self._frame.leading():
@@ -268,6 +269,7 @@ class ConsolidationLoop(Generic[S, G]):
             return False
 
     def _situation(self, off: bool, finished: Sequence[Finished], settings: SettingsView) -> Situation:
+        writing = (*self._pilot.problems, *self._writes.problems)
         return Situation(
             generator=self._frame.program,
             settings=settings,
@@ -280,15 +282,9 @@ class ConsolidationLoop(Generic[S, G]):
             hindrance="" if self._frame.elector.failure is None else one_line(self._frame.elector.failure),
             finished=finished,
             landings=self._pilot.figures(),
-            problems=(*self._frame.live.problems, *self._pass_log.problems(), *self._pilot.problems),
+            problems=(*self._frame.live.problems, *self._pass_log.problems(), *writing),
             search=self._search.state(self._controller.search(self._frame.live.current)),
         )
-
-    async def _steer(self, evaluation: Evaluation[G], settings: S) -> None:
-        spared = [name for name, fact in evaluation.facts.items() if fact.pool in evaluation.paused]
-        limit, enabled = settings.candidate_taints, settings.steering != "off"
-        steering = steer(evaluation.snapshot, evaluation.plan, limit, enabled, self._name, spared=spared)
-        await self._writes.steer(evaluation.snapshot, steering, self._may_begin)
 
     async def _claim(self, evaluation: Evaluation[G], judge: ClaimJudge[G]) -> None:
         """Claim the plan's nodes in order until a budget refuses.
@@ -324,7 +320,7 @@ class ConsolidationLoop(Generic[S, G]):
                 return
 
     async def stop(self) -> None:
-        """Finish or park the drains, and remove the soft taints, which nobody would keep up to date.
+        """Finish or park the drains, and remove soft taints and costs, which nobody would keep up to date.
 
         If no other replica comes, give the nodes back instead.
         """
@@ -341,12 +337,12 @@ class ConsolidationLoop(Generic[S, G]):
         if not self._frame.leading():
             return
         try:
-            await self._writes.untaint(self._cache.snapshot(), self._frame.leading)
+            await self._writes.clear(self._cache.snapshot(), self._frame.leading)
         except CacheCrashed:
             return  # nobody knows which nodes have one; the next leader will
         except KubeError as error:
             level = logging.ERROR if isinstance(error, Forbidden) else logging.WARNING
-            log(self._log, level, "soft taints left on nodes", error=one_line(error))
+            log(self._log, level, "soft taints or deletion costs left", error=one_line(error))
 
 
 def _all_in_drain(names: Collection[str], snapshot: Snapshot) -> bool:

@@ -1,19 +1,29 @@
-"""Writes to nodes that are no drains: a controller's notes, such as marks, and soft taints."""
+"""Writes that are no drains: a controller's notes, such as marks, soft taints, and deletion costs on pods."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import TypeVar
+
+import msgspec
 
 from tightship.app.observability.logging import log
 from tightship.app.runtime.loop import a_few_at_a_time
+from tightship.app.settings.sections import SteeringKeys
 from tightship.core.api_errors import Conflict, NotFound, NotSent, one_line
 from tightship.drain_io.writing import LiveNode, patch_node, read_node
 from tightship.kube.connection import Connection
 from tightship.nodes.controller import NodeNote
-from tightship.nodes.soft_taints import Steering, candidate_patch, tainted
+from tightship.nodes.cost_writes import CostWrites
+from tightship.nodes.deletion_costs import Costs, share_costs
+from tightship.nodes.scale_ins import ScaleIns
+from tightship.nodes.soft_taints import candidate_patch, next_to_go, steer, tainted
 from tightship.planning.cluster import Snapshot
+from tightship.planning.evaluate import Evaluation, ExplainedGates
+
+G = TypeVar("G", bound=ExplainedGates)
 
 AT_ONCE = 8
 """Concurrent writes."""
@@ -23,7 +33,7 @@ Allowed = Callable[[], bool]
 
 
 class NodeWrites:
-    """Writes notes and soft taints in the name of *controller*.
+    """Writes notes, soft taints and deletion costs in the name of *controller*.
 
     A write that comes too late, because the node has changed or may not be written any more, is left to the next pass.
     """
@@ -34,6 +44,9 @@ class NodeWrites:
         self._log = logger
         # Nodes on which a soft taint was put from here: the cache may lag behind our own writes.
         self._steered: set[str] = set()
+        self._costs = CostWrites(connection, controller, logger)
+        self._shared = Costs()
+        self._scale_ins = ScaleIns()
 
     async def notes(self, snapshot: Snapshot, notes: Sequence[NodeNote], allowed: Allowed) -> None:
         """Write *notes*, each against the version of the node in *snapshot* that was judged."""
@@ -45,20 +58,51 @@ class NodeWrites:
 
         await self._each([(note.node, partial(write, note)) for note in notes], allowed)
 
-    async def steer(self, snapshot: Snapshot, steering: Steering, allowed: Allowed) -> None:
-        """Put soft taints on nodes of *snapshot*, and remove others, as *steering* says."""
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Whole sentences about what can't be written."""
+        return (self._costs.refused,) if self._costs.refused else ()
+
+    def waiting(self, evaluation: Evaluation[G], settings: SteeringKeys) -> Evaluation[G]:
+        """Return *evaluation* with what waits for scale-ins, and choose whose pods get deletion costs."""
+        snapshot, plan = evaluation.snapshot, evaluation.plan
+        going: Sequence[str] = ()
+        if settings.deletion_cost:
+            spared = _spared(evaluation)
+            going = next_to_go(snapshot, plan, len(snapshot.nodes), spared=spared)
+        costs = self._shared = share_costs(snapshot, going, self._controller)
+        if not going or self._costs.refused:
+            return evaluation
+        planned = [each.node for each in plan.removals]
+        timeout = settings.scale_in_timeout
+        waits = self._scale_ins.waiting(planned, costs.chosen, timeout, evaluation.now)
+        return msgspec.structs.replace(evaluation, held={**waits, **evaluation.held})
+
+    async def steer(self, evaluation: Evaluation[ExplainedGates], settings: SteeringKeys, allowed: Allowed) -> None:
+        """Have the nodes that go next, and their pods, carry what *settings* ask for, and no others.
+
+        :meth:`waiting` has chosen the pods.
+        """
+        snapshot, plan = evaluation.snapshot, evaluation.plan
+        limit, enabled = settings.candidate_taints, settings.steering != "off"
+        steering = steer(snapshot, plan, limit, enabled, self._controller, spared=_spared(evaluation))
         self._steered.intersection_update(snapshot.nodes)
         todo = [(name, True) for name in steering.add] + [(name, False) for name in steering.remove]
         await self._each([(name, partial(self._taint, name, on, allowed)) for name, on in todo], allowed)
+        await self._costs.write(snapshot, self._shared, allowed)
 
-    def tainted(self, snapshot: Snapshot) -> list[str]:
-        """Return the nodes that carry, or may carry, a soft taint of the controller."""
-        return sorted(self._steered.union(tainted(snapshot, self._controller)))
+    def left(self, snapshot: Snapshot) -> bool:
+        """Whether a node carries, or may carry, a soft taint of the controller, or a pod a cost that can be removed."""
+        return bool(self._tainted(snapshot) or (self._costs.carrying(snapshot) and not self._costs.refused))
 
-    async def untaint(self, snapshot: Snapshot, allowed: Allowed) -> None:
-        """Remove all soft taints of the controller."""
-        names = self.tainted(snapshot)
+    async def clear(self, snapshot: Snapshot, allowed: Allowed) -> None:
+        """Remove all soft taints and deletion costs of the controller."""
+        names = self._tainted(snapshot)
         await self._each([(name, partial(self._taint, name, False, allowed)) for name in names], allowed)
+        await self._costs.clear(snapshot, allowed)
+
+    def _tainted(self, snapshot: Snapshot) -> list[str]:
+        return sorted(self._steered.union(tainted(snapshot, self._controller)))
 
     async def _taint(self, name: str, on: bool, allowed: Allowed) -> None:
         live = await read_node(self._connection, name)
@@ -83,3 +127,7 @@ class NodeWrites:
                 log(self._log, logging.DEBUG, "not written", node=name, error=one_line(error))
 
         await a_few_at_a_time(one, writes, AT_ONCE)
+
+
+def _spared(evaluation: Evaluation[ExplainedGates]) -> list[str]:
+    return [name for name, fact in evaluation.facts.items() if fact.pool in evaluation.paused]

@@ -29,25 +29,33 @@ class Steering(Struct, frozen=True):
     remove: tuple[str, ...] = ()
 
 
+def next_to_go(snapshot: Snapshot, plan: Plan, limit: int, *, spared: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the first *limit* nodes of *plan*, its later ones last, that nobody is taking away yet.
+
+    *spared* nodes should stay for a while: the autoscaler would remove nodes that pods avoid even sooner.
+    """
+    found: dict[str, None] = {}
+    kept = frozenset(spared)
+    for name in (*(removal.node for removal in plan.removals), *plan.later):
+        view = snapshot.nodes.get(name)
+        if len(found) >= limit:
+            break
+        if view is not None and name not in kept and _may_carry(view.node):
+            found[name] = None
+    return tuple(found)
+
+
 def steer(
     snapshot: Snapshot, plan: Plan, limit: int, enabled: bool, controller: str, *, spared: Collection[str] = ()
 ) -> Steering:
     """Return the changes after which exactly the first *limit* nodes of *plan*, its later ones last, carry the taint.
 
-    A node in drain needs no taint because it is cordoned. Nodes that somebody else is deleting stay as they are.
-    *spared* nodes should stay for a while and get no taint: the autoscaler would remove nodes that pods avoid even
-    sooner. If *enabled* is false, every node with a taint of *controller* loses it.
+    A node in drain needs no taint because it is cordoned. Nodes that somebody else is deleting stay as they are, and
+    *spared* nodes get no taint. If *enabled* is false, every node with a taint of *controller* loses it.
     """
     if not enabled:
         return Steering(remove=tainted(snapshot, controller))
-    wanted: dict[str, None] = {}
-    kept = frozenset(spared)
-    for name in (*(removal.node for removal in plan.removals), *plan.later):
-        view = snapshot.nodes.get(name)
-        if len(wanted) >= limit:
-            break
-        if view is not None and name not in kept and _may_carry(view.node):
-            wanted[name] = None
+    wanted = dict.fromkeys(next_to_go(snapshot, plan, limit, spared=spared))
     add = [name for name in wanted if not _carries_any(snapshot.nodes[name].node.taints)]
     remove = [
         name

@@ -6,9 +6,9 @@ floor counts at once, because the HPA controller acts on it even while metrics f
 pkg/controller/podautoscaler compares it with the scale before it asks for metrics). The wanted replicas beyond the
 existing pods will need room soon. Pending pods are pods, and hold room by themselves.
 
-A CapacityBuffer always wants room for as many pods as its status says. An autoscaler that provisions the buffer adds
-nodes until so many more pods would fit (``CapacityBufferPodListProcessor`` of Cluster Autoscaler, Karpenter's virtual
-pods).
+A CapacityBuffer always wants room for as many pods as its status says, or its spec if that asks for more by now: a
+percentage grows with its workload. An autoscaler that provisions the buffer adds nodes until so many more pods would
+fit (``CapacityBufferPodListProcessor`` of Cluster Autoscaler, Karpenter's virtual pods).
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects import HorizontalPodAutoscaler, Pod, PodSpec, PodTemplate
+from tightship.core.objects import CapacityBuffer, HorizontalPodAutoscaler, Pod, PodSpec, PodTemplate
 from tightship.core.objects.autoscaling import SCALE_TARGET_KINDS
+from tightship.core.objects.volume import Volume
 from tightship.core.reasons import Reason
 from tightship.core.resources import Resources
 from tightship.planning.cluster import Headroom, Snapshot, Starting
@@ -35,6 +36,9 @@ a few hundred pods at most, and a later pass keeps room for the rest."""
 
 MOST_IN_BUFFERS = 500
 """Most pods of all CapacityBuffers together for which to keep room."""
+
+_SURGE = 4
+"""A Deployment's rollout makes one pod more for so many replicas, by default."""
 
 _REPLICAS_ARE_PODS = SCALE_TARGET_KINDS | {"ReplicationController"}
 """Kinds of targets in which a replica is a pod. In other kinds nobody knows what a replica is."""
@@ -57,24 +61,78 @@ class Ahead(Struct, frozen=True):
 def with_demand(snapshot: Snapshot, ahead: Ahead) -> Snapshot:
     """Return *snapshot* with the demand that *ahead* selects."""
     snapshot = with_recommendations(snapshot, ahead.recommended)
-    return with_headroom(with_starting(snapshot, ahead.replicas), ahead.buffers)
+    return with_headroom(with_starting(snapshot, ahead.replicas), ahead.buffers, rollouts=True)
 
 
-def with_headroom(snapshot: Snapshot, wanted: bool = True) -> Snapshot:
-    """Return *snapshot* with the room that its CapacityBuffers keep, if it is *wanted*."""
+def with_headroom(snapshot: Snapshot, wanted: bool = True, *, rollouts: bool = False) -> Snapshot:
+    """Return *snapshot* with the room that its CapacityBuffers keep, if it is *wanted*.
+
+    With *rollouts* also with the room that the largest rollout takes while it lasts. Pods of the new revision would
+    take it from the buffers, and the autoscaler would add a node.
+    """
     if not wanted or not snapshot.buffers:
         return snapshot
+    provisioned = [each for each in snapshot.buffers.values() if each.active and each.replicas and each.template]
+    scaled = _pods_of({(each.namespace, *each.scalable) for each in provisioned if each.scalable}, snapshot)
     left = MOST_IN_BUFFERS
     found: list[Headroom] = []
-    for buffer in snapshot.buffers.values():
-        if not buffer.active or not buffer.replicas or not buffer.template:
-            continue
+    for buffer in provisioned:
+        own = scaled[buffer.namespace, *buffer.scalable] if buffer.scalable else ()
         template = snapshot.templates.get(f"{buffer.namespace}/{buffer.template}")
-        pod = None if template is None else template.pod
-        count = 0 if pod is None else min(buffer.replicas, left)
+        # A pod of the workload is what the autoscaler makes such a template of.
+        pod = _unit(template.pod, buffer) if template is not None else _template(own) if own else None
+        replicas = buffer.replicas if pod is None else buffer.wanted(len(own), pod.requests)
+        count = 0 if pod is None else min(replicas, left)
         left -= count
-        found.append(Headroom(buffer.key, buffer.template, buffer.replicas, count, pod))
+        found.append(Headroom(buffer.key, buffer.template, replicas, count, pod))
+    if rollouts and any(each.count for each in found) and (surge := _largest_surge(snapshot)) is not None:
+        (workload, more), pod = surge
+        found.append(Headroom(found[0].buffer, "", more, min(more, left), pod, workload))
     return msgspec.structs.replace(snapshot, headroom=tuple(found))
+
+
+def _largest_surge(snapshot: Snapshot) -> tuple[tuple[str, int], Pod] | None:
+    """Return the Deployment whose rollout takes the most CPU, how many pods it adds, and one such pod.
+
+    Nothing here reads Deployments, so the default of ``maxSurge`` counts: a quarter, rounded up.
+    """
+    found: dict[str, tuple[int, str, int, Pod]] = {}
+    sets = snapshot.workloads.get("ReplicaSet", {})
+    for view in snapshot.nodes.values():
+        for pod in view.pods:
+            owner = pod.owner
+            if owner is None or owner.kind != "ReplicaSet" or owner.uid in found:
+                continue
+            known = sets.get(f"{pod.namespace}/{owner.name}")
+            if known is not None and known.owner is not None and known.owner.kind == "Deployment" and known.replicas:
+                more = -(-known.replicas // _SURGE)
+                what = f"{known.owner} of namespace {pod.namespace}"
+                found[owner.uid] = more * pod.requests.get("cpu", 0), what, more, pod
+    if not found:
+        return None
+    _, what, more, pod = max(found.values(), key=lambda each: (each[0], each[1]))
+    return (what, more), msgspec.structs.replace(_template([pod]), name=f"{pod.name} (of a rollout)")
+
+
+def _unit(pod: Pod, buffer: CapacityBuffer) -> Pod:
+    """Return *pod*, of the template of *buffer*, without the claims of the one pod that it was made of.
+
+    Those of a StatefulSet are named ``VOLUME-SET-NUMBER``, and are on one node, or in one zone.
+    """
+    if buffer.scalable is None or buffer.scalable[0] != "StatefulSet":
+        return pod
+    name = buffer.scalable[1]
+
+    def own(volume: Volume) -> bool:
+        claim = volume.persistent_volume_claim
+        start, dash, number = ("", "", "") if claim is None else claim.claim_name.rpartition("-")
+        return bool(dash) and number.isdecimal() and start.endswith(f"-{name}")
+
+    kept = tuple(volume for volume in pod.spec.volumes if not own(volume))
+    if len(kept) == len(pod.spec.volumes):
+        return pod
+    spec: PodSpec = msgspec.structs.replace(pod.spec, volumes=kept)
+    return msgspec.structs.replace(pod, template=msgspec.structs.replace(pod.template, spec=spec))
 
 
 def with_starting(snapshot: Snapshot, most: int) -> Snapshot:

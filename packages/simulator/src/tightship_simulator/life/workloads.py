@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
+import re
 from collections import Counter
 
 import msgspec
@@ -33,6 +34,7 @@ from tightship_simulator.life.index import Index
 SURGE = 0.25
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _HASH = "pod-template-hash"
+_PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _CONTROLLERS = ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet", "ReplicationController", "Job", "Node")
 
 
@@ -243,14 +245,24 @@ def _written(owner: Json, status: Json) -> list[Change]:
     return [] if same else [Patch(owner, {"status": status}, status=True)]
 
 
-def _first_to_go(pod: Json, beside: int) -> tuple[bool, bool, int, int, str]:
-    """Order as the ReplicaSet controller's: unbound, not Ready, crowded, young.
+def _first_to_go(pod: Json, beside: int) -> tuple[bool, int, bool, int, int, int, str]:
+    """Order as ``ActivePodsWithRanks`` (kubernetes, pkg/controller/controller_utils.go): unbound, phase, not Ready, low
+    deletion cost, crowded, young.
 
-    The name is in the place of the ages, which are whole seconds.
+    The name is in the place of times on a logarithmic scale, and of restarts.
     """
     created = pod["metadata"].get("creationTimestamp") or ""
     age = -int("".join(filter(str.isdigit, created)) or 0)
-    return bool(pod["spec"].get("nodeName")), ready(pod), -beside, age, pod["metadata"]["name"]
+    phase = _PHASES.get((pod.get("status") or {}).get("phase", ""), 0)
+    cost = deletion_cost(pod)
+    return bool(pod["spec"].get("nodeName")), phase, ready(pod), cost, -beside, age, pod["metadata"]["name"]
+
+
+def deletion_cost(pod: Json) -> int:
+    """Return the pod's deletion cost; what is no whole number of 32 bits counts as 0, as for the real controller."""
+    text = str((pod["metadata"].get("annotations") or {}).get("controller.kubernetes.io/pod-deletion-cost", "0"))
+    cost = int(text) if re.fullmatch(r"0|-?[1-9][0-9]{0,9}", text, re.ASCII) else 0
+    return cost if -(2**31) <= cost < 2**31 else 0
 
 
 def _may_run(template: Json, node: Json) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tightship_simulator.api.errors import Forbidden, Invalid, Refused
 from tightship_testkit.disasters.scenario import Controller, Landings, Scenario
+from tightship_testkit.disasters.team import prices
 
 if TYPE_CHECKING:
     from tightship_testkit.disasters.team import Team
@@ -94,6 +95,8 @@ def charted(world: World) -> Callable[[Any], Refused | None]:
         team = world.team(request.by.rpartition("-")[0])
         chart = team.controller.landings if team is not None else None
         if chart is not None and (full == "configmaps" or chart.rights == "exact"):
+            return None
+        if full == "pods" and team is not None and team.ever(prices):
             return None
         return Forbidden(f'{full} is forbidden: User "{request.by}" cannot {request.verb} resource "{full}"')
 

@@ -55,6 +55,7 @@ class Workload(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     replicas: int = 1
     cpu: str = "200m"
     memory: str = "256Mi"
+    labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     finalizers: list[str] = []
     spec: Args = {}
@@ -125,7 +126,7 @@ class Fault(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
 
 
 class Scenario(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """See the module. *seed* is also that of the simulation."""
+    """See the module. *seed* is also that of the simulation; *objects* are there from the beginning as they are."""
 
     seed: int
     story: float = 300.0
@@ -134,6 +135,7 @@ class Scenario(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     nodes: list[Node] = []
     workloads: list[Workload] = []
     budgets: list[Budget] = []
+    objects: list[Args] = []
     controllers: list[Controller] = []
     steps: list[Step] = []
     faults: list[Fault] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tightship_simulator.virtual.simulation import Replica
@@ -56,6 +56,10 @@ class Team:
         self.settings, self.spoilt = settings, False
         self._history.append((now, settings))
 
+    def ever(self, told: Callable[[Json], bool]) -> bool:
+        """Whether any of its settings until now says so."""
+        return any(told(settings) for _, settings in self._history)
+
     def recent(self, now: float, within: float = 45.0) -> list[Json]:
         """Return the settings that may be in force at *now*: the last ones, and those replaced a while ago."""
         found = []
@@ -64,3 +68,8 @@ class Team:
             if replaced >= now - within:
                 found.append(settings)
         return found
+
+
+def prices(settings: Mapping[str, Any]) -> bool:
+    """Whether a controller is told to write deletion costs."""
+    return str(settings.get("deletionCost", settings.get("deletion_cost", False))).lower() == "true"

@@ -171,6 +171,14 @@ class SteeringKeys(Layered):
     leave again. But the more nodes are tainted, the fewer are left to choose from, and they fill up in a way that keeps
     more nodes (``bench/steering.py``; the table is in docs/how-it-packs.md)."""
 
+    deletion_cost: bool = Field(default=False, alias="deletionCost")
+    """Whether the pods of ReplicaSets on the nodes that go next get a low pod deletion cost, so that scale-ins and
+    rollouts empty those nodes without an eviction: see :mod:`tightship.nodes.deletion_costs`. Needs the right to patch
+    pods."""
+    scale_in_timeout: Seconds = Field(default=1800.0, alias="scaleInTimeout")
+    """With ``deletionCost``, how long a node that goes next waits after a pod has left it, before its pods are evicted:
+    see :mod:`tightship.nodes.scale_ins`."""
+
     def steering_as(self, controller: str) -> SteeringRules | None:
         """Return how *controller* steers pods by soft taints, ``None`` if it doesn't."""
         if self.steering == "off" or not self.candidate_taints:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from tightship.core.objects.meta import Metadata, Namespaced, seconds
 from tightship.core.objects.pod import Pod
 from tightship.core.objects.pod_wire import PodWire, SpecWire
-from tightship.core.resources import Container, ResourceRequirements
+from tightship.core.resources import NOTHING, Container, ResourceRequirements, Resources, parse
 
 ACTIVE = "active-capacity"
 """The last part of the strategy under which an autoscaler keeps running nodes for a buffer; others may keep none."""
@@ -18,18 +18,38 @@ class CapacityBuffer(Namespaced, frozen=True, gc=False):
     """Room that an autoscaler keeps free: for *replicas* pods of PodTemplate *template* of the same namespace.
 
     Both come from the status, and are empty until the autoscaler has filled it in. *strategy* is empty if the buffer
-    names none.
+    names none. *quota* says that resource quotas have limited the number. The rest is the spec: the workload (kind,
+    name) in whose image the pods are, and what limits their number.
     """
 
     deletion: int | None
     template: str
     replicas: int
     strategy: str
+    scalable: tuple[str, str] | None = None
+    most: int | None = None
+    percentage: int | None = None
+    limits: Resources = NOTHING
+    quota: bool = False
 
     @property
     def active(self) -> bool:
         """Whether an autoscaler keeps nodes running for this buffer."""
         return self.deletion is None and (not self.strategy or self.strategy.rpartition("/")[2] == ACTIVE)
+
+    def wanted(self, existing: int, requests: Resources) -> int:
+        """Return how many pods with these *requests* the buffer wants while its workload has *existing* pods.
+
+        That is the number of the status, or more if the spec asks for a percentage of the workload and for more by
+        now. The smallest of all limits counts, as in ``getBufferNumberOfPods`` of Cluster Autoscaler
+        (cluster-autoscaler/capacitybuffer/translators/replicas.go).
+        """
+        if self.percentage is None or self.scalable is None or self.quota:
+            return self.replicas
+        found = [self.percentage * existing // 100]
+        found += [] if self.most is None else [self.most]
+        found += [self.limits[name] // amount for name, amount in requests.items() if amount and name in self.limits]
+        return max(self.replicas, min(found))
 
 
 class StoredTemplate(Namespaced, frozen=True, gc=False):
@@ -40,16 +60,27 @@ class StoredTemplate(Namespaced, frozen=True, gc=False):
 
 class _Reference(Struct, frozen=True, gc=False):
     name: str = ""
+    kind: str = ""
 
 
 class _Spec(Struct, frozen=True, rename="camel", gc=False):
     provisioning_strategy: str | None = None
+    scalable_ref: _Reference | None = None
+    replicas: int | None = None
+    percentage: int | None = None
+    limits: dict[str, str | int | float] | None = None
+
+
+class _Condition(Struct, frozen=True, gc=False):
+    type: str = ""
+    status: str = ""
 
 
 class _Status(Struct, frozen=True, rename="camel", gc=False):
     pod_template_ref: _Reference | None = None
     replicas: int | None = None
     provisioning_strategy: str | None = None
+    conditions: tuple[_Condition, ...] | None = None
 
 
 class CapacityBufferWire(Struct, frozen=True, gc=False):
@@ -60,14 +91,21 @@ class CapacityBufferWire(Struct, frozen=True, gc=False):
     status: _Status = _Status()
 
     def buffer(self) -> CapacityBuffer:
-        meta, status = self.metadata, self.status
+        """Return the decoded object. Raises :class:`~tightship.core.quantity.QuantityError` for a bad amount."""
+        meta, spec, status = self.metadata, self.spec, self.status
+        scalable = spec.scalable_ref
         return CapacityBuffer(
             namespace=meta.namespace,
             name=meta.name,
             deletion=seconds(meta.deletion_timestamp),
             template="" if status.pod_template_ref is None else status.pod_template_ref.name,
             replicas=max(0, status.replicas or 0),
-            strategy=status.provisioning_strategy or self.spec.provisioning_strategy or "",
+            strategy=status.provisioning_strategy or spec.provisioning_strategy or "",
+            scalable=None if scalable is None else (scalable.kind, scalable.name),
+            most=spec.replicas,
+            percentage=spec.percentage,
+            limits=parse({name: str(amount) for name, amount in (spec.limits or {}).items()}),
+            quota=_Condition("LimitedByQuotas", "True") in (status.conditions or ()),
         )
 
 
@@ -89,6 +127,8 @@ class StoredTemplateWire(Struct, frozen=True, gc=False):
     def stored(self) -> StoredTemplate:
         """Return the decoded object. Raises :class:`~tightship.core.quantity.QuantityError` for a bad amount."""
         meta, spec = self.metadata, self.template.spec
+        # A template that an autoscaler has made in the image of a pod names the pod's node.
+        spec.node_name = ""
         # The API server sets such requests in pods, but not in templates.
         spec.containers = tuple(_requested(each) for each in spec.containers)
         spec.init_containers = tuple(_requested(each) for each in spec.init_containers or ()) or None

@@ -27,6 +27,7 @@ from tightship.core.objects import (
     Workload,
 )
 from tightship.core.objects.devices import DeviceClass, ResourceClaim, ResourceSlice
+from tightship.core.objects.eviction_requests import EvictionRequest
 from tightship.core.quantity import humanize
 from tightship.core.resources import NOTHING, Resources
 from tightship.planning.cluster.budgets import Budgets
@@ -105,6 +106,7 @@ class Headroom(Struct, frozen=True):
     """Room that a CapacityBuffer (``namespace/name``) keeps free: for *replicas* pods of PodTemplate *template*.
 
     Plans keep room for the first *count* of them, each like *pod*; *pod* is ``None`` if the template is unreadable.
+    With *rollout*, the room is for the additional pods of a rollout of that workload, which would take the buffer's.
     """
 
     buffer: str
@@ -112,9 +114,12 @@ class Headroom(Struct, frozen=True):
     replicas: int
     count: int
     pod: Pod | None
+    rollout: str = ""
 
     def __str__(self) -> str:
         pods = counted(self.replicas, "pod")
+        if self.rollout:
+            return f"a rollout of {self.rollout} takes room for {pods} from CapacityBuffer {self.buffer}"
         rest = f" (room is kept for {self.count:,} of them)" if 0 < self.count < self.replicas else ""
         return f"CapacityBuffer {self.buffer} keeps room for {pods} of PodTemplate {self.template}{rest}"
 
@@ -170,6 +175,7 @@ class Snapshot(Struct, frozen=True):
     slices: Mapping[str, ResourceSlice] = {}
     device_classes: Mapping[str, DeviceClass] = {}
     resource_claims: Mapping[str, ResourceClaim] = {}
+    eviction_requests: Mapping[str, EvictionRequest] = {}
     starting: tuple[Starting, ...] = ()
     headroom: tuple[Headroom, ...] = ()
     anew: Mapping[PodTemplate, Anew] = {}

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tightship_simulator.api.store import Change
 from tightship_testkit.disasters.landings import map_of, policy_of
 from tightship_testkit.disasters.promises.base import Json, Promise, ours
 from tightship_testkit.disasters.promises.landings import pod_write
+from tightship_testkit.disasters.promises.reading import COST, COST_MARK
+from tightship_testkit.disasters.promises.reading import annotations as notes_of
 from tightship_testkit.disasters.registry import promise
 
 OURS = "tightship.dev/"
-_MAY_WRITE = frozenset({"Node", "Lease", "Event", "HorizontalPodAutoscaler"})
+_MAY_WRITE = frozenset({"Node", "Lease", "Event", "HorizontalPodAutoscaler", "EvictionRequest"})
 
 
 @promise
@@ -47,9 +49,11 @@ class NothingOfOthersChanged(Promise):
             return
         if wrong := pod_write(self.world.team(ours(author)), old, change.object):
             self.broken(f"Pod {name}", f"{author} changed {wrong}")
-        for part in ("labels", "annotations", "finalizers", "ownerReferences"):
+        for part in ("labels", "finalizers", "ownerReferences"):
             if old["metadata"].get(part) != change.object["metadata"].get(part):
                 self.broken(f"Pod {name}", f"{author} changed its {part}")
+        if wrong := _cost_write(ours(author), notes_of(old), notes_of(change.object)):
+            self.broken(f"Pod {name}", f"{author} {wrong}")
 
     def _map(self, change: Change, author: str, name: str) -> None:
         team, old, new = self.world.team(ours(author)), change.previous, change.object
@@ -61,6 +65,26 @@ class NothingOfOthersChanged(Promise):
             self.broken(f"ConfigMap {name}", f"{author} changed {path} from {was!r} to {now!r}")
         if policy_of(old) != policy_of(new):
             self.broken(f"ConfigMap {name}", f"{author} changed its policy")
+
+
+def _cost_write(program: str, old: Mapping[str, str], new: Mapping[str, str]) -> str:
+    """Return what is wrong with how *program* changed the annotations of a pod, empty where it may.
+
+    It may write a deletion cost beside its mark on a pod that has neither, and take off what it has written.
+    """
+    changed = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
+    if not changed:
+        return ""
+    if other := sorted(changed - {COST, COST_MARK}):
+        return f"changed its annotation {other[0]}"
+    if COST_MARK in new:
+        if changed & old.keys() or new[COST_MARK] != f"{program}={new.get(COST)}":
+            return f"made {dict(old)} of its annotations {dict(new)}"
+        return ""
+    whose, _, cost = old.get(COST_MARK, "").partition("=")
+    if whose != program or (COST in changed and (COST in new or old[COST] != cost)):
+        return f"took the deletion cost of somebody else: {dict(old)}"
+    return ""
 
 
 _COUNTED = ("resourceVersion", "generation", "managedFields")

@@ -11,6 +11,9 @@ from tightship_testkit.disasters.world import Json, drain_of
 
 DRAINING = "tightship.dev/draining"
 CANDIDATE = "tightship.dev/candidate"
+COST = "controller.kubernetes.io/pod-deletion-cost"
+COST_MARK = "tightship.dev/deletion-cost"
+"""Says whose a cost is: ``CONTROLLER=COST``."""
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 OWNING = frozenset({"Claimed", "Evicting", "Drained", "Restoring", "Yielded"})
 """Phases in which a node is cordoned and tainted for a drain."""
@@ -131,6 +134,20 @@ def room(node: Json) -> tuple[float, float, float]:
     return amount(found.get("cpu", 0)), amount(found.get("memory", 0)), amount(found.get("pods", 0))
 
 
+def gang(pod: Json) -> str:
+    """Return the group of pods that run together or not at all of which *pod* is one, empty where it is in none."""
+    notes, marks = annotations(pod), pod["metadata"].get("labels") or {}
+    if "volcano.sh/job-name" in notes and (name := notes.get("scheduling.volcano.sh/group-name", "")):
+        return f"Volcano {name}"
+    for key in ("jobset.sigs.k8s.io/jobset-name", "kueue.x-k8s.io/pod-group-name"):
+        if marks.get(key):
+            return f"{key} {marks[key]}"
+    if name := marks.get("leaderworkerset.sigs.k8s.io/name", ""):
+        return f"LeaderWorkerSet {name} {marks.get('leaderworkerset.sigs.k8s.io/group-index', '')}"
+    named = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName", "")
+    return f"PodGroup {named}" if named else ""
+
+
 def deletes(settings: Mapping[str, Any]) -> bool:
     """Whether a controller is told to delete pods past their budgets."""
     return "delete" in (settings.get("evictionMethod"), settings.get("eviction_method"))
@@ -146,7 +163,7 @@ def seconds(value: object) -> float:
 
 
 __all__ = [
-    "CANDIDATE", "DRAINING", "OWNING", "TO_BE_DELETED", "amount", "annotations", "controller", "cordoned", "created",
-    "daemon", "deletes", "drain_of", "has_taint", "holder_of", "leaving", "node_opts_out", "owned", "pod_opts_out",
-    "ready", "requests", "room", "seconds", "taints",
+    "CANDIDATE", "COST", "COST_MARK", "DRAINING", "OWNING", "TO_BE_DELETED", "amount", "annotations", "controller",
+    "cordoned", "created", "daemon", "deletes", "drain_of", "gang", "has_taint", "holder_of", "leaving",
+    "node_opts_out", "owned", "pod_opts_out", "ready", "requests", "room", "seconds", "taints",
 ]  # fmt: skip

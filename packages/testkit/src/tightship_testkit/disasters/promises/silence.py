@@ -10,17 +10,24 @@ from tightship_testkit.disasters.promises.base import Asked, Promise, ours
 from tightship_testkit.disasters.promises.landings import exact
 from tightship_testkit.disasters.promises.reading import (
     CANDIDATE,
+    COST_MARK,
     DRAINING,
     cordoned,
     created,
     deletes,
     has_taint,
+    leaving,
     owned,
     taints,
 )
+from tightship_testkit.disasters.promises.reading import (
+    annotations as notes_of,
+)
 from tightship_testkit.disasters.registry import promise
-from tightship_testkit.disasters.world import Team
+from tightship_testkit.disasters.team import prices
+from tightship_testkit.disasters.world import Json, Team, World
 
+_POD = "pod/"
 _RESORT = 5.0
 """Seconds after which anybody may take a gate off."""
 
@@ -29,9 +36,10 @@ _RESORT = 5.0
 class DryRunsWriteNothing(Promise):
     """A replica that was started as a dry run makes no request that changes anything.
 
-    But for two things. It gives back a node that a drain of its own controller holds: it patches that node, and it
-    writes the two Leases by which it is the only one to do so. And it takes our gate off pods that wait, by the same
-    Leases, and empties its ConfigMap of landings, which would have more of them gated.
+    But for three things. It gives back a node that a drain of its own controller holds: it patches that node, withdraws
+    EvictionRequests, and writes the two Leases by which it is the only one to do so. It takes deletion costs of its own
+    controller off pods. And it takes our gate off pods that wait, by the same Leases, and empties its ConfigMap of
+    landings, which would have more of them gated.
     """
 
     name = "dry-runs-write-nothing"
@@ -54,6 +62,10 @@ class DryRunsWriteNothing(Promise):
         return landings or gate or request.resource == "leases"
 
     def changed(self, change: Change, author: str) -> None:
+        if change.object["kind"] == "Pod":
+            for pod in (change.previous, change.object):
+                if pod is not None and (mark := notes_of(pod).get(COST_MARK)):
+                    self._held[mark.partition("=")[0], _POD + pod["metadata"]["name"]] = self.world.now
         if change.object["kind"] != "Node":
             return
         name, new, old = change.object["metadata"]["name"], change.object, change.previous
@@ -74,6 +86,8 @@ class DryRunsWriteNothing(Promise):
         for node in self.world.store.list("Node"):
             if program := _holder(node):
                 self._held[program, node["metadata"]["name"]] = self.world.now
+        for pod, program in priced(self.world):
+            self._held[program, _POD + pod["metadata"]["name"]] = self.world.now
 
     def asked(self, request: Asked) -> None:
         program = ours(request.by)
@@ -85,7 +99,10 @@ class DryRunsWriteNothing(Promise):
         if self._resorts(request):
             return
         gives_back = request.verb == "patch" and request.resource == "nodes" and not request.subresource
-        if (gives_back and request.name in held) or (held and request.resource == "leases"):
+        withdraws = (request.verb, request.resource) == ("delete", "evictionrequests")
+        unprices = (request.verb, request.resource) == ("patch", "pods") and _POD + request.name in held
+        asked = withdraws or request.resource == "leases"
+        if unprices or (gives_back and request.name in held) or (held and asked):
             return
         self.broken(request.by, f"asked for {request.verb} {request.resource} {request.name}")
 
@@ -114,6 +131,7 @@ _NODES = {
     "leases": frozenset({"create", "get", "update"}),
 }  # fmt: skip
 _NODES["nodes"] = _READ | {"get", "patch"}
+_NODES["evictionrequests"] = _READ | {"create", "delete"}
 
 
 @promise
@@ -142,6 +160,8 @@ class OnlyDocumentedRights(Promise):
         if full == "pods" and team is not None and any(map(deletes, team.recent(self.world.now))):
             allowed.add("delete")
         allowed |= _of_pilot(team, full, request.name)
+        if full == "pods" and team is not None and team.ever(prices):
+            allowed.add("patch")
         if full == "pods" and self._waits(request):
             # Anybody's last resort, with the right or without: a gate that nobody else takes off.
             allowed.add("patch")
@@ -164,6 +184,16 @@ def _of_pilot(team: Team | None, full: str, name: str) -> frozenset[str]:
         return frozenset({"patch"})
     of_map = team is not None and team.controller.landings is not None and name == map_of(team.controller)
     return frozenset({"get", "patch"}) if of_map and full == "configmaps" else frozenset()
+
+
+def priced(world: World) -> list[tuple[Json, str]]:
+    """Return the pods that carry a deletion cost of a controller of ours, and that controller."""
+    pods = world.store.list("Pod")
+    return [
+        (pod, notes_of(pod)[COST_MARK].partition("=")[0])
+        for pod in pods
+        if COST_MARK in notes_of(pod) and not leaving(pod)
+    ]
 
 
 def _off(team: Team) -> bool:
@@ -204,6 +234,10 @@ class SwitchedOffBeginsNothing(Promise):
                     name = node["metadata"]["name"]
                     lasts = self.world.now - since
                     self.broken(f"Node {name}", f"carries the soft taint of {program}, switched off for {lasts:.0f} s")
+            for pod, whose in priced(self.world):
+                if whose == program:
+                    name = pod["metadata"]["name"]
+                    self.broken(f"Pod {name}", f"carries a deletion cost of {program}, which is switched off")
 
     def changed(self, change: Change, author: str) -> None:
         program = ours(author)
@@ -222,7 +256,7 @@ class NothingLeft(Promise):
     """Of replicas that were told to end nothing is left that nobody would see to."""
 
     name = "nothing-left"
-    text = "No soft taint and no gate outlives its controller; a claimed node is restored."
+    text = "No soft taint, deletion cost or gate outlives its controller; a claimed node is restored."
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -258,6 +292,9 @@ class NothingLeft(Promise):
             self._nodes(team)
 
     def _nodes(self, team: Team) -> None:
+        for pod, program in priced(self.world):
+            if program == team.program:
+                self.broken(f"Pod {pod['metadata']['name']}", f"carries a deletion cost of {program}, which has ended")
         for node in self.world.store.list("Node"):
             name, record = node["metadata"]["name"], owned(node)
             if any(each["key"] == CANDIDATE and each.get("value") == team.program for each in taints(node)):

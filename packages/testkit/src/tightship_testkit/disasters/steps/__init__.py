@@ -4,6 +4,7 @@ from tightship_testkit.disasters.steps import (
     autoscalers,
     clouds,
     configuration,
+    extensions,
     landings,
     metrics,
     people,
@@ -13,5 +14,6 @@ from tightship_testkit.disasters.steps import (
 )
 
 __all__ = [
-    "autoscalers", "clouds", "configuration", "landings", "metrics", "people", "replicas", "trouble", "workloads",
+    "autoscalers", "clouds", "configuration", "extensions", "landings", "metrics", "people", "replicas", "trouble",
+    "workloads",
 ]  # fmt: skip

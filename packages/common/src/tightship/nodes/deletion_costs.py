@@ -1,0 +1,135 @@
+"""Deletion costs on the pods of the nodes to go next, so that scale-ins and rollouts empty those nodes first. Pure.
+
+Of its Ready pods a ReplicaSet deletes the one with the lowest ``controller.kubernetes.io/pod-deletion-cost`` first; a
+pod without the annotation counts as 0 (``ActivePodsWithRanks`` in kubernetes' ``pkg/controller/controller_utils.go``).
+The pods of one node share one cost, and the node that was chosen first has the lowest, so that one node empties after
+the other. A second annotation says whose the cost is, and which: a cost without it, or another one, is somebody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from tightship.core.objects import Pod
+from tightship.core.selectors import Labels
+from tightship.planning.cluster import Snapshot
+from tightship.planning.disruption_cost import DELETION_COST, MOST
+from tightship.planning.nodes import draining, owner_elsewhere
+
+OURS = "tightship.dev/deletion-cost"
+"""The annotation ``CONTROLLER=COST`` beside a cost that a controller of ours has written."""
+
+LOWEST = -MOST
+"""The cost on the node that was chosen first; it leaves room for two thousand million more."""
+
+MOST_PODS = 500
+"""Most pods that carry costs of one controller at a time; the first node gets them however many pods it has."""
+
+_DELETE_BY_COST = frozenset({"ReplicaSet", "ReplicationController"})
+
+
+class Costs(Struct, frozen=True):
+    """Pods that get a cost, in the plan's order, and pods that lose ours.
+
+    *chosen* are the nodes whose pods carry costs after that, with the uids of those pods.
+    """
+
+    add: tuple[tuple[Pod, int], ...] = ()
+    remove: tuple[Pod, ...] = ()
+    chosen: Mapping[str, frozenset[str]] = {}
+
+
+def share_costs(snapshot: Snapshot, going: Sequence[str], controller: str) -> Costs:
+    """Return the changes after which the pods of the nodes *going*, in their order, carry costs of *controller*.
+
+    A pod with a cost of anybody's stays as it is. So does every pod of a node in drain, or that somebody else is
+    deleting, because those pods leave anyhow.
+    """
+    carried: dict[str, list[Pod]] = {}
+    for pod in priced(snapshot, controller):
+        carried.setdefault(pod.node, []).append(pod)
+    chosen: dict[str, list[Pod]] = {}
+    count = 0
+    for name in going:
+        pods = [pod for pod in snapshot.nodes[name].pods if _counts(pod, snapshot)]
+        count += len(pods)
+        if chosen and count > MOST_PODS:
+            break
+        chosen[name] = pods
+    costs = {name: cost for name in chosen if (cost := _cost(carried.get(name, ()))) is not None}
+    highest = max(costs.values(), default=LOWEST - 1)
+    add: list[tuple[Pod, int]] = []
+    for name, pods in chosen.items():
+        fresh = [pod for pod in pods if DELETION_COST not in pod.annotations and OURS not in pod.annotations]
+        if fresh and name not in costs:
+            highest = costs[name] = min(highest + 1, -1)
+        add += [(pod, costs[name]) for pod in fresh]
+    over = [name for name in carried if name not in chosen and not _leaves(snapshot, name)]
+    ours = {name: {pod.uid for pod in carried.get(name, ())} for name in chosen}
+    for pod, _ in add:
+        ours[pod.node].add(pod.uid)
+    return Costs(
+        tuple(add),
+        tuple(pod for name in over for pod in carried[name]),
+        {name: frozenset(uids) for name, uids in ours.items()},
+    )
+
+
+def priced(snapshot: Snapshot, controller: str) -> list[Pod]:
+    """Return the pods on nodes of *snapshot* that carry the mark of a cost of *controller*, and are not terminating."""
+    mark = f"{controller}="
+    return [
+        pod
+        for view in snapshot.nodes.values()
+        for pod in view.pods
+        if pod.annotations and pod.annotations.get(OURS, "").startswith(mark) and pod.deletion is None
+    ]
+
+
+def notes_of(controller: str, cost: int) -> dict[str, str]:
+    """Return the two annotations of a pod with *cost* of *controller*."""
+    return {DELETION_COST: str(cost), OURS: f"{controller}={cost}"}
+
+
+def removal(annotations: Labels) -> list[dict[str, str]]:
+    """Return the JSON patch that takes our mark off a pod with *annotations*, and the cost if that is ours.
+
+    The patch fails if either has changed meanwhile.
+    """
+    mark = annotations[OURS]
+    ours = {OURS: mark}
+    if annotations.get(DELETION_COST) == mark.partition("=")[2]:
+        ours[DELETION_COST] = annotations[DELETION_COST]
+    paths = {f"/metadata/annotations/{key.replace('/', '~1')}": text for key, text in ours.items()}
+    tests = [{"op": "test", "path": path, "value": text} for path, text in paths.items()]
+    return tests + [{"op": "remove", "path": path} for path in paths]
+
+
+def _counts(pod: Pod, snapshot: Snapshot) -> bool:
+    """Whether a cost on *pod* can matter: its controller goes by costs, and has another pod to choose from."""
+    owner = pod.owner
+    if owner is None or owner.kind not in _DELETE_BY_COST or pod.deletion is not None or pod.finished:
+        return False
+    known = snapshot.workloads.get(owner.kind, {}).get(f"{pod.namespace}/{owner.name}")
+    return known is None or known.replicas != 1
+
+
+def _cost(pods: Iterable[Pod]) -> int | None:
+    """Return the cost that *pods* of one node carry, ``None`` if none of them has a valid one of ours."""
+    found = []
+    for pod in pods:
+        text = pod.annotations[OURS].partition("=")[2]
+        digits = text.removeprefix("-")
+        if text.startswith("-") and len(digits) <= len(str(MOST)) and digits.isascii() and digits.isdecimal():
+            found.append(max(LOWEST, int(text)))
+    return min(found, default=None)
+
+
+def _leaves(snapshot: Snapshot, name: str) -> bool:
+    node = snapshot.nodes[name].node
+    return draining(node) or owner_elsewhere(node) is not None
+
+
+__all__ = ["LOWEST", "MOST_PODS", "OURS", "Costs", "notes_of", "priced", "removal", "share_costs"]

@@ -1,0 +1,19 @@
+"""A day of a site under HPAs, with deletion costs on the pods of nodes that go next: most go without an eviction."""
+
+from __future__ import annotations
+
+import pytest
+
+from tightship_testkit.autoscaled import by_day, live_for
+
+pytestmark = [pytest.mark.slow, pytest.mark.takes(15)]
+
+
+def test_most_nodes_go_without_an_eviction_when_scale_ins_empty_them() -> None:
+    """Cluster Autoscaler removes only what is empty. ``bench/free_ride.py`` has the same day without costs."""
+    day = by_day(deployments=16, peak=30)
+    settings = {"node-compactor": {"deletionCost": True}}
+    ours = live_for(24, day, nodes=6, hpas=True, threshold=0, controllers=["node-compactor"], settings=settings)
+    assert len(ours.removed) > 30
+    assert ours.undisturbed >= len(ours.removed) / 2
+    assert "ScaleInExpected" in ours.said

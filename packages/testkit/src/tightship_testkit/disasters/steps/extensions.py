@@ -1,0 +1,82 @@
+"""Steps with what newer clusters have: deletion costs, maintenance, buffers."""
+
+from __future__ import annotations
+
+from random import Random
+
+from tightship_simulator.life.changes import with_condition
+from tightship_testkit.disasters.cluster import SHOP
+from tightship_testkit.disasters.drawing import MissingError, one_of, share
+from tightship_testkit.disasters.promises.reading import COST, COST_MARK
+from tightship_testkit.disasters.promises.reading import annotations as notes_of
+from tightship_testkit.disasters.registry import Args, step
+from tightship_testkit.disasters.scenario import Scenario
+from tightship_testkit.disasters.steps.people import NODE
+from tightship_testkit.disasters.world import Json, World
+
+_KEYS = {"node-compactor": "deletionCost", "node-refiner": "deletion_cost"}
+
+
+def _whose(rng: Random, scenario: Scenario) -> Args:
+    found = [each.program for each in scenario.controllers if each.program in _KEYS]
+    if not found:
+        raise MissingError
+    return {"program": rng.choice(found)}
+
+
+@step(cost=one_of("-2147483648", "-7", "0", "12", "none"), over=share(0.3), every=one_of(1, 2), weight=0)
+def price_pods(world: World, *, cost: str, over: bool, every: int) -> None:
+    """A person writes deletion costs on some pods, perhaps over ours."""
+    for number, pod in enumerate(world.store.list("Pod", SHOP)):
+        if number % every or (COST_MARK in notes_of(pod) and not over):
+            continue
+        name = pod["metadata"]["name"]
+        world.tell(f"pod {name} gets the deletion cost {cost}")
+        world.store.modify(
+            "Pod", name, SHOP, lambda each: each["metadata"].setdefault("annotations", {}).update({COST: cost})
+        )
+
+
+@step(
+    NODE,
+    condition=one_of("MaintenancePlanned", "MaintenancePlanned", "MaintenanceInProgress", "DrainInProgress"),
+    seconds=one_of(20.0, 60.0, 600.0),
+    weight=0,
+)
+async def maintain(world: World, *, node: str, condition: str, seconds: float) -> None:
+    """Maintenance of a node is planned, or under way, for a while."""
+
+    def told(status: str) -> None:
+        def change(thing: Json) -> None:
+            thing["status"]["conditions"] = with_condition(thing, condition, status, "2026-01-05T08:00:00Z")
+
+        if world.store.find("Node", node) is not None:
+            world.tell(f"{condition} of {node} is {status}")
+            world.store.modify("Node", node, change=change, part="status")
+
+    told("True")
+    await world.pause(seconds)
+    told("False")
+
+
+@step(_whose, on=share(0.4), moment=one_of("", "Claimed", "Evicting"), weight=0)
+async def switch_costs(world: World, *, program: str, on: bool, moment: str) -> None:
+    """Deletion costs are switched on or off, in the middle of a drain or not."""
+    team = world.team_of(program)
+    if moment:
+        await world.in_drain([moment], 100.0)
+    if not world.quiet:
+        world.tell(f"{program}: deletion costs are {'on' if on else 'off'}")
+        world.configure(team, {**team.settings, _KEYS[program]: str(on).lower() if program == "node-refiner" else on})
+
+
+@step(replicas=one_of(0, 1, 3, 8), weight=0)
+def resize_buffer(world: World, *, replicas: int) -> None:
+    """The autoscaler gives another number for a buffer."""
+
+    def change(thing: Json) -> None:
+        thing["status"]["replicas"] = replicas
+
+    if world.store.find("CapacityBuffer", "spare", SHOP) is not None:
+        world.tell(f"CapacityBuffer spare is for {replicas} pods")
+        world.store.modify("CapacityBuffer", "spare", SHOP, change, part="status")
