@@ -229,7 +229,7 @@ class ScalerLoop:
             again = msgspec.structs.replace(cycle, judged=tuple(done.again.values()))
             await self._record(again, f"{seen.now:.3f}-again", DropState(), rules, seen.now)
         self._metrics.counted(final, seen.passed_over, done.endings)
-        await in_thread(self._past.note, final, done.endings, seen.now)
+        self._metrics.cautioned(await in_thread(self._past.note, final, done.endings, seen.now))
         await self._show(final, seen, ground)
         self._say(cycle, seen, ground.term)
 
@@ -283,6 +283,7 @@ class ScalerLoop:
             leader=frame.elector.holder,
             dry_run=frame.run.dry_run,
             circuits=circuits,
+            caution=self._past.caution(),
             problems=frame.live.problems,
         )
 

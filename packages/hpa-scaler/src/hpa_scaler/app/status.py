@@ -13,7 +13,9 @@ from msgspec import Struct
 
 from hpa_scaler.app.run_settings import ScalerRunSettings
 from hpa_scaler.app.settings import ScalerSettings, servers_of
+from hpa_scaler.decide.caution import CautionLedger
 from hpa_scaler.decide.cycle import Cycle
+from hpa_scaler.decide.decision import Guard
 from hpa_scaler.decide.ownership import Ending
 from hpa_scaler.prometheus.servers import CircuitState
 from hpa_scaler.report import FloorPlan, Sights, plan_document, plan_page
@@ -26,8 +28,9 @@ from tightship.app.settings.fields import plain, scalar
 from tightship.app.settings.loading import wire_keys
 from tightship.core.api_errors import one_line
 from tightship.core.reasons import Reason
+from tightship.core.times import rfc3339
 from tightship.report.document import API_VERSION, Setting, SettingsView
-from tightship.report.presentation import REFRESH, SERVED_LINKS, Page, Section, Table
+from tightship.report.presentation import REFRESH, SERVED_LINKS, Cell, Page, Section, Table
 
 KEPT = Keep(points=240, seconds=86_400.0, changes=20)
 """How much of an HPA's story the process keeps."""
@@ -36,6 +39,8 @@ KEPT = Keep(points=240, seconds=86_400.0, changes=20)
 _log = logging.getLogger(__name__)
 
 _NAMED = 3
+LONGEST_GAP = 600.0
+"""Seconds between two cycles of which the guards' cost counts at most; what came between is unknown."""
 KIND = "ScalerStatus"
 
 
@@ -73,11 +78,15 @@ class Past:
         self._writes = writes
         self._until = since
         self._story = Story(KEPT)
+        self._ledger = CautionLedger()
         # Held for one HPA at a time, so that nobody waits for long.
         self._lock = Lock()
 
-    def note(self, final: Cycle, endings: Mapping[str, Ending], now: float) -> None:
-        """Add the outcome of a cycle for each HPA; *endings* says how its writes ended, by uid."""
+    def note(self, final: Cycle, endings: Mapping[str, Ending], now: float) -> Mapping[Guard, float]:
+        """Add the outcome of a cycle for each HPA; *endings* says how its writes ended, by uid.
+
+        Return what the guards have cost since the last cycle, in replica-seconds.
+        """
         for judged in final.judged:
             decision = judged.decision
             ending = endings.get(decision.uid)
@@ -89,6 +98,13 @@ class Past:
             with self._lock:
                 self._story.add(now, judged.subject.hpa, decision, fate)
         self._until = now
+        return self._ledger.note(final, now, LONGEST_GAP)
+
+    def caution(self) -> CautionSpent:
+        """Return what the guards have cost so far."""
+        spent, whole = self._ledger.spent, self._ledger.replicas
+        hours: dict[str, float] = {guard: round(seconds / 3600, 2) for guard, seconds in spent.items()}
+        return CautionSpent(rfc3339(self._since), hours, round(whole / 3600, 2))
 
     def retain(self, keys: Collection[str]) -> None:
         """Forget all HPAs except *keys*."""
@@ -170,6 +186,15 @@ class ScalerStatus(Struct, frozen=True, rename="camel", kw_only=True):
     servers: Mapping[str, CircuitState]
     problems: tuple[str, ...]
     plan: FloorPlan
+    caution: CautionSpent | None = None
+
+
+class CautionSpent(Struct, frozen=True, rename="camel"):
+    """What guards have cost at most *since* a time: *replica_hours* by guard, beside those of all judged HPAs."""
+
+    since: str
+    replica_hours: Mapping[str, float]
+    of_replica_hours: float
 
 
 class ServedCycle(Struct, frozen=True):
@@ -192,6 +217,7 @@ def show(
     leader: str,
     dry_run: bool,
     circuits: Mapping[str, CircuitState],
+    caution: CautionSpent | None = None,
     problems: Sequence[str] = (),
 ) -> ServedCycle:
     """Return the status of a cycle, and a page that also shows the stories in *lately*.
@@ -208,6 +234,7 @@ def show(
         servers=dict(sorted(circuits.items())),
         problems=tuple(problems),
         plan=plan_document(sights),
+        caution=caution,
     )
     written = msgspec.json.format(msgspec.json.encode(status), indent=2) + b"\n"
     return ServedCycle(written, partial(_page, written, lately))
@@ -222,10 +249,18 @@ def _page(written: bytes, lately: Lately) -> Page:
         page,
         subtitle=(leader, *page.subtitle[1:]),
         alerts=(*_alerts(status), *page.alerts),
-        sections=(*page.sections, Section("Servers", table=servers)),
+        sections=(*page.sections, Section("Servers", table=servers), *_caution(status.caution)),
         links=SERVED_LINKS,
         refresh=REFRESH,
     )
+
+
+def _caution(spent: CautionSpent | None) -> Sequence[Section]:
+    if spent is None:
+        return ()
+    note = f"since {spent.since}, at most, of {spent.of_replica_hours:,.1f} replica-hours"
+    rows = tuple((guard, Cell(f"{hours:,.1f}", number=True)) for guard, hours in spent.replica_hours.items())
+    return (Section("For caution", note=note, table=Table(("Guard", "Replica-hours"), rows)),)
 
 
 def _alerts(status: ScalerStatus) -> Sequence[str]:

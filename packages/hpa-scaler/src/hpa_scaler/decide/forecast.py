@@ -60,7 +60,7 @@ _JUDGED = 24
 _MISSING = 10.0
 """How many times as bad a missing replica is as one too many."""
 
-_DOUBTS = frozenset({Reason.COLD_SOURCE, Reason.SERIES_SPLIT, Reason.LATE_SAMPLES, Reason.FAILED_SCRAPES})
+DOUBTS = frozenset({Reason.COLD_SOURCE, Reason.SERIES_SPLIT, Reason.LATE_SAMPLES, Reason.FAILED_SCRAPES})
 """Reasons for which an answer may be too low, so that nothing is learned from it."""
 
 
@@ -187,7 +187,7 @@ class SeasonMemory:
 def learn_cycle(memories: Mapping[ForecastKey, SeasonMemory], judged: Judged) -> None:
     """Let *memories* learn the answers of a judgement, unless they are missing or doubtful."""
     decision, asked = judged.decision, judged.subject.asked
-    if not isinstance(asked, FloorSpec) or not _DOUBTS.isdisjoint(decision.reasons):
+    if not isinstance(asked, FloorSpec) or not DOUBTS.isdisjoint(decision.reasons):
         return
     for key, term, told in zip(forecast_keys(asked), decision.terms, decision.told, strict=False):
         if told == "answered" and term.value is not None and key in memories:

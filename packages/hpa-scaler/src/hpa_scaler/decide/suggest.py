@@ -47,6 +47,8 @@ _SAFER = ((1.0, 0), (1.0, 1), (1.0, 2), (0.96, 2), (0.93, 3), (0.93, 5))
 """What is tried until no minute is short that is not today: a part of the load, and so many spare twentieths."""
 _RATIOS = (0.1, 0.2, 0.3, 0.5)
 _LONGEST_DIP = 1800.0
+_CAUTION = 0.05
+"""The most that a longer lowering window may cost, as a part of the replica-hours."""
 
 
 class Fit(Struct, frozen=True):
@@ -205,7 +207,9 @@ def suggest(past: HpaPast, world: World, today: Variant, tell: Callable[[str], N
     ratio, why_ratio = _ratio(past, world)
     window, why_window = _window(past, spec, world)
     before: Lived | None = None
-    for number, (part, times) in enumerate(_SAFER):
+    number = 0
+    while number < len(_SAFER):
+        part, times = _SAFER[number]
         load, delta = rounded_down(fit.per_replica * _MARGIN * part), times * spare
         if tell is not None:
             tell(f"replaying {past.hpa.key}, suggestion {number + 1}")
@@ -221,8 +225,14 @@ def suggest(past: HpaPast, world: World, today: Variant, tell: Callable[[str], N
         tried = Variant("suggested", "changed", changes)
         [row] = backtest([past], [today, tried] if before is None else [tried], world)
         before, after = (row[0], row[1]) if before is None else (before, row[0])
-        if not set(after.shorts) - set(before.shorts):
+        if set(after.shorts) - set(before.shorts):
+            number += 1
+            continue
+        cost = after.caution["lowering-window"] / max(1.0, after.replicas - sum(after.caution.values()))
+        if window is None or cost <= _CAUTION:
             return Suggestion(past, fit, advice, before=before, after=after)
+        why_window = f"{format_duration(window)} would outlast most dips, but cost {cost:.0%} more replicas"
+        window = None
     why = "every value tried would have been short of replicas at a time when today's was not"
     return Suggestion(past, Fit(None, "can't tell", why, fit.spread, fit.blocks), why=why, before=before)
 
@@ -264,7 +274,7 @@ def _window(past: HpaPast, spec: FloorSpec, world: World) -> tuple[float | None,
         seen = f"{counted(len(dips), 'dip')} of the traffic came back" if dips else "no dip of the traffic came back"
         return (
             None,
-            f"leave it out: {seen} within half an hour, and the default of {format_duration(plain)} covers 9 of 10",
+            f"{seen} within half an hour, and the default of {format_duration(plain)} covers 9 of 10",
         )
     window = math.ceil(longest / 60) * 60.0
     told = f"9 of 10 of the {len(dips)} dips of the traffic that came back within half an hour lasted up to"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from hpa_scaler.decide.cycle import Cycle
-from hpa_scaler.decide.decision import Action, FloorDecision, Judged
+from hpa_scaler.decide.decision import GUARDS, Action, FloorDecision, Guard, Judged
 from hpa_scaler.decide.ownership import ENDINGS, Ending
 from hpa_scaler.prometheus.servers import CircuitState
 from tightship.app.observability.metrics import NamedCounter, SnapshotGauge
@@ -120,12 +120,19 @@ class ScalerMetrics:
             "HPAs with answered queries (counted), and those that would drop (dropping); equal queries count once.",
             "which",
         )
+        self._caution = counter(
+            "tightship_hpa_caution_replica_hours",
+            "Replica-hours that guards kept at most above a floor that waits for nothing, by guard.",
+            "guard",
+        )
         self._named: frozenset[str] = frozenset()
         # A series that appears with its first count hides that count from rate().
         for action in _ACTIONS:
             self._decisions.labels(action)
         for ending in ENDINGS:
             self._writes.labels(ending)
+        for guard in GUARDS:
+            self._caution.labels(guard)
 
     def serve(self, named: Iterable[str]) -> None:
         """Record the servers that the configuration names."""
@@ -142,6 +149,11 @@ class ScalerMetrics:
         self._writes.labels(ending).inc()
         if again:
             self._rejudged.inc()
+
+    def cautioned(self, spent: Mapping[Guard, float]) -> None:
+        """Count what guards have cost in a cycle, in replica-seconds."""
+        for guard, seconds in spent.items():
+            self._caution.labels(guard).inc(seconds / 3600)
 
     def reacted(self) -> None:
         """Count a floor that was raised again between two cycles."""

@@ -1,0 +1,61 @@
+"""The past of a query as the real Prometheus tells it: limits of samples, a short retention, and a forecast of it."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import pytest
+
+from hpa_scaler.app.forecasting import ForecastReader
+from hpa_scaler.app.past_source import Asking, fetch
+from hpa_scaler.prometheus.client import PrometheusClient
+from hpa_scaler.prometheus.servers import DEFAULT, Server
+from hpa_scaler.spec.addresses import parse_address
+from hpa_scaler.spec.queries import Query
+from hpa_scaler.spec.spec import ForecastSpec
+from tightship_e2e.plugin import require_programs
+from tightship_e2e.prometheus import Prometheus
+
+pytestmark = pytest.mark.controlplane
+
+DAY, CELL, DAYS = 86_400, 300, 5
+LOAD, TWINS = Query("sum(load)"), Query("load")
+
+
+def past(now: int) -> str:
+    """Five days of two series every five minutes, whose sum doubles for two hours, soon at this time of each day."""
+    lines = ["# TYPE load gauge"]
+    for name in ("a", "b"):
+        for at in range(now - DAYS * DAY, now, CELL):
+            high = 600 <= (at - now) % DAY < 7800
+            lines.append(f'load{{pod="{name}"}} {200 if high else 100} {at}')
+    return "\n".join([*lines, "# EOF", ""])
+
+
+@pytest.mark.takes(8)
+async def test_the_past_of_a_real_prometheus_is_read_in_parts_and_forecast_from() -> None:
+    require_programs("prometheus", "promtool")
+    now = int(time.time()) // CELL * CELL
+    with Prometheus(flags=["--query.max-samples=700", "--storage.tsdb.retention.time=30d"]) as prometheus:
+        prometheus.stop()
+        prometheus.backfill(past(now))
+        prometheus.start()
+        servers = {DEFAULT: Server(DEFAULT, parse_address(prometheus.url))}
+        async with PrometheusClient(servers) as client:
+            found = await fetch(client, [LOAD, TWINS], Asking(now - 7 * DAY, now - CELL, CELL), lambda _: None)
+            reader = ForecastReader(client, logging.getLogger("test"), time.time)
+            key = (LOAD, ForecastSpec("daily"))
+            reader.want([key])
+            assert await reader.read_next()
+            expected = reader.expected(now + 1)[key]
+    whole, twins = found.traces[LOAD], found.traces[TWINS]
+    assert (whole.begin, whole.step) == (now - DAYS * DAY, CELL)
+    assert set(whole.values) == {200.0, 400.0}
+    assert set(twins.counts) == {2}
+    told = " ".join(found.remarks)
+    assert "the data begin only at" in told
+    assert "of several series" in told
+    assert "no answers for" not in told
+    assert expected.seasons == 4
+    assert expected.value == pytest.approx(400, rel=0.05)
