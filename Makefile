@@ -97,13 +97,18 @@ skew: install ## Build an older Kubernetes and run the contract suite and the sc
 	@TIGHTSHIP_KUBERNETES=$(OLDER) $(PYTEST) packages/simulator/tests/contract e2e/tests/test_scheduler_agreement.py $(ARGS)
 
 .PHONY: check
-check: install ## Check lint, format, types, and which layer imports which.
+check: install ## Check lint, format, types, which layer imports which, and the site.
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/hadolint images/Dockerfile
 	@$(BIN)/zizmor --quiet --offline --persona pedantic .github
+	@$(MAKE) --no-print-directory site
+
+.PHONY: site
+site: install ## Build the site from docs/ into build/site. A link that leads nowhere is an error.
+	@$(BIN)/zensical build --clean --strict
 
 .PHONY: lint-workflows
 lint-workflows: ## Check the workflows with actionlint (needs Go 1.26+).
@@ -161,7 +166,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 
 .PHONY: lock
 lock: install ## Resolve the locked requirements again.
-	@$(COMPILE) --group build --group lint --group test $(PACKAGES:%=%/pyproject.toml) -o requirements/dev.lock
+	@$(COMPILE) --group build --group lint --group site --group test $(PACKAGES:%=%/pyproject.toml) -o requirements/dev.lock
 	@$(COMPILE) --group wheels -o requirements/build.lock
 	@$(COMPILE) packages/node-compactor/pyproject.toml -o requirements/node-compactor.lock
 	@$(COMPILE) packages/node-refiner/pyproject.toml -o requirements/node-refiner.lock
@@ -170,4 +175,4 @@ lock: install ## Resolve the locked requirements again.
 
 .PHONY: clean
 clean: ## Remove what these targets created here (not the cache of built binaries).
-	@rm -rf $(VENV) demo bench/out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) demo bench/out build .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

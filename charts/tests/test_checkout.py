@@ -15,7 +15,7 @@ from tightship_e2e.helm import Helm, objects
 ROOT = CHARTS.parent
 PAGES = {
     "README.md": UMBRELLA,
-    "docs/operations.md": UMBRELLA,
+    "docs/five-steps.md": UMBRELLA,
     **{f"charts/{each}/README.md": each for each in INSTALLABLE},
 }
 """The pages that say how to install a chart, and which chart."""

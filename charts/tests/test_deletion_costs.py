@@ -10,12 +10,14 @@ from tightship_e2e.helm import Helm
 
 KEYS = {"node-compactor": "deletionCost", "node-refiner": "deletion_cost"}
 PATCH = ("patch", "pods")
+ALONE: Values = {"dryRun": False, "admissionPolicy": {"enabled": False}}
+"""Without the policies on other objects."""
 KINDS = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 COST, MARK = "controller.kubernetes.io/pod-deletion-cost", "tightship.dev/deletion-cost"
 
 
 def costs(chart: str, on: bool = True, **values: object) -> Values:
-    return {"dryRun": False, "config": {KEYS[chart]: on}, **values}
+    return {**ALONE, "config": {KEYS[chart]: on}, **values}
 
 
 def of_job(rendered: Rendered) -> tuple[bool, int]:
@@ -70,11 +72,11 @@ def test_the_right_can_be_kept_where_charts_are_rendered_without_a_cluster(rende
 
 @each_node_chart
 def test_one_fence_stands_around_the_rights_of_exact_and_of_costs(render: Render, chart: str) -> None:
-    values = {"dryRun": False, "config": {"steering": "exact", KEYS[chart]: True}}
+    values = {**ALONE, "config": {"steering": "exact", KEYS[chart]: True}}
     both = render(chart, values, apis=[POLICY, FENCE])
     assert "landing" in messages(both)
     assert COST in messages(both)
-    exact = render(chart, {"dryRun": False, "config": {"steering": "exact"}}, apis=[POLICY, FENCE])
+    exact = render(chart, {**ALONE, "config": {"steering": "exact"}}, apis=[POLICY, FENCE])
     assert COST not in messages(exact)
     assert both.rules() == exact.rules()
 

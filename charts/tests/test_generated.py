@@ -15,6 +15,7 @@ from tightship_charts.schema import schema_of
 from tightship_charts.values import defaults
 
 DOCS = CHARTS.parent / "docs"
+REPOSITORY = "https://github.com/tightship/tightship/blob/main/"
 LINK = re.compile(r"\]\(([^)#]*)(#[^)]*)?\)")
 
 
@@ -64,7 +65,8 @@ def test_links_of_a_readme_lead_somewhere() -> None:
     assert len(pages) > len(INSTALLABLE)
     for path in pages:
         for target, anchor in LINK.findall(path.read_text(encoding="utf-8")):
-            page = (path.parent / target).resolve() if target else path
+            ours = target.removeprefix(REPOSITORY)
+            page = CHARTS.parent / ours if ours != target else (path.parent / target).resolve() if target else path
             assert page.exists(), f"{path}: {target}"
             if anchor:
                 headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)

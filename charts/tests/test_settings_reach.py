@@ -195,6 +195,8 @@ def test_every_annotation_may_have_a_default(render: Render) -> None:
         "loweringWindow": "10m",
         "queryRange": "10m",
         "holdCoolDown": "10m",
+        "forecast": "daily",
+        "forecastAhead": "15m",
         "deadband": "5%",
         "delta": -0.5,
         "scaleDownMaxRatio": 0.25,

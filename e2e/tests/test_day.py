@@ -12,7 +12,7 @@ from rights import granted, used
 from tightship.kube.reflector import Timing
 from tightship_e2e.names import SHOP
 from tightship_e2e.providers import ImpossibleError
-from tightship_testkit.audit_readings import claims_made, forbidden, most_in_drain, quarrels
+from tightship_testkit.audit_readings import claims_made, forbidden, held_back, most_in_drain, quarrels
 from tightship_testkit.client import Json
 from tightship_testkit.faults import Call, Fault
 from tightship_testkit.floors import HPA, hpa_annotations
@@ -26,7 +26,10 @@ OF_CUSTOM_RESOURCES = {
     ("watch", "verticalpodautoscalers"),
 }
 """Rights that are used only where somebody has defined these kinds."""
-BEHIND_GATES = {("watch", "podgroups")}
+BEHIND_GATES = {
+    ("watch", "podgroups"),
+    *((verb, "evictionrequests") for verb in ("watch", "create", "delete")),
+}
 """Rights that are used only where a feature gate is on that is off by default."""
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -80,7 +83,10 @@ def test_a_day(in_town: Live) -> None:
 
 async def day(on: Town, *, spared: set[tuple[str, str]], patience: float) -> None:
     await on.install()
-    roles = [each for each in await on.provider.manifest(RELEASE, SYSTEM) if each["kind"].endswith("Role")]
+    made = await on.provider.manifest(RELEASE, SYSTEM)
+    roles = [each for each in made if each["kind"].endswith("Role")]
+    held = {each["metadata"]["name"] for each in made if each["kind"] == "ValidatingAdmissionPolicyBinding"}
+    assert {each.rpartition(".")[2] for each in held} == {"autoscalers", "events", "evictions", "leases", "nodes"}
     await peak(on)
     await evening(on)
     await night(on)
@@ -246,6 +252,7 @@ async def least_privilege(on: Town, roles: list[Json], spared: set[tuple[str, st
         await on.until(every_right, "a use of every granted right", deadline=patience)
     events = await on.audited()
     assert [forbidden(events, user) for user in ACCOUNTS] == [[], [], []]
+    assert [held_back(events, user) for user in ACCOUNTS] == [[], [], []]
     unused = {name: granted(of[name]) - spared - used(events, f"{RELEASE}-{name}") for name in CONTROLLERS}
     assert unused == {name: set() for name in CONTROLLERS}
     elsewhere = {name: used(events, f"{RELEASE}-{name}") - granted(of[name]) for name in CONTROLLERS}

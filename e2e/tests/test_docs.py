@@ -28,7 +28,7 @@ PARSERS: Mapping[str, Any] = {
     "node-refiner": node_refiner.cli.COMMAND.parser,
     "hpa-scaler": hpa_scaler.cli.build_parser,
 }
-OTHERS = frozenset({"kubectl", "cosign", "docker", "git", "SOURCE_DATE_EPOCH=$(git"})
+OTHERS = frozenset({"kubectl", "cosign", "docker", "git", "SOURCE_DATE_EPOCH=$(git", "aws", "az", "gcloud"})
 """Programs of others, which this test does not judge."""
 
 
@@ -65,7 +65,10 @@ def check_make(arguments: list[str]) -> None:
 
 
 def check_helm(arguments: list[str]) -> None:
-    assert arguments[0] in {"install", "upgrade", "uninstall", "test"} or arguments[:2] == ["dependency", "build"]
+    assert arguments[0] in {"install", "upgrade", "uninstall", "test", "history", "rollback"} or arguments[:2] == [
+        "dependency",
+        "build",
+    ]
     charts = [each for each in arguments if each.startswith("charts/")]
     assert len(charts) == (arguments[0] in {"install", "upgrade", "dependency"})
     for chart in charts:

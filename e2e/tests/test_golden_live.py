@@ -158,7 +158,14 @@ def test_the_golden_cluster_gives_the_same_answers_live_and_from_the_apis_own_js
                     live = await read_cluster(connection)
                     paths = [each.path for each in RESOURCES if each.kind not in live.missing]
                     bodies = [await connection.request("GET", path) for path in paths]
-        undefined = ("CapacityBuffer", "LeaderWorkerSet", "NodePool", "PodGroup", "VerticalPodAutoscaler")
+        undefined = (
+            "CapacityBuffer",
+            "EvictionRequest",
+            "LeaderWorkerSet",
+            "NodePool",
+            "PodGroup",
+            "VerticalPodAutoscaler",
+        )
         assert live.missing == {"Namespace": "forbidden", **dict.fromkeys(undefined, "not served")}
         assert statuses(live) == statuses(read_file(GOLDEN / "cluster.json"))
         file = parse(b"\n".join(bodies), "the API's JSON")

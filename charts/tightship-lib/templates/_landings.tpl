@@ -100,7 +100,7 @@ WARNING: the configuration asks for deletion costs, but this cluster does not se
 {{- if include "tightship-lib.prices" . }}{{ $notes = dict "tightship.dev/deletion-cost" "true" }}{{ end }}
 {{- $metadata := include "tightship-lib.metadata" (dict "root" . "name" $name "namespace" "-" "annotations" $notes) }}
 {{- $account := include "tightship-lib.serviceAccountName" . }}
-{{ include "tightship-lib.fence" (dict "root" . "name" $name "metadata" $metadata "account" $account "gates" $gates "costs" $costs) }}
+{{ include "tightship-lib.policy" (dict "root" . "name" $name "metadata" $metadata "account" $account "gates" $gates "costs" $costs "spec" "tightship-lib.policyOfPods") }}
 {{- end }}
 {{- end -}}
 
@@ -249,104 +249,68 @@ spec:
   verbs: [get, patch]
 {{- end -}}
 
-{{/* Whether all keys of two objects are the same, but for some: whatever fields pods will have. `dyn` lets CEL go through
-     the keys of an object that has a type. Takes a dict: one, other, but (a list of keys in CEL). */}}
-{{- define "tightship-lib.same" -}}
-dyn({{ .one }}).all(k, k in {{ .but }} || (k in dyn({{ .other }}) && dyn({{ .one }})[k] == dyn({{ .other }})[k])) &&
-dyn({{ .other }}).all(k, k in {{ .but }} || k in dyn({{ .one }}))
-{{- end -}}
-
 {{/* The fence around an account's right to patch pods. With `gates` it may remove one scheduling gate, and nominate a node
      for a pod that has this gate. With `costs` it may write a deletion cost beside its mark on a pod that has none, and
-     remove both. The API server itself writes three fields of the metadata, and ignores a status in a patch of the pod, a
-     spec in a patch of the status, and the end of a pod in both. Takes a dict: root, name, metadata, account, gates, costs. */}}
-{{- define "tightship-lib.fence" -}}
-{{- $user := printf "system:serviceaccount:%s:%s" (include "tightship-lib.namespace" .root) .account -}}
-{{- $own := "['managedFields', 'resourceVersion', 'generation', 'deletionTimestamp', 'deletionGracePeriodSeconds']" }}
-{{- $cost := "controller.kubernetes.io/pod-deletion-cost" }}
-{{- $mark := "tightship.dev/deletion-cost" }}
-{{- if .costs }}
-{{- $own = printf "%s, 'annotations']" (trimSuffix "]" $own) }}
-{{- end }}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata:
-  {{- .metadata | nindent 2 }}
-spec:
-  failurePolicy: Fail
-  matchConstraints:
-    resourceRules:
-      - apiGroups: [""]
-        apiVersions: [v1]
-        operations: [UPDATE]
-        resources: [pods, pods/*]
-  matchConditions:
-    - name: by-the-controller
-      expression: request.userInfo.username == '{{ $user }}'
-  variables:
-    - name: part
-      expression: "has(request.subResource) ? request.subResource : ''"
-    - name: before
-      expression: "has(oldObject.spec.schedulingGates) ? oldObject.spec.schedulingGates : []"
-    - name: after
-      expression: "has(object.spec.schedulingGates) ? object.spec.schedulingGates : []"
-    - name: notedBefore
-      expression: "has(oldObject.metadata.annotations) ? oldObject.metadata.annotations : {}"
-    - name: notedAfter
-      expression: "has(object.metadata.annotations) ? object.metadata.annotations : {}"
-  validations:
-    {{- if .gates }}
-    - expression: variables.part in ['', 'status']
-      message: this account may change no part of a pod but its scheduling gate and its nomination
-    {{- else }}
-    - expression: variables.part == ''
-      message: this account may change no part of a pod but its deletion cost
-    {{- end }}
-    - expression: >-
-        {{- include "tightship-lib.same" (dict "one" "object" "other" "oldObject" "but" "['metadata', 'spec', 'status']") | nindent 8 }}
-      message: this account may change nothing of a pod but what the messages below name
-    - expression: >-
-        {{- include "tightship-lib.same" (dict "one" "object.metadata" "other" "oldObject.metadata" "but" $own) | nindent 8 }}
-      message: this account may not change the metadata of a pod
-    {{- if .costs }}
-    {{- $both := printf "['%s', '%s']" $cost $mark }}
-    - expression: >-
-        {{- include "tightship-lib.same" (dict "one" "variables.notedAfter" "other" "variables.notedBefore" "but" $both) | nindent 8 }}
-      message: this account may change no annotation of a pod but {{ $cost }} and {{ $mark }}
-    - expression: >-
-        variables.part == '' || variables.notedAfter == variables.notedBefore
-      message: this account may not change the metadata of a pod
-    - expression: >-
-        !('{{ $cost }}' in variables.notedBefore) || '{{ $mark }}' in variables.notedBefore ||
-        ('{{ $cost }}' in variables.notedAfter &&
-        variables.notedAfter['{{ $cost }}'] == variables.notedBefore['{{ $cost }}'])
-      message: this account may not change a deletion cost of somebody else
-    {{- end }}
-    - expression: >-
-        variables.part != '' || (
-        {{- $gate := ternary "['schedulingGates']" "[]" (not (empty .gates)) }}
-        {{- include "tightship-lib.same" (dict "one" "object.spec" "other" "oldObject.spec" "but" $gate) | nindent 8 }})
-      message: this account may change nothing in the spec of a pod{{ if .gates }} but schedulingGates{{ end }}
-    {{- if .gates }}
-    - expression: >-
-        variables.part != '' || variables.after == variables.before ||
-        variables.after == variables.before.filter(g, g.name != 'tightship.dev/landing')
-      message: this account may remove the scheduling gate tightship.dev/landing of a pod, and change no other
-    - expression: >-
-        variables.part != 'status' || (
-        {{- include "tightship-lib.same" (dict "one" "object.status" "other" "oldObject.status" "but" "['nominatedNodeName']") | nindent 8 }})
-      message: this account may change nothing in the status of a pod but nominatedNodeName
-    - expression: >-
-        variables.part != 'status' || variables.before.exists(g, g.name == 'tightship.dev/landing')
-      message: this account may nominate a node only for a pod with the scheduling gate tightship.dev/landing
-    {{- end }}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata:
-  {{- .metadata | nindent 2 }}
-spec:
-  policyName: {{ .name }}
-  validationActions: [Deny]
+     remove both. The API server itself writes some fields of the metadata, and ignores a status in a patch of the pod, a
+     spec in a patch of the status, and the end of a pod in both. Takes the dict of the policy, with gates and costs. */}}
+{{- define "tightship-lib.policyOfPods" -}}
+{{- $metadata := include "tightship-lib.serverFields" (list "annotations") -}}
+{{- $cost := "controller.kubernetes.io/pod-deletion-cost" -}}
+{{- $mark := "tightship.dev/deletion-cost" -}}
+{{- $notes := "[]" -}}
+{{- if .costs -}}{{- $notes = printf "['%s', '%s']" $cost $mark -}}{{- end -}}
+matchConstraints:
+  resourceRules:
+    - apiGroups: [""]
+      apiVersions: [v1]
+      operations: [UPDATE]
+      resources: [pods, pods/*]
+variables:
+  {{- include "tightship-lib.annotationVariables" . | nindent 2 }}
+  - name: part
+    expression: "has(request.subResource) ? request.subResource : ''"
+  - name: gatesBefore
+    expression: "has(oldObject.spec.schedulingGates) ? oldObject.spec.schedulingGates : []"
+  - name: gates
+    expression: "has(object.spec.schedulingGates) ? object.spec.schedulingGates : []"
+validations:
+  {{- if .gates }}
+  - expression: variables.part in ['', 'status']
+    message: this account may change no part of a pod but its scheduling gate and its nomination
+  {{- else }}
+  - expression: variables.part == ''
+    message: this account may change no part of a pod but its deletion cost
+  {{- end }}
+  - expression: >-
+      {{- include "tightship-lib.same" (dict "one" "object" "other" "oldObject" "but" "['metadata', 'spec', 'status']") | nindent 6 }}
+    message: this account may change nothing of a pod but what the messages below name
+  - expression: >-
+      {{- include "tightship-lib.same" (dict "one" "object.metadata" "other" "oldObject.metadata" "but" $metadata) | nindent 6 }} &&
+      {{- include "tightship-lib.same" (dict "one" "variables.after" "other" "variables.before" "but" $notes) | nindent 6 }} &&
+      (variables.part == '' || variables.after == variables.before)
+    message: this account may not change the metadata of a pod{{ if .costs }} but the annotations {{ $cost }} and {{ $mark }}{{ end }}
+  {{- if .costs }}
+  - expression: >-
+      !('{{ $cost }}' in variables.before) || '{{ $mark }}' in variables.before ||
+      ('{{ $cost }}' in variables.after && variables.after['{{ $cost }}'] == variables.before['{{ $cost }}'])
+    message: this account may not change a deletion cost of somebody else
+  {{- end }}
+  - expression: >-
+      variables.part != '' || (
+      {{- $gate := ternary "['schedulingGates']" "[]" (not (empty .gates)) }}
+      {{- include "tightship-lib.same" (dict "one" "object.spec" "other" "oldObject.spec" "but" $gate) | nindent 6 }})
+    message: this account may change nothing in the spec of a pod{{ if .gates }} but schedulingGates{{ end }}
+  {{- if .gates }}
+  - expression: >-
+      variables.part != '' || variables.gates == variables.gatesBefore ||
+      variables.gates == variables.gatesBefore.filter(g, g.name != 'tightship.dev/landing')
+    message: this account may remove the scheduling gate tightship.dev/landing of a pod, and change no other
+  - expression: >-
+      variables.part != 'status' || (
+      {{- include "tightship-lib.same" (dict "one" "object.status" "other" "oldObject.status" "but" "['nominatedNodeName']") | nindent 6 }})
+    message: this account may change nothing in the status of a pod but nominatedNodeName
+  - expression: >-
+      variables.part != 'status' || variables.gatesBefore.exists(g, g.name == 'tightship.dev/landing')
+    message: this account may nominate a node only for a pod with the scheduling gate tightship.dev/landing
+  {{- end }}
 {{- end -}}

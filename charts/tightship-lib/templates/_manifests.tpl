@@ -9,6 +9,7 @@
        ownRules      text: further RBAC rules in the release's namespace
        env, mounts, volumes  text: environment variables, volume mounts and volumes of the pod
        ports         list: ports of other servers that the NetworkPolicy lets the pod reach
+       forgottenAnnotations  list: annotations of nodes that the controller may remove, and not write
        idle          true: no replica has to lead, whatever leaderElection says
      Templates of this library find these under .Own, beside .Values, .Chart and the rest of the root context.
 
@@ -41,6 +42,8 @@
 {{ include "tightship-lib.networkPolicy" $context }}
 ---
 {{ include "tightship-lib.podDisruptionBudget" $context }}
+---
+{{ include "tightship-lib.policies" $context }}
 ---
 {{ include "tightship-lib.prometheusRule" $context }}
 ---

@@ -47,6 +47,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get, patch]
+- apiGroups: [lifecycle.k8s.io]
+  resources: [evictionrequests]
+  verbs: [delete]
 {{- if or (include "tightship-lib.gates" .) (include "tightship-lib.costs" .) }}
 {{ include "tightship-lib.ungateRules" . }}
 {{- end }}
@@ -92,12 +95,19 @@ automountServiceAccountToken: false
 {{- include "tightship-lib.releaseRole" (dict "root" . "kind" "Role" "name" $everywhere "namespace" $there "rules" (include "tightship-lib.leaseRules" (list $v.claims.leaseName))) }}
 {{- end }}
 {{- end }}
+{{- $policed := list }}
+{{- if include "tightship-lib.holdsAccounts" . }}
+{{- $policed = list "Leases" "Nodes" }}
+{{- end }}
 {{- $gates := include "tightship-lib.gates" . }}
 {{- $costs := include "tightship-lib.costs" . }}
 {{- if or $gates $costs }}
-{{- $policy := printf "%s.%s" $name $namespace }}
-{{- $metadata := include "tightship-lib.releaseMetadata" (dict "root" . "weight" -5 "name" $policy "namespace" "-") }}
-{{ include "tightship-lib.fence" (dict "root" . "name" $policy "metadata" $metadata "account" (include "tightship-lib.releaseAccount" .) "gates" $gates "costs" $costs) }}
+{{- $policed = append $policed "Pods" }}
+{{- end }}
+{{- range $what := $policed }}
+{{- $policy := printf "%s.%s.%s" $name $namespace ($what | lower) }}
+{{- $metadata := include "tightship-lib.releaseMetadata" (dict "root" $ "weight" -5 "name" $policy "namespace" "-") }}
+{{ include "tightship-lib.policy" (dict "root" $ "name" $policy "metadata" $metadata "account" (include "tightship-lib.releaseAccount" $) "gates" $gates "costs" $costs "spec" (printf "tightship-lib.policyOf%s" $what)) }}
 {{- end }}
 ---
 apiVersion: batch/v1

@@ -28,7 +28,7 @@ POLICY = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
 """A kind of Kubernetes itself, since 1.36."""
 
 FENCE = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
-"""The same, since 1.30."""
+"""A kind of Kubernetes itself, since 1.30."""
 
 ALL_APIS = (*APIS, POLICY, FENCE)
 """All that the charts ask for before they make an object."""
@@ -84,4 +84,15 @@ def merge(below: Values, above: Values) -> Values:
     return merged
 
 
-__all__ = ["ALL_APIS", "APIS", "FEATURES", "LONGEST_RELEASE", "POLICY", "Values", "everything", "features", "merge"]
+__all__ = [
+    "ALL_APIS",
+    "APIS",
+    "FEATURES",
+    "FENCE",
+    "LONGEST_RELEASE",
+    "POLICY",
+    "Values",
+    "everything",
+    "features",
+    "merge",
+]

@@ -18,10 +18,11 @@ _LONGEST = 60
 
 
 class _About(Struct, frozen=True):
-    """What the README of a controller's chart says first: page of its settings, older controller, flags to try."""
+    """What a chart's README says first: page of the settings, older controller and page about that, flags to try."""
 
     settings: str
     older: str
+    migration: str
     flags: str
 
 
@@ -29,14 +30,19 @@ _ABOUT: Mapping[str, _About] = {
     "node-compactor": _About(
         "settings.md",
         "estafette-k8s-node-compactor",
+        "migration.md",
         "--set 'config.nodePools.*.enabled=true' --set 'config.nodePools.*.scaleDownCPURequestRatioLimit=0.75'",
     ),
     "node-refiner": _About(
-        "settings.md#settings-of-node-refiner", "SAP node-refiner", "--set config.excess_nodes_threshold=2"
+        "settings.md#settings-of-node-refiner",
+        "SAP node-refiner",
+        "migration-node-refiner.md",
+        "--set config.excess_nodes_threshold=2",
     ),
     "hpa-scaler": _About(
         "settings.md#settings-of-the-hpa-scaler",
         "estafette-k8s-hpa-scaler",
+        "migration-hpa-scaler.md",
         "--set prometheusServerUrl=http://prometheus.monitoring.svc:9090",
     ),
 }
@@ -105,7 +111,6 @@ def readme(chart: str) -> str:
 def _controller(chart: str) -> Iterator[str]:
     about = _chart_file(chart)
     said = _ABOUT[chart]
-    anchor = f"from-{said.older.lower().replace(' ', '-')}"
     yield f"# {chart}\n"
     yield f"{about['description']}\n"
     yield "```console"
@@ -116,7 +121,7 @@ def _controller(chart: str) -> Iterator[str]:
     yield f"{_DRY_AT_FIRST if chart in NODE_CONTROLLERS else _LIVE_AT_FIRST}\n"
     newest = about["kubeVersion"].removeprefix(">=").removesuffix(".0-0")
     yield f"Kubernetes {newest} or newer, Helm 4 or 3."
-    yield f"To migrate from {said.older}, read [the migration page](../../docs/migration-charts.md#{anchor}).\n"
+    yield f"To migrate from {said.older}, read [the migration page](../../docs/{said.migration}).\n"
     yield _PROMISES + (_LANDINGS if chart in NODE_CONTROLLERS else "")
     yield "## Values\n"
     yield from _values(chart)

@@ -26,7 +26,7 @@ _HEAD = """\
 [Settings](settings.md) explains what each setting means. This page lists each setting with all its names, what it
 allows, and its default. A flag overrides the environment, the environment overrides the ConfigMap, and the ConfigMap
 overrides the default. The keys of the ConfigMap are also the keys of `config` in the
-[charts' values](../charts/tightship/README.md).
+[charts' values](https://github.com/tightship/tightship/blob/main/charts/tightship/README.md).
 """
 
 _PROCESS: Mapping[str, type[ProcessSettings]] = {

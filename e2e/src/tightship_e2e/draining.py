@@ -139,17 +139,21 @@ async def scheduler_rests(api: Client, plane: ControlPlane) -> None:
 
 def queue_lengths(plane: ControlPlane) -> dict[str, int]:
     """Return how many pods wait in each queue of the scheduler. One that is being tried is in none of them."""
-    url = f"https://127.0.0.1:{plane.layout.ports['kube-scheduler']}/metrics"
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {plane.token}"})
-    trust = ssl._create_unverified_context()  # noqa: S323 - the scheduler signs its own certificate
-    with urllib.request.urlopen(request, context=trust, timeout=10) as answer:  # noqa: S310
-        lines = answer.read().decode().splitlines()
     found: dict[str, int] = {}
-    for line in lines:
+    for line in metric_lines(plane):
         if line.startswith("scheduler_pending_pods{"):
             queue = line.partition('queue="')[2].partition('"')[0]
             found[queue] = found.get(queue, 0) + int(float(line.split()[-1]))
     return {queue: found.get(queue, 0) for queue in ("active", "backoff", "unschedulable", "gated")}
+
+
+def metric_lines(plane: ControlPlane) -> list[str]:
+    """Return the scheduler's metrics."""
+    url = f"https://127.0.0.1:{plane.layout.ports['kube-scheduler']}/metrics"
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {plane.token}"})
+    trust = ssl._create_unverified_context()  # noqa: S323 - the scheduler signs its own certificate
+    with urllib.request.urlopen(request, context=trust, timeout=10) as answer:  # noqa: S310
+        return list(answer.read().decode().splitlines())
 
 
 def scheduled(pod: Json) -> tuple[str, str]:

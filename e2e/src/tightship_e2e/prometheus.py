@@ -38,6 +38,7 @@ import json
 import math
 import shutil
 import signal
+import subprocess
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
@@ -144,6 +145,21 @@ class Prometheus:
         if self._running():
             raise ServerError("Prometheus runs: its data can be removed only after `stop` or `kill`")
         shutil.rmtree(self.storage)
+
+    def backfill(self, text: str) -> None:
+        """Add a past to its data: *text* is OpenMetrics with times. ServerError while it runs, or if it is refused.
+
+        Raises NotBuiltError when promtool is not built.
+        """
+        if self._running():
+            raise ServerError("Prometheus runs: its data can be added to only after `stop` or `kill`")
+        past = self._processes.data_dir / "past.om"
+        past.write_text(text)
+        program = binaries.find("promtool")["promtool"]
+        command = [str(program), "tsdb", "create-blocks-from", "openmetrics", str(past), str(self.storage)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=START_DEADLINE, check=False)
+        if done.returncode != 0:
+            raise ServerError(f"promtool: {done.stdout}{done.stderr}")
 
     def pause(self) -> None:
         """Stop it (SIGSTOP): connections are still accepted, by the kernel, and nothing is answered."""

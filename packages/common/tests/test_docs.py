@@ -1,8 +1,10 @@
-"""``docs/reasons.md`` holds every reason, and nothing that is none."""
+"""``docs/reasons.md`` holds every reason, and nothing that is none; links lead somewhere, and to every page."""
 
 from __future__ import annotations
 
 import re
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from tightship.planning.nodes import SWITCHABLE as NODE_RULES
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 REASONS = (DOCS / "reasons.md").read_text()
+REPOSITORY = "https://github.com/tightship/tightship/blob/main/"
 SWITCHABLE = NODE_RULES | POD_RULES | DEMAND_RULES
 
 
@@ -59,12 +62,37 @@ def test_the_groups_are_those_of_the_enum() -> None:
 )
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
-        if "://" in target:
+        if "://" in target and not target.startswith(REPOSITORY):
             continue
         name, _, anchor = target.partition("#")
-        other = page if not name else page.parent / name
+        # The site has only docs/: what is elsewhere in the repository has an address there.
+        other = page if not name else ROOT / name.removeprefix(REPOSITORY) if "://" in name else page.parent / name
         assert other.exists(), target
         if anchor:
             headings = re.findall(r"^#+ (.+)$", other.read_text(), flags=re.MULTILINE)
             slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
             assert anchor in slugs, target
+
+
+def leaves(tree: object) -> Iterator[str]:
+    """The pages in a part of the site's navigation."""
+    if isinstance(tree, str):
+        yield tree
+    else:
+        for each in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+            yield from leaves(each)
+
+
+def test_the_site_and_its_first_page_lead_to_every_page() -> None:
+    project = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
+    pages = sorted(each.name for each in DOCS.glob("*.md"))
+    assert sorted(leaves(project["nav"])) == pages, "add the page to nav in zensical.toml"
+    linked = set(re.findall(r"\]\(([\w-]+\.md)", (DOCS / "README.md").read_text()))
+    assert set(pages) - linked == {"README.md"}, "add the page to docs/README.md"
+
+
+def test_every_claim_of_the_comparison_names_its_source() -> None:
+    rows = re.findall(r"^\| (?:better|the same|here) \|.*$", (DOCS / "comparison.md").read_text(), flags=re.MULTILINE)
+    assert len(rows) > 20
+    for row in rows:
+        assert "](" in row.removesuffix(" |").rpartition(" | ")[2], row

@@ -329,5 +329,5 @@ def test_no_text_breaks_the_parser(texts: dict[str, str]) -> None:
 
 def test_an_annotation_sets_a_field_of_the_spec_that_no_other_sets() -> None:
     fields = [each.field for each in ANNOTATIONS if each.field]
-    assert set(fields) == set(FloorSpec.__struct_fields__) - {"queries", "missing", "hold"}
+    assert set(fields) == set(FloorSpec.__struct_fields__) - {"queries", "missing", "hold", "forecast"}
     assert len(fields) == len(set(fields))

@@ -12,10 +12,12 @@ import msgspec
 import pytest
 from hpa_builder import annotated, hpa, spec
 
-from hpa_scaler.app.past import parse_set, variants_of
+from hpa_scaler.app.past_options import parse_set, variants_of
 from hpa_scaler.app.past_source import Asking, chunks, fetch
-from hpa_scaler.decide.backtest import OLDER, HpaPast, Lived, Span, Variant, World, backtest
-from hpa_scaler.decide.recording import Recorded, RecordingError, Trace, decode_past, encode_past, read_csv, trace_of
+from hpa_scaler.decide.backtest import backtest
+from hpa_scaler.decide.recording import Recorded, RecordingError, Trace, trace_of
+from hpa_scaler.decide.recording_files import decode_past, encode_past, read_csv
+from hpa_scaler.decide.variants import OLDER, HpaPast, Lived, Span, Variant, World
 from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.spec.queries import Failure, Query, value_query

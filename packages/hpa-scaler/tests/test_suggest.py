@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from synthetic import truth
 
-from hpa_scaler.decide.backtest import Variant
 from hpa_scaler.decide.suggest import fit_load, rounded_down, suggest
+from hpa_scaler.decide.variants import Variant
 
 TODAY = Variant("today", "today")
 

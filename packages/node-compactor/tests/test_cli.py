@@ -17,6 +17,7 @@ from node_compactor.settings import CompactorSettings, CoolDownKeys, PoolSetting
 from tightship.app.settings.loading import flags_of, wire_keys
 from tightship.app.settings.sections import DrainKeys, NodeKeys, SteeringKeys
 from tightship_testkit import commands, manifests
+from tightship_testkit.builders import node, pod, workload
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "plan-output.md"
 
@@ -279,3 +280,14 @@ def test_the_help_of_explain_leaves_the_flags_of_plan_to_the_help_of_plan(cli: A
     assert "those of `node-compactor plan`" in " ".join(told.split())
     assert "--filename" in told
     assert "--limit" in cli("plan", "--help").out
+
+
+def test_explain_says_once_why_pods_that_lack_the_same_fit_nowhere(cli: Any, tmp_path: Path) -> None:
+    items = [node(name, allocatable={"cpu": "4", "memory": "8Gi", "pods": "110"}) for name in ("n1", "n2")] + [
+        workload()
+    ]
+    items += [pod(f"web-{number}", on="n1", cpu="1500m") for number in range(2)] + [pod("big", on="n2", cpu="3")]
+    (tmp_path / "cluster.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
+    told = " ".join(cli("explain", "-f", tmp_path / "cluster.json", "n1").out.split())
+    assert told.count("fits on 0 of 2 nodes: 1 insufficient cpu, 1 not receiving pods") == 1
+    assert "NoPlace as shop/web-0" in told

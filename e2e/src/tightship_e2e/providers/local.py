@@ -51,6 +51,11 @@ class LocalMetrics:
         for name, value in external.items():
             self._external.values[name] = float(value).__float__
 
+    async def backfill(self, text: str) -> None:
+        """Give Prometheus a past: *text* is OpenMetrics with times."""
+        async with self.outage():
+            await asyncio.to_thread(self._prometheus.backfill, text)
+
     @asynccontextmanager
     async def outage(self) -> AsyncIterator[None]:
         """Kill Prometheus, and have it come back with its data."""

@@ -88,4 +88,9 @@ def test_a_drain_is_given_up_only_for_what_waiting_does_not_mend() -> None:
         EvictionAnswer.FORBIDDEN,
         EvictionAnswer.INVALID,
     }
-    assert {EvictionAnswer.ACCEPTED, EvictionAnswer.EVACUATING, EvictionAnswer.NAMESPACE_TERMINATING} == GOING
+    assert {
+        EvictionAnswer.ACCEPTED,
+        EvictionAnswer.REQUESTED,
+        EvictionAnswer.EVACUATING,
+        EvictionAnswer.NAMESPACE_TERMINATING,
+    } == GOING

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import hpa_scaler
 from hpa_scaler.app.commands import ORDERS, CommandSettings, add_options, judge_selected
-from hpa_scaler.app.past import add_backtest_options, add_past_options, tested
+from hpa_scaler.app.past import tested
+from hpa_scaler.app.past_options import add_backtest_options, add_past_options
 from hpa_scaler.app.release import add_release
 from hpa_scaler.app.run_settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.app.running import serve
@@ -18,9 +19,10 @@ from hpa_scaler.app.suggesting import suggested
 from hpa_scaler.decide.cycle import LogError, log_lines, replay
 from hpa_scaler.decide.decision import DropState
 from hpa_scaler.report import EXPLANATION, PLAN, Sights, explanation_document, plan_document
-from hpa_scaler.report.backtests import BACKTEST, backtest_document, backtest_view
+from hpa_scaler.report.backtest_document import backtest_document
+from hpa_scaler.report.backtests import BACKTEST, backtest_view
 from hpa_scaler.report.pages import LogStory, replay_page, replayed
-from hpa_scaler.spec.queries import OutcomeFileError, asked_at, encode_outcomes
+from hpa_scaler.spec.outcome_file import OutcomeFileError, asked_at, encode_outcomes
 from tightship.app.cli.app import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, run
 from tightship.app.cli.arguments import Parser, add_logging_arguments, add_output_arguments, environment, set_up_logging
 from tightship.app.cli.basics import no_command, print_version, write_rendered
@@ -196,7 +198,8 @@ def _look(arguments: argparse.Namespace, names: Sequence[str] | None) -> Sights:
     except OutcomeFileError as error:
         raise CliError(*error.problems) from error
     if arguments.save_outcomes is not None:
-        write_file("--save-outcomes", arguments.save_outcomes, encode_outcomes(judged.outcomes, judged.sights.now))
+        saved = encode_outcomes(judged.outcomes, judged.sights.now, judged.forecasts)
+        write_file("--save-outcomes", arguments.save_outcomes, saved)
     return judged.sights
 
 

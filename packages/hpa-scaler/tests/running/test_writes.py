@@ -276,3 +276,31 @@ async def test_a_write_of_the_leader_before_that_comes_late_is_not_somebodys_cha
     await world.cycles(3)
     assert world.api.state()["originalMin"] == 3
     assert "ChangedByOthers" not in {reason for reason, _ in world.api.told()}
+
+
+@pytest.mark.parametrize("opted", [True, False])
+async def test_a_maximum_that_nobody_recorded_is_the_users_where_a_policy_says_so(world: World, opted: bool) -> None:
+    """As the charts' admission policy does: without the state annotation, maxReplicas may not be lowered."""
+    world.stock(rate=235)
+    world.start()
+    await world.until(lambda: world.api.bounds() == (24, 25))
+    refused = 0
+
+    async def policy(_: str, hpa: Json) -> None:
+        nonlocal refused
+        if STATE not in hpa["metadata"]["annotations"] and not refused:
+            refused += 1
+            raise Refused(
+                422, "ValidatingAdmissionPolicy 'a' denied request: no further than the user's own", "Invalid"
+            )
+
+    world.api.before = policy
+    if opted:
+        world.api.edit(notes={STATE: None})
+        world.prometheus.set("rate", 295)
+        await world.until(lambda: world.api.bounds() == (30, 31))
+        assert world.api.state()["originalMax"] == 25
+    else:
+        world.api.edit(notes={STATE: None, f"{PREFIX}/{ENABLE}": None})
+        await world.until(lambda: world.api.bounds() == (3, 25))
+    assert refused == 1

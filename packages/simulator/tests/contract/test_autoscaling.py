@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from contract_api import Api, Json
 
 FAILED = ("False", "FailedGetResourceMetric")
@@ -48,6 +49,7 @@ async def scaled(api: Api) -> int:
     return int((await api.get("Deployment", "web"))["spec"]["replicas"])
 
 
+@pytest.mark.newest
 async def test_without_metrics_an_hpa_desires_nothing_and_scales_nothing(api: Api) -> None:
     await given(api, replicas=3, least=2, most=9)
     status = await written(api, 3, 0, AbleToScale=READ, ScalingActive=FAILED)
@@ -56,6 +58,7 @@ async def test_without_metrics_an_hpa_desires_nothing_and_scales_nothing(api: Ap
     assert status["observedGeneration"] == 1
 
 
+@pytest.mark.newest
 async def test_a_raised_floor_is_scaled_to_without_metrics_and_stays_desired(api: Api) -> None:
     await given(api, replicas=2, least=2, most=9)
     await written(api, 2, 0, AbleToScale=READ, ScalingActive=FAILED)
@@ -84,6 +87,7 @@ async def test_when_metrics_fail_what_was_desired_stays_and_nothing_is_scaled(ap
     assert await scaled(api) == 2
 
 
+@pytest.mark.newest
 async def test_a_target_above_the_maximum_is_lowered_without_metrics(api: Api) -> None:
     await given(api, replicas=7, least=2, most=4)
     await api.until("Deployment", "web", lambda found: found["spec"]["replicas"] == 4)

@@ -29,6 +29,8 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
         "test_a_pod_that_is_gone_is_not_found",
         "test_in_a_namespace_that_is_going_nothing_is_evicted",
     ),
+    ("tightship/drain_io/requesting.py", "POST", ""): ("test_an_eviction_request_is_made_read_and_withdrawn",),
+    ("tightship/drain_io/requesting.py", "DELETE", ""): ("test_an_eviction_request_is_made_read_and_withdrawn",),
     ("tightship/drain_io/writing.py", "GET", ""): (
         "test_of_several_that_race_one_wins",
         "test_pods_are_selected_by_node_and_phase_and_name",
@@ -136,7 +138,8 @@ def found() -> set[Site]:
 def suite() -> set[str]:
     return {
         node.name
-        for path in Path(__file__).parent.glob("test_*.py")
+        # What only a control plane with feature gates serves has a control plane of its own.
+        for path in (*Path(__file__).parent.glob("test_*.py"), ROOT / "e2e" / "tests" / "test_feature_gates.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.AsyncFunctionDef)
     }

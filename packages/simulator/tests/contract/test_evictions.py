@@ -121,6 +121,7 @@ async def test_a_budget_that_was_changed_asks_to_come_back(api: Api) -> None:
         assert await heard(api) is EvictionAnswer.BUDGET_NOT_CURRENT
 
 
+@pytest.mark.newest
 async def test_a_budget_that_cannot_be_computed_any_more_says_so(api: Api) -> None:
     at = await api.node()
     await replica_set(api, at, 2)

@@ -161,6 +161,7 @@ async def bound(api: Api, name: str = "web-0") -> str:
     return str(found["spec"]["nodeName"])
 
 
+@pytest.mark.newest
 @pytest.mark.usefixtures("scheduler")
 async def test_an_ungated_pod_goes_where_it_was_nominated_past_the_emptier_node(api: Api) -> None:
     full, empty = await api.node(), await api.node()

@@ -28,6 +28,7 @@ class ResponseStatus(msgspec.Struct, frozen=True):
 
     code: int = 0
     reason: str = ""
+    message: str = ""
 
 
 class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):

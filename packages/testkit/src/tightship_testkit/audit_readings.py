@@ -148,6 +148,14 @@ def forbidden(events: Iterable[AuditEvent], user: str) -> list[str]:
     )
 
 
+def held_back(events: Iterable[AuditEvent], user: str) -> list[str]:
+    """Return what an admission policy refused to *user*, from the audit log."""
+    refused = (each for each in events if each.user.username == user and each.code >= 400)
+    return sorted(
+        {f"{each.verb} {each.request_uri}" for each in refused if "AdmissionPolicy" in each.response_status.message}
+    )
+
+
 def mutating(events: Iterable[AuditEvent], user: str) -> list[str]:
     """Return what *user* wrote or tried to, from the audit log."""
     reads = {"get", "list", "watch"}

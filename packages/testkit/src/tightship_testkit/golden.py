@@ -52,6 +52,7 @@ RUNNING_ONLY = frozenset(
         Reason.STUCK_FINALIZER,
         Reason.EVICTION_FORBIDDEN,
         Reason.EVICTION_FAILED,
+        Reason.RESPONDERS_LATE,
         Reason.REPLACEMENTS_PENDING,
         Reason.NOT_HANDED_OVER,
         Reason.RETURNS_TO_NODE,

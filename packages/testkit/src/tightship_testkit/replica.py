@@ -112,6 +112,7 @@ _READ = {
     "batch": ["jobs"],
     "karpenter.sh": ["nodepools"],
     "leaderworkerset.x-k8s.io": ["leaderworkersets"],
+    "lifecycle.k8s.io": ["evictionrequests"],
     "policy": ["poddisruptionbudgets"],
     "resource.k8s.io": ["resourceslices", "deviceclasses", "resourceclaims"],
     "scheduling.k8s.io": ["podgroups"],
@@ -121,6 +122,7 @@ RULES: list[Json] = [
     *({"apiGroups": [group], "resources": kinds, "verbs": ["get", "list", "watch"]} for group, kinds in _READ.items()),
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]},
     {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
+    {"apiGroups": ["lifecycle.k8s.io"], "resources": ["evictionrequests"], "verbs": ["create", "delete"]},
     {
         "apiGroups": ["autoscaling"],
         "resources": ["horizontalpodautoscalers"],

@@ -98,6 +98,7 @@ class Reason(StrEnum):
     STUCK_FINALIZER = "StuckFinalizer"
     EVICTION_FORBIDDEN = "EvictionForbidden"
     EVICTION_FAILED = "EvictionFailed"
+    RESPONDERS_LATE = "RespondersLate"
     REPLACEMENTS_PENDING = "ReplacementsPending"
     NOT_HANDED_OVER = "NotHandedOver"
     RETURNS_TO_NODE = "ReturnsToNode"
@@ -164,9 +165,11 @@ class Reason(StrEnum):
     FOLLOWS_QUERY = "FollowsQuery"
     FOLLOWS_RATIO = "FollowsRatio"
     FOLLOWS_LOWER_BOUND = "FollowsLowerBound"
+    FOLLOWS_FORECAST = "FollowsForecast"
     MISSING_DATA_POLICY = "MissingDataPolicy"
 
     # What happened besides.
+    FORECAST_UNUSED = "ForecastUnused"
     MAX_RAISED = "MaxRaised"
     MAX_TAKEN_BACK = "MaxTakenBack"
     CHANGED_BY_OTHERS = "ChangedByOthers"

@@ -48,6 +48,8 @@ class EvictionAnswer(StrEnum):
     MULTIPLE_BUDGETS = "multiple_budgets"
     BUSY = "busy"
     """429 without a PDB: API priority and fairness, or a webhook."""
+    REQUESTED = "requested"
+    """An EvictionRequest asks the pod's responders (KEP-4563)."""
     EVACUATING = "evacuating"
     """A webhook moves the pod in the background."""
     NAMESPACE_TERMINATING = "namespace_terminating"
@@ -67,7 +69,14 @@ FATAL = {
 }
 """Answers that waiting does not change, each with the reason for giving the drain up."""
 
-GOING = frozenset({EvictionAnswer.ACCEPTED, EvictionAnswer.EVACUATING, EvictionAnswer.NAMESPACE_TERMINATING})
+GOING = frozenset(
+    {
+        EvictionAnswer.ACCEPTED,
+        EvictionAnswer.REQUESTED,
+        EvictionAnswer.EVACUATING,
+        EvictionAnswer.NAMESPACE_TERMINATING,
+    }
+)
 """Answers after which the pod goes without another eviction."""
 
 

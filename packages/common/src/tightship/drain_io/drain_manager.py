@@ -21,11 +21,13 @@ from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.machine import claimed, inherited, mended
+from tightship.drain.requests import forsaken
 from tightship.drain.steps import NodeChange
 from tightship.drain_io.claims import Allows, Claim, ClaimLedger
 from tightship.drain_io.drain_task import Drive
 from tightship.drain_io.history import DrainHistory
 from tightship.drain_io.orphans import Others
+from tightship.drain_io.requesting import withdraw_all
 from tightship.drain_io.tools import Tools
 from tightship.drain_io.writing import LiveNode, claim_patch, read_node, record_patch
 from tightship.kube.host import token
@@ -185,6 +187,7 @@ class Drainer:
         for name, view in snapshot.nodes.items():
             if self._may_adopt(name) and self._suspicious(view.node, others, unreadable=ledger):
                 await _collected(self._adopt_node(name, others, unreadable=ledger), troubles)
+        troubles += await withdraw_all(self._tools, forsaken(snapshot, self._controller, self._drives))
         for entry in await self._read_claims(snapshot) if ledger else ():
             if self._may_adopt(entry.node) and self._forsaken(entry, others):
                 await _collected(self._mend_entry(entry), troubles)

@@ -36,8 +36,9 @@ from tightship.drain.returning import Returning
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Evict, Findings, Look, Over, Step, Wait, Write
 from tightship.drain_io.guiding import Guided
+from tightship.drain_io.requesting import Requests
 from tightship.drain_io.tools import DrainSettings, Tools
-from tightship.drain_io.writing import LiveNode, finalizers, read_node, record_patch, send_away
+from tightship.drain_io.writing import LiveNode, finalizers, read_node, record_patch
 from tightship.kube.listing import list_all
 from tightship.kube.resources import BY_KIND
 from tightship.planning.cluster import Snapshot
@@ -70,6 +71,7 @@ class Drive:
         self.wake = asyncio.Event()
         self.guided = Guided(tools.pilot, targets)
         self._tools = tools
+        self._requests = Requests(tools, record.controller, self._troubled)
         self._name = node.name
         self._uid = node.uid
         self._op = record.op
@@ -108,14 +110,13 @@ class Drive:
             try:
                 step, live = await self._decide(looked)
                 looked = None
-                if not isinstance(step, Evict):
-                    self.guided.drop()
+                await self._let_go(step)
                 match step:
                     case Look():
                         looked = await self._look()
                         continue
                     case Evict(pods=pods):
-                        if await self.guided.ready(pods):
+                        if await self.guided.ready([pod for pod in pods if not self._requests.asks(pod)]):
                             await self._evict(pods)
                     case Write():
                         if live is not None and self._tools.leading():
@@ -130,11 +131,17 @@ class Drive:
                 looked = None
                 self.guided.drop()
                 if not isinstance(error, Conflict):
-                    text = one_line(error)
-                    self._tools.tell(DrainEvent(EventKind.TROUBLE, self._last, self._record, text=text))
+                    self._troubled(one_line(error))
                 await self._pause_after_trouble(failures)
                 failures += 1
         return Ending.PARKED
+
+    async def _let_go(self, step: Step) -> None:
+        """Before *step*, take back what it makes void: what the pilot was told, and requests to evict pods."""
+        if not isinstance(step, Evict):
+            self.guided.drop()
+        if _ends(step):
+            await self._requests.withdraw(self._name)
 
     async def _decide(self, looked: _Looked | None) -> tuple[Step, LiveNode | None]:
         """Return the next step, and the node from the server unless the step changes nothing."""
@@ -249,12 +256,10 @@ class Drive:
                 self._finalizers[pod.uid] = ", ".join(found)
 
     async def _evict(self, pods: Sequence[Pod]) -> None:
-        past = self._tools.settings().rules.past_budgets
-
         async def one(pod: Pod) -> None:
             if not self._tools.leading():
                 return
-            heard = await send_away(self._tools.connection, pod, past_budgets=past, only_if=self._tools.leading)
+            heard = await self._requests.send_away(pod)
             if heard is None:
                 return
             now = self._tools.clock()
@@ -271,6 +276,9 @@ class Drive:
             )
 
         await asyncio.gather(*(one(pod) for pod in pods))
+
+    def _troubled(self, text: str) -> None:
+        self._tools.tell(DrainEvent(EventKind.TROUBLE, self._last, self._record, text=text))
 
     async def _write(self, live: LiveNode, step: Write) -> None:
         before = drain_record(live.node)
@@ -299,6 +307,13 @@ class Drive:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(doubled(TROUBLE_FIRST, TROUBLE_LAST, failures)):
                 await self.wake.wait()
+
+
+def _ends(step: Step) -> bool:
+    """Whether no pod of the node is to go any more once *step* is done, whoever drives the drain."""
+    if isinstance(step, Write):
+        return step.record is None or step.record.phase is not Phase.EVICTING
+    return isinstance(step, Over) and step.ending is not Ending.PARKED
 
 
 def _began(record: DrainRecord) -> float | None:

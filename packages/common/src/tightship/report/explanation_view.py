@@ -34,7 +34,7 @@ def _node(node: NodeDetail) -> Iterator[Block]:
         yield Block("Gates", tuple(_gates(node)))
     own = [each for each in node.refusals if each.reason not in {gate.reason for gate in node.gates}]
     if own:
-        yield Block("The node itself", [_refusal(each, 2) for each in own])
+        yield Block("The node itself", [_refusal(each, 2, _other(each, node)) for each in own])
     if node.pods:
         yield Block("", [TextLine(_pods_title(node), style="bold", indent=0)], _pods(node.pods))
     yield Block("Smallest change that would free this node", tuple(_changes(node)))
@@ -91,8 +91,14 @@ def _gates(node: NodeDetail) -> Iterator[TextLine]:
         yield TextLine(text, f"  {gate.name.ljust(widest)}  ", "✓" if gate.passed else "✗")
 
 
-def _refusal(refusal: RefusalEntry, indent: int) -> TextLine:
-    return TextLine(refusal.detail, word=refusal.reason, indent=indent)
+def _refusal(refusal: RefusalEntry, indent: int, subject: str = "") -> TextLine:
+    text = f"{subject}: {refusal.detail}" if subject else refusal.detail
+    return TextLine(text, word=refusal.reason, indent=indent)
+
+
+def _other(refusal: RefusalEntry, node: NodeDetail) -> str:
+    """Return what the refusal is about if that is not the node, such as a pod that earlier removals bring here."""
+    return "" if refusal.subject in (node.name, node.pool) else refusal.subject
 
 
 def _pods_title(node: NodeDetail) -> str:
@@ -122,12 +128,18 @@ def _pods(pods: Sequence[PodEntry]) -> Grid:
         allowed = [", ".join(f"allows {each.allowed}" for each in pod.budgets) for pod in pods]
         columns.append(Column("PDB", [each or "-" for each in named]))
         columns.append(Column("PDB", [each or "-" for each in allowed], name="PDB allows"))
-    return Grid(columns, _SHAPES, below=[_below(pod) for pod in pods])
+    told: dict[tuple[str, str], str] = {}
+    return Grid(columns, _SHAPES, below=[_below(pod, told) for pod in pods])
 
 
-def _below(pod: PodEntry) -> list[TextLine]:
-    anew = [] if pod.anew is None else [TextLine(pod.anew, indent=6)]
-    return [*anew, *(_refusal(each, 6) for each in pod.refusals)]
+def _below(pod: PodEntry, told: dict[tuple[str, str], str]) -> list[TextLine]:
+    """Return the lines below the row of *pod*; *told* has the pod that a refusal was told of at length."""
+    lines = [] if pod.anew is None else [TextLine(pod.anew, indent=6)]
+    for each in pod.refusals:
+        first = told.setdefault((each.reason, each.detail), pod.name)
+        same = len(f"as {first}") < len(each.detail) and first != pod.name
+        lines.append(TextLine(f"as {first}", word=each.reason, indent=6) if same else _refusal(each, 6))
+    return lines
 
 
 def _target(pod: PodEntry) -> str:

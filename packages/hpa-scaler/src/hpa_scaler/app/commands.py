@@ -21,6 +21,7 @@ from hpa_scaler.app.fleet import (
     read_rollouts,
     rollouts_of_file,
 )
+from hpa_scaler.app.forecasting import read_forecasts
 from hpa_scaler.app.run_settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.app.settings import (
     ScalerSettings,
@@ -32,12 +33,13 @@ from hpa_scaler.app.settings import (
     servers_of,
 )
 from hpa_scaler.app.status import settings_view
-from hpa_scaler.decide.cycle import asked_of, judge_cycle, questions, subject_of, wants_rollout
+from hpa_scaler.decide.cycle import asked_of, forecasts_of, judge_cycle, questions, subject_of, wants_rollout
 from hpa_scaler.decide.decision import DropState
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.report import Sights
 from hpa_scaler.report.document import HpaEntry
-from hpa_scaler.spec.queries import Failure, Outcome, Query, QueryAnswer, decode_outcomes
+from hpa_scaler.spec.outcome_file import Recorded, decode_outcomes
+from hpa_scaler.spec.queries import Expectations, Failure, ForecastKey, Outcome, Query, QueryAnswer
 from hpa_scaler.spec.spec import Rules
 from hpa_scaler.spec.values import parse_int32
 from tightship.app.cli.app import CliError, UsageError
@@ -141,10 +143,11 @@ class CommandSettings(Struct, frozen=True):
 
 
 class JudgedSelection(Struct, frozen=True):
-    """The selected HPAs, judged; *outcomes* has the outcome of every query."""
+    """The selected HPAs, judged; *outcomes* has the outcome of every query, *forecasts* every forecast."""
 
     sights: Sights
     outcomes: Mapping[Query, Outcome]
+    forecasts: Expectations
 
 
 async def judge_selected(
@@ -153,7 +156,7 @@ async def judge_selected(
     """Judge the HPAs that *arguments* select, at *now*: all opted-in HPAs, or the HPAs called *names*, opted in or not.
 
     Raises :class:`CliError`, :class:`~tightship.files.object_file.FileError`,
-    :class:`~hpa_scaler.spec.queries.OutcomeFileError` and :class:`~tightship.core.api_errors.KubeError`.
+    :class:`~hpa_scaler.spec.outcome_file.OutcomeFileError` and :class:`~tightship.core.api_errors.KubeError`.
     """
     settings = configured.settings
     selection = selection_of(arguments, settings.namespaces, settings.label_selector)
@@ -200,14 +203,24 @@ async def _judged(
     else:
         rollouts = await read_rollouts(there.connection, watched, LONGEST)
     queries = questions((asked[hpa.key] for hpa in hpas), rules)
+    keys = forecasts_of(asked[hpa.key] for hpa in hpas)
     if there.outcomes is not None:
         known = _recorded(there.outcomes)
-        outcomes = {query: known[query] for query in queries if query in known}
+        outcomes = {query: known.outcomes[query] for query in queries if query in known.outcomes}
+        forecasts: Expectations = {key: known.forecasts[key] for key in keys if key in known.forecasts}
     else:
-        outcomes = await _asked(queries, configured, say)
+        outcomes, forecasts = await _asked(queries, keys, configured, now, say)
     say(f"judging {counted(len(hpas), 'HPA')}")
     subjects = [
-        subject_of(hpa, asked[hpa.key], outcomes=outcomes, rollout=rollouts.get(hpa.key), rules=rules, now=now)
+        subject_of(
+            hpa,
+            asked[hpa.key],
+            outcomes=outcomes,
+            rollout=rollouts.get(hpa.key),
+            rules=rules,
+            now=now,
+            forecasts=forecasts,
+        )
         for hpa in hpas
     ]
     sights = Sights(
@@ -224,7 +237,7 @@ async def _judged(
             *_unanswered(queries, outcomes),
         ),
     )
-    return JudgedSelection(sights, outcomes)
+    return JudgedSelection(sights, outcomes, forecasts)
 
 
 def _unanswered(queries: Collection[Query], outcomes: Mapping[Query, Outcome]) -> tuple[str, ...]:
@@ -237,19 +250,22 @@ def _unanswered(queries: Collection[Query], outcomes: Mapping[Query, Outcome]) -
     return (f"{asked} answered, so no floor follows traffic{why}",)
 
 
-def _recorded(path: str) -> dict[Query, Outcome]:
+def _recorded(path: str) -> Recorded:
     try:
         return decode_outcomes(Path(path).read_bytes(), path)
     except OSError as error:
         raise FileError((f"{path}: {error.strerror or error}",)) from error
 
 
-async def _asked(queries: Collection[Query], configured: CommandSettings, say: Say) -> dict[Query, Outcome]:
+async def _asked(
+    queries: Collection[Query], keys: Collection[ForecastKey], configured: CommandSettings, now: float, say: Say
+) -> tuple[dict[Query, Outcome], Expectations]:
     settings = configured.settings
     say(f"asking {counted(len(queries), 'query', 'queries')}")
     servers, limits = servers_of(settings, configured.process), limits_of(settings)
     async with PrometheusClient(servers, allowed_of(settings), limits=limits) as client:
-        return await client.ask(queries, settings.query_deadline)
+        outcomes = await client.ask(queries, settings.query_deadline)
+        return outcomes, await read_forecasts(client, keys, now, say)
 
 
 def named(names: Sequence[str], hpas: Iterable[HorizontalPodAutoscaler]) -> list[HorizontalPodAutoscaler]:

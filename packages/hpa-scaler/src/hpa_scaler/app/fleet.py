@@ -11,11 +11,12 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.decide.cycle import asked_of, questions
+from hpa_scaler.decide.cycle import asked_of, questions, wants_rollout
 from hpa_scaler.decide.decision import Asked
 from hpa_scaler.decide.ownership import restoration, state_of
+from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.spec.annotations import STATE, enabled, name_of
-from hpa_scaler.spec.queries import Query
+from hpa_scaler.spec.queries import Outcomes, Query
 from hpa_scaler.spec.spec import Rollout, Rules, rollout_of
 from hpa_scaler.write.applying import Return
 from hpa_scaler.write.memory import Memory
@@ -260,3 +261,17 @@ async def read_rollouts(
         async with asyncio.timeout(seconds):
             await a_few_at_a_time(one, wanted, AT_ONCE)
     return found
+
+
+async def ask_fleet(
+    client: PrometheusClient, connection: Connection, seen: ListedHpas, seconds: float
+) -> tuple[Outcomes, Mapping[str, Rollout]]:
+    """Return the outcomes of all queries of *seen* within so many *seconds*, and the rollout states meanwhile."""
+    watched = [hpa for hpa in seen.opted_in if wants_rollout(seen.asked[hpa.uid])]
+    answers = asyncio.create_task(client.ask(seen.queries, seconds, seen.asks))
+    try:
+        rollouts = await read_rollouts(connection, watched, LONGEST)
+        return await answers, rollouts
+    finally:
+        answers.cancel()
+        await asyncio.gather(answers, return_exceptions=True)

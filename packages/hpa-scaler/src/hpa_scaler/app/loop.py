@@ -15,12 +15,13 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.app.fleet import LONGEST, ListedHpas, Selection, fleet_of_cluster, read_rollouts, returns_of, sort_fleet
+from hpa_scaler.app.fleet import ListedHpas, Selection, ask_fleet, fleet_of_cluster, returns_of, sort_fleet
+from hpa_scaler.app.forecasting import ForecastReader
 from hpa_scaler.app.reacting import Reactor
 from hpa_scaler.app.run_settings import ScalerRunSettings
 from hpa_scaler.app.settings import ScalerSettings, allowed_of, limits_of, rules_of, servers_of
 from hpa_scaler.app.status import Journal, Past, nothing_yet, settings_view, show
-from hpa_scaler.decide.cycle import Cycle, judge_cycle, log_lines, subject_of, wants_rollout
+from hpa_scaler.decide.cycle import Cycle, forecasts_of, judge_cycle, log_lines, subject_of
 from hpa_scaler.decide.decision import DropState
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.report import Sights
@@ -77,6 +78,7 @@ class ScalerLoop:
         run: ScalerRunSettings,
         *,
         client: PrometheusClient,
+        forecasts: ForecastReader,
         metrics: ScalerMetrics,
         events: FloorEvents,
         waits_for: Callable[[], Sequence[str]],
@@ -86,6 +88,7 @@ class ScalerLoop:
         self._frame = frame
         self._run = run
         self._client = client
+        self._forecasts = forecasts
         self._metrics = metrics
         self._events = events
         self._waits_for = waits_for
@@ -173,6 +176,7 @@ class ScalerLoop:
         """Forget what the previous term knew."""
         self._term = term
         self._memory.clear()
+        self._forecasts.forget()
         self._drops = DropState()
         self._noted = {}
         self._last = self.reactor.last = None
@@ -200,7 +204,10 @@ class ScalerLoop:
         self._memory.retain({hpa.uid for hpa in (*seen.opted_in, *seen.others)})
         self._events.retain(seen.asked.keys())
         self._past.retain({hpa.key for hpa in seen.opted_in})
-        outcomes, rollouts = await self._in_time(self._ask(seen, settings), ground)
+        self._forecasts.want(forecasts_of(seen.asked.values()))
+        outcomes, rollouts = await self._in_time(
+            ask_fleet(self._client, self._frame.connection, seen, settings.query_deadline), ground
+        )
         async with self.reactor.lock:
             present = await self._in_time(self.reactor.refreshed(seen.opted_in), ground)
             seen = msgspec.structs.replace(seen, opted_in=present)
@@ -212,6 +219,7 @@ class ScalerLoop:
         rules, before = ground.rules, self._drops
         cycle = await in_thread(self._judge, seen, outcomes, rollouts, ground)
         self._drops = cycle.verdict.state
+        self._forecasts.learn(cycle)
         await self._record(cycle, f"{seen.now:.3f}", before, rules, seen.now)
         self._events.drops(cycle.verdict.cause)
         done = await self._write(cycle, seen, ground) if ground.term.writes else self._pretend(cycle)
@@ -229,17 +237,8 @@ class ScalerLoop:
         if self._journal is not None:
             await in_thread(self._journal.append, log_lines(cycle, name, before, rules, now))
 
-    async def _ask(self, seen: ListedHpas, settings: ScalerSettings) -> tuple[Outcomes, Mapping[str, Rollout]]:
-        watched = [hpa for hpa in seen.opted_in if wants_rollout(seen.asked[hpa.uid])]
-        answers = asyncio.create_task(self._client.ask(seen.queries, settings.query_deadline, seen.asks))
-        try:
-            rollouts = await read_rollouts(self._frame.connection, watched, LONGEST)
-            return await answers, rollouts
-        finally:
-            answers.cancel()
-            await asyncio.gather(answers, return_exceptions=True)
-
     def _judge(self, seen: ListedHpas, outcomes: Outcomes, rollouts: Mapping[str, Rollout], ground: _Ground) -> Cycle:
+        forecasts = self._forecasts.expected(seen.now)
         subjects = [
             subject_of(
                 hpa,
@@ -248,6 +247,7 @@ class ScalerLoop:
                 rollout=rollouts.get(hpa.key),
                 rules=ground.rules,
                 now=seen.now,
+                forecasts=forecasts,
                 remembered=self._memory.recall(hpa),
             )
             for hpa in seen.opted_in

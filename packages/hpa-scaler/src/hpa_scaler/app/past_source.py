@@ -14,17 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 
 from hpa_scaler.app.fleet import Say
-from hpa_scaler.decide.recording import (
-    Recorded,
-    RecordingError,
-    Trace,
-    decode_past,
-    read_csv,
-    read_range,
-    replicas_query,
-    trace_of,
-    wanted_query,
-)
+from hpa_scaler.decide.recording import Recorded, RecordingError, Trace, replicas_query, trace_of, wanted_query
+from hpa_scaler.decide.recording_files import decode_past, read_csv, read_range
 from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.spec.queries import Failure, Query, value_query
@@ -53,11 +44,16 @@ HpaQuery = Callable[[str, str], Query]
 
 
 class Asking(Struct, frozen=True):
-    """The stretch to ask for, in seconds since 1970, with an answer for each *step* seconds."""
+    """The stretch to ask for, in seconds since 1970, with an answer for each *step* seconds.
+
+    One request is for a *chunk* of so many seconds, and so many are in flight *at_once*.
+    """
 
     begin: float
     end: float
     step: float
+    chunk: float = CHUNK
+    at_once: int = IN_FLIGHT
 
 
 class _Chunks:
@@ -67,7 +63,7 @@ class _Chunks:
         self._client = client
         self._asking = asking
         self._tell = tell
-        self._free = asyncio.Semaphore(IN_FLIGHT)
+        self._free = asyncio.Semaphore(asking.at_once)
         self._failing: Counter[str] = Counter()
 
     async def trace(self, query: Query) -> tuple[Trace | None, list[str]]:
@@ -121,11 +117,11 @@ class _Chunks:
 
 
 def chunks(asking: Asking) -> Iterable[tuple[float, float]]:
-    """Yield begin and end, both asked for, of the chunks of *asking*: at most a day each, cut at midnight (UTC)."""
+    """Yield begin and end, both asked for, of the chunks of *asking*: cut at the same times (UTC) always."""
     step = asking.step
     begin = math.floor(asking.begin / step) * step
     while begin <= asking.end:
-        cut = (math.floor(begin / CHUNK) + 1) * CHUNK
+        cut = (math.floor(begin / asking.chunk) + 1) * asking.chunk
         after = max(begin + step, math.ceil(cut / step) * step)
         yield begin, min(after - step, math.floor(asking.end / step) * step)
         begin = after

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import hpa_scaler
+from hpa_scaler.app.forecasting import ForecastReader
 from hpa_scaler.app.loop import ScalerLoop
 from hpa_scaler.app.run_settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.app.settings import CYCLES_APART, ScalerSettings, allowed_of, limits_of, parse_config_map, servers_of
@@ -22,7 +23,7 @@ from tightship.app.runtime.serving import serve as serve_frame
 from tightship.core.api_errors import Forbidden, KubeError, one_line
 from tightship.core.backoff import Backoff
 from tightship.core.objects import ApiObject, HorizontalPodAutoscaler, ObjectError
-from tightship.kube.host import monotonic
+from tightship.kube.host import monotonic, wall
 from tightship.kube.reflector import Reflector, Timing
 from tightship.kube.resources import AUTOSCALERS, Resource
 from tightship.report.document import Generator
@@ -151,7 +152,17 @@ async def serve(runtime: Runtime, run: ScalerRunSettings, environment: Mapping[s
         first = FirstLook(frame)
         runtime.spawn(first.run(), "first look at HPAs")
         async with client:
-            loop = ScalerLoop(frame, run, client=client, metrics=metrics, events=events, waits_for=first.waits_for)
+            forecasts = ForecastReader(client, frame.logger, wall)
+            runtime.spawn(forecasts.run(), "pasts of forecasts")
+            loop = ScalerLoop(
+                frame,
+                run,
+                client=client,
+                forecasts=forecasts,
+                metrics=metrics,
+                events=events,
+                waits_for=first.waits_for,
+            )
             if run.watch and not run.dry_run:
                 runtime.spawn(watch(frame, Doorbell(loop.reactor.may_concern, loop.reactor.ring)), "watch of HPAs")
                 runtime.spawn(loop.reactor.run(), "reaction to changes by others")

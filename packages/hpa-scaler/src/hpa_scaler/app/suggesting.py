@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from hpa_scaler.app.commands import CommandSettings
 from hpa_scaler.app.fleet import Say
 from hpa_scaler.app.past import load
-from hpa_scaler.decide.backtest import Lived, Variant, World
 from hpa_scaler.decide.suggest import Suggestion, suggest
+from hpa_scaler.decide.variants import Lived, Variant, World
 from hpa_scaler.spec.annotations import name_of
 from tightship.core.times import rfc3339
 

@@ -9,208 +9,38 @@ caution.
 from __future__ import annotations
 
 import math
-from array import array
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal
 
 import msgspec
-from msgspec import Struct
 
 from hpa_scaler.decide.cycle import asked_of, judge_cycle
-from hpa_scaler.decide.decision import GUARDS, Asked, DropState, FloorDecision, Guard, Subject, guard_of
+from hpa_scaler.decide.decision import Asked, DropState, FloorDecision, Guard, Judged, Subject, guard_of
 from hpa_scaler.decide.floors import QueryTerm, unguarded
+from hpa_scaler.decide.forecast import SeasonMemory, learn_cycle
 from hpa_scaler.decide.history import FloorHistory
 from hpa_scaler.decide.recording import Trace
-from hpa_scaler.spec.annotations import ENABLE, name_of
+from hpa_scaler.decide.variants import Held, HpaPast, Lived, Span, Variant, World, Worst
 from hpa_scaler.spec.queries import (
     Failure,
+    ForecastKey,
     Outcome,
     Query,
     QueryAnswer,
     age_query,
     bare_query,
+    forecast_keys,
     hold_query,
     range_of,
     value_query,
 )
-from hpa_scaler.spec.spec import FloorSpec, Rollout, Rules
+from hpa_scaler.spec.spec import FloorSpec, Rollout
 from tightship.core.horizontal import SYNC, TOLERANCE, ReplicaLoop
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import Reason
 
-Kind = Literal["today", "none", "older", "changed"]
-"""The annotations as they are, no floor at all, the older controller's rules, or changed annotations."""
-
-EVERY = "*"
-"""The target of a change to all HPAs."""
-
 _STEADY = Rollout("steady")
 _AWAY = Failure(Reason.CONNECTION_FAILED, "the server is away")
-
-
-class AnnotationChange(Struct, frozen=True):
-    """One annotation, by its name after ``hpa-scaler-``, of one HPA or of :data:`EVERY`; *text* ``None`` removes it."""
-
-    target: str
-    name: str
-    text: str | None
-
-
-class Variant(Struct, frozen=True):
-    """A set of annotations to try, called *name* in the output."""
-
-    name: str
-    kind: Kind
-    changes: tuple[AnnotationChange, ...] = ()
-
-    def hpa(self, hpa: HorizontalPodAutoscaler, prefix: str) -> HorizontalPodAutoscaler:
-        """Return *hpa* with this variant's annotations."""
-        if self.kind == "none":
-            return msgspec.structs.replace(hpa, annotations={})
-        notes = dict(hpa.annotations)
-        for change in self.changes:
-            if change.target not in (EVERY, hpa.key):
-                continue
-            notes[f"{prefix}/{ENABLE}"] = "true"
-            notes.pop(name_of(prefix, change.name), None)
-            if change.text is not None:
-                notes[name_of(prefix, change.name)] = change.text
-        return msgspec.structs.replace(hpa, annotations=notes)
-
-    def rules(self, rules: Rules) -> Rules:
-        """Return the rules of this variant: the older controller had no guard besides a missing answer."""
-        if self.kind != "older":
-            return rules
-        return msgspec.structs.replace(
-            rules, cold_guard=False, rise_factor=0.0, maximum_factor=0.0, drop_count=2**31, age_query=""
-        )
-
-
-OLDER = tuple(
-    AnnotationChange(EVERY, name, text)
-    for name, text in (("lowering-window", "0"), ("deadband", None), ("honour-scale-up-behavior", "false"))
-)
-"""How the older controller lowers a floor: by one answer."""
-
-
-class Span(Struct, frozen=True):
-    """A stretch of time, in seconds since 1970."""
-
-    begin: float
-    end: float
-
-    def __contains__(self, at: object) -> bool:
-        return isinstance(at, float | int) and self.begin <= at < self.end
-
-
-class HpaPast(Struct, frozen=True):
-    """One HPA and its recorded past.
-
-    *hpa* has the user's own bounds. *traces* are the answers to queries. *wanted* is what the HPA's own metrics asked
-    for, in replicas; without it, *share* is the part of the traffic's need that the HPA aims at. *yardstick* says how
-    much traffic one replica carries. *floor* is the recorded ``minReplicas``; *proposed* says that the query is ours.
-    """
-
-    hpa: HorizontalPodAutoscaler
-    traces: Mapping[Query, Trace]
-    yardstick: FloorSpec | None
-    wanted: Trace | None = None
-    replicas: Trace | None = None
-    share: float = 1.0
-    floor: Trace | None = None
-    proposed: bool = False
-
-    def need(self, now: float) -> float | None:
-        """Return the replicas that the true traffic needs at *now*, not rounded; ``None`` if that is unknown."""
-        if self.yardstick is None:
-            return None
-        needs = []
-        for query in self.yardstick.queries:
-            trace = self.traces.get(value_query(query))
-            value = None if trace is None else trace.value(now)
-            if value is None:
-                return None
-            needs.append(max(0.0, value) / query.per_replica)
-        return max(needs, default=None)
-
-
-class World(Struct, frozen=True):
-    """What all variants share.
-
-    A cycle takes *interval* seconds, a new replica is ready after *start* seconds. In *outages* no query has an answer;
-    after each, the server has lost its data.
-    """
-
-    rules: Rules
-    begin: float
-    end: float
-    interval: float = 75.0
-    start: float = 60.0
-    outages: tuple[Span, ...] = ()
-    drawn: int = 40
-    """How many HPAs keep every number, for pictures."""
-
-    def cycles(self) -> Iterator[float]:
-        """Yield the time of each cycle."""
-        return (self.begin + number * self.interval for number in range(self.count))
-
-    @property
-    def count(self) -> int:
-        """How many cycles there are."""
-        return max(0, math.ceil((self.end - self.begin) / self.interval))
-
-    def since(self, now: float) -> float:
-        """Return for how long the server has had its data: since the last outage, if any."""
-        return min((now - each.end for each in self.outages if each.end <= now), default=math.inf)
-
-
-class Worst(Struct, frozen=True):
-    """The worst moment: *ready* replicas where *need* were needed."""
-
-    at: float
-    need: float
-    ready: int
-
-
-class Held(Struct, frozen=True):
-    """A stretch without answers: the floor *before*, and the *lowest* until the queries' range was full again."""
-
-    span: Span
-    before: int
-    lowest: int
-
-    @property
-    def held(self) -> bool:
-        """Whether nothing was lowered."""
-        return self.lowest >= self.before
-
-
-class Lived(Struct, kw_only=True):
-    """What one variant did to one HPA, in seconds and replica-seconds.
-
-    *short* is how long each ready replica had to carry more than a tenth above the yardstick, *unknown* how long the
-    traffic was unknown. *caution* is what each guard cost. *floors* has a number for each cycle,
-    *running* too if it was kept, *shorts* the times that were short.
-    """
-
-    key: str
-    variant: Variant
-    floor: float = 0.0
-    replicas: float = 0.0
-    short: float = 0.0
-    unknown: float = 0.0
-    worst: Worst | None = None
-    lowest: int = 2**31
-    highest: int = 0
-    changes: int = 0
-    caution: dict[Guard, float] = msgspec.field(default_factory=lambda: dict.fromkeys(GUARDS, 0.0))
-    reasons: Counter[str] = msgspec.field(default_factory=Counter)
-    held: list[Held] = []
-    floors: array[int] = msgspec.field(default_factory=lambda: array("i"))
-    running: array[int] = msgspec.field(default_factory=lambda: array("i"))
-    shorts: list[float] = []
 
 
 class _Scaled:
@@ -271,7 +101,8 @@ class _Life:
         self._guard: Guard = "other"
         self._keep = keep
         self.lived = Lived(key=hpa.key, variant=variant)
-        self._silent: list[Held] = []
+        keys = forecast_keys(self.asked) if isinstance(self.asked, FloorSpec) else ()
+        self._memories = {key: _remembered(key, past.traces.get(key[0]), world.begin) for key in keys}
 
     def subject(self, outcomes: Mapping[Query, Outcome], now: float) -> Subject:
         """Return what the controller would judge at *now*."""
@@ -281,13 +112,17 @@ class _Life:
             outcomes=outcomes,
             rollout=_STEADY,
             history=self.history,
+            expected=tuple(memory.expected(now) for memory in self._memories.values()),
             rules=self.rules,
             now=now,
         )
 
-    def follow(self, decision: FloorDecision | None, now: float, need: float | None, wanted: float | None) -> None:
-        """Set the bounds of *decision*, and let the HPA live until the next cycle."""
+    def follow(self, judged: Judged | None, now: float, need: float | None, wanted: float | None) -> None:
+        """Set the bounds that *judged* decides, and let the HPA live until the next cycle."""
         lived, seconds = self.lived, self.world.interval
+        decision = None if judged is None else judged.decision
+        if judged is not None and self._memories:
+            learn_cycle(self._memories, judged)
         if decision is not None:
             changes = decision.changes and not decision.dry_run
             self.history = decision.written if changes else decision.history
@@ -340,10 +175,19 @@ class _Life:
         inputs = msgspec.structs.replace(decision.inputs, terms=terms)
         self._free_floor = unguarded(inputs, self._free_floor, free.count)
         extra = spent - free.live(now, self.world.interval, wanted, self._free_floor, max(most, self._free_floor))
-        if decision.solution is not None and decision.target > decision.solution.wanted:
+        ahead = decision.inputs.forecast is not None and Reason.FOLLOWS_FORECAST in decision.reasons
+        if ahead or (decision.solution is not None and decision.target > decision.solution.wanted):
             self._guard = guard_of(decision)
         if extra > 0:
             self.lived.caution[self._guard] += extra
+
+
+def _remembered(key: ForecastKey, trace: Trace | None, begin: float) -> SeasonMemory:
+    """Return what a controller that starts at *begin* knows of the past in *trace*."""
+    memory = SeasonMemory(key[1])
+    if trace is not None:
+        memory.learn_trace(trace, begin)
+    return memory
 
 
 class _Answers:
@@ -416,9 +260,9 @@ def backtest(
             judging = [place for place, each in enumerate(column) if isinstance(each.asked, FloorSpec)]
             cycle = judge_cycle((column[each].subject(told[each], now) for each in judging), drops[place], rules, now)
             drops[place] = cycle.verdict.state
-            decisions = {each: judged.decision for each, judged in zip(judging, cycle.judged, strict=True)}
+            made = dict(zip(judging, cycle.judged, strict=True))
             for each, life in enumerate(column):
-                life.follow(decisions.get(each), now, needs[each], wanted[each])
+                life.follow(made.get(each), now, needs[each], wanted[each])
         if tell is not None and number % every == 0:
             tell(number / world.count)
     for past, row in zip(pasts, lives, strict=True):

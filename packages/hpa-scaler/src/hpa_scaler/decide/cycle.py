@@ -31,7 +31,18 @@ from hpa_scaler.decide.history import FloorHistory, State, handed_over
 from hpa_scaler.decide.judge import judge_one
 from hpa_scaler.decide.ownership import state_of
 from hpa_scaler.spec.annotations import enabled, parse_spec
-from hpa_scaler.spec.queries import Outcome, Outcomes, Query, queries_of
+from hpa_scaler.spec.queries import (
+    NOT_FORECAST,
+    NOTHING_FORECAST,
+    Expectations,
+    Expected,
+    ForecastKey,
+    Outcome,
+    Outcomes,
+    Query,
+    forecast_keys,
+    queries_of,
+)
 from hpa_scaler.spec.spec import FloorSpec, Problems, Rollout, Rules
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.objects.meta import EMPTY
@@ -64,6 +75,12 @@ def questions(asked: Iterable[Asked], rules: Rules) -> tuple[Query, ...]:
     return tuple(found)
 
 
+def forecasts_of(asked: Iterable[Asked]) -> tuple[ForecastKey, ...]:
+    """Return every forecast of a cycle, each once."""
+    found = (key for each in asked if isinstance(each, FloorSpec) for key in forecast_keys(each))
+    return tuple(dict.fromkeys(found))
+
+
 def wants_rollout(asked: Asked) -> bool:
     """Whether the judgement needs the rollout state of the target."""
     return isinstance(asked, FloorSpec) and asked.rollout_check
@@ -77,9 +94,10 @@ def subject_of(
     rollout: Rollout | None,
     rules: Rules,
     now: float,
+    forecasts: Expectations = NOTHING_FORECAST,
     remembered: FloorHistory | None = None,
 ) -> Subject:
-    """Return the inputs of the judgement of *hpa*, with its own part of *outcomes*.
+    """Return the inputs of the judgement of *hpa*, with its own part of *outcomes* and *forecasts*.
 
     *remembered* is the running controller's history of the HPA; ``None``: read the HPA's annotation.
     """
@@ -91,9 +109,15 @@ def subject_of(
         rollout=rollout,
         history=handed_over(state.history, now, rules.handover_gap) if remembered is None else remembered,
         state_problem=problem,
+        expected=_expected(asked, forecasts),
         rules=rules,
         now=now,
     )
+
+
+def _expected(asked: Asked, forecasts: Expectations) -> tuple[Expected, ...]:
+    keys = forecast_keys(asked) if isinstance(asked, FloorSpec) else ()
+    return tuple(forecasts.get(key, NOT_FORECAST) for key in keys)
 
 
 def _own(asked: Asked, outcomes: Outcomes, rules: Rules) -> Outcomes:
@@ -140,6 +164,7 @@ class DecisionLine(Struct, frozen=True, rename="camel", tag="decision", tag_fiel
     rollout: Rollout | None = None
     history: FloorHistory = FloorHistory()
     state_problem: str = ""
+    expected: tuple[Expected, ...] = ()
     drop: Refusal | None = None
 
 
@@ -202,6 +227,7 @@ def decision_line(cycle: str, subject: Subject, decision: FloorDecision, drop: R
         rollout=subject.rollout,
         history=subject.history,
         state_problem=subject.state_problem,
+        expected=subject.expected,
         rules=subject.rules,
         drop=drop,
     )
@@ -235,6 +261,7 @@ def _logged_subject(line: DecisionLine) -> Subject:
         rollout=line.rollout,
         history=line.history,
         state_problem=line.state_problem,
+        expected=line.expected,
         rules=line.rules,
         now=line.now,
     )

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from hpa_scaler.decide.floors import FloorInputs, QueryTerm, Solution, solve
 from hpa_scaler.decide.history import Floor, FloorHistory
-from hpa_scaler.spec.queries import Outcomes, Query
+from hpa_scaler.spec.queries import Expectations, Expected, Outcomes, Query, forecast_keys
 from hpa_scaler.spec.spec import FloorSpec, Problems, Rollout, Rules
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
@@ -103,8 +103,9 @@ class FloorDecision(Struct, frozen=True, kw_only=True):
         return () if self.inputs is None else self.inputs.terms
 
 
-Guard = Literal["outage", "cold-source", "lowering-window", "other"]
-"""What keeps a floor above what its queries want: missing answers, young data, the lowering window, anything else."""
+Guard = Literal["outage", "cold-source", "lowering-window", "forecast", "other"]
+"""What keeps a floor above what its queries want: missing answers, young data, the lowering window, a forecast, or
+anything else."""
 
 GUARDS: tuple[Guard, ...] = Guard.__args__  # type: ignore[attr-defined]
 
@@ -116,6 +117,8 @@ def guard_of(decision: FloorDecision) -> Guard:
         return "outage"
     if Reason.COLD_SOURCE in reasons:
         return "cold-source"
+    if Reason.FOLLOWS_FORECAST in reasons:
+        return "forecast"
     return "lowering-window" if Reason.LOWERING_WINDOW in reasons else "other"
 
 
@@ -123,7 +126,8 @@ class Subject(Struct, frozen=True, kw_only=True):
     """Everything that a judgement of one HPA depends on.
 
     *rollout* matters only if the HPA asks for that check (``None``: unknown). *state_problem* says why the HPA's
-    history is unreadable, and is empty if it is readable. *now* is in seconds since 1970.
+    history is unreadable, and is empty if it is readable. *expected* has the forecast of each query, if the HPA
+    asks for forecasts. *now* is in seconds since 1970.
     """
 
     hpa: HorizontalPodAutoscaler
@@ -132,8 +136,15 @@ class Subject(Struct, frozen=True, kw_only=True):
     rollout: Rollout | None = None
     history: FloorHistory = FloorHistory()
     state_problem: str = ""
+    expected: tuple[Expected, ...] = ()
     rules: Rules = Rules()
     now: float
+
+    @property
+    def forecasts(self) -> Expectations:
+        """The forecasts of the HPA's queries."""
+        keys = forecast_keys(self.asked) if isinstance(self.asked, FloorSpec) else ()
+        return dict(zip(keys, self.expected, strict=False))
 
 
 class DropState(Struct, frozen=True):

@@ -50,7 +50,7 @@ class FloorInputs(Struct, frozen=True, rename="camel", omit_defaults=True, kw_on
     raised one. *replicas* is the present number (``None``: unknown). *substitute* replaces terms without a value, by
     the rule for missing data. *held* says that nothing may be lowered. *window* is the highest floor wanted in the
     lowering window, *band* the deadband in pods, *raise_to* the highest floor that the limits of one step allow.
-    *lowest* is the lowest floor that the API server accepts: 0 or 1.
+    *lowest* is the lowest floor that the API server accepts: 0 or 1. *forecast* is the floor that a forecast asks for.
     """
 
     minimum: int
@@ -68,6 +68,7 @@ class FloorInputs(Struct, frozen=True, rename="camel", omit_defaults=True, kw_on
     window: int | None = None
     band: int = 0
     raise_to: int | None = None
+    forecast: int | None = None
 
 
 class Solution(Struct, frozen=True, rename="camel"):
@@ -96,17 +97,25 @@ def solve(inputs: FloorInputs) -> Solution:
     """Return the floor that follows from *inputs*."""
     query = _by_query(inputs)
     by_ratio = None if inputs.replicas is None else ratio_floor(inputs.replicas, inputs.ratio)
-    unbounded = max(inputs.lower_bound, *(each for each in (query, by_ratio) if each is not None), inputs.lowest)
+    unbounded = max(inputs.lower_bound, inputs.lowest)
+    for each in (query, by_ratio, inputs.forecast):
+        if each is not None and each > unbounded:
+            unbounded = each
     wanted = _capped(unbounded, inputs, query)
     target = _moved(inputs, wanted)
     return Solution(query, by_ratio, unbounded, wanted, target, _maximum(inputs, target))
 
 
+def by_query(inputs: FloorInputs, query: int | None) -> int:
+    """Return the floor that *query*, the queries' own floor, and the lower bound want within all caps."""
+    return _capped(max(inputs.lower_bound, query or 0, inputs.lowest), inputs, query)
+
+
 def unguarded(inputs: FloorInputs, floor: int, replicas: int | None) -> int:
-    """Return where *floor*, with so many *replicas*, would go by *inputs* if no guard held it and no window kept it."""
+    """Return where *floor*, with so many *replicas*, would go by *inputs* without guards, window and forecast."""
     return solve(
         msgspec.structs.replace(
-            inputs, minimum=floor, replicas=replicas, held=False, window=None, band=0, raise_to=None
+            inputs, minimum=floor, replicas=replicas, held=False, window=None, band=0, raise_to=None, forecast=None
         )
     ).target
 
@@ -114,7 +123,7 @@ def unguarded(inputs: FloorInputs, floor: int, replicas: int | None) -> int:
 def _by_query(inputs: FloorInputs) -> int | None:
     if not inputs.terms:
         return 0  # as in the older controller: without a query, ratio and lower bound decide
-    found = [each.replicas for each in inputs.terms if each.replicas is not None]
+    found = [replicas for replicas in [each.replicas for each in inputs.terms] if replicas is not None]
     if not inputs.raises_maximum or inputs.upper_bound is not None:
         # A value beyond int32 reaches any cap; without a cap, it is unusable.
         found += [INT32_MAX for each in inputs.terms if each.exact > INT32_MAX]
@@ -174,10 +183,11 @@ def formula(inputs: FloorInputs) -> str:
     return texts[0] if len(texts) == 1 else ", ".join(texts)
 
 
-def follows(inputs: FloorInputs, solution: Solution, told: Sequence[Refusal] = ()) -> Refusal:
+def follows(inputs: FloorInputs, solution: Solution, told: Sequence[Refusal] = (), forecast: str = "") -> Refusal:
     """Return the largest of the floors, which decides, as a reason.
 
-    If the rule for missing data gave that floor, its cause is among *told*, the causes of the queries.
+    If the rule for missing data gave that floor, its cause is among *told*, the causes of the queries. *forecast* says
+    where the floor of a forecast comes from.
     """
     floor = solution.unbounded
     if inputs.terms and solution.query == floor:
@@ -188,6 +198,8 @@ def follows(inputs: FloorInputs, solution: Solution, told: Sequence[Refusal] = (
         replicas = counted(inputs.replicas or 0, "replica")
         detail = f"a step down from {replicas} by {short(inputs.ratio)} ends at {floor}"
         return Refusal(Reason.FOLLOWS_RATIO, detail=detail)
+    if inputs.forecast == floor > inputs.lower_bound:
+        return Refusal(Reason.FOLLOWS_FORECAST, detail=forecast)
     return Refusal(Reason.FOLLOWS_LOWER_BOUND, detail=f"the lower bound is {inputs.lower_bound}")
 
 
@@ -195,6 +207,8 @@ def caps(inputs: FloorInputs, solution: Solution) -> list[Refusal]:
     """Return the reason for a cap on the floor, unless the floor is held above the cap anyway."""
     if max(solution.wanted, solution.target) >= solution.unbounded:
         return []
+    if inputs.forecast == solution.unbounded:
+        return []  # a forecast keeps to the bounds of its own accord
     detail = f"{solution.unbounded} is wanted"
     if inputs.upper_bound is not None and solution.wanted == inputs.upper_bound:
         return [Refusal(Reason.AT_UPPER_BOUND, detail=f"{detail}, maximum-replicas is {inputs.upper_bound}")]

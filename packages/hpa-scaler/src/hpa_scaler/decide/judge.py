@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import msgspec
 
-from hpa_scaler.decide.decision import Action, Asked, DropVerdict, FloorDecision, Judged, Subject
+from hpa_scaler.decide.decision import Action, DropVerdict, FloorDecision, Judged, Subject
 from hpa_scaler.decide.floors import (
     FloorInputs,
     Limit,
     Solution,
     bounds_moved,
+    by_query,
     caps,
     follows,
     lowering_limits,
     solve,
 )
+from hpa_scaler.decide.forecast import forecast_floor
 from hpa_scaler.decide.guards import limits, longest_period
 from hpa_scaler.decide.history import FloorHistory, highest_floor, resumed, unwatched, with_floor, with_raise
-from hpa_scaler.decide.ownership import contested, ownership
-from hpa_scaler.decide.rises import Wanted, judge_rise, judge_spike, maximum_limit, time_to_know
+from hpa_scaler.decide.ownership import contested, not_ours, ownership
+from hpa_scaler.decide.rises import Wanted, judge_rise, judge_spike, maximum_limit, rise_ceiling, time_to_know
 from hpa_scaler.decide.sources import lowering_window, read_sources
 from hpa_scaler.spec.annotations import STATE, name_of
 from hpa_scaler.spec.queries import Outcomes, firing, hold_query, outcome_of, read, value_query
-from hpa_scaler.spec.spec import FloorSpec, Problems, Rollout
+from hpa_scaler.spec.spec import FloorSpec, Rollout
 from tightship.core.durations import format_duration
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import Reason, Refusal
@@ -43,35 +45,11 @@ def judge_one(subject: Subject, drops: DropVerdict = DropVerdict()) -> Judged:
 
 
 def _alone(subject: Subject) -> FloorDecision:
-    refusal = _not_ours(subject.hpa, subject.asked, subject.now)
+    refusal = not_ours(subject.hpa, subject.asked, subject.now)
     if refusal is not None or not isinstance(subject.asked, FloorSpec):
         window = lowering_window(subject.asked, subject.rules) if isinstance(subject.asked, FloorSpec) else None
         return _skipped(subject, refusal or Refusal(Reason.NOT_ENABLED), window)
     return _FloorJudgement(subject, subject.asked).decision()
-
-
-def _not_ours(hpa: HorizontalPodAutoscaler, asked: Asked, now: float) -> Refusal | None:
-    """Return why *hpa* stays as it is, ``None`` if nothing forbids moving it."""
-    if hpa.deletion is not None:
-        return Refusal(Reason.HPA_TERMINATING, detail="the HPA is being deleted")
-    if asked is None:
-        return Refusal(Reason.NOT_ENABLED, detail="no annotation opts the HPA in")
-    if hpa.owner is not None:
-        fix = f"set the bounds in {hpa.owner}, and remove the annotation"
-        return Refusal(
-            Reason.CONTROLLED_BY_OTHER, detail=f"{hpa.owner} controls the HPA and would set the bounds back", fix=fix
-        )
-    if isinstance(asked, Problems):
-        return Refusal(Reason.INVALID_ANNOTATION, detail="; ".join(asked.lines), fix="correct the annotation")
-    if asked.paused.active(now):
-        return Refusal(Reason.PAUSED, detail="paused" + _until(asked.paused.until, now))
-    active = hpa.condition("ScalingActive")
-    if active is not None and active.status == "False" and active.reason == "ScalingDisabled":
-        return Refusal(Reason.TARGET_AT_ZERO, detail=f"{hpa.target} is scaled to 0, which switches the HPA off")
-    if hpa.min_replicas == 0 and asked.lowest is None:
-        fix = "set the annotation minimum-replicas, to 0 or more, if the floor should be raised"
-        return Refusal(Reason.SCALE_TO_ZERO, detail="minReplicas is 0: the HPA is meant to scale to zero", fix=fix)
-    return None
 
 
 def _skipped(subject: Subject, cause: Refusal, window: float | None = None) -> FloorDecision:
@@ -119,16 +97,19 @@ class _FloorJudgement:
         self._history = msgspec.structs.replace(self._sources.history, evaluated=now, seen=hpa.min_replicas)
         self._incident = self._check_incident(subject.outcomes)
         self._rolling = self._check_rollout(subject.rollout)
+        self._forecast = forecast_floor(spec, subject.expected)
 
     def decision(self) -> FloorDecision:
         inputs = self._inputs()
-        wanted = solve(inputs).wanted
+        inputs = msgspec.structs.replace(inputs, forecast=self._within_reach(inputs))
+        alone = solve(inputs)
+        wanted = alone.wanted
         holds = self._holds() if wanted < inputs.minimum else []
-        rise = self._check_rise(inputs)
+        rise = self._check_rise(inputs, alone.query)
         steps = [*rise, *self._steps()] if wanted > inputs.minimum else []
         fight = contested(self._hpa, self._history, self._rules, self._now)
-        self._note(inputs)
-        answered, earlier = self._compare(inputs)
+        self._note(inputs, alone.query)
+        answered, earlier = self._compare(inputs, alone.query)
         inputs = msgspec.structs.replace(
             inputs,
             held=bool(holds) or not self._sources.allow_lower or fight is not None,
@@ -228,7 +209,7 @@ class _FloorJudgement:
             detail = f"the HPA's status does not say how many replicas {self._hpa.target} has"
             found.append(Refusal(Reason.REPLICAS_UNKNOWN, detail=detail))
         if spec.paused_down.active(now):
-            detail = "lowering is paused" + _until(spec.paused_down.until, now)
+            detail = "lowering is paused" + spec.paused_down.left(now)
             found.append(Refusal(Reason.PAUSED_SCALE_DOWN, detail=detail))
         return found
 
@@ -238,14 +219,14 @@ class _FloorJudgement:
         running = max(hpa.min_replicas, self._replicas or 0)
         found = limits(spec, hpa.scale_up, self._history.raises, running, self._now)
         if spec.paused_up.active(self._now):
-            word = Refusal(Reason.PAUSED_SCALE_UP, detail="raising is paused" + _until(spec.paused_up.until, self._now))
+            word = Refusal(Reason.PAUSED_SCALE_UP, detail="raising is paused" + spec.paused_up.left(self._now))
             found.append((hpa.min_replicas, word))
         return found
 
-    def _check_rise(self, inputs: FloorInputs) -> list[Limit]:
+    def _check_rise(self, inputs: FloorInputs, query: int | None) -> list[Limit]:
         """Return the limits that hold for every HPA, and record the floor that the queries want."""
         wanted = Wanted(
-            floor=solve(inputs).query if inputs.terms else None,
+            floor=query if inputs.terms else None,
             whole=self._sources.allow_lower,
             granted=max(self._own.minimum, inputs.lower_bound, inputs.substitute or 0),
             minimum=inputs.minimum,
@@ -257,13 +238,21 @@ class _FloorJudgement:
         top = maximum_limit(inputs.own_maximum, wanted, self._rules)
         return top if rise.limit is None else [rise.limit, *top]
 
-    def _note(self, inputs: FloorInputs) -> None:
+    def _within_reach(self, inputs: FloorInputs) -> int | None:
+        """Return the floor of the forecast, within the user's own maximum and the limit of a sudden rise."""
+        if self._forecast.floor is None:
+            return None
+        granted = max(self._own.minimum, inputs.lower_bound, inputs.substitute or 0)
+        ceiling = rise_ceiling(self._history, self._rules, granted, self._now)
+        return min(self._forecast.floor, inputs.own_maximum, ceiling)
+
+    def _note(self, inputs: FloorInputs, query: int | None) -> None:
         """Record the wanted floor, or at least the present one if data are missing or may be low.
 
         The ratio is left out: it limits a step from the present replicas, and no window should keep its result.
-        Otherwise a floor would come down by one such step for each window.
+        Otherwise a floor would come down by one such step for each window. A forecast that is over is left out too.
         """
-        wanted = solve(msgspec.structs.replace(inputs, replicas=None)).wanted
+        wanted = by_query(inputs, query)
         known = self._sources.allow_lower and not self._sources.holds
         floor = wanted if known else max(wanted, inputs.minimum)
         if known and inputs.terms and self._own.changed is None:
@@ -274,7 +263,7 @@ class _FloorJudgement:
         floors = with_floor(self._history.floors, floor, self._now, self._window)
         self._history = msgspec.structs.replace(self._history, floors=floors)
 
-    def _compare(self, inputs: FloorInputs) -> tuple[int | None, int | None]:
+    def _compare(self, inputs: FloorInputs, query: int | None) -> tuple[int | None, int | None]:
         """Return the floor that the queries want together, and the highest that they wanted for long enough lately."""
         history, now, window = self._history, self._now, 2 * time_to_know(self._spec, self._rules)
         falling, hold = history.falling, self._rules.drop_hold
@@ -285,7 +274,7 @@ class _FloorJudgement:
             earlier = highest_floor(history.answers, now, window)
         if not inputs.terms or any(each.replicas is None for each in inputs.terms):
             return None, earlier
-        answered = max(solve(inputs).query or 0, inputs.lower_bound)
+        answered = max(query or 0, inputs.lower_bound)
         # Without a known floor, as after a change of leader, the first answer counts.
         answers = history.answers if earlier is not None else with_floor((), answered, now, window)
         self._history = msgspec.structs.replace(history, answers=answers, falling=None)
@@ -314,7 +303,7 @@ class _FloorJudgement:
         maximum: int,
     ) -> tuple[Refusal, ...]:
         fight, holds, steps = found
-        why = [follows(inputs, solution, self._sources.causes)]
+        why = [follows(inputs, solution, self._sources.causes, self._forecast.detail)]
         stops = [
             *(cause for cause in self._sources.causes if cause not in why),
             *holds,
@@ -322,6 +311,8 @@ class _FloorJudgement:
             *(cause for limit, cause in sorted(steps, key=lambda each: each[0]) if limit < solution.wanted),
         ]
         notes = [] if self._own.changed is None else [self._own.changed]
+        if self._forecast.unused is not None:
+            notes.append(self._forecast.unused)
         if self._state_problem:
             fix = f"the memory starts empty; remove the annotation {name_of(self._rules.prefix, STATE)}"
             notes.append(Refusal(Reason.STATE_UNREADABLE, detail=self._state_problem, fix=fix))
@@ -340,7 +331,3 @@ def _known_replicas(hpa: HorizontalPodAutoscaler) -> int | None:
     if able is not None and able.status == "False" and able.reason == "FailedGetScale":
         return None
     return hpa.current_replicas
-
-
-def _until(end: float | None, now: float) -> str:
-    return "" if end is None else f" for another {format_duration(end - now)}"

@@ -16,10 +16,10 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.decide.decision import FloorDecision
+from hpa_scaler.decide.decision import Asked, FloorDecision
 from hpa_scaler.decide.history import FloorHistory, State, StateError, decode_state, encode_state, with_floor
 from hpa_scaler.spec.annotations import STATE, name_of
-from hpa_scaler.spec.spec import FloorSpec, Rules
+from hpa_scaler.spec.spec import FloorSpec, Problems, Rules
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.core.objects import HorizontalPodAutoscaler
@@ -252,3 +252,27 @@ def _patch(
         ops.append({"op": "remove", "path": note})
     params = {"fieldManager": MANAGER, "fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
     return Patch(path_of(about.namespace, about.name), params, msgspec.json.encode(ops), state)
+
+
+def not_ours(hpa: HorizontalPodAutoscaler, asked: Asked, now: float) -> Refusal | None:
+    """Return why *hpa* stays as it is, ``None`` if nothing forbids moving it."""
+    if hpa.deletion is not None:
+        return Refusal(Reason.HPA_TERMINATING, detail="the HPA is being deleted")
+    if asked is None:
+        return Refusal(Reason.NOT_ENABLED, detail="no annotation opts the HPA in")
+    if hpa.owner is not None:
+        fix = f"set the bounds in {hpa.owner}, and remove the annotation"
+        return Refusal(
+            Reason.CONTROLLED_BY_OTHER, detail=f"{hpa.owner} controls the HPA and would set the bounds back", fix=fix
+        )
+    if isinstance(asked, Problems):
+        return Refusal(Reason.INVALID_ANNOTATION, detail="; ".join(asked.lines), fix="correct the annotation")
+    if asked.paused.active(now):
+        return Refusal(Reason.PAUSED, detail="paused" + asked.paused.left(now))
+    active = hpa.condition("ScalingActive")
+    if active is not None and active.status == "False" and active.reason == "ScalingDisabled":
+        return Refusal(Reason.TARGET_AT_ZERO, detail=f"{hpa.target} is scaled to 0, which switches the HPA off")
+    if hpa.min_replicas == 0 and asked.lowest is None:
+        fix = "set the annotation minimum-replicas, to 0 or more, if the floor should be raised"
+        return Refusal(Reason.SCALE_TO_ZERO, detail="minReplicas is 0: the HPA is meant to scale to zero", fix=fix)
+    return None

@@ -12,6 +12,7 @@ from hpa_scaler.decide.history import DAY, Floor, FloorHistory, Spike, highest_f
 from hpa_scaler.spec.promql import lookback
 from hpa_scaler.spec.queries import range_of
 from hpa_scaler.spec.spec import FloorSpec, Rules
+from hpa_scaler.spec.values import INT32_MAX
 from tightship.core.durations import format_duration
 from tightship.core.reasons import Reason, Refusal
 
@@ -123,6 +124,17 @@ def maximum_limit(own_maximum: int, wanted: Wanted, rules: Rules) -> list[Limit]
         return []
     detail = f"no floor is set above {rules.maximum_factor:g} times maxReplicas {own_maximum}"
     return [(limit, Refusal(Reason.AT_MAX_REPLICAS, detail=detail, fix="raise maxReplicas"))]
+
+
+def rise_ceiling(history: FloorHistory, rules: Rules, granted: int, now: float) -> int:
+    """Return how far a forecast may raise a floor: as far as the queries themselves could at once.
+
+    *granted* is as in :class:`Wanted`.
+    """
+    if not rules.rise_factor:
+        return INT32_MAX
+    known = max(highest_floor(history.known, now, DAY) or 0, granted)
+    return max(rules.rise_pods, math.floor(known * rules.rise_factor))
 
 
 def _ceiling(history: FloorHistory, wanted: Wanted, rules: Rules, now: float) -> tuple[int, int]:

@@ -1,22 +1,15 @@
-"""What annotations would have done over the past: the document, its table and its page with pictures.
-
-Replica-hours are rounded to a tenth, minutes to whole minutes; amounts are millionths of a currency.
-"""
+"""What annotations would have done over the past: the table, and the page with pictures."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from msgspec import Struct
-
-from hpa_scaler.decide.backtest import HpaPast, Kind, Lived, World, Worst
-from hpa_scaler.report.document import FloorHead
-from hpa_scaler.spec.spec import FloorSpec
+from hpa_scaler.decide.variants import HpaPast, Lived, World
+from hpa_scaler.report.backtest_document import FloorBacktest, HpaBacktest, Tested, VariantEntry, WorstMoment
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
-from tightship.core.times import rfc3339
-from tightship.planning.prices import MICROS, NodePrice
+from tightship.planning.prices import MICROS
 from tightship.report.presentation import (
     Cell,
     Chart,
@@ -38,177 +31,7 @@ from tightship.report.presentation import (
     warning,
 )
 
-WEEK = 168.0
-_HOUR = 3600.0
 _OPENED = 12
-
-
-class WorstMoment(Struct, frozen=True, rename="camel"):
-    """The moment with the fewest *ready* replicas for the replicas that the traffic *needed*."""
-
-    at: str
-    needed: float
-    ready: int
-
-
-class HeldFloor(Struct, frozen=True, rename="camel"):
-    """A stretch without answers: the floor *before*, the *lowest* until the range was full, whether it held."""
-
-    begin: str
-    end: str
-    before: int
-    lowest: int
-    held: bool
-
-
-class Caution(Struct, frozen=True, rename="camel"):
-    """What guards cost, in replica-hours beyond a floor that knows the true traffic and waits for nothing."""
-
-    outage: float
-    cold_source: float
-    lowering_window: float
-    other: float
-
-    @property
-    def total(self) -> float:
-        """All guards together."""
-        return self.outage + self.cold_source + self.lowering_window + self.other
-
-
-class VariantEntry(Struct, frozen=True, rename="camel"):
-    """One set of annotations.
-
-    *short_minutes* is how long each ready replica had to carry more than a tenth above what one carries, ``None`` if
-    nothing says what that is. *unknown_minutes* had no known traffic. *micros* is the cost of the replica-hours.
-    """
-
-    name: str
-    kind: Kind
-    changes: Mapping[str, str | None]
-    floor_hours: float
-    replica_hours: float
-    replica_hours_a_week: float
-    micros: int | None
-    short_minutes: int | None
-    unknown_minutes: int
-    worst: WorstMoment | None
-    lowest_floor: int
-    highest_floor: int
-    floor_changes: int
-    held: tuple[HeldFloor, ...]
-    caution: Caution
-    caution_share: float
-    reasons: Mapping[str, int]
-
-
-class HpaBacktest(Struct, frozen=True, rename="camel"):
-    """One HPA under every set. *wanted_from* says where the replicas that the HPA itself wants come from."""
-
-    namespace: str
-    name: str
-    target: str
-    queries: tuple[str, ...]
-    per_replica: tuple[float, ...]
-    wanted_from: str
-    sets: tuple[VariantEntry, ...]
-
-    @property
-    def key(self) -> str:
-        """The HPA as ``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
-
-
-class FloorBacktest(FloorHead, frozen=True, rename="camel", tag_field="kind", tag="FloorBacktest"):
-    """Sets of annotations side by side over a recorded past."""
-
-    begin: str
-    end: str
-    interval_seconds: int
-    pod_start_seconds: int
-    currency: str | None
-    price: str | None
-    sets: tuple[str, ...]
-    hpas: tuple[HpaBacktest, ...]
-    warnings: tuple[str, ...]
-
-
-class Tested(Struct, frozen=True):
-    """A finished backtest: each of *pasts* and what the variants did to it, and the price of a replica-hour."""
-
-    head: FloorHead
-    world: World
-    pasts: Sequence[HpaPast]
-    lived: Sequence[Sequence[Lived]]
-    price: NodePrice | None = None
-    warnings: tuple[str, ...] = ()
-
-
-def backtest_document(tested: Tested) -> FloorBacktest:
-    """Return the document of *tested*."""
-    world, head, price = tested.world, tested.head, tested.price
-    return FloorBacktest(
-        api_version=head.api_version,
-        generator=head.generator,
-        source=head.source,
-        evaluated_at=head.evaluated_at,
-        settings=head.settings,
-        begin=rfc3339(world.begin),
-        end=rfc3339(world.end),
-        interval_seconds=round(world.interval),
-        pod_start_seconds=round(world.start),
-        currency=None if price is None else price.currency,
-        price=None if price is None else price.basis,
-        sets=tuple(each.variant.name for each in tested.lived[0]) if tested.lived else (),
-        hpas=tuple(_hpa(past, row, world, price) for past, row in zip(tested.pasts, tested.lived, strict=True)),
-        warnings=tested.warnings,
-    )
-
-
-def _hpa(past: HpaPast, row: Sequence[Lived], world: World, price: NodePrice | None) -> HpaBacktest:
-    queries = past.yardstick.queries if isinstance(past.yardstick, FloorSpec) else ()
-    wanted = "its own metrics" if past.wanted is not None else "its traffic"
-    return HpaBacktest(
-        namespace=past.hpa.namespace,
-        name=past.hpa.name,
-        target=str(past.hpa.target),
-        queries=tuple(query.text for query in queries),
-        per_replica=tuple(query.per_replica for query in queries),
-        wanted_from=wanted if queries or past.wanted is not None else "nothing that is known",
-        sets=tuple(_entry(lived, past, world, price) for lived in row),
-    )
-
-
-def _entry(lived: Lived, past: HpaPast, world: World, price: NodePrice | None) -> VariantEntry:
-    hours = lived.replicas / _HOUR
-    spanned = max(world.count * world.interval, 1.0) / _HOUR
-    caution = Caution(*(round(seconds / _HOUR, 1) for seconds in lived.caution.values()))
-    free = hours - sum(lived.caution.values()) / _HOUR
-    return VariantEntry(
-        name=lived.variant.name,
-        kind=lived.variant.kind,
-        changes={each.name: each.text for each in lived.variant.changes if each.target in ("*", lived.key)},
-        floor_hours=round(lived.floor / _HOUR, 1),
-        replica_hours=round(hours, 1),
-        replica_hours_a_week=round(hours / spanned * WEEK, 1),
-        micros=None if price is None else round(hours * price.hourly),
-        short_minutes=None if past.yardstick is None else round(lived.short / 60),
-        unknown_minutes=round(lived.unknown / 60),
-        worst=_worst(lived.worst),
-        lowest_floor=lived.lowest,
-        highest_floor=lived.highest,
-        floor_changes=lived.changes,
-        held=tuple(
-            HeldFloor(rfc3339(each.span.begin), rfc3339(each.span.end), each.before, each.lowest, each.held)
-            for each in lived.held
-        ),
-        caution=caution,
-        caution_share=round(caution.total / free, 4) if free > 0 else 0.0,
-        reasons=dict(sorted(lived.reasons.items(), key=lambda item: (-item[1], item[0]))),
-    )
-
-
-def _worst(worst: Worst | None) -> WorstMoment | None:
-    return None if worst is None else WorstMoment(rfc3339(worst.at), round(worst.need, 1), worst.ready)
 
 
 def backtest_printout(document: FloorBacktest) -> Printout:
@@ -317,6 +140,7 @@ def backtest_columns(document: FloorBacktest) -> Sequence[Column]:
         Column("WINDOW", [f"{entry.caution.lowering_window:.1f}" for _, entry in rows], ">"),
         Column("COLD", [f"{entry.caution.cold_source:.1f}" for _, entry in rows], ">"),
         Column("OUTAGE", [f"{entry.caution.outage:.1f}" for _, entry in rows], ">"),
+        Column("FORECAST", [f"{entry.caution.forecast:.1f}" for _, entry in rows], ">"),
         Column("OTHER", [f"{entry.caution.other:.1f}" for _, entry in rows], ">"),
         Column("CAUTION", [_share(entry) for _, entry in rows], ">"),
         Column("REASONS", [",".join(entry.reasons) for _, entry in rows], style="why"),

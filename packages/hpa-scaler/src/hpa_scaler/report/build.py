@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import repeat
 
 from msgspec import Struct
 
@@ -28,7 +29,7 @@ from hpa_scaler.report.document import (
     RememberedState,
 )
 from hpa_scaler.spec.annotations import ENABLE
-from hpa_scaler.spec.queries import range_from, range_of
+from hpa_scaler.spec.queries import Expected, range_from, range_of
 from hpa_scaler.spec.spec import FloorSpec, Rules
 from tightship.core.reasons import Reason
 from tightship.core.times import rfc3339
@@ -96,6 +97,7 @@ def _entry(judged: Judged) -> HpaEntry:
             wanted=solution.wanted,
             window=inputs.window,
             raise_to=inputs.raise_to,
+            by_forecast=inputs.forecast,
         )
     return HpaEntry(
         namespace=decision.namespace,
@@ -134,9 +136,16 @@ def _queries(judged: Judged) -> tuple[QueryEntry, ...]:
             replicas=term.replicas,
             looks_back_seconds=int(range_of(query, asked, rules.longest_guard)),
             range_from=range_from(query, asked),
+            expected=None if expected is None else expected.value,
         )
-        for query, term, told in zip(asked.queries, judged.decision.terms, judged.decision.told, strict=False)
+        for query, term, told, expected in zip(
+            asked.queries, judged.decision.terms, judged.decision.told, _expected(judged), strict=False
+        )
     )
+
+
+def _expected(judged: Judged) -> Iterable[Expected | None]:
+    return judged.subject.expected or repeat(None)
 
 
 def _summary(sights: Sights, entries: list[HpaEntry]) -> FloorSummary:

@@ -39,6 +39,7 @@ class QueryEntry(Struct, frozen=True, rename="camel"):
 
     *outcome* is ``answered``, or the reason why the answer can't be used as it is; then *value* and *replicas* may be
     ``null``. *looks_back_seconds* is how far back the data must reach, *range_from* the source of that number.
+    *expected* is the highest value that a forecast expects soon.
     """
 
     query: str
@@ -50,6 +51,7 @@ class QueryEntry(Struct, frozen=True, rename="camel"):
     replicas: int | None
     looks_back_seconds: int
     range_from: RangeFrom
+    expected: float | None
 
 
 class Floors(Struct, frozen=True, rename="camel"):
@@ -66,6 +68,7 @@ class Floors(Struct, frozen=True, rename="camel"):
     wanted: int
     window: int | None
     raise_to: int | None
+    by_forecast: int | None
 
 
 class CauseEntry(Struct, frozen=True, rename="camel"):

@@ -249,6 +249,7 @@ def floor_rows(hpa: HpaEntry) -> Iterator[tuple[str, str]]:
     rows = (
         ("by query", floors.by_query),
         ("by ratio", (unlimited or _ratio_floor(hpa)) if floors.by_ratio is not None else None),
+        ("by forecast", floors.by_forecast),
         ("missing data", floors.missing_data),
         ("lower bound", floors.lower_bound),
         ("upper bound", floors.upper_bound),

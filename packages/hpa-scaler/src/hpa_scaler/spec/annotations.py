@@ -16,7 +16,17 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.spec import values
-from hpa_scaler.spec.spec import PREFIX, FloorSpec, HoldSpec, MissingData, Problems, QuerySpec, ServerRef
+from hpa_scaler.spec.spec import (
+    PREFIX,
+    FloorSpec,
+    ForecastSpec,
+    HoldSpec,
+    MissingData,
+    Problems,
+    QuerySpec,
+    Season,
+    ServerRef,
+)
 from tightship.core.quoting import quoted
 
 ENABLE = "hpa-scaler"
@@ -73,6 +83,8 @@ ANNOTATIONS = (
     Annotation("honour-scale-up-behavior", values.switch, "honour_behavior"),
     Annotation("deadband", values.band, "deadband"),
     Annotation("lowering-window", values.duration, "window"),
+    Annotation("forecast", values.season),
+    Annotation("forecast-ahead", values.ahead),
     Annotation("hold-query", values.query),
     Annotation("hold-query-server", values.server_name),
     Annotation("hold-cool-down", values.duration),
@@ -153,6 +165,7 @@ class _SpecReader:
             queries=tuple(self._queries()),
             missing=msgspec.structs.replace(missing, after=self._value("missing-data-after", missing.after)),
             hold=self._hold(),
+            forecast=self._forecast(),
             **{field: value for field, value in given.items() if value is not None},
         )
         if spec.lowest is not None and spec.highest is not None and spec.lowest > spec.highest:
@@ -224,6 +237,13 @@ class _SpecReader:
         if not text:
             return None
         return HoldSpec(text, cool_down, ServerRef(name=own) if own else self._server(""))
+
+    def _forecast(self) -> ForecastSpec | None:
+        season: Season | None = self._value("forecast", None)
+        ahead = self._value("forecast-ahead", 0.0)
+        if season is None:
+            return None
+        return ForecastSpec(season, ahead) if ahead else ForecastSpec(season)
 
     def _check_names(self) -> None:
         for name, text in self._own.items():

@@ -1,26 +1,21 @@
-"""The queries to Prometheus for an HPA, their outcomes, and the file of recorded outcomes. Pure.
+"""The queries to Prometheus for an HPA, their outcomes, and what they are expected to answer soon. Pure.
 
-:mod:`hpa_scaler.prometheus` sends the queries. A person, or ``plan --save-outcomes``, writes the file:
-``{"kind": "QueryOutcomes", "outcomes": [{"query": "...", "server": "main", "values": [110.5]}, ...]}``. ``values`` has
-one value for each series. Instead, an entry may have a ``failure`` with its reason, or the whole ``answer``.
+:mod:`hpa_scaler.prometheus` sends the queries.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
-from hpa_scaler.spec.addresses import AddressError, parse_address
 from hpa_scaler.spec.promql import lookback, without_fallback
-from hpa_scaler.spec.spec import FloorSpec, HoldSpec, QuerySpec, SeriesRule, ServerRef
-from hpa_scaler.spec.values import parse_float
-from tightship.core.reasons import QUERY_FAILURES, Reason, Refusal
-from tightship.core.times import parse_rfc3339, rfc3339
-from tightship.report.document import API_VERSION
+from hpa_scaler.spec.spec import FloorSpec, ForecastSpec, HoldSpec, QuerySpec, SeriesRule, ServerRef
+from tightship.core.reasons import Reason, Refusal
 
 UNREADABLE_RANGE = 3600.0
 """The assumed look-back of a query whose text can't be parsed, in seconds."""
@@ -79,6 +74,24 @@ class Failure(Struct, frozen=True, omit_defaults=True, tag="failure"):
 
 Outcome: TypeAlias = QueryAnswer | Failure
 Outcomes: TypeAlias = Mapping[Query, Outcome]
+
+
+class Expected(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The highest *value* that a query is expected to have soon, by so many *seasons*.
+
+    Without a value there is no ramp ahead or, if *why* says so, no usable forecast.
+    """
+
+    value: float | None = None
+    seasons: int = 0
+    why: str = ""
+
+
+ForecastKey: TypeAlias = tuple[Query, ForecastSpec]
+Expectations: TypeAlias = Mapping[ForecastKey, Expected]
+
+NOTHING_FORECAST: Expectations = MappingProxyType({})
+NOT_FORECAST = Expected(why="the query's past was not asked for")
 
 _NOT_ASKED = Failure(Reason.NOT_ASKED, "there is no recorded outcome of this query")
 
@@ -193,11 +206,19 @@ def bare_query(query: QuerySpec) -> Query | None:
     return None if bare is None else Query(bare.text, query.server)
 
 
+def forecast_keys(spec: FloorSpec) -> tuple[ForecastKey, ...]:
+    """Return what to forecast for *spec*: each of its queries; nothing if there is no forecast."""
+    if spec.forecast is None:
+        return ()
+    return tuple((value_query(query), spec.forecast) for query in spec.queries)
+
+
 def hold_query(hold: HoldSpec) -> Query:
     """Return the query for an incident."""
     return Query(hold.text, hold.server)
 
 
+@lru_cache(maxsize=1024)
 def age_query(template: str, query: QuerySpec, seconds: float) -> Query:
     """Return the query for the age of the data behind *query*; *seconds* is the look-back."""
     step = age_step(seconds)
@@ -227,98 +248,3 @@ def queries_of(spec: FloorSpec, template: str, longest: float) -> tuple[Query, .
     if spec.hold is not None:
         asked[hold_query(spec.hold)] = None
     return tuple(asked)
-
-
-class _RecordedOutcome(Struct, omit_defaults=True, forbid_unknown_fields=True):
-    query: str
-    server: str = ""
-    labels: bool = False
-    values: list[float | str] | None = None
-    warnings: tuple[str, ...] = ()
-    answer: QueryAnswer | None = None
-    failure: Failure | None = None
-
-
-class _File(Struct, rename="camel"):
-    outcomes: list[_RecordedOutcome]
-    kind: Literal["QueryOutcomes"] = "QueryOutcomes"
-    api_version: Literal["tightship.dev/v1"] = API_VERSION
-    asked_at: str = ""
-
-
-class OutcomeFileError(ValueError):
-    """An unreadable file of outcomes; *problems* are whole lines."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
-
-
-def encode_outcomes(outcomes: Mapping[Query, Outcome], now: float) -> bytes:
-    """Return the file of *outcomes*, recorded at *now*."""
-    entries = []
-    for query, outcome in sorted(outcomes.items(), key=lambda item: item[0]):
-        entry = _RecordedOutcome(query.text, query.server.name or query.server.url, query.labels)
-        if isinstance(outcome, QueryAnswer):
-            entry.answer = outcome
-        else:
-            entry.failure = outcome
-        entries.append(entry)
-    raw = msgspec.json.encode(_File(entries, asked_at=rfc3339(now)))
-    return msgspec.json.format(raw, indent=2) + b"\n"
-
-
-def decode_outcomes(raw: bytes, name: str) -> dict[Query, Outcome]:
-    """Return the outcomes in *raw*, the file called *name*. Raises :class:`OutcomeFileError` with all problems."""
-    try:
-        file = msgspec.json.decode(raw, type=_File)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise OutcomeFileError([f"{name}: not a file of query outcomes: {error}"]) from error
-    outcomes: dict[Query, Outcome] = {}
-    problems: list[str] = []
-    for number, entry in enumerate(file.outcomes, 1):
-        try:
-            outcomes[Query(entry.query, _server(entry.server), entry.labels)] = _outcome(entry)
-        except ValueError as error:
-            problems.append(f"{name}: outcome {number}: {error}")
-    if problems:
-        raise OutcomeFileError(problems)
-    return outcomes
-
-
-def asked_at(raw: bytes) -> float | None:
-    """Return when the outcomes in *raw* were recorded, in seconds since 1970; ``None`` if nothing tells."""
-    try:
-        return parse_rfc3339(msgspec.json.decode(raw, type=_File).asked_at)
-    except (msgspec.DecodeError, ValueError):
-        return None
-
-
-def _server(text: str) -> ServerRef:
-    if "://" not in text:
-        return ServerRef(name=text)
-    try:
-        return ServerRef(url=str(parse_address(text)))
-    except AddressError as error:
-        raise ValueError(f"server {error}") from error
-
-
-def _outcome(entry: _RecordedOutcome) -> Outcome:
-    given = [each for each in (entry.values, entry.answer, entry.failure) if each is not None]
-    if len(given) != 1:
-        raise ValueError("must have one of values, answer and failure")
-    if entry.answer is not None:
-        return entry.answer
-    if entry.failure is None:
-        return answer_of([_value(each) for each in entry.values or ()], entry.warnings)
-    if entry.failure.reason not in QUERY_FAILURES:
-        allowed = ", ".join(sorted(QUERY_FAILURES))
-        raise ValueError(f"failure.reason: {entry.failure.reason.value!r}: allowed are {allowed}")
-    return entry.failure
-
-
-def _value(value: float | str) -> float:
-    number = parse_float(value) if isinstance(value, str) else float(value)
-    if number is None:
-        raise ValueError(f"values: {value!r} is not a number; allowed are numbers, and texts such as NaN and +Inf")
-    return number

@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from tightship.core.counting import counted
+from tightship.core.durations import format_duration
 from tightship.core.objects import ScaleTarget
 
 PREFIX = "estafette.io"
@@ -34,6 +35,7 @@ minutes counts, and before that one in two minutes, because all samples of an ho
 MissingDataRule = Literal["hold", "zero", "replicas", "current", "currentIfHigher"]
 SeriesRule = Literal["hold", "max", "error"]
 MaxReplicasRule = Literal["raise", "clamp"]
+Season = Literal["daily", "weekly"]
 
 
 class ServerRef(Struct, frozen=True, order=True, omit_defaults=True):
@@ -94,6 +96,10 @@ class PauseSpec(Struct, frozen=True):
         """Whether the pause holds at *now*."""
         return self.on and (self.until is None or now < self.until)
 
+    def left(self, now: float) -> str:
+        """Return for how much longer the pause holds, empty if it has no end."""
+        return "" if self.until is None else f" for another {format_duration(self.until - now)}"
+
 
 class HoldSpec(Struct, frozen=True):
     """The query for incidents. Nothing is lowered while its answer is other than zero, and for *cool_down* after."""
@@ -101,6 +107,13 @@ class HoldSpec(Struct, frozen=True):
     text: str
     cool_down: float = 300.0
     server: ServerRef = ServerRef()
+
+
+class ForecastSpec(Struct, frozen=True, order=True):
+    """A forecast of the next *ahead* seconds, by the same time of earlier days or weeks."""
+
+    season: Season
+    ahead: float = 900.0
 
 
 class FloorSpec(Struct, frozen=True):
@@ -131,6 +144,7 @@ class FloorSpec(Struct, frozen=True):
     paused_up: PauseSpec = PauseSpec()
     dry_run: bool = False
     hold: HoldSpec | None = None
+    forecast: ForecastSpec | None = None
 
 
 class Problems(Struct, frozen=True):

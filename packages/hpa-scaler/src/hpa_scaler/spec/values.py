@@ -16,7 +16,7 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from hpa_scaler.spec.addresses import parse_address
-from hpa_scaler.spec.spec import Band, MissingData, PauseSpec
+from hpa_scaler.spec.spec import Band, MissingData, PauseSpec, Season
 from tightship.core.durations import ALLOWED_FORMS, DurationError, parse_duration
 from tightship.core.times import parse_rfc3339
 
@@ -39,6 +39,7 @@ _SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-6, 1e21
 """Go's encoding/json writes floats outside this range with an exponent."""
 
 LONGEST_WINDOW = 24 * 3600.0
+LONGEST_AHEAD = 6 * 3600.0
 """Seconds. Longer windows would fill the state annotation for little benefit."""
 
 LONGEST_QUERY = 8192
@@ -201,6 +202,24 @@ def duration(text: str) -> float:
         seconds = math.inf
     if text != text.strip() or not seconds <= LONGEST_WINDOW:
         raise ValueError(f"allowed is {ALLOWED_FORMS}, or a plain number of seconds, and no more than a day")
+    return seconds
+
+
+def season(text: str) -> Season | None:
+    """Read the kind of a forecast, ``None`` for none."""
+    match text:
+        case "daily" | "weekly":
+            return text
+        case "off":
+            return None
+    raise ValueError("allowed are off, daily and weekly")
+
+
+def ahead(text: str) -> float:
+    """Read how far a forecast looks, of 1 minute to 6 hours; a plain number is in seconds."""
+    seconds = duration(text)
+    if not 60 <= seconds <= LONGEST_AHEAD:
+        raise ValueError("allowed is 1m to 6h")
     return seconds
 
 

@@ -194,10 +194,11 @@ def judge_again(judged: Judged, hpa: HorizontalPodAutoscaler, todo: Todo, memory
         hpa,
         asked,
         outcomes=judged.subject.outcomes,
+        forecasts=judged.subject.forecasts,
         rollout=judged.subject.rollout,
         rules=todo.rules,
         now=todo.now,
-        remembered=memory.recall(hpa),
+        remembered=memory.recorded(hpa),
     )
     return judge_one(subject, todo.cycle.verdict)
 
@@ -307,7 +308,7 @@ class Applier:
         def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[Return]:
             if hpa is back.hpa:
                 return PlannedPatch(back.given.patch, back)
-            history = memory.recall(hpa) or state_of(hpa, todo.rules.prefix)[0].history
+            history = memory.recorded(hpa) or state_of(hpa, todo.rules.prefix)[0].history
             opted_in = asked_of(hpa, todo.rules.prefix, todo.defaults) is not None
             given = None if opted_in else restoration(hpa, history, todo.rules, todo.now)
             return PlannedPatch(None if given is None else given.patch, Return(hpa, history, given or back.given))

@@ -88,6 +88,16 @@ class Memory:
         newer = then.evaluated is not None and then.evaluated >= before
         return None if newer else _brought_back(hpa, entry.history, then)
 
+    def recorded(self, hpa: HorizontalPodAutoscaler) -> FloorHistory | None:
+        """Return the history as :meth:`recall` does, without a maximum that no state annotation records.
+
+        The charts' admission policy lets nobody go below the present maximum then, which counts as the user's.
+        """
+        history = self.recall(hpa)
+        if history is None or self._name in hpa.annotations:
+            return history
+        return msgspec.structs.replace(history, original_max=None, applied_max=None)
+
     def ours(self, hpa: HorizontalPodAutoscaler) -> bool:
         """Whether *hpa* has the bounds that we last set, as far as we set any."""
         entry = self._entries.get(hpa.uid)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import aiohttp
 from msgspec import Struct
 
+from tightship_simulator.life.evicting import EvictionRequests
 from tightship_simulator.life.kubelet import Pace
 from tightship_simulator.life.living import Speeds
 from tightship_simulator.life.node_autoscaler import Rules
@@ -120,6 +121,9 @@ def _rules(scenario: Scenario) -> Rules:
 def _found(world: World) -> None:
     """Make the cluster, and start the replicas."""
     world.store.load(cluster.objects(world.scenario))
+    if cluster.responding(world.scenario) and world.scenario.seed % 4:
+        # Else nobody heeds requests.
+        world.simulation.living.others.append(EvictionRequests(cluster.RESPONDERS))
     rights = landings.charted(world)
     world.rules.append(rights)
     world.denials.append(rights)

@@ -68,6 +68,10 @@ class _SchedulingGate(Struct, frozen=True, gc=False):
     name: str = ""
 
 
+class _Responder(Struct, frozen=True, gc=False):
+    name: str = ""
+
+
 class SpecWire(Struct, rename="camel", gc=False, omit_defaults=True):
     """``spec`` on the wire. Mutable only so that interning can blank what differs between replicas."""
 
@@ -90,6 +94,7 @@ class SpecWire(Struct, rename="camel", gc=False, omit_defaults=True):
     host_users: bool | None = None
     scheduling_gates: tuple[_SchedulingGate, ...] | None = None
     scheduling_group: _SchedulingGroup | None = None
+    eviction_responders: tuple[_Responder, ...] | None = None
 
 
 class _ClaimStatus(Struct, frozen=True, rename="camel", gc=False):
@@ -206,6 +211,7 @@ def _judged_spec(wire: SpecWire) -> PodSpec:
         pod_group=(wire.scheduling_group and wire.scheduling_group.pod_group_name) or "",
         features=tuple(sorted(_features(wire))),
         claims=wire.resource_claims or (),
+        responders=tuple(each.name for each in wire.eviction_responders or ()),
     )
 
 

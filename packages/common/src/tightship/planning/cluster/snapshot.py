@@ -27,6 +27,7 @@ from tightship.core.objects import (
     Workload,
 )
 from tightship.core.objects.devices import DeviceClass, ResourceClaim, ResourceSlice
+from tightship.core.objects.eviction_requests import EvictionRequest
 from tightship.core.quantity import humanize
 from tightship.core.resources import NOTHING, Resources
 from tightship.planning.cluster.budgets import Budgets
@@ -174,6 +175,7 @@ class Snapshot(Struct, frozen=True):
     slices: Mapping[str, ResourceSlice] = {}
     device_classes: Mapping[str, DeviceClass] = {}
     resource_claims: Mapping[str, ResourceClaim] = {}
+    eviction_requests: Mapping[str, EvictionRequest] = {}
     starting: tuple[Starting, ...] = ()
     headroom: tuple[Headroom, ...] = ()
     anew: Mapping[PodTemplate, Anew] = {}

@@ -36,10 +36,10 @@ _RESORT = 5.0
 class DryRunsWriteNothing(Promise):
     """A replica that was started as a dry run makes no request that changes anything.
 
-    But for three things. It gives back a node that a drain of its own controller holds: it patches that node, and it
-    writes the two Leases by which it is the only one to do so. It takes deletion costs of its own controller off pods.
-    And it takes our gate off pods that wait, by the same Leases, and empties its ConfigMap of landings, which would
-    have more of them gated.
+    But for three things. It gives back a node that a drain of its own controller holds: it patches that node, withdraws
+    EvictionRequests, and writes the two Leases by which it is the only one to do so. It takes deletion costs of its own
+    controller off pods. And it takes our gate off pods that wait, by the same Leases, and empties its ConfigMap of
+    landings, which would have more of them gated.
     """
 
     name = "dry-runs-write-nothing"
@@ -100,7 +100,10 @@ class DryRunsWriteNothing(Promise):
             return
         gives_back = request.verb == "patch" and request.resource == "nodes" and not request.subresource
         unprices = (request.verb, request.resource) == ("patch", "pods") and _POD + request.name in held
-        if unprices or (gives_back and request.name in held) or (held and request.resource == "leases"):
+        withdraws = (request.verb, request.resource) == ("delete", "evictionrequests")
+        if unprices or (gives_back and request.name in held):
+            return
+        if held and (withdraws or request.resource == "leases"):
             return
         self.broken(request.by, f"asked for {request.verb} {request.resource} {request.name}")
 
@@ -129,6 +132,7 @@ _NODES = {
     "leases": frozenset({"create", "get", "update"}),
 }  # fmt: skip
 _NODES["nodes"] = _READ | {"get", "patch"}
+_NODES["evictionrequests"] = _READ | {"create", "delete"}
 
 
 @promise
