@@ -93,7 +93,7 @@ OLDER ?= 1.34
 
 .PHONY: skew
 skew: install ## Build an older Kubernetes and run the contract suite and the scheduler's agreement against it (OLDER=1.34; needs Go 1.26+).
-	@TIGHTSHIP_KUBERNETES=$(OLDER) $(PYTHON) e2e/controlplane/build.py etcd kube-apiserver kube-scheduler kube-controller-manager
+	@TIGHTSHIP_KUBERNETES=$(OLDER) $(PYTHON) e2e/controlplane/build.py etcd kube-apiserver kube-scheduler kube-controller-manager kwok
 	@TIGHTSHIP_KUBERNETES=$(OLDER) $(PYTEST) packages/simulator/tests/contract e2e/tests/test_scheduler_agreement.py $(ARGS)
 
 .PHONY: check
@@ -161,7 +161,10 @@ bench: install ## Measure speed, memory and packing, as ratios within this run (
 live: install controlplane ## Run the controller on the data of a real cluster of 1,523 nodes, in a real control plane (ARGS="steered --minutes 5").
 	@$(BIN)/python bench/live.py $(ARGS)
 
-COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+# UPGRADE=--upgrade takes newer packages; without it versions stay where they can.
+UPGRADE ?=
+
+COMPILE := $(BIN)/uv pip compile --quiet $(UPGRADE) --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-header --no-annotate $(patsubst %,--no-emit-package %,tightship node-compactor node-refiner hpa-scaler tightship-cli tightship-simulator tightship-testkit tightship-e2e)
 
 .PHONY: lock

@@ -98,6 +98,6 @@ Feature = Callable[[str, str], Rendered]
 
 def _rights(rules: list[Json]) -> Iterator[tuple[str, str]]:
     for rule in rules:
-        for resource in rule["resources"]:
+        for resource in rule.get("resources", ()):
             for verb in rule["verbs"]:
                 yield verb, resource

@@ -87,9 +87,18 @@ def test_a_scalers_policy_lets_out_to_the_servers_that_are_named(render: Render,
     assert ports(policy(render, "hpa-scaler", values)["egress"]) - plain == {(port, "TCP")}
 
 
+def test_a_scalers_policy_takes_the_ports_and_the_peers_of_the_pods_instead(render: Render) -> None:
+    peers = [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]
+    url = {"prometheusServerUrl": "http://prometheus.monitoring.svc"}
+    plain = policy(render, "hpa-scaler", url)["egress"]
+    own = policy(render, "hpa-scaler", {**url, "prometheusEgress": {"ports": [9090], "to": peers}})["egress"]
+    assert [each for each in own if each not in plain] == [{"ports": [{"port": 9090, "protocol": "TCP"}], "to": peers}]
+
+
 @each_chart
 def test_a_policy_can_be_narrowed_and_widened(feature: Feature, chart: str) -> None:
     spec = feature(chart, "network policy").one("NetworkPolicy")["spec"]
     assert spec["ingress"][0]["from"][0] == {"namespaceSelector": {"matchLabels": {"monitoring": "yes"}}}
     assert {"to": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]}.items() <= spec["egress"][1].items()
+    assert spec["egress"][0]["to"] == [{"podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}]
     assert {(8443, "TCP"), (9090, "TCP"), (5353, "UDP")} <= ports(spec["egress"])

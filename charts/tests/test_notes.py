@@ -147,6 +147,6 @@ def test_the_test_of_a_chart_has_no_token_and_nothing_selects_its_pod(helm: Helm
     [container] = pod["spec"]["containers"]
     assert container["image"] == ours["image"]
     assert container["securityContext"] == ours["securityContext"]
-    target = f"http://{service['metadata']['name']}:{service['spec']['ports'][0]['port']}"
+    target = f"https://{service['metadata']['name']}:{service['spec']['ports'][0]['port']}"
     assert {"name": "TARGET", "value": target} in container["env"]
     ast.parse(container["args"][0])

@@ -11,14 +11,14 @@ from typing import cast
 import pytest
 from rendering import Feature, Json, Render, each_case, each_chart
 
-from tightship_charts.matrix import ALL_APIS, APIS, LONGEST_RELEASE, Values, everything
+from tightship_charts.matrix import ALL_APIS, APIS, FEATURES, LONGEST_RELEASE, Values, everything
 from tightship_charts.places import CONTROLLERS, UMBRELLA
 from tightship_charts.values import documented, own_keys
 from tightship_e2e.helm import Helm, HelmError
 
 POLICIES = {f"{kind}AdmissionPolicy{part}" for kind in ("Mutating", "Validating") for part in ("", "Binding")}
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-CLUSTER_KINDS = {"ClusterRole", "ClusterRoleBinding", *POLICIES}
+CLUSTER_KINDS = {"ClusterRole", "ClusterRoleBinding", "FlowSchema", *POLICIES}
 
 
 def place(item: Json) -> tuple[str, str, str]:
@@ -89,7 +89,7 @@ def test_objects_of_other_projects_are_made_only_where_their_kind_is_served(rend
     assert not foreign & render(chart, values).kinds
     with_one = render(chart, values, apis=["monitoring.coreos.com/v1/ServiceMonitor"])
     assert foreign & with_one.kinds == {"ServiceMonitor"}
-    both = {**values, "serviceMonitor": {"enabled": False}, "podMonitor": {"enabled": True}}
+    both = {**values, "serviceMonitor": {"enabled": False}, "podMonitor": FEATURES["pod monitor"]["podMonitor"]}
     assert foreign & (render(chart, both, apis=ALL_APIS).kinds | with_one.kinds) == foreign
 
 

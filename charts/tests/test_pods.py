@@ -43,9 +43,10 @@ def test_probes_ask_what_the_controllers_serve(feature: Feature, chart: str, nam
     ports = {each["name"]: str(each["containerPort"]) for each in container["ports"]}
     assert len(ports) == len(container["ports"]) == len(set(ports.values()))
     probed = container["livenessProbe"]["httpGet"]["port"]
-    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": probed}
-    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": probed}
     env = feature(chart, name).env
+    scheme = {"scheme": "HTTPS"} if env["HTTP_SECURE"] == "true" and probed != "probes" else {}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": probed, **scheme}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": probed, **scheme}
     assert ports[probed] == env["HTTP_PROBE_PORT"]
     assert [ports["http"], *(port for name, port in ports.items() if name not in ("http", "probes"))] == env[
         "HTTP_PORTS"

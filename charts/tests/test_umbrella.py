@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import yaml
 from rendering import Json, Render, Rendered
 
 from tightship import __version__
-from tightship_charts.matrix import LONGEST_RELEASE, everything
+from tightship_charts.matrix import APIS, LONGEST_RELEASE, everything
 from tightship_charts.places import CHARTS, CONTROLLERS, INSTALLABLE, LIBRARY, UMBRELLA
 from tightship_e2e.helm import Helm
 
@@ -44,6 +45,38 @@ def test_each_controller_can_be_had_alone(render: Render, wanted: str) -> None:
     rendered = render(UMBRELLA, {each: {"enabled": each == wanted} for each in CONTROLLERS})
     own = [each["metadata"]["labels"]["app.kubernetes.io/component"] for each in rendered.objects]
     assert set(own) == {wanted}
+
+
+GLOBALS: dict[str, str] = {
+    "networkPolicy": "NetworkPolicy",
+    "serviceMonitor": "ServiceMonitor",
+    "podMonitor": "PodMonitor",
+    "prometheusRule": "PrometheusRule",
+}
+
+
+@pytest.mark.parametrize("key", GLOBALS)
+def test_what_is_switched_on_for_all_can_be_switched_off_for_one(render: Render, key: str) -> None:
+    on = {"global": {key: {"enabled": True}}}
+    assert len(render(UMBRELLA, on, apis=APIS).of(GLOBALS[key])) == len(CONTROLLERS)
+    but_one = {**on, "hpa-scaler": {key: {"enabled": False}}}
+    assert len(render(UMBRELLA, but_one, apis=APIS).of(GLOBALS[key])) == len(CONTROLLERS) - 1
+    assert render(UMBRELLA, {"hpa-scaler": {key: {"enabled": True}}}, apis=APIS).one(GLOBALS[key])
+
+
+def test_pods_are_placed_by_what_is_global_and_by_what_is_their_own(render: Render) -> None:
+    everywhere = {"key": "all", "operator": "Exists"}
+    own = {"key": "own", "operator": "Exists"}
+    given = {"nodeSelector": {"pool": "system"}, "tolerations": [everywhere], "priorityClassName": "all"}
+    refiner = {"nodeSelector": {"pool": "own"}, "tolerations": [own], "priorityClassName": "own"}
+    rendered = render(UMBRELLA, {"global": given, "node-refiner": refiner})
+    pods = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in rendered.of("Deployment")}
+    linux = {"kubernetes.io/os": "linux"}
+    for name, pod in pods.items():
+        of_its_own = name.endswith("node-refiner")
+        assert pod["nodeSelector"] == {**linux, "pool": "own" if of_its_own else "system"}
+        assert pod["tolerations"] == ([everywhere, own] if of_its_own else [everywhere])
+        assert pod["priorityClassName"] == ("own" if of_its_own else "all")
 
 
 @pytest.mark.parametrize("controller", CONTROLLERS)
@@ -98,6 +131,14 @@ def test_all_charts_have_the_version_of_the_code(chart: str) -> None:
     for dependency in found.get("dependencies", []):
         assert dependency["version"] == __version__
         assert dependency["repository"] == f"file://../{dependency['name']}"
+
+
+@pytest.mark.parametrize("chart", INSTALLABLE)
+def test_a_chart_names_the_releases_of_kubernetes_that_are_built_for_tests(chart: str) -> None:
+    modules = (CHARTS.parent / "e2e" / "controlplane").glob("kubernetes*/go.mod")
+    built = re.findall(r"k8s\.io/kubernetes v(\d+\.\d+)", "\n".join(each.read_text() for each in modules))
+    tested = chart_file(chart)["annotations"]["tightship.dev/tested-kubernetes"]
+    assert tested.split(", ") == sorted(set(built))
 
 
 @pytest.mark.parametrize("chart", INSTALLABLE)

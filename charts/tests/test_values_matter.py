@@ -31,6 +31,12 @@ _PODS: Values = {"podMonitor": FEATURES["pod monitor"]["podMonitor"], "serviceMo
 NEEDED: Mapping[str, Values] = {
     "giveBack": {"config": {"steering": "taints", "deletionCost": False}},
     "global.dryRun": {"dryRun": None, "global": {"dryRun": False}},
+    "global.priorityClassName": {"priorityClassName": ""},
+    **{
+        f"global.{key}.enabled": {key: {"enabled": None}}
+        for key in ("networkPolicy", "prometheusRule", "serviceMonitor")
+    },
+    "global.podMonitor.enabled": {**_PODS, "podMonitor": {**_PODS["podMonitor"], "enabled": None}},
     "global.logFormat": {"log": {"format": ""}},
     "global.logLevel": {"log": {"level": ""}},
     "image.registry": {"global": {"imageRegistry": ""}},
@@ -92,7 +98,10 @@ def test_no_value_is_without_effect(render: Render, chart: str) -> None:
     if chart == UMBRELLA:
         # What is global gives way to what is a controller's own.
         for controller in CONTROLLERS:
-            base[controller] |= {"dryRun": None, "log": {}}
+            base[controller] |= {"dryRun": None, "log": {}, "priorityClassName": ""}
+            for key in ("networkPolicy", "prometheusRule", "serviceMonitor"):
+                base[controller][key]["enabled"] = None
+            base[controller]["podMonitor"] = {**_PODS["podMonitor"], "enabled": None}
         base["grafanaDashboard"]["namespace"] = ""
 
     known: dict[bytes, bytes] = {}

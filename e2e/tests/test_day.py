@@ -86,7 +86,9 @@ async def day(on: Town, *, spared: set[tuple[str, str]], patience: float) -> Non
     made = await on.provider.manifest(RELEASE, SYSTEM)
     roles = [each for each in made if each["kind"].endswith("Role")]
     held = {each["metadata"]["name"] for each in made if each["kind"] == "ValidatingAdmissionPolicyBinding"}
-    assert {each.rpartition(".")[2] for each in held} == {"autoscalers", "events", "evictions", "leases", "nodes"}
+    assert {each.rpartition(".")[2] for each in held} == {
+        "autoscalers", "events", "evictions", "leases", "nodes", "requests",
+    }  # fmt: skip
     await peak(on)
     await evening(on)
     await night(on)

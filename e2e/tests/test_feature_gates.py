@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,9 +26,11 @@ from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.facts import FactRules, candidates_of, gather
 from tightship.planning.placement.space import Space
 from tightship.planning.plan import Planner
+from tightship_charts.matrix import FENCE
 from tightship_e2e import ControlPlane
 from tightship_e2e.draining import DEADLINE
 from tightship_e2e.plugin import require_binaries
+from tightship_e2e.renderings import Renderings
 from tightship_testkit.client import Client, Json, wait_for
 from tightship_testkit.manifests import node
 
@@ -236,3 +239,47 @@ async def until(condition: Any) -> None:
         return bool(condition())
 
     await wait_for(holds, DEADLINE, "the cache has it")
+
+
+async def test_an_account_makes_and_withdraws_no_eviction_request_of_others(
+    gated: ControlPlane, charts: Path, renderings: Renderings
+) -> None:
+    rendered = renderings(charts / "node-compactor", {"dryRun": False}, release="held", namespace=SHOP, apis=[FENCE])
+    kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+    policies = [each for each in rendered if each["kind"] in kinds and each["metadata"]["name"].endswith(".evictions")]
+    [account] = [each for each in rendered if each["kind"] == "ServiceAccount" and not hook(each)]
+    roles = [each for each in rendered if each["kind"].startswith("ClusterRole") and not hook(each)]
+
+    async def install(api: Client) -> str:
+        for each in (account, *roles, *(one for one in policies if not hook(one))):
+            group = each["apiVersion"]
+            root = f"/apis/{group}" if "/" in group else f"/api/{group}/namespaces/{SHOP}"
+            plural = f"{each['kind'].lower()}s".replace("policys", "policies")
+            await api.call("POST", f"{root}/{plural}", body=each)
+        path = f"/api/v1/namespaces/{SHOP}/serviceaccounts/{account['metadata']['name']}/token"
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        return str((await api.call("POST", path, body=asked))["status"]["token"])
+
+    def request(requester: str, name: str) -> Json:
+        pod = {"name": "any", "uid": "00000000-0000-4000-8000-000000000000"}
+        spec = {"target": {"pod": pod}, "requester": requester, "intent": "Eviction"}
+        named = {"apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "EvictionRequest"}
+        return {**named, "metadata": {"name": name, "namespace": SHOP}, "spec": spec}
+
+    async with gated.client() as api, gated.client(token=await install(api)) as held:
+        await api.call("POST", REQUESTS, body=request("example.com/them", "theirs"))
+
+        async def refused() -> bool:
+            dry = {"dryRun": "All"}
+            return (await held.request("POST", REQUESTS, body=request("example.com/me", "x"), params=dry))[0] == 422
+
+        await wait_for(refused, DEADLINE, "the policy stands")
+        assert (await held.request("DELETE", f"{REQUESTS}/theirs", body={}))[0] == 422
+        assert (await held.request("POST", REQUESTS, body=request("tightship.dev/node-compactor", "ours")))[0] == 201
+        assert (await held.request("DELETE", f"{REQUESTS}/ours", body={}))[0] == 200
+        await api.call("DELETE", f"{REQUESTS}/theirs", body={})
+
+
+def hook(item: Json) -> bool:
+    """Whether Helm makes *item* for a moment only."""
+    return "helm.sh/hook" in (item["metadata"].get("annotations") or {})

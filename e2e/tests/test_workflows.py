@@ -85,7 +85,8 @@ def test_a_change_lands_after_the_checks_all_tests_and_a_slice_of_the_disasters(
 
 def test_what_make_test_has_a_sample_of_is_tried_at_length_each_night_and_before_a_release() -> None:
     words = {job: [each.split()[:2] for each in scripts("long.yml", job)] for job in jobs("long.yml")}
-    assert words == {"agreement": [["make", "agreement"]] * 2, "disasters": [["make", "soak"]]}
+    once = {"skew": [["make", "skew"]], "disasters": [["make", "soak"]]}
+    assert words == {"agreement": [["make", "agreement"]] * 2, **once}
     # Those of make test, and as many as it once had.
     assert "CLUSTERS=200 FIRST_SEED=0" in scripts("long.yml", "agreement")[0]
 
@@ -103,8 +104,40 @@ def test_kind_is_of_the_version_that_is_built_here() -> None:
     assert f"sigs.k8s.io/kind {used['version']} " in pinned
 
 
+def test_every_image_is_scanned_by_night_as_built_now_and_as_released() -> None:
+    for job in ("rebuilt", "released"):
+        assert jobs("scan.yml")[job]["strategy"]["matrix"] == jobs("images.yml")["publish"]["strategy"]["matrix"]
+        [scan] = [each["with"] for each in jobs("scan.yml")[job]["steps"] if "scan-action" in each.get("uses", "")]
+        assert (scan["severity-cutoff"], scan["only-fixed"]) == ("high", True)
+
+
+def test_every_pin_has_somebody_who_moves_it() -> None:
+    updates = yaml.safe_load((ROOT / ".github/dependabot.yml").read_text())["updates"]
+    watched = {
+        (each["package-ecosystem"], path)
+        for each in updates
+        for path in each.get("directories", [each.get("directory")])
+    }
+    modules = {("gomod", f"/{each.parent.relative_to(ROOT)}") for each in ROOT.glob("**/go.mod")}
+    assert watched == {("github-actions", "/"), ("docker", "/images"), *modules}
+    assert scripts("locks.yml", "propose")[0].startswith('make lock UPGRADE="--upgrade --exclude-newer ')
+
+
+def test_the_site_that_is_published_is_the_one_that_a_change_has_to_build() -> None:
+    assert scripts("site.yml", "build") == ["make site"]
+    [artifact] = [
+        each["with"] for each in jobs("site.yml")["build"]["steps"] if "pages-artifact" in each.get("uses", "")
+    ]
+    project = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
+    assert artifact["path"] == project["site_dir"]
+    check = re.search(r"^check:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    assert check
+    assert check[1].rstrip().endswith(" site")
+
+
 def test_the_python_of_the_images_is_one_that_the_controllers_are_tested_with() -> None:
-    tag = re.search(r"^ARG PYTHON_IMAGE=\S+:(\d+\.\d+)-slim-\w+$", DOCKERFILE.read_text(), flags=re.MULTILINE)
+    base = r"^FROM docker\.io/library/python:(\d+\.\d+)-slim-\w+@sha256:[0-9a-f]{64} AS python$"
+    tag = re.search(base, DOCKERFILE.read_text(), flags=re.MULTILINE)
     assert tag
     assert tag[1] in jobs("ci.yml")["unit"]["strategy"]["matrix"]["python"]
 

@@ -86,7 +86,7 @@ hpa-scaler-config.yaml: |
 {{- $port := regexFind ":[0-9]+$" $host | trimPrefix ":" -}}
 {{- $ports = append $ports ($port | default (ternary "443" "80" (hasPrefix "https:" .)) | int) -}}
 {{- end -}}
-{{- $ports | uniq | toJson -}}
+{{- .Values.prometheusEgress.ports | default ($ports | uniq) | toJson -}}
 {{- end -}}
 
 {{- define "hpa-scaler.notes" -}}

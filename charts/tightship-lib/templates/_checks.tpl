@@ -9,8 +9,12 @@
 {{- if and (not $v.leaderElection.enabled) ($v.strategy.type | default "Recreate" | ne "Recreate") -}}
 {{- fail "strategy.type: without leader election only Recreate is allowed, or two replicas would act during an update" -}}
 {{- end -}}
-{{- if and $v.serviceMonitor.enabled $v.podMonitor.enabled -}}
+{{- $pods := include "tightship-lib.enabled" (list . "podMonitor") -}}
+{{- if and $pods (include "tightship-lib.enabled" (list . "serviceMonitor")) -}}
 {{- fail "serviceMonitor.enabled, podMonitor.enabled: enable only one of the two, or Prometheus scrapes everything twice" -}}
+{{- end -}}
+{{- if and $v.http.secure.enabled $pods (empty $v.podMonitor.authorization) -}}
+{{- fail "podMonitor.authorization: http.secure needs credentials here, or a serviceMonitor, which can use the token of Prometheus' own account" -}}
 {{- end -}}
 {{- if and (eq (include "tightship-lib.pilot" .) "exact") (ne (include "tightship-lib.givesBack" .) "true") -}}
 {{- fail "config.steering: exact: needs the Job that runs after an uninstall (giveBack.enabled=true, and rbac.create=true or serviceAccount.create=false), or an uninstall in the middle of a drain would leave pods with a scheduling gate" -}}

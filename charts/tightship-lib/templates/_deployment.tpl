@@ -52,7 +52,7 @@ serviceAccountName: {{ include "tightship-lib.serviceAccountName" . }}
 {{- /* The account's own default is false. This pod needs the token, unless it uses a kubeconfig. */}}
 automountServiceAccountToken: {{ empty $v.kubeconfig.secretName }}
 {{ include "tightship-lib.pod" . }}
-{{- with $v.priorityClassName }}
+{{- with $v.priorityClassName | default $v.global.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
 {{- with $v.runtimeClassName }}
@@ -69,6 +69,10 @@ dnsPolicy: {{ . }}
 {{- end }}
 {{- with $v.dnsConfig }}
 dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $v.hostAliases }}
+hostAliases:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 terminationGracePeriodSeconds: {{ include "tightship-lib.text" $v.terminationGracePeriodSeconds }}
@@ -113,10 +117,18 @@ containers:
       {{- end }}
     {{- range $kind, $path := dict "livenessProbe" "/healthz" "readinessProbe" "/readyz" "startupProbe" "/healthz" }}
     {{- $probe := index $v $kind }}
+    {{- $get := dict "path" $path "port" (include "tightship-lib.probes" $) }}
+    {{- if and $v.http.secure.enabled (ne $get.port "probes") }}
+    {{- $_ := set $get "scheme" "HTTPS" }}
+    {{- end }}
     {{- if $probe.enabled }}
     {{ $kind }}:
-      {{- toYaml (merge (omit $probe "enabled") (dict "httpGet" (dict "path" $path "port" (include "tightship-lib.probes" $)))) | nindent 6 }}
+      {{- toYaml (merge (omit $probe "enabled") (dict "httpGet" $get)) | nindent 6 }}
     {{- end }}
+    {{- end }}
+    {{- with $v.lifecycle }}
+    lifecycle:
+      {{- tpl (toYaml .) $ | nindent 6 }}
     {{- end }}
     {{- with include "tightship-lib.mounts" . | trim }}
     volumeMounts:
@@ -163,6 +175,11 @@ probes
 {{- with include "tightship-lib.kubeconfigMount" . }}
 {{ . }}
 {{- end }}
+{{- if include "tightship-lib.tlsSecret" . }}
+- name: tls
+  mountPath: /etc/tightship/tls
+  readOnly: true
+{{- end }}
 {{- range $name, $_ := .Values.secretMounts }}
 - name: secret-{{ $name }}
   mountPath: /secrets/{{ $name }}
@@ -184,6 +201,11 @@ probes
 {{- end }}
 {{- with include "tightship-lib.kubeconfigVolume" . }}
 {{ . }}
+{{- end }}
+{{- with include "tightship-lib.tlsSecret" . }}
+- name: tls
+  secret:
+    secretName: {{ . }}
 {{- end }}
 {{- range $name, $secret := .Values.secretMounts }}
 - name: secret-{{ $name }}
@@ -227,6 +249,12 @@ probes
   value: {{ concat (list $v.http.port) ($v.http.extraPorts | default list) | join "," | quote }}
 - name: HTTP_PROBE_PORT
   value: {{ $v.http.probePort | quote }}
+- name: HTTP_SECURE
+  value: {{ $v.http.secure.enabled | quote }}
+{{- if include "tightship-lib.tlsSecret" . }}
+- name: HTTP_TLS_PATH
+  value: /etc/tightship/tls
+{{- end }}
 - name: REQUEST_TIMEOUT_SECONDS
   value: {{ include "tightship-lib.text" $v.requestTimeout | quote }}
 - name: LEADER_ELECT

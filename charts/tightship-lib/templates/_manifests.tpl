@@ -8,7 +8,7 @@
        namespaces    list: namespaces that get a Role with clusterRules each, instead of one ClusterRole
        ownRules      text: further RBAC rules in the release's namespace
        env, mounts, volumes  text: environment variables, volume mounts and volumes of the pod
-       ports         list: ports of other servers that the NetworkPolicy lets the pod reach
+       ports, peers  lists: ports of other servers that the NetworkPolicy lets the pod reach, and which servers
        forgottenAnnotations  list: annotations of nodes that the controller may remove, and not write
        idle          true: no replica has to lead, whatever leaderElection says
      Templates of this library find these under .Own, beside .Values, .Chart and the rest of the root context.
@@ -27,6 +27,8 @@
 {{ include "tightship-lib.release" $context }}
 {{- end -}}
 {{- else -}}
+{{ include "tightship-lib.certificate" $context }}
+---
 {{ include "tightship-lib.configMap" $context }}
 ---
 {{ include "tightship-lib.dashboards" $context }}
@@ -34,6 +36,8 @@
 {{ include "tightship-lib.deployment" $context }}
 ---
 {{ include "tightship-lib.extraObjects" $context }}
+---
+{{ include "tightship-lib.flowSchema" $context }}
 ---
 {{ include "tightship-lib.landings" $context }}
 ---
@@ -48,6 +52,8 @@
 {{ include "tightship-lib.prometheusRule" $context }}
 ---
 {{ include "tightship-lib.rights" $context }}
+---
+{{ include "tightship-lib.secureRights" $context }}
 ---
 {{ include "tightship-lib.release" $context }}
 ---

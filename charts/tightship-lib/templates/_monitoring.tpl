@@ -1,10 +1,23 @@
 {{/* ServiceMonitor and PodMonitor differ only in how they find the pods. */}}
 
 {{- define "tightship-lib.endpoint" -}}
+{{- $root := index . 0 -}}
 {{- $m := index . 1 -}}
 port: http
 path: /metrics
+{{- if $root.Values.http.secure.enabled }}
+scheme: https
+tlsConfig:
+  {{- $m.tlsConfig | default (include "tightship-lib.scrapeTls" $root | fromYaml) | toYaml | nindent 2 }}
+{{- with $m.authorization }}
+authorization:
+  {{- toYaml . | nindent 2 }}
+{{- else }}
+bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
+{{- end }}
+{{- else }}
 scheme: http
+{{- end }}
 honorLabels: {{ $m.honorLabels }}
 {{- with $m.interval }}
 interval: {{ . }}
@@ -22,10 +35,23 @@ metricRelabelings:
 {{- end }}
 {{- end -}}
 
+{{/* Nobody can verify a certificate that the controller makes for itself. */}}
+{{- define "tightship-lib.scrapeTls" -}}
+{{- with include "tightship-lib.tlsSecret" . -}}
+ca:
+  secret:
+    name: {{ . }}
+    key: ca.crt
+serverName: {{ include "tightship-lib.fullname" $ }}.{{ include "tightship-lib.namespace" $ }}.svc
+{{- else -}}
+insecureSkipVerify: true
+{{- end -}}
+{{- end -}}
+
 {{- define "tightship-lib.monitors" -}}
 {{- range $kind, $endpoints := dict "ServiceMonitor" "endpoints" "PodMonitor" "podMetricsEndpoints" }}
 {{- $m := index $.Values (untitle $kind) }}
-{{- if and $m.enabled (include "tightship-lib.served" (list $ (printf "monitoring.coreos.com/v1/%s" $kind))) }}
+{{- if and (include "tightship-lib.enabled" (list $ (untitle $kind))) (include "tightship-lib.served" (list $ (printf "monitoring.coreos.com/v1/%s" $kind))) }}
 ---
 apiVersion: monitoring.coreos.com/v1
 kind: {{ $kind }}
@@ -37,6 +63,12 @@ spec:
       {{- include "tightship-lib.selectorLabels" $ | nindent 6 }}
   namespaceSelector:
     matchNames: [{{ include "tightship-lib.namespace" $ }}]
+  {{- with $m.jobLabel }}
+  jobLabel: {{ . | quote }}
+  {{- end }}
+  {{- with $m.sampleLimit }}
+  sampleLimit: {{ include "tightship-lib.text" . }}
+  {{- end }}
   {{ $endpoints }}:
     - {{- include "tightship-lib.endpoint" (list $ $m) | nindent 6 }}
 {{- end }}
@@ -47,7 +79,7 @@ spec:
      THRESHOLD for the alert's threshold; prometheusRule.alerts.NAME replaces threshold, for, severity, or switches off. */}}
 {{- define "tightship-lib.prometheusRule" -}}
 {{- $p := .Values.prometheusRule -}}
-{{- if and $p.enabled (include "tightship-lib.served" (list . "monitoring.coreos.com/v1/PrometheusRule")) -}}
+{{- if and (include "tightship-lib.enabled" (list . "prometheusRule")) (include "tightship-lib.served" (list . "monitoring.coreos.com/v1/PrometheusRule")) -}}
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:

@@ -124,3 +124,15 @@ annotations:
 {{- $root := index . 0 -}}
 {{- if $root.Capabilities.APIVersions.Has (index . 1) -}}true{{- end -}}
 {{- end -}}
+
+{{/* "true" if a feature is on: the chart's own `enabled`, else that of `global`. Takes (list root "networkPolicy"). */}}
+{{- define "tightship-lib.enabled" -}}
+{{- $root := index . 0 -}}
+{{- $own := index $root.Values (index . 1) -}}
+{{- $all := index $root.Values.global (index . 1) | default dict -}}
+{{- if not (kindIs "invalid" $own.enabled) -}}
+{{- if $own.enabled -}}true{{- end -}}
+{{- else if $all.enabled -}}
+true
+{{- end -}}
+{{- end -}}

@@ -24,7 +24,7 @@ spec:
 
 {{- define "tightship-lib.networkPolicy" -}}
 {{- $n := .Values.networkPolicy -}}
-{{- if $n.enabled -}}
+{{- if include "tightship-lib.enabled" (list . "networkPolicy") -}}
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
@@ -66,6 +66,10 @@ spec:
         - port: {{ . }}
           protocol: TCP
         {{- end }}
+      {{- with $n.egress.dnsTo }}
+      to:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
     {{- /* Some plug-ins see the port of the Service, others the API server's own port. */}}
     - ports:
         {{- range $n.egress.apiServerPorts }}
@@ -82,6 +86,10 @@ spec:
         - port: {{ . }}
           protocol: TCP
         {{- end }}
+      {{- with $.Own.peers }}
+      to:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
     {{- end }}
     {{- with $n.egress.extra }}
     {{- toYaml . | nindent 4 }}

@@ -10,11 +10,11 @@ imagePullSecrets:
 securityContext:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.nodeSelector }}
+{{- with mergeOverwrite (dict) (.Values.global.nodeSelector | default dict) (.Values.nodeSelector | default dict) }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.tolerations }}
+{{- with concat (.Values.global.tolerations | default list) (.Values.tolerations | default list) | uniq }}
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}

@@ -198,3 +198,32 @@ subjects:
 {{ include "tightship-lib.ungateRules" $root }}
 {{- end }}
 {{- end -}}
+
+{{/* The account's place in the API server's queues. Leases have a place of their own without it. */}}
+{{- define "tightship-lib.flowSchema" -}}
+{{- $f := .Values.flowSchema -}}
+{{- if $f.enabled -}}
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata:
+  {{- include "tightship-lib.metadata" (dict "root" . "name" (include "tightship-lib.policyName" .) "namespace" "-") | nindent 2 }}
+spec:
+  priorityLevelConfiguration:
+    name: {{ $f.priorityLevel }}
+  matchingPrecedence: {{ include "tightship-lib.text" $f.matchingPrecedence }}
+  distinguisherMethod:
+    type: ByUser
+  rules:
+    - subjects:
+        - kind: ServiceAccount
+          serviceAccount:
+            name: {{ include "tightship-lib.serviceAccountName" . }}
+            namespace: {{ include "tightship-lib.namespace" . }}
+      resourceRules:
+        - apiGroups: ["*"]
+          resources: ["*"]
+          verbs: ["*"]
+          clusterScope: true
+          namespaces: ["*"]
+{{- end -}}
+{{- end -}}

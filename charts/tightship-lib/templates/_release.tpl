@@ -97,7 +97,7 @@ automountServiceAccountToken: false
 {{- end }}
 {{- $policed := list }}
 {{- if include "tightship-lib.holdsAccounts" . }}
-{{- $policed = list "Leases" "Nodes" }}
+{{- $policed = list "Leases" "Nodes" "Requests" }}
 {{- end }}
 {{- $gates := include "tightship-lib.gates" . }}
 {{- $costs := include "tightship-lib.costs" . }}
@@ -138,7 +138,7 @@ restartPolicy: Never
 serviceAccountName: {{ include "tightship-lib.releaseAccount" . }}
 automountServiceAccountToken: {{ empty $v.kubeconfig.secretName }}
 {{ include "tightship-lib.pod" . }}
-{{- with $v.priorityClassName }}
+{{- with $v.priorityClassName | default $v.global.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
 containers:
@@ -163,7 +163,7 @@ volumes:
 
 {{/* The controller's environment without what a pod that gives back and exits does not use. */}}
 {{- define "tightship-lib.releaseEnv" -}}
-{{- $left := list "DRY_RUN" "CONFIG_PATH" "HTTP_HOST" "HTTP_PORTS" "HTTP_PROBE_PORT" -}}
+{{- $left := list "DRY_RUN" "CONFIG_PATH" "HTTP_HOST" "HTTP_PORTS" "HTTP_PROBE_PORT" "HTTP_SECURE" "HTTP_TLS_PATH" -}}
 {{- range include "tightship-lib.env" . | fromYamlArray }}
 {{- if not (has .name $left) }}
 - {{ toYaml . | nindent 2 | trim }}

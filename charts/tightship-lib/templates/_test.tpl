@@ -33,7 +33,7 @@ spec:
       {{- include "tightship-lib.container" . | nindent 6 }}
       env:
         - name: TARGET
-          value: {{ printf "http://%s:%v" (include "tightship-lib.fullname" .) (.Values.service.port | default .Values.http.port) }}
+          value: {{ printf "%s://%s:%v" (ternary "https" "http" .Values.http.secure.enabled) (include "tightship-lib.fullname" .) (.Values.service.port | default .Values.http.port) }}
         - name: CONTROLLER
           value: {{ include "tightship-lib.controller" . }}
         - name: DEADLINE
@@ -49,15 +49,17 @@ spec:
 {{- end -}}
 
 {{- define "tightship-lib.testScript" -}}
-import json, os, re, sys, time, urllib.error, urllib.request
+import json, os, re, ssl, sys, time, urllib.error, urllib.request
 
 TARGET, CONTROLLER = os.environ["TARGET"], os.environ["CONTROLLER"]
+SECURE = TARGET.startswith("https:")
+TRUST = ssl._create_unverified_context()
 until = time.monotonic() + float(os.environ["DEADLINE"])
 
 
 def ask(path):
     try:
-        with urllib.request.urlopen(TARGET + path, timeout=10) as answer:
+        with urllib.request.urlopen(TARGET + path, timeout=10, context=TRUST) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -70,6 +72,8 @@ def trouble():
     if status != 200:
         return f"/readyz says {status}: {' '.join(text.split())}"
     status, text = ask("/metrics")
+    if SECURE:
+        return "" if status == 401 else f"/metrics says {status} to who shows no token"
     if f'tightship_build_info{{"{{"}}controller="{CONTROLLER}"' not in text:
         return f"/metrics says {status}, and is not the page of {CONTROLLER}"
     values = dict(re.findall(r"^(tightship_\w+) ([0-9.e+-]+)$", text, re.MULTILINE))
@@ -88,5 +92,6 @@ while found := trouble():
         sys.exit(f"{CONTROLLER} at {TARGET}: {found}")
     print(f"waiting: {found}", flush=True)
     time.sleep(2)
-print(f"{CONTROLLER} at {TARGET} is ready, its configuration is valid, and its passes succeed")
+told = "answers nobody without a token" if SECURE else "its configuration is valid, and its passes succeed"
+print(f"{CONTROLLER} at {TARGET} is ready, and {told}")
 {{- end -}}

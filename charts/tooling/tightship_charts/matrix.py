@@ -21,6 +21,7 @@ APIS = (
     "monitoring.coreos.com/v1/PrometheusRule",
     "grafana.integreatly.org/v1beta1/GrafanaDashboard",
     "autoscaling.k8s.io/v1/VerticalPodAutoscaler",
+    "cert-manager.io/v1/Certificate",
 )
 """Kinds of other projects that the charts make where they are served."""
 

@@ -119,8 +119,10 @@ def _controller(chart: str) -> Iterator[str]:
     yield f"$ helm test {chart} -n tightship --logs"
     yield "```\n"
     yield f"{_DRY_AT_FIRST if chart in NODE_CONTROLLERS else _LIVE_AT_FIRST}\n"
-    newest = about["kubeVersion"].removeprefix(">=").removesuffix(".0-0")
-    yield f"Kubernetes {newest} or newer, Helm 4 or 3."
+    oldest = about["kubeVersion"].removeprefix(">=").removesuffix(".0-0")
+    tested = about["annotations"]["tightship.dev/tested-kubernetes"].replace(", ", " and ")
+    releases = f"[tested](../../docs/contributing.md#releases-of-kubernetes) on {tested}"
+    yield f"Kubernetes {oldest} or newer ({releases}), Helm 4 or 3."
     yield f"To migrate from {said.older}, read [the migration page](../../docs/{said.migration}).\n"
     yield _PROMISES + (_LANDINGS if chart in NODE_CONTROLLERS else "")
     yield "## Values\n"

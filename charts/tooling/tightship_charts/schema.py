@@ -89,7 +89,7 @@ def schema_of(chart: str) -> Json:
     """Return the schema of all values of *chart*. Raises :class:`TypeError` for a default that says no type."""
     said = {each.dotted: each for each in documented(chart)}
     schema = _closed(defaults(chart), (), said, {"config": config_schema(chart)} if chart in MODELS else {})
-    schema["properties"]["global"]["additionalProperties"] = True
+    schema["properties"]["global"] |= {"required": [], "additionalProperties": True}
     if chart == UMBRELLA:
         # Each of them checks its own values.
         for controller in CONTROLLERS:

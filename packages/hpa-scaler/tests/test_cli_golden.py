@@ -17,6 +17,8 @@ import pytest
 import yaml
 
 from hpa_scaler.report import EXPLANATION, PLAN, FloorExplanation, FloorPlan
+from hpa_scaler.report.backtest_document import FloorBacktest
+from hpa_scaler.report.suggestions import FloorSuggestions
 from tightship.report.formats import formats_of
 from tightship.report.terminal import Terminal
 
@@ -112,7 +114,7 @@ def test_a_document_is_valid_by_its_schema_and_reads_back(what: str, of: Any, da
     assert (document["apiVersion"], document["kind"]) == ("tightship.dev/v1", of.__name__)
 
 
-@pytest.mark.parametrize("of", [FloorPlan, FloorExplanation])
+@pytest.mark.parametrize("of", [FloorPlan, FloorExplanation, FloorBacktest, FloorSuggestions])
 def test_every_key_of_the_schema_is_documented(of: Any) -> None:
     words = set(re.findall(r"`\.?([A-Za-z.]+)(?:\[\])?`", DOCS.read_text()))
     documented = {part for word in words for part in word.split(".")}

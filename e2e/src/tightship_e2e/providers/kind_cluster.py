@@ -22,6 +22,7 @@ import yaml
 from tightship_e2e import binaries
 from tightship_e2e.options import KIND_CLUSTER
 from tightship_e2e.providers.remote import CONTROLLERS, Images
+from tightship_testkit.manifests import POOL
 
 ROOT = Path(__file__).resolve().parents[4]
 CONFIG = ROOT / ".github/kind.yaml"
@@ -69,7 +70,10 @@ def create(cluster: str, image: str) -> None:
 
 
 def load(cluster: str, images: Images) -> None:
-    """Load the images into all nodes; those that docker does not have are built before."""
+    """Load the images where they run; those that docker does not have are built before.
+
+    hpa-scaler's is also that of the workloads, so every node needs it. Eleven copies of the others fill a disk.
+    """
     names = [images.name(each) for each in CONTROLLERS]
     there = [
         subprocess.run([_program("docker"), "image", "inspect", each], capture_output=True, check=False)
@@ -77,7 +81,17 @@ def load(cluster: str, images: Images) -> None:
     ]
     if any(each.returncode for each in there):
         _run("make", "images", f"REGISTRY={images.registry}", f"TAG={images.tag}")
-    _run("kind", "load", "docker-image", "--name", cluster, *names)
+    everywhere = images.name("hpa-scaler")
+    there_only = [each for each in names if each != everywhere]
+    _run("kind", "load", "docker-image", "--name", cluster, everywhere)
+    _run("kind", "load", "docker-image", "--name", cluster, "--nodes", system_node(cluster), *there_only)
+
+
+def system_node(cluster: str) -> str:
+    """Return kind's name of the node that is for the controllers: kind numbers workers in their order."""
+    workers = [each for each in yaml.safe_load(CONFIG.read_text())["nodes"] if each["role"] == "worker"]
+    [place] = [place for place, each in enumerate(workers) if each["labels"][POOL] == "system"]
+    return f"{cluster}-worker{place + 1 if place else ''}"
 
 
 def delete(cluster: str) -> None:

@@ -54,6 +54,17 @@ async def test_a_node_somebody_uncordons_is_not_cordoned_again(bench: Bench) -> 
     assert bench.claims() == []
 
 
+async def test_the_last_pod_of_a_node_may_opt_out_too(bench: Bench) -> None:
+    replica = await bench.replica()
+    await evicting(bench, replica)
+    bench.api.remove("Pod", "web-2", "shop")
+    note = {"tightship.dev/do-not-drain": "true"}
+    bench.api.edit("Pod", "web-1", lambda raw: raw["metadata"].setdefault("annotations", {}).update(note), "shop")
+    assert await ended(replica) is Ending.RESTORED
+    assert reasons(replica) == [Reason.POD_DO_NOT_DRAIN]
+    assert bench.pristine
+
+
 async def test_a_node_the_autoscaler_takes_is_left_to_it_until_it_is_gone(bench: Bench) -> None:
     replica = await bench.replica()
     await evicting(bench, replica)

@@ -227,3 +227,16 @@ async def test_deletion_by_method_asks_nobody(bench: Bench) -> None:
 def test_the_names_of_responders_are_kept() -> None:
     raw = msgspec.json.encode(pod(evictionResponders=[{"name": SURGE, "priority": 10000}]))
     assert decode("Pod", raw).spec.responders == (SURGE,)  # type: ignore[union-attr]
+
+
+async def test_a_pod_that_opts_out_while_its_responder_works_stays(bench: Bench) -> None:
+    controller = served(bench, Responder(600.0))
+    replica = await bench.replica()
+    await waiting(bench, replica)
+    note = {"tightship.dev/do-not-drain": "true"}
+    bench.api.edit("Pod", "web-3", lambda raw: raw["metadata"].setdefault("annotations", {}).update(note), "shop")
+    assert await ended(replica) is Ending.RESTORED
+    assert requests(bench) == []
+    await asyncio.sleep(3600)
+    assert controller.canceled == ["uid-Pod-web-3"]
+    assert "shop/web-3" in bench.api.on("n1")

@@ -11,8 +11,9 @@ from pathlib import Path
 import hpa_scaler
 from hpa_scaler.app.commands import ORDERS, CommandSettings, add_options, judge_selected
 from hpa_scaler.app.past import tested
-from hpa_scaler.app.past_options import add_backtest_options, add_past_options
+from hpa_scaler.app.past_options import SETS, add_backtest_options, add_past_options
 from hpa_scaler.app.release import add_release
+from hpa_scaler.app.replaying import replayed_sets
 from hpa_scaler.app.run_settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.app.running import serve
 from hpa_scaler.app.suggesting import suggested
@@ -22,8 +23,9 @@ from hpa_scaler.report import EXPLANATION, PLAN, Sights, explanation_document, p
 from hpa_scaler.report.backtest_document import backtest_document
 from hpa_scaler.report.backtests import BACKTEST, backtest_view
 from hpa_scaler.report.pages import LogStory, replay_page, replayed
+from hpa_scaler.report.suggestions import SUGGESTIONS
 from hpa_scaler.spec.outcome_file import OutcomeFileError, asked_at, encode_outcomes
-from tightship.app.cli.app import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, run
+from tightship.app.cli.app import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, UsageError, run
 from tightship.app.cli.arguments import Parser, add_logging_arguments, add_output_arguments, environment, set_up_logging
 from tightship.app.cli.basics import no_command, print_version, write_rendered
 from tightship.app.cli.output import write_document, write_file
@@ -124,6 +126,7 @@ def fill(parser: Parser, program: str) -> argparse._SubParsersAction[Parser]:
     )
     fit.usage = f"{PROGRAM} suggest [-f FILE | --context NAME] [--past FILE] [flags] [NAME ...]"
     add_past_options(fit)
+    add_output_arguments(fit, formats_of(SUGGESTIONS), table=False)
     add_logging_arguments(fit)
     fit.set_defaults(run=_suggest)
     again = commands.add_parser(
@@ -132,15 +135,10 @@ def fill(parser: Parser, program: str) -> argparse._SubParsersAction[Parser]:
         epilog=_EXITS,
         description="Repeat every decision of a decision log offline, and print each one that comes out differently.",
     )
-    again.usage = f"{program} replay [-o html] LOG"
-    again.add_argument(
-        "-o",
-        "--output",
-        choices=("text", "html"),
-        default="text",
-        metavar="FORM",
-        help="text: the differences; html: a page of each HPA's traffic, floor and replicas over time (default: text)",
-    )
+    again.usage = f"{program} replay [-o html] [--set SET] LOG"
+    forms = add_output_arguments(again, ("text", *formats_of(BACKTEST)), table=False)
+    forms.description = "Without --set: text, the differences; html, each HPA's traffic and floor over time."
+    again.add_argument("--set", dest="sets", metavar="SET", action="append", default=[], help=SETS)
     again.add_argument("log", metavar="LOG", help="a decision log, .gz too; - for standard input")
     add_logging_arguments(again)
     again.set_defaults(run=_replay)
@@ -181,9 +179,8 @@ def _suggest(arguments: argparse.Namespace) -> int:
     configured = CommandSettings.of(arguments, environment())
     with Progress() as progress:
         say = progress.say if arguments.filename and arguments.past else progress.wait
-        text, warnings = host.run(suggested(arguments, configured, say))
-    sys.stderr.write("".join(f"{PROGRAM}: warning: {each}\n" for each in warnings))
-    write_document(text, always_utf8=False)
+        document = host.run(suggested(arguments, configured, say))
+    write_rendered(PROGRAM, SUGGESTIONS, document, arguments, document.warnings)
     return 0
 
 
@@ -217,6 +214,10 @@ def _now(arguments: argparse.Namespace) -> float:
 def _replay(arguments: argparse.Namespace) -> int:
     raw, name = read_bytes(arguments.log)
     story = LogStory()
+    if arguments.sets:
+        return _replay_sets(arguments, raw, name)
+    if arguments.output not in ("text", "html"):
+        raise UsageError(f"-o {arguments.output} needs --set; without, text and html are allowed")
     drawn = arguments.output == "html"
     try:
         lines = unpack(raw).splitlines()
@@ -229,6 +230,17 @@ def _replay(arguments: argparse.Namespace) -> int:
         differences = "".join(f"{each}\n" for each in found.differences)
         write_document(f"{differences}{replayed(found)}\n", always_utf8=False)
     return EXIT_ERROR if found.differences else 0
+
+
+def _replay_sets(arguments: argparse.Namespace, raw: bytes, name: str) -> int:
+    try:
+        found = replayed_sets(unpack(raw).splitlines(), name, arguments.sets)
+    except (LogError, DocumentError) as error:
+        raise CliError(f"{name}: {error}") from error
+    if arguments.output == "text":
+        arguments.output = "table"
+    write_rendered(PROGRAM, backtest_view(found), backtest_document(found), arguments, found.warnings)
+    return 0
 
 
 if __name__ == "__main__":

@@ -172,7 +172,8 @@ class Assessment:
         left = self.left(tries)
         leaving = [*self.sorted.leaving, *(pod for pod in self.sorted.evict if self._going(pod, tries))]
         failed = [against_request(pod, each) for pod in left if (each := request_for(pod, self.snapshot)) is not None]
-        against = [*self._unreadable, *self.sorted.refusals, *self._lasting(left), *_fatal(left, tries), *back]
+        refusing = [*self._unreadable, *self.sorted.refusals]
+        against = [*refusing, *self._lasting(left), *_fatal(left, tries), *back]
         against += [each for each in failed if each is not None]
         if rest is not None:
             started = record is not None and record.phase is not Phase.CLAIMED
@@ -188,6 +189,7 @@ class Assessment:
             next=now_or_later[0],
             due=now_or_later[1],
             against=tuple(sorted(set(against))),
+            refusing=tuple(sorted(set(refusing))),
             late=tuple(self._late(record, left, leaving, tries, progress)),
             pending=self._pending(began) if began is not None else (),
             finalizers=finalizers,

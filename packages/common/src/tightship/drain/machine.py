@@ -267,6 +267,8 @@ def _not_ready(record: DrainRecord, node: Node, seen: Findings, rules: DrainRule
 
 def _hopeless(seen: Findings, rules: DrainRules, now: float) -> Refusal | None:
     """Return a reason to give up that waiting does not change."""
+    if seen.refusing:
+        return seen.refusing[0]
     if not (seen.evict or seen.awaits or seen.leaving):
         return None
     if seen.against and (seen.evict or seen.awaits):

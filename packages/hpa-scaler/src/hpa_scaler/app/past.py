@@ -19,13 +19,14 @@ from hpa_scaler.app.fleet import (
 )
 from hpa_scaler.app.past_options import DEFAULT_SPAN, LONGEST_SPAN, replica_price, variants_of
 from hpa_scaler.app.past_source import Asking, fetch, read_pasts
+from hpa_scaler.app.proposing import proposed_specs
 from hpa_scaler.app.run_settings import PROGRAM
 from hpa_scaler.app.settings import CYCLES_APART, allowed_of, limits_of, servers_of
 from hpa_scaler.app.status import settings_view
 from hpa_scaler.decide.backtest import backtest
 from hpa_scaler.decide.cycle import asked_of
 from hpa_scaler.decide.ownership import ownership, state_of
-from hpa_scaler.decide.recording import Recorded, replicas_query, smoothed, wanted_query
+from hpa_scaler.decide.recording import Recorded, floor_query, replicas_query, smoothed, wanted_query
 from hpa_scaler.decide.recording_files import encode_past
 from hpa_scaler.decide.variants import EVERY, HpaPast, Variant, World
 from hpa_scaler.prometheus.client import PrometheusClient
@@ -68,21 +69,39 @@ async def tested(arguments: argparse.Namespace, configured: CommandSettings, say
 
 
 async def load(
-    arguments: argparse.Namespace, configured: CommandSettings, variants: Sequence[Variant], say: Say
+    arguments: argparse.Namespace,
+    configured: CommandSettings,
+    variants: Sequence[Variant],
+    say: Say,
+    *,
+    propose: bool = False,
 ) -> Loaded:
-    """Return the selected HPAs with their past."""
+    """Return the selected HPAs with their past. With *propose*, a query is looked for where an HPA has none."""
     process, settings, rules = configured.process, configured.settings, configured.rules
     interval = process.interval if arguments.interval is None else arguments.interval
     fleet, source = await _fleet(arguments, configured, say)
     hpas = named(arguments.names, fleet.hpas) if arguments.names else list(fleet.hpas)
-    _check_targets(variants, hpas)
+    check_targets(variants, hpas)
     now = arguments.now if arguments.now is not None else host.wall()
     specs = {
         hpa.key: [_spec(variant, hpa, configured) for variant in variants if variant.kind != "none"] for hpa in hpas
     }
+    proposed: dict[str, FloorSpec] = {}
+    if propose and not arguments.past:
+        without = [hpa for hpa in hpas if not any(spec is not None and spec.queries for spec in specs[hpa.key])]
+        say(f"looking for queries of {counted(len(without), 'HPA')}")
+        servers = servers_of(settings, process)
+        async with PrometheusClient(servers, allowed_of(settings), limits=limits_of(settings)) as client:
+            proposed = await proposed_specs(client, without, settings.query_deadline)
+        specs |= {key: [spec] for key, spec in proposed.items()}
     asked = [hpa for hpa in hpas if any(spec is not None for spec in specs[hpa.key])]
     if not asked:
-        raise CliError(f"none of {counted(len(hpas), 'HPA')} has annotations to replay; give some by --set")
+        number = counted(len(hpas), "HPA")
+        if propose:
+            raise CliError(
+                f"none of {number} has a query, and no usual request rate answers; annotate prometheus-query"
+            )
+        raise CliError(f"none of {number} has annotations to replay; give some by --set")
     pairs = [(hpa, next((spec for spec in specs[hpa.key] if spec is not None), None)) for hpa in asked]
     if arguments.past:
         say(reading(arguments.past))
@@ -96,7 +115,7 @@ async def load(
     for hpa, yardstick in pairs:
         past = _past(arguments, (hpa, yardstick), recorded, rules, now)
         if yardstick is not None and any(value_query(query) in past.traces for query in yardstick.queries):
-            pasts.append(past)
+            pasts.append(msgspec.structs.replace(past, proposed=hpa.key in proposed))
         else:
             warnings.append(f"{hpa.key}: has no recorded past, and is left out")
     if not pasts:
@@ -137,7 +156,8 @@ async def _fleet(arguments: argparse.Namespace, configured: CommandSettings, say
         raise CliError(*error.problems) from error
 
 
-def _check_targets(variants: Sequence[Variant], hpas: Sequence[HorizontalPodAutoscaler]) -> None:
+def check_targets(variants: Sequence[Variant], hpas: Sequence[HorizontalPodAutoscaler]) -> None:
+    """Raise :class:`CliError` if a set is for an HPA that is not among *hpas*."""
     known = {hpa.key for hpa in hpas}
     wrong = [
         f'--set: HPA "{change.target}" not found{near(change.target, known)}'
@@ -170,6 +190,7 @@ def _questions(hpas: Sequence[HorizontalPodAutoscaler], specs: Mapping[str, Sequ
             server = spec.queries[0].server
             found[replicas_query(hpa.namespace, hpa.name, server)] = None
             found[wanted_query(hpa.namespace, hpa.name, server)] = None
+            found[floor_query(hpa.namespace, hpa.name, server)] = None
     return list(found)
 
 
@@ -209,6 +230,7 @@ def _past(
         wanted=None if server is None else traces.get(wanted_query(hpa.namespace, hpa.name, server)),
         replicas=None if server is None else traces.get(replicas_query(hpa.namespace, hpa.name, server)),
         share=1 / arguments.hpa_target,
+        floor=None if server is None else traces.get(floor_query(hpa.namespace, hpa.name, server)),
     )
 
 

@@ -28,6 +28,11 @@ from tightship.planning.prices import INSTANCE_TYPE_LABELS, MICROS, NodePrice, p
 DEFAULT_SPAN = 14 * 86_400.0
 LONGEST_SPAN = 366 * 86_400.0
 LEAST_STEP, MOST_STEP = 5.0, 3600.0
+SETS = (
+    "a set of annotations to try beside today's, such as shop/web:requests-per-replica=40; * is every HPA; an "
+    "empty VALUE removes the annotation. Those with the same SET@ are one set; repeatable"
+)
+"""The help of ``--set``."""
 
 
 def add_past_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -113,8 +118,7 @@ def add_backtest_options(parser: argparse.ArgumentParser) -> None:
         metavar="[SET@]NAMESPACE/NAME:ANNOTATION=VALUE",
         action="append",
         default=[],
-        help="a set of annotations to try beside today's, such as shop/web:requests-per-replica=40; * is every HPA; an "
-        "empty VALUE removes the annotation. Those with the same SET@ are one set; repeatable",
+        help=SETS,
     )
     past.add_argument("--older", action="store_true", help="also try the older controller's rules, without any guard")
 

@@ -272,7 +272,7 @@ def replay(lines: Iterable[bytes], tell: Callable[[DecisionLine, FloorDecision],
     differences: list[Difference] = []
     decisions = cycles = 0
     going: dict[str, list[FloorDecision]] = {}
-    for number, line in _read(lines):
+    for number, line in read_log(lines):
         if isinstance(line, DecisionLine):
             judged = judge_one(_logged_subject(line), DropVerdict(line.drop))
             going.setdefault(line.cycle, []).append(judged.first)
@@ -289,7 +289,8 @@ def replay(lines: Iterable[bytes], tell: Callable[[DecisionLine, FloorDecision],
     return Replay(decisions, cycles, len(going), tuple(differences))
 
 
-def _read(lines: Iterable[bytes]) -> Iterator[tuple[int, Line]]:
+def read_log(lines: Iterable[bytes]) -> Iterator[tuple[int, Line]]:
+    """Yield the lines of a decision log with their numbers. Raises :class:`LogError` for an unreadable one."""
     for number, raw in enumerate(lines, 1):
         if not raw.strip():
             continue

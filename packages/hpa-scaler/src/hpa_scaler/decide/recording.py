@@ -32,6 +32,7 @@ _LATEST = 253_402_300_800.0
 
 _ABOUT = '{{namespace="{namespace}",horizontalpodautoscaler="{name}"}}'
 _CURRENT = "max(kube_horizontalpodautoscaler_status_current_replicas" + _ABOUT + ")"
+_FLOOR = "max(kube_horizontalpodautoscaler_spec_min_replicas" + _ABOUT + ")"
 _LABELS = "metric_name, metric_target_type"
 _RATIO = (
     f"max(max by ({_LABELS}) (kube_horizontalpodautoscaler_status_target_metric{_ABOUT})"
@@ -42,6 +43,11 @@ _RATIO = (
 def replicas_query(namespace: str, name: str, server: ServerRef = ServerRef()) -> Query:
     """Return the query for the replicas that an HPA had, by kube-state-metrics."""
     return Query(_CURRENT.format(namespace=namespace, name=name), server)
+
+
+def floor_query(namespace: str, name: str, server: ServerRef = ServerRef()) -> Query:
+    """Return the query for the ``minReplicas`` that an HPA had, by kube-state-metrics."""
+    return Query(_FLOOR.format(namespace=namespace, name=name), server)
 
 
 def wanted_query(namespace: str, name: str, server: ServerRef = ServerRef()) -> Query:

@@ -209,15 +209,15 @@ def suggest(past: HpaPast, world: World, today: Variant, tell: Callable[[str], N
         load, delta = rounded_down(fit.per_replica * _MARGIN * part), times * spare
         if tell is not None:
             tell(f"replaying {past.hpa.key}, suggestion {number + 1}")
-        advice = (
+        advice: tuple[Advice, ...] = (
             Advice("requests-per-replica", f"{load:.10g}", fit.why),
             Advice("delta", str(delta) if delta else None, _why_delta(delta)),
             Advice("scale-down-max-ratio", f"{ratio:g}", why_ratio),
             Advice("lowering-window", None if window is None else f"{window / 60:.0f}m", why_window),
         )
-        changes = tuple(AnnotationChange(EVERY, each.name, each.text) for each in advice)
         if past.proposed:
-            changes = (AnnotationChange(EVERY, "prometheus-query", query.text), *changes)
+            advice = (Advice("prometheus-query", query.text, "of the usual request rates, this one answers"), *advice)
+        changes = tuple(AnnotationChange(EVERY, each.name, each.text) for each in advice)
         tried = Variant("suggested", "changed", changes)
         [row] = backtest([past], [today, tried] if before is None else [tried], world)
         before, after = (row[0], row[1]) if before is None else (before, row[0])

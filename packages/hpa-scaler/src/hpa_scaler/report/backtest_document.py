@@ -174,7 +174,7 @@ def _entry(lived: Lived, past: HpaPast, world: World, price: NodePrice | None) -
         short_minutes=None if past.yardstick is None else round(lived.short / 60),
         short_by_hour=_by_hour(lived.shorts, world.interval),
         unknown_minutes=round(lived.unknown / 60),
-        worst=_worst(lived.worst),
+        worst=worst_moment(lived.worst),
         lowest_floor=lived.lowest,
         highest_floor=lived.highest,
         floor_changes=lived.changes,
@@ -193,5 +193,6 @@ def _by_hour(times: Sequence[float], seconds: float) -> tuple[int, ...]:
     return tuple(round(counts[hour] * seconds / 60) for hour in range(24))
 
 
-def _worst(worst: Worst | None) -> WorstMoment | None:
+def worst_moment(worst: Worst | None) -> WorstMoment | None:
+    """Return the document's form of *worst*."""
     return None if worst is None else WorstMoment(rfc3339(worst.at), round(worst.need, 1), worst.ready)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections import Counter
 from collections.abc import Callable
 from http import HTTPStatus
@@ -27,23 +28,29 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
     head_bytes: int = 16 * 1024
     """Most bytes of the request line and all headers together."""
     head_timeout: float = 5.0
-    """Time from the connection until the head is complete, however steadily its bytes arrive."""
+    """Time from the connection until the head is complete, however steadily its bytes arrive: with TLS, the handshake
+    included."""
     answer_timeout: float = 30.0
     """Time from then until the client has read the answer and the connection is closed."""
 
 
 class Gate:
-    """Makes the protocols of connections; *answers* makes the handler of each one's request.
+    """Makes the protocols of connections, encrypted with *tls*; *answers* makes the handler of each one's request.
 
     With one connection too many, the address with the most connections loses its oldest, preferably one without a
     request yet. So an address that opens many connections shuts out nobody else.
     """
 
     def __init__(
-        self, answers: Callable[[], asyncio.Protocol], limits: ConnectionLimits, logger: logging.Logger
+        self,
+        answers: Callable[[], asyncio.Protocol],
+        limits: ConnectionLimits,
+        logger: logging.Logger,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.answers = answers
         self.limits = limits
+        self.tls = tls
         self._log = logger
         self._open: dict[_Connection, None] = {}
 
@@ -86,6 +93,9 @@ class _Connection(asyncio.Protocol):
         self._head = bytearray()
         self._answering: asyncio.Protocol | None = None
         self._transport: asyncio.Transport
+        self._handshake: asyncio.Task[None] | None = None
+        # What has arrived before the encrypted transport is known: an answer must never leave in the clear.
+        self._early: bytearray | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -106,8 +116,35 @@ class _Connection(asyncio.Protocol):
         self.address = str((transport.get_extra_info("peername") or ("",))[0])
         self._within(self._gate.limits.head_timeout)
         self._gate.opened(self)
+        if self._gate.tls is not None:
+            # Connections count from here on, and not from the end of a handshake that some never finish.
+            transport.pause_reading()
+            self._early = bytearray()
+            self._handshake = asyncio.create_task(self._encrypt(self._gate.tls))
+
+    async def _encrypt(self, tls: ssl.SSLContext) -> None:
+        loop = asyncio.get_running_loop()
+        limit = self._gate.limits.head_timeout
+        try:
+            encrypted = await loop.start_tls(
+                self._transport, self, tls, server_side=True, ssl_handshake_timeout=limit, ssl_shutdown_timeout=1.0
+            )
+        except OSError:
+            encrypted = None
+        if encrypted is None:
+            # Whoever speaks no TLS, or goes away. No error of ours.
+            self.abort()
+            return
+        encrypted.set_write_buffer_limits(high=_WRITE_BUFFER)
+        self._transport = encrypted
+        early, self._early = self._early, None
+        if early:
+            self.data_received(bytes(early))
 
     def data_received(self, data: bytes) -> None:
+        if self._early is not None:
+            self._early += data
+            return
         if self._answering is not None or self._transport.is_closing():
             # A body or another request arrived, and no handler reads either.
             self._transport.pause_reading()

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import ssl
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from email.utils import formatdate
+from http import HTTPStatus
 
 from aiohttp import web
 from msgspec import Struct
@@ -20,6 +22,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from tightship.app.observability.logging import sparing
+from tightship.app.runtime.access import Denial
 from tightship.app.runtime.gate import ConnectionLimits, Gate
 from tightship.app.runtime.heartbeat import Heartbeat
 from tightship.core.api_errors import one_line
@@ -40,6 +43,8 @@ READY = ("/readyz", "/readiness")
 Draw = Callable[[], Page]
 """Draws a page, in a thread. One such object always draws the same page."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Asked = Callable[[str, str], Awaitable[Denial | None]]
+"""Says why a request with this header ``Authorization`` may not get this path, ``None`` if it may."""
 
 
 class Content(Struct, frozen=True):
@@ -61,16 +66,29 @@ class HttpServer:
 
     *probe_port* serves only the probes, with connections of its own, so the kubelet gets an answer even if a client
     uses up all other connections. If *probe_port* is one of *ports*, or ``None``, the probes use the shared ports only.
+    With *tls*, all ports but *probe_port* serve HTTPS. With *access*, they answer only who may get the path, but for
+    probes, which tell no more than whether the controller is well.
     Entering raises :class:`OSError`, which names the address, if a port is taken. Afterwards *ports* and *probe_port*
     hold the real numbers.
     """
 
-    def __init__(self, content: Content, *, host: str, ports: Sequence[int], probe_port: int | None = None) -> None:
+    def __init__(
+        self,
+        content: Content,
+        *,
+        host: str,
+        ports: Sequence[int],
+        probe_port: int | None = None,
+        tls: ssl.SSLContext | None = None,
+        access: Asked | None = None,
+    ) -> None:
         self.ports: tuple[int, ...] = tuple(ports)
         # The same number twice is one port, but 0 is another port each time.
         self.probe_port = probe_port if probe_port == 0 or probe_port not in self.ports else None
         self._content = content
         self._host = host
+        self._tls = tls
+        self._access = access
         self._log = sparing(_log)
         # Two scrapes at once would only slow down each other, and the loop.
         self._metrics_sent = _Shared()
@@ -85,11 +103,12 @@ class HttpServer:
         async with AsyncExitStack() as stack:
             # Settings may name one port twice.
             ports = tuple(dict.fromkeys(self.ports)) if all(self.ports) else self.ports
-            self.ports = await self._listen(stack, everything, _FOR_ALL, ports)
+            self.ports = await self._listen(stack, everything, _FOR_ALL, ports, self._tls)
             if self.probe_port is not None:
                 [self.probe_port] = await self._listen(stack, probes, _FOR_PROBES, (self.probe_port,))
             self._stack = stack.pop_all()
-        _log.info("serving on %s, port %s", self._host, ", ".join(map(str, self.ports)))
+        how = "HTTP" if self._tls is None else "HTTPS"
+        _log.info("serving %s on %s, port %s", how, self._host, ", ".join(map(str, self.ports)))
         if self.probe_port is not None:
             _log.info("serving probes on %s, port %d", self._host, self.probe_port)
         return self
@@ -103,8 +122,9 @@ class HttpServer:
         routes: Sequence[tuple[str, Handler]],
         limits: ConnectionLimits,
         ports: Sequence[int],
+        tls: ssl.SSLContext | None = None,
     ) -> tuple[int, ...]:
-        app = web.Application(middlewares=[self._guarded])
+        app = web.Application(middlewares=[self._guarded, self._authorized])
         app.on_response_prepare.append(_signed)
         for path, handler in routes:
             app.router.add_get(path, handler)
@@ -123,7 +143,7 @@ class HttpServer:
         stack.push_async_callback(runner.cleanup)
         server = runner.server
         assert server is not None
-        gate = Gate(server, limits, self._log)
+        gate = Gate(server, limits, self._log, tls)
         # Nobody waits for half a request, but whole ones are still answered.
         stack.callback(gate.close_waiting)
         loop, found = asyncio.get_running_loop(), []
@@ -172,6 +192,18 @@ class HttpServer:
         if any(each.value == body.version for each in request.if_none_match or ()):
             return web.Response(status=304, headers={**headers, "Vary": "Accept-Encoding"})
         return await _send(request, body, {**headers, "Content-Type": "text/html; charset=utf-8"})
+
+    @web.middleware
+    async def _authorized(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer who may get the path."""
+        public = request.path in (*HEALTH, *READY) or request.match_info.http_exception is not None
+        if self._access is None or public:
+            return await handler(request)
+        denial = await self._access(request.headers.get("Authorization", ""), request.path)
+        if denial is None:
+            return await handler(request)
+        headers = {"WWW-Authenticate": "Bearer"} if denial.status == HTTPStatus.UNAUTHORIZED else {}
+        return web.Response(text=f"{denial.status.value} {denial.text}\n", status=denial.status, headers=headers)
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -19,6 +19,8 @@ from prometheus_client import CollectorRegistry
 from tightship.app.observability.events import EventRecorder, ObjectRef
 from tightship.app.observability.logging import log
 from tightship.app.observability.metrics import RunMetrics, new_registry
+from tightship.app.runtime.access import Access
+from tightship.app.runtime.certificate import Certificate
 from tightship.app.runtime.heartbeat import Heartbeat
 from tightship.app.runtime.http import Content, Draw, HttpServer
 from tightship.app.runtime.loop import any_of, every
@@ -202,9 +204,25 @@ async def serve(
             status=controller.status,
             page=controller.page,
         )
-        server = HttpServer(content, host=run.host, ports=run.ports, probe_port=run.probe_port)
-        await stack.enter_async_context(server)
+        await stack.enter_async_context(await _server(content, frame))
         await _passes(frame, controller, heartbeat)
+
+
+async def _server(content: Content, frame: Frame[T]) -> HttpServer:
+    run, runtime = frame.run, frame.runtime
+    if not run.http_secure:
+        return HttpServer(content, host=run.host, ports=run.ports, probe_port=run.probe_port)
+    certificate = Certificate(run.http_tls_path, frame.program.name)
+    await certificate.renew()
+    runtime.spawn(certificate.keep(runtime.stop), "certificate")
+    return HttpServer(
+        content,
+        host=run.host,
+        ports=run.ports,
+        probe_port=run.probe_port,
+        tls=certificate.context,
+        access=Access(frame.connection).denial,
+    )
 
 
 async def _passes(frame: Frame[T], controller: Controller, heartbeat: Heartbeat) -> None:

@@ -155,6 +155,14 @@ class ProcessSettings(Layered):
     """The port that serves only the probes, on connections of its own; if it is one of *ports*, it serves everything.
     If only *ports* are set, the first of them is the probe port: whoever chose every port did not choose this
     default."""
+    http_secure: Annotated[
+        Switch, Flag("--secure", "HTTPS, for whom the API server lets get the path", rank=3, sets=True)
+    ] = variable("HTTP_SECURE", default=False)
+    """Metrics, status and page by HTTPS, for bearer tokens whose user may ``get`` the path as a nonResourceURL."""
+    http_tls_path: Annotated[
+        Path | None, Flag("--tls-path DIR", "tls.crt and tls.key (default: self-made)", rank=4)
+    ] = variable("HTTP_TLS_PATH", default=None)
+    """A folder with ``tls.crt`` and ``tls.key``, which is looked at again and again, for *http_secure*."""
     request_timeout: Positive = variable("REQUEST_TIMEOUT_SECONDS", default=30.0)
     leader_elect: Annotated[Switch, Flag("--no-leader-elect", "for a single replica", rank=2, sets=False)] = variable(
         "LEADER_ELECT", default=True

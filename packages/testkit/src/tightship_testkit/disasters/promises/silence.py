@@ -99,11 +99,10 @@ class DryRunsWriteNothing(Promise):
         if self._resorts(request):
             return
         gives_back = request.verb == "patch" and request.resource == "nodes" and not request.subresource
-        unprices = (request.verb, request.resource) == ("patch", "pods") and _POD + request.name in held
         withdraws = (request.verb, request.resource) == ("delete", "evictionrequests")
-        if unprices or (gives_back and request.name in held):
-            return
-        if held and (withdraws or request.resource == "leases"):
+        unprices = (request.verb, request.resource) == ("patch", "pods") and _POD + request.name in held
+        asked = withdraws or request.resource == "leases"
+        if unprices or (gives_back and request.name in held) or (held and asked):
             return
         self.broken(request.by, f"asked for {request.verb} {request.resource} {request.name}")
 

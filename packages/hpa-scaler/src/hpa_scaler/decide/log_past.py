@@ -1,0 +1,90 @@
+"""The past of HPAs as a decision log holds it, so that other annotations can live through it. Pure."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from statistics import median
+
+import msgspec
+
+from hpa_scaler.decide.cycle import DecisionLine, LogError, read_log
+from hpa_scaler.decide.recording import LONGEST, Trace
+from hpa_scaler.decide.variants import HpaPast, World
+from hpa_scaler.spec.annotations import ENABLE, name_of
+from hpa_scaler.spec.queries import Outcome, Query, QueryAnswer
+from hpa_scaler.spec.spec import FloorSpec, Rules
+from hpa_scaler.spec.texts import texts_of
+from tightship.core.times import rfc3339
+
+STEP = 15.0
+"""Seconds of one step of a trace: cycles are not regular."""
+_CYCLES = 2.5
+"""Cycles for which an answer counts."""
+
+
+def pasts_of_log(lines: Iterable[bytes]) -> tuple[list[HpaPast], World]:
+    """Return the past of each HPA in a decision log, and the stretch that the log spans.
+
+    An HPA has the annotations of its last line, and the bounds of its user. Raises :class:`LogError` for an unreadable
+    line, and if the log holds no judged HPA.
+    """
+    logged: dict[str, list[DecisionLine]] = {}
+    for _, line in read_log(lines):
+        if isinstance(line, DecisionLine) and line.spec is not None and not line.cycle.endswith("-again"):
+            logged.setdefault(line.hpa.key, []).append(line)
+    if not logged:
+        raise LogError("holds no HPA that was judged")
+    times = sorted({line.now for each in logged.values() for line in each})
+    if times[-1] - times[0] > LONGEST:
+        raise LogError(f"spans {rfc3339(times[0])} to {rfc3339(times[-1])}, which is more than a year")
+    apart = [after - before for before, after in pairwise(times)]
+    interval = min(3600.0, max(5.0, round(median(apart)) if apart else 75.0))
+    rules = next(iter(logged.values()))[-1].rules
+    world = World(rules=rules, begin=times[0], end=times[-1] + interval, interval=interval)
+    return [_past(each, interval, rules) for each in logged.values()], world
+
+
+def _past(lines: list[DecisionLine], interval: float, rules: Rules) -> HpaPast:
+    last, first = lines[-1], lines[0]
+    assert isinstance(last.spec, FloorSpec)
+    notes = {name_of(rules.prefix, name): text for name, text in texts_of(last.spec).items()}
+    history = last.history
+    hpa = msgspec.structs.replace(
+        last.hpa,
+        annotations={f"{rules.prefix}/{ENABLE}": "true", **notes},
+        min_replicas=first.hpa.min_replicas if history.original_min is None else history.original_min,
+        max_replicas=first.hpa.max_replicas if history.original_max is None else history.original_max,
+    )
+    outcomes = [(line.now, dict(line.outcomes)) for line in lines]
+    queries = {query for _, each in outcomes for query in each if not query.labels}
+    traces = {query: _trace([(at, each.get(query)) for at, each in outcomes], interval) for query in queries}
+    replicas: list[tuple[float, Outcome | None]] = [
+        (line.now, None if line.hpa.current_replicas is None else QueryAnswer(1, float(line.hpa.current_replicas)))
+        for line in lines
+    ]
+    return HpaPast(hpa, _with_answers(traces), last.spec, replicas=_trace(replicas, interval))
+
+
+def _with_answers(traces: Mapping[Query, Trace]) -> dict[Query, Trace]:
+    return {query: trace for query, trace in traces.items() if any(trace.counts)}
+
+
+def _trace(told: list[tuple[float, Outcome | None]], interval: float) -> Trace:
+    """Return the answers at regular steps: each counts until the next, for a few cycles at most."""
+    begin = told[0][0]
+    length = int((told[-1][0] + interval - begin) // STEP) + 1
+    values, counts = array("d", [math.nan]) * length, bytearray(length)
+    for number, (at, outcome) in enumerate(told):
+        if not isinstance(outcome, QueryAnswer):
+            continue
+        until = told[number + 1][0] if number + 1 < len(told) else at + interval
+        until = min(until, at + _CYCLES * interval)
+        place = math.ceil((at - begin) / STEP)
+        while place < length and begin + place * STEP < until:
+            counts[place] = min(255, outcome.series)
+            values[place] = math.nan if outcome.highest is None else outcome.highest
+            place += 1
+    return Trace(begin, STEP, values, counts)
