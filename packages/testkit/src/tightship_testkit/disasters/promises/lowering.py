@@ -200,7 +200,8 @@ class NoFloorLoweredOnBadData(Lowered):
 class LoweredByGoodAnswers(Lowered):
     """What a floor is lowered to, good answers have wanted: all that came within the lowering window, and the last one.
 
-    After an answer that failed, the range of the query has to pass.
+    After an answer that failed, the range of the query has to pass. An answer that one bad sample was in need not count
+    once that sample is over: what was needed then, :class:`NoFloorLoweredOnBadData` knows.
     """
 
     name = "lowered-by-good-answers"
@@ -223,7 +224,7 @@ class LoweredByGoodAnswers(Lowered):
                             f"lowered to {floor} {ago:.0f} s after it; {told(market, lowering)}",
                         )
                         return
-                elif ago < wish.window - 0.5 or each is last:
+                elif each is last or (ago < wish.window - 0.5 and not _by_one_sample(market, part, each)):
                     wanted = wish.capped(part.replicas(max(each.values)), lowering.track.own[1])
                     if floor < wanted:
                         self.broken(
@@ -232,6 +233,12 @@ class LoweredByGoodAnswers(Lowered):
                             f"{told(market, lowering)}",
                         )
                         return
+
+
+def _by_one_sample(market: Market, part: Part, answer: Answered) -> bool:
+    """Whether a sample that was far too high or low may be in *answer*."""
+    begin = answer.at - part.query.reach - market.servers[part.source].source.scrape
+    return bool({"spike", "dip"} & set(market.wrong_between(begin, answer.at, part.query.app, part.source)))
 
 
 def usable(answer: Answered, wish: Wish) -> bool:
