@@ -134,6 +134,19 @@ def test_all_charts_have_the_version_of_the_code(chart: str) -> None:
 
 
 @pytest.mark.parametrize("chart", INSTALLABLE)
+def test_a_catalogue_can_show_what_a_chart_installs(render: Render, chart: str) -> None:
+    found = chart_file(chart)
+    assert {"home", "icon", "sources", "maintainers", "description"} <= found.keys()
+    assert (CHARTS.parent / found["icon"].partition("/main/")[2]).is_file()
+    named = {each["image"] for each in yaml.safe_load(found["annotations"]["artifacthub.io/images"])}
+    pods = [each["spec"]["template"]["spec"] for each in render(chart).of("Deployment")]
+    assert named == {each["containers"][0]["image"] for each in pods}
+    for link in yaml.safe_load(found["annotations"]["artifacthub.io/links"]):
+        page = link["url"].partition("/blob/main/")[2]
+        assert not page or (CHARTS.parent / page).is_file()
+
+
+@pytest.mark.parametrize("chart", INSTALLABLE)
 def test_a_chart_names_the_releases_of_kubernetes_that_are_built_for_tests(chart: str) -> None:
     modules = (CHARTS.parent / "e2e" / "controlplane").glob("kubernetes*/go.mod")
     built = re.findall(r"k8s\.io/kubernetes v(\d+\.\d+)", "\n".join(each.read_text() for each in modules))

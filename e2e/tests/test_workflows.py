@@ -222,6 +222,9 @@ def test_what_lints_and_renders_the_charts_passes(kubernetes: str, tmp_path: Pat
     run(script, tmp_path, KUBERNETES=kubernetes)
 
 
+IMAGES = "artifacthub.io/images"
+
+
 @pytest.mark.controlplane
 @pytest.mark.takes(6)
 def test_a_chart_is_published_with_each_of_its_files_once_and_signed(tmp_path: Path) -> None:
@@ -232,7 +235,13 @@ def test_a_chart_is_published_with_each_of_its_files_once_and_signed(tmp_path: P
     for chart in charts:
         with tarfile.open(tmp_path / f"{chart}-1.2.3.tgz") as package:
             names = package.getnames()
+            files = [package.extractfile(name) for name in names if name.endswith("Chart.yaml")]
+            read = [yaml.safe_load(file) for file in files if file is not None]
         assert f"{chart}/Chart.yaml" in names
+        assert {each["version"] for each in read} == {"1.2.3"}
+        assert {each.get("appVersion", "1.2.3") for each in read} == {"1.2.3"}
+        images = [yaml.safe_load(each["annotations"][IMAGES]) for each in read if each["name"] == chart]
+        assert {each["image"].rpartition(":")[2] for found in images for each in found} == {"1.2.3"}
         assert any(name.endswith("charts/tightship-lib/Chart.yaml") for name in names)
         assert len(set(names)) == len(names)
     signed = (tmp_path / "signed").read_text().splitlines()

@@ -63,7 +63,7 @@ def test_flags_and_environment_reach_the_controller(
     assert (settings.interval, settings.ports, settings.lease_name) == (5, (1, 2), "lease")
     assert (settings.dry_run, settings.leader_elect, str(settings.config_path)) == (True, False, "c.yaml")
     assert environment["PAUSE_SECONDS"] == "9"
-    assert capsys.readouterr().err.startswith("own 7.8\n")
+    assert capsys.readouterr().err.endswith(" own 7.8\n")
 
 
 def test_all_that_is_wrong_is_told_before_anything_runs(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:

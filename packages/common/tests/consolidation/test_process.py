@@ -117,7 +117,7 @@ async def test_everything_is_told_under_the_controllers_name(
     assert process.value("tightship_build_info", controller=NAME, version="0.7") == 1
     assert process.value("tightship_drains_total", ending="handed_over", reason="") == 1
     assert process.value("tightship_claims_total", result="claimed") == 1
-    assert {"judged", "would remove", "claimed"} <= {
+    assert {"judged", "plans to remove", "claimed"} <= {
         each.getMessage() for each in caplog.records if each.name == "node_toy"
     }
     await until(lambda: process.value("toy_nodes") == 1)

@@ -57,6 +57,7 @@ def objects(
 class _Writer:
     def __init__(self, rng: random.Random, now: datetime) -> None:
         self.rng = rng
+        self._drawn: set[str] = set()
         self.now = now
 
     def write(self, fleet: Fleet) -> Iterator[Json]:
@@ -240,7 +241,11 @@ class _Writer:
         return {**item, "spec": spec, "status": status}
 
     def suffix(self, length: int) -> str:
-        return "".join(self.rng.choices("bcdfghjklmnpqrstvwxz2456789", k=length))
+        """Return random letters, as Kubernetes appends to names: others each time."""
+        while (drawn := "".join(self.rng.choices("bcdfghjklmnpqrstvwxz2456789", k=length))) in self._drawn:
+            pass
+        self._drawn.add(drawn)
+        return drawn
 
 
 def _pod_spec(load: Load) -> Json:

@@ -47,7 +47,7 @@ class PassLog:
             log(
                 self._log,
                 logging.INFO,
-                "would remove" if why is None else "held back",
+                "plans to remove" if why is None else "held back",
                 node=name,
                 pods=len(removal.moves),
                 reason=why.reason if why is not None else "",

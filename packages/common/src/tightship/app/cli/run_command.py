@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TypeVar
@@ -84,5 +84,5 @@ def _run(
     async def main(runtime: Runtime) -> None:
         await serve(runtime, loaded, variables)
 
-    sys.stderr.write(f"{program} {version}\n")
+    logging.getLogger(program.replace("-", "_")).info("%s %s", program, version)
     return run_controller(main, loaded.grace, name=program)
