@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from tightship.nodes.scale_ins import ScaleIns
 from tightship.planning.cluster import Snapshot
 from tightship.planning.disruption_cost import DELETION_COST
 from tightship_testkit.builders import controller, node, pod, snapshot
-from tightship_testkit.simulated import until
+from tightship_testkit.faults import Answer, Call, Fault
+from tightship_testkit.simulated import UNHEARD, until
 
 from .conftest import Start
 from .toy import NAME, Cluster
@@ -175,3 +177,68 @@ async def test_what_a_crash_has_left_is_removed_by_the_next_start_without_the_se
     await until(lambda: OURS not in notes(first))
     assert DELETION_COST not in notes(first)
     assert notes(second)[DELETION_COST] == "-5"
+
+
+def patches_pods(call: Call) -> bool:
+    return call.verb == "PATCH" and "/pods/" in call.path
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("answer", [Answer(403, "Forbidden", "no"), Answer(422, "Invalid", "denied by a policy")])
+async def test_where_costs_are_refused_that_is_said_once_and_nodes_go_without_them(
+    cluster: Cluster, start: Start, caplog: pytest.LogCaptureFixture, answer: Answer
+) -> None:
+    process = start()
+
+    async def hook(call: Call) -> Fault | None:
+        return answer if patches_pods(call) else None
+
+    process.api.hooks[process.name] = hook
+    cluster.configure(goes="n1", held="n1", deletionCost=True)
+    await until(lambda: "deletion costs can't be written" in caplog.text)
+    await process.passes(5)
+    assert caplog.text.count("deletion costs can't be written") == 1
+    said = json.loads((await process.get("/status"))[1])["problems"]
+    assert any("Deletion costs of pods can't be written" in each for each in said)
+    cluster.configure(goes="n1", deletionCost=True, scaleInTimeout="100h")
+    await until(lambda: cluster.api.node("n1") is None)
+
+
+@pytest.mark.virtual_time
+async def test_an_answer_that_is_lost_leaves_no_cost_behind(cluster: Cluster, start: Start) -> None:
+    process = start()
+    met: list[Call] = []
+
+    async def hook(call: Call) -> Fault | None:
+        if not patches_pods(call) or met:
+            return None
+        met.append(call)
+        return UNHEARD
+
+    process.api.hooks[process.name] = hook
+    cluster.api.freeze("Pod")
+    cluster.configure(goes="n1", held="n1", deletionCost=True)
+    await until(lambda: bool(met and carried(cluster)))
+    cluster.configure(on=False, goes="n1", held="n1", deletionCost=True)
+    await until(lambda: cluster.holder == "")
+    assert carried(cluster) == {}
+
+
+@pytest.mark.virtual_time
+async def test_a_pod_that_changed_before_its_cost_was_written_gets_it_in_a_later_pass(
+    cluster: Cluster, start: Start
+) -> None:
+    process = start()
+    met: list[Call] = []
+
+    async def hook(call: Call) -> Fault | None:
+        if not patches_pods(call) or met:
+            return None
+        met.append(call)
+        return Answer(409, "Conflict", "changed")
+
+    process.api.hooks[process.name] = hook
+    cluster.configure(goes="n1", held="n1", deletionCost=True)
+    await until(lambda: bool(met))
+    name = met[0].path.rpartition("/")[2]
+    await until(lambda: name in carried(cluster))

@@ -636,7 +636,7 @@ async def test_a_deletion_cost_is_written_beside_its_mark_and_removed_only_while
     made = await api.pod("web-0", node="", schedulerName="nobody")
     path, meta = api.path("Pod", "web-0"), made["metadata"]
     ours = notes_of("node-compactor", -7)
-    body = {"metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "annotations": ours}}
+    body = {"metadata": {"resourceVersion": meta["resourceVersion"], "annotations": ours}}
     code, after = await api.request("PATCH", path, body=body, content_type=MERGE)
     assert code == 200
     assert after["metadata"]["annotations"] == {**meta.get("annotations", {}), **ours}

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from tightship.app.observability.logging import log
 from tightship.app.runtime.loop import a_few_at_a_time
-from tightship.core.api_errors import BadAnswer, Conflict, Forbidden, Invalid, NotFound, NotSent, one_line
+from tightship.core.api_errors import ApiError, BadAnswer, Conflict, Forbidden, Invalid, NotFound, NotSent, one_line
 from tightship.core.drain_record import FIELD_MANAGER
 from tightship.core.objects import Pod
 from tightship.drain_io.writing import WRITE_TIMEOUT
@@ -74,7 +74,7 @@ class CostWrites:
         self.carrying(snapshot)
         self._begin(bool(costs.add or costs.remove))
         remove = costs.remove[:WRITES]
-        add = [each for each in costs.add if each[0].uid not in self._unseen][: WRITES - len(remove)]
+        add = costs.add[: WRITES - len(remove)]
         await self._each([partial(self._remove, pod, allowed) for pod in remove])
         nodes: dict[str, list[tuple[Pod, int]]] = {}
         for pod, cost in add:
@@ -113,17 +113,28 @@ class CostWrites:
         if DELETION_COST in notes or OURS in notes or live.deletion_timestamp:
             return
         ours = notes_of(self._controller, cost)
+        # Until the server has said no, the pod may carry the cost: an answer may get lost.
         self._unseen[pod.uid] = msgspec.structs.replace(pod, annotations={**pod.annotations, **ours})
-        body = {"metadata": {"uid": pod.uid, "resourceVersion": live.resource_version, "annotations": ours}}
-        await self._patch(pod, body, "application/merge-patch+json", allowed)
+        body = {"metadata": {"resourceVersion": live.resource_version, "annotations": ours}}
+        try:
+            written = await self._patch(pod, body, "application/merge-patch+json", allowed)
+        except Invalid as error:
+            # An admission policy is against it, such as the chart's fence in another revision.
+            written = self._refuse(pod, error)
+        if not written:
+            del self._unseen[pod.uid]
 
     async def _remove(self, pod: Pod, allowed: Callable[[], bool]) -> None:
-        await self._patch(pod, removal(pod.annotations), "application/json-patch+json", allowed)
+        try:
+            await self._patch(pod, removal(pod.annotations), "application/json-patch+json", allowed)
+        except Invalid as error:
+            log(self._log, logging.DEBUG, "deletion cost changed meanwhile", pod=pod.key, error=one_line(error))
         self._unseen.pop(pod.uid, None)
 
-    async def _patch(self, pod: Pod, body: object, kind: str, allowed: Callable[[], bool]) -> None:
+    async def _patch(self, pod: Pod, body: object, kind: str, allowed: Callable[[], bool]) -> bool:
+        """Return whether the pod is changed now. Raises Invalid, and what tells of no answer."""
         if not allowed():
-            return
+            return False
         try:
             await self._connection.request(
                 "PATCH",
@@ -134,18 +145,23 @@ class CostWrites:
                 timeout=WRITE_TIMEOUT,
                 only_if=allowed,
             )
-        except (Conflict, NotFound, NotSent, Invalid) as error:
+        except (Conflict, NotFound, NotSent) as error:
             log(self._log, logging.DEBUG, "deletion cost not written", pod=pod.key, error=one_line(error))
+            return False
         except Forbidden as error:
-            if not self.refused:
-                log(self._log, logging.WARNING, "deletion costs can't be written", pod=pod.key, error=one_line(error))
-            self._blocked = True
-            self.refused = (
-                "Deletion costs of pods can't be written or removed, because this controller may not patch pods: "
-                "upgrade the chart's release with deletionCost, or see docs/permissions.md."
-            )
-        else:
-            self.refused = ""
+            return self._refuse(pod, error)
+        self.refused = ""
+        return True
+
+    def _refuse(self, pod: Pod, error: ApiError) -> bool:
+        if not self.refused:
+            log(self._log, logging.WARNING, "deletion costs can't be written", pod=pod.key, error=one_line(error))
+        self._blocked = True
+        self.refused = (
+            "Deletion costs of pods can't be written or removed, because the API server refuses that to this "
+            "controller: upgrade the chart's release with deletionCost, or see docs/permissions.md."
+        )
+        return False
 
     async def _each(self, writes: Sequence[Callable[[], Awaitable[None]]]) -> None:
         """Make *writes*, but none after a refusal; while a refusal holds, the first shows whether it still does."""

@@ -6,6 +6,7 @@ from tightship_testkit.disasters.promises import (
     drains,
     evictions,
     following,
+    gangs,
     landings,
     leading,
     lowering,
@@ -17,6 +18,6 @@ from tightship_testkit.disasters.promises import (
 )
 
 __all__ = [
-    "bounds", "cordons", "drains", "evictions", "following", "landings", "leading", "lowering", "others", "pace",
-    "raising", "running", "silence",
+    "bounds", "cordons", "drains", "evictions", "following", "gangs", "landings", "leading", "lowering", "others",
+    "pace", "raising", "running", "silence",
 ]  # fmt: skip
