@@ -92,6 +92,6 @@ while found := trouble():
         sys.exit(f"{CONTROLLER} at {TARGET}: {found}")
     print(f"waiting: {found}", flush=True)
     time.sleep(2)
-told = "answers nobody without a token" if SECURE else "its configuration is valid, and its passes succeed"
-print(f"{CONTROLLER} at {TARGET} is ready, and {told}")
+told = "and answers nobody without a token" if SECURE else "its configuration is valid, and its passes succeed"
+print(f"{CONTROLLER} at {TARGET} is ready, {told}")
 {{- end -}}

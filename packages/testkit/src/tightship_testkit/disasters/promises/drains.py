@@ -14,10 +14,12 @@ from tightship_testkit.disasters.promises.reading import (
     created,
     daemon,
     drain_of,
+    expendable,
     has_taint,
     holder_of,
     leaving,
     owned,
+    pod_opts_out,
     ready,
     requests,
     room,
@@ -126,10 +128,10 @@ class NotReadyLeftAlone(Promise):
 
 @promise
 class DrainedIsEmpty(Promise):
-    """Drained is written only of a node without pods but those of DaemonSets, and those that are stuck."""
+    """Drained is written only of a node without pods but those of DaemonSets, expendable and stuck ones."""
 
     name = "drained-is-empty"
-    text = "Drained: empty but for DaemonSet and mirror pods."
+    text = "Drained: empty but for DaemonSet, mirror and expendable pods."
 
     def changed(self, change: Change, author: str) -> None:
         if change.object["kind"] != "Node" or change.previous is None or not ours(author):
@@ -139,6 +141,8 @@ class DrainedIsEmpty(Promise):
         name = change.object["metadata"]["name"]
         for pod in self.world.store.list("Pod"):
             if pod["spec"].get("nodeName") != name or daemon(pod) or self._stuck(pod):
+                continue
+            if expendable(pod) and not pod_opts_out(pod):
                 continue
             if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
                 continue

@@ -83,6 +83,11 @@ def daemon(pod: Json) -> bool:
     return (controller(pod) or {}).get("kind") == "DaemonSet"
 
 
+def expendable(pod: Json) -> bool:
+    """Whether Cluster Autoscaler deletes a node with this pod on it, by its default cutoff of priorities."""
+    return int(pod["spec"].get("priority") or 0) < -10
+
+
 def node_opts_out(node: Json) -> str:
     """Return the annotation or condition by which a node opts out of drains, empty where none does."""
     for each in (node.get("status") or {}).get("conditions") or []:
