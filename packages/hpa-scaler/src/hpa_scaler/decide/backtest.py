@@ -58,12 +58,15 @@ class _Scaled:
         """Let the HPA look for *seconds* from *now* on; return the replica-seconds."""
         spent = 0.0
         at, end = now, now + seconds
+        last = now + SYNC * (math.ceil((seconds - 1e-6) / SYNC) - 1)
         while at < end - 1e-6:
             before = self.count
             ratio = None if wanted is None else wanted / before if before else 1.0
             after = self._loop.look(at, before, ratio, minimum, maximum)
             if after != before:
                 self._turn(at, after)
+            elif ratio is not None and after and at < last and self._loop.stays(last):
+                return spent + after * (end - at)
             spent += after * min(SYNC, end - at)
             at += SYNC
         return spent
