@@ -13,7 +13,6 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.spec.addresses import AddressError, parse_address
 from hpa_scaler.spec.queries import (
     NOTHING_FORECAST,
     Expectations,
@@ -27,6 +26,7 @@ from hpa_scaler.spec.queries import (
 )
 from hpa_scaler.spec.spec import ForecastSpec, Season, ServerRef
 from hpa_scaler.spec.values import parse_float
+from tightship.core.addresses import AddressError, parse_address
 from tightship.core.reasons import QUERY_FAILURES
 from tightship.core.times import parse_rfc3339, rfc3339
 from tightship.report.document import API_VERSION
