@@ -16,7 +16,7 @@ from node_compactor.run_settings import CompactorRunSettings
 from node_compactor.running import serve
 from tightship.app.cli.app import run
 from tightship.app.cli.arguments import environment
-from tightship.app.cli.commands import Configured, Program
+from tightship.app.cli.commands import Configured, Program, priced
 from tightship.app.cli.run_command import add_run
 from tightship.report.document import SettingsView
 
@@ -24,7 +24,7 @@ PROGRAM = "node-compactor"
 
 
 def _configure(arguments: argparse.Namespace) -> Configured[CompactorGates]:
-    settings = configure(arguments.config, environment(), flags_given(arguments))
+    settings = priced(configure(arguments.config, environment(), flags_given(arguments)))
     view = SettingsView(summarize(settings, arguments.config), wire(settings))
     return Configured(
         view,

@@ -16,7 +16,7 @@ from msgspec import Struct
 from tightship.core.objects import ApiObject, AutoscalerStatus, Node, Pod, decode
 from tightship.core.objects.autoscaler_status import STATUS_NAME
 from tightship.core.times import parse_rfc3339
-from tightship.files.object_file import FileError, Held, read_all, read_objects
+from tightship.files.object_file import FileError, FileObjects, read_all, read_objects
 from tightship.files.remarks import Repeated, remarks_of
 from tightship.kube.resources import BY_KIND, RESOURCES
 from tightship.planning.cluster import NOT_IN_FILE, ClusterState, Snapshot
@@ -74,7 +74,7 @@ class _Reader:
         self._newest = max(self._newest, _newest(decoded, thing))
         self._state.upsert(kind, decoded)
 
-    def cluster(self, held: Held) -> FileCluster:
+    def cluster(self, held: FileObjects) -> FileCluster:
         """Return the cluster of everything taken, of which *held* tells. Raises :class:`FileError`."""
         if not held.problems and not held.counts["Node"]:
             held.problems.append(f"{held.name}: holds no Node (only {held.described()}); write it by: {_HOW}")
