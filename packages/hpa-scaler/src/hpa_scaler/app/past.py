@@ -45,7 +45,7 @@ from tightship.kube import host
 from tightship.report.document import API_VERSION, Generator, Source
 
 
-class Loaded(Struct, frozen=True):
+class LoadedPast(Struct, frozen=True):
     """The HPAs with a usable past, the stretch of it, and what to say about the rest."""
 
     head: FloorHead
@@ -75,7 +75,7 @@ async def load(
     say: Say,
     *,
     propose: bool = False,
-) -> Loaded:
+) -> LoadedPast:
     """Return the selected HPAs with their past. With *propose*, a query is looked for where an HPA has none."""
     process, settings, rules = configured.process, configured.settings, configured.rules
     interval = process.interval if arguments.interval is None else arguments.interval
@@ -138,7 +138,7 @@ async def load(
             settings, process, configured.config, ", ".join(arguments.past) if arguments.past else None
         ),
     )
-    return Loaded(head, tuple(pasts), world, (*warnings, *_assumed(arguments, pasts)))
+    return LoadedPast(head, tuple(pasts), world, (*warnings, *_assumed(arguments, pasts)))
 
 
 async def _fleet(arguments: argparse.Namespace, configured: CommandSettings, say: Say) -> tuple[HpaFleet, Source]:
