@@ -15,7 +15,7 @@ from node_compactor.advice import CompactorChanges
 from node_compactor.configuration import EVERY_POOL
 from node_compactor.settings import load_settings
 from tightship.core.reasons import Reason
-from tightship.planning.advice import Advice, Adviser, Catalogue, Limits, Scenario
+from tightship.planning.advice import Advice, Adviser, Catalogue, Scenario, TimeLimit
 from tightship.planning.evaluate import evaluate
 from tightship_simulator import random_cluster
 from tightship_simulator.generate import off_peak_cluster
@@ -158,7 +158,7 @@ def measured(seconds: float, step: float) -> Advice:
     tunable = CompactorChanges(load_settings({**DEFAULT, "minimumNodeAge": 0, "neededMarkedTimeForRemoval": 0}))
     base = evaluate(cluster, tunable.judge(tunable.settings), NOW)
     ticks = count()
-    limits = Limits(seconds, lambda: step * next(ticks))
+    limits = TimeLimit(seconds, lambda: step * next(ticks))
     scenario = Scenario(cluster, tunable.settings)
     return Adviser(
         base,

@@ -57,7 +57,7 @@ def _named(program: Program, name: str) -> Program:
 def _add(whole: Parser, commands: argparse._SubParsersAction[CommandParser]) -> None:
     refiner = _named(node_refiner.cli.COMMAND, f"{PROGRAM} refine")
     refiner.fill(commands.add_parser("refine", help="the same by node-refiner: excess nodes of the whole cluster"))
-    floors = commands.add_parser("floors", help="the same for HPAs by hpa-scaler: plan, explain, replay")
+    floors = commands.add_parser("floors", help="the same for HPAs by hpa-scaler, and its backtest, suggest and replay")
     hpa_scaler.cli.fill(floors, f"{PROGRAM} floors")
     completion = commands.add_parser(
         "completion",

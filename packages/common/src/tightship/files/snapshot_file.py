@@ -16,7 +16,7 @@ from msgspec import Struct
 from tightship.core.objects import CONFIG_MAP, ApiObject, Node, Pod, decode
 from tightship.core.objects.autoscaler_status import MACHINE_KINDS, STATUS_NAME
 from tightship.core.times import parse_rfc3339
-from tightship.files.object_file import FileError, Held, read_all, read_objects
+from tightship.files.object_file import FileError, FileObjects, read_all, read_objects
 from tightship.files.remarks import Repeated, remarks_of
 from tightship.kube.resources import BY_KIND, RESOURCES
 from tightship.planning.cluster import NOT_IN_FILE, ClusterState, Snapshot
@@ -76,7 +76,7 @@ class _Reader:
         self._newest = max(self._newest, _newest(decoded, thing))
         self._state.upsert(CONFIG_MAP if kind in MACHINE_KINDS else kind, decoded)
 
-    def cluster(self, held: Held) -> FileCluster:
+    def cluster(self, held: FileObjects) -> FileCluster:
         """Return the cluster of everything taken, of which *held* tells. Raises :class:`FileError`."""
         if not held.problems and not held.counts["Node"]:
             held.problems.append(f"{held.name}: holds no Node (only {held.described()}); write it by: {_HOW}")

@@ -84,14 +84,14 @@ def encode_outcomes(outcomes: Mapping[Query, Outcome], now: float, forecasts: Ex
     return msgspec.json.format(raw, indent=2) + b"\n"
 
 
-class Recorded(Struct, frozen=True):
+class RecordedOutcomes(Struct, frozen=True):
     """The contents of a file."""
 
     outcomes: dict[Query, Outcome]
     forecasts: dict[ForecastKey, Expected]
 
 
-def decode_outcomes(raw: bytes, name: str) -> Recorded:
+def decode_outcomes(raw: bytes, name: str) -> RecordedOutcomes:
     """Return the contents of *raw*, the file called *name*. Raises :class:`OutcomeFileError` with all problems."""
     try:
         file = msgspec.json.decode(raw, type=_File)
@@ -114,7 +114,7 @@ def decode_outcomes(raw: bytes, name: str) -> Recorded:
             forecasts[query, ForecastSpec(each.season, each.ahead_seconds)] = each.expected
     if problems:
         raise OutcomeFileError(problems)
-    return Recorded(outcomes, forecasts)
+    return RecordedOutcomes(outcomes, forecasts)
 
 
 def asked_at(raw: bytes) -> float | None:

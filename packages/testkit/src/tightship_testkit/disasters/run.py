@@ -11,6 +11,7 @@ import aiohttp
 from msgspec import Struct
 
 from tightship_simulator.life.evicting import EvictionRequests
+from tightship_simulator.life.karpenter import Karpenter
 from tightship_simulator.life.kubelet import Pace
 from tightship_simulator.life.living import Speeds
 from tightship_simulator.life.node_autoscaler import Rules
@@ -124,6 +125,8 @@ def _found(world: World) -> None:
     if cluster.responding(world.scenario) and world.scenario.seed % 4:
         # Else nobody heeds requests.
         world.simulation.living.others.append(EvictionRequests(cluster.RESPONDERS))
+    if world.store.list("NodePool"):
+        world.simulation.living.others.append(Karpenter())
     rights = landings.charted(world)
     world.rules.append(rights)
     world.denials.append(rights)

@@ -12,7 +12,7 @@ from tightship.app.cli.arguments import value_of
 from tightship.core.durations import parse_duration
 from tightship.core.reasons import Reason
 from tightship.kube.host import monotonic
-from tightship.planning.advice import Adviser, Catalogue, Limits, Scenario, Tunable
+from tightship.planning.advice import Adviser, Catalogue, Scenario, TimeLimit, Tunable
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, Evaluator, Horizon, evaluate
 from tightship.planning.plan import Plan
@@ -83,7 +83,7 @@ class Advising:
 
     def _adviser(self, seconds: float) -> Adviser:
         catalogue = Catalogue(self._scenario.snapshot, self._base, self._tunable)
-        limits = Limits(seconds, monotonic, self._planned)
+        limits = TimeLimit(seconds, monotonic, self._planned)
         return Adviser(self._base, self._scenario, catalogue, self._measure(), limits)
 
     def _measure(self) -> Any:

@@ -8,6 +8,7 @@ the value, the value, and what is allowed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import AliasChoices, BaseModel, ValidationError
@@ -198,7 +199,8 @@ def load(model: type[_Settings], values: Mapping[str, object], place: str = "") 
     return resolve(model, ConfigSource(model, values, place))
 
 
-def wire_keys(model: type[BaseModel]) -> dict[str, str]:
+@cache
+def wire_keys(model: type[BaseModel]) -> Mapping[str, str]:
     """Return the ConfigMap's key of each field of *model*, by the field's name."""
     # The model's own fields come before the fields of its sections, as people would write them.
     own = {name: number for number, name in enumerate(model.__annotations__)}
@@ -207,7 +209,8 @@ def wire_keys(model: type[BaseModel]) -> dict[str, str]:
     return {name: model.spelled(key) for name, key in keys.items()} if issubclass(model, Layered) else keys
 
 
-def flags_of(model: type[BaseModel]) -> dict[str, Flag]:
+@cache
+def flags_of(model: type[BaseModel]) -> Mapping[str, Flag]:
     """Return the flags of *model* by field, in the order of the help; an overriding field keeps the flag."""
     found: dict[str, Flag] = {}
     for name in wire_keys(model):

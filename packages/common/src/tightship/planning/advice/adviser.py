@@ -33,7 +33,7 @@ ROOM = frozenset({Reason.NO_PLACE, Reason.NO_PLACE_AFTER_PLAN, Reason.NO_PLACE_T
 _IMPORTANCE = {reason: number for number, reason in enumerate(Reason)}
 
 
-class Limits(Struct, frozen=True):
+class TimeLimit(Struct, frozen=True):
     """How long to measure: *seconds* by *clock*. No plan begins that would take longer than what is left.
 
     *planned* is how many seconds the base took.
@@ -55,7 +55,7 @@ class Adviser:
     """Advice about one evaluation. *scenario* is what it was made of, *measure* plans another one on the same terms."""
 
     def __init__(
-        self, base: Evaluation[Any], scenario: Scenario, catalogue: Catalogue, measure: Measure, limits: Limits
+        self, base: Evaluation[Any], scenario: Scenario, catalogue: Catalogue, measure: Measure, limits: TimeLimit
     ) -> None:
         self._base = base
         self._scenario = scenario

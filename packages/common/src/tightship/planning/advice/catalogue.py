@@ -41,7 +41,7 @@ from tightship.planning.gangs import EVICT_TOGETHER
 from tightship.planning.karpenter import POOL_LABEL
 from tightship.planning.node_groups import MINIMUM_SIZE
 from tightship.planning.nodes import SCALE_DOWN_DISABLED
-from tightship.planning.owners import Annotation, annotation_changes, commands, named, top_owner
+from tightship.planning.owners import AnnotationEdit, annotation_changes, commands, named, top_owner
 
 _REMOVED: Mapping[Reason, tuple[str, ...]] = {
     Reason.POD_DO_NOT_DRAIN: (DO_NOT_DRAIN,),
@@ -224,7 +224,7 @@ class Catalogue:
         return self._known.setdefault((reason, thing), made)
 
     def _annotating(self, reason: Reason, thing: str, key: str, value: str | None, pods: Collection[Pod]) -> Change:
-        made: dict[Annotation, None] = {}
+        made: dict[AnnotationEdit, None] = {}
         for each in pods:
             own = all_local_volumes(each) if reason is Reason.LOCAL_STORAGE else value
             made |= dict.fromkeys(annotation_changes(self._snapshot, each, key, own))
@@ -256,7 +256,7 @@ class Catalogue:
             self._kept[reason] = found
         return self._kept[reason]
 
-    def _reached(self, change: Annotation) -> dict[str, set[str]]:
+    def _reached(self, change: AnnotationEdit) -> dict[str, set[str]]:
         """Return the pods that *change* reaches, by node."""
         if change.kind == "Pod":
             key = f"{change.namespace}/{change.name}"

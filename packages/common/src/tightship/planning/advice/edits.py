@@ -12,13 +12,13 @@ from tightship.core.objects.pod import CORDON
 from tightship.core.selectors import Labels
 from tightship.planning.cluster import Budgets, NodeView, Snapshot
 from tightship.planning.cluster.state import sum_up
-from tightship.planning.owners import Annotation
+from tightship.planning.owners import AnnotationEdit
 
 Pods = Mapping[str, Collection[str]]
 """Pods by node: their keys (``namespace/name``)."""
 
 
-def annotate(snapshot: Snapshot, change: Annotation, pods: Pods) -> Snapshot:
+def annotate(snapshot: Snapshot, change: AnnotationEdit, pods: Pods) -> Snapshot:
     """Return *snapshot* after *change*, which reaches *pods*.
 
     Pods that a rollout replaces have the annotations of their template, and no others.
@@ -51,7 +51,7 @@ def annotate(snapshot: Snapshot, change: Annotation, pods: Pods) -> Snapshot:
     return msgspec.structs.replace(snapshot, nodes=nodes, workloads=workloads if patched else snapshot.workloads)
 
 
-def _written(notes: Labels, change: Annotation) -> Labels:
+def _written(notes: Labels, change: AnnotationEdit) -> Labels:
     rest = {key: text for key, text in notes.items() if key != change.key}
     return rest if change.value is None else {**rest, change.key: change.value}
 
