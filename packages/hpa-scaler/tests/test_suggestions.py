@@ -12,7 +12,7 @@ import yaml
 from hpa_builder import answer, hpa
 from synthetic import truth
 
-from hpa_scaler.app.proposing import proposed_specs
+from hpa_scaler.app.past_source import proposed_specs
 from hpa_scaler.decide.suggest import suggest
 from hpa_scaler.decide.variants import Variant
 from hpa_scaler.report.document import FloorHead

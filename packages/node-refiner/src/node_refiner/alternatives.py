@@ -1,4 +1,7 @@
-"""The refiner with other settings, to measure how far a plan is from the best and what each setting costs. Pure."""
+"""The refiner with other settings, to measure how far a plan is from the best and what each setting costs. Pure.
+
+This module is short: each controller has one, and the refiner has few settings.
+"""
 
 from __future__ import annotations
 
