@@ -264,7 +264,7 @@ matchConstraints:
       resources: [capacitybuffers, capacitybuffers/*]
 validations:
   - expression: >-
-      request.subResource == '' && (request.operation == 'CREATE' || ({{ printf $mine "oldObject" }})) &&
+      (!has(request.subResource) || request.subResource == '') && (request.operation == 'CREATE' || ({{ printf $mine "oldObject" }})) &&
       (request.operation == 'DELETE' || ({{ printf $mine "object" }} && object.metadata.name.startsWith('hpa-scaler-')))
     message: this account may write only CapacityBuffers that are its own
   - expression: >-

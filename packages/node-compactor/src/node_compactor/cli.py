@@ -24,14 +24,15 @@ PROGRAM = "node-compactor"
 
 
 def _configure(arguments: argparse.Namespace) -> Configured[CompactorGates]:
-    settings = priced(configure(arguments.config, environment(), flags_given(arguments)))
+    given = flags_given(arguments)
+    settings = priced(configure(arguments.config, environment(), given))
     view = SettingsView(summarize(settings, arguments.config), wire(settings))
     return Configured(
         view,
         CompactorJudge(settings),
         lambda: alternatives(settings),
         search=settings.search,
-        changes=CompactorChanges(settings),
+        changes=CompactorChanges(settings, given),
     )
 
 

@@ -24,14 +24,15 @@ PROGRAM = "node-refiner"
 
 
 def _configure(arguments: argparse.Namespace) -> Configured[RefinerGates]:
-    settings = priced(configure(arguments.config, environment(), flags_given(arguments)))
+    given = flags_given(arguments)
+    settings = priced(configure(arguments.config, environment(), given))
     view = SettingsView(summarize(settings, arguments.config), wire(settings))
     return Configured(
         view,
         RefinerJudge(settings),
         lambda: alternatives(settings),
         lambda gates: excess_summary(gates.outlooks, settings),
-        changes=RefinerChanges(settings),
+        changes=RefinerChanges(settings, given),
     )
 
 

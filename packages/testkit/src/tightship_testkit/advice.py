@@ -110,7 +110,7 @@ def _copy(things: T) -> T:
 
 
 def _run(objects: list[Json], words: list[str]) -> None:
-    match words:
+    match [word for word in words if word != "--overwrite"]:
         case ["kubectl", "-n", namespace, "patch", "pdb", name, "--type", "merge", "-p", patch]:
             budget = _find(objects, "poddisruptionbudget", namespace, name)
             _merge(budget, json.loads(patch))
@@ -120,12 +120,12 @@ def _run(objects: list[Json], words: list[str]) -> None:
         case ["kubectl", "-n", namespace, "patch", kind, name, "--type", "merge", "-p", patch]:
             owner = _find(objects, kind, namespace, name, made=True)
             _patch(objects, owner, json.loads(patch))
-        case ["kubectl", "-n", namespace, "annotate", "pod", *given]:
-            *names, written = [word for word in given if word != "--overwrite"]
+        case ["kubectl", "-n", namespace, "annotate", kind, *names, written]:
             for name in names:
-                _annotate(_find(objects, "pod", namespace, name), written)
-        case ["kubectl", "annotate", "node", name, written]:
-            _annotate(_find(objects, "node", None, name), written)
+                _annotate(_find(objects, kind, namespace, name), written)
+        case ["kubectl", "annotate", "node", *names, written]:
+            for name in names:
+                _annotate(_find(objects, "node", None, name), written)
         case ["kubectl", "patch", "nodepool", name, "--type", "merge", "-p", patch]:
             _merge(_find(objects, "nodepool", None, name), json.loads(patch))
         case ["kubectl", "uncordon", name]:

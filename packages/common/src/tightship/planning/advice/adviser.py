@@ -77,7 +77,12 @@ class Adviser:
         return Advice(reasons, found, together, numbers, len(self._results) - 1, untried + left)
 
     def free(self, name: str) -> Freed:
-        """Return the smallest known bundle that frees node *name*, or what keeps the node whatever is changed."""
+        """Return the smallest known bundle that frees node *name*, or what keeps the node whatever is changed.
+
+        A node that goes anyhow needs no change.
+        """
+        if name in self._gone:
+            return self._freed(name, frozenset())
         left: tuple[Refusal, ...] = ()
         for small in (True, False):
             own: dict[tuple[Reason, str], Change] = {}
@@ -199,9 +204,13 @@ class Adviser:
             result = self._try(fewer) if fewer else None
             if result is not None and name in result.freed:
                 changes = fewer
+        return self._freed(name, changes)
+
+    def _freed(self, name: str, changes: Changes) -> Freed:
         result = self._results[changes]
-        moves = next(removal.moves for removal in result.plan.removals if removal.node == name)
-        return Freed(Bundle(_ordered(changes), result.gain, result.freed, result.settings), moves)
+        removal = next(each for each in result.plan.removals if each.node == name)
+        bundle = Bundle(_ordered(changes), result.gain, result.freed, result.settings)
+        return Freed(bundle, removal.moves, removal.round)
 
     # -- measuring
 

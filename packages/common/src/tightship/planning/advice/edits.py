@@ -108,6 +108,27 @@ def with_budgets(
     return msgspec.structs.replace(snapshot, budgets=Budgets(budgets.values(), snapshot.budgets))
 
 
+def with_group_minimum(snapshot: Snapshot, name: str, nodes: Collection[str], key: str, least: int) -> Snapshot:
+    """Return *snapshot* with the minimum size *least* of node group *name*, which *nodes* tell by the annotation *key*,
+    if any do.
+    """
+    views = dict(snapshot.nodes)
+    for each in nodes:
+        notes = {**views[each].node.annotations, key: str(least)}
+        view = views[each]
+        views[each] = NodeView(msgspec.structs.replace(view.node, annotations=notes), view.pods, view.usage)
+    statuses = {
+        place: msgspec.structs.replace(
+            status,
+            groups=tuple(
+                msgspec.structs.replace(each, minimum=least) if each.name == name else each for each in status.groups
+            ),
+        )
+        for place, status in snapshot.autoscaler_statuses.items()
+    }
+    return msgspec.structs.replace(snapshot, nodes=views, autoscaler_statuses=statuses)
+
+
 def with_node_pool(snapshot: Snapshot, name: str, change: Mapping[str, Any]) -> Snapshot:
     """Return *snapshot* with the fields in *change* of Karpenter's NodePool *name* changed."""
     pool = msgspec.structs.replace(snapshot.node_pools[name], **change)
