@@ -13,7 +13,7 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects import ApiObject, AutoscalerStatus, Node, Pod, decode
+from tightship.core.objects import ApiObject, AutoscalerStatus, Node, ObjectError, Pod, decode
 from tightship.core.objects.autoscaler_status import STATUS_NAME
 from tightship.core.times import parse_rfc3339
 from tightship.files.object_file import FileError, Held, read_all, read_objects
@@ -66,8 +66,17 @@ class _Reader:
         self._newest = 0
 
     def take(self, kind: str, thing: bytes | msgspec.Raw) -> None:
-        """Take one object. Raises :class:`~tightship.core.objects.ObjectError`."""
-        decoded = decode(kind, thing)
+        """Take one object. An unreadable one of a kind that most clusters lack counts as in a live cluster.
+
+        Raises :class:`~tightship.core.objects.ObjectError` for any other.
+        """
+        try:
+            decoded = decode(kind, thing)
+        except ObjectError as error:
+            if not (BY_KIND[kind].extension and error.name):
+                raise
+            self._state.mark_unreadable(error)
+            return
         if isinstance(decoded, AutoscalerStatus) and decoded.name != STATUS_NAME:
             return  # a ConfigMap of somebody else
         self._repeated.saw(kind, decoded)
