@@ -66,7 +66,7 @@ def node(spec: Node, pool: Pool) -> Json:
         "kind": "Node",
         "metadata": {
             "name": spec.name,
-            "labels": {"kubernetes.io/hostname": spec.name, POOL: pool.name},
+            "labels": {"kubernetes.io/hostname": spec.name, POOL: pool.name, **pool.labels},
             "annotations": dict(spec.annotations),
             "creationTimestamp": _AGE,
         },
@@ -126,15 +126,5 @@ def budget(spec: Budget) -> Json:
 
 
 __all__ = [
-    "LATE",
-    "POOL",
-    "RESPONDERS",
-    "SHOP",
-    "budget",
-    "groups",
-    "node",
-    "objects",
-    "responding",
-    "template",
-    "workload",
-]
+    "LATE", "POOL", "RESPONDERS", "SHOP", "budget", "groups", "node", "objects", "responding", "template", "workload",
+]  # fmt: skip
