@@ -140,6 +140,30 @@ images: ## Build the image of each controller for this machine (REGISTRY=ghcr.io
 			--build-arg SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) --build-arg REVISION=$$(git rev-parse HEAD) . || exit 1; \
 	done
 
+.PHONY: wheels
+wheels: install ## Build the wheels of the command tightship, and of what it needs of ours, into build/wheels.
+	@rm -rf build/wheels
+	@for package in common $(CONTROLLERS) tightship-cli; do \
+		(cd packages/$$package && $(abspath $(BIN))/hatchling build -t wheel -d $(abspath build/wheels) >/dev/null) || exit 1; \
+	done
+
+PLUGIN := build/plugin
+PLATFORM := $(shell uname -s | tr A-Z a-z)-$(subst aarch64,arm64,$(subst x86_64,amd64,$(shell uname -m)))
+
+.PHONY: plugin
+plugin: wheels ## Build kubectl tightship for this machine with a Python of its own, as the archive that krew installs.
+	@rm -rf $(PLUGIN)
+	@$(PYTHON) -m venv $(PLUGIN)/env
+	@$(PLUGIN)/env/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/plugin.lock
+	@$(PLUGIN)/env/bin/pip install --quiet --disable-pip-version-check --no-index --no-deps build/wheels/*.whl
+	@$(PLUGIN)/env/bin/pyinstaller --log-level WARN --name kubectl-tightship \
+		--specpath $(PLUGIN) --workpath $(PLUGIN)/work --distpath $(PLUGIN) \
+		$(foreach each,tightship tightship_cli node_compactor node_refiner hpa_scaler,--collect-submodules $(each) --collect-data $(each)) \
+		$(PLUGIN)/env/lib/python*/site-packages/tightship_cli/__main__.py
+	@cp LICENSE $(PLUGIN)/kubectl-tightship
+	@tar -czf $(PLUGIN)/kubectl-tightship-$(PLATFORM).tar.gz -C $(PLUGIN) kubectl-tightship
+	@echo $(PLUGIN)/kubectl-tightship-$(PLATFORM).tar.gz
+
 NODE_IMAGE ?=
 START ?= fresh
 
@@ -175,6 +199,7 @@ lock: install ## Resolve the locked requirements again.
 	@$(COMPILE) packages/node-refiner/pyproject.toml -o requirements/node-refiner.lock
 	@$(COMPILE) packages/hpa-scaler/pyproject.toml -o requirements/hpa-scaler.lock
 	@$(COMPILE) packages/tightship-cli/pyproject.toml -o requirements/tightship-cli.lock
+	@$(COMPILE) --group plugin packages/tightship-cli/pyproject.toml -o requirements/plugin.lock
 
 .PHONY: clean
 clean: ## Remove what these targets created here (not the cache of built binaries).

@@ -51,12 +51,28 @@ BOTH: dict[str, tuple[str, int, str]] = {
 NODES: dict[str, tuple[str, int, str]] = {
     "an unknown pool": ("plan -f {ok} --pool moon", ERROR, 'no node is in pool "moon"; the pools are'),
     "an unknown rule": ("plan -f {ok} --disable-rule Luck", USAGE, "Luck can't be switched off; allowed are"),
+    "a flag of plan at explain": ("explain -f {ok} --exit-code node-1", USAGE, "explain: unrecognized arguments"),
+    "prices that are missing": ("plan -f {ok} --prices {here}/none", ERROR, "none: No such file or directory"),
+    "prices that are not": ("plan -f {ok} --prices {ok}", ERROR, "'kind': unknown key; allowed are"),
+    "prices of a server that is away": ("plan -f {ok} --prices http://127.0.0.1:9", ERROR, "can't be asked"),
+    "prices of a server with a password": (
+        "plan -f {ok} --prices http://me:secret@127.0.0.1:9",
+        ERROR,
+        "contains a user name",
+    ),
+    "time for advice in words": ("plan -f {ok} --advice-time soon", USAGE, "is not a duration"),
+    "a gap of no time": ("plan -f {ok} --gap 0", USAGE, "is no time to search"),
+    "a gap until stable": ("plan -f {ok} --gap 1s --until-stable", USAGE, "goes without --until-stable"),
     "an unknown placement": ("plan -f {ok} --placement x", USAGE, "--placement"),
     "no nodes at most": ("plan -f {ok} --max-nodes 0", USAGE, "--max-nodes"),
     "fewer nodes than none": ("plan -f {ok} --min-nodes -1", USAGE, "--min-nodes"),
     "nodes in words": ("plan -f {ok} --min-nodes few", USAGE, "--min-nodes"),
 }
 COMPACTOR: dict[str, tuple[str, int, str]] = {
+    "half a node": ("plan -f {ok} --required-count 1.5", USAGE, "'1.5': is not a whole number"),
+    "a plan to compare": ("diff {ok} {ok}", ERROR, "allowed is what `plan -o json` writes"),
+    "one plan to compare": ("diff {ok}", USAGE, "required: AFTER"),
+    "two plans from standard input": ("diff - -", ERROR, "both standard input"),
     "a limit of 75": ("plan -f {ok} --limit 75", USAGE, "did you mean 75%?"),
     "a limit of 101%": ("plan -f {ok} --limit 101%", USAGE, "is not a ratio; allowed is a number from 0 to 1"),
     "a limit of nan": ("plan -f {ok} --limit nan", USAGE, "--limit: 'nan': is not a ratio"),
@@ -71,7 +87,7 @@ COMPACTOR: dict[str, tuple[str, int, str]] = {
     "an age below 0": ("plan -f {ok} --min-age -1s", USAGE, "--min-age"),
     "an age of nan": ("plan -f {ok} --min-age nan", USAGE, "is not a duration"),
     "an unknown strategy": ("plan -f {ok} --strategy luck", USAGE, "--strategy"),
-    "a search without end": ("plan -f {ok} --search inf", USAGE, "is not a duration"),
+    "a search without end": ("plan -f {ok} --search inf", USAGE, "--search: 'inf' is not a duration"),
     "a search for a likely plan": ("plan -f {ok} --search 1s --placement likely", USAGE, "--placement possible only"),
 }
 REFINER: dict[str, tuple[str, int, str]] = {
@@ -104,6 +120,19 @@ SCALER: dict[str, tuple[str, int, str]] = {
     "replay nothing": ("replay", USAGE, "required: LOG"),
     "replay a missing log": ("replay {here}/none", ERROR, "No such file or directory"),
     "replay what is no log": ("replay {ok}", ERROR, "ok.json: "),
+    "a backtest at prices that are missing": (
+        "backtest -f {hpas} --replica-price m6i.xlarge/6 --prices {here}/none",
+        ERROR,
+        "none: No such file or directory",
+    ),
+    "a backtest at prices that are not": (
+        "backtest -f {hpas} --replica-price m6i.xlarge/6 --prices {ok}",
+        ERROR,
+        "unknown key; allowed are",
+    ),
+    "a suggestion from no step": ("suggest -f {hpas} --step 0", USAGE, "--step: '0': allowed is a duration"),
+    "a suggestion for nobody": ("suggest -f {hpas} moon --past {answers}", ERROR, '"moon" not found'),
+    "a set in words": ("backtest -f {hpas} --set dearer", USAGE, "--set 'dearer': allowed is"),
     "release nothing": ("release", USAGE, "nothing is named"),
 }
 

@@ -156,23 +156,28 @@ def test_what_is_published_is_what_the_charts_install() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tag", "owner", "said"),
+    ("tag", "owner", "section", "said"),
     [
-        ("v0.0.0", "tightship", "packages/common/pyproject.toml has another version than the tag v0.0.0"),
-        ("", "Somebody", "Somebody can't publish ghcr.io/tightship"),
-        ("", "Tightship", ""),
+        ("v0.0.0", "tightship", "", "packages/common/pyproject.toml has another version than the tag v0.0.0"),
+        ("", "Somebody", "", "Somebody can't publish ghcr.io/tightship"),
+        ("", "tightship", "Unreleased", "CHANGELOG.md has no section"),
+        ("", "Tightship", "", ""),
     ],
 )
-def test_a_release_begins_only_for_the_owner_and_with_a_tag_that_is_the_version_of_the_packages(
-    tag: str, owner: str, said: str, tmp_path: Path
+def test_a_release_begins_only_for_the_owner_with_notes_and_a_tag_that_is_the_version_of_the_packages(
+    tag: str, owner: str, section: str, said: str, tmp_path: Path
 ) -> None:
+    for package in ROOT.glob("packages/*/pyproject.toml"):
+        (tmp_path / package.relative_to(ROOT)).parent.mkdir(parents=True)
+        (tmp_path / package.relative_to(ROOT)).write_bytes(package.read_bytes())
     version = tomllib.loads((ROOT / "packages/common/pyproject.toml").read_text())["project"]["version"]
+    (tmp_path / "CHANGELOG.md").write_text(f"## [{section or version}]\n")
     output = tmp_path / "output"
     facts = {"GITHUB_REF_NAME": tag or f"v{version}", "GITHUB_REPOSITORY_OWNER": owner, "GITHUB_OUTPUT": str(output)}
     [script] = scripts("release.yml", "version")
     command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
     done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **facts}, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=tmp_path, env={**os.environ, **facts}, capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode != 0) == bool(said)
     assert said in done.stdout
@@ -222,7 +227,28 @@ def test_what_lints_and_renders_the_charts_passes(kubernetes: str, tmp_path: Pat
     run(script, tmp_path, KUBERNETES=kubernetes)
 
 
-IMAGES = "artifacthub.io/images"
+IMAGES, CHANGES = "artifacthub.io/images", "artifacthub.io/changes"
+NOTES = """## [Unreleased]
+
+- Later.
+
+## [1.2.3] - 2026-12-01
+
+Words before.
+
+### Added
+
+- **One**: a "quoted" thing,
+  over two lines.
+
+### Fixed
+
+- Two.
+
+## [1.2.2]
+
+- Before.
+"""
 
 
 @pytest.mark.controlplane
@@ -230,6 +256,8 @@ IMAGES = "artifacthub.io/images"
 def test_a_chart_is_published_with_each_of_its_files_once_and_signed(tmp_path: Path) -> None:
     require_programs("helm")
     script = scripts("release.yml", "publish-charts")[-1]
+    (tmp_path / "CHANGELOG.md").write_text(NOTES)
+    (tmp_path / ".github").symlink_to(ROOT / ".github")
     run(script, tmp_path, VERSION="1.2.3", CHARTS="registry/charts", SERVER="s", REPOSITORY="r", REF="refs/tags/v1.2.3")
     charts = ("node-compactor", "node-refiner", "hpa-scaler", "tightship")
     for chart in charts:
@@ -242,6 +270,11 @@ def test_a_chart_is_published_with_each_of_its_files_once_and_signed(tmp_path: P
         assert {each.get("appVersion", "1.2.3") for each in read} == {"1.2.3"}
         images = [yaml.safe_load(each["annotations"][IMAGES]) for each in read if each["name"] == chart]
         assert {each["image"].rpartition(":")[2] for found in images for each in found} == {"1.2.3"}
+        for each in (each for each in read if each["type"] == "application"):
+            assert yaml.safe_load(each["annotations"][CHANGES]) == [
+                {"kind": "added", "description": 'One: a "quoted" thing, over two lines.'},
+                {"kind": "fixed", "description": "Two."},
+            ]
         assert any(name.endswith("charts/tightship-lib/Chart.yaml") for name in names)
         assert len(set(names)) == len(names)
     signed = (tmp_path / "signed").read_text().splitlines()
@@ -250,16 +283,60 @@ def test_a_chart_is_published_with_each_of_its_files_once_and_signed(tmp_path: P
     ]
 
 
+def faked(folder: Path, **programs: str) -> str:
+    """Put *programs*, scripts of bash, first on the path; return that path."""
+    (folder / "programs").mkdir()
+    for name, text in programs.items():
+        (folder / "programs" / name).write_text(f"#!/bin/bash\n{text}\n")
+        (folder / "programs" / name).chmod(0o755)
+    return f"{folder / 'programs'}:{os.environ['PATH']}"
+
+
 def test_artifact_hub_is_told_the_id_of_each_chart(tmp_path: Path) -> None:
     [script] = scripts("release.yml", "artifacthub")
-    oras = tmp_path / "oras"
-    oras.write_text('#!/bin/bash\necho "$2 $(cat artifacthub-repo.yml)" >>pushed\n')
-    oras.chmod(0o755)
-    facts = {"IDS": "node-compactor 1-2\ntightship 3-4", "CHARTS": "registry/charts", "RUNNER_TEMP": str(tmp_path)}
+    (tmp_path / "artifacthub-repo.yml").write_bytes((ROOT / "artifacthub-repo.yml").read_bytes())
+    path = faked(tmp_path, oras='echo "$2 $(grep -v "^#" artifacthub-repo.yml)" >>pushed')
+    facts = {"IDS": "node-compactor 1-2\ntightship 3-4", "CHARTS": "registry/charts"}
     command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    subprocess.run(command, env={**os.environ, **facts, "PATH": path}, timeout=60, check=True)
+    subprocess.run(command, cwd=tmp_path, env={**os.environ, **facts, "PATH": path}, timeout=60, check=True)
     assert (tmp_path / "pushed").read_text().splitlines() == [
         "registry/charts/node-compactor:artifacthub.io repositoryID: 1-2",
         "registry/charts/tightship:artifacthub.io repositoryID: 3-4",
     ]
+
+
+def test_a_release_has_its_notes_the_command_and_a_manifest_that_krew_installs_it_by(tmp_path: Path) -> None:
+    [script] = scripts("release.yml", "notes")
+    runners = jobs("release.yml")["command"]["strategy"]["matrix"]["runner"]
+    platforms = ("linux-amd64", "linux-arm64", "darwin-arm64")
+    for runner, platform in zip(runners, platforms, strict=True):
+        built = tmp_path / f"built/command-{runner}"
+        for file in (f"plugin/kubectl-tightship-{platform}.tar.gz", "wheels/tightship_cli-1.2.3-py3-none-any.whl"):
+            (built / file).parent.mkdir(parents=True)
+            (built / file).write_text(platform)
+    (tmp_path / "CHANGELOG.md").write_text(NOTES)
+    (tmp_path / ".krew.yaml").symlink_to(ROOT / ".krew.yaml")
+    gh = 'if [ "$1" = release ]; then printf "%s\\n" "${@: -7}" >"$RUNNER_TEMP/published"; fi'
+    path = faked(tmp_path, gh=gh, cosign='echo signed >"$4"')
+    facts = {"VERSION": "1.2.3", "RUNNER_TEMP": str(tmp_path), "GITHUB_RUN_ID": "7", "GITHUB_REF_NAME": "v1.2.3"}
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    environment = {**os.environ, **facts, "GITHUB_REPOSITORY": "o/r", "PATH": path}
+    subprocess.run(command, cwd=tmp_path, env=environment, timeout=60, check=True)
+    notes = (tmp_path / "notes.md").read_text()
+    assert "Words before." in notes
+    assert not {"Later.", "Before."} & set(notes.replace("- ", "").splitlines())
+    assets = tmp_path / "assets"
+    assert (tmp_path / "published").read_text().split() == sorted(each.name for each in assets.iterdir())
+    sums = dict(reversed(line.split()) for line in (assets / "checksums.txt").read_text().splitlines())
+    assert {*sums, "checksums.txt", "checksums.txt.sigstore.json"} == {each.name for each in assets.iterdir()}
+    plugin = yaml.safe_load((assets / "tightship.yaml").read_text())
+    assert plugin["metadata"]["name"] == "tightship"
+    assert plugin["spec"]["version"] == "v1.2.3"
+    for each, platform in zip(plugin["spec"]["platforms"], platforms, strict=True):
+        assert "-".join(each["selector"]["matchLabels"][key] for key in ("os", "arch")) == platform
+        where, _, archive = each["uri"].rpartition("/")
+        assert (where, archive) == (
+            "https://github.com/tightship/tightship/releases/download/v1.2.3",
+            f"kubectl-tightship-{platform}.tar.gz",
+        )
+        assert each["sha256"] == sums[archive]

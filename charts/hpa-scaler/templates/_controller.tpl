@@ -13,6 +13,8 @@
   value: {{ include "tightship-lib.text" .Values.cycleDeadline | quote }}
 - name: WATCH_HPAS
   value: {{ .Values.watch | quote }}
+- name: FORECAST_BUFFERS
+  value: {{ .Values.forecastBuffers | quote }}
 {{- if .Values.decisionLog.enabled }}
 - name: DECISION_LOG
   value: /var/lib/hpa-scaler/decisions.jsonl
@@ -62,6 +64,11 @@ hpa-scaler-config.yaml: |
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
+{{- if .Values.forecastBuffers }}
+- apiGroups: [autoscaling.x-k8s.io]
+  resources: [capacitybuffers]
+  verbs: [list, create, patch, delete]
+{{- end }}
 {{- end }}
 {{- end -}}
 

@@ -16,6 +16,7 @@ from node_compactor.settings import CompactorSettings
 from node_refiner.settings import RefinerSettings
 from tightship.app.settings.fields import SWITCHABLE_RULES, Budget, Switched, is_duration, parse_ratio
 from tightship.app.settings.loading import Layered, flags_of, nested, wire_keys
+from tightship.app.settings.query_servers import ServerSettings
 
 Json = dict[str, Any]
 
@@ -30,6 +31,7 @@ PRICES: Json = {
     "properties": {
         "currency": {"type": "string", "pattern": "^[A-Za-z]{3}$"},
         "spotFactor": _PRICE | {"maximum": 1},
+        "cloudPrices": {"type": "boolean"},
         "instanceTypes": {"type": "object", "additionalProperties": _PRICE},
         "prices": {
             "type": "array",
@@ -188,5 +190,12 @@ def _duration(seconds: float) -> str:
             return f"{seconds / size:g}{unit}"
     return f"{seconds:g}s" if seconds else "0"
 
+
+# An address, or what hpa-scaler takes for a server.
+PRICES["properties"]["openCost"] = {
+    **_object(ServerSettings, wire_keys(ServerSettings)),
+    "type": ["string", "object"],
+    "required": ["url"],
+}
 
 __all__ = ["DURATION", "FRACTION", "MODELS", "PRICES", "Json", "Key", "config_keys", "config_schema", "shown"]

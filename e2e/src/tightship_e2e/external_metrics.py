@@ -55,6 +55,10 @@ class ExternalMetrics:
         # A plane that knows of an API without a server can't delete a namespace any more.
         await self._api.request("DELETE", f"{SERVICES}/{NAME}")
         await self._api.delete("Service", "external-metrics", NAMESPACE)
+        # The aggregator keeps its connections, and would be waited for.
+        for connection in self._runner.server.connections if self._runner.server is not None else ():
+            if connection.transport is not None:
+                connection.transport.abort()
         await self._runner.cleanup()
 
     async def _register(self, port: int) -> None:

@@ -19,7 +19,7 @@ import msgspec
 
 from tightship.core.api_errors import ApiError, ConnectionFailed, api_error
 from tightship.kube.connection import Connection, RetryPolicy
-from tightship.kube.credentials import ClusterAccess, ClusterCredentials, Loaded
+from tightship.kube.credentials import ClusterAccess, ClusterCredentials, LoadedAccess
 from tightship.kube.election import Elector
 from tightship_simulator.api.answers import encode
 from tightship_simulator.api.errors import Refused
@@ -77,8 +77,8 @@ class Link:
 def connected(access: ClusterAccess, retry: RetryPolicy = RetryPolicy(), timeout: float = 30) -> Connection:
     """Return a connection that needs no kubeconfig."""
 
-    async def load() -> Loaded:
-        return Loaded(access)
+    async def load() -> LoadedAccess:
+        return LoadedAccess(access)
 
     return Connection(ClusterCredentials("test", load), access, retry=retry, timeout=timeout)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import random
+
 import pytest
 
 from tightship.core.horizontal import ReplicaLoop
@@ -51,3 +54,25 @@ def test_policies_limit_the_way_down() -> None:
 @pytest.mark.parametrize(("text", "wanted"), [("0.3", 10), ("300m", 10), ("x", 13), (None, 13)])
 def test_the_tolerance_is_that_of_the_hpa_where_it_names_one(text: str | None, wanted: int) -> None:
     assert run(ReplicaLoop(ScalingRules(tolerance=text)), 10, 12.5) == [wanted]
+
+
+@pytest.mark.parametrize("rules", [None, SLOW_UP, NO_WINDOW, ScalingRules(None, None, 120)])
+@pytest.mark.parametrize("down", [None, ScalingRules((ScalingPolicy("Pods", 1, 60),), None, 90)])
+def test_looks_that_would_change_nothing_need_not_be_made(
+    rules: ScalingRules | None, down: ScalingRules | None
+) -> None:
+    dice = random.Random(7)
+    each, leaping = ReplicaLoop(rules, down), ReplicaLoop(rules, down)
+    one = two = 10
+    leaps = 0
+    for minute in range(400):
+        need = 20 + 10 * math.sin(minute / 20) + dice.choice((0, 0, 0, 3, -3))
+        for at in range(60 * minute, 60 * minute + 60, 15):
+            one = each.look(at, one, need / one, 3, 40)
+        for at in range(60 * minute, 60 * minute + 60, 15):
+            before, two = two, leaping.look(at, two, need / two, 3, 40)
+            if before == two and leaping.stays(60 * minute + 45):
+                leaps += 1
+                break
+        assert one == two
+    assert leaps > 100

@@ -217,10 +217,7 @@ def test_nodes_of_a_group_whose_size_is_unreadable_stay_and_the_others_do_not() 
     assert not check.open
     assert sizes.check("d") is None
     [warning] = warnings_of(found)
-    assert warning == (
-        "node group small of ConfigMap kube-system/cluster-autoscaler-status can't be read, so its nodes stay: "
-        "minSize is few; allowed is a whole number"
-    )
+    assert warning == ("node group small can't be read, so its nodes stay: minSize is few; allowed is a whole number")
 
 
 def test_a_size_of_thousands_of_digits_keeps_its_own_nodes_and_floods_nothing() -> None:

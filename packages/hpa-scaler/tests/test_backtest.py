@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hpa_builder import annotated, hpa, spec
 
+from hpa_scaler.app.apart import backtest_apart, parts_of
 from hpa_scaler.app.past_options import parse_set, variants_of
 from hpa_scaler.app.past_source import Asking, chunks, fetch
 from hpa_scaler.decide.backtest import backtest
@@ -55,6 +56,25 @@ def test_steady_traffic_costs_what_it_needs_and_no_caution() -> None:
     assert with_floor.short == without.short == 0
     assert sum(with_floor.caution.values()) == 0
     assert with_floor.replicas == pytest.approx(10 * 119 * MINUTE)
+
+
+def test_parts_of_a_fleet_are_judged_together() -> None:
+    def fleet(number: int) -> HpaPast:
+        notes = {"prometheus_query": f"rate(x{number // 2}[5m])", "requests_per_replica": "10"}
+        asked = spec(**notes)
+        thing = msgspec.structs.replace(hpa(1, 100, None, name=f"web-{number}"), annotations=annotated(**notes))
+        values = [100.0 + number // 2] * 30 + [40.0 if number // 2 < 11 else 100.0] * 90
+        return HpaPast(thing, {value_query(asked.queries[0]): trace(values)}, asked)
+
+    pasts = [fleet(number) for number in range(26)]
+    world = World(Rules(longest_gap=240.0), 0.0, 120 * MINUTE, interval=MINUTE, drawn=3)
+    assert parts_of(pasts, [TODAY], 1) == [list(range(26))]
+    parts = parts_of(pasts, [TODAY], 2)
+    assert [len(part) for part in parts] == [14, 12]
+    assert all(number ^ 1 in part for part in parts for number in part)
+    apart = backtest_apart(pasts, [TODAY, NONE], world, processes=2)
+    assert apart == backtest(pasts, [TODAY, NONE], world)
+    assert apart[0][0].reasons[Reason.CORRELATED_DROP] > 30
 
 
 def test_an_outage_holds_the_floor_and_a_server_that_begins_anew_lowers_only_the_older_controllers() -> None:

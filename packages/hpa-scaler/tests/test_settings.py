@@ -19,11 +19,11 @@ from hpa_scaler.app.settings import (
     servers_of,
 )
 from hpa_scaler.prometheus.client import ClientLimits
-from hpa_scaler.prometheus.servers import Server, Tls
-from hpa_scaler.spec.addresses import parse_address
 from hpa_scaler.spec.spec import Rules
 from tightship.app.settings.loading import SettingsError
 from tightship.app.settings.process import load_process
+from tightship.core.addresses import parse_address
+from tightship.core.query_servers import Server, Tls
 
 Json = dict[str, Any]
 
@@ -217,7 +217,7 @@ REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
     ("an infinite default", {"defaults": {"delta": float("inf")}}, ("defaults.delta: 'inf': allowed is a number",)),
     ("a bad selector", {"labelSelector": "a in b"}, ("labelSelector: 'a in b'",)),
     ("a bad namespace", {"namespaces": ["A b"]}, ("namespaces", "'A b' is not the name")),
-    ("a share of nothing", {"correlatedDropPercentage": 0}, ("correlatedDropPercentage: 0", "greater than 0")),
+    ("a share of nothing", {"correlatedDropPercentage": 0}, ("correlatedDropPercentage: 0", "more than 0")),
     ("an age of nothing", {"dataAgeQuery": "up"}, ("dataAgeQuery: 'up': has no {range}",)),
     ("no time", {"queryDeadline": "soon"}, ("queryDeadline: 'soon'", "is not a duration")),
 ]

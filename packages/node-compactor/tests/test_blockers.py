@@ -15,7 +15,7 @@ from node_compactor.advice import CompactorChanges
 from node_compactor.configuration import EVERY_POOL
 from node_compactor.settings import load_settings
 from tightship.core.reasons import Reason
-from tightship.planning.advice import Advice, Adviser, Catalogue, Limits, Scenario
+from tightship.planning.advice import Advice, Adviser, Catalogue, Scenario, TimeLimit
 from tightship.planning.evaluate import evaluate
 from tightship_simulator import random_cluster
 from tightship_simulator.generate import off_peak_cluster
@@ -140,8 +140,9 @@ def test_without_time_there_is_no_advice(cli: Any, data: Path) -> None:
     assert "advice" not in document
 
 
-def test_a_searched_plan_has_no_advice(cli: Any, data: Path) -> None:
-    assert "Advice" not in cli("plan", "-f", data / "cluster.yaml", "--search", "1ms").out
+def test_a_searched_plan_has_no_advice_and_says_so(cli: Any, data: Path) -> None:
+    told = cli("plan", "-f", data / "cluster.yaml", "--search", "1ms").out
+    assert "Advice     none about a searched plan: plan without --search" in told
 
 
 def test_a_bad_time_is_refused(cli: Any, data: Path) -> None:
@@ -157,7 +158,7 @@ def measured(seconds: float, step: float) -> Advice:
     tunable = CompactorChanges(load_settings({**DEFAULT, "minimumNodeAge": 0, "neededMarkedTimeForRemoval": 0}))
     base = evaluate(cluster, tunable.judge(tunable.settings), NOW)
     ticks = count()
-    limits = Limits(seconds, lambda: step * next(ticks))
+    limits = TimeLimit(seconds, lambda: step * next(ticks))
     scenario = Scenario(cluster, tunable.settings)
     return Adviser(
         base,
@@ -280,3 +281,100 @@ def test_a_nodepool_is_patched_so_that_karpenter_only_deletes_empty_nodes(plan: 
         """kubectl patch nodepool spot --type merge -p '{"spec":{"disruption":{"consolidationPolicy":"WhenEmpty"}}}'""",
         """kubectl patch nodepool spot --type merge -p '{"spec":{"disruption":{"consolidateAfter":"30s"}}}'""",
     ]
+
+
+def test_a_pod_that_is_not_ready_may_go_by_the_policy_of_its_budget(plan: Plans) -> None:
+    sick = pod("web-1", on="kept", ready=False)
+    tight = budget(status={**FULL, "currentHealthy": 1}, minAvailable=2)
+    [found] = advice_about(plan, sick, pod("web-2", on="roomy"), pod("web-3", on=None), tight)
+    assert found["commands"] == [
+        """kubectl -n shop patch pdb web --type merge -p '{"spec":{"unhealthyPodEvictionPolicy":"AlwaysAllow"}}'"""
+    ]
+
+
+# -- node groups
+
+MINIMUM = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size"
+
+
+def machines(minimum: str, **meta: Any) -> Json:
+    return {
+        "apiVersion": "cluster.x-k8s.io/v1beta1",
+        "kind": "MachineDeployment",
+        "metadata": {"name": "md", "namespace": "capi", "annotations": {MINIMUM: minimum}, **meta},
+    }
+
+
+def of_machines(name: str) -> Json:
+    notes = {"cluster.x-k8s.io/owner-kind": "MachineSet", "cluster.x-k8s.io/owner-name": "md-x7k2p"}
+    return node(name, notes=notes)
+
+
+def test_the_minimum_of_a_machine_deployment_is_kept_and_lowered_by_annotation_as_far_as_the_plan_needs(
+    plan: Plans,
+) -> None:
+    report, objects = Followed(), [machines("3"), *map(of_machines, ("n1", "n2", "n3", "n4"))]
+    document = report.follow(objects, None, plan, DEFAULT, ("--now", when(NOW)))
+    assert sum(each["decision"] == "remove" for each in document["nodes"]) == 1
+    [found] = document["advice"]["changes"]
+    assert report.broken == []
+    assert found["commands"] == [f"kubectl -n capi annotate --overwrite machinedeployment md {MINIMUM}=0"]
+
+
+def test_the_minimum_that_nodes_tell_is_lowered_on_all_of_them(plan: Plans) -> None:
+    told = {"tightship.dev/node-group-min-size": "2"}
+    report, objects = Followed(), [node(name, notes=told) for name in ("n1", "n2")]
+    [found] = report.follow(objects, None, plan, DEFAULT, ("--now", when(NOW)))["advice"]["changes"]
+    assert report.broken == []
+    assert found["commands"] == ["kubectl annotate --overwrite node n1 n2 tightship.dev/node-group-min-size=0"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        machines("3", ownerReferences=[{"kind": "MachineDeployment", "name": "md"}]) | {"kind": "MachineSet"},
+        machines("3") | {"apiVersion": "example.com/v1"},
+        machines("3", annotations={}),
+    ],
+    ids=["a set of a deployment", "another group", "no annotation"],
+)
+def test_other_machines_tell_no_minimum(plan: Plans, other: Json) -> None:
+    document = plan([other, of_machines("n1"), of_machines("n2")], None, ("--now", when(NOW)))
+    assert sum(each["decision"] == "remove" for each in document["nodes"]) == 2
+
+
+# -- later rounds, and flags
+
+
+def spent() -> list[Json]:
+    """Two nodes whose pods share a budget of one eviction, and a third that stays with room for both."""
+    more = [node("second"), pod("web-2", on="second"), pod("web-1", on="kept")]
+    status = {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2}
+    return fleet(*more, budget(status=status, maxUnavailable=1))
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_node_whose_budget_the_plan_spends_goes_in_a_later_round(cli: Any, tmp_path: Path, held: bool) -> None:
+    objects = spent() + ([pod("held", on="second", notes={SAFE: "false"})] if held else [])
+    found = bundle(cli, tmp_path, objects, "second")
+    assert found["round"] == 2
+    assert (found["advice"] is not None) is held
+    for command in found["advice"]["commands"] if held else ():
+        objects = followed(objects, command)
+    later = {each["name"]: each.get("round") for each in planned(cli, tmp_path, objects, "--until-stable")}
+    assert later["second"] == 2
+    told = cli("explain", "second", "-f", tmp_path / "one.json", "--now", when(NOW)).out
+    assert "in round 2 of a plan --until-stable" in told
+
+
+def planned(cli: Any, tmp_path: Path, objects: list[Json], *flags: str) -> list[Json]:
+    (tmp_path / "now.json").write_text(json.dumps({"kind": "List", "items": objects}))
+    told = cli("plan", "-f", tmp_path / "now.json", "--now", when(NOW), "-o", "json", "--advice-time", "0", *flags)
+    found: list[Json] = json.loads(told.out)["nodes"]
+    return found
+
+
+def test_a_line_of_values_says_which_flag_comes_first(cli: Any, data: Path) -> None:
+    told = cli("explain", "web-4", "-f", data / "cluster.yaml", "--limit", "0.7").out
+    assert '{"scaleDownCPURequestRatioLimit":0.88}}}  # only without --limit: the flag wins' in told
+    assert "#" not in cli("explain", "web-4", "-f", data / "cluster.yaml").out.partition("Smallest")[2]

@@ -87,14 +87,14 @@ def test_a_pool_at_its_minimum_keeps_the_nodes_that_were_claimed_last() -> None:
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"evictionMethod": "kill"}, "evictionMethod: 'kill': Input should be 'evict' or 'delete'"),
-        ({"whenNotTaken": "drop"}, "whenNotTaken: 'drop': Input should be 'restore' or 'keep'"),
+        ({"evictionMethod": "kill"}, "evictionMethod: 'kill': allowed is 'evict' or 'delete'"),
+        ({"whenNotTaken": "drop"}, "whenNotTaken: 'drop': allowed is 'restore' or 'keep'"),
         ({"backoff": 60, "backoffLimit": 30}, "backoffLimit: 30: is below backoff; allowed is 60 s or more"),
         ({"backoff": "7h"}, "backoffLimit: 21600.0: is below backoff; allowed is 25200 s or more"),
-        ({"maximumEvictionsInFlight": 0}, "maximumEvictionsInFlight: 0: Input should be greater than or equal to 1"),
-        ({"settleTime": "soon"}, "settleTime: 'soon': 'soon' is not a duration"),
-        ({"maximumNotReadyNodePercentage": 101}, "maximumNotReadyNodePercentage: 101: Input should be less than"),
-        ({"nodePools": {"p": {"strategy": "best"}}}, "nodePools.p.strategy: 'best': Input should be 'least-utilized'"),
+        ({"maximumEvictionsInFlight": 0}, "maximumEvictionsInFlight: 0: allowed is 1 or more"),
+        ({"settleTime": "soon"}, "settleTime: 'soon' is not a duration"),
+        ({"maximumNotReadyNodePercentage": 101}, "maximumNotReadyNodePercentage: 101: allowed is"),
+        ({"nodePools": {"p": {"strategy": "best"}}}, "nodePools.p.strategy: 'best': allowed is 'least-utilized'"),
         ({"steering": "maybe"}, "steering: 'maybe': allowed are off, taints, hints, exact, also true (taints) and"),
     ],
 )

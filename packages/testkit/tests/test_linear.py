@@ -22,7 +22,6 @@ import tightship
 from hpa_scaler.decide.history import StateError, decode_state
 from hpa_scaler.prometheus.answers import outcome
 from hpa_scaler.spec import values
-from hpa_scaler.spec.addresses import parse_address
 from hpa_scaler.spec.annotations import parse_spec
 from hpa_scaler.spec.promql import lookback, without_fallback
 from hpa_scaler.spec.values import parse_float, parse_int32
@@ -30,6 +29,7 @@ from tightship.app.settings.config_maps import mapping_of
 from tightship.app.settings.fields import parse_budget
 from tightship.app.settings.loading import SettingsError
 from tightship.core import quantity
+from tightship.core.addresses import parse_address
 from tightship.core.durations import parse_duration
 from tightship.core.selector_text import parse_selector
 from tightship.core.selectors import Requirement

@@ -105,7 +105,7 @@ class ToyJudge:
         self.placement: Placement = settings.placement
         self.steering = None
         self.ahead = settings.ahead
-        self.rules = FactRules()
+        self.rules = FactRules(prices=settings.prices)
 
     def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:
         return []

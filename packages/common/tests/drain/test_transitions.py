@@ -245,11 +245,16 @@ def test_a_node_with_another_annotation_or_none_is_not_written_on(found: DrainRe
         (Phase.EVICTING, Ending.NODE_GONE),
         (Phase.RESTORING, Ending.NODE_GONE),
         (Phase.DRAINED, Ending.HANDED_OVER),
-        (Phase.YIELDED, Ending.HANDED_OVER),
+        (Phase.YIELDED, Ending.NODE_GONE),
     ],
 )
 def test_a_deleted_node_ends_the_drain(phase: Phase, ending: Ending) -> None:
     assert step(phase, seen(node=None)) == Over(ending)
+
+
+def test_a_node_that_was_yielded_when_it_was_empty_has_been_drained() -> None:
+    yielded = DrainRecord(phase=Phase.YIELDED, op="op", since={"Drained": NOW - 60, "Yielded": NOW - 30})
+    assert advance("op", yielded, seen(node=None), RULES, NOW) == Over(Ending.HANDED_OVER)
 
 
 def test_pods_that_may_go_are_evicted() -> None:

@@ -22,7 +22,7 @@ from tightship.core.api_errors import (
 )
 from tightship.kube import credentials
 from tightship.kube.connection import Connection, connect
-from tightship.kube.credentials import ClusterAccess, ClusterCredentials, Loaded, find, in_cluster
+from tightship.kube.credentials import ClusterAccess, ClusterCredentials, LoadedAccess, find, in_cluster
 from tightship.kube.host import monotonic
 from tightship_testkit.scripted import Responder, ScriptedApi, page, status
 
@@ -82,12 +82,12 @@ async def test_a_token_file_is_read_again_as_it_ages(tmp_path: Path) -> None:
     loads = 0
     now = 0.0
 
-    async def load() -> Loaded:
+    async def load() -> LoadedAccess:
         nonlocal loads
         loads += 1
         if loads == 3:
             raise ConfigError("being replaced")
-        return Loaded(ClusterAccess(f"http://{loads}"), 60)
+        return LoadedAccess(ClusterAccess(f"http://{loads}"), 60)
 
     source = ClusterCredentials("c", load, clock=lambda: now)
     assert (await source.access()).server == "http://1"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from tightship.app.cli.commands import priced
 from tightship.app.settings.loading import SettingsError
 from tightship.app.settings.prices import read_prices
+from tightship.app.settings.sections import NodeSettings
 from tightship.core.objects import Node
 from tightship.planning.prices import HOURLY_PRICE, PriceList, price_of
 from tightship_testkit.builders import node, snapshot
@@ -18,6 +22,7 @@ from tightship_testkit.scripted import serving
 
 def made(name: str, **notes: str) -> Node:
     labels = {"node.kubernetes.io/instance-type": "m5.large"}
+    labels |= {key: value for key, value in notes.items() if key.startswith("karpenter")}
     [view] = snapshot(node(name, labels=labels, notes=notes)).nodes.values()
     return view.node
 
@@ -35,7 +40,7 @@ async def read(answer: Any, status: int = 200) -> tuple[PriceList, str]:
 
     async with serving() as api:
         api.script["LIST /api/v1/query"] = [told]
-        prices = await asyncio.to_thread(read_prices, f"{api.url}/")
+        prices = (await asyncio.to_thread(priced, NodeSettings(prices=read_prices(f"{api.url}/")))).prices
         [asked] = api.seen
     return prices, asked.params["query"]
 
@@ -78,10 +83,51 @@ async def test_an_unusable_answer_is_an_error_that_names_the_server(answer: Any,
     with pytest.raises(SettingsError) as error:
         await read(answer, status)
     [problem] = error.value.problems
-    assert problem.startswith("--prices 'http://127.0.0.1:")
+    assert problem.startswith("openCost http://127.0.0.1:")
     assert says in problem
 
 
 def test_a_server_that_is_away_is_an_error_that_names_it() -> None:
-    with pytest.raises(SettingsError, match=r"--prices 'http://127\.0\.0\.1:9': can't be asked: .*refused"):
-        read_prices("http://127.0.0.1:9")
+    with pytest.raises(SettingsError, match=r"openCost http://127\.0\.0\.1:9: can't be asked: .*refused"):
+        priced(NodeSettings(prices=read_prices("http://127.0.0.1:9")))
+
+
+def test_a_list_says_its_server_and_credentials_and_a_password_in_an_address_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "prices.yaml"
+    path.write_text("instanceTypes: {m5.large: 7}\nopenCost: {url: 'http://p:9090', bearerTokenFile: /t}\n")
+    server = read_prices(str(path)).server
+    assert server is not None
+    assert (str(server.address), server.token_file) == ("http://p:9090", "/t")
+    with pytest.raises(SettingsError, match=r"openCost\.url: .*contains a user name"):
+        read_prices("http://me:secret@p:9090")
+
+
+async def test_the_token_goes_with_the_question_and_not_to_where_the_server_redirects(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t0k3n")
+
+    async def away(_: web.Request) -> web.StreamResponse:
+        raise web.HTTPTemporaryRedirect("http://127.0.0.1:9/")
+
+    async with serving() as api:
+        api.script["LIST /api/v1/query"] = [away]
+        path = tmp_path / "prices.json"
+        path.write_text(json.dumps({"openCost": {"url": api.url, "bearerTokenFile": str(tmp_path / "token")}}))
+        with pytest.raises(SettingsError, match="answers 307"):
+            await asyncio.to_thread(priced, NodeSettings(prices=read_prices(str(path))))
+        [asked] = api.seen
+    assert asked.headers["Authorization"] == "Bearer t0k3n"
+
+
+def test_the_list_comes_before_opencost_and_a_spot_node_without_a_factor_costs_what_opencost_says(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "prices.yaml"
+    path.write_text("instanceTypes: {m5.large: 7}\nopenCost: 'http://p:9090'\n")
+    prices = NodeSettings(prices=read_prices(str(path))).priced({"n1": 250_000}).prices
+    found = price_of(made("n1"), prices)
+    assert found is not None
+    assert (found.hourly, found.source) == (7_000_000, "list")
+    spot = {"karpenter.sh/capacity-type": "spot"}
+    found, none = price_of(made("n1", **spot), prices), price_of(made("n2", **spot), prices)
+    assert found is not None
+    assert (found.hourly, found.source, none) == (250_000, "opencost", None)

@@ -26,7 +26,14 @@ from hpa_scaler.report.pages import LogStory, replay_page, replayed
 from hpa_scaler.report.suggestions import SUGGESTIONS
 from hpa_scaler.spec.outcome_file import OutcomeFileError, asked_at, encode_outcomes
 from tightship.app.cli.app import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, UsageError, run
-from tightship.app.cli.arguments import Parser, add_logging_arguments, add_output_arguments, environment, set_up_logging
+from tightship.app.cli.arguments import (
+    CommandParser,
+    Parser,
+    add_logging_arguments,
+    add_output_arguments,
+    environment,
+    set_up_logging,
+)
 from tightship.app.cli.basics import no_command, print_version, write_rendered
 from tightship.app.cli.output import write_document, write_file
 from tightship.app.cli.progress import Progress
@@ -63,12 +70,12 @@ def build_parser() -> Parser:
     return parser
 
 
-def fill(parser: Parser, program: str) -> argparse._SubParsersAction[Parser]:
+def fill(parser: Parser, program: str) -> argparse._SubParsersAction[CommandParser]:
     """Make *parser* the parser of the commands that write nothing, under the name *program*, and return these."""
     parser.prog, parser.epilog = program, _EXITS
     parser.description = "Keeps minReplicas of HorizontalPodAutoscalers in line with traffic."
     parser.set_defaults(run=lambda _: no_command(parser), log_level=None, verbose=0)
-    commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=CommandParser)
     plan = commands.add_parser(
         "plan",
         help="show where the floor of each HPA would go, and why",

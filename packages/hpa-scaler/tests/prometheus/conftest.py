@@ -11,10 +11,10 @@ import pytest_asyncio
 from aiohttp import web
 
 from hpa_scaler.prometheus.client import ClientLimits, PrometheusClient
-from hpa_scaler.prometheus.servers import Server
-from hpa_scaler.spec.addresses import AllowList, parse_address
 from hpa_scaler.spec.queries import Failure, Outcome, Query
 from hpa_scaler.spec.spec import ServerRef
+from tightship.core.addresses import AllowList, parse_address
+from tightship.core.query_servers import Server
 from tightship_simulator.life.prometheus import Prometheus, body, says, serving, silent
 from tightship_simulator.life.responders import redirects
 from tightship_simulator.virtual.loop import VirtualLoop

@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from hpa_scaler.prometheus.exchange import MOST_REDIRECTS, Directory, GuardedResolver
-from hpa_scaler.spec.addresses import AllowList, parse_address
 from hpa_scaler.spec.queries import Failure, QueryAnswer
 from hpa_scaler.spec.spec import ServerRef
+from tightship.core.addresses import AllowList, parse_address
 from tightship.core.reasons import Reason
 
 from .conftest import Prometheus, answering_one, asking, body, failure_of, one, redirects, says, server, serving

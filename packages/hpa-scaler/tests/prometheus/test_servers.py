@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from hpa_scaler.prometheus.servers import CredentialsError, ServerCredentials, Tls
 from hpa_scaler.spec.queries import Failure, QueryAnswer
+from tightship.core.query_servers import Tls
 from tightship.core.reasons import Reason
+from tightship.kube.server_access import CredentialsError, ServerCredentials
 from tightship_testkit.credentials import Authority
 
 from .conftest import Prometheus, answering_one, asking, failure_of, one, server, serving

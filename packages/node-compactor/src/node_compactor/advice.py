@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from node_compactor.describing import wire
@@ -35,8 +35,8 @@ class CompactorChanges(SettingChanges):
 
     settings: CompactorSettings
 
-    def __init__(self, settings: CompactorSettings) -> None:
-        super().__init__(settings, CompactorJudge, wire, wire_keys(CompactorSettings))
+    def __init__(self, settings: CompactorSettings, given: Collection[str] = ()) -> None:
+        super().__init__(settings, CompactorJudge, wire, wire_keys(CompactorSettings), given)
 
     def own(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation[Any]) -> Change | None:
         """Return the change of a pool's gate, or of the strategy."""

@@ -16,7 +16,7 @@ from node_compactor.run_settings import CompactorRunSettings
 from node_compactor.running import serve
 from tightship.app.cli.app import run
 from tightship.app.cli.arguments import environment
-from tightship.app.cli.commands import Configured, Program
+from tightship.app.cli.commands import Configured, Program, priced
 from tightship.app.cli.run_command import add_run
 from tightship.report.document import SettingsView
 
@@ -24,14 +24,15 @@ PROGRAM = "node-compactor"
 
 
 def _configure(arguments: argparse.Namespace) -> Configured[CompactorGates]:
-    settings = configure(arguments.config, environment(), flags_given(arguments))
+    given = flags_given(arguments)
+    settings = priced(configure(arguments.config, environment(), given))
     view = SettingsView(summarize(settings, arguments.config), wire(settings))
     return Configured(
         view,
         CompactorJudge(settings),
         lambda: alternatives(settings),
         search=settings.search,
-        changes=CompactorChanges(settings),
+        changes=CompactorChanges(settings, given),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from node_refiner.describing import wire
@@ -24,8 +24,8 @@ class RefinerChanges(SettingChanges):
 
     settings: RefinerSettings
 
-    def __init__(self, settings: RefinerSettings) -> None:
-        super().__init__(settings, RefinerJudge, wire, KEYS)
+    def __init__(self, settings: RefinerSettings, given: Collection[str] = ()) -> None:
+        super().__init__(settings, RefinerJudge, wire, KEYS, given)
 
     def own(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation[Any]) -> Change | None:
         """Return the change of the threshold, or of the minimums."""

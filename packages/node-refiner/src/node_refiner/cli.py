@@ -16,7 +16,7 @@ from node_refiner.run_settings import RefinerRunSettings
 from node_refiner.running import serve
 from tightship.app.cli.app import run
 from tightship.app.cli.arguments import environment
-from tightship.app.cli.commands import Configured, Program
+from tightship.app.cli.commands import Configured, Program, priced
 from tightship.app.cli.run_command import add_run
 from tightship.report.document import SettingsView
 
@@ -24,14 +24,15 @@ PROGRAM = "node-refiner"
 
 
 def _configure(arguments: argparse.Namespace) -> Configured[RefinerGates]:
-    settings = configure(arguments.config, environment(), flags_given(arguments))
+    given = flags_given(arguments)
+    settings = priced(configure(arguments.config, environment(), given))
     view = SettingsView(summarize(settings, arguments.config), wire(settings))
     return Configured(
         view,
         RefinerJudge(settings),
         lambda: alternatives(settings),
         lambda gates: excess_summary(gates.outlooks, settings),
-        changes=RefinerChanges(settings),
+        changes=RefinerChanges(settings, given),
     )
 
 

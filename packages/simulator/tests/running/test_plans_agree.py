@@ -12,7 +12,7 @@ import pytest
 import node_compactor.cli
 import node_refiner.cli
 from tightship.app.cli.commands import Program as Command
-from tightship.app.cli.source import Loaded
+from tightship.app.cli.source import LoadedCluster
 from tightship.core.times import rfc3339
 from tightship.kube.cache import read_cluster
 from tightship.kube.connection import connect
@@ -124,14 +124,18 @@ async def test_plan_and_a_dry_run_say_the_same_of_every_node(
         async with await connect(str(on.kubeconfig), None) as connection:
             snapshot = await read_cluster(connection, resources=resources(autoscalers=True, buffers=True))
         source = Source("cluster", "here")
-        monkeypatch.setattr("tightship.app.cli.commands.load_snapshot", lambda *_: Loaded(snapshot, source, wall()))
+        monkeypatch.setattr(
+            "tightship.app.cli.commands.load_snapshot", lambda *_: LoadedCluster(snapshot, source, wall())
+        )
         for seed in range(CONFIGURATIONS):
             settings = make(random.Random(seed))
             path = tmp_path / "config.yaml"
             path.write_text(json.dumps(settings))
             capsys.readouterr()
             now = rfc3339(on.machine.simulation.wall())
-            assert command.command(["plan", "-o", "json", "--config", str(path), "--now", now]) == 0
+            # Advice is the command's alone.
+            given = ["plan", "-o", "json", "--config", str(path), "--now", now, "--advice-time", "0"]
+            assert command.command(given) == 0
             plan = json.loads(capsys.readouterr().out)
             await configure(on.api, on.team, settings, program)
             status = await told(replica, plan["settings"]["values"])

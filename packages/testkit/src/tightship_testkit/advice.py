@@ -4,19 +4,20 @@ would, and what a plan then removes.
 
 from __future__ import annotations
 
-import copy
 import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import yaml
 from msgspec import Struct
 
 from tightship_testkit.commands import Outcome
 
 Json = dict[str, Any]
+T = TypeVar("T", Json, list[Json])
 
 Plans = Callable[[list[Json], Json | None, Sequence[str]], Json]
 """Plans objects by a configuration (``None``: without one) with more flags, and returns the document."""
@@ -27,14 +28,14 @@ def planned_by(cli: Callable[..., Outcome], folder: Path, now: str) -> Plans:
 
     def plan(objects: list[Json], config: Json | None, flags: Sequence[str]) -> Json:
         cluster, settings = folder / "objects.json", folder / "settings.json"
-        cluster.write_text(json.dumps({"kind": "List", "items": objects}), encoding="utf-8")
-        settings.write_text(json.dumps(config), encoding="utf-8")
+        cluster.write_bytes(msgspec.json.encode({"kind": "List", "items": objects}))
+        settings.write_bytes(msgspec.json.encode(config))
         given = [] if config is None else ["--config", settings]
         # Time is no limit: who tests the same cluster twice wants the same answer.
         at = [] if "--now" in flags else ["--now", now]
         told = cli("plan", "-f", cluster, *given, "-o", "json", "--advice-time", "1h", *at, *flags)
         assert told.code == 0, told.err
-        document: Json = json.loads(told.out)
+        document: Json = msgspec.json.decode(told.out)
         return document
 
     return plan
@@ -72,7 +73,7 @@ class Followed(Struct):
         for command in advice["commands"]:
             objects = followed(objects, command)
         if advice["values"]:
-            config = copy.deepcopy(default if config is None else config)
+            config = _copy(default if config is None else config)
             _merge(config, yaml.safe_load(advice["values"])["config"])
         return objects, config
 
@@ -96,14 +97,20 @@ def _saved(document: Json) -> int:
 
 def followed(objects: list[Json], advice: str) -> list[Json]:
     """Return *objects* after the commands in *advice*, each rollout done: pods are as their templates say."""
-    after = copy.deepcopy(objects)
+    after = _copy(objects)
     for command in advice.split(" && "):
         _run(after, shlex.split(command))
     return after
 
 
+def _copy(things: T) -> T:
+    """Return a copy of what JSON can hold, much faster than :mod:`copy` makes it."""
+    copied: T = msgspec.json.decode(msgspec.json.encode(things))
+    return copied
+
+
 def _run(objects: list[Json], words: list[str]) -> None:
-    match words:
+    match [word for word in words if word != "--overwrite"]:
         case ["kubectl", "-n", namespace, "patch", "pdb", name, "--type", "merge", "-p", patch]:
             budget = _find(objects, "poddisruptionbudget", namespace, name)
             _merge(budget, json.loads(patch))
@@ -113,12 +120,12 @@ def _run(objects: list[Json], words: list[str]) -> None:
         case ["kubectl", "-n", namespace, "patch", kind, name, "--type", "merge", "-p", patch]:
             owner = _find(objects, kind, namespace, name, made=True)
             _patch(objects, owner, json.loads(patch))
-        case ["kubectl", "-n", namespace, "annotate", "pod", *given]:
-            *names, written = [word for word in given if word != "--overwrite"]
+        case ["kubectl", "-n", namespace, "annotate", kind, *names, written]:
             for name in names:
-                _annotate(_find(objects, "pod", namespace, name), written)
-        case ["kubectl", "annotate", "node", name, written]:
-            _annotate(_find(objects, "node", None, name), written)
+                _annotate(_find(objects, kind, namespace, name), written)
+        case ["kubectl", "annotate", "node", *names, written]:
+            for name in names:
+                _annotate(_find(objects, "node", None, name), written)
         case ["kubectl", "patch", "nodepool", name, "--type", "merge", "-p", patch]:
             _merge(_find(objects, "nodepool", None, name), json.loads(patch))
         case ["kubectl", "uncordon", name]:

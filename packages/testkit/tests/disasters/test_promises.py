@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from tightship_testkit.disasters.groups import DISRUPTIONS, MINIMUM, NODE_POOL, STATUS, SYSTEM, status_text
 from tightship_testkit.disasters.known import finding
 from tightship_testkit.disasters.liars import Liar, Lie, Step, play
 from tightship_testkit.disasters.observer import Observer
+from tightship_testkit.disasters.promises.books import CLAIMS, SAVINGS
 from tightship_testkit.disasters.registry import PROMISES
 from tightship_testkit.disasters.run import run
 from tightship_testkit.disasters.scenario import Budget, Controller, Landings, Node, Pool, Scenario, Workload
@@ -178,6 +181,56 @@ def enters(owner: str = "", node: str = "n1") -> Act:
     return enter
 
 
+def group_of(pool: str, least: int, old: bool = False) -> Json:
+    meta = {"name": STATUS, "namespace": SYSTEM}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": meta,
+        "data": {"status": status_text({pool: least}, old)},
+    }
+
+
+def node_pool(**spec: Any) -> list[Json]:
+    meta, served = (
+        {"name": "nodepools.karpenter.sh"},
+        {"group": "karpenter.sh", "versions": [{"name": "v1", "served": True}]},
+    )
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": meta,
+        "spec": served,
+    }
+    return [crd, {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "a"}, "spec": spec}]
+
+
+def standing(minutes: int, nodes: int = 1) -> Json:
+    """Return what books tell of nodes that went so long before the beginning."""
+    at = datetime(2026, 1, 5, 8, tzinfo=UTC) - timedelta(minutes=minutes)
+    return {"at": at.isoformat(), "nodes": nodes, "hourly": {"USD": 60_000_000}}
+
+
+def books(*saving: Json, seconds: float = 0.0, micros: float = 0) -> dict[str, str]:
+    page = {"seen": "2026-01-05T07:00:00Z", "standing": saving, "seconds": seconds, "micros": {"USD": micros}}
+    return {SAVINGS: json.dumps({"a": page})}
+
+
+def ledger(notes: dict[str, str]) -> Json:
+    meta = {"name": CLAIMS, "namespace": SYSTEM, "annotations": notes}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": {}}
+
+
+def enters_books(*saving: Json, **sums: float) -> Act:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/{CLAIMS}"
+    return lambda on: on.ask("PATCH", path, {"metadata": {"annotations": books(*saving, **sums)}})
+
+
+def goes(name: str = "n1") -> Act:
+    """Have the autoscaler delete a node."""
+    return lambda on: on.world.store.delete("Node", name)
+
+
 ALONE: Json = {"nodes": [Node(name="n1", pool="a")], "pools": [Pool(name="a", most=1)]}
 OPTS_OUT = edited(
     "person", "Node", "", lambda each: each["metadata"]["annotations"].update({"karpenter.sh/do-not-disrupt": "true"})
@@ -271,6 +324,8 @@ LIES = {
         workloads=[Workload(name="web", spec={"evictionResponders": [{"name": "example.com/slow", "priority": 1000}]})],
     ),
     "nothing-of-others-changed": leader(writes("n1", labels={"example.com/mine": "now"})),
+    "only-nodes-that-go": leader(claim(phase="Evicting"), Drainer.evict, objects=[group_of("a", 3)]),
+    "books-are-true": leader(enters_books(standing(0)), objects=[ledger({})]),
 }  # fmt: skip
 
 
@@ -337,6 +392,65 @@ def test_a_deletion_cost_that_outlives_its_controller_is_seen() -> None:
     web = [Workload(name="web", annotations=OURS_ON_IT)]
     found = [each for each in leader(workloads=web).violations() if each.promise == "nothing-left"]
     assert ["deletion cost of node-compactor" in each.what for each in found] == [True]
+
+
+@pytest.mark.parametrize(
+    ("objects", "notes", "labels", "broken"),
+    [
+        ([group_of("a", 3)], {}, {}, "its group would keep 2 of at least 3"),
+        ([group_of("a", 3, old=True)], {}, {}, "its group would keep 2 of at least 3"),
+        ([group_of("a", 2)], {}, {}, ""),
+        ([group_of("b", 3)], {}, {}, ""),
+        ([], {MINIMUM: "3"}, {}, "its group would keep 2 of at least 3"),
+        (node_pool(disruption=DISRUPTIONS["Never"]), {}, {NODE_POOL: "a"}, "its NodePool is never consolidated"),
+        (node_pool(disruption=DISRUPTIONS["budget of 0"]), {}, {NODE_POOL: "a"}, "its NodePool has a budget of 0"),
+        (node_pool(replicas=3), {}, {NODE_POOL: "a"}, "its NodePool is static"),
+        (node_pool(disruption=DISRUPTIONS["WhenEmpty"]), {}, {NODE_POOL: "a"}, ""),
+        (node_pool(disruption=DISRUPTIONS["Never"]), {}, {NODE_POOL: "b"}, ""),
+    ],
+)
+def test_an_eviction_from_a_node_that_would_stay_is_seen(
+    objects: list[Json], notes: dict[str, str], labels: dict[str, str], broken: str
+) -> None:
+    nodes = [Node(name=name, pool="a", annotations=notes) for name in ("n1", "n2", "n3")]
+    lie = leader(
+        claim(phase="Evicting"), Drainer.evict,
+        objects=objects, nodes=nodes, pools=[Pool(name="a", least=3, most=3, labels=labels)],
+    )  # fmt: skip
+    found = [each.what.rpartition(" s: ")[2] for each in lie.violations() if each.promise == "only-nodes-that-go"]
+    assert found == ([broken] if broken else [])
+
+
+DRAINED_GONE = (claim("n1", phase="Claimed"), claim("n1", phase="Drained"), goes())
+ADDED = made_anew("n3")
+
+
+@pytest.mark.parametrize(
+    ("before", "steps", "broken"),
+    [
+        (books(), [*DRAINED_GONE, enters_books(standing(0))], ""),
+        (books(), [claim("n1"), goes(), enters_books(standing(0))], "entered 1 nodes, and 0 have gone"),
+        (books(), [goes(), enters_books(standing(0))], "entered 1 nodes, and 0 have gone"),
+        (books(), [*DRAINED_GONE, enters_books(standing(0, 2))], "entered 2 nodes, and 1 have gone"),
+        (books(), [*DRAINED_GONE, 65], "node n1 went when it was drained, and is not in the books"),
+        (books(standing(120)), [ADDED, enters_books(seconds=7205, micros=120_050_000)], ""),
+        (books(standing(120)), [ADDED, enters_books(seconds=9000)], "made 9000 s of 72"),
+        (books(standing(120)), [ADDED, enters_books(seconds=7205, micros=150_000_000)], "made 150000000 micros of 12"),
+        (books(standing(30)), [ADDED, enters_books(seconds=1800)], "made 1800 s of 0"),
+        (books(standing(30)), [ADDED, enters_books()], ""),
+        (books(standing(30)), [ADDED, 155], "a node was added 15"),
+        (books(standing(30)), [enters_books()], "took 1 nodes off, and 0 were added"),
+        (books(seconds=100.0), [enters_books()], "left 0 s of 100"),
+        (books(micros=7000), [enters_books()], "left 0 micros of 7000"),
+        (books(), [enters_books(seconds=-1.0)], "wrote Page(nodes=0, seconds=-1.0"),
+    ],
+)
+def test_books_that_tell_too_much_or_too_little_are_seen(
+    before: dict[str, str], steps: list[Step[Drainer]], broken: str
+) -> None:
+    lie = leader(*steps, objects=[ledger(before)], story=180.0, pools=[Pool(name="a", least=3, most=3)])
+    found = [each.what for each in lie.violations() if each.promise == "books-are-true"]
+    assert (broken in found[0]) if broken else found == []
 
 
 def test_a_pause_that_the_record_itself_makes_too_short_is_seen() -> None:

@@ -18,7 +18,7 @@ import hpa_scaler.cli
 import node_compactor.cli
 import node_refiner.cli
 from tightship.app.cli.app import run
-from tightship.app.cli.arguments import Parser, set_up_logging
+from tightship.app.cli.arguments import CommandParser, Parser, set_up_logging
 from tightship.app.cli.commands import Program
 from tightship.app.cli.output import write_document
 from tightship_cli import __version__
@@ -54,10 +54,10 @@ def _named(program: Program, name: str) -> Program:
     return replace(program, name=name, add_commands=None)
 
 
-def _add(whole: Parser, commands: argparse._SubParsersAction[Parser]) -> None:
+def _add(whole: Parser, commands: argparse._SubParsersAction[CommandParser]) -> None:
     refiner = _named(node_refiner.cli.COMMAND, f"{PROGRAM} refine")
     refiner.fill(commands.add_parser("refine", help="the same by node-refiner: excess nodes of the whole cluster"))
-    floors = commands.add_parser("floors", help="the same for HPAs by hpa-scaler: plan, explain, replay")
+    floors = commands.add_parser("floors", help="the same for HPAs by hpa-scaler, and its backtest, suggest and replay")
     hpa_scaler.cli.fill(floors, f"{PROGRAM} floors")
     completion = commands.add_parser(
         "completion",

@@ -65,6 +65,7 @@ class ReplicaLoop:
         self._highest: deque[tuple[float, int]] = deque()
         self._lowest: deque[tuple[float, int]] = deque()
         self._begun = False
+        self._content = False
         self._added: list[tuple[float, int]] = []
         self._removed: list[tuple[float, int]] = []
 
@@ -104,7 +105,23 @@ class ReplicaLoop:
         if self._up_window:
             self._lowest.append((now, wanted))
             least = _extreme(self._lowest, now - self._up_window, strict=True, high=False)
-        return min(max(current, least), most)
+        wanted = min(max(current, least), most)
+        self._content = wanted == current
+        return wanted
+
+    def stays(self, until: float) -> bool:
+        """Whether all looks up to *until* have the same end as the last one, which changed nothing by the same numbers.
+
+        If so, the look at *until* counts as made.
+        """
+        if self._behaves and not self._content:
+            return False  # a policy may allow more when its period is over
+        kept = [(self._highest, self._down_window), *([(self._lowest, self._up_window)] if self._up_window else [])]
+        if any(len(each) > 1 and each[0][0] <= until - window for each, window in kept):
+            return False
+        for each, _ in kept:
+            each[-1] = until, each[-1][1]
+        return True
 
     def limited(self, wanted: int, current: int, minimum: int, maximum: int, now: float) -> int:
         """Return *wanted* within the bounds, and within what one look may change."""

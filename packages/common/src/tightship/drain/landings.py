@@ -51,7 +51,7 @@ class Landed(StrEnum):
     UNSCHEDULED = "unscheduled"
 
 
-class Expected(Struct, frozen=True, kw_only=True):
+class ExpectedLanding(Struct, frozen=True, kw_only=True):
     """A replacement of *pod*, expected on the node *target* until *until* (seconds).
 
     *answered* says that the server granted the eviction.
@@ -105,7 +105,7 @@ class Landings:
     """The book. All times are in seconds of one clock, given as *now*."""
 
     def __init__(self) -> None:
-        self._expected: dict[str, Expected] = {}
+        self._expected: dict[str, ExpectedLanding] = {}
         # The pods of a controller that existed before its first eviction, or that have been seen since.
         self._known: defaultdict[str, set[str]] = defaultdict(set)
         self._named: dict[str, float] = {}
@@ -148,7 +148,9 @@ class Landings:
                 continue
             self._known[pod.owner.uid].add(pod.uid)
             self._named[pod.owner.uid] = now + NAMED
-            self._expected[pod.uid] = Expected(pod=pod, owner=pod.owner.uid, target=target, until=now + UNANSWERED)
+            self._expected[pod.uid] = ExpectedLanding(
+                pod=pod, owner=pod.owner.uid, target=target, until=now + UNANSWERED
+            )
 
     def answered(self, pod: str, *, going: bool, now: float) -> None:
         """Note whether the eviction of *pod* (a uid) was granted, or may have been."""
@@ -236,14 +238,14 @@ class Landings:
                 if expected is not None:
                     self._take(pod, owner, expected, targets, now)
 
-    def _of(self, owner: str, pod: Pod) -> Expected | None:
+    def _of(self, owner: str, pod: Pod) -> ExpectedLanding | None:
         """Return the expectation that *pod* meets best: its namesake's, its node's, a granted one, the oldest."""
         found = [each for each in self._expected.values() if each.owner == owner]
         if any(_in_order(each) for each in found):
             return next((each for each in found if each.pod.key == pod.key), None)
         return min(found, key=lambda each: (each.target != pod.node, not each.answered), default=None)
 
-    def _take(self, pod: Pod, owner: str, expected: Expected, targets: frozenset[str], now: float) -> None:
+    def _take(self, pod: Pod, owner: str, expected: ExpectedLanding, targets: frozenset[str], now: float) -> None:
         self._known[owner].add(pod.uid)
         self._landing[pod.uid] = Landing(targets, now)
         self._named[owner] = now + NAMED
@@ -255,7 +257,7 @@ class Landings:
             del self._known[owner]
 
 
-def _in_order(expected: Expected) -> bool:
+def _in_order(expected: ExpectedLanding) -> bool:
     """Whether the replacement has the name of the evicted pod, and comes once that is gone."""
     owner = expected.pod.owner
     return owner is not None and owner.kind == _ORDERED
@@ -267,4 +269,4 @@ def _pods(snapshot: Snapshot) -> Iterator[Pod]:
         yield from view.pods
 
 
-__all__ = ["Expected", "Landed", "Landing", "Landings", "pods_of", "takes_pods", "wished"]
+__all__ = ["ExpectedLanding", "Landed", "Landing", "Landings", "pods_of", "takes_pods", "wished"]

@@ -86,12 +86,18 @@ def mended(node: Node, record: DrainRecord | None, controller: str, rules: Drain
     return Write(note, undoing(node, None), because)
 
 
+def _emptied(record: DrainRecord) -> bool:
+    """Whether the drain had emptied its node. One that an autoscaler took before would have gone without the drain."""
+    return record.phase is Phase.DRAINED or (
+        record.phase is Phase.YIELDED and record.entered(Phase.DRAINED) is not None
+    )
+
+
 def advance(op: str, record: DrainRecord | None, seen: Findings, rules: DrainRules, now: float) -> Step:
     """Return the next step of drain *op*, whose node carries *record* and is as *seen* at *now*."""
     node = seen.node
     if node is None:
-        drained = record is not None and record.phase in (Phase.DRAINED, Phase.YIELDED)
-        return Over(Ending.HANDED_OVER if drained else Ending.NODE_GONE)
+        return Over(Ending.HANDED_OVER if record is not None and _emptied(record) else Ending.NODE_GONE)
     if record is None or record.op != op:
         return Over(Ending.NOT_OURS)
     if not record.owns_node:

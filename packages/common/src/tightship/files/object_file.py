@@ -34,7 +34,7 @@ class FileError(Exception):
         self.problems = problems
 
 
-class Held(Struct):
+class FileObjects(Struct):
     """The contents of files: how many objects of each kind were taken and *passed_over*, and the *problems*.
 
     *present* are the known kinds that the files mention, even if only by an empty list. *named* are the file's names.
@@ -80,7 +80,7 @@ def read_bytes(path: str | os.PathLike[str]) -> tuple[bytes, str]:
         raise FileError((f"{name}: {error.strerror or error}",)) from error
 
 
-def read_all(paths: Sequence[str | os.PathLike[str]], known: Known, take: Take) -> Held:
+def read_all(paths: Sequence[str | os.PathLike[str]], known: Known, take: Take) -> FileObjects:
     """Give *take* every *known* object in the files *paths*, and return the contents of all files together.
 
     Raises :class:`FileError` with all files that can't be opened.
@@ -99,7 +99,7 @@ def read_all(paths: Sequence[str | os.PathLike[str]], known: Known, take: Take) 
     return held
 
 
-def read_objects(raw: bytes, name: str, known: Known, take: Take, held: Held | None = None) -> Held:
+def read_objects(raw: bytes, name: str, known: Known, take: Take, held: FileObjects | None = None) -> FileObjects:
     """Give *take* every *known* object in the bytes of the file called *name*, and return the contents.
 
     The contents are those of *held* too, which came from earlier files.
@@ -113,12 +113,12 @@ def read_objects(raw: bytes, name: str, known: Known, take: Take, held: Held | N
     return reader.held
 
 
-def _nothing() -> Held:
-    return Held([], Counter(), Counter(), set(), [])
+def _nothing() -> FileObjects:
+    return FileObjects([], Counter(), Counter(), set(), [])
 
 
 class _Reader:
-    def __init__(self, name: str, known: Known, take: Take, held: Held) -> None:
+    def __init__(self, name: str, known: Known, take: Take, held: FileObjects) -> None:
         self._name = name
         self._known = known
         self._take = take

@@ -13,13 +13,15 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects import ApiObject, AutoscalerStatus, Node, Pod, decode
-from tightship.core.objects.autoscaler_status import STATUS_NAME
+from tightship.core.objects import CONFIG_MAP, ApiObject, Node, Pod, decode
+from tightship.core.objects.autoscaler_status import MACHINE_KINDS, STATUS_NAME
 from tightship.core.times import parse_rfc3339
-from tightship.files.object_file import FileError, Held, read_all, read_objects
+from tightship.files.object_file import FileError, FileObjects, read_all, read_objects
 from tightship.files.remarks import Repeated, remarks_of
 from tightship.kube.resources import BY_KIND, RESOURCES
 from tightship.planning.cluster import NOT_IN_FILE, ClusterState, Snapshot
+
+_MACHINE_GROUPS = frozenset({"cluster.x-k8s.io", "machine.openshift.io"})
 
 _HOW = f"kubectl get {','.join(each.qualified for each in RESOURCES if not each.extension)} -A -o json"
 
@@ -68,13 +70,13 @@ class _Reader:
     def take(self, kind: str, thing: bytes | msgspec.Raw) -> None:
         """Take one object. Raises :class:`~tightship.core.objects.ObjectError`."""
         decoded = decode(kind, thing)
-        if isinstance(decoded, AutoscalerStatus) and decoded.name != STATUS_NAME:
+        if kind == CONFIG_MAP and decoded.name != STATUS_NAME:
             return  # a ConfigMap of somebody else
         self._repeated.saw(kind, decoded)
         self._newest = max(self._newest, _newest(decoded, thing))
-        self._state.upsert(kind, decoded)
+        self._state.upsert(CONFIG_MAP if kind in MACHINE_KINDS else kind, decoded)
 
-    def cluster(self, held: Held) -> FileCluster:
+    def cluster(self, held: FileObjects) -> FileCluster:
         """Return the cluster of everything taken, of which *held* tells. Raises :class:`FileError`."""
         if not held.problems and not held.counts["Node"]:
             held.problems.append(f"{held.name}: holds no Node (only {held.described()}); write it by: {_HOW}")
@@ -126,7 +128,7 @@ def _heard(raw: bytes | msgspec.Raw) -> int:
 def _known(kind: str, api_version: str) -> bool:
     """Whether *kind* in any version of its own group is in use: other groups have Nodes too."""
     resource = BY_KIND.get(kind)
-    if resource is None:
-        return False
     group, _, _ = api_version.rpartition("/")
+    if resource is None:
+        return kind in MACHINE_KINDS and group in _MACHINE_GROUPS
     return not api_version or group == resource.group

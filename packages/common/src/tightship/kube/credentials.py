@@ -59,7 +59,7 @@ class ClusterAccess(Struct, frozen=True, eq=False):
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-class Loaded(Struct, frozen=True):
+class LoadedAccess(Struct, frozen=True):
     """An access, and the seconds for which it is valid; ``None`` means until the server refuses it."""
 
     access: ClusterAccess
@@ -70,7 +70,7 @@ class ClusterCredentials:
     """The present access to one cluster. It is reloaded when it expires or the server refuses it."""
 
     def __init__(
-        self, context: str, load: Callable[[], Awaitable[Loaded]], clock: Callable[[], float] = monotonic
+        self, context: str, load: Callable[[], Awaitable[LoadedAccess]], clock: Callable[[], float] = monotonic
     ) -> None:
         self.context = context
         self._load = load
@@ -135,7 +135,7 @@ def find(
 def in_cluster(mount: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.environ) -> ClusterCredentials:
     """Return the credentials of the service account *mount*-ed into our pod."""
 
-    async def load() -> Loaded:
+    async def load() -> LoadedAccess:
         from kubernetes.aio.client import Configuration
         from kubernetes.aio.config.config_exception import ConfigException
         from kubernetes.aio.config.incluster_config import InClusterConfigLoader
@@ -148,7 +148,7 @@ def in_cluster(mount: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.en
             loader.load_and_set(configuration)
         except (ConfigException, OSError) as error:
             raise ConfigError(f"{mount}: {one_line(error)}") from error
-        return Loaded(builder.access(configuration), TOKEN_FILE_PERIOD)
+        return LoadedAccess(builder.access(configuration), TOKEN_FILE_PERIOD)
 
     builder = _AccessBuilder(str(mount))
     return ClusterCredentials(IN_CLUSTER, load)
@@ -165,13 +165,13 @@ def _from_files(files: list[Path], context: str | None, *, must_exist: bool) -> 
     chosen = context
     builder = _AccessBuilder(where)
 
-    async def load() -> Loaded:
+    async def load() -> LoadedAccess:
         return await _load(kubeconfig.read(files, must_exist=must_exist), chosen, where, builder)
 
     return ClusterCredentials(chosen, load)
 
 
-async def _load(documents: Documents, context: str, where: str, builder: _AccessBuilder) -> Loaded:
+async def _load(documents: Documents, context: str, where: str, builder: _AccessBuilder) -> LoadedAccess:
     from kubernetes.aio.client import Configuration
     from kubernetes.aio.config.config_exception import ConfigException
     from kubernetes.aio.config.kube_config import KubeConfigLoader
@@ -201,7 +201,7 @@ async def _load(documents: Documents, context: str, where: str, builder: _Access
     expiry = getattr(loader, "exec_plugin_expiry", None)
     if expiry is not None:
         valid_for = max(expiry.timestamp() - wall() - EXPIRY_MARGIN, EXPIRY_MARGIN / 6)
-    return Loaded(builder.access(configuration, _impersonation(user.values)), valid_for)
+    return LoadedAccess(builder.access(configuration, _impersonation(user.values)), valid_for)
 
 
 def _impersonation(user: kubeconfig.Values) -> tuple[tuple[str, str], ...]:

@@ -27,7 +27,7 @@ _DATA = ("certificate-authority-data", "client-certificate-data", "client-key-da
 _DEEPEST = 100
 
 
-class Section(Struct, frozen=True):
+class KubeconfigSection(Struct, frozen=True):
     """The cluster or the user called *name*, with absolute paths; *kind* is ``cluster`` or ``user``."""
 
     path: Path
@@ -76,7 +76,7 @@ def _check_depth(raw: bytes) -> None:
             raise RecursionError
 
 
-def sections(documents: Documents, context: str, where: str) -> tuple[Section, Section]:
+def sections(documents: Documents, context: str, where: str) -> tuple[KubeconfigSection, KubeconfigSection]:
     """Return the cluster and the user of *context*; *where* names the files.
 
     Raises :class:`ConfigError` for what can't be used.
@@ -94,8 +94,8 @@ def sections(documents: Documents, context: str, where: str) -> tuple[Section, S
         raise ConfigError(f"kubeconfig {where}: context {context!r} names the user {named_user!r}, which is not there")
     of_user = (cluster[0], {}) if user is None else user
     return (
-        _checked(Section(cluster[0], "cluster", str(named), cluster[1]), _TEXTS),
-        _checked(Section(of_user[0], "user", str(named_user), of_user[1]), _USER_TEXTS),
+        _checked(KubeconfigSection(cluster[0], "cluster", str(named), cluster[1]), _TEXTS),
+        _checked(KubeconfigSection(of_user[0], "user", str(named_user), of_user[1]), _USER_TEXTS),
     )
 
 
@@ -111,7 +111,7 @@ def _named(documents: Documents, section: str, name: object) -> tuple[Path, Valu
     return None
 
 
-def _checked(section: Section, texts: tuple[str, ...]) -> Section:
+def _checked(section: KubeconfigSection, texts: tuple[str, ...]) -> KubeconfigSection:
     """Return *section* with absolute paths, relative to its file. Raises :class:`ConfigError`."""
     values = {key: value for key, value in section.values.items() if value is not None}
     for key in texts:
@@ -130,7 +130,7 @@ def _checked(section: Section, texts: tuple[str, ...]) -> Section:
     plugin = values.get("exec")
     if plugin is not None:
         values["exec"] = _plugin(section, plugin)
-    return Section(section.path, section.kind, section.name, values)
+    return KubeconfigSection(section.path, section.kind, section.name, values)
 
 
 def _check_readable(key: str, path: str) -> None:
@@ -148,7 +148,7 @@ def _check_base64(key: str, text: str) -> None:
         raise ConfigError(f"{key}: not base64: {error}") from error
 
 
-def _plugin(section: Section, plugin: object) -> Values:
+def _plugin(section: KubeconfigSection, plugin: object) -> Values:
     """Return an exec plugin; like client-go, a command with a slash is relative to the kubeconfig."""
     command = plugin.get("command") if isinstance(plugin, dict) else None
     if not isinstance(plugin, dict) or not isinstance(command, str) or not command:

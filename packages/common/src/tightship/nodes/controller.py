@@ -9,7 +9,7 @@ from msgspec import Struct
 from prometheus_client import CollectorRegistry
 
 from tightship.app.runtime.serving import Configuration
-from tightship.app.settings.sections import NodeSettings, SteeringKeys
+from tightship.app.settings.sections import NodeSettings
 from tightship.core.objects import Node
 from tightship.core.reasons import Refusal
 from tightship.drain.events import DrainEvent
@@ -20,7 +20,7 @@ from tightship.planning.evaluate import Evaluation, ExplainedGates, Facts, Judge
 from tightship.planning.prices import NodePrice
 from tightship.report.document import Generator, SettingsView
 
-S = TypeVar("S", bound=SteeringKeys)
+S = TypeVar("S", bound=NodeSettings)
 G = TypeVar("G", bound=ExplainedGates)
 G_contra = TypeVar("G_contra", bound=ExplainedGates, contravariant=True)
 G_co = TypeVar("G_co", bound=ExplainedGates, covariant=True)

@@ -24,7 +24,7 @@ from tightship.app.runtime.http import Draw
 from tightship.app.runtime.loop import in_thread
 from tightship.app.runtime.serving import Frame
 from tightship.app.settings.process import NodeProcessSettings
-from tightship.app.settings.sections import SteeringKeys
+from tightship.app.settings.sections import NodeSettings
 from tightship.core.api_errors import Forbidden, KubeError, one_line
 from tightship.core.drain_record import Finished, PastDrains
 from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE
@@ -39,6 +39,7 @@ from tightship.kube.resources import BY_KIND
 from tightship.nodes.background_search import BackgroundSearch
 from tightship.nodes.controller import ClaimJudge, NodeController, OwnMetrics
 from tightship.nodes.metrics import ConsolidationMetrics
+from tightship.nodes.node_prices import NodePrices
 from tightship.nodes.node_writes import NodeWrites
 from tightship.nodes.pass_log import PassLog
 from tightship.nodes.status import Situation, nothing_yet, show
@@ -50,7 +51,7 @@ from tightship.planning.regret import learned
 from tightship.planning.savings import saved, settled
 from tightship.report.document import SettingsView
 
-S = TypeVar("S", bound=SteeringKeys)
+S = TypeVar("S", bound=NodeSettings)
 G = TypeVar("G", bound=ExplainedGates)
 
 
@@ -70,6 +71,7 @@ class ConsolidationLoop(Generic[S, G]):
         metrics: ConsolidationMetrics,
         own: OwnMetrics[G],
         parting: asyncio.Event,
+        prices: NodePrices[S],
         clock: Callable[[], float] = wall,
     ) -> None:
         self._frame = frame
@@ -84,6 +86,7 @@ class ConsolidationLoop(Generic[S, G]):
         self._metrics = metrics
         self._own = own
         self._parting = parting
+        self._prices = prices
         self._clock = clock
         self._failures = 0
         self._unfinished = False
@@ -91,10 +94,8 @@ class ConsolidationLoop(Generic[S, G]):
         self._pass_log = PassLog(frame.logger, f"{run.claims_namespace}/{run.claims_lease}")
         self._writes = NodeWrites(frame.connection, frame.program.name, frame.logger)
         self._succession = Succession(run.namespace, run.identity.rpartition("_")[0])
-        # Nodes that a dry run has to give back.
         self._left: Sequence[str] = ()
         self._judge: tuple[S, bool, ClaimJudge[G]] | None = None
-        # A configuration, and what a dry run makes of it.
         self._dry_run: tuple[S, S] | None = None
         self._evaluate: Evaluator[G] = Evaluator()
         self._search: BackgroundSearch[G] = BackgroundSearch(
@@ -135,6 +136,7 @@ class ConsolidationLoop(Generic[S, G]):
 
     async def _pass(self) -> None:
         frame = self._frame
+        await self._prices.refresh(frame.live.current)
         settings, judge = self._judging()
         await self._follow_demand(judge)
         self._find_left()
@@ -213,8 +215,8 @@ class ConsolidationLoop(Generic[S, G]):
         self._unfinished = self._frame.finishing.is_set()
 
     def _current(self) -> S:
-        """Return the settings to judge by; the same ones while the configuration stays."""
-        current = self._frame.live.current
+        """Return the settings to judge by; the same ones while configuration and prices stay."""
+        current = self._prices.applied(self._frame.live.current)
         if not self._frame.run.dry_run:
             return current
         if self._dry_run is None or self._dry_run[0] is not current:
@@ -282,7 +284,7 @@ class ConsolidationLoop(Generic[S, G]):
             hindrance="" if self._frame.elector.failure is None else one_line(self._frame.elector.failure),
             finished=finished,
             landings=self._pilot.figures(),
-            problems=(*self._frame.live.problems, *self._pass_log.problems(), *writing),
+            problems=(*self._frame.live.problems, *self._prices.problems, *self._pass_log.problems(), *writing),
             search=self._search.state(self._controller.search(self._frame.live.current)),
         )
 

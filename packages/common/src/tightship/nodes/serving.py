@@ -11,7 +11,7 @@ from tightship.app.runtime.loop import in_thread
 from tightship.app.runtime.main import Runtime
 from tightship.app.runtime.serving import Frame, serve
 from tightship.app.settings.process import NodeProcessSettings
-from tightship.app.settings.sections import SteeringKeys
+from tightship.app.settings.sections import NodeSettings
 from tightship.core.drain_record import UNPRICED, Price
 from tightship.core.objects import Node
 from tightship.drain.events import DrainEvent
@@ -28,9 +28,10 @@ from tightship.nodes.controller import NodeController
 from tightship.nodes.event_sink import Herald
 from tightship.nodes.loop import ConsolidationLoop
 from tightship.nodes.metrics import ConsolidationMetrics
+from tightship.nodes.node_prices import NodePrices
 from tightship.planning.evaluate import ExplainedGates
 
-S = TypeVar("S", bound=SteeringKeys)
+S = TypeVar("S", bound=NodeSettings)
 G = TypeVar("G", bound=ExplainedGates)
 
 
@@ -92,8 +93,10 @@ def _loop(
         landings=lambda: drainer.landings(cache.snapshot()),
     )
 
+    prices: NodePrices[S] = NodePrices(frame.logger, frame.connection.clock.now)
+
     def paid(node: Node) -> Price:
-        price = controller.price_of(node, live.current)
+        price = controller.price_of(node, prices.applied(live.current))
         return UNPRICED if price is None else (price.hourly, price.currency)
 
     history = DrainHistory(frame.connection, namespace=run.claims_namespace, name=run.claims_lease)
@@ -120,6 +123,7 @@ def _loop(
         metrics=metrics,
         own=own,
         parting=parting,
+        prices=prices,
         clock=frame.connection.clock.now,
     )
     return loop, pilot

@@ -23,15 +23,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from tightship.core.objects import Node
-from tightship.core.objects.autoscaler_status import AutoscalerStatus, NodeGroup, minimum_size
+from tightship.core.objects.autoscaler_status import MACHINE_MINIMUMS, AutoscalerStatus, NodeGroup, minimum_size
 from tightship.core.quoting import quoted
 from tightship.planning.pools import KNOWN_POOL_LABELS, pool_of, shown
 
-MINIMUM_SIZE = (
-    "tightship.dev/node-group-min-size",
-    "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size",
-    "machine.openshift.io/cluster-api-autoscaler-node-group-min-size",
-)
+MINIMUM_SIZE = ("tightship.dev/node-group-min-size", *MACHINE_MINIMUMS)
 """Annotations of nodes that give the minimum size of their pool; the first that a node carries counts."""
 
 _LABELS = (*KNOWN_POOL_LABELS, "hcloud/node-group", "doks.digitalocean.com/node-pool-id")

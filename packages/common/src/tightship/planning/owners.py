@@ -73,7 +73,7 @@ def named(snapshot: Snapshot, pod: Pod) -> str:
     return f"{owner.kind.lower()}/{owner.name}" if owner is not None else f"pod/{pod.name}"
 
 
-class Annotation(Struct, frozen=True):
+class AnnotationEdit(Struct, frozen=True):
     """One annotation written to, or with *value* ``None`` removed from, a pod or the template of its top owner.
 
     *kind* is ``Pod`` or the owner's. *rolls_out* says that the owner then replaces its pods by ones with the change.
@@ -98,7 +98,7 @@ class Annotation(Struct, frozen=True):
         return f"kubectl -n {self.namespace} patch {self.kind.lower()} {self.name} --type merge -p {patch}"
 
 
-def commands(changes: Iterable[Annotation]) -> tuple[str, ...]:
+def commands(changes: Iterable[AnnotationEdit]) -> tuple[str, ...]:
     """Return the commands that make *changes*: one for all pods that get the same annotation."""
     pods: dict[tuple[str, str, str | None], list[str]] = {}
     found: list[str] = []
@@ -117,16 +117,16 @@ def _annotate_pods(namespace: str, names: str, key: str, value: str | None) -> s
     return f"kubectl -n {namespace} annotate pod {names} {written}{overwrite}"
 
 
-def annotation_changes(snapshot: Snapshot, pod: Pod, key: str, value: str | None) -> tuple[Annotation, ...]:
+def annotation_changes(snapshot: Snapshot, pod: Pod, key: str, value: str | None) -> tuple[AnnotationEdit, ...]:
     """Return what gives *pod*, and its successors, the annotation; with ``None`` what removes it."""
     owner = top_owner(snapshot, pod)
-    of_pod = Annotation(pod.namespace, "Pod", pod.name, key, value)
+    of_pod = AnnotationEdit(pod.namespace, "Pod", pod.name, key, value)
     if owner is None or owner.kind not in _TEMPLATES or owner.kind in _FIXED or _orphaned(snapshot, pod):
         return (of_pod,)
     if value is None and not _has(snapshot, pod, key):
         # Somebody annotated the pod alone.
         return (of_pod,)
-    of_owner = Annotation(pod.namespace, owner.kind, owner.name, key, value, owner.kind in _ROLLS_OUT)
+    of_owner = AnnotationEdit(pod.namespace, owner.kind, owner.name, key, value, owner.kind in _ROLLS_OUT)
     return (of_owner,) if of_owner.rolls_out else (of_owner, of_pod)
 
 

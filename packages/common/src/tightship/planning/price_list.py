@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from tightship.core.query_servers import Server
 from tightship.core.selector_text import parse_selector
 from tightship.core.selectors import LabelSelector
 from tightship.planning.prices import (
@@ -22,7 +23,7 @@ from tightship.planning.prices import (
     shown_value,
 )
 
-_KEYS = ("currency", "spotFactor", "instanceTypes", "prices", "cloudPrices")
+_KEYS = ("currency", "spotFactor", "instanceTypes", "prices", "cloudPrices", "openCost")
 _ENTRY_KEYS = ("price", "instanceType", "selector", "zone", "capacityType")
 _CAPACITY_TYPES: tuple[CapacityType, ...] = ("on-demand", "spot")
 
@@ -35,8 +36,10 @@ class PriceError(ValueError):
         self.problems = problems
 
 
-def price_list(values: Mapping[str, object], clouds: tuple[CloudPrices, ...] = ()) -> PriceList:
-    """Return the price list that *values* spell.
+def price_list(
+    values: Mapping[str, object], clouds: tuple[CloudPrices, ...] = (), server: Server | None = None
+) -> PriceList:
+    """Return the price list that *values* spell, with the *server* that ``openCost`` names.
 
     ``prices`` is a list of entries; ``instanceTypes`` maps types to prices on demand, and counts after ``prices``.
     *clouds* are for the nodes that neither is about, unless ``cloudPrices`` is false or the currency isn't theirs.
@@ -61,14 +64,14 @@ def price_list(values: Mapping[str, object], clouds: tuple[CloudPrices, ...] = (
     if not isinstance(wanted, bool):
         problems.append(f"cloudPrices: {shown_value(wanted)}; allowed are true and false")
     entries = [*_entries(values.get("prices", ()), problems), *_types(values.get("instanceTypes", {}), problems)]
-    if not entries and not problems and not {"spotFactor", "cloudPrices"} & values.keys():
+    if not entries and not problems and not {"spotFactor", "cloudPrices", "openCost"} & values.keys():
         problems.append("holds no price; allowed are instanceTypes, a mapping of types to prices, and prices, a list")
     if problems:
         raise PriceError(problems)
     currency = str(currency).upper()
     if not wanted or currency != DEFAULT_CURRENCY:
         clouds = ()
-    return PriceList(currency, tuple(entries), factor, clouds=clouds)
+    return PriceList(currency, tuple(entries), factor, clouds=clouds, server=server)
 
 
 def _types(found: object, problems: list[str]) -> Iterator[PriceEntry]:

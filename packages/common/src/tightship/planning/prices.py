@@ -15,6 +15,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from tightship.core.objects import Node
+from tightship.core.query_servers import Server
 from tightship.core.quoting import quoted
 from tightship.core.selectors import Labels, LabelSelector
 
@@ -132,8 +133,9 @@ class PriceList(Struct, frozen=True):
     """A user's prices in one *currency*. Of several entries that match a node, the first counts.
 
     A spot node without an entry of its own costs *spot_factor* (in millionths) of its price on demand; without a factor
-    it has no price. A node that no entry is about has its price from *nodes*, which are OpenCost's prices by the name
-    of the node, or else from *clouds*. *written* is the list as JSON.
+    it has no price by the list. A node without a price by the list has its price from *nodes*, which are OpenCost's
+    prices by the name of the node; if no entry is about it, else from *clouds*. *server* knows OpenCost's prices.
+    *written* is the list as JSON.
     """
 
     currency: str = DEFAULT_CURRENCY
@@ -142,6 +144,7 @@ class PriceList(Struct, frozen=True):
     written: str = ""
     nodes: Mapping[str, int] = {}
     clouds: tuple[CloudPrices, ...] = ()
+    server: Server | None = None
 
     def __str__(self) -> str:
         return self.written
@@ -156,13 +159,13 @@ class PriceList(Struct, frozen=True):
         for each in found:
             if each.capacity_type == own or (not each.capacity_type and (each.selector is not None or not spot)):
                 return NodePrice(each.hourly, "list", each.words, self.currency)
-        if found:
-            if not spot or self.spot_factor is None:
-                return None
+        if found and spot and self.spot_factor is not None:
             words = f"{found[0].words}, spot x {written_amount(self.spot_factor)}"
             return NodePrice(_share(found[0].hourly, self.spot_factor), "list", words, self.currency)
         if node.name in self.nodes:
             return NodePrice(self.nodes[node.name], "opencost", "node_total_hourly_cost", self.currency)
+        if found:
+            return None
         known = (each.price(labels, instance_type, self.spot_factor) for each in self.clouds)
         return next((each for each in known if each is not None), None)
 

@@ -15,6 +15,7 @@ from tightship.report.presentation import Cell, Section, Table, TextLine, figure
 
 if TYPE_CHECKING:
     # hpa-scaler uses documents too, and has no numpy, which plans need.
+    from tightship.core.reasons import Refusal
     from tightship.planning.advice import Advice, Bundle, Change, Freed, Gain, Tunable
 
 SHOWN = 10
@@ -40,8 +41,8 @@ class AdviceEntry(Struct, frozen=True, rename="camel"):
     """*changes* that gain something together, and how to make them.
 
     *commands* change the cluster, in order. *values* is a line of the chart's values that changes the settings,
-    ``null`` if none has to change; *flags* do the same for one plan, and are empty if no flags do. *freed* are the
-    nodes that then go besides.
+    ``null`` if none has to change; a comment in it names flags of this command that win over it. *flags* do the same
+    for one plan, and are empty if no flags do. *freed* are the nodes that then go besides.
     """
 
     gain: GainEntry
@@ -76,13 +77,15 @@ class BundleMove(Struct, frozen=True, rename="camel"):
 
 
 class NodeBundle(Struct, frozen=True, rename="camel"):
-    """The whole *advice* that frees one node, and the *moves* of its pods then.
+    """The whole *advice* that frees one node, and the *moves* of its pods then, in *round* of the plan.
 
-    Without a bundle *advice* is ``null``, and *remains* are the blockers (``Reason subject``) that no known change
-    removes, each with what is known of it; *late* says that the time ran out before anything was known.
+    Without a bundle *advice* is ``null``. Then the node goes in a later *round* without any change, or *remains* are
+    the blockers (``Reason subject``) that no known change removes, each with what is known of it; *late* says that the
+    time ran out before anything was known.
     """
 
     advice: AdviceEntry | None
+    round: int
     moves: tuple[BundleMove, ...]
     remains: tuple[str, ...]
     late: bool
@@ -102,12 +105,23 @@ def advice_summary(advice: Advice, tunable: Tunable, seconds: float, *, priced: 
 
 def node_bundle(freed: Freed, tunable: Tunable, *, priced: bool) -> NodeBundle:
     """Return what frees one node for a document."""
+    bundle = freed.bundle
     return NodeBundle(
-        advice=None if freed.bundle is None else _entry(freed.bundle, tunable, priced=priced),
+        advice=_entry(bundle, tunable, priced=priced) if bundle is not None and bundle.changes else None,
+        round=freed.round,
         moves=tuple(sorted((BundleMove(each.pod.key, each.target) for each in freed.moves), key=lambda each: each.pod)),
-        remains=tuple(f"{each.reason} {each.subject}: {each.fix or each.detail}" for each in freed.remains),
+        remains=tuple(_remains(freed.remains)),
         late=freed.late,
     )
+
+
+def _remains(left: Iterable[Refusal]) -> Iterator[str]:
+    alike: dict[tuple[str, str], list[str]] = {}
+    for each in left:
+        alike.setdefault((each.reason, each.fix or each.detail), []).append(each.subject)
+    for (reason, what), subjects in alike.items():
+        more = f" and {len(subjects) - 1:,} more" if len(subjects) > 1 else ""
+        yield f"{reason} {subjects[0]}{more}: {what}"
 
 
 def gain_entry(gain: Gain, *, priced: bool) -> GainEntry:
@@ -117,12 +131,15 @@ def gain_entry(gain: Gain, *, priced: bool) -> GainEntry:
 
 def _entry(bundle: Bundle, tunable: Tunable, *, priced: bool) -> AdviceEntry:
     changed = difference(tunable.values(tunable.settings), tunable.values(bundle.settings))
+    winning = tunable.winning(changed)
+    flags = "the flag wins" if len(winning) == 1 else "flags win"
+    but = f"  # only without {' and '.join(winning)}: {flags}" if winning else ""
     tuned = [each for each in bundle.changes if each.tune is not None]
     return AdviceEntry(
         gain=gain_entry(bundle.gain, priced=priced),
         changes=tuple(ChangeEntry(each.reason.value, each.thing, each.note or None) for each in bundle.changes),
         commands=tuple(command for each in bundle.changes for command in each.commands),
-        values=f"config: {msgspec.json.encode(changed).decode()}" if changed else None,
+        values=f"config: {msgspec.json.encode(changed).decode()}{but}" if changed else None,
         flags=_flags(tuned),
         freed=bundle.freed,
     )
@@ -229,6 +246,11 @@ def advice_section(summary: AdviceSummary | None, currency: str) -> Iterator[Sec
 def bundle_lines(bundle: NodeBundle, currency: str) -> Iterator[TextLine]:
     """Yield what frees one node in lines for people."""
     entry = bundle.advice
+    when = f" in round {bundle.round} of a plan --until-stable" if bundle.round > 1 else ""
+    if entry is None and when:
+        yield TextLine(f"no change is needed: the node goes{when}, once the pods moved before are Ready")
+        yield from _moves(bundle)
+        return
     if entry is None:
         if bundle.late:
             yield TextLine(
@@ -242,7 +264,7 @@ def bundle_lines(bundle: NodeBundle, currency: str) -> Iterator[TextLine]:
     many = f"these {len(entry.changes)} changes together free" if len(entry.changes) > 1 else "this change frees"
     instead = entry.gain.nodes < 1  # the node may take the room that another one needs
     gain = "another node stays instead" if instead else gained(entry.gain, currency)
-    yield TextLine(f"{many} the node ({gain}):")
+    yield TextLine(f"{many} the node{when} ({gain}):")
     for change in entry.changes:
         yield TextLine(f"{change.reason}: {change.thing}", " ", "•")
         if change.note:
@@ -253,6 +275,10 @@ def bundle_lines(bundle: NodeBundle, currency: str) -> Iterator[TextLine]:
         yield TextLine(entry.values, indent=4)
     if entry.flags:
         yield TextLine(f"for one plan: {' '.join(entry.flags)}", indent=4, style="dim")
+    yield from _moves(bundle)
+
+
+def _moves(bundle: NodeBundle) -> Iterator[TextLine]:
     if bundle.moves:
         yield TextLine(f"{counted(len(bundle.moves), 'pod moves', 'pods move')} then:")
         for move in bundle.moves:

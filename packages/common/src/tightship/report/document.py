@@ -308,7 +308,7 @@ class PodEntry(Struct, frozen=True, rename="camel"):
     refusals: tuple[RefusalEntry, ...]
 
 
-class Change(Struct, frozen=True, rename="camel"):
+class FreeingChange(Struct, frozen=True, rename="camel"):
     """A change, and the blockers (``Reason subject``) it removes."""
 
     change: str
@@ -339,7 +339,7 @@ class NodeDetail(Struct, frozen=True, rename="camel"):
     gates: tuple[GateCheck, ...]
     refusals: tuple[RefusalEntry, ...]
     pods: tuple[PodEntry, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[FreeingChange, ...]
     without_change: tuple[str, ...]
     cost: NodeCost | None = None
     bundle: NodeBundle | None = None

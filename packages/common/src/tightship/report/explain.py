@@ -18,7 +18,7 @@ from tightship.planning.plan import Candidate, Placement, Planner, Removal
 from tightship.planning.pools import KNOWN_POOL_LABELS
 from tightship.report.document import (
     BudgetEntry,
-    Change,
+    FreeingChange,
     GateCheck,
     NodeDetail,
     NodeExplanation,
@@ -183,7 +183,7 @@ def _pod(
     )
 
 
-def _changes(blockers: list[Refusal]) -> tuple[tuple[Change, ...], tuple[str, ...]]:
+def _changes(blockers: list[Refusal]) -> tuple[tuple[FreeingChange, ...], tuple[str, ...]]:
     """Return the union of the smallest changes of all blockers, and the blockers without one."""
     union: dict[str, list[str]] = {}
     without: list[str] = []
@@ -193,7 +193,7 @@ def _changes(blockers: list[Refusal]) -> tuple[tuple[Change, ...], tuple[str, ..
             union.setdefault(refusal.fix, []).append(blocker)
         else:
             without.append(blocker)
-    return tuple(Change(fix, tuple(removed)) for fix, removed in union.items()), tuple(without)
+    return tuple(FreeingChange(fix, tuple(removed)) for fix, removed in union.items()), tuple(without)
 
 
 class Alone(Struct, frozen=True):

@@ -160,6 +160,8 @@ def _summary(plan: NodePlan) -> Iterator[TextLine]:
         line = f"{each.reason.ljust(widest)}  {each.nodes:>{digits},} {noun}{without(each, currency)}".rstrip()
         yield figure("Kept by" if number == 0 else "", line, "why")
     yield from advice_lines(plan.advice, currency)
+    if plan.advice is None and plan.summary.search is not None:
+        yield figure("Advice", "none about a searched plan: plan without --search to see what would free nodes")
     yield from map(warning, plan.warnings)
 
 

@@ -130,7 +130,7 @@ def _unreadable_groups(snapshot: Snapshot) -> Iterator[str]:
         for text in (
             *((f"ConfigMap {key} can't be read: {status.problem}",) if status.problem else ()),
             *(
-                f"node group {each.name} of ConfigMap {key} can't be read, so its nodes stay: {each.problem}"
+                f"node group {each.name} can't be read, so its nodes stay: {each.problem}"
                 for each in status.groups
                 if each.problem
             ),
@@ -154,7 +154,7 @@ def _unknown_minimums(snapshot: Snapshot, pools: Sequence[str]) -> Iterator[str]
         return
     named = ", ".join(map(shown, pools[:POOLS_SHOWN]))
     more = f" and {len(pools) - POOLS_SHOWN} more" if len(pools) > POOLS_SHOWN else ""
-    which = f"pool{'s' if len(pools) > 1 else ''} {named}{more}"
+    which = f"pool{'s' if len(pools) > 1 else ''} {named}{more}" if any(pools) else "nodes without a pool"
     missing = snapshot.missing.get(CONFIG_MAP)
     if missing == FORBIDDEN:
         how = f"allow reading ConfigMap {STATUS_NAME}"

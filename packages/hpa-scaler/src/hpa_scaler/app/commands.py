@@ -38,7 +38,7 @@ from hpa_scaler.decide.decision import DropState
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.report import Sights
 from hpa_scaler.report.document import HpaEntry
-from hpa_scaler.spec.outcome_file import Recorded, decode_outcomes
+from hpa_scaler.spec.outcome_file import RecordedOutcomes, decode_outcomes
 from hpa_scaler.spec.queries import Expectations, Failure, ForecastKey, Outcome, Query, QueryAnswer
 from hpa_scaler.spec.spec import Rules
 from hpa_scaler.spec.values import parse_int32
@@ -250,7 +250,7 @@ def _unanswered(queries: Collection[Query], outcomes: Mapping[Query, Outcome]) -
     return (f"{asked} answered, so no floor follows traffic{why}",)
 
 
-def _recorded(path: str) -> Recorded:
+def _recorded(path: str) -> RecordedOutcomes:
     try:
         return decode_outcomes(Path(path).read_bytes(), path)
     except OSError as error:

@@ -28,6 +28,7 @@ from hpa_scaler.report import Sights
 from hpa_scaler.spec.queries import Outcomes
 from hpa_scaler.spec.spec import Rollout, Rules
 from hpa_scaler.write.applying import Applier, Todo, WritesDone
+from hpa_scaler.write.buffers import BufferKeeper
 from hpa_scaler.write.events import FloorEvents
 from hpa_scaler.write.memory import Memory, Noted, noted_after
 from hpa_scaler.write.metrics import ScalerMetrics
@@ -79,6 +80,7 @@ class ScalerLoop:
         *,
         client: PrometheusClient,
         forecasts: ForecastReader,
+        buffers: BufferKeeper | None = None,
         metrics: ScalerMetrics,
         events: FloorEvents,
         waits_for: Callable[[], Sequence[str]],
@@ -89,6 +91,7 @@ class ScalerLoop:
         self._run = run
         self._client = client
         self._forecasts = forecasts
+        self._buffers = buffers
         self._metrics = metrics
         self._events = events
         self._waits_for = waits_for
@@ -177,6 +180,8 @@ class ScalerLoop:
         self._term = term
         self._memory.clear()
         self._forecasts.forget()
+        if self._buffers is not None:
+            self._buffers.forget()
         self._drops = DropState()
         self._noted = {}
         self._last = self.reactor.last = None
@@ -295,6 +300,8 @@ class ScalerLoop:
         self._last = todo
         done = await self._applier.apply(todo, lambda: self._may() and self._monotonic() < ground.until)
         final = done.final(cycle)
+        if self._buffers is not None:
+            await self._buffers.keep(final.judged, ground.settings.namespaces, self._may)
         self._last = self.reactor.last = msgspec.structs.replace(todo, cycle=final)
         self._noted = noted_after((each.decision for each in final.judged), done.endings, self._noted)
         for each in final.judged:
@@ -318,18 +325,9 @@ class ScalerLoop:
     def _say(self, cycle: Cycle, seen: ListedHpas, term: _Role) -> None:
         """Log one line for the cycle; each change has its own line."""
         actions = Counter(each.decision.action for each in cycle.judged)
-        log(
-            self._log,
-            logging.INFO,
-            "judged",
-            dry_run=not term.writes,
-            hpas=len(cycle.judged),
-            queries=len(seen.queries),
-            raised=actions["raise"],
-            lowered=actions["lower"],
-            held=actions["hold"],
-            skipped=actions["skip"],
-        )
+        fields: dict[str, Any] = {"hpas": len(cycle.judged), "queries": len(seen.queries), "raised": actions["raise"]}
+        fields |= {"lowered": actions["lower"], "held": actions["hold"], "skipped": actions["skip"]}
+        log(self._log, logging.INFO, "judged", dry_run=not term.writes, **fields)
 
     async def _in_time(self, work: Coroutine[Any, Any, T], ground: _Ground) -> T:
         """Return the result of *work*, unless the process stops or the cycle's time is over first."""

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 import hpa_scaler
+from hpa_scaler.app.apart import backtest_apart
 from hpa_scaler.app.commands import CommandSettings, named, selection_of
 from hpa_scaler.app.fleet import (
     HpaFleet,
@@ -23,7 +24,6 @@ from hpa_scaler.app.proposing import proposed_specs
 from hpa_scaler.app.run_settings import PROGRAM
 from hpa_scaler.app.settings import CYCLES_APART, allowed_of, limits_of, servers_of
 from hpa_scaler.app.status import settings_view
-from hpa_scaler.decide.backtest import backtest
 from hpa_scaler.decide.cycle import asked_of
 from hpa_scaler.decide.ownership import ownership, state_of
 from hpa_scaler.decide.recording import Recorded, floor_query, replicas_query, smoothed, wanted_query
@@ -45,7 +45,7 @@ from tightship.kube import host
 from tightship.report.document import API_VERSION, Generator, Source
 
 
-class Loaded(Struct, frozen=True):
+class LoadedPast(Struct, frozen=True):
     """The HPAs with a usable past, the stretch of it, and what to say about the rest."""
 
     head: FloorHead
@@ -59,7 +59,7 @@ async def tested(arguments: argparse.Namespace, configured: CommandSettings, say
     variants = variants_of(arguments.sets, older=arguments.older)
     price = replica_price(arguments)
     loaded = await load(arguments, configured, variants, say)
-    lived = backtest(
+    lived = backtest_apart(
         loaded.pasts,
         variants,
         loaded.world,
@@ -75,7 +75,7 @@ async def load(
     say: Say,
     *,
     propose: bool = False,
-) -> Loaded:
+) -> LoadedPast:
     """Return the selected HPAs with their past. With *propose*, a query is looked for where an HPA has none."""
     process, settings, rules = configured.process, configured.settings, configured.rules
     interval = process.interval if arguments.interval is None else arguments.interval
@@ -113,7 +113,7 @@ async def load(
     warnings = [*fleet.problems, *fleet.warnings, *recorded.remarks]
     pasts = []
     for hpa, yardstick in pairs:
-        past = _past(arguments, (hpa, yardstick), recorded, rules, now)
+        past = _past(arguments, hpa, specs[hpa.key], recorded, rules)
         if yardstick is not None and any(value_query(query) in past.traces for query in yardstick.queries):
             pasts.append(msgspec.structs.replace(past, proposed=hpa.key in proposed))
         else:
@@ -138,7 +138,7 @@ async def load(
             settings, process, configured.config, ", ".join(arguments.past) if arguments.past else None
         ),
     )
-    return Loaded(head, tuple(pasts), world, (*warnings, *_assumed(arguments, pasts)))
+    return LoadedPast(head, tuple(pasts), world, (*warnings, *_assumed(arguments, pasts)))
 
 
 async def _fleet(arguments: argparse.Namespace, configured: CommandSettings, say: Say) -> tuple[HpaFleet, Source]:
@@ -209,17 +209,18 @@ async def _asked(
 
 def _past(
     arguments: argparse.Namespace,
-    pair: tuple[HorizontalPodAutoscaler, FloorSpec | None],
+    hpa: HorizontalPodAutoscaler,
+    specs: Sequence[FloorSpec | None],
     recorded: Recorded,
     rules: Rules,
-    now: float,
 ) -> HpaPast:
-    hpa, yardstick = pair
+    yardstick = next((spec for spec in specs if spec is not None), None)
     queries = () if yardstick is None else yardstick.queries
     server = queries[0].server if queries else None
     history = state_of(hpa, rules.prefix)[0].history
-    own = ownership(hpa, history, rules, now)
-    traces = dict(recorded.traces)
+    own = ownership(hpa, history, rules, 0.0)
+    asked = _questions([hpa], {hpa.key: specs})
+    traces = {query: recorded.traces[query] for query in asked if query in recorded.traces}
     for query in {value_query(each) for each in queries}:
         if query in traces:
             traces[query] = smoothed(traces[query].scaled(arguments.scale), arguments.smooth)

@@ -24,7 +24,7 @@ from hpa_scaler.spec.spec import Rules
 from hpa_scaler.write.applying import AT_ONCE, PlannedPatch, send
 from tightship.app.cli.app import EXIT_ERROR, CliError, UsageError
 from tightship.app.cli.arguments import (
-    Parser,
+    CommandParser,
     add_logging_arguments,
     add_output_arguments,
     add_server_arguments,
@@ -34,7 +34,6 @@ from tightship.app.cli.basics import write_rendered
 from tightship.app.cli.progress import Progress
 from tightship.app.cli.source import connected
 from tightship.app.runtime.loop import a_few_at_a_time
-from tightship.app.settings.loading import BadFlagsError, SettingsError
 from tightship.app.settings.process import load_process
 from tightship.core.api_errors import KubeError, one_line
 from tightship.core.objects import HorizontalPodAutoscaler
@@ -139,7 +138,7 @@ class Release(Struct, frozen=True):
         )
 
 
-def add_release(commands: argparse._SubParsersAction[Parser]) -> None:
+def add_release(commands: argparse._SubParsersAction[CommandParser]) -> None:
     """Add the command to *commands*."""
     release = commands.add_parser(
         "release",
@@ -177,12 +176,7 @@ def _release(arguments: argparse.Namespace) -> int:
     if not (arguments.names or arguments.all_namespaces or arguments.namespace):
         raise UsageError("nothing is named: give names of HPAs, -n NAMESPACE, or -A for all")
     given = {} if arguments.annotation_prefix is None else {"annotation_prefix": arguments.annotation_prefix}
-    try:
-        process = load_process(ScalerRunSettings, environment(), given)
-    except BadFlagsError as error:
-        raise UsageError(*error.problems) from error
-    except SettingsError as error:
-        raise CliError(*error.problems) from error
+    process = load_process(ScalerRunSettings, environment(), given)
     try:
         with Progress() as progress:
             done = run(_released(arguments, process, progress.wait))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import hpa_scaler
+from hpa_scaler.app.apart import backtest_apart
 from hpa_scaler.app.past import check_targets
 from hpa_scaler.app.past_options import variants_of
 from hpa_scaler.app.run_settings import PROGRAM
-from hpa_scaler.decide.backtest import backtest
 from hpa_scaler.decide.cycle import asked_of
 from hpa_scaler.decide.log_past import pasts_of_log
 from hpa_scaler.report.backtest_document import Tested
@@ -41,4 +41,4 @@ def replayed_sets(lines: Iterable[bytes], name: str, texts: Sequence[str]) -> Te
         settings=SettingsView("the rules of the log", {}),
     )
     warning = f"{counted(len(pasts), 'HPA')}: a log has no metrics of the HPA; each HPA is taken to follow the traffic"
-    return Tested(head, world, pasts, backtest(pasts, variants, world), None, (warning,))
+    return Tested(head, world, pasts, backtest_apart(pasts, variants, world), None, (warning,))

@@ -9,9 +9,8 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
-from hpa_scaler.spec.addresses import parse_address
 from hpa_scaler.spec.spec import Rules
 from hpa_scaler.spec.values import parse_int32
 from tightship.app.observability.logging import FORMATS
@@ -27,6 +26,7 @@ from tightship.app.settings.process import (
     Switch,
     variable,
 )
+from tightship.app.settings.query_servers import ServerAddress
 
 PROGRAM = "hpa-scaler"
 
@@ -40,18 +40,10 @@ def _lower_bound(value: object) -> object:
     return bound
 
 
-def _address(text: str) -> str:
-    return str(parse_address(text)) if text else ""
-
-
 def _prefix(value: object) -> object:
     if not _PREFIX.fullmatch(str(value)):
         raise ValueError("allowed is a DNS name such as estafette.io: lowercase letters, digits, '-' and '.'")
     return value
-
-
-ServerAddress = Annotated[str, AfterValidator(_address)]
-"""The address of a server in its canonical form, or an empty text for none."""
 
 
 class ScalerRunSettings(ProcessSettings):
@@ -112,6 +104,10 @@ class ScalerRunSettings(ProcessSettings):
     watch: Annotated[
         Switch, Flag("--watch", "watch HPAs too, and raise again at once what is set back", "floors", rank=1, sets=True)
     ] = variable("WATCH_HPAS", default=False)
+    forecast_buffers: Annotated[
+        Switch, Flag("--forecast-buffers", "write CapacityBuffers for forecasts", "floors", rank=1, sets=True)
+    ] = variable("FORECAST_BUFFERS", default=False)
+    """Whether to write CapacityBuffers for the HPAs that ask for one by ``forecast-buffer``."""
     decision_log: Annotated[
         Path | None, Flag("--decision-log FILE", "append every judgement to FILE, for `replay`", "floors")
     ] = variable("DECISION_LOG", default=None)

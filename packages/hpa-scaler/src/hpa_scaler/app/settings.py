@@ -11,18 +11,20 @@ from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field
 
-from hpa_scaler.app.run_settings import ScalerRunSettings, ServerAddress
+from hpa_scaler.app.run_settings import ScalerRunSettings
 from hpa_scaler.prometheus.client import ClientLimits
-from hpa_scaler.prometheus.servers import CONCURRENCY, DEFAULT, TIMEOUT, Server, Tls
-from hpa_scaler.spec.addresses import AllowList, parse_address
+from hpa_scaler.prometheus.servers import DEFAULT
 from hpa_scaler.spec.annotations import ANNOTATIONS, BY_KEY, check_defaults
 from hpa_scaler.spec.spec import Rules
 from hpa_scaler.spec.values import SERVER_NAME, format_float
 from tightship.app.settings.config_maps import config_in, read_config
 from tightship.app.settings.fields import Seconds
 from tightship.app.settings.loading import ConfigSource, Layered, SettingsError, resolve
+from tightship.app.settings.query_servers import ServerSettings, server_of
+from tightship.core.addresses import AllowList
+from tightship.core.query_servers import Server
 from tightship.core.selector_text import parse_selector
 
 CONFIG_MAP_KEYS = ("hpa-scaler-config.yaml", "config.yaml", "config.json")
@@ -32,8 +34,6 @@ CYCLES_APART = 4
 """How many cycles may be missed before an HPA's history is too old to continue."""
 
 _RULES, _LIMITS = Rules(), ClientLimits()
-_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
-_SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie"})
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
@@ -55,29 +55,6 @@ def selector_text(text: str) -> str:
     return text
 
 
-def _plain_texts(value: object) -> object:
-    """Return a mapping with numbers as texts: YAML reads ``X-Scope-OrgID: 1`` as a number."""
-    if not isinstance(value, Mapping):
-        return value
-    return {
-        key: str(each) if isinstance(each, int) and not isinstance(each, bool) else each for key, each in value.items()
-    }
-
-
-def _header_name(name: str) -> str:
-    if name.lower() in _SECRET_HEADERS:
-        raise ValueError("has no place in a ConfigMap; allowed are bearerTokenFile and basicAuth")
-    if not _HEADER.fullmatch(name):
-        raise ValueError("is not the name of a header")
-    return name
-
-
-def _header_text(text: str) -> str:
-    if not text.isprintable() or not text.isascii():
-        raise ValueError("contains characters that are not allowed in a header")
-    return text
-
-
 def _age_query(text: str) -> str:
     if text and "{range}" not in text:
         raise ValueError("has no {range}, in seconds, and perhaps {step}; allowed is also an empty text, for none")
@@ -90,66 +67,8 @@ def _factor(factor: float) -> float:
     return factor
 
 
-Texts = Annotated[Mapping[str, str], BeforeValidator(_plain_texts)]
-Headers = Annotated[
-    Mapping[Annotated[str, AfterValidator(_header_name)], Annotated[str, AfterValidator(_header_text)]],
-    BeforeValidator(_plain_texts),
-]
 Share = Annotated[float, Field(gt=0, le=100)]
 Factor = Annotated[float, Field(ge=0, le=1000), AfterValidator(_factor)]
-
-
-class _ServerPart(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-
-class BasicAuth(_ServerPart):
-    """A user name, and the file that holds the password."""
-
-    username: str = Field(min_length=1)
-    password_file: str = Field(default="", alias="passwordFile")
-
-
-class TlsSettings(_ServerPart):
-    """Paths of the certificate files."""
-
-    ca_file: str = Field(default="", alias="caFile")
-    """CA certificates that may sign the server's certificate; without a file, the system's CAs."""
-    cert_file: str = Field(default="", alias="certFile")
-    key_file: str = Field(default="", alias="keyFile")
-    """The client certificate and its key, if the server requires one."""
-    server_name: str = Field(default="", alias="serverName")
-    """The name in the server's certificate, if not the host name."""
-    insecure: bool = Field(default=False, alias="insecureSkipVerify")
-
-    @model_validator(mode="after")
-    def _paired(self) -> TlsSettings:
-        if bool(self.cert_file) != bool(self.key_file):
-            raise ValueError("certFile and keyFile go together")
-        return self
-
-
-class ServerSettings(_ServerPart):
-    """One server. Only ``default`` may omit its URL, which is then ``PROMETHEUS_SERVER_URL``."""
-
-    url: ServerAddress = ""
-    bearer_token_file: str = Field(default="", alias="bearerTokenFile")
-    basic_auth: BasicAuth | None = Field(default=None, alias="basicAuth")
-    tls: TlsSettings = TlsSettings()
-    headers: Headers = {}
-    """HTTP headers of each query, such as ``X-Scope-OrgID``."""
-    parameters: Texts = {}
-    """URL parameters of each query, such as ``dedup``."""
-    timeout: Seconds = Field(default=TIMEOUT, gt=0, le=120)
-    """Timeout of one query. The controller sends the timeout to the server, and waits slightly longer."""
-    concurrency: int = Field(default=CONCURRENCY, ge=1, le=100, alias="maximumConcurrency")
-    """Concurrent queries to the server."""
-
-    @model_validator(mode="after")
-    def _one_way(self) -> ServerSettings:
-        if self.bearer_token_file and self.basic_auth is not None:
-            raise ValueError("bearerTokenFile and basicAuth are mutually exclusive")
-        return self
 
 
 def _servers(servers: Mapping[str, ServerSettings]) -> Mapping[str, ServerSettings]:
@@ -309,10 +228,10 @@ def servers_of(settings: ScalerSettings, run: ScalerRunSettings) -> dict[str, Se
     """Return the servers by name; ``PROMETHEUS_SERVER_URL`` overrides the URL of the server ``default``."""
     given = dict(settings.servers)
     default = given.pop(DEFAULT, ServerSettings())
-    servers = {name: _server(name, each, each.url) for name, each in given.items()}
+    servers = {name: server_of(name, each, each.url) for name, each in given.items()}
     url = run.prometheus_server_url or default.url
     if url:
-        servers[DEFAULT] = _server(DEFAULT, default, url)
+        servers[DEFAULT] = server_of(DEFAULT, default, url)
     return servers
 
 
@@ -324,19 +243,3 @@ def allowed_of(settings: ScalerSettings) -> AllowList:
 def limits_of(settings: ScalerSettings) -> ClientLimits:
     """Return the client's timeouts and limits."""
     return ClientLimits(settings.circuit_failures, settings.circuit_pause)
-
-
-def _server(name: str, given: ServerSettings, url: str) -> Server:
-    tls, basic = given.tls, given.basic_auth
-    return Server(
-        name=name,
-        address=parse_address(url),
-        headers=tuple(sorted(given.headers.items())),
-        parameters=tuple(sorted(given.parameters.items())),
-        token_file=given.bearer_token_file,
-        username=basic.username if basic is not None else "",
-        password_file=basic.password_file if basic is not None else "",
-        tls=Tls(tls.ca_file, tls.cert_file, tls.key_file, tls.server_name, tls.insecure),
-        timeout=given.timeout,
-        concurrency=given.concurrency,
-    )

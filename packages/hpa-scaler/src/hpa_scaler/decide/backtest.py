@@ -1,6 +1,6 @@
 """What annotations would have done over a recorded past: the controller's own judgement, cycle by cycle. Pure.
 
-Each variant of the annotations lives through the same past: :func:`~hpa_scaler.decide.cycle.judge_cycle` judges, the
+Each variant of the annotations lives through the same past: :func:`~hpa_scaler.decide.judge.judge_one` judges, the
 floor counts at once, and :class:`~tightship.core.horizontal.ReplicaLoop` scales as the HPA controller does. Beside each
 variant goes a floor that knows the true traffic and waits for nothing: the difference in replicas is the cost of
 caution.
@@ -10,15 +10,27 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import msgspec
 
-from hpa_scaler.decide.cycle import asked_of, judge_cycle
-from hpa_scaler.decide.decision import Asked, DropState, FloorDecision, Guard, Judged, Subject, guard_of
+from hpa_scaler.decide.cycle import asked_of, concluded
+from hpa_scaler.decide.decision import (
+    Asked,
+    DropCount,
+    DropState,
+    FloorDecision,
+    Guard,
+    Judged,
+    Subject,
+    count_drops,
+    guard_of,
+)
 from hpa_scaler.decide.floors import QueryTerm, unguarded
 from hpa_scaler.decide.forecast import SeasonMemory, learn_cycle
 from hpa_scaler.decide.history import FloorHistory
+from hpa_scaler.decide.judge import judge_one
 from hpa_scaler.decide.recording import Trace
 from hpa_scaler.decide.variants import Held, HpaPast, Lived, Span, Variant, World, Worst
 from hpa_scaler.spec.queries import (
@@ -58,12 +70,15 @@ class _Scaled:
         """Let the HPA look for *seconds* from *now* on; return the replica-seconds."""
         spent = 0.0
         at, end = now, now + seconds
+        last = now + SYNC * (math.ceil((seconds - 1e-6) / SYNC) - 1)
         while at < end - 1e-6:
             before = self.count
             ratio = None if wanted is None else wanted / before if before else 1.0
             after = self._loop.look(at, before, ratio, minimum, maximum)
             if after != before:
                 self._turn(at, after)
+            elif ratio is not None and after and at < last and self._loop.stays(last):
+                return spent + after * (end - at)
             spent += after * min(SYNC, end - at)
             at += SYNC
         return spent
@@ -230,6 +245,10 @@ def _partly(answer: QueryAnswer, since: float, seconds: float) -> QueryAnswer:
     return msgspec.structs.replace(answer, highest=answer.highest * since / seconds)
 
 
+Counts: TypeAlias = list[DropCount]
+"""The queries that fell in one cycle, for each variant."""
+
+
 def backtest(
     pasts: Sequence[HpaPast],
     variants: Sequence[Variant],
@@ -240,6 +259,26 @@ def backtest(
 
     *tell* hears the part that is done, from 0 to 1.
     """
+    part = replayed(pasts, variants, world)
+    try:
+        counts = next(part)
+        for number in range(world.count):
+            if tell is not None and number % max(1, world.count // 100) == 0:
+                tell(number / world.count)
+            counts = part.send(counts)
+    except StopIteration as ended:
+        found: list[list[Lived]] = ended.value
+        return found
+    raise AssertionError("more cycles than there are")
+
+
+def replayed(
+    pasts: Sequence[HpaPast], variants: Sequence[Variant], world: World
+) -> Generator[Counts, Counts, list[list[Lived]]]:
+    """Replay *pasts*, which may be a part of a fleet: yield their own counts in each cycle, and get the fleet's.
+
+    HPAs with the same queries must be in the same part.
+    """
     lives = [
         [_Life(past, variant, world, keep=number < world.drawn) for variant in variants]
         for number, past in enumerate(pasts)
@@ -248,23 +287,28 @@ def backtest(
         _Answers(past, [each.asked for each in row if isinstance(each.asked, FloorSpec)], world)
         for past, row in zip(pasts, lives, strict=True)
     ]
+    judging = [
+        [number for number, row in enumerate(lives) if isinstance(row[place].asked, FloorSpec)]
+        for place in range(len(variants))
+    ]
+    rules = [variant.rules(world.rules) for variant in variants]
     drops = [DropState() for _ in variants]
-    every = max(1, world.count // 100)
-    for number, now in enumerate(world.cycles()):
+    for now in world.cycles():
         told = [each.at(now) for each in answers]
         needs = [past.need(now) for past in pasts]
         wanted = [_wanted(past, need, now) for past, need in zip(pasts, needs, strict=True)]
-        for place, variant in enumerate(variants):
-            column = [row[place] for row in lives]
-            rules = variant.rules(world.rules)
-            judging = [place for place, each in enumerate(column) if isinstance(each.asked, FloorSpec)]
-            cycle = judge_cycle((column[each].subject(told[each], now) for each in judging), drops[place], rules, now)
+        alone = [
+            [judge_one(lives[each][place].subject(told[each], now)) for each in judging[place]]
+            for place in range(len(variants))
+        ]
+        mine = zip(alone, rules, strict=True)
+        counts = yield [count_drops((each.first for each in judged), of) for judged, of in mine]
+        for place, count in enumerate(counts):
+            cycle = concluded(alone[place], count, drops[place], rules[place], now)
             drops[place] = cycle.verdict.state
-            made = dict(zip(judging, cycle.judged, strict=True))
-            for each, life in enumerate(column):
-                life.follow(made.get(each), now, needs[each], wanted[each])
-        if tell is not None and number % every == 0:
-            tell(number / world.count)
+            made = dict(zip(judging[place], cycle.judged, strict=True))
+            for each, row in enumerate(lives):
+                row[place].follow(made.get(each), now, needs[each], wanted[each])
     for past, row in zip(pasts, lives, strict=True):
         for life in row:
             life.lived.held = list(_holds(past, life.lived, world))

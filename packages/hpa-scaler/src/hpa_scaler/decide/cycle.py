@@ -129,7 +129,11 @@ def _own(asked: Asked, outcomes: Outcomes, rules: Rules) -> Outcomes:
 def judge_cycle(subjects: Iterable[Subject], before: DropState, rules: Rules, now: float) -> Cycle:
     """Judge all HPAs; *before* is the state of drops after the previous cycle."""
     alone = [judge_one(subject) for subject in subjects]
-    count = count_drops((each.first for each in alone), rules)
+    return concluded(alone, count_drops((each.first for each in alone), rules), before, rules, now)
+
+
+def concluded(alone: Iterable[Judged], count: DropCount, before: DropState, rules: Rules, now: float) -> Cycle:
+    """Return the cycle of the judgements *alone*, each without a verdict so far; *count* is that of the whole fleet."""
     verdict = judge_drops(count, before, rules, now)
     return Cycle(tuple(each.under(verdict) for each in alone), count, verdict)
 

@@ -16,7 +16,7 @@ from hpa_scaler.decide.floors import (
     lowering_limits,
     solve,
 )
-from hpa_scaler.decide.forecast import forecast_floor
+from hpa_scaler.decide.forecast import forecast_floor, later_floor
 from hpa_scaler.decide.guards import limits, longest_period
 from hpa_scaler.decide.history import FloorHistory, highest_floor, resumed, unwatched, with_floor, with_raise
 from hpa_scaler.decide.ownership import contested, not_ours, ownership
@@ -98,10 +98,11 @@ class _FloorJudgement:
         self._incident = self._check_incident(subject.outcomes)
         self._rolling = self._check_rollout(subject.rollout)
         self._forecast = forecast_floor(spec, subject.expected)
+        self._later = later_floor(spec, subject.expected)
 
     def decision(self) -> FloorDecision:
         inputs = self._inputs()
-        inputs = msgspec.structs.replace(inputs, forecast=self._within_reach(inputs))
+        inputs = msgspec.structs.replace(inputs, forecast=self._within_reach(self._forecast.floor, inputs))
         alone = solve(inputs)
         wanted = alone.wanted
         holds = self._holds() if wanted < inputs.minimum else []
@@ -144,6 +145,7 @@ class _FloorJudgement:
             follows=tuple(value_query(query) for query in self._spec.queries),
             answered=answered,
             earlier=earlier,
+            room=self._room(inputs, solution.target),
         )
 
     def _inputs(self) -> FloorInputs:
@@ -238,13 +240,20 @@ class _FloorJudgement:
         top = maximum_limit(inputs.own_maximum, wanted, self._rules)
         return top if rise.limit is None else [rise.limit, *top]
 
-    def _within_reach(self, inputs: FloorInputs) -> int | None:
-        """Return the floor of the forecast, within the user's own maximum and the limit of a sudden rise."""
-        if self._forecast.floor is None:
+    def _room(self, inputs: FloorInputs, target: int) -> int | None:
+        """Return for how many replicas more a buffer should keep room, ``None`` if the HPA asks for no buffer."""
+        if not self._spec.buffer:
+            return None
+        floor = self._within_reach(self._later, inputs)
+        return 0 if floor is None else max(0, floor - max(target, self._replicas or 0))
+
+    def _within_reach(self, floor: int | None, inputs: FloorInputs) -> int | None:
+        """Return the *floor* of a forecast, within the user's own maximum and the limit of a sudden rise."""
+        if floor is None:
             return None
         granted = max(self._own.minimum, inputs.lower_bound, inputs.substitute or 0)
         ceiling = rise_ceiling(self._history, self._rules, granted, self._now)
-        return min(self._forecast.floor, inputs.own_maximum, ceiling)
+        return min(floor, inputs.own_maximum, ceiling)
 
     def _note(self, inputs: FloorInputs, query: int | None) -> None:
         """Record the wanted floor, or at least the present one if data are missing or may be low.

@@ -51,7 +51,7 @@ _CAUTION = 0.05
 """The most that a longer lowering window may cost, as a part of the replica-hours."""
 
 
-class Fit(Struct, frozen=True):
+class LoadFit(Struct, frozen=True):
     """The load of one replica, ``None`` if the data don't tell, and the replicas *idle* needed without any traffic.
 
     *spread* is the usual distance of a vote from the load, as a part of it; *blocks* is the number of votes. *why* is
@@ -65,7 +65,7 @@ class Fit(Struct, frozen=True):
     blocks: int = 0
 
 
-class Advice(Struct, frozen=True):
+class AnnotationAdvice(Struct, frozen=True):
     """One annotation: its *name*, its *text* (``None``: leave it out), and *why* in one sentence."""
 
     name: str
@@ -80,18 +80,18 @@ class Suggestion(Struct, frozen=True):
     """
 
     past: HpaPast
-    fit: Fit
-    advice: tuple[Advice, ...] = ()
+    fit: LoadFit
+    advice: tuple[AnnotationAdvice, ...] = ()
     why: str = ""
     before: Lived | None = None
     after: Lived | None = None
 
 
-def fit_load(past: HpaPast, query: QuerySpec, begin: float, end: float) -> Fit:
+def fit_load(past: HpaPast, query: QuerySpec, begin: float, end: float) -> LoadFit:
     """Return the load of one replica by the answers to *query* from *begin* to *end*."""
     traffic = past.traces.get(value_query(query))
     if traffic is None:
-        return Fit(None, "can't tell", "the query has no recorded answers")
+        return LoadFit(None, "can't tell", "the query has no recorded answers")
     blocks: dict[int, list[float]] = {}
     seen = 0
     for at, load in _loads(past, traffic, begin, end):
@@ -99,24 +99,24 @@ def fit_load(past: HpaPast, query: QuerySpec, begin: float, end: float) -> Fit:
         seen += 1
     votes = [(place * BLOCK, median(each)) for place, each in sorted(blocks.items()) if len(each) >= _LEAST_SAMPLES]
     if len(votes) < _LEAST_BLOCKS:
-        return Fit(None, "can't tell", _too_little(past, seen, len(votes), end - begin), blocks=len(votes))
+        return LoadFit(None, "can't tell", _too_little(past, seen, len(votes), end - begin), blocks=len(votes))
     since = _since(votes)
     latest = [load for at, load in votes if at >= since]
     if len(latest) < _LEAST_BLOCKS:
         old, new = median([load for at, load in votes if at < since]), median(latest)
         changed = f"the load of a replica changed at about {rfc3339(since)}, from {old:.4g} to {new:.4g}"
-        return Fit(None, "can't tell", f"{changed}, and there is too little since", blocks=len(latest))
+        return LoadFit(None, "can't tell", f"{changed}, and there is too little since", blocks=len(latest))
     load = median(latest)
     spread = median([abs(each - load) for each in latest]) / load
     if spread > _SPREAD:
         why = f"the load of a replica varies by {spread:.0%} from one time to another"
-        return Fit(None, "can't tell", why, spread, len(latest))
+        return LoadFit(None, "can't tell", why, spread, len(latest))
     sure: Sure = "sure" if spread <= _SURE and len(latest) >= _ENOUGH_BLOCKS else "fairly sure"
     by = "its own metrics asked for" if past.wanted is not None else "it ran, where no bound set them"
     told = f"{load:.4g} for each of the replicas that {by}, give or take {spread:.0%}"
     if since > votes[0][0]:
         told += f"; from {rfc3339(since)} on, before that it was another"
-    return Fit(load, sure, told, spread, len(latest))
+    return LoadFit(load, sure, told, spread, len(latest))
 
 
 def _loads(past: HpaPast, traffic: Trace, begin: float, end: float) -> Iterator[tuple[float, float]]:
@@ -191,10 +191,10 @@ def suggest(past: HpaPast, world: World, today: Variant, tell: Callable[[str], N
     """Return what to write for the HPA of *past*; *today* is how it lives now."""
     spec = past.yardstick
     if spec is None or not spec.queries:
-        return Suggestion(past, Fit(None, "can't tell", "there is no query"), why="there is no query to follow")
+        return Suggestion(past, LoadFit(None, "can't tell", "there is no query"), why="there is no query to follow")
     if len(spec.queries) > 1:
         why = "the HPA has several queries, and the past doesn't say which of them its load follows"
-        return Suggestion(past, Fit(None, "can't tell", why), why=why)
+        return Suggestion(past, LoadFit(None, "can't tell", why), why=why)
     query = spec.queries[0]
     fit = fit_load(past, query, world.begin, world.end)
     if fit.per_replica is None:
@@ -213,14 +213,17 @@ def suggest(past: HpaPast, world: World, today: Variant, tell: Callable[[str], N
         load, delta = rounded_down(fit.per_replica * _MARGIN * part), times * spare
         if tell is not None:
             tell(f"replaying {past.hpa.key}, suggestion {number + 1}")
-        advice: tuple[Advice, ...] = (
-            Advice("requests-per-replica", f"{load:.10g}", fit.why),
-            Advice("delta", str(delta) if delta else None, _why_delta(delta)),
-            Advice("scale-down-max-ratio", f"{ratio:g}", why_ratio),
-            Advice("lowering-window", None if window is None else f"{window / 60:.0f}m", why_window),
+        advice: tuple[AnnotationAdvice, ...] = (
+            AnnotationAdvice("requests-per-replica", f"{load:.10g}", fit.why),
+            AnnotationAdvice("delta", str(delta) if delta else None, _why_delta(delta)),
+            AnnotationAdvice("scale-down-max-ratio", f"{ratio:g}", why_ratio),
+            AnnotationAdvice("lowering-window", None if window is None else f"{window / 60:.0f}m", why_window),
         )
         if past.proposed:
-            advice = (Advice("prometheus-query", query.text, "of the usual request rates, this one answers"), *advice)
+            advice = (
+                AnnotationAdvice("prometheus-query", query.text, "of the usual request rates, this one answers"),
+                *advice,
+            )
         changes = tuple(AnnotationChange(EVERY, each.name, each.text) for each in advice)
         tried = Variant("suggested", "changed", changes)
         [row] = backtest([past], [today, tried] if before is None else [tried], world)
@@ -234,7 +237,7 @@ def suggest(past: HpaPast, world: World, today: Variant, tell: Callable[[str], N
         why_window = f"{format_duration(window)} would outlast most dips, but cost {cost:.0%} more replicas"
         window = None
     why = "every value tried would have been short of replicas at a time when today's was not"
-    return Suggestion(past, Fit(None, "can't tell", why, fit.spread, fit.blocks), why=why, before=before)
+    return Suggestion(past, LoadFit(None, "can't tell", why, fit.spread, fit.blocks), why=why, before=before)
 
 
 def rounded_down(value: float) -> float:

@@ -22,19 +22,14 @@ from msgspec import Struct
 
 from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.exchange import RANGE_PATH, Directory, GuardedResolver, QueryForm, exchange
-from hpa_scaler.prometheus.servers import (
-    Circuit,
-    CircuitState,
-    CredentialsError,
-    Server,
-    ServerAccess,
-    ServerCredentials,
-)
-from hpa_scaler.spec.addresses import AllowList
+from hpa_scaler.prometheus.servers import Circuit, CircuitState
 from hpa_scaler.spec.queries import Failure, Outcome, Query
 from tightship import __version__
+from tightship.core.addresses import AllowList
+from tightship.core.query_servers import Server
 from tightship.core.reasons import Reason
 from tightship.kube.host import HOST, monotonic
+from tightship.kube.server_access import CredentialsError, ServerAccess, ServerCredentials
 
 Asks = Mapping[str, Sequence[Query]]
 """The queries of each HPA, in the HPA's order."""

@@ -21,13 +21,15 @@ from aiohttp.resolver import ThreadedResolver
 from msgspec import Struct
 
 from hpa_scaler.prometheus.answers import Matrix, Moment, matrix, outcome
-from hpa_scaler.prometheus.servers import DEFAULT, Server, ServerAccess, proxy_of
-from hpa_scaler.spec.addresses import Address, AddressError, AllowList, is_guarded, parse_address
+from hpa_scaler.prometheus.servers import DEFAULT
 from hpa_scaler.spec.queries import Failure, Outcome
 from hpa_scaler.spec.spec import ServerRef
+from tightship.core.addresses import Address, AddressError, AllowList, is_guarded, parse_address
 from tightship.core.api_errors import one_line
+from tightship.core.query_servers import Server
 from tightship.core.reasons import Reason
 from tightship.kube.host import wall
+from tightship.kube.server_access import ServerAccess, proxy_of
 
 _log = logging.getLogger(__name__)
 PATH = "/api/v1/query"

@@ -13,7 +13,6 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.spec.addresses import AddressError, parse_address
 from hpa_scaler.spec.queries import (
     NOTHING_FORECAST,
     Expectations,
@@ -27,6 +26,7 @@ from hpa_scaler.spec.queries import (
 )
 from hpa_scaler.spec.spec import ForecastSpec, Season, ServerRef
 from hpa_scaler.spec.values import parse_float
+from tightship.core.addresses import AddressError, parse_address
 from tightship.core.reasons import QUERY_FAILURES
 from tightship.core.times import parse_rfc3339, rfc3339
 from tightship.report.document import API_VERSION
@@ -84,14 +84,14 @@ def encode_outcomes(outcomes: Mapping[Query, Outcome], now: float, forecasts: Ex
     return msgspec.json.format(raw, indent=2) + b"\n"
 
 
-class Recorded(Struct, frozen=True):
+class RecordedOutcomes(Struct, frozen=True):
     """The contents of a file."""
 
     outcomes: dict[Query, Outcome]
     forecasts: dict[ForecastKey, Expected]
 
 
-def decode_outcomes(raw: bytes, name: str) -> Recorded:
+def decode_outcomes(raw: bytes, name: str) -> RecordedOutcomes:
     """Return the contents of *raw*, the file called *name*. Raises :class:`OutcomeFileError` with all problems."""
     try:
         file = msgspec.json.decode(raw, type=_File)
@@ -114,7 +114,7 @@ def decode_outcomes(raw: bytes, name: str) -> Recorded:
             forecasts[query, ForecastSpec(each.season, each.ahead_seconds)] = each.expected
     if problems:
         raise OutcomeFileError(problems)
-    return Recorded(outcomes, forecasts)
+    return RecordedOutcomes(outcomes, forecasts)
 
 
 def asked_at(raw: bytes) -> float | None:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from hpa_scaler.spec.promql import lookback, without_fallback
@@ -207,10 +208,16 @@ def bare_query(query: QuerySpec) -> Query | None:
 
 
 def forecast_keys(spec: FloorSpec) -> tuple[ForecastKey, ...]:
-    """Return what to forecast for *spec*: each of its queries; nothing if there is no forecast."""
+    """Return what to forecast for *spec*: each of its queries; nothing if there is no forecast.
+
+    If *spec* asks for room for what the forecast will start, each query is also forecast twice as far.
+    """
     if spec.forecast is None:
         return ()
-    return tuple((value_query(query), spec.forecast) for query in spec.queries)
+    aheads = [spec.forecast]
+    if spec.buffer:
+        aheads.append(msgspec.structs.replace(spec.forecast, ahead=2 * spec.forecast.ahead))
+    return tuple((value_query(query), ahead) for ahead in aheads for query in spec.queries)
 
 
 def hold_query(hold: HoldSpec) -> Query:

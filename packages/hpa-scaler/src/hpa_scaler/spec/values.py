@@ -15,8 +15,8 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 
-from hpa_scaler.spec.addresses import parse_address
 from hpa_scaler.spec.spec import Band, MissingData, PauseSpec, Season
+from tightship.core.addresses import parse_address
 from tightship.core.durations import ALLOWED_FORMS, DurationError, parse_duration
 from tightship.core.times import parse_rfc3339
 

@@ -43,14 +43,23 @@ class _Task(asyncio.Task[Any]):
         return self._number
 
 
+class _Due(float):
+    """The time of a *timer*. The heap compares plain numbers, where timers themselves would be asked in Python."""
+
+    __slots__ = ("timer",)
+    timer: Any
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
     """See the module. *network* is how what runs in the loop connects. *start* is the first time, in seconds."""
 
     # What asyncio's own loop keeps its work in.
     _ready: deque[Any]
-    _scheduled: list[Any]
+    _scheduled: list[_Due]
     _stopping: bool
     _timer_cancelled_count: int
+    _closed: bool
+    _check_closed: Callable[[], None]
 
     def __init__(self, start: float = 1000.0) -> None:
         super().__init__()
@@ -84,27 +93,34 @@ class VirtualLoop(asyncio.BaseEventLoop):
             handle = ready.popleft()
             if handle._cancelled:
                 continue
-            process = handle._context.get(PROCESS)
+            context = handle._context
+            process = context.get(PROCESS)
             if process is None or process.admits(handle):
-                handle._run()
+                try:
+                    context.run(handle._callback, *handle._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # as Handle._run(), of which this is what runs without an error
+                    told = f"Exception in callback {handle!r}"
+                    self.call_exception_handler({"message": told, "exception": error, "handle": handle})
 
     def _tick(self) -> None:
         """Go on to the time of the next timer."""
         timers = self._scheduled
-        while timers and timers[0]._cancelled:
+        while timers and timers[0].timer._cancelled:
             self._timer_cancelled_count -= 1
-            heapq.heappop(timers)._scheduled = False
+            heapq.heappop(timers).timer._scheduled = False
         if timers:
-            if timers[0]._when > self._now:
-                self._now = timers[0]._when
+            if timers[0] > self._now:
+                self._now = timers[0].timer._when
                 self._at_once = 0
         elif not self._stopping:
             raise StuckError(f"nothing is left to happen after {self._now:.3f} s, and the program has not ended")
 
     def _fall_due(self) -> None:
-        timers = self._scheduled
-        while timers and timers[0]._when <= self._now:
-            timer = heapq.heappop(timers)
+        timers, now = self._scheduled, self._now
+        while timers and timers[0] <= now:
+            timer = heapq.heappop(timers).timer
             timer._scheduled = False
             if timer._cancelled:
                 self._timer_cancelled_count -= 1
@@ -116,10 +132,34 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._timer_cancelled_count * 2 <= len(timers):
             return
         for each in timers:
-            each._scheduled = not each._cancelled
-        self._scheduled = [each for each in timers if not each._cancelled]
+            each.timer._scheduled = not each.timer._cancelled
+        self._scheduled = [each for each in timers if not each.timer._cancelled]
         heapq.heapify(self._scheduled)
         self._timer_cancelled_count = 0
+
+    # As asyncio's own, less what it checks for other threads and in debug mode: of a run they are every tenth second.
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> events.Handle:  # type: ignore[override]
+        """Call *callback* in the next turn."""
+        if self._closed:
+            self._check_closed()
+        handle = events.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> events.TimerHandle:
+        """Call *callback* at that time."""
+        if self._closed:
+            self._check_closed()
+        timer: Any = events.TimerHandle(when, callback, args, self, context)
+        due = _Due(when)
+        due.timer = timer
+        heapq.heappush(self._scheduled, due)
+        timer._scheduled = True
+        made: events.TimerHandle = timer
+        return made
 
     def run_nested(self, work: Coroutine[Any, Any, T]) -> T:
         """Run *work* to its end from inside a running task, which waits meanwhile while all others go on.

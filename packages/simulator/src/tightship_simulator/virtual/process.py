@@ -64,17 +64,15 @@ class Process:
         That of a frozen process runs when it goes on, that of a dead one when it is buried: a task whose turn was lost
         could not even be cancelled.
         """
-        if self._runs():
+        if self.alive and not self.frozen:
             self.steps += 1
-            if self.steps == self.stop_at:
-                self.at_step()
-        if self._runs():
-            return True
+            if self.steps != self.stop_at:
+                return True
+            self.at_step()
+            if self.alive and not self.frozen:
+                return True
         self._held.append(handle)
         return False
-
-    def _runs(self) -> bool:
-        return self.alive and not self.frozen
 
     def keep(self, task: asyncio.Task[Any]) -> None:
         """Hold *task* until it is done: the garbage collector must not close the coroutines of a killed process."""

@@ -64,7 +64,7 @@ def node(spec: Node, pool: Pool) -> Json:
         "kind": "Node",
         "metadata": {
             "name": spec.name,
-            "labels": {"kubernetes.io/hostname": spec.name, POOL: pool.name},
+            "labels": {"kubernetes.io/hostname": spec.name, POOL: pool.name, **pool.labels},
             "annotations": dict(spec.annotations),
             "creationTimestamp": _AGE,
         },

@@ -7,6 +7,7 @@ from random import Random
 import msgspec
 
 from tightship_testkit.disasters import faults, steps
+from tightship_testkit.disasters.autoscaled import with_autoscalers
 from tightship_testkit.disasters.cluster import RESPONDERS
 from tightship_testkit.disasters.extending import with_extensions
 from tightship_testkit.disasters.floors.making import drawn_faults, floors_only, with_floors
@@ -23,6 +24,7 @@ from tightship_testkit.disasters.scenario import (
     Step,
     Workload,
 )
+from tightship_testkit.disasters.sleeping import with_sleepers
 from tightship_testkit.disasters.steps.people import NODE_OPT_OUTS, POD_OPT_OUTS
 from tightship_testkit.disasters.steps.replicas import any_skew
 from tightship_testkit.disasters.steps.workloads import any_budget
@@ -43,9 +45,13 @@ def make(seed: int) -> Scenario:
         case 3 | 6:
             return floors_only(seed)
         case 9:
-            return with_extensions(with_pilot(with_floors(_nodes(seed), Random(f"both {seed}"))))  # noqa: S311
+            return _newer(with_floors(_nodes(seed), Random(f"both {seed}")))  # noqa: S311
         case _:
-            return with_extensions(with_pilot(_nodes(seed)))
+            return _newer(_nodes(seed))
+
+
+def _newer(scenario: Scenario) -> Scenario:
+    return with_sleepers(with_autoscalers(with_extensions(with_pilot(scenario))))
 
 
 def _nodes(seed: int) -> Scenario:

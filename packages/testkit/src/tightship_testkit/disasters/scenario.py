@@ -24,13 +24,14 @@ class StoryError(ValueError):
 
 
 class Pool(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A pool of nodes of one shape, and how few and how many of them the autoscaler keeps."""
+    """A pool of nodes of one shape, with *labels*, and how few and how many of them the autoscaler keeps."""
 
     name: str
     cpu: str = "4"
     memory: str = "8Gi"
     least: int = 1
     most: int = 6
+    labels: dict[str, str] = {}
 
 
 class Node(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

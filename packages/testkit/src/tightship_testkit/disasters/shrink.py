@@ -73,7 +73,7 @@ def _counts(violation: Violation, promise: str, known: bool) -> bool:
 
 def _shorter(scenario: Scenario) -> Iterator[Scenario]:
     """Yield scenarios that lack something, those that lack much first."""
-    for field in ("faults", "steps", "budgets", "workloads", "nodes", "controllers"):
+    for field in ("faults", "steps", "budgets", "objects", "workloads", "nodes", "controllers"):
         yield from _without(scenario, field)
     for number, each in enumerate(scenario.controllers):
         if len(each.skews) > 1:

@@ -10,15 +10,19 @@ import msgspec
 
 from tightship.app.cli.arguments import value_of
 from tightship.core.durations import parse_duration
+from tightship.core.reasons import Reason
 from tightship.kube.host import monotonic
-from tightship.planning.advice import Adviser, Catalogue, Limits, Scenario, Tunable
+from tightship.planning.advice import Adviser, Catalogue, Scenario, TimeLimit, Tunable
 from tightship.planning.cluster import Snapshot
-from tightship.planning.evaluate import Evaluation, Evaluator, Horizon
+from tightship.planning.evaluate import Evaluation, Evaluator, Horizon, evaluate
 from tightship.planning.plan import Plan
 from tightship.report.advice import advice_summary, gain_entry, node_bundle
 from tightship.report.inputs import Inputs
 
 DEFAULT_TIME = 10.0
+
+LATER = frozenset({Reason.PDB_SPENT_BY_PLAN})
+"""Reasons that a later round of the same plan does not have."""
 
 
 def add_advice_argument(group: argparse._ArgumentGroup) -> None:
@@ -57,15 +61,29 @@ class Advising:
 
     def nodes(self, inputs: Inputs, names: Sequence[str], seconds: float) -> Inputs:
         """Return *inputs* with what frees each of the nodes *names* that stay."""
+        until = monotonic() + seconds
         adviser = self._adviser(seconds)
         gone = {removal.node for removal in self._base.plan.removals}
         found = {name: adviser.free(name) for name in names if name not in gone}
+        waits = [name for name, each in found.items() if any(left.reason in LATER for left in each.remains)]
+        if waits and not self._horizon.until_stable:
+            later = self._until_stable()
+            for name in waits:
+                freed = later._adviser(until - monotonic()).free(name)
+                found[name] = freed if freed.bundle is not None else found[name]
         bundles = {name: node_bundle(each, self._tunable, priced=self._priced) for name, each in found.items()}
         return msgspec.structs.replace(inputs, bundles=bundles)
 
+    def _until_stable(self) -> Advising:
+        """Return what plans round after round, for what a later round removes."""
+        horizon = msgspec.structs.replace(self._horizon, until_stable=True)
+        began, snapshot = monotonic(), self._scenario.snapshot
+        base = evaluate(snapshot, self._tunable.judge(self._tunable.settings), self._base.now, horizon)
+        return Advising(self._tunable, snapshot, base, horizon, monotonic() - began)
+
     def _adviser(self, seconds: float) -> Adviser:
         catalogue = Catalogue(self._scenario.snapshot, self._base, self._tunable)
-        limits = Limits(seconds, monotonic, self._planned)
+        limits = TimeLimit(seconds, monotonic, self._planned)
         return Adviser(self._base, self._scenario, catalogue, self._measure(), limits)
 
     def _measure(self) -> Any:

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+from tightship.app.settings.loading import BadFlagsError, SettingsError
 from tightship.core.api_errors import KubeError
 from tightship.files.object_file import FileError
 
@@ -61,8 +62,8 @@ def run(program: str, main: Callable[[Sequence[str]], int], arguments: Sequence[
             sys.stdout.flush()
     except CliError as error:
         return _complain(program, error.problems, error.code)
-    except FileError as error:
-        return _complain(program, error.problems)
+    except (FileError, SettingsError) as error:
+        return _complain(program, error.problems, EXIT_USAGE if isinstance(error, BadFlagsError) else EXIT_ERROR)
     except KubeError as error:
         return _complain(program, [str(error)])
     except BrokenPipeError:

@@ -14,9 +14,9 @@ from typing import Any, NoReturn, TypeVar, get_origin
 
 from pydantic import BaseModel
 
-from tightship.app.cli.app import EXIT_USAGE
+from tightship.app.cli.app import EXIT_USAGE, CliError
 from tightship.app.settings.fields import Flag
-from tightship.app.settings.loading import flags_of
+from tightship.app.settings.loading import SettingsError, flags_of
 from tightship.core.durations import ALLOWED_FORMS, parse_duration
 from tightship.core.quoting import quoted
 from tightship.core.selector_text import parse_selector
@@ -74,12 +74,28 @@ class Parser(argparse.ArgumentParser):
         self.exit(EXIT_USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
+class CommandParser(Parser):
+    """The parser of one command of several. It refuses what it does not know, and names the help of that command."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, and leave no unknown argument to the parser of the whole, as argparse would."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
+
 def value_of(parse: Callable[[str], _T]) -> Callable[[str], _T]:
-    """Return *parse* with the text of its :class:`ValueError` unchanged by argparse; ``int`` has none for people."""
+    """Return *parse* with the text of its :class:`ValueError` unchanged by argparse; ``int`` has none for people.
+
+    An unusable file or server that a flag names is no wrong usage: a :class:`SettingsError` has its own lines and code.
+    """
 
     def parsed(text: str) -> _T:
         try:
             return parse(text)
+        except SettingsError as error:
+            raise CliError(*error.problems) from error
         except ValueError as error:
             told = f"{quoted(text)} is not a whole number" if parse is int else str(error)
             raise argparse.ArgumentTypeError(told) from error

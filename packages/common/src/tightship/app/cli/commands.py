@@ -14,6 +14,7 @@ from msgspec import Struct
 from tightship.app.cli.advising import Advising, add_advice_argument
 from tightship.app.cli.app import EXIT_WOULD_CHANGE, CliError, UsageError
 from tightship.app.cli.arguments import (
+    CommandParser,
     Parser,
     add_cluster_arguments,
     add_logging_arguments,
@@ -26,11 +27,13 @@ from tightship.app.cli.gap import add_gap_argument, gap_wanted
 from tightship.app.cli.progress import Progress
 from tightship.app.cli.source import load_snapshot
 from tightship.app.settings.fields import seconds
-from tightship.app.settings.loading import BadFlagsError, SettingsError
+from tightship.app.settings.opencost import node_costs
+from tightship.app.settings.sections import NodeSettings
 from tightship.core.counting import counted
 from tightship.core.quoting import quoted
 from tightship.core.reasons import Reason
 from tightship.kube.host import monotonic
+from tightship.kube.server_access import ServerCredentials
 from tightship.planning.advice import Scenario, Tunable
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Horizon, Judge, evaluate
@@ -50,9 +53,12 @@ from tightship.report.warnings import warnings_of
 EXITS = """exit codes: 0 done; 1 an error; 2 with --exit-code, when a node would be removed; 64 wrong usage;
 130 interrupted; 141 the reader closed the pipe."""
 
+_EXPLAINED = """exit codes: 0 done; 1 an error; 64 wrong usage; 130 interrupted; 141 the reader closed the pipe."""
+
 _OF_EXPLAIN = frozenset({"positional arguments", "options", "cluster", "output", "logging"})
 """The groups that the help of ``explain`` lists; the help of ``plan`` lists all."""
 
+N = TypeVar("N", bound=NodeSettings)
 G_co = TypeVar("G_co", bound=ExplainedGates, covariant=True)
 
 
@@ -84,7 +90,7 @@ class Program(Struct, frozen=True):
     description: str
     add_options: Callable[[argparse.ArgumentParser], None]
     configure: Callable[[argparse.Namespace], Configured[Any]]
-    add_commands: Callable[[argparse._SubParsersAction[Parser]], None] | None = None
+    add_commands: Callable[[argparse._SubParsersAction[CommandParser]], None] | None = None
 
     def command(self, arguments: Sequence[str]) -> int:
         """Run the command with *arguments* and return its exit code."""
@@ -103,7 +109,7 @@ class Program(Struct, frozen=True):
         """Make *parser* the parser of the whole command, perhaps as a part of another one."""
         parser.prog, parser.description, parser.epilog = self.name, self.description, EXITS
         parser.set_defaults(run=lambda _: no_command(parser), log_level=None, verbose=0)
-        commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
+        commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=CommandParser)
         plan = commands.add_parser(
             "plan",
             help="show which nodes would go, where their pods would land, and why the others stay",
@@ -121,7 +127,7 @@ class Program(Struct, frozen=True):
             "explain",
             help="show everything about the named nodes: each pod, each blocker, what would free it",
             epilog=f"The flags that say which nodes may go, the gates, the plan and the rules are those of "
-            f"`{self.name} plan`: see its --help.\n{EXITS}",
+            f"`{self.name} plan`: see its --help.\n{_EXPLAINED}",
             description="Show all about the named nodes: gates, pods and where they could go, what keeps them, and "
             "the smallest change that would free them. Writes nothing to the cluster.",
         )
@@ -179,12 +185,7 @@ class Program(Struct, frozen=True):
     ) -> tuple[Inputs, Evaluation[ExplainedGates], Advising | None]:
         _choose_places(arguments)
         gap_seconds = gap_wanted(arguments)
-        try:
-            configured = self.configure(arguments)
-        except BadFlagsError as error:
-            raise UsageError(*error.problems) from error
-        except SettingsError as error:
-            raise CliError(*error.problems) from error
+        configured = self.configure(arguments)
         judge, search = configured.judge, None
         if configured.search and judge.placement == "possible":
             search = SearchRules(seconds=configured.search, clock=monotonic)
@@ -239,6 +240,15 @@ class Program(Struct, frozen=True):
         if configured.changes is not None and arguments.advice_time and evaluation.plan.searched is None:
             advising = Advising(configured.changes, loaded.snapshot, evaluation, horizon, planned)
         return inputs, evaluation, advising
+
+
+def priced(settings: N) -> N:
+    """Return *settings* with what OpenCost says now, if their price list names its server.
+
+    Raises :class:`~tightship.app.settings.loading.SettingsError` if the server doesn't say.
+    """
+    server = settings.prices.server
+    return settings if server is None else settings.priced(node_costs(server, ServerCredentials(server)))
 
 
 def _left_to_karpenter(evaluation: Evaluation[ExplainedGates]) -> bool:

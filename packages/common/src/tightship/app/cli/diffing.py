@@ -7,7 +7,7 @@ import argparse
 import msgspec
 
 from tightship.app.cli.app import EXIT_WOULD_CHANGE, CliError
-from tightship.app.cli.arguments import Parser, add_logging_arguments, add_output_arguments
+from tightship.app.cli.arguments import CommandParser, add_logging_arguments, add_output_arguments
 from tightship.app.cli.basics import write_rendered
 from tightship.files.documents import DocumentError, unpack
 from tightship.files.object_file import FileError, read_bytes
@@ -19,7 +19,7 @@ _EXITS = """exit codes: 0 done; 1 an error; 2 with --exit-code, when a node is d
 130 interrupted; 141 the reader closed the pipe."""
 
 
-def add_diff(commands: argparse._SubParsersAction[Parser], generator: Generator) -> None:
+def add_diff(commands: argparse._SubParsersAction[CommandParser], generator: Generator) -> None:
     """Add the command to *commands* of the program *generator*."""
     parser = commands.add_parser(
         "diff",

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from tightship.app.cli.app import CliError, UsageError
-from tightship.app.cli.arguments import Parser, add_flags, environment, given
+from tightship.app.cli.app import CliError
+from tightship.app.cli.arguments import CommandParser, add_flags, environment, given
 from tightship.app.observability.logging import LoggingError, set_up
 from tightship.app.runtime.main import Runtime, run_controller
 from tightship.app.settings.fields import Flag
-from tightship.app.settings.loading import BadFlagsError, SettingsError, flags_of
+from tightship.app.settings.loading import flags_of
 from tightship.app.settings.process import ProcessSettings, load_process
 
 _Settings = TypeVar("_Settings", bound=ProcessSettings)
@@ -29,7 +29,7 @@ _TITLES = {"cluster": "cluster", "": "configuration", "logging": "logging"}
 
 
 def add_run(
-    commands: argparse._SubParsersAction[Parser],
+    commands: argparse._SubParsersAction[CommandParser],
     program: str,
     version: str,
     settings: type[_Settings],
@@ -74,10 +74,6 @@ def _run(
     try:
         loaded = load_process(settings, variables, given)
         set_up(loaded.log_format, loaded.log_level, controller=program, environment=variables)
-    except BadFlagsError as error:
-        raise UsageError(*error.problems) from error
-    except SettingsError as error:
-        raise CliError(*error.problems) from error
     except LoggingError as error:
         raise CliError(str(error)) from error
 

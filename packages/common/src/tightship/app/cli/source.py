@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tightship.kube.connection import Connection
 
 
-class Loaded(Struct, frozen=True):
+class LoadedCluster(Struct, frozen=True):
     """A cluster, where it comes from, and the time of it in seconds since 1970; *warnings* are about files alone."""
 
     snapshot: Snapshot
@@ -30,7 +30,7 @@ class Loaded(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-def load_snapshot(arguments: argparse.Namespace, progress: Progress, ahead: Ahead) -> Loaded:
+def load_snapshot(arguments: argparse.Namespace, progress: Progress, ahead: Ahead) -> LoadedCluster:
     """Return the cluster that the arguments of :func:`~tightship.app.cli.arguments.add_cluster_arguments` name.
 
     *ahead* limits the demand without pods that an API server is asked for. The time is that of ``--now``; else a file's
@@ -46,9 +46,9 @@ def load_snapshot(arguments: argparse.Namespace, progress: Progress, ahead: Ahea
         progress.say(reading(paths))
         found = read_files(paths)
         at = arguments.now if arguments.now is not None else found.newest or wall()
-        return Loaded(found.snapshot, file_source(paths), at, found.warnings)
+        return LoadedCluster(found.snapshot, file_source(paths), at, found.warnings)
     snapshot, source = run(_read_live(arguments, progress, ahead))
-    return Loaded(snapshot, source, wall() if arguments.now is None else arguments.now)
+    return LoadedCluster(snapshot, source, wall() if arguments.now is None else arguments.now)
 
 
 def files_of(arguments: argparse.Namespace) -> tuple[str, ...]:

@@ -5,9 +5,12 @@ A change works on settings that others have changed already, so that several mak
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from pydantic import BaseModel
+
+from tightship.app.settings.loading import flags_of, nested, wire_keys
 from tightship.app.settings.sections import NodeSettings
 from tightship.core.durations import format_duration
 from tightship.core.reasons import Reason
@@ -31,7 +34,8 @@ _SWITCHED: Mapping[Reason, str] = {
 class SettingChanges:
     """The changes of *settings*; see :class:`tightship.planning.advice.Tunable`.
 
-    *judged* makes a judge of settings, *wire* plain data. *keys* are the configuration's keys by field.
+    *judged* makes a judge of settings, *wire* plain data. *keys* are the configuration's keys by field. *given* are the
+    fields that flags of this command set.
     """
 
     def __init__(
@@ -40,11 +44,13 @@ class SettingChanges:
         judged: Callable[[Any], Judge[Any]],
         wire: Callable[[Any], Mapping[str, Any]],
         keys: Mapping[str, str],
+        given: Collection[str] = (),
     ) -> None:
         self.settings = settings
         self.judge = judged
         self.values = wire
         self._keys = keys
+        self._given = given
 
     def own(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation[Any]) -> Change | None:
         """Return the change of a setting of this controller alone, as :meth:`change` does."""
@@ -64,6 +70,20 @@ class SettingChanges:
         if reason is Reason.MAX_NODES_REACHED:
             return self._longer(len(evaluation.facts))
         return self.own(reason, fact, evaluation)
+
+    def winning(self, values: Mapping[str, Any]) -> Sequence[str]:
+        """See :class:`tightship.planning.advice.Tunable`."""
+        return tuple(sorted(set(self._winning(type(self.settings), values))))
+
+    def _winning(self, model: type[BaseModel], values: Mapping[str, Any]) -> Iterator[str]:
+        flags = flags_of(model)
+        for field, key in wire_keys(model).items():
+            inner = nested(model.model_fields[field])
+            if key in values and inner is not None and isinstance(values[key], Mapping):
+                for each in values[key].values() if inner[1] else (values[key],):
+                    yield from self._winning(inner[0], each)
+            elif key in values and field in self._given and field in flags:
+                yield flags[field].name
 
     def without(self, reason: Reason) -> Change:
         """Return the change that switches the rule of *reason* off."""

@@ -8,10 +8,12 @@ the value, the value, and what is allowed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import AliasChoices, BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from tightship.app.settings.fields import Flag
@@ -184,7 +186,8 @@ def resolve(model: type[_Settings], *sources: SettingsSource) -> _Settings:
             elif each["type"] == "extra_forbidden":
                 why = _unknown(owner)
             else:
-                why = f"{each.get('input')!r}: {each['msg'].removeprefix('Value error, ')}"
+                value, told = repr(each.get("input")), _told(each)
+                why = told if told.startswith(value) else f"{value}: {told}"
             problems.add(f"{name or config.named(keys)}: {why}")
     if settings is None or problems:
         raise (BadFlagsError if usage else SettingsError)(sorted(problems))
@@ -196,7 +199,8 @@ def load(model: type[_Settings], values: Mapping[str, object], place: str = "") 
     return resolve(model, ConfigSource(model, values, place))
 
 
-def wire_keys(model: type[BaseModel]) -> dict[str, str]:
+@cache
+def wire_keys(model: type[BaseModel]) -> Mapping[str, str]:
     """Return the ConfigMap's key of each field of *model*, by the field's name."""
     # The model's own fields come before the fields of its sections, as people would write them.
     own = {name: number for number, name in enumerate(model.__annotations__)}
@@ -205,7 +209,8 @@ def wire_keys(model: type[BaseModel]) -> dict[str, str]:
     return {name: model.spelled(key) for name, key in keys.items()} if issubclass(model, Layered) else keys
 
 
-def flags_of(model: type[BaseModel]) -> dict[str, Flag]:
+@cache
+def flags_of(model: type[BaseModel]) -> Mapping[str, Flag]:
     """Return the flags of *model* by field, in the order of the help; an overriding field keeps the flag."""
     found: dict[str, Flag] = {}
     for name in wire_keys(model):
@@ -253,6 +258,27 @@ def _name(location: Location, sources: tuple[SettingsSource, ...]) -> str:
     """Return the flag or variable that set the value at *location*, empty if none did."""
     above = (location[:end] for end in range(len(location), 0, -1))
     return next((each.names[part] for part in above for each in sources if part in each.names), "")
+
+
+_TOLD: Mapping[str, str] = {
+    "float_parsing": "is not a number",
+    "float_type": "is not a number",
+    "finite_number": "is not a number",
+    "int_parsing": "is not a whole number",
+    "int_type": "is not a whole number",
+    "int_from_float": "is not a whole number",
+    "greater_than": "allowed is more than {gt:g}",
+    "greater_than_equal": "allowed is {ge:g} or more",
+    "less_than": "allowed is less than {lt:g}",
+    "less_than_equal": "allowed is {le:g} or less",
+    "literal_error": "allowed is {expected}",
+}
+"""What to say of a value, by the type of pydantic's error, whose own text is about an input."""
+
+
+def _told(error: ErrorDetails) -> str:
+    told = _TOLD.get(error["type"])
+    return error["msg"].removeprefix("Value error, ") if told is None else told.format(**error.get("ctx", {}))
 
 
 def _unknown(model: type[BaseModel]) -> str:

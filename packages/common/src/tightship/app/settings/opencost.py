@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import http.client
+import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from pydantic import Field
 
-from tightship.app.settings.loading import SettingsError
+from tightship.app.settings.loading import Layered, SettingsError, load
+from tightship.app.settings.query_servers import ServerSettings, server_of
+from tightship.core.query_servers import Server
 from tightship.core.quoting import quoted
+from tightship.kube.server_access import CredentialsError, ServerCredentials
 from tightship.planning.prices import parse_price
 
 METRIC = "node_total_hourly_cost"
 """OpenCost's price of a node for an hour; the label ``node`` names the node, in older versions ``instance``."""
 
-TIMEOUT = 30.0
-"""Seconds for the whole answer."""
+KEY = "openCost"
+"""The key of a price list that names the server: its address, or a mapping as hpa-scaler's servers have."""
 
 _MOST = 64 * 2**20
+
+
+class _OpenCost(Layered):
+    open_cost: ServerSettings = Field(alias=KEY)
 
 
 class _Series(msgspec.Struct):
@@ -36,37 +46,58 @@ class _Answer(msgspec.Struct):
     data: _Vector
 
 
-def is_address(path: str) -> bool:
-    """Whether *path* is the address of a server, not of a file."""
-    return path.startswith(("http://", "https://"))
+def server_in(value: object) -> Server:
+    """Return the server that the key ``openCost`` describes. Raises :class:`SettingsError`."""
+    given = load(_OpenCost, {KEY: {"url": value} if isinstance(value, str) else value}).open_cost
+    if not given.url:
+        raise SettingsError([f"{KEY}: has no url; allowed is the address of a Prometheus that scrapes OpenCost"])
+    if given.tls.server_name:
+        raise SettingsError([f"{KEY}.tls.serverName: can't be used here; allowed is a url with the certificate's name"])
+    return server_of("OpenCost", given, given.url)
 
 
-def node_costs(address: str) -> dict[str, int]:
-    """Return the price of each node for an hour, in millionths, as the Prometheus server at *address* knows them.
+def node_costs(server: Server, credentials: ServerCredentials) -> Mapping[str, int]:
+    """Return the price of each node for an hour, in millionths, as *server* knows them. Waits, so call it in a thread.
 
-    Of several series of one node the dearest counts. Raises :class:`SettingsError` that names the address.
+    Of several series of one node the dearest counts. Raises :class:`SettingsError` that names the server.
     """
-    query = urllib.parse.urlencode({"query": METRIC})
+    query = urllib.parse.urlencode([*server.parameters, ("query", METRIC)])
     try:
-        with urllib.request.urlopen(f"{address.rstrip('/')}/api/v1/query?{query}", timeout=TIMEOUT) as answer:  # noqa: S310 - http only
+        access = credentials.access()
+        request = urllib.request.Request(f"{server.address}/api/v1/query?{query}", headers=dict(access.headers))  # noqa: S310 - http only
+        with _opened(request, access.tls, server.timeout) as answer:
             series = msgspec.json.decode(_read(answer), type=_Answer).data.result
+    except CredentialsError as error:
+        raise _unusable(server, str(error)) from error
     except urllib.error.HTTPError as error:
         error.close()
-        raise _unusable(address, f"answers {error.code} {error.reason}") from error
+        raise _unusable(server, f"answers {error.code} {error.reason}") from error
     except (OSError, http.client.HTTPException) as error:
-        raise _unusable(address, f"can't be asked: {getattr(error, 'reason', None) or error}") from error
+        raise _unusable(server, f"can't be asked: {getattr(error, 'reason', None) or error}") from error
     except (msgspec.DecodeError, ValueError) as error:
-        raise _unusable(address, f"gives no answer of Prometheus: {error}") from error
+        raise _unusable(server, f"gives no answer of Prometheus: {error}") from error
     found: dict[str, int] = {}
     for each in series:
         name = each.metric.get("node") or each.metric.get("instance", "")
         try:
             found[name] = max(found.get(name, 0), parse_price(each.value[1]))
         except ValueError as error:
-            raise _unusable(address, f"{METRIC} of node {quoted(name)}: {error}") from error
+            raise _unusable(server, f"{METRIC} of node {quoted(name)}: {error}") from error
     if not found:
-        raise _unusable(address, f"has no series {METRIC}; allowed is a Prometheus that scrapes OpenCost")
+        raise _unusable(server, f"has no series {METRIC}; allowed is a Prometheus that scrapes OpenCost")
     return found
+
+
+class _Here(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: another server must not get the credentials."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _opened(request: urllib.request.Request, tls: ssl.SSLContext | bool, timeout: float) -> Any:
+    context = tls if isinstance(tls, ssl.SSLContext) else None
+    return urllib.request.build_opener(_Here, urllib.request.HTTPSHandler(context=context)).open(request, None, timeout)
 
 
 def _read(answer: Any) -> bytes:
@@ -76,5 +107,5 @@ def _read(answer: Any) -> bytes:
     return body
 
 
-def _unusable(address: str, why: str) -> SettingsError:
-    return SettingsError([f"--prices {quoted(address)}: {why}"])
+def _unusable(server: Server, why: str) -> SettingsError:
+    return SettingsError([f"{KEY} {server.address}: {why}"])

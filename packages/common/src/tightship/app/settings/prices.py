@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from tightship.app.settings.config_maps import mapping_of, read_config
 from tightship.app.settings.fields import Flag
 from tightship.app.settings.loading import TELLS_ALL, SettingsError
-from tightship.app.settings.opencost import is_address, node_costs
+from tightship.app.settings.opencost import server_in
 from tightship.core.quoting import quoted
 from tightship.planning.price_list import PriceError, price_list
 from tightship.planning.prices import MICROS, CloudPrices, PriceList
@@ -54,21 +54,32 @@ def no_list() -> PriceList:
 def read_prices(path: str) -> PriceList:
     """Return the price list in the file *path*: YAML, JSON, or a ConfigMap manifest around either.
 
-    If *path* is the address of a Prometheus server, the list has OpenCost's prices of nodes. Raises
-    :class:`SettingsError`, whose problems name the file or the server.
+    If *path* is the address of a Prometheus server, the list only names that server, which
+    :func:`~tightship.app.settings.opencost.node_costs` asks. Raises :class:`SettingsError`, whose problems name the
+    file.
     """
-    if is_address(path):
-        written = msgspec.json.encode({"openCost": path}).decode()
-        return PriceList(nodes=node_costs(path), clouds=cloud_prices(), written=written)
-    values = read_config(path, PRICE_FILES)
+    address = path.lower().startswith(("http://", "https://"))
     try:
-        return _read(values)
+        return _read({"openCost": path} if address else read_config(path, PRICE_FILES))
     except PriceError as error:
-        raise SettingsError([f"{path}: {problem}" for problem in error.problems]) from error
+        where = "--prices" if address else path
+        raise SettingsError([f"{where}: {problem}" for problem in error.problems]) from error
 
 
 def _read(values: Mapping[str, object]) -> PriceList:
-    found = price_list(values, cloud_prices())
+    problems: list[str] = []
+    server = None
+    if "openCost" in values:
+        try:
+            server = server_in(values["openCost"])
+        except SettingsError as error:
+            problems = error.problems
+    try:
+        found = price_list(values, cloud_prices(), server)
+    except PriceError as error:
+        raise PriceError([*problems, *error.problems]) from error
+    if problems:
+        raise PriceError(problems)
     # Only values that passed are written: YAML's aliases can make others endless.
     return msgspec.structs.replace(found, written=msgspec.json.encode(values).decode())
 

@@ -6,6 +6,7 @@ Aliases are node-compactor's keys; node-refiner spells the same keys in its own 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self, get_args
 
 import msgspec
@@ -268,6 +269,10 @@ class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
     def exactly(self) -> Self:
         """The same settings for pods that land exactly where the plan wants them: any place that is there will do."""
         return self.model_copy(update={"placement": "possible"}) if self.placement == "likely" else self
+
+    def priced(self, nodes: Mapping[str, int]) -> Self:
+        """Return the same settings with OpenCost's prices of *nodes*, in millionths for an hour."""
+        return self.model_copy(update={"prices": msgspec.structs.replace(self.prices, nodes=nodes)})
 
     @property
     def eviction_rules(self) -> EvictionRules:

@@ -12,21 +12,34 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from tightship.core.objects.meta import Metadata, Namespaced
-from tightship.core.quoting import LONGEST
+from tightship.core.quoting import LONGEST, quoted
 
 STATUS_NAME = "cluster-autoscaler-status"
 """The ConfigMap's name; its namespace is that of Cluster Autoscaler."""
+
+MACHINE_KINDS = ("MachineDeployment", "MachineSet")
+"""Kinds of which Cluster Autoscaler makes node groups with Cluster API; files may hold them."""
+
+MACHINE_MINIMUMS = (
+    "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size",
+    "machine.openshift.io/cluster-api-autoscaler-node-group-min-size",
+)
+"""The annotation of such an object with the minimum size of its group."""
 
 _OLD_SIZE = re.compile(r"\(minSize=(-?\d+), maxSize=-?\d+\)")
 _WORD = re.compile(r"\w+")
 
 
 class NodeGroup(Struct, frozen=True, gc=False):
-    """A node group of Cluster Autoscaler, and its minimum size. *problem* says why the size is unreadable."""
+    """A node group of Cluster Autoscaler, and its minimum size. *problem* says why the size is unreadable.
+
+    *setter*, followed by a number, is a command that sets the minimum size, if an object of the cluster says it.
+    """
 
     name: str
     minimum: int
     problem: str = ""
+    setter: str = ""
 
 
 class AutoscalerStatus(Namespaced, frozen=True, gc=False):
@@ -52,6 +65,29 @@ class ConfigMapWire(Struct, frozen=True, gc=False):
             return AutoscalerStatus(meta.namespace, meta.name, problem="its key status holds no status of node groups")
         groups = _new(text) if re.search(r"^(nodeGroups|autoscalerStatus):", text, re.MULTILINE) else _old(text)
         return AutoscalerStatus(meta.namespace, meta.name, tuple(groups))
+
+
+class MachinesWire(Struct, frozen=True, gc=False):
+    """A MachineDeployment or a MachineSet of Cluster API or OpenShift on the wire."""
+
+    metadata: Metadata
+
+    def status(self, kind: str) -> AutoscalerStatus:
+        """Return the group that Cluster Autoscaler makes of it, with the minimum size of its annotation, if any.
+
+        Cluster Autoscaler makes no group of a MachineSet that a MachineDeployment owns.
+        """
+        meta = self.metadata
+        notes = meta.annotations or {}
+        key = next((each for each in MACHINE_MINIMUMS if each in notes), "")
+        owned = any(each.kind == MACHINE_KINDS[0] for each in meta.owner_references or ())
+        if not key or owned:
+            return AutoscalerStatus(meta.namespace, f"{kind} {meta.name}")
+        minimum, name = minimum_size(notes[key]), f"{kind}/{meta.namespace}/{meta.name}"
+        setter = f"kubectl -n {meta.namespace} annotate --overwrite {kind.lower()} {meta.name} {key}="
+        problem = f"annotation {key} is {quoted(notes[key])}; allowed is a whole number" if minimum is None else ""
+        group = NodeGroup(name, minimum or 0, problem, setter)
+        return AutoscalerStatus(meta.namespace, f"{kind} {meta.name}", (group,))
 
 
 def _old(text: str) -> Iterator[NodeGroup]:

@@ -7,7 +7,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from tightship.core.objects.autoscaler_status import AutoscalerStatus, ConfigMapWire
+from tightship.core.objects.autoscaler_status import MACHINE_KINDS, AutoscalerStatus, ConfigMapWire, MachinesWire
 from tightship.core.objects.autoscaling import (
     SCALE_TARGET_KINDS,
     HorizontalPodAutoscaler,
@@ -112,6 +112,10 @@ def _workload_decoder(kind: str) -> Callable[[_JSON], ApiObject]:
     return _decoder(WorkloadWire, lambda wire: wire.workload(kind))
 
 
+def _machines_decoder(kind: str) -> Callable[[_JSON], ApiObject]:
+    return _decoder(MachinesWire, lambda wire: wire.status(kind))
+
+
 _DECODERS = {
     "Node": _decoder(NodeWire, NodeWire.node),
     "Pod": _decoder(PodWire, PodWire.pod),
@@ -137,7 +141,9 @@ _DECODERS = {
 }
 
 KINDS = frozenset(_DECODERS)
-"""The kinds in a cluster's snapshot. Readers of files pass over all other kinds."""
+"""The kinds in a cluster's snapshot. Readers of files pass over all other kinds but :data:`MACHINE_KINDS`."""
+
+_DECODERS |= {kind: _machines_decoder(kind) for kind in MACHINE_KINDS}
 
 _targets = msgspec.json.Decoder(ScaleTargetWire)
 

@@ -4,7 +4,7 @@
 :mod:`~tightship.planning.advice.edits` makes them in a snapshot, and :mod:`~tightship.planning.advice.adviser` plans.
 """
 
-from tightship.planning.advice.adviser import Adviser, Limits
+from tightship.planning.advice.adviser import Adviser, TimeLimit
 from tightship.planning.advice.catalogue import Catalogue
 from tightship.planning.advice.model import Advice, Bundle, Change, Freed, Gain, ReasonCost, Scenario, Tunable
 
@@ -16,8 +16,8 @@ __all__ = [
     "Change",
     "Freed",
     "Gain",
-    "Limits",
     "ReasonCost",
     "Scenario",
+    "TimeLimit",
     "Tunable",
 ]

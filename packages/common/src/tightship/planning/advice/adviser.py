@@ -33,7 +33,7 @@ ROOM = frozenset({Reason.NO_PLACE, Reason.NO_PLACE_AFTER_PLAN, Reason.NO_PLACE_T
 _IMPORTANCE = {reason: number for number, reason in enumerate(Reason)}
 
 
-class Limits(Struct, frozen=True):
+class TimeLimit(Struct, frozen=True):
     """How long to measure: *seconds* by *clock*. No plan begins that would take longer than what is left.
 
     *planned* is how many seconds the base took.
@@ -55,7 +55,7 @@ class Adviser:
     """Advice about one evaluation. *scenario* is what it was made of, *measure* plans another one on the same terms."""
 
     def __init__(
-        self, base: Evaluation[Any], scenario: Scenario, catalogue: Catalogue, measure: Measure, limits: Limits
+        self, base: Evaluation[Any], scenario: Scenario, catalogue: Catalogue, measure: Measure, limits: TimeLimit
     ) -> None:
         self._base = base
         self._scenario = scenario
@@ -77,7 +77,12 @@ class Adviser:
         return Advice(reasons, found, together, numbers, len(self._results) - 1, untried + left)
 
     def free(self, name: str) -> Freed:
-        """Return the smallest known bundle that frees node *name*, or what keeps the node whatever is changed."""
+        """Return the smallest known bundle that frees node *name*, or what keeps the node whatever is changed.
+
+        A node that goes anyhow needs no change.
+        """
+        if name in self._gone:
+            return self._freed(name, frozenset())
         left: tuple[Refusal, ...] = ()
         for small in (True, False):
             own: dict[tuple[Reason, str], Change] = {}
@@ -199,9 +204,13 @@ class Adviser:
             result = self._try(fewer) if fewer else None
             if result is not None and name in result.freed:
                 changes = fewer
+        return self._freed(name, changes)
+
+    def _freed(self, name: str, changes: Changes) -> Freed:
         result = self._results[changes]
-        moves = next(removal.moves for removal in result.plan.removals if removal.node == name)
-        return Freed(Bundle(_ordered(changes), result.gain, result.freed, result.settings), moves)
+        removal = next(each for each in result.plan.removals if each.node == name)
+        bundle = Bundle(_ordered(changes), result.gain, result.freed, result.settings)
+        return Freed(bundle, removal.moves, removal.round)
 
     # -- measuring
 

@@ -21,6 +21,7 @@ from tightship.planning.advice.edits import (
     uncordoned,
     untainted,
     with_budgets,
+    with_group_minimum,
     with_node_pool,
     without_annotation,
 )
@@ -38,8 +39,9 @@ from tightship.planning.evictability import (
 from tightship.planning.facts import NodeFacts
 from tightship.planning.gangs import EVICT_TOGETHER
 from tightship.planning.karpenter import POOL_LABEL
+from tightship.planning.node_groups import MINIMUM_SIZE
 from tightship.planning.nodes import SCALE_DOWN_DISABLED
-from tightship.planning.owners import Annotation, annotation_changes, commands, named, top_owner
+from tightship.planning.owners import AnnotationEdit, annotation_changes, commands, named, top_owner
 
 _REMOVED: Mapping[Reason, tuple[str, ...]] = {
     Reason.POD_DO_NOT_DRAIN: (DO_NOT_DRAIN,),
@@ -127,15 +129,19 @@ class Catalogue:
         spread = refusal.reason is Reason.GANG_WOULD_BREAK and EVICT_TOGETHER not in refusal.fix
         if pod is None or spread:
             return None
-        if refusal.reason is Reason.PDB_NEVER_ALLOWS:
-            return self._of_budget(pod)
-        if refusal.reason is Reason.MULTIPLE_PDBS:
-            return self._of_budgets(pod)
-        return self._of_pod(pod, refusal.reason)
+        budgets = {
+            Reason.PDB_NEVER_ALLOWS: self._of_budget,
+            Reason.PDB_EXHAUSTED: self._of_unhealthy,
+            Reason.MULTIPLE_PDBS: self._of_budgets,
+        }
+        made = budgets.get(refusal.reason)
+        return self._of_pod(pod, refusal.reason) if made is None else made(pod)
 
     # -- nodes
 
     def _of_node(self, name: str, reason: Reason) -> Change | None:
+        if reason is Reason.NODE_GROUP_MIN_SIZE:
+            return self._of_group(self._evaluation.facts[name])
         if reason in _ON_NODES:
             key = _carried(_ON_NODES[reason], self._snapshot.nodes[name].node.annotations)
             command = f"kubectl annotate node {name} {key}-"
@@ -168,6 +174,34 @@ class Catalogue:
         edit = partial(with_node_pool, name=pool.name, change=change)
         return self._once(reason, f"NodePool {pool.name}", edit, command, note=note)
 
+    def _of_group(self, fact: NodeFacts) -> Change | None:
+        """Return a lower minimum of the node group, if an object that kubectl reaches says the minimum.
+
+        No command here changes the autoscaler's flags, or a group of a cloud.
+        """
+        group = fact.group
+        if group is None or group.problem:
+            return None
+        others = self._evaluation.facts.items()
+        mates = sorted(name for name, each in others if each.group is not None and each.group.name == group.name)
+        key = next((each for each in MINIMUM_SIZE if each in fact.view.node.annotations), "")
+        setter = f"kubectl annotate --overwrite node {' '.join(mates)} {key}=" if key else group.setter
+        if not setter:
+            return None
+
+        def change(least: int) -> Change:
+            return Change(
+                Reason.NODE_GROUP_MIN_SIZE,
+                f"the minimum size of node group {group.name}",
+                partial(with_group_minimum, name=group.name, nodes=mates if key else (), key=key, least=least),
+                commands=(f"{setter}{least}",),
+                note="the autoscaler has to allow that size too" if key else "",
+                tighter=lambda plan: (change(len(set(mates) - {each.node for each in plan.removals})),),
+            )
+
+        thing = Reason.NODE_GROUP_MIN_SIZE, f"the minimum size of node group {group.name}"
+        return self._known[thing] if thing in self._known else self._known.setdefault(thing, change(0))
+
     # -- pods
 
     def _of_pod(self, pod: Pod, reason: Reason) -> Change | None:
@@ -190,7 +224,7 @@ class Catalogue:
         return self._known.setdefault((reason, thing), made)
 
     def _annotating(self, reason: Reason, thing: str, key: str, value: str | None, pods: Collection[Pod]) -> Change:
-        made: dict[Annotation, None] = {}
+        made: dict[AnnotationEdit, None] = {}
         for each in pods:
             own = all_local_volumes(each) if reason is Reason.LOCAL_STORAGE else value
             made |= dict.fromkeys(annotation_changes(self._snapshot, each, key, own))
@@ -222,7 +256,7 @@ class Catalogue:
             self._kept[reason] = found
         return self._kept[reason]
 
-    def _reached(self, change: Annotation) -> dict[str, set[str]]:
+    def _reached(self, change: AnnotationEdit) -> dict[str, set[str]]:
         """Return the pods that *change* reaches, by node."""
         if change.kind == "Pod":
             key = f"{change.namespace}/{change.name}"
@@ -262,6 +296,20 @@ class Catalogue:
         note = "nothing runs while the only pod under this budget moves" if few else ""
         edit: Callable[[Snapshot], Snapshot] = partial(with_budgets, replaced=(new,))
         return self._once(Reason.PDB_NEVER_ALLOWS, thing, edit, command, note=note)
+
+    def _of_unhealthy(self, pod: Pod) -> Change | None:
+        """Return the policy by which a pod that is not Ready may go, whatever its budget allows."""
+        found = self._snapshot.budgets.of(pod.template)
+        if pod.ready or len(found) != 1:
+            return None
+        budget = found[0]
+        command = (
+            f"kubectl -n {budget.namespace} patch pdb {budget.name} --type merge "
+            """-p '{"spec":{"unhealthyPodEvictionPolicy":"AlwaysAllow"}}'"""
+        )
+        edit = partial(with_budgets, replaced=(msgspec.structs.replace(budget, always_allow_unhealthy=True),))
+        note = "pods that are not Ready may then be evicted at any time"
+        return self._once(Reason.PDB_EXHAUSTED, f"PDB {budget.key}", edit, command, note=note)
 
     def _of_budgets(self, pod: Pod) -> Change | None:
         """Return the deletion of all but one budget of *pod*, if the one that stays covers what the others cover."""

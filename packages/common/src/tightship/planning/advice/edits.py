@@ -12,13 +12,13 @@ from tightship.core.objects.pod import CORDON
 from tightship.core.selectors import Labels
 from tightship.planning.cluster import Budgets, NodeView, Snapshot
 from tightship.planning.cluster.state import sum_up
-from tightship.planning.owners import Annotation
+from tightship.planning.owners import AnnotationEdit
 
 Pods = Mapping[str, Collection[str]]
 """Pods by node: their keys (``namespace/name``)."""
 
 
-def annotate(snapshot: Snapshot, change: Annotation, pods: Pods) -> Snapshot:
+def annotate(snapshot: Snapshot, change: AnnotationEdit, pods: Pods) -> Snapshot:
     """Return *snapshot* after *change*, which reaches *pods*.
 
     Pods that a rollout replaces have the annotations of their template, and no others.
@@ -51,7 +51,7 @@ def annotate(snapshot: Snapshot, change: Annotation, pods: Pods) -> Snapshot:
     return msgspec.structs.replace(snapshot, nodes=nodes, workloads=workloads if patched else snapshot.workloads)
 
 
-def _written(notes: Labels, change: Annotation) -> Labels:
+def _written(notes: Labels, change: AnnotationEdit) -> Labels:
     rest = {key: text for key, text in notes.items() if key != change.key}
     return rest if change.value is None else {**rest, change.key: change.value}
 
@@ -106,6 +106,27 @@ def with_budgets(
     budgets = {key: each for key, each in snapshot.budgets.by_key.items() if key not in deleted}
     budgets |= {each.key: each for each in replaced if each.key in budgets}
     return msgspec.structs.replace(snapshot, budgets=Budgets(budgets.values(), snapshot.budgets))
+
+
+def with_group_minimum(snapshot: Snapshot, name: str, nodes: Collection[str], key: str, least: int) -> Snapshot:
+    """Return *snapshot* with the minimum size *least* of node group *name*, which *nodes* tell by the annotation *key*,
+    if any do.
+    """
+    views = dict(snapshot.nodes)
+    for each in nodes:
+        notes = {**views[each].node.annotations, key: str(least)}
+        view = views[each]
+        views[each] = NodeView(msgspec.structs.replace(view.node, annotations=notes), view.pods, view.usage)
+    statuses = {
+        place: msgspec.structs.replace(
+            status,
+            groups=tuple(
+                msgspec.structs.replace(each, minimum=least) if each.name == name else each for each in status.groups
+            ),
+        )
+        for place, status in snapshot.autoscaler_statuses.items()
+    }
+    return msgspec.structs.replace(snapshot, nodes=views, autoscaler_statuses=statuses)
 
 
 def with_node_pool(snapshot: Snapshot, name: str, change: Mapping[str, Any]) -> Snapshot:

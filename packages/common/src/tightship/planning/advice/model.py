@@ -70,6 +70,9 @@ class Tunable(Protocol):
     def values(self, settings: Any) -> Mapping[str, Any]:
         """Return *settings* as plain data by the configuration's keys."""
 
+    def winning(self, values: Mapping[str, Any]) -> Sequence[str]:
+        """Return the flags of this command that win over *values*, by the configuration's keys."""
+
 
 class Gain(Struct, frozen=True, order=True):
     """What a plan removes beyond another one: *micros* of the currency a month, and *nodes*."""
@@ -105,11 +108,13 @@ class Bundle(Struct, frozen=True):
 class Freed(Struct, frozen=True):
     """What frees one node: a *bundle* and the *moves* of its pods then; or what *remains* though all else is changed.
 
-    *late* says that the time ran out before.
+    The node goes in *round* of the plan, from 1. If it goes anyhow, the bundle has no changes. *late* says that the
+    time ran out before.
     """
 
     bundle: Bundle | None = None
     moves: tuple[Move, ...] = ()
+    round: int = 0
     remains: tuple[Refusal, ...] = ()
     late: bool = False
 

@@ -43,14 +43,14 @@ def play(
     return _and_the_rest(planner, gates, strategy)
 
 
-class Replayed(Struct, frozen=True):
+class ReplayedPlan(Struct, frozen=True):
     """What is left of a plan, as an *outcome*. *broken* counts the removals that no longer go as planned."""
 
     outcome: Outcome
     broken: int
 
 
-def replay(plan: Plan, new_planner: Callable[[Choice], Planner], gates: Gates, strategy: Strategy) -> Replayed:
+def replay(plan: Plan, new_planner: Callable[[Choice], Planner], gates: Gates, strategy: Strategy) -> ReplayedPlan:
     """Plan what is left of *plan*, then let *strategy* try the other candidates.
 
     A node of the plan that is gone or in drain is dealt with. What still goes exactly as planned is planned first, so
@@ -78,7 +78,7 @@ def replay(plan: Plan, new_planner: Callable[[Choice], Planner], gates: Gates, s
         choice.expect(targets)
         if not gates.refuses(candidate, planner):
             planner.attempt(candidate)
-    return Replayed(_and_the_rest(planner, gates, strategy), lost + len(broken))
+    return ReplayedPlan(_and_the_rest(planner, gates, strategy), lost + len(broken))
 
 
 def _targets(planner: Planner, candidate: Candidate, removal: Removal) -> tuple[list[Ask], list[tuple[Ask, int]]]:

@@ -1,12 +1,14 @@
 """All promises: a module registers its own when it is imported."""
 
 from tightship_testkit.disasters.promises import (
+    books,
     bounds,
     cordons,
     drains,
     evictions,
     following,
     gangs,
+    groups,
     landings,
     leading,
     lowering,
@@ -18,6 +20,6 @@ from tightship_testkit.disasters.promises import (
 )
 
 __all__ = [
-    "bounds", "cordons", "drains", "evictions", "following", "gangs", "landings", "leading", "lowering", "others",
-    "pace", "raising", "running", "silence",
+    "books", "bounds", "cordons", "drains", "evictions", "following", "gangs", "groups", "landings", "leading",
+    "lowering", "others", "pace", "raising", "running", "silence",
 ]  # fmt: skip

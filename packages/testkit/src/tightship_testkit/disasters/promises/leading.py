@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tightship_simulator.api.store import Change
-from tightship_testkit.disasters.promises.base import Eviction, Promise, ours
+from tightship_testkit.disasters.promises.base import Asked, Eviction, Promise, ours
 from tightship_testkit.disasters.promises.reading import holder_of, owned
 from tightship_testkit.disasters.registry import promise
+
+_GUARDED = frozenset({"nodes", "horizontalpodautoscalers", "pods/eviction", "pods/status"})
+"""What is written, and evicted, only by who leads when the request leaves."""
+ON_ITS_WAY = 0.5
+"""Seconds that a request takes at most from where it leaves."""
 
 
 class _Term:
@@ -19,7 +24,9 @@ class _Term:
 
 @promise
 class OneWriter(Promise):
-    """Who was succeeded writes to no node or HPA, and evicts nothing, once its successor has written."""
+    """Who was succeeded writes to no node or HPA, and evicts nothing, once its successor has written. Nor does it ask
+    for that any more once another replica has the Lease, whatever the answer is.
+    """
 
     name = "one-writer"
     text = "No two leaders that write. A leader that was asleep finds its writes refused."
@@ -43,6 +50,18 @@ class OneWriter(Promise):
 
     def evicted(self, eviction: Eviction) -> None:
         self._wrote(eviction.by, f"Pod {eviction.name}")
+
+    def asked(self, request: Asked) -> None:
+        guarded = request.resource in _GUARDED or f"{request.resource}/{request.subresource}" in _GUARDED
+        if not guarded or not request.writes or not ours(request.by):
+            return
+        terms = self._terms.get(ours(request.by), [])
+        mine = [number for number, each in enumerate(terms) if each.holder == request.by]
+        after = terms[mine[-1] + 1 :] if mine else []
+        if after and after[0].since + ON_ITS_WAY < request.at:
+            what = f"{request.by} asked to {request.verb} {request.resource}/{request.subresource or request.name}"
+            told = f"{after[0].holder} has the Lease since {request.at - after[0].since:.1f} s"
+            self.broken(f"{request.resource} {request.name}", f"{what}, though {told}")
 
     def _wrote(self, by: str, subject: str) -> None:
         terms, sent = self._terms.get(ours(by), []), self.world.sent

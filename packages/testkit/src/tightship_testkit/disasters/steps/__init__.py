@@ -5,6 +5,7 @@ from tightship_testkit.disasters.steps import (
     clouds,
     configuration,
     extensions,
+    groups,
     landings,
     metrics,
     people,
@@ -14,6 +15,6 @@ from tightship_testkit.disasters.steps import (
 )
 
 __all__ = [
-    "autoscalers", "clouds", "configuration", "extensions", "landings", "metrics", "people", "replicas", "trouble",
-    "workloads",
+    "autoscalers", "clouds", "configuration", "extensions", "groups", "landings", "metrics", "people", "replicas",
+    "trouble", "workloads",
 ]  # fmt: skip

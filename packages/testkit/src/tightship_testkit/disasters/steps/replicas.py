@@ -6,12 +6,15 @@ from collections.abc import Callable
 from random import Random
 
 from tightship_simulator.virtual.simulation import Replica
-from tightship_testkit.disasters.drawing import MissingError, draws, one_of, program, share
+from tightship_testkit.disasters.drawing import MissingError, any_of, draws, one_of, program, share
 from tightship_testkit.disasters.registry import step
+from tightship_testkit.disasters.scenario import Scenario
 from tightship_testkit.disasters.world import Team, World
 
 _PATIENCE = 60.0
 """Seconds after which what waits for a step of a process happens anyway."""
+_LOOK = 0.5
+"""Seconds between two looks of a step that waits for a replica to be stopped."""
 MOMENT = one_of("", "", "", "Claimed", "Evicting", "Drained", "Restoring")
 VICTIM = draws(program=program, leader=share(0.8), moment=MOMENT)
 
@@ -80,6 +83,40 @@ async def freeze(world: World, *, program: str, leader: bool, steps: int, second
     world.tell(f"{victim.name} goes on")
     world.blinded(victim.name, world.now)
     victim.process.thaw()
+
+
+def _followed(rng: Random, scenario: Scenario) -> str:
+    """Draw a controller of nodes that has another replica to take over."""
+    found = [each for each in scenario.controllers if each.program != "hpa-scaler" and len(each.skews) > 1]
+    return str(any_of(rng, found).program)
+
+
+@step(
+    program=_followed,
+    request=one_of("eviction", "eviction", "eviction", "node"),
+    number=one_of(1, 1, 2, 3),
+    before=one_of(0, 0, 1, 2),
+    seconds=one_of(30.0, 60.0),
+    weight=0,
+)
+async def freeze_as_it_asks(
+    world: World, *, program: str, request: str, number: int, before: int, seconds: float
+) -> None:
+    """A replica is stopped before the very step in which a request of its controller leaves, the one of that number,
+    or a few steps before; others lead when it goes on. A rehearsal has told which step that is.
+    """
+    name, steps = world.rehearsed.get((program, request, number), ("", 0))
+    for each in world.team_of(program).alive:
+        if each.name == name and each.process.steps < steps - before:
+            each.process.at_step = each.process.freeze
+            each.process.stop_at = steps - before
+            while not each.process.frozen and not world.quiet:
+                await world.pause(_LOOK)
+            world.tell(f"{name} is stopped before it asks for {request} {number}, for {seconds:g} s")
+            await world.pause(seconds)
+            world.tell(f"{name} goes on")
+            world.blinded(name, world.now)
+            each.process.thaw()
 
 
 @step(VICTIM, back=one_of(0.0, 1.0, 20.0), skew=lambda rng, _: any_skew(rng), weight=2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpa_scaler.spec.addresses import Address, AddressError, AllowList, is_guarded, parse_address
+from tightship.core.addresses import Address, AddressError, AllowList, is_guarded, parse_address
 
 
 @pytest.mark.parametrize(

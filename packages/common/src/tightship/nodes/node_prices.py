@@ -1,0 +1,70 @@
+"""The prices that OpenCost knows, asked again and again for a running controller whose price list names its server."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
+from tightship.app.observability.logging import log
+from tightship.app.runtime.loop import in_thread
+from tightship.app.settings.loading import SettingsError
+from tightship.app.settings.opencost import node_costs
+from tightship.app.settings.sections import NodeSettings
+from tightship.core.query_servers import Server
+from tightship.kube.server_access import ServerCredentials
+
+REFRESH = 240.0
+"""Seconds for which an answer is new enough: less than the usual time between two passes."""
+
+AGAIN = 60.0
+"""Seconds after a failure before the next question."""
+
+S = TypeVar("S", bound=NodeSettings)
+
+Ask = Callable[[Server, ServerCredentials], Mapping[str, int]]
+
+
+class NodePrices(Generic[S]):
+    """Adds OpenCost's prices to settings. A server that does not answer leaves the last prices in use."""
+
+    def __init__(self, logger: logging.Logger, clock: Callable[[], float], ask: Ask = node_costs) -> None:
+        self._log = logger
+        self._clock = clock
+        self._ask = ask
+        self._server: Server | None = None
+        self._credentials: ServerCredentials | None = None
+        self._nodes: Mapping[str, int] = {}
+        self._next = 0.0
+        self._last: tuple[S, S] | None = None
+        self.problems: tuple[str, ...] = ()
+        """Why the prices may be old, or missing; empty if OpenCost has answered."""
+
+    async def refresh(self, settings: S) -> None:
+        """Ask the server that the price list of *settings* names, if its last answer is too old."""
+        server = settings.prices.server
+        if server != self._server:
+            self._server, self._nodes, self._next, self._last, self.problems = server, {}, 0.0, None, ()
+            self._credentials = None if server is None else ServerCredentials(server)
+        if server is None or self._credentials is None or self._clock() < self._next:
+            return
+        try:
+            nodes = await in_thread(self._ask, server, self._credentials)
+        except SettingsError as error:
+            self._next = self._clock() + AGAIN
+            if not self.problems:
+                log(self._log, logging.WARNING, "no new prices from OpenCost", error=str(error))
+            kept = "the last prices stay in use" if self._nodes else "its nodes have other prices, or none"
+            self.problems = (f"{error}: {kept}",)
+            return
+        self._next, self.problems = self._clock() + REFRESH, ()
+        if nodes != self._nodes:
+            self._nodes, self._last = nodes, None
+
+    def applied(self, settings: S) -> S:
+        """Return *settings* with the prices; the same ones while neither changes."""
+        if not self._nodes:
+            return settings
+        if self._last is None or self._last[0] is not settings:
+            self._last = settings, settings.priced(self._nodes)
+        return self._last[1]
