@@ -323,3 +323,26 @@ def test_the_missing_feature_is_told() -> None:
     assert isinstance(pending, Pod)
     detail, _ = why_nowhere(space, space.ask(pending))
     assert detail == "fits on 0 of 2 nodes: 2 not declaring RestartAllContainersOnContainerExits"
+
+
+def why(newcomer: dict[str, Any], nodes: list[dict[str, Any]]) -> tuple[str, str]:
+    pending = one(newcomer)
+    assert isinstance(pending, Pod)
+    space = Space(snapshot([*nodes, newcomer]))
+    return why_nowhere(space, space.ask(pending))
+
+
+def test_the_pod_s_own_rule_that_keeps_it_from_nodes_with_room_is_told() -> None:
+    picky = pod("new", cpu="1", nodeSelector={"disk": "ssd"})
+    full = [node("full", cpu="500m")]
+    assert why(picky, [*full, node("a"), node("b")])[1] == (
+        "widen the node selector or affinity of the pod: 2 nodes that don't match have room"
+    )
+    tainted = node("a", taints=[{"key": "k", "effect": "NoSchedule"}])
+    assert why(pod("new", cpu="1"), [*full, tainted])[1] == "let the pod tolerate a taint: 1 node with one has room"
+    assert why(picky, full)[1] == ""
+
+
+def test_of_many_causes_the_most_frequent_are_told() -> None:
+    nodes = [node(f"n{each}", taints=[{"key": f"k{each}", "effect": "NoSchedule"}]) for each in range(9)]
+    assert why(pod("new"), nodes)[0].endswith(", 1 untolerated taint k4:NoSchedule, 4 by 4 other causes")

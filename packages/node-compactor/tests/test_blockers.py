@@ -376,5 +376,5 @@ def planned(cli: Any, tmp_path: Path, objects: list[Json], *flags: str) -> list[
 
 def test_a_line_of_values_says_which_flag_comes_first(cli: Any, data: Path) -> None:
     told = cli("explain", "web-4", "-f", data / "cluster.yaml", "--limit", "0.7").out
-    assert '{"scaleDownCPURequestRatioLimit":0.88}}}  # comes after --limit of this command: leave that out' in told
+    assert '{"scaleDownCPURequestRatioLimit":0.88}}}  # only without --limit: the flag wins' in told
     assert "#" not in cli("explain", "web-4", "-f", data / "cluster.yaml").out.partition("Smallest")[2]

@@ -161,12 +161,12 @@ REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
     (
         "a negative count",
         {"nodePools": {"p": {REQUIRED: -1}}},
-        (f"nodePools.p.{REQUIRED}: -1", "greater than or equal to 0"),
+        (f"nodePools.p.{REQUIRED}: -1", "0 or more"),
     ),
     (
         "a fraction for a count",
         {"nodePools": {"p": {"minimumNodeCount": 1.5}}},
-        ("nodePools.p.minimumNodeCount: 1.5", "integer"),
+        ("nodePools.p.minimumNodeCount: 1.5", "whole number"),
     ),
     (
         "no duration",
@@ -181,7 +181,7 @@ REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
         {"nodePools": {"p": {"maximumNodesInDrain": "some"}}},
         ("nodePools.p.maximumNodesInDrain: 'some'", "percentage"),
     ),
-    ("a plan of no nodes", {"maximumNodesInPlan": 0}, ("maximumNodesInPlan: 0", "greater than or equal to 1")),
+    ("a plan of no nodes", {"maximumNodesInPlan": 0}, ("maximumNodesInPlan: 0", "1 or more")),
     (
         "rules that are no list",
         {"disabledRules": "NotReplicated"},

@@ -79,4 +79,6 @@ def test_the_minimums_are_lowered_only_as_far_as_a_plan_needs(cli: Any, tmp_path
     found = plan(FOUR, None, ("--threshold", "3", "--min-nodes", "4"))["advice"]["changes"]
     alone = [each for each in found if [change["reason"] for change in each["changes"]] == ["MinNodes"]]
     assert [(each["gain"]["nodes"], each["flags"]) for each in alone] == [(2, ["--min-nodes 2"])]
-    assert [each["values"] for each in alone] == ['config: {"minimum_nodes":2}']
+    assert [each["values"] for each in alone] == [
+        'config: {"minimum_nodes":2}  # only without --min-nodes: the flag wins'
+    ]

@@ -15,6 +15,7 @@ from tightship.report.presentation import Cell, Section, Table, TextLine, figure
 
 if TYPE_CHECKING:
     # hpa-scaler uses documents too, and has no numpy, which plans need.
+    from tightship.core.reasons import Refusal
     from tightship.planning.advice import Advice, Bundle, Change, Freed, Gain, Tunable
 
 SHOWN = 10
@@ -109,9 +110,18 @@ def node_bundle(freed: Freed, tunable: Tunable, *, priced: bool) -> NodeBundle:
         advice=_entry(bundle, tunable, priced=priced) if bundle is not None and bundle.changes else None,
         round=freed.round,
         moves=tuple(sorted((BundleMove(each.pod.key, each.target) for each in freed.moves), key=lambda each: each.pod)),
-        remains=tuple(f"{each.reason} {each.subject}: {each.fix or each.detail}" for each in freed.remains),
+        remains=tuple(_remains(freed.remains)),
         late=freed.late,
     )
+
+
+def _remains(left: Iterable[Refusal]) -> Iterator[str]:
+    alike: dict[tuple[str, str], list[str]] = {}
+    for each in left:
+        alike.setdefault((each.reason, each.fix or each.detail), []).append(each.subject)
+    for (reason, what), subjects in alike.items():
+        more = f" and {len(subjects) - 1:,} more" if len(subjects) > 1 else ""
+        yield f"{reason} {subjects[0]}{more}: {what}"
 
 
 def gain_entry(gain: Gain, *, priced: bool) -> GainEntry:
@@ -122,7 +132,8 @@ def gain_entry(gain: Gain, *, priced: bool) -> GainEntry:
 def _entry(bundle: Bundle, tunable: Tunable, *, priced: bool) -> AdviceEntry:
     changed = difference(tunable.values(tunable.settings), tunable.values(bundle.settings))
     winning = tunable.winning(changed)
-    but = f"  # comes after {' and '.join(winning)} of this command: leave that out" if winning else ""
+    flags = "the flag wins" if len(winning) == 1 else "flags win"
+    but = f"  # only without {' and '.join(winning)}: {flags}" if winning else ""
     tuned = [each for each in bundle.changes if each.tune is not None]
     return AdviceEntry(
         gain=gain_entry(bundle.gain, priced=priced),

@@ -153,7 +153,7 @@ def _sections(plan: NodePlan, arrived: Mapping[str, Sequence[Arrival]]) -> Itera
                 ),
                 filters=True,
             ),
-            half=len(_pool_columns(plan)) <= POOL_COLUMNS,
+            half=len(pools) > 1 and len(_pool_columns(plan)) <= POOL_COLUMNS,
         )
     if len(pools) > 1:
         summary = plan.summary
