@@ -72,8 +72,8 @@ async def test_a_buffer_keeps_room_before_the_floor_goes_up_and_goes_with_the_wi
 
 async def test_without_capacity_buffers_the_floor_goes_up_all_the_same(world: World) -> None:
     past_of(world, [])
-    notes = {"prometheus_query": "rate", "requests_per_replica": "10", "forecast": "daily", "forecast_buffer": "true"}
-    world.api.stock(maximum=30, replicas=10, **notes)
+    notes = {"prometheus_query": "rate", "requests_per_replica": "10", "forecast": "daily", "forecast_ahead": "10m"}
+    world.api.stock(maximum=30, replicas=10, **notes, forecast_buffer="true")
     world.start(FORECAST_BUFFERS="true")
-    await world.until(lambda: world.api.bounds()[0] == 20)
     await world.until(lambda: "no room is kept for forecasts" in world.on.logs())
+    await world.until(lambda: world.api.bounds()[0] == 20, deadline=1200)

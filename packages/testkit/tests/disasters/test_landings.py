@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from typing import Any
 
 import pytest
@@ -118,6 +119,12 @@ def played(story: Scenario) -> tuple[Seen, Result]:
     return seen, run(story, seen.ready)
 
 
+@cache
+def untroubled(replicas: int) -> Counter[str]:
+    """Return how often each resource is written where nothing happens to the replicas."""
+    return played(scenario(replicas=replicas))[0].asked
+
+
 def test_each_replacement_lands_where_the_plan_wants_it() -> None:
     seen, result = played(scenario())
     assert result.violations == []
@@ -154,13 +161,13 @@ def test_without_its_policy_the_pilot_is_off_and_drains_go_on(chart: dict[str, A
 @pytest.mark.parametrize("replicas", [1, 2], ids=["alone", "with a standby"])
 @pytest.mark.parametrize("what", ["kill", "freeze", "stop"])
 def test_a_replica_that_is_lost_at_a_write_leaves_no_gate(what: str, replicas: int, before: bool) -> None:
-    seen, _ = played(scenario(replicas=replicas))
+    asked = untroubled(replicas)
     back = {"skew": 0.0, "back": 5.0}
     told = {"kill": back, "freeze": {"seconds": 40.0}, "stop": {**back, "back": 30.0}}[what]
     wrong: list[str] = []
     for resource in WRITES:
-        assert seen.asked[resource]
-        for skip in range(min(seen.asked[resource], MOST)):
+        assert asked[resource]
+        for skip in range(min(asked[resource], MOST)):
             args = {"program": "node-compactor", "resource": resource, "before": before, "skip": skip, **told}
             found, result = played(scenario(Step(at=0.0, kind=f"{what}-at-landing", args=args), replicas=replicas))
             wrong += [f"{resource} {skip}: {each}" for each in result.violations]

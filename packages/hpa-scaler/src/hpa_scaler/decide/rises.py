@@ -19,6 +19,9 @@ from tightship.core.reasons import Reason, Refusal
 SHARP = 1.15
 """How many times the floor of the last answer the next one must be to be a jump."""
 
+CLEAR = 3
+"""Replicas that a jump must be for at least: of a smaller one nobody could tell whether it is over."""
+
 SPIKE_CYCLES = 3
 """Cycles that a range must cover for a jump within one of them to be no traffic, whose rate takes a range to rise."""
 
@@ -98,7 +101,8 @@ def judge_spike(
     if last is None or evaluated is None or (now - evaluated) * SPIKE_CYCLES > min(ranges):
         return history
     kept = highest_floor(floors, now, window)
-    if rose and kept is not None and floor > kept and now - last.at >= max(ranges):
+    clear = last.floor + CLEAR <= floor
+    if rose and clear and kept is not None and floor > kept and now - last.at >= max(ranges):
         return msgspec.structs.replace(history, spike=Spike(int(now), last.floor, floor, kept))
     if rose or spike is None or now - spike.at > max(ranges) + now - evaluated:
         return history

@@ -93,6 +93,7 @@ class BufferKeeper:
         self._known: dict[Key, int] | None = None
         self._version = ""
         self._not_before = 0.0
+        self._trouble = ""
 
     def forget(self) -> None:
         """Forget which buffers there are: another replica may have changed them."""
@@ -105,6 +106,7 @@ class BufferKeeper:
         if not (wanted or self._known) and self._version:
             return
         if self._known is None and self._clock() < self._not_before:
+            self._tell(wanted)
             return
         try:
             known = await self._read(tuple(namespaces) or ("",)) if self._known is None else self._known
@@ -121,9 +123,14 @@ class BufferKeeper:
         except (KubeError, msgspec.DecodeError) as error:
             self._known = None
             self._not_before = self._clock() + AGAIN
-            if wanted:
-                why = one_line(error) if isinstance(error, KubeError) else str(error)
-                log(self._log, logging.WARNING, "no room is kept for forecasts", error=why)
+            self._trouble = one_line(error) if isinstance(error, KubeError) else str(error)
+            self._tell(wanted)
+
+    def _tell(self, wanted: Mapping[Key, object]) -> None:
+        """Log the last failure, once, as soon as a buffer is wanted."""
+        if wanted and self._trouble:
+            log(self._log, logging.WARNING, "no room is kept for forecasts", error=self._trouble)
+            self._trouble = ""
 
     async def _read(self, namespaces: tuple[str, ...]) -> dict[Key, int]:
         """Return the buffers that are ours, in the first version that is served."""

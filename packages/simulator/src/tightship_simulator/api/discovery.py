@@ -25,6 +25,8 @@ VERSION = {
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 _ASKED_ONLY = {"authorization.k8s.io": ("SelfSubjectAccessReview", "selfsubjectaccessreviews")}
 """Groups of which nothing is kept: what is posted is answered."""
+_PLACES = frozenset({*(each.root for each in SERVED), *(f"/apis/{group}/v1" for group in _ASKED_ONLY)})
+"""Where a group's resources are told."""
 
 
 def discovered(path: str) -> Json | None:
@@ -44,7 +46,7 @@ def discovered(path: str) -> Json | None:
     if path.startswith("/apis/") and path.count("/") == 2:
         name = path.removeprefix("/apis/")
         return {"kind": "APIGroup", "apiVersion": "v1", **_group(name)} if name in _groups() else None
-    return _resources(path)
+    return _resources(path) if path in _PLACES else None
 
 
 def _groups() -> dict[str, str]:
@@ -61,14 +63,12 @@ def _group(name: str) -> Json:
     return {"name": name, "versions": [version], "preferredVersion": version}
 
 
-def _resources(root: str) -> Json | None:
+def _resources(root: str) -> Json:
     kinds = [each for each in SERVED if each.root == root]
     resources = [entry for kind in kinds for entry in _entries(kind)]
     for group, (kind_name, plural) in _ASKED_ONLY.items():
         if root == f"/apis/{group}/v1":
             resources.append(_entry(plural, kind_name, namespaced=False, verbs=["create"]))
-    if not resources:
-        return None
     version = root.removeprefix("/apis/").removeprefix("/api/")
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": resources}
 

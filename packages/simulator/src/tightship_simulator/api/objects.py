@@ -6,16 +6,16 @@ Only what a controller, kubectl or the embedded cluster's own behaviours go by; 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from tightship_simulator.api.errors import BadRequest, conflict
 from tightship_simulator.api.kinds import Kind
 from tightship_simulator.api.validity import malformed
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
@@ -122,6 +122,15 @@ def _without_nulls(value: object) -> object:
     return value
 
 
+def copy_of(value: T) -> T:
+    """Return a copy of what JSON can hold, much faster than :mod:`copy` makes it."""
+    if isinstance(value, dict):
+        return {key: copy_of(each) for key, each in value.items()}  # type: ignore[return-value]  # as given
+    if isinstance(value, list):
+        return [copy_of(each) for each in value]  # type: ignore[return-value]
+    return value
+
+
 def check_preconditions(kind: Kind, thing: Json, *, uid: str | None, version: str | None) -> None:
     """Raise :class:`~tightship_simulator.api.errors.Conflict` where *thing* has not the uid or version wanted."""
     meta = thing["metadata"]
@@ -148,5 +157,5 @@ def copied(kind: Kind, thing: Mapping[str, Any]) -> Json:
     """Return a copy of an object that says what it is. Raises :class:`~tightship_simulator.api.errors.BadRequest`."""
     if wrong := malformed(thing):
         raise BadRequest(f"{kind.name} cannot be read: {wrong}")
-    made = copy.deepcopy(dict(thing))
+    made: Json = copy_of(dict(thing))
     return made | {"kind": kind.name, "apiVersion": kind.group_version, "metadata": made.get("metadata") or {}}

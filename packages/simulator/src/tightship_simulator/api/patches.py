@@ -6,10 +6,10 @@ is replaced. A JSON patch that does not apply is 422, as from the API server: th
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from tightship_simulator.api.errors import BadRequest, Invalid, UnsupportedMediaType
+from tightship_simulator.api.objects import copy_of
 
 Json = dict[str, Any]
 
@@ -64,7 +64,7 @@ def patched(thing: Json, patch: Any, content_type: str) -> Json:
 def _merged(old: Any, patch: Any) -> Any:
     """RFC 7386."""
     if not isinstance(patch, dict):
-        return copy.deepcopy(patch)
+        return copy_of(patch)
     new = dict(old) if isinstance(old, dict) else {}
     for key, value in patch.items():
         if value is None:
@@ -80,7 +80,7 @@ def _strategically(old: Any, patch: Json) -> Any:
     if directive == "delete":
         return None
     if directive == "replace":
-        return {key: copy.deepcopy(value) for key, value in patch.items() if key != "$patch"}
+        return {key: copy_of(value) for key, value in patch.items() if key != "$patch"}
     new = dict(old) if isinstance(old, dict) else {}
     if "$retainKeys" in patch:
         new = {key: value for key, value in new.items() if key in patch["$retainKeys"]}
@@ -108,12 +108,12 @@ def _member(key: str, old: Any, value: Any) -> Any:
             # Those of a Service have another key than those of a container.
             of_service = key == "ports" and not any("containerPort" in each for each in value)
             return _list_merged(old or [], value, "port" if of_service else merge_key)
-    return copy.deepcopy(value)
+    return copy_of(value)
 
 
 def _list_merged(old: list[Json], patch: list[Json], key: str) -> list[Json]:
     if any(each.get("$patch") == "replace" and key not in each for each in patch):
-        return [copy.deepcopy(each) for each in patch if "$patch" not in each]
+        return [copy_of(each) for each in patch if "$patch" not in each]
     new = {each.get(key): each for each in old}
     for each in patch:
         after = _strategically(new.get(each.get(key)), each)
@@ -128,7 +128,7 @@ def _json_patched(thing: Json, operations: Any) -> Json:
     """RFC 6902."""
     if not isinstance(operations, list) or not all(isinstance(each, dict) for each in operations):
         raise BadRequest("a JSON patch must be a list of operations")
-    document: Any = copy.deepcopy(thing)
+    document: Any = copy_of(thing)
     for operation in operations:
         try:
             document = _operated(document, operation)
@@ -146,16 +146,16 @@ def _operated(document: Any, operation: Json) -> Any:
             if not _same(_found(document, path), operation.get("value")):
                 raise ValueError("a test does not hold")
         case "add":
-            document = _put(document, path, copy.deepcopy(operation["value"]), insert=True)
+            document = _put(document, path, copy_of(operation["value"]), insert=True)
         case "replace":
             # As with the library of the API server, what is absent of an object is added.
-            document = _put(document, path, copy.deepcopy(operation["value"]), insert=False)
+            document = _put(document, path, copy_of(operation["value"]), insert=False)
         case "remove":
             _taken(document, path)
         case "move":
             document = _put(document, path, _taken(document, _pointer(operation["from"])), insert=True)
         case "copy":
-            value = copy.deepcopy(_found(document, _pointer(operation["from"])))
+            value = copy_of(_found(document, _pointer(operation["from"])))
             document = _put(document, path, value, insert=True)
         case other:
             raise ValueError(f"unknown operation {other!r}")

@@ -6,6 +6,7 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -26,6 +27,7 @@ class Target(Struct, frozen=True):
     subresource: str = ""
 
 
+@lru_cache(maxsize=1024)
 def target_of(path: str) -> Target:
     """Return what *path* names. Raises :class:`~tightship_simulator.api.errors.UnknownPath`."""
     match path.strip("/").split("/"):

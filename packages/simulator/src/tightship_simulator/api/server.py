@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from datetime import datetime
 from email.utils import format_datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from aiohttp import web
@@ -82,7 +83,7 @@ class ApiServer:
 
     async def _date(self, _: web.Request, response: web.StreamResponse) -> None:
         """Date the answer by the cluster's clock; aiohttp goes by the machine's."""
-        response.headers["Date"] = format_datetime(self._store.now(), usegmt=True)
+        response.headers["Date"] = _http_date(self._store.now().replace(microsecond=0))
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         peer = request.transport.get_extra_info("peername") if request.transport is not None else None
@@ -296,6 +297,11 @@ class ApiServer:
 
         written = self._store.modify(kind, name, namespace, change, part="main", dry_run=is_dry(request))
         return subresources.scale_of(written)
+
+
+@lru_cache(maxsize=16)
+def _http_date(second: datetime) -> str:
+    return format_datetime(second, usegmt=True)
 
 
 def _success(code: int) -> Json:

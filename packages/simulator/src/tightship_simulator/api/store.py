@@ -17,7 +17,6 @@ the API server: subclasses of :class:`~tightship_simulator.api.errors.Refused`.
 
 from __future__ import annotations
 
-import copy
 import random
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -41,6 +40,7 @@ from tightship_simulator.api.objects import (
     check_preconditions,
     completed,
     copied,
+    copy_of,
     grace_of,
     normalized,
     timestamp,
@@ -146,7 +146,7 @@ class Store(Kept):
         :class:`~tightship_simulator.api.errors.NotFound`, ``Conflict`` and ``Invalid``.
         """
         old = self.get(kind, name, namespace)
-        mine = copy.deepcopy(old)
+        mine = copy_of(old)
         after = change(mine)
         new, about = mine if after is None else after, BY_NAME[kind]
         if wrong := malformed(new):

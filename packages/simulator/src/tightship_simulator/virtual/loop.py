@@ -47,7 +47,7 @@ class _Due(float):
     """The time of a *timer*. The heap compares plain numbers, where timers themselves would be asked in Python."""
 
     __slots__ = ("timer",)
-    timer: asyncio.TimerHandle
+    timer: Any
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -55,10 +55,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     # What asyncio's own loop keeps its work in.
     _ready: deque[Any]
-    _scheduled: list[_Due]  # type: ignore[assignment]
+    _scheduled: list[_Due]
     _stopping: bool
     _timer_cancelled_count: int
     _closed: bool
+    _check_closed: Callable[[], None]
 
     def __init__(self, start: float = 1000.0) -> None:
         super().__init__()
@@ -152,12 +153,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Call *callback* at that time."""
         if self._closed:
             self._check_closed()
-        timer = events.TimerHandle(when, callback, args, self, context)
+        timer: Any = events.TimerHandle(when, callback, args, self, context)
         due = _Due(when)
         due.timer = timer
         heapq.heappush(self._scheduled, due)
         timer._scheduled = True
-        return timer
+        made: events.TimerHandle = timer
+        return made
 
     def run_nested(self, work: Coroutine[Any, Any, T]) -> T:
         """Run *work* to its end from inside a running task, which waits meanwhile while all others go on.

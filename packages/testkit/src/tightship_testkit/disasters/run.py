@@ -24,6 +24,7 @@ from tightship_testkit.disasters.observer import Observer, Tracebacks
 from tightship_testkit.disasters.promises.base import Violation
 from tightship_testkit.disasters.promises.running import LeadersLead, NoCrash
 from tightship_testkit.disasters.scenario import Scenario
+from tightship_testkit.disasters.sleeping import Rehearsal
 from tightship_testkit.disasters.world import Json, World
 
 PODS = Pace(start=2.0, stop=4.0, boot=8.0, lost=10.0)
@@ -59,6 +60,35 @@ class Result(Struct, frozen=True, kw_only=True):
 
 def run(scenario: Scenario, ready: Ready = lambda _world, _observer: None) -> Result:
     """Play *scenario*; *ready* is called when its cluster is there and before anything runs."""
+    rehearsal = Rehearsal(scenario)
+    if not rehearsal.over:
+        _rehearse(scenario, rehearsal)
+
+    def rehearsed(world: World, observer: Observer) -> None:
+        world.rehearsed = rehearsal.moments
+        ready(world, observer)
+
+    return _run(scenario, rehearsed)
+
+
+def _rehearse(scenario: Scenario, rehearsal: Rehearsal) -> None:
+    """Play *scenario* until *rehearsal* is over, or to its end."""
+
+    def ready(world: World, _: Observer) -> None:
+        playing = asyncio.current_task()
+
+        def heard(sender: str, _reader: str, data: bytes) -> None:
+            rehearsal.heard(world, sender, data)
+            if rehearsal.over and playing is not None:
+                playing.cancel()
+
+        world.simulation.network.tap = heard
+
+    with contextlib.suppress(asyncio.CancelledError):
+        _run(scenario, ready)
+
+
+def _run(scenario: Scenario, ready: Ready) -> Result:
     door = Door(scenario)
     worlds: list[World] = []
     observers: list[Observer] = []

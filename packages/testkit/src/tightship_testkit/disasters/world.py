@@ -29,6 +29,8 @@ Rule = Callable[[Any], Refused | None]
 DRAIN = "tightship.dev/drain"
 SENT: ContextVar[float] = ContextVar("sent")
 """When the request arrived that is being carried out, in seconds from the beginning of the scenario."""
+Moment = tuple[str, str, int]
+"""The request of a kind and a number that a controller sends."""
 _PROGRAMS = {each.name: each for each in PROGRAMS}
 RECOVERY = 35.0
 """Seconds after its last trouble in which a process may still know less than there is: it lists again with pauses."""
@@ -56,6 +58,8 @@ class World:
         """What floors follow, where the scenario has any."""
         self.started: dict[str, float] = {}
         """When each replica was started."""
+        self.rehearsed: Mapping[Moment, tuple[str, int]] = {}
+        """Which replica sends what in which step of its own, where the scenario asks for that."""
         self.rules: list[Rule] = []
         """What forbids requests now, or does something when they come."""
         self.denials: list[Rule] = []
@@ -338,4 +342,4 @@ def writing_as(author: str) -> Iterator[None]:
         AUTHOR.reset(token)
 
 
-__all__ = ["DRAIN", "SENT", "Json", "Rule", "Team", "World", "drain_of", "writing_as"]
+__all__ = ["DRAIN", "SENT", "Json", "Moment", "Rule", "Team", "World", "drain_of", "writing_as"]

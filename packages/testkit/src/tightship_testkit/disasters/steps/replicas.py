@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from tightship_simulator.api.errors import Refused
 from tightship_simulator.virtual.simulation import Replica
 from tightship_testkit.disasters.drawing import MissingError, any_of, draws, one_of, program, share
-from tightship_testkit.disasters.promises.base import Asked
 from tightship_testkit.disasters.registry import step
 from tightship_testkit.disasters.scenario import Scenario
-from tightship_testkit.disasters.steps.people import WITHIN
 from tightship_testkit.disasters.world import Team, World
 
 _PATIENCE = 60.0
 """Seconds after which what waits for a step of a process happens anyway."""
 _LOOK = 0.5
-"""Seconds between two looks of a step that waits for a request."""
+"""Seconds between two looks of a step that waits for a replica to be stopped."""
 MOMENT = one_of("", "", "", "Claimed", "Evicting", "Drained", "Restoring")
 VICTIM = draws(program=program, leader=share(0.8), moment=MOMENT)
 
@@ -96,45 +93,30 @@ def _followed(rng: Random, scenario: Scenario) -> str:
 
 @step(
     program=_followed,
-    verb=one_of("get", "create"),
-    phase=one_of("Evicting", "Evicting", "Claimed", "Drained"),
-    skip=one_of(0, 0, 1, 3),
-    steps=lambda rng, _: rng.randint(0, 12),
+    request=one_of("eviction", "eviction", "eviction", "node"),
+    number=one_of(1, 1, 2, 3),
+    before=one_of(0, 0, 1, 2),
     seconds=one_of(30.0, 60.0),
     weight=0,
 )
-async def freeze_at_request(
-    world: World, *, program: str, verb: str, phase: str, skip: int, steps: int, seconds: float
+async def freeze_as_it_asks(
+    world: World, *, program: str, request: str, number: int, before: int, seconds: float
 ) -> None:
-    """A leader is stopped, so many steps after it has read a node in that phase, or has asked for an eviction, for
-    long enough that another one leads when it goes on: what it has found out by then is old.
+    """A replica is stopped before the very step in which a request of its controller leaves, the one of that number,
+    or a few steps before; others lead when it goes on. A rehearsal has told which step that is.
     """
-    team, left = world.team_of(program), skip
-    met: list[Replica] = []
-
-    def rule(asked: Asked) -> Refused | None:
-        nonlocal left
-        found = asked.verb == verb and not met and asked.by == world.holder(team)
-        if found and (asked.subresource == "eviction" or world.record(asked.name).get("phase") == phase):
-            left -= 1
-            met.extend(each for each in team.alive if each.name == asked.by and left < 0)
-            for each in met:
-                world.tell(f"{each.name} is stopped {steps} steps from now, for {seconds:g} s")
-                each.process.at_step = each.process.freeze
-                each.process.stop_at = each.process.steps + 1 + steps
-        return None
-
-    world.rules.append(rule)
-    end = world.now + WITHIN
-    while not met and world.now < end and not world.quiet:
-        await world.pause(_LOOK)
-    world.rules.remove(rule)
-    await world.pause(seconds if met else 0.0)
-    for each in met:
-        world.tell(f"{each.name} goes on")
-        world.blinded(each.name, world.now)
-        each.process.stop_at = -1
-        each.process.thaw()
+    name, steps = world.rehearsed.get((program, request, number), ("", 0))
+    for each in world.team_of(program).alive:
+        if each.name == name and each.process.steps < steps - before:
+            each.process.at_step = each.process.freeze
+            each.process.stop_at = steps - before
+            while not each.process.frozen and not world.quiet:
+                await world.pause(_LOOK)
+            world.tell(f"{name} is stopped before it asks for {request} {number}, for {seconds:g} s")
+            await world.pause(seconds)
+            world.tell(f"{name} goes on")
+            world.blinded(name, world.now)
+            each.process.thaw()
 
 
 @step(VICTIM, back=one_of(0.0, 1.0, 20.0), skew=lambda rng, _: any_skew(rng), weight=2)
