@@ -13,7 +13,8 @@ from msgspec import Struct
 from tightship_simulator.api.store import Change
 from tightship_testkit.disasters.cluster import POOL
 from tightship_testkit.disasters.promises.base import Json, Promise, ours
-from tightship_testkit.disasters.promises.reading import annotations, holder_of, owned
+from tightship_testkit.disasters.promises.reading import annotations as notes_of
+from tightship_testkit.disasters.promises.reading import holder_of, owned
 from tightship_testkit.disasters.registry import promise
 
 CLAIMS, SAVINGS = "tightship-claims", "tightship.dev/savings"
@@ -104,7 +105,7 @@ class BooksAreTrue(Promise):
         return self._books(lease).get(pool, _EMPTY) if lease is not None else _EMPTY
 
     def _books(self, lease: Json) -> dict[str, Page]:
-        text = annotations(lease).get(SAVINGS)
+        text = notes_of(lease).get(SAVINGS)
         if not text:
             return {}
         return {pool: _page(each, self.world.wall) for pool, each in json.loads(text).items()}

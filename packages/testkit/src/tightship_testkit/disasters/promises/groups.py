@@ -16,7 +16,8 @@ from tightship_testkit.disasters.groups import (
     minimums_of,
 )
 from tightship_testkit.disasters.promises.base import Eviction, Json, Promise
-from tightship_testkit.disasters.promises.reading import TO_BE_DELETED, annotations, has_taint, leaving, owned
+from tightship_testkit.disasters.promises.reading import TO_BE_DELETED, has_taint, leaving, owned
+from tightship_testkit.disasters.promises.reading import annotations as notes_of
 from tightship_testkit.disasters.registry import promise
 
 
@@ -69,7 +70,7 @@ class OnlyNodesThatGo(Promise):
         for pool, nodes in mates.items():
             for node in nodes:
                 why = pools.get(_labels(node).get(NODE_POOL, ""), "")
-                least = int(annotations(node).get(MINIMUM, sizes.get(pool, 0)))
+                least = int(notes_of(node).get(MINIMUM, sizes.get(pool, 0)))
                 left = sum(each is not node and _stays(each, node) for each in nodes) if least else 0
                 if why:
                     found[node["metadata"]["uid"]] = f"its NodePool {why}"
