@@ -95,11 +95,11 @@ def cpu() -> float:
     return time.process_time()
 
 
-def fleet(nodes: int, pods: int, conflicts: int = 0) -> tuple[ClusterState, float]:
+def fleet(nodes: int, pods: int, conflicts: int = 0, seed: int = 1) -> tuple[ClusterState, float]:
     """A generated fleet in the state, and the CPU seconds decoding and taking it in cost."""
     state, spent = ClusterState(), 0.0
     encode = msgspec.json.Encoder().encode
-    for thing in objects(1, nodes, pods=pods, conflicts=conflicts):
+    for thing in objects(seed, nodes, pods=pods, conflicts=conflicts):
         raw = encode(thing)
         start = cpu()
         if thing["kind"] in KINDS:
