@@ -144,7 +144,7 @@ images: ## Build the image of each controller for this machine (REGISTRY=ghcr.io
 wheels: install ## Build the wheels of the command tightship, and of what it needs of ours, into build/wheels.
 	@rm -rf build/wheels
 	@for package in common $(CONTROLLERS) tightship-cli; do \
-		(cd packages/$$package && $(abspath $(BIN))/hatchling build -t wheel -d $(abspath build/wheels) >/dev/null) || exit 1; \
+		(cd packages/$$package && $(abspath $(BIN))/hatchling build -t wheel -d $(abspath build/wheels) >/dev/null 2>&1) || exit 1; \
 	done
 
 PLUGIN := build/plugin
@@ -157,10 +157,12 @@ plugin: wheels ## Build kubectl tightship for this machine with a Python of its 
 	@$(PLUGIN)/env/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/plugin.lock
 	@$(PLUGIN)/env/bin/pip install --quiet --disable-pip-version-check --no-index --no-deps build/wheels/*.whl
 	@$(PLUGIN)/env/bin/pyinstaller --log-level WARN --name kubectl-tightship \
-		--specpath $(PLUGIN) --workpath $(PLUGIN)/work --distpath $(PLUGIN) \
+		--specpath $(PLUGIN) --workpath $(PLUGIN)/work --distpath $(PLUGIN)/linked \
 		$(foreach each,tightship tightship_cli node_compactor node_refiner hpa_scaler,--collect-submodules $(each) --collect-data $(each)) \
 		$(PLUGIN)/env/lib/python*/site-packages/tightship_cli/__main__.py
-	@cp LICENSE $(PLUGIN)/kubectl-tightship
+	@: krew unpacks no links.
+	@cp -RL $(PLUGIN)/linked/kubectl-tightship LICENSE $(PLUGIN)
+	@mv $(PLUGIN)/LICENSE $(PLUGIN)/kubectl-tightship
 	@tar -czf $(PLUGIN)/kubectl-tightship-$(PLATFORM).tar.gz -C $(PLUGIN) kubectl-tightship
 	@echo $(PLUGIN)/kubectl-tightship-$(PLATFORM).tar.gz
 

@@ -19,7 +19,7 @@ from tightship_charts.dashboards import DASHBOARDS, dashboard
 from tightship_e2e.plugin import require_programs
 from tightship_e2e.prometheus import Prometheus
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.takes(70), pytest.mark.xdist_group("dashboards")]
+pytestmark = [pytest.mark.controlplane, pytest.mark.takes(4), pytest.mark.xdist_group("dashboards")]
 
 Json = dict[str, Any]
 EMPTY = {

@@ -28,7 +28,9 @@ PARSERS: Mapping[str, Any] = {
     "node-refiner": node_refiner.cli.COMMAND.parser,
     "hpa-scaler": hpa_scaler.cli.build_parser,
 }
-OTHERS = frozenset({"kubectl", "cosign", "docker", "git", "SOURCE_DATE_EPOCH=$(git", "aws", "az", "gcloud"})
+OTHERS = frozenset(
+    {"kubectl", "cosign", "docker", "git", "SOURCE_DATE_EPOCH=$(git", "aws", "az", "gcloud", "cd", "pipx"}
+)
 """Programs of others, which this test does not judge."""
 
 

@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from tightship_e2e import binaries
+from tightship_e2e.plugin import require_programs
+
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("images"), pytest.mark.takes(2)]
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("common", "node-compactor", "node-refiner", "hpa-scaler", "tightship-cli")
 NODES = ROOT / "packages/node-compactor/tests/data/cluster.yaml"
+PLAN = ("plan", "-f", NODES, "--now", "2026-03-10T00:00:00Z", "-o", "name")
 
 
 def run(*words: str | Path, cwd: Path = ROOT, path: str = os.environ["PATH"]) -> str:
@@ -72,14 +76,21 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "env/bin"
 
 
-def test_the_installed_command_plans_and_kubectl_finds_it_as_a_plugin(tools: Path) -> None:
-    plan = ("plan", "-f", NODES, "--now", "2026-03-10T00:00:00Z", "-o", "name")
-    names = run(tools / "tightship", *plan)
+def test_the_installed_command_plans_by_either_name(tools: Path) -> None:
+    names = run(tools / "tightship", *PLAN)
     assert names.startswith("node/")
     path = f"{tools}:/usr/bin:/bin"
-    assert run(tools / "kubectl-tightship", *plan, path=path) == names
+    assert run(tools / "kubectl-tightship", *PLAN, path=path) == names
     assert run(tools / "tightship", "refine", "version").startswith("tightship refine 0.")
     assert run(tools / "tightship", "floors", "version").startswith("tightship floors 0.")
+
+
+@pytest.mark.controlplane
+def test_kubectl_finds_the_command(tools: Path, tmp_path: Path) -> None:
+    require_programs("kubectl")
+    (tmp_path / "kubectl").symlink_to(binaries.find("kubectl")["kubectl"])
+    path = f"{tmp_path}:{tools}:/usr/bin:/bin"
+    assert run(tmp_path / "kubectl", "tightship", *PLAN, path=path) == run(tools / "tightship", *PLAN)
 
 
 def test_bash_completes_commands_and_flags(tools: Path) -> None:

@@ -22,7 +22,9 @@ from tightship.planning.demand import Ahead, with_demand
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.evictability import EvictionRules
 from tightship.planning.plan import STRATEGIES, Placement, Plan, Planner, make_plan
+from tightship.report.explain import DrainAlone
 from tightship.report.warnings import warnings_of
+from tightship_testkit.builders import state_of
 
 Json = dict[str, Any]
 AHEAD = Ahead(100, buffers=True)
@@ -257,10 +259,34 @@ def test_a_template_made_of_a_pod_is_neither_on_its_node_nor_bound_to_its_claims
     ] == ["shared"]
 
 
-def test_an_unreadable_limit_is_named() -> None:
-    raw = msgspec.json.encode(scaled(percentage=1, limits={"cpu": "lots"}))
-    with pytest.raises(ObjectError, match=r"CapacityBuffer default/spare: spec\.limits\.cpu: 'lots'"):
-        decode("CapacityBuffer", raw)
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"limits": {"cpu": "lots"}}, "spec.limits.cpu: 'lots' is not a quantity"),
+        ({"percentage": "half"}, "spec.percentage: '\"half\"' is not a whole number"),
+        ({"scalableRef": 7}, "spec.scalableRef: 7 is not a mapping"),
+    ],
+)
+def test_of_a_buffer_whose_spec_is_unreadable_the_status_counts(spec: Json, problem: str) -> None:
+    pods = [replica(f"web-{number}", "a") for number in range(4)]
+    found = seen([node("a"), *pods, template(), scaled(**{"percentage": 100, **spec})])
+    assert [each.replicas for each in found.headroom] == [1]
+    [told] = [each for each in warnings_of(found) if "CapacityBuffer" in each]
+    assert told.startswith(f"CapacityBuffer default/spare can't be read, so only its status counts: {problem}")
+
+
+def test_a_template_that_is_unreadable_is_none_that_does_not_exist() -> None:
+    state = state_of(node("a"), buffer())
+    state.mark_unreadable(ObjectError("PodTemplate", "default", "unit", "template.spec: 7 is not a mapping"))
+    told = " ".join(warnings_of(with_demand(state.snapshot(), AHEAD)))
+    assert "of PodTemplate unit, which can't be read: no room is kept" in told
+
+
+def test_explain_shows_where_pods_could_go_though_a_buffer_wants_the_room() -> None:
+    things = seen([node("a"), node("b"), pod("q", "b", "2"), pod("p", "a", "2"), template(), buffer(1)])
+    alone = DrainAlone(things, "likely").of("a", things.nodes["a"].pods)
+    assert [each.reason for each in alone.refusals] == [Reason.BUFFER_NEEDS_NODE]
+    assert alone.targets == {"default/p": "b"}
 
 
 def test_a_buffer_that_quotas_limit_does_not_grow() -> None:

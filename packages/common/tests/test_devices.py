@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tightship.core.objects import ObjectError
 from tightship.core.objects.devices import Device
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import Snapshot
@@ -131,6 +132,13 @@ def test_what_cant_be_judged_keeps_the_node_and_says_what(items: list[Json], tol
     [refusal] = refused(seen(*base, *items))
     assert (refusal.reason, refusal.subject) == (Reason.RESOURCE_CLAIMS, "shop/web-1")
     assert told in refusal.detail
+
+
+def test_an_unreadable_class_is_none_that_does_not_exist() -> None:
+    state = state_of(workload(), *TWO, pool("n1"), with_claim("web-1", "c1", on="n1"), claim("c1"))
+    state.mark_unreadable(ObjectError("DeviceClass", "", "gpu", "spec: 7 is not a mapping"))
+    [refusal] = refused(with_devices(state.snapshot()))
+    assert refusal.detail.endswith("DeviceClass gpu does not exist, or can't be read")
 
 
 def test_a_claim_by_name_may_serve_several_pods() -> None:

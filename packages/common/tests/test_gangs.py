@@ -54,7 +54,7 @@ def two(other: str = "n2", **given: Any) -> tuple[Json, Json]:
         (IN_GROUP, [group(disruptionMode=ALL)], "PodGroup shop/train (disruptionMode all)"),
         (IN_GROUP, [group(schedulingConstraints={"topology": []})], "PodGroup shop/train (schedulingConstraints, by"),
         (IN_GROUP, [group(parentCompositePodGroupName="top")], "PodGroup shop/train (parentCompositePodGroupName top)"),
-        (IN_GROUP, [group(disruptionMode="All")], "(which can't be read: Expected `object | null`, got `str`"),
+        (IN_GROUP, [group(disruptionMode="All")], "can't be read: spec.disruptionMode: '\"All\"' is not a mapping)"),
         ({"labels": OF_SET}, [leaders("RecreateGroupOnPodRestart")], "LeaderWorkerSet shop/llm, group 0 (rest"),
         ({"labels": OF_SET}, [leaders("RecreateGroupAfterStart")], "(restartPolicy RecreateGroupAfterStart)"),
         ({"labels": OF_SET}, [group("LeaderWorkerSet", "llm")], "(restartPolicy RecreateGroupOnPodRestart)"),
@@ -119,7 +119,8 @@ def test_an_unreadable_group_keeps_its_own_pods_and_no_others() -> None:
     seen = of(*theirs, ours, bad, group())
     assert [each.subject for each in refusals(seen)] == ["shop/a"]
     assert [each.subject for each in refusals(seen, "n2")] == ["shop/b"]
-    assert "PodGroup shop/broken (which can't be read:" in refusals(seen)[0].detail
+    assert "PodGroup shop/broken (which can't be read: spec.disruptionMode: " in refusals(seen)[0].detail
+    assert refusals(seen)[0].fix == "fix PodGroup shop/broken"
 
 
 def test_a_gang_that_runs_on_one_node_goes_as_a_whole_if_its_owner_lets_it() -> None:

@@ -77,7 +77,7 @@ def test_nodes_of_a_pool_that_is_not_known_are_left_to_karpenter() -> None:
     ("spec", "problem"),
     [
         ({"consolidateAfter": "soon"}, "'soon' is not a duration"),
-        ({"consolidateAfter": 5}, "Expected `str | null`, got `int` - at `spec.disruption.consolidateAfter`"),
+        ({"consolidateAfter": 5}, 'spec.disruption.consolidateAfter: 5 is not text; put the value in quotes: "5"'),
         ({"budgets": [{"nodes": "some"}]}, "nodes is some; allowed is a number or a percentage"),
         ({"budgets": [{"nodes": "0", "schedule": "at night", "duration": "1h"}]}, "'at night' is not a schedule"),
     ],

@@ -11,12 +11,12 @@ from cluster_builder import HOST, node, pod, snapshot
 from tightship.core.objects.pod import LANDING_GATE
 from tightship.core.reasons import Reason
 from tightship.drain.assessment import Assessment
+from tightship.drain.landings import all_land
 from tightship.drain.rules import DrainRules
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.evictability import EvictionRules
 from tightship.planning.placement.space import Space
 from tightship.planning.plan import Planner
-from tightship.planning.plan.landing import all_land
 
 Json = dict[str, Any]
 

@@ -10,6 +10,7 @@ import pytest
 from cluster_builder import node, pod, snapshot
 from test_plans import in_drain, judge
 
+from tightship.core.objects import ObjectError, decode
 from tightship.core.reasons import Reason
 from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import Ahead, with_demand
@@ -129,12 +130,12 @@ def test_of_two_vpas_the_older_counts() -> None:
 @pytest.mark.parametrize(
     ("bad", "told"),
     [
-        ({"cpu": "lots"}, "lots"),
+        ({"cpu": "lots"}, "status.recommendation.containerRecommendations[0].target.cpu: 'lots' is not a quantity"),
         ({"cpu": "-1"}, "-1"),
-        ({"cpu": ["1"]}, "got `array` - at `status.recommendation"),
+        ({"cpu": ["1"]}, "status.recommendation.containerRecommendations[0].target.cpu: a list is not"),
         ({"cpu": "9" * 5000}, "is not a quantity"),
         ({"policy": {"containerName": "*", "minAllowed": {"cpu": "few"}}}, "few"),
-        ({"policy": {"containerName": 1}}, "at `spec.resourcePolicy.containerPolicies"),
+        ({"policy": {"containerName": 1}}, "spec.resourcePolicy.containerPolicies[0].containerName: 1 is not text"),
     ],
 )
 def test_a_bad_vpa_keeps_the_pods_of_its_target_and_no_others(bad: Json, told: str) -> None:
@@ -147,6 +148,12 @@ def test_a_bad_vpa_keeps_the_pods_of_its_target_and_no_others(bad: Json, told: s
     assert [each.node for each in found.removals] == ["b"]
     [warning] = [each for each in warnings_of(seen(node("a"), vpa(**bad))) if "VerticalPod" in each]
     assert warning.startswith("VerticalPodAutoscaler default/web can't be read, so pods of Deployment/web stay: ")
+
+
+def test_a_vpa_whose_target_is_unreadable_is_named_with_the_field() -> None:
+    bad = {**vpa(), "spec": {"targetRef": 7}}
+    with pytest.raises(ObjectError, match=r"VerticalPodAutoscaler default/web: spec\.targetRef: 7 is not a mapping"):
+        decode("VerticalPodAutoscaler", msgspec.json.encode(bad))
 
 
 def test_a_pod_that_waits_for_a_node_is_what_it_is() -> None:

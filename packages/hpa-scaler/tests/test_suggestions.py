@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 import yaml
 from hpa_builder import answer, hpa
 from synthetic import truth
 
-from hpa_scaler.app.proposing import proposed_specs
+from hpa_scaler.app.past_commands import suggested
+from hpa_scaler.app.past_source import proposed_specs
 from hpa_scaler.decide.suggest import suggest
 from hpa_scaler.decide.variants import Variant
 from hpa_scaler.report.document import FloorHead
-from hpa_scaler.report.suggestions import suggestions_document
+from hpa_scaler.report.suggestions import FloorSuggestions, suggestions_document
 from hpa_scaler.spec.annotations import ENABLE
 from hpa_scaler.spec.proposals import proposals
 from hpa_scaler.spec.queries import Query
@@ -34,7 +36,18 @@ def written(path: Path) -> str:
     return str(path)
 
 
-def test_a_suggestion_is_a_command_and_two_patches_with_the_same_annotations(cli: Any, tmp_path: Path) -> None:
+def test_a_suggestion_is_a_command_and_two_patches_with_the_same_annotations(
+    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents: list[FloorSuggestions] = []
+
+    async def once(*given: Any) -> FloorSuggestions:
+        """Fit the past once: three formats tell of it."""
+        if not documents:
+            documents.append(await suggested(*given))
+        return documents[0]
+
+    monkeypatch.setattr("hpa_scaler.cli.suggested", once)
     arguments = ("suggest", "-f", str(EXAMPLE), "--past", written(tmp_path / "web.csv"))
     ended = cli(*arguments, "-o", "json")
     assert ended.code == 0, ended.err

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import os
-from datetime import datetime
-from pathlib import Path
-
 import pytest
+
+from tightship_testkit import august
 
 
 def august_1995() -> list[tuple[float, float]]:
     """Return the time, in seconds since 1970, and the requests a second of each minute; skip where there is no file."""
-    root = Path(__file__).parents[3]
-    path = Path(os.environ.get("TIGHTSHIP_DATA", root.parent / "shared" / "data")) / "request_rate.csv.gz"
-    if not path.exists():
-        pytest.skip("request_rate.csv.gz is absent: let TIGHTSHIP_DATA name the folder that holds it")
-    with gzip.open(path, "rt") as lines:
-        rows = list(csv.DictReader(lines))
-    return [(datetime.fromisoformat(row["timestamp"]).timestamp(), float(row["rps"])) for row in rows]
+    known = august.minutes()
+    if known is None:
+        pytest.skip(f"{august.FILE} is absent: let TIGHTSHIP_DATA name the folder that holds it")
+    return known
 
 
 def longest_silence(rates: list[float]) -> tuple[int, int]:

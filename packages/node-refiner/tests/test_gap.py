@@ -40,3 +40,16 @@ def test_the_threshold_is_one_of_the_rules_whose_cost_is_measured(cli: Any, clus
     assert nodes["planned"] == summary["nodes"]["before"]
     assert 0 < costs["threshold"] <= nodes["planned"] - nodes["proven"]
     assert "your threshold" in cli("plan", "-f", cluster, "--threshold", "99", "--gap", "100ms").out
+
+
+def test_minimum_and_plan_size_raise_the_bound(cli: Any, cluster: Path) -> None:
+    def nodes(*flags: str) -> tuple[int, int, int]:
+        told = cli("plan", "-f", cluster, "--threshold", "0", "--gap", "100ms", "-o", "json", *flags).out
+        summary = json.loads(told)["summary"]
+        found = summary["gap"]["nodes"]
+        return summary["nodes"]["before"], found["planned"], found["proven"]
+
+    before, planned, proven = nodes("--max-nodes", "1")
+    assert proven == planned == before - 1
+    before, planned, proven = nodes("--min-nodes", str(before))
+    assert proven == planned == before

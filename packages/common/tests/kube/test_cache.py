@@ -14,7 +14,7 @@ from tightship.kube.cache import CacheCrashed, ClusterCache, Timing, read_cluste
 from tightship.kube.connection import Connection
 from tightship.kube.resources import BY_KIND, resources
 from tightship.report.warnings import warnings_of
-from tightship_testkit.scripted import Responder, ScriptedApi, bookmark, event, page, status, stream
+from tightship_testkit.scripted import Responder, ScriptedApi, answer, bookmark, event, page, status, stream
 from tightship_testkit.simulated import until
 
 from .conftest import Sleeper, bad_pod, node, pod
@@ -187,6 +187,27 @@ async def test_a_cluster_without_buffers_is_told_once_and_warns_of_nothing(
     told = [each for each in caplog.records if "capacitybuffers" in each.getMessage()]
     assert [each.levelname for each in told[:1]] == ["INFO"]
     assert len([each for each in told if "doing without" in each.getMessage()]) == 1
+
+
+async def test_a_kind_that_is_served_in_unknown_versions_only_is_told_with_them(
+    api: ScriptedApi, connection: Connection, sleeper: Sleeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    missing = status(404, "NotFound", "no such resource")
+    versions = [{"groupVersion": f"autoscaling.x-k8s.io/{each}", "version": each} for each in ("v1alpha1", "v2", "v3")]
+    for version in ("v1beta1", "v1alpha1"):
+        api.on(f"LIST {BUFFERS}/{version}/capacitybuffers", missing)
+    api.on(f"LIST {BUFFERS}", answer({"kind": "APIGroup", "versions": versions}))
+    api.on(f"LIST {BUFFERS}/v2", answer({"kind": "APIResourceList", "resources": [{"name": "capacitybuffers"}]}))
+    api.on(f"LIST {BUFFERS}/v3", answer({"kind": "APIResourceList", "resources": [{"name": "others"}]}))
+    why = "served only as v2, which Tightship does not know"
+    async with ClusterCache(connection, timing=Timing(sleep=sleeper, recheck=600)) as cache:
+        await until(lambda: cache.has_synced)
+        assert cache.missing["CapacityBuffer"] == why
+        [warning] = warnings_of(cache.snapshot())
+        assert warning == f"CapacityBuffers are {why}: the room that they keep free is not seen"
+    [told] = [each for each in caplog.records if "capacitybuffers" in each.getMessage()]
+    assert (told.levelname, why in told.getMessage()) == ("WARNING", True)
+    assert (await read_cluster(connection)).missing["CapacityBuffer"] == why
 
 
 async def test_a_kind_withdrawn_later_is_forgotten(api: ScriptedApi, connection: Connection) -> None:

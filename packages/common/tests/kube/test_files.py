@@ -158,6 +158,15 @@ def test_all_malformed_objects_are_reported_with_the_field() -> None:
     assert all("\n" not in each for each in caught.value.problems)
 
 
+def test_a_malformed_object_of_an_extension_concerns_only_what_depends_on_it() -> None:
+    bad = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": "g", "labels": 7}}
+    [noted] = parse(dump(listed(NODE, bad)), "dump.json").unreadable
+    assert (noted.kind, noted.name, noted.problem) == ("PodGroup", "g", "metadata.labels: 7 is not a mapping")
+    nameless = {**bad, "metadata": {"labels": 7}}
+    with pytest.raises(FileError, match=r"item 2: PodGroup \(no name\): "):
+        parse(dump(listed(NODE, nameless)), "dump.json")
+
+
 @pytest.mark.parametrize(
     ("raw", "problem"),
     [

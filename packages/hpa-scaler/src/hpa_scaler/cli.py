@@ -10,13 +10,11 @@ from pathlib import Path
 
 import hpa_scaler
 from hpa_scaler.app.commands import ORDERS, CommandSettings, add_options, judge_selected
-from hpa_scaler.app.past import tested
+from hpa_scaler.app.past_commands import replayed_sets, suggested, tested
 from hpa_scaler.app.past_options import SETS, add_backtest_options, add_past_options
 from hpa_scaler.app.release import add_release
-from hpa_scaler.app.replaying import replayed_sets
 from hpa_scaler.app.run_settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.app.running import serve
-from hpa_scaler.app.suggesting import suggested
 from hpa_scaler.decide.cycle import LogError, log_lines, replay
 from hpa_scaler.decide.decision import DropState
 from hpa_scaler.report import EXPLANATION, PLAN, Sights, explanation_document, plan_document

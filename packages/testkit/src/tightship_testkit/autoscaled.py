@@ -48,6 +48,10 @@ _DAY = (
 """Hours of the day, and the share of its peak that a site's traffic has then."""
 
 
+_MEAN = 10
+"""Minutes over which :func:`by_rates` takes the mean."""
+
+
 class Outcome(Struct, frozen=True):
     """What some hours have cost: nodes *added* and *removed* (when, in seconds of the cluster, and which), our
     *evictions*, and the CPUs kept in the mean. *said* are the reasons that our controllers gave. *disturbed* are the
@@ -191,6 +195,24 @@ def by_day(*, deployments: int = 8, peak: float = 12.0) -> Load:
             return max(1, round(peak * (0.7 + 0.6 * number / deployments) * share * wave))
 
         return {f"w{number}": of(number) for number in range(deployments)}
+
+    return load
+
+
+def by_rates(rates: Sequence[float], *, deployments: int = 8, peak: float = 12.0) -> Load:
+    """Return the load of a site with these *rates* of requests, one a minute; the highest of them is its *peak*.
+
+    A rate counts as the mean of the last ten minutes: single minutes of a site with few visitors are mostly chance.
+    """
+    mean = [sum(rates[max(0, last - _MEAN) : last]) / min(_MEAN, last) for last in range(1, len(rates) + 1)]
+    highest = max(mean)
+
+    def load(now: float) -> Mapping[str, int]:
+        share = mean[min(max(0, int(now // 60)), len(mean) - 1)] / highest
+        return {
+            f"w{number}": max(1, round(peak * (0.7 + 0.6 * number / deployments) * share))
+            for number in range(deployments)
+        }
 
     return load
 
@@ -385,4 +407,4 @@ def _snake(key: str) -> str:
     return "".join(f"_{each.lower()}" if each.isupper() else each for each in key)
 
 
-__all__ = ["BOTH", "CPUS", "HOUR", "SPEED", "Load", "Outcome", "by_day", "constant", "live_for", "together"]
+__all__ = ["BOTH", "CPUS", "HOUR", "SPEED", "Load", "Outcome", "by_day", "by_rates", "constant", "live_for", "together"]

@@ -22,13 +22,18 @@ Json = dict[str, Any]
 Responder: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def page(items: list[Json], version: str = "10", token: str = "") -> Responder:
-    """Return a list, or a page of one where there is a *token*."""
+def answer(body: Json) -> Responder:
+    """Return *body*, whatever it is."""
 
     async def respond(_: web.Request) -> web.StreamResponse:
-        return web.json_response({"metadata": {"resourceVersion": version, "continue": token}, "items": items})
+        return web.json_response(body)
 
     return respond
+
+
+def page(items: list[Json], version: str = "10", token: str = "") -> Responder:
+    """Return a list, or a page of one where there is a *token*."""
+    return answer({"metadata": {"resourceVersion": version, "continue": token}, "items": items})
 
 
 def status(

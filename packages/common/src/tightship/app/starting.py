@@ -1,11 +1,17 @@
-"""The first code of a command. It imports next to nothing, so that an interrupt ends a command that still loads too."""
+"""The first code of a command. It imports next to nothing, so that an interrupt ends a command that still loads too.
+
+``_signal`` is what the module ``signal`` wraps into enumerations, which take longer to import than all else here.
+Before this module runs, Python's own start and pip's script end an interrupt their way.
+"""
 
 from __future__ import annotations
 
+import _signal as signal  # type: ignore[import-not-found]
 import os
-import signal
-from importlib import import_module
-from types import FrameType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
 
 INTERRUPTED = 130
 
@@ -16,6 +22,8 @@ def start(module: str) -> None:
     heeded = usual is not signal.SIG_IGN
     if heeded:
         signal.signal(signal.SIGINT, _leave)
+    from importlib import import_module
+
     main = import_module(module).main
     try:
         if heeded:

@@ -13,6 +13,7 @@ from tightship.core.objects import Node, Pod
 from tightship.core.objects.pod import CORDON, DEFAULT_SCHEDULER, DRAINING
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.answers import FATAL, GOING, EvictionAnswer, Heard
+from tightship.drain.landings import all_land
 from tightship.drain.requests import HEEDED_WITHIN, request_for, unheeded
 from tightship.drain.requests import against as against_request
 from tightship.drain.rules import DrainRules
@@ -26,7 +27,6 @@ from tightship.planning.evictability import Evictability, EvictionRules, Sorted
 from tightship.planning.nodes import drain_record
 from tightship.planning.placement.space import Space
 from tightship.planning.plan import Candidate, Planner
-from tightship.planning.plan.landing import all_land
 from tightship.planning.plan.model import Placement
 from tightship.planning.plan.reserving import moving_nodes
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects import CONFIG_MAP, ApiObject, Node, Pod, decode
+from tightship.core.objects import CONFIG_MAP, ApiObject, Node, ObjectError, Pod, decode
 from tightship.core.objects.autoscaler_status import MACHINE_KINDS, STATUS_NAME
 from tightship.core.times import parse_rfc3339
 from tightship.files.object_file import FileError, FileObjects, read_all, read_objects
@@ -68,8 +68,17 @@ class _Reader:
         self._newest = 0
 
     def take(self, kind: str, thing: bytes | msgspec.Raw) -> None:
-        """Take one object. Raises :class:`~tightship.core.objects.ObjectError`."""
-        decoded = decode(kind, thing)
+        """Take one object. An unreadable one of a kind that most clusters lack counts as in a live cluster.
+
+        Raises :class:`~tightship.core.objects.ObjectError` for any other.
+        """
+        try:
+            decoded = decode(kind, thing)
+        except ObjectError as error:
+            if kind not in BY_KIND or not (BY_KIND[kind].extension and error.name):
+                raise
+            self._state.mark_unreadable(error)
+            return
         if kind == CONFIG_MAP and decoded.name != STATUS_NAME:
             return  # a ConfigMap of somebody else
         self._repeated.saw(kind, decoded)

@@ -10,10 +10,10 @@ from msgspec import Struct
 from tightship.core.api_errors import AccessDenied, Forbidden, NotFound, NotSynced, one_line
 from tightship.core.objects import Pod
 from tightship.kube.connection import Connection
-from tightship.kube.listing import ObjectList, list_served
+from tightship.kube.listing import ObjectList, list_served, why_missing
 from tightship.kube.reflector import Reflector, Timing
 from tightship.kube.resources import RESOURCES, Resource
-from tightship.planning.cluster import FORBIDDEN, NOT_SERVED, ClusterState, Snapshot
+from tightship.planning.cluster import FORBIDDEN, ClusterState, Snapshot
 
 
 class KindStats(Struct, frozen=True):
@@ -50,7 +50,7 @@ async def read_cluster(
         except NotFound:
             if resource.required:
                 raise
-            state.mark_missing(resource.kind, NOT_SERVED)
+            state.mark_missing(resource.kind, await why_missing(connection, resource))
         else:
             state.replace(resource.kind, listing.things, listing.problems)
 

@@ -12,14 +12,16 @@ import logging
 import re
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
 
-from tightship.core.api_errors import BadAnswer, Gone, NotFound
+from tightship.core.api_errors import BadAnswer, Gone, KubeError, NotFound
 from tightship.core.objects import ApiObject, ObjectError, decode
 from tightship.kube.connection import Connection
 from tightship.kube.resources import Resource
+from tightship.planning.cluster import NOT_SERVED
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +75,24 @@ class ObjectList(Struct):
     resource_version: str
 
 
+class _Version(Struct):
+    version: str = ""
+
+
+class _Group(Struct):
+    versions: tuple[_Version, ...] = ()
+
+
+class _Named(Struct):
+    name: str = ""
+
+
+class _Served(Struct):
+    resources: tuple[_Named, ...] = ()
+
+
+_groups = msgspec.json.Decoder(_Group)
+_served = msgspec.json.Decoder(_Served)
 _pages = msgspec.json.Decoder(_Page)
 _places = msgspec.json.Decoder(_PodPlace)
 
@@ -116,6 +136,21 @@ async def list_served(
         except NotFound:
             continue
     return last, await list_all(connection, last, page_size=page_size, progress=progress)
+
+
+async def why_missing(connection: Connection, resource: Resource) -> str:
+    """Return why the server has no *resource*: it serves none, or only in versions that are not known here."""
+    known = {each.version for each in resource.versions}
+    group = f"/apis/{resource.group}"
+    found: list[str] = []
+    if resource.extension and resource.group:
+        # Who may not ask, or gets no such answer, knows no more than before.
+        with suppress(KubeError, msgspec.DecodeError):
+            for each in _groups.decode(await connection.request("GET", group)).versions:
+                if each.version not in known:
+                    served = _served.decode(await connection.request("GET", f"{group}/{each.version}")).resources
+                    found += [each.version] * any(one.name == resource.name for one in served)
+    return f"served only as {' and '.join(found)}, which Tightship does not know" if found else NOT_SERVED
 
 
 async def _list_once(

@@ -14,7 +14,7 @@ from tightship.core.backoff import Backoff
 from tightship.core.objects import ApiObject, ObjectError, decode
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic
-from tightship.kube.listing import PAGE_SIZE, list_served, node_of
+from tightship.kube.listing import PAGE_SIZE, list_served, node_of, why_missing
 from tightship.kube.resources import Resource
 from tightship.kube.watching import Applied, Removed, WatchDriver, WatchEvent, watch_once
 from tightship.planning.cluster import FORBIDDEN, NOT_SERVED
@@ -169,7 +169,7 @@ class Reflector:
             self.synced = False
             await self._failed(error)
             return
-        why = FORBIDDEN if isinstance(error, Forbidden) else NOT_SERVED
+        why = FORBIDDEN if isinstance(error, Forbidden) else await why_missing(self._connection, self.resource)
         if self.withheld != why:
             usual = self.resource.extension and why == NOT_SERVED
             level = logging.INFO if usual else logging.WARNING

@@ -53,7 +53,8 @@ def with_devices(snapshot: Snapshot) -> Snapshot:
     Nothing changes in a cluster whose pods ask for no device.
     """
     missing = {kind: why for kind in DEVICE_KINDS if (why := snapshot.missing.get(kind))}
-    if NOT_SERVED in missing.values() or not (missing or snapshot.device_classes):
+    broken = any(each.kind == DEVICE_CLASS for each in snapshot.unreadable)
+    if NOT_SERVED in missing.values() or not (missing or snapshot.device_classes or broken):
         return snapshot
     survey = _Survey(snapshot, _unknown(snapshot, missing))
     wishes = {
@@ -224,7 +225,7 @@ class _Survey:
                     ids.add(Allocated(each.driver, each.pool.name, device.name))
                     by_node[each.node] += not device.tainted
         except SelectorUnknownError as error:
-            return _Group("", problem=f"{error} of {DEVICE_CLASS} {name} or of a claim")
+            return _Group("", problem=f"{error} of {DEVICE_CLASS} {name}, or of a claim, is none that Tightship judges")
         title = of_class.extended if of_class.extended and not more else f"devices of {name}"
         return _Group(f"{title} by {len(self._groups)} other selectors" if more else title, frozenset(ids), by_node)
 

@@ -31,6 +31,8 @@ VOLCANO_GROUPS = ("scheduling.volcano.sh/group-name", "scheduling.k8s.io/group-n
 VOLCANO_LEAST = "scheduling.volcano.sh/group-min-member"
 VOLCANO_JOB = "volcano.sh/job-name"
 
+_BROKEN = "which can't be read: "
+
 SHOWN = 3
 """Nodes that a refusal names."""
 
@@ -82,7 +84,7 @@ class Gangs:
         more = f" and {len(elsewhere) - SHOWN} more" if len(elsewhere) > SHOWN else ""
         where = f"also on {counted(len(elsewhere), 'other node')}: {named}{more}" if elsewhere else "all on this node"
         detail = f"runs together with {others} of {gang} ({why}), {where}"
-        fix = self._fix(gang) if elsewhere else annotating(self._snapshot, pod, EVICT_TOGETHER, "true")
+        fix = self._fix(gang, why) if elsewhere else annotating(self._snapshot, pod, EVICT_TOGETHER, "true")
         return Refusal(Reason.GANG_WOULD_BREAK, pod.key, detail, fix)
 
     def _begun(self, node: str) -> bool:
@@ -103,10 +105,12 @@ class Gangs:
         if rule is None:
             unreadable = (each for each in self._snapshot.unreadable if each.kind == gang.kind)
             broken = (each for each in unreadable if (each.namespace, each.name) == (gang.namespace, gang.owner))
-            return next((f"which can't be read: {each.problem}" for each in broken), "")
-        return f"which can't be read: {rule.problem}" if rule.problem else rule.together
+            return next((f"{_BROKEN}{each.problem}" for each in broken), "")
+        return f"{_BROKEN}{rule.problem}" if rule.problem else rule.together
 
-    def _fix(self, gang: Gang) -> str:
+    def _fix(self, gang: Gang, why: str) -> str:
+        if why.startswith(_BROKEN):
+            return f"fix {gang.kind} {gang.namespace}/{gang.owner}"
         if gang.kind == LEADER_WORKER_SET:
             patch = '{"spec":{"leaderWorkerTemplate":{"restartPolicy":"None"}}}'
             return f"kubectl -n {gang.namespace} patch leaderworkerset {gang.owner} --type merge -p '{patch}'"

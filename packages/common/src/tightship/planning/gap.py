@@ -43,14 +43,14 @@ class Alternatives(Struct, frozen=True):
     """Judges with other settings than those of a plan.
 
     *packed* obeys the same rules and chooses places, so that a search may begin. *cheapest* does that by price, if the
-    controller can. *without* lacks one rule each. With *in_order*, the gates end a plan at a turn of its own order: the
-    bound then leaves them out, because another order would have other turns.
+    controller can. *without* lacks one rule each. *most* is for gates that end a plan at a turn of its own order: how
+    many nodes they let go in any order. The bound knows no more of them, because another order would have other turns.
     """
 
     packed: Judge[Any]
     cheapest: Judge[Any] | None = None
     without: tuple[Without, ...] = ()
-    in_order: bool = False
+    most: Callable[[Facts], int] | None = None
 
 
 class RuleCost(Struct, frozen=True):
@@ -120,7 +120,7 @@ def measure(
     if priced and others.cheapest is not None:
         plans.append(again(others.cheapest))
     progress("proving a bound")
-    problem = _problem(judge, evaluation, in_order=others.in_order)
+    problem = _problem(judge, evaluation, others.most)
     least, best = _least(problem, facts)
     micros = None
     if priced:
@@ -136,14 +136,15 @@ def measure(
     )
 
 
-def _problem(judge: Judge[Any], evaluation: Evaluation[Any], *, in_order: bool) -> Problem | None:
+def _problem(judge: Judge[Any], evaluation: Evaluation[Any], most: Callable[[Facts], int] | None) -> Problem | None:
     """Return what the plan of *evaluation* had to solve, before it planned anything; ``None`` if that is too large."""
     ground = plannable(evaluation.snapshot, judge.rules)
     candidates = candidates_of(evaluation.facts)
     planner = Planner(ground, DisruptionLedger(ground), candidates, "possible", explain=False)
-    if in_order:
+    if most is not None:
         pools = {each.pool: len(candidates) for each in candidates}
-        limits = GateLimits(frozenset(each.name for each in candidates), pools, len(candidates))
+        total = min(len(candidates), most(evaluation.facts))
+        limits = GateLimits(frozenset(each.name for each in candidates), pools, total)
     else:
         limits = limits_of(evaluation.gates, planner)
     return extract(planner, limits)

@@ -218,12 +218,12 @@ class DrainAlone:
 
         Each attempt sets aside the pods without a place, so that the places of the others are known too.
         """
-        placement = self._placement
+        snapshot, placement = self._snapshot, self._placement
         left = {pod.key: pod for pod in pods}
         found: dict[tuple[Reason, str], Refusal] = {}
         while True:
             candidate = Candidate(name=name, pool="", ratio=0.0, evict=tuple(left.values()))
-            planner = Planner(self._snapshot, DisruptionLedger(self._snapshot), (candidate,), placement)
+            planner = Planner(snapshot, DisruptionLedger(snapshot), (candidate,), placement)
             refusals = planner.attempt(candidate)
             for refusal in refusals:
                 found.setdefault((refusal.reason, refusal.subject), refusal)
@@ -233,7 +233,10 @@ class DrainAlone:
             homeless = [refusal.subject for refusal in refusals if refusal.subject in left]
             for key in homeless:
                 del left[key]
-            if not homeless:
+            if any(refusal.reason is Reason.BUFFER_NEEDS_NODE for refusal in refusals):
+                # The pods have places, which a buffer wants as well.
+                snapshot = msgspec.structs.replace(snapshot, headroom=())
+            elif not homeless:
                 # No single pod is the cause: the scheduler's choices are, or a pending pod that needs this node.
                 if placement == "possible":
                     return Alone({}, tuple(sorted(found.values())))

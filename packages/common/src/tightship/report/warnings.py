@@ -100,10 +100,16 @@ def _unknown_demand(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _unknown_headroom(snapshot: Snapshot) -> Iterator[str]:
+    bad = [each for each in snapshot.buffers.values() if each.problem]
+    for wrong in bad[:UNREADABLE_SHOWN]:
+        yield f"{CAPACITY_BUFFER} {wrong.key} can't be read, so only its status counts: {wrong.problem}"
     unknown = [each for each in snapshot.headroom if each.pod is None]
-    why = f", which is {snapshot.missing[POD_TEMPLATE]}" if POD_TEMPLATE in snapshot.missing else ""
+    unreadable = {(each.namespace, each.name) for each in snapshot.unreadable if each.kind == POD_TEMPLATE}
     for each in unknown[:UNKNOWN_DEMAND_SHOWN]:
-        yield f"{each}{why or ', which does not exist'}: no room is kept"
+        why = f"is {snapshot.missing[POD_TEMPLATE]}" if POD_TEMPLATE in snapshot.missing else "does not exist"
+        if (each.buffer.partition("/")[0], each.template) in unreadable:
+            why = "can't be read"
+        yield f"{each}, which {why}: no room is kept"
     more = len(unknown) - UNKNOWN_DEMAND_SHOWN
     if more > 0:
         yield f"{counted(more, 'more CapacityBuffer has', 'more CapacityBuffers have')} no readable PodTemplate"

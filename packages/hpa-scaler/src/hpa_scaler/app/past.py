@@ -1,4 +1,4 @@
-"""``backtest``: the HPAs and their past, and the sets of annotations to try over the past."""
+"""The HPAs that a command about the past names, with their recorded past."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import msgspec
 from msgspec import Struct
 
 import hpa_scaler
-from hpa_scaler.app.apart import backtest_apart
 from hpa_scaler.app.commands import CommandSettings, named, selection_of
 from hpa_scaler.app.fleet import (
     HpaFleet,
@@ -18,9 +17,8 @@ from hpa_scaler.app.fleet import (
     fleet_of_cluster,
     fleet_of_files,
 )
-from hpa_scaler.app.past_options import DEFAULT_SPAN, LONGEST_SPAN, replica_price, variants_of
-from hpa_scaler.app.past_source import Asking, fetch, read_pasts
-from hpa_scaler.app.proposing import proposed_specs
+from hpa_scaler.app.past_options import DEFAULT_SPAN, LONGEST_SPAN
+from hpa_scaler.app.past_source import Asking, fetch, proposed_specs, read_pasts
 from hpa_scaler.app.run_settings import PROGRAM
 from hpa_scaler.app.settings import CYCLES_APART, allowed_of, limits_of, servers_of
 from hpa_scaler.app.status import settings_view
@@ -30,7 +28,6 @@ from hpa_scaler.decide.recording import Recorded, floor_query, replicas_query, s
 from hpa_scaler.decide.recording_files import encode_past
 from hpa_scaler.decide.variants import EVERY, HpaPast, Variant, World
 from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.report.backtest_document import Tested
 from hpa_scaler.report.document import FloorHead
 from hpa_scaler.spec.queries import Query, bare_query, hold_query, value_query
 from hpa_scaler.spec.spec import FloorSpec, Problems, Rules
@@ -52,20 +49,6 @@ class LoadedPast(Struct, frozen=True):
     pasts: tuple[HpaPast, ...]
     world: World
     warnings: tuple[str, ...]
-
-
-async def tested(arguments: argparse.Namespace, configured: CommandSettings, say: Say) -> Tested:
-    """Return the backtest that *arguments* ask for. Raises :class:`CliError` and the errors of files and of the API."""
-    variants = variants_of(arguments.sets, older=arguments.older)
-    price = replica_price(arguments)
-    loaded = await load(arguments, configured, variants, say)
-    lived = backtest_apart(
-        loaded.pasts,
-        variants,
-        loaded.world,
-        lambda part: say(f"replaying {counted(len(loaded.pasts), 'HPA')}: {part:.0%}"),
-    )
-    return Tested(loaded.head, loaded.world, loaded.pasts, lived, price, loaded.warnings)
 
 
 async def load(

@@ -18,8 +18,9 @@ from hpa_scaler.decide.recording import Recorded, RecordingError, Trace, replica
 from hpa_scaler.decide.recording_files import decode_past, read_csv, read_range
 from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.spec.queries import Failure, Query, value_query
-from hpa_scaler.spec.spec import FloorSpec
+from hpa_scaler.spec.proposals import proposals
+from hpa_scaler.spec.queries import Failure, Outcome, Query, QueryAnswer, value_query
+from hpa_scaler.spec.spec import FloorSpec, QuerySpec
 from tightship.app.cli.app import CliError
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
@@ -33,6 +34,8 @@ IN_FLIGHT = 8
 """The most range queries at a time, to all servers together."""
 CHUNK = 86_400.0
 SHORTEST = 3600.0
+PROPOSED = 100
+"""HPAs whose proposed queries are asked at once."""
 _LOST = 3
 """Failures in a row, of shortest chunks, after which a server is asked no more."""
 
@@ -71,7 +74,7 @@ class _Chunks:
         asking = self._asking
         spans = list(chunks(asking))
         found = await asyncio.gather(*(self._chunk(query, begin, end) for begin, end in spans))
-        about = f"server {query.server}: {_cut(query.text)}"
+        about = _about(query)
         series: list[tuple[tuple[float, float], ...]] = []
         failed: list[tuple[float, float, str]] = []
         warned: list[str] = []
@@ -140,7 +143,44 @@ async def fetch(client: PrometheusClient, queries: Sequence[Query], asking: Aski
     asker = _Chunks(client, asking, tell)
     found = await asyncio.gather(*(asker.trace(query) for query in queries))
     traces = {query: trace for query, (trace, _) in zip(queries, found, strict=True) if trace is not None}
-    return Recorded(traces, tuple(remark for _, remarks in found for remark in remarks))
+    told: dict[str, list[str]] = {}
+    for query, (_, remarks) in zip(queries, found, strict=True):
+        for remark in remarks:
+            told.setdefault(remark.removeprefix(f"{_about(query)}: "), []).append(_about(query))
+    return Recorded(traces, tuple(f"{_all_of(abouts)}: {text}" for text, abouts in told.items()))
+
+
+def _about(query: Query) -> str:
+    return f"server {query.server}: {_cut(query.text)}"
+
+
+def _all_of(abouts: Sequence[str]) -> str:
+    """Return what a remark is about that is the same for several queries."""
+    first, *others = abouts
+    return f"{first} and {counted(len(others), 'other query', 'other queries')}" if others else first
+
+
+async def proposed_specs(
+    client: PrometheusClient, hpas: Sequence[HorizontalPodAutoscaler], seconds: float
+) -> dict[str, FloorSpec]:
+    """Return a spec with a query for each of *hpas* for which one answers above 0, by the HPA's key.
+
+    A hundred HPAs at a time are asked for, within so many *seconds*.
+    """
+    found: dict[str, FloorSpec] = {}
+    for first in range(0, len(hpas), PROPOSED):
+        asked = {hpa.key: list(proposals(hpa)) for hpa in hpas[first : first + PROPOSED]}
+        queries = dict.fromkeys(query for each in asked.values() for query in each)
+        outcomes = await client.ask(queries, seconds)
+        for key, tried in asked.items():
+            best = next((query for query in tried if _answers(outcomes.get(query))), None)
+            if best is not None:
+                found[key] = FloorSpec(queries=(QuerySpec(best.text, server=best.server),))
+    return found
+
+
+def _answers(outcome: Outcome | None) -> bool:
+    return isinstance(outcome, QueryAnswer) and outcome.highest is not None and outcome.highest > 0
 
 
 def read_pasts(paths: Sequence[str], hpas: Sequence[tuple[HorizontalPodAutoscaler, FloorSpec | None]]) -> Recorded:

@@ -177,11 +177,10 @@ def _facts(document: FloorBacktest) -> Iterator[Fact]:
     for number, name in enumerate(document.sets):
         entries = [hpa.sets[number] for hpa in document.hpas]
         hours, short = sum(each.replica_hours for each in entries), sum(each.short_minutes or 0 for each in entries)
-        money = "" if document.currency is None else f"{_amount(sum(each.micros or 0 for each in entries))} "
+        cost = sum(each.micros or 0 for each in entries)
+        money = "" if document.currency is None else f", {_amount(cost)} {document.currency}"
         tone: Tone = "bad" if short else "good"
-        yield Fact(
-            name, f"{hours:,.0f}", tone, f"replica-hours; {money}{document.currency or ''} {short:,} min short".strip()
-        )
+        yield Fact(name, f"{hours:,.0f}", tone, f"replica-hours{money}, {short:,} min short")
 
 
 def _row(hpa: HpaBacktest, charts: tuple[Section, ...], *, opened: bool) -> Entry:

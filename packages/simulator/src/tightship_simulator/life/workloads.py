@@ -34,6 +34,7 @@ from tightship_simulator.life.index import Index
 SURGE = 0.25
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _HASH = "pod-template-hash"
+_POLICY = "podReplacementPolicy"
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _CONTROLLERS = ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet", "ReplicationController", "Job", "Node")
 
@@ -70,7 +71,10 @@ class Workloads:
         """Return pods to make or to delete, and the status of the ReplicaSet."""
         alive = [pod for pod in pods if not leaving(pod) and not finished(pod)]
         wanted = 0 if leaving(owner) else int(owner["spec"].get("replicas", 1))
-        changes: list[Change] = [Create(self._pod(owner)) for _ in range(wanted - len(alive))]
+        # KEP-5882: a pod that is being deleted keeps its place until it has gone.
+        late = owner["spec"].get(_POLICY) == "TerminationComplete"
+        there = len(alive) + late * sum(map(leaving, pods))
+        changes: list[Change] = [Create(self._pod(owner)) for _ in range(wanted - there)]
         beside = Counter(pod["spec"].get("nodeName", "") for pod in alive)
         doomed = sorted(alive, key=lambda pod: _first_to_go(pod, beside[pod["spec"].get("nodeName", "")]))
         changes += [Delete(pod) for pod in doomed[: max(0, len(alive) - wanted)]]
@@ -219,6 +223,7 @@ def _replica_set(deployment: Json, digest: str, replicas: int) -> Json:
             "ownerReferences": [reference(deployment)],
         },
         "spec": {
+            **({_POLICY: spec[_POLICY]} if _POLICY in spec else {}),
             "replicas": replicas,
             "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), _HASH: digest}},
             "template": {**template, "metadata": {**(template.get("metadata") or {}), "labels": marked}},

@@ -9,6 +9,8 @@ from tightship_testkit.disasters.world import Json
 
 POOL = "cloud.google.com/gke-nodepool"
 SHOP = "shop"
+LATE = "example.com/late"
+"""Annotation of workloads that replace a pod only once it has gone."""
 _AGE = "2026-01-05T06:00:00Z"
 """When everything was made that is there from the beginning: two hours before."""
 
@@ -106,6 +108,8 @@ def workload(spec: Workload) -> Json:
 
 
 def _ordering(spec: Workload) -> Json:
+    if LATE in spec.annotations:
+        return {"podReplacementPolicy": "TerminationComplete"}
     if spec.kind != "StatefulSet":
         return {}
     return {"podManagementPolicy": "Parallel" if "example.com/parallel" in spec.annotations else "OrderedReady"}
@@ -121,4 +125,6 @@ def budget(spec: Budget) -> Json:
     }
 
 
-__all__ = ["POOL", "RESPONDERS", "SHOP", "budget", "groups", "node", "objects", "responding", "template", "workload"]
+__all__ = [
+    "LATE", "POOL", "RESPONDERS", "SHOP", "budget", "groups", "node", "objects", "responding", "template", "workload",
+]  # fmt: skip

@@ -1,4 +1,5 @@
-"""Gives scenarios what newer clusters have: gangs, buffers, VPAs, expendable pods, deletion costs, and steps with them.
+"""Gives scenarios what newer clusters have: gangs, buffers, VPAs, expendable pods, deletion costs, and steps with them;
+pods with claims of devices, controllers that replace a pod late, and objects that can't be read.
 
 All of it comes from a source of chance of its own, so that what else a seed draws stays what it was.
 """
@@ -9,7 +10,7 @@ from random import Random
 
 import msgspec
 
-from tightship_testkit.disasters.cluster import SHOP
+from tightship_testkit.disasters.cluster import LATE, SHOP
 from tightship_testkit.disasters.registry import STEPS, Args
 from tightship_testkit.disasters.scenario import Controller, Scenario, Step, Workload
 
@@ -29,12 +30,14 @@ def with_extensions(scenario: Scenario) -> Scenario:
     if rng.random() >= SHARE:
         return scenario
     objects: list[Args] = []
-    workloads = [_workload(rng, each, objects) for each in scenario.workloads]
+    more = Random(f"late {scenario.seed}")  # noqa: S311 - a simulation
+    workloads = [_late(more, _workload(rng, each, objects)) for each in scenario.workloads]
     scaled = [each for each in workloads if each.kind in _SCALED]
     if scaled and rng.random() < 0.4:
         objects += _buffer(rng, rng.choice(scaled))
     if scaled and rng.random() < 0.4:
         objects += _vertical(rng, rng.choice(scaled))
+    objects += _broken(more) if more.random() < 0.4 else []
     controllers = [_controller(rng, each) for each in scenario.controllers]
     unique = {(each["kind"], each["metadata"]["name"]): each for each in objects}
     made = msgspec.structs.replace(scenario, workloads=workloads, objects=[*unique.values()], controllers=controllers)
@@ -68,6 +71,35 @@ def _workload(rng: Random, workload: Workload, objects: list[Args]) -> Workload:
     if rng.random() < 0.4:
         notes["tightship.dev/evict-together"] = "true"
     return msgspec.structs.replace(workload, labels=labels, annotations=notes, spec=spec)
+
+
+def _late(rng: Random, workload: Workload) -> Workload:
+    """Return *workload* with pods that claim a device, with replacements that come late, or as it is."""
+    if workload.kind not in _SCALED:
+        return workload
+    drawn = rng.random()
+    if drawn < 0.1 and "priority" not in workload.spec:
+        claims = [{"name": "gpu", "resourceClaimName": "shared"}]
+        return msgspec.structs.replace(workload, spec={**workload.spec, "resourceClaims": claims})
+    if drawn < 0.3 and workload.kind != "StatefulSet":
+        return msgspec.structs.replace(workload, annotations={**workload.annotations, LATE: "true"})
+    return workload
+
+
+def _broken(rng: Random) -> list[Args]:
+    """Return an object that can't be read, and is nobody's; what has its kind served stands before it."""
+    kinds = {
+        "PodGroup": ("scheduling.k8s.io", "v1beta1"),
+        "LeaderWorkerSet": ("leaderworkerset.x-k8s.io", "v1"),
+        "VerticalPodAutoscaler": ("autoscaling.k8s.io", "v1"),
+        "CapacityBuffer": ("autoscaling.x-k8s.io", "v1beta1"),
+    }
+    kind = rng.choice(sorted(kinds))
+    crd, thing = _served(*kinds[kind], kind, "broken")
+    wrong: object = rng.choice((7, [], "text"))
+    names = "targetRef", "scalableRef", "disruptionMode", "leaderWorkerTemplate", "podTemplateRef", "recommendation"
+    thing[rng.choice(("spec", "status"))] = dict.fromkeys(names, wrong)
+    return [crd, thing]
 
 
 def _served(group: str, version: str, kind: str, name: str, **spec: object) -> list[Args]:

@@ -6,8 +6,10 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.objects.meta import Metadata, Namespaced, seconds
+from tightship.core.objects.mistyped import located, part_explained
 from tightship.core.objects.pod import Pod
 from tightship.core.objects.pod_wire import PodWire, SpecWire
+from tightship.core.quantity import QuantityError
 from tightship.core.resources import NOTHING, Container, ResourceRequirements, Resources, parse
 
 ACTIVE = "active-capacity"
@@ -19,7 +21,7 @@ class CapacityBuffer(Namespaced, frozen=True, gc=False):
 
     Both come from the status, and are empty until the autoscaler has filled it in. *strategy* is empty if the buffer
     names none. *quota* says that resource quotas have limited the number. The rest is the spec: the workload (kind,
-    name) in whose image the pods are, and what limits their number.
+    name) in whose image the pods are, and what limits their number. *problem* says why the spec is unreadable.
     """
 
     deletion: int | None
@@ -31,6 +33,7 @@ class CapacityBuffer(Namespaced, frozen=True, gc=False):
     percentage: int | None = None
     limits: Resources = NOTHING
     quota: bool = False
+    problem: str = ""
 
     @property
     def active(self) -> bool:
@@ -87,12 +90,20 @@ class CapacityBufferWire(Struct, frozen=True, gc=False):
     """A CapacityBuffer on the wire: v1alpha1 and v1beta1 have the same fields."""
 
     metadata: Metadata
-    spec: _Spec = _Spec()
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
     status: _Status = _Status()
 
     def buffer(self) -> CapacityBuffer:
-        """Return the decoded object. Raises :class:`~tightship.core.quantity.QuantityError` for a bad amount."""
-        meta, spec, status = self.metadata, self.spec, self.status
+        """Return the decoded object. A bad spec is a problem of the object, whose status tells of its room alone."""
+        meta, status, problem = self.metadata, self.status, ""
+        spec, limits = _Spec(), NOTHING
+        try:
+            spec = _specs.decode(self.spec)
+            limits = parse({name: str(amount) for name, amount in (spec.limits or {}).items()})
+        except msgspec.DecodeError as error:
+            problem = part_explained("spec", self.spec, error)
+        except QuantityError as error:
+            spec, problem = _Spec(), located(msgspec.json.encode({"spec": self.spec}), error)
         scalable = spec.scalable_ref
         return CapacityBuffer(
             namespace=meta.namespace,
@@ -104,9 +115,13 @@ class CapacityBufferWire(Struct, frozen=True, gc=False):
             scalable=None if scalable is None else (scalable.kind, scalable.name),
             most=spec.replicas,
             percentage=spec.percentage,
-            limits=parse({name: str(amount) for name, amount in (spec.limits or {}).items()}),
+            limits=limits,
             quota=_Condition("LimitedByQuotas", "True") in (status.conditions or ()),
+            problem=problem,
         )
+
+
+_specs = msgspec.json.Decoder(_Spec)
 
 
 class _TemplateMetadata(Struct, frozen=True, gc=False):

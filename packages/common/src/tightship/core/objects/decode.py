@@ -31,7 +31,7 @@ from tightship.core.objects.disruption import PodDisruptionBudget, PodDisruption
 from tightship.core.objects.eviction_requests import EVICTION_REQUEST, EvictionRequest, EvictionRequestWire
 from tightship.core.objects.groups import GroupRule, LeaderWorkerSetWire, PodGroupWire
 from tightship.core.objects.karpenter import NodePool, NodePoolWire
-from tightship.core.objects.mistyped import explained, quoted_quantities
+from tightship.core.objects.mistyped import explained, located, quoted_quantities
 from tightship.core.objects.mistyped import tree as _tree
 from tightship.core.objects.node import Node, NodeWire
 from tightship.core.objects.pod import Pod
@@ -175,7 +175,7 @@ def _read(kind: str, raw: _JSON, decoder: Callable[[_JSON], _T]) -> _T:
             # As on the API server, ``cpu: 1`` is a quantity.
             return _read(kind, written, decoder)
         namespace, name = identity(raw)
-        problem = _locate(raw, error) if isinstance(error, QuantityError) else explained(raw, str(error))
+        problem = located(raw, error) if isinstance(error, QuantityError) else explained(raw, str(error))
         raise ObjectError(kind, namespace, name, problem) from error
     if not getattr(thing, "name", ""):
         raise ObjectError(kind, getattr(thing, "namespace", ""), "", "metadata.name is empty")
@@ -190,24 +190,3 @@ def identity(raw: _JSON) -> tuple[str, str]:
         return "", ""
     namespace, name = meta.get("namespace"), meta.get("name")
     return namespace if isinstance(namespace, str) else "", name if isinstance(name, str) else ""
-
-
-def _locate(raw: _JSON, error: QuantityError) -> str:
-    """Add the path of the bad quantity to *error*: the parser has seen only the text."""
-
-    def walk(value: object, path: str) -> str | None:
-        if value == error.text and isinstance(value, str):
-            return path
-        if isinstance(value, dict):
-            parts = [(f"{path}.{key}", each) for key, each in value.items()]
-        elif isinstance(value, list):
-            parts = [(f"{path}[{index}]", each) for index, each in enumerate(value)]
-        else:
-            return None
-        return next((found for at, each in parts if (found := walk(each, at))), None)
-
-    document = _tree(raw)
-    sections = document if isinstance(document, dict) else {}
-    places = [section for section in ("spec", "status") if section in sections]
-    path = next((found for section in places if (found := walk(sections[section], section))), "")
-    return f"{path}: {error}" if path else str(error)

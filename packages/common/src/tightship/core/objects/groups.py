@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.objects.meta import Metadata, Namespaced, Present
+from tightship.core.objects.mistyped import part_explained
 
 _ALONE = frozenset({"None", "Default"})
 """Restart policies with which a LeaderWorkerSet replaces only the pod that has gone."""
@@ -95,4 +96,4 @@ def _ruled(
     try:
         return GroupRule(meta.namespace, meta.name, decoder.decode(spec).together)
     except msgspec.DecodeError as error:
-        return GroupRule(meta.namespace, meta.name, problem=str(error).replace(" - at `$", " - at `spec"))
+        return GroupRule(meta.namespace, meta.name, problem=part_explained("spec", spec, error))

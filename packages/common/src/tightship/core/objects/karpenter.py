@@ -8,6 +8,7 @@ from msgspec import Struct
 from tightship.core.cron import CronError, Schedule, parse_schedule
 from tightship.core.durations import DurationError, parse_duration
 from tightship.core.objects.meta import Metadata
+from tightship.core.objects.mistyped import part_explained
 
 WHEN_EMPTY = "WhenEmpty"
 NEVER = "Never"
@@ -109,5 +110,7 @@ class NodePoolWire(Struct, frozen=True, gc=False):
                 budgets=tuple(each.budget() for each in disruption.budgets or ()),
                 replicas=spec.replicas,
             )
-        except (msgspec.DecodeError, CronError, DurationError, ValueError) as error:
-            return NodePool(name=name, problem=str(error).replace(" - at `$", " - at `spec"))
+        except msgspec.DecodeError as error:
+            return NodePool(name=name, problem=part_explained("spec", self.spec, error))
+        except (CronError, DurationError, ValueError) as error:
+            return NodePool(name=name, problem=str(error))

@@ -6,6 +6,7 @@ import re
 
 import msgspec
 
+from tightship.core.quantity import QuantityError
 from tightship.core.quoting import quoted
 
 QUANTITIES = frozenset({"requests", "limits", "allocatable", "capacity", "allocatedResources", "overhead"})
@@ -84,6 +85,37 @@ def explained(raw: _JSON, problem: str) -> str:
         else _NAMES.get(wanted["got"], wanted["got"])
     )
     return f"{path}: {quoted(shown) if isinstance(value, str) else shown[:80]} is not {' or '.join(accepted)}{hint}"
+
+
+def within(part: str, problem: str) -> str:
+    """Return the *problem* that a decoder found in *part* of an object as one of the whole object."""
+    return problem.replace("`$", f"`$.{part}", 1) if "`$" in problem else f"{problem} - at `$.{part}`"
+
+
+def part_explained(part: str, raw: _JSON, error: msgspec.DecodeError) -> str:
+    """Return what is wrong in *raw*, the JSON of one *part* of an object, in the words of :func:`explained`."""
+    return explained(msgspec.json.encode({part: tree(raw)}), within(part, str(error)))
+
+
+def located(raw: _JSON, error: QuantityError) -> str:
+    """Add the path of the bad quantity to *error*: the parser has seen only the text."""
+
+    def walk(value: object, path: str) -> str | None:
+        if value == error.text and isinstance(value, str):
+            return path
+        if isinstance(value, dict):
+            parts = [(f"{path}.{key}", each) for key, each in value.items()]
+        elif isinstance(value, list):
+            parts = [(f"{path}[{index}]", each) for index, each in enumerate(value)]
+        else:
+            return None
+        return next((found for at, each in parts if (found := walk(each, at))), None)
+
+    document = tree(raw)
+    sections = document if isinstance(document, dict) else {}
+    places = [section for section in ("spec", "status", "template") if section in sections]
+    path = next((found for section in places if (found := walk(sections[section], section))), "")
+    return f"{path}: {error}" if path else str(error)
 
 
 def _found(document: object, path: str, wanted: re.Match[str] | None) -> tuple[str, object]:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.objects.meta import Metadata, Namespaced, seconds
+from tightship.core.objects.mistyped import located, part_explained, within
 from tightship.core.quantity import ALLOWED_FORMS, QuantityError, nano
 
 _Quantities = dict[str, str | int | float]
@@ -124,20 +125,25 @@ class VerticalPodAutoscalerWire(Struct, frozen=True, gc=False):
 
     def autoscaler(self) -> VerticalPodAutoscaler:
         """Return the VPA. What is bad beside its target is a problem of the object, which concerns its target alone."""
-        meta, target = self.metadata, _references.decode(self.spec).target_ref or _Target()
-        known = VerticalPodAutoscaler(meta.namespace, meta.name, (target.kind, target.name), meta.created)
+        meta = self.metadata
         try:
-            part = "spec"
-            spec = _specs.decode(self.spec)
-            part = "status"
-            status = _statuses.decode(self.status)
+            target = _references.decode(self.spec).target_ref or _Target()
+        except msgspec.DecodeError as error:
+            raise msgspec.ValidationError(within("spec", str(error))) from error
+        known = VerticalPodAutoscaler(meta.namespace, meta.name, (target.kind, target.name), meta.created)
+        part, raw = "spec", self.spec
+        try:
+            spec = _specs.decode(raw)
+            part, raw = "status", self.status
+            status = _statuses.decode(raw)
             if spec.off or seconds(meta.deletion_timestamp) is not None:
                 return known
             return msgspec.structs.replace(known, containers=_containers(spec, status))
         except msgspec.DecodeError as error:
-            return msgspec.structs.replace(known, problem=str(error).replace(" - at `$", f" - at `{part}"))
+            return msgspec.structs.replace(known, problem=part_explained(part, raw, error))
         except QuantityError as error:
-            return msgspec.structs.replace(known, problem=str(error))
+            whole = msgspec.json.encode({"spec": self.spec, "status": self.status})
+            return msgspec.structs.replace(known, problem=located(whole, error))
 
 
 def _checked(given: str | float) -> str:

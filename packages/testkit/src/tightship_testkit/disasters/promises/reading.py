@@ -102,7 +102,7 @@ def node_opts_out(node: Json) -> str:
 
 
 def pod_opts_out(pod: Json) -> str:
-    """Return the annotation by which a pod opts out of evictions, empty where none does."""
+    """Return the annotation by which a pod opts out of evictions, or the field that nobody can judge; else nothing."""
     notes = annotations(pod)
     if notes.get(_DO_NOT_DRAIN, "false") != "false":
         return _DO_NOT_DRAIN
@@ -111,7 +111,9 @@ def pod_opts_out(pod: Json) -> str:
     for each in _DO_NOT_DISRUPT:
         if notes.get(each) == "true":
             return each
-    return _PREFER_NO_EVICTION if _PREFER_NO_EVICTION in notes else ""
+    if _PREFER_NO_EVICTION in notes:
+        return _PREFER_NO_EVICTION
+    return "resourceClaims" if pod["spec"].get("resourceClaims") else ""
 
 
 _UNITS = {"m": 0.001, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30}
