@@ -35,6 +35,7 @@ from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.facts import FactRules, candidates_of, gather
 from tightship.planning.placement.space import Space
 from tightship.planning.plan import Planner
+from tightship.report.warnings import warnings_of
 from tightship_charts.matrix import FENCE
 from tightship_e2e import ControlPlane
 from tightship_e2e.draining import DEADLINE
@@ -190,6 +191,40 @@ async def test_jobs_say_when_they_replace_a_pod(gated: ControlPlane) -> None:
         "failed": True,
         "policy": True,
     }
+
+
+async def test_extensions_in_unknown_versions_and_unreadable_objects_are_named(gated: ControlPlane) -> None:
+    anything = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+
+    async def define(api: Client, group: str, kind: str, version: str) -> str:
+        names = {"kind": kind, "plural": f"{kind.lower()}s", "singular": kind.lower()}
+        versions = [{"name": version, "served": True, "storage": True, "schema": anything}]
+        spec = {"group": group, "scope": "Namespaced", "names": names, "versions": versions}
+        at = "apiextensions.k8s.io/v1", "customresourcedefinitions"
+        # The API server demands such a note where a group is its own.
+        note = {"annotations": {"api-approved.kubernetes.io": "unapproved, a test"}}
+        await made(api, *at, f"{names['plural']}.{group}", spec=spec, meta=note)
+        return f"/apis/{group}/{version}/namespaces/{SHOP}/{names['plural']}"
+
+    async with connected(gated) as (api, connection):
+        paths = [
+            await define(api, "autoscaling.x-k8s.io", "CapacityBuffer", "v2"),
+            await define(api, "autoscaling.k8s.io", "VerticalPodAutoscaler", "v1"),
+        ]
+
+        async def served() -> bool:
+            return {(await api.request("GET", each))[0] for each in paths} == {200}
+
+        await wait_for(served, DEADLINE, "both kinds are served")
+        of = {"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler"}
+        spec = {"targetRef": {"kind": "Deployment", "name": "web"}, "updatePolicy": 7}
+        await made(api, of["apiVersion"], "verticalpodautoscalers", "broken", namespace=SHOP, spec=spec, **of)
+        snapshot = await read_cluster(connection)
+    told = warnings_of(snapshot)
+    unknown = "served only as v2, which Tightship does not know"
+    assert f"CapacityBuffers are {unknown}: the room that they keep free is not seen" in told
+    broken = f"VerticalPodAutoscaler {SHOP}/broken can't be read, so pods of Deployment/web stay"
+    assert f"{broken}: spec.updatePolicy: 7 is not a mapping" in told
 
 
 async def test_an_eviction_request_is_made_read_and_withdrawn(gated: ControlPlane) -> None:

@@ -136,9 +136,7 @@ def measure(
     )
 
 
-def _problem(
-    judge: Judge[Any], evaluation: Evaluation[Any], most: Callable[[Facts], int] | None
-) -> Problem | None:
+def _problem(judge: Judge[Any], evaluation: Evaluation[Any], most: Callable[[Facts], int] | None) -> Problem | None:
     """Return what the plan of *evaluation* had to solve, before it planned anything; ``None`` if that is too large."""
     ground = plannable(evaluation.snapshot, judge.rules)
     candidates = candidates_of(evaluation.facts)
