@@ -10,10 +10,11 @@ import pytest
 from hpa_scaler.app.forecasting import ForecastReader
 from hpa_scaler.app.past_source import Asking, fetch
 from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.prometheus.servers import DEFAULT, Circuit
+from hpa_scaler.prometheus.servers import DEFAULT
 from hpa_scaler.spec.queries import Query
 from hpa_scaler.spec.spec import ForecastSpec
 from tightship.core.addresses import parse_address
+from tightship.core.query_servers import Server
 from tightship_e2e.plugin import require_programs
 from tightship_e2e.prometheus import Prometheus
 
@@ -41,7 +42,7 @@ async def test_the_past_of_a_real_prometheus_is_read_in_parts_and_forecast_from(
         prometheus.stop()
         prometheus.backfill(past(now))
         prometheus.start()
-        servers = {DEFAULT: Circuit(DEFAULT, parse_address(prometheus.url))}
+        servers = {DEFAULT: Server(DEFAULT, parse_address(prometheus.url))}
         async with PrometheusClient(servers) as client:
             found = await fetch(client, [LOAD, TWINS], Asking(now - 7 * DAY, now - CELL, CELL), lambda _: None)
             reader = ForecastReader(client, logging.getLogger("test"), time.time)
