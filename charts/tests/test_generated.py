@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import jsonschema
 import pytest
@@ -31,6 +33,24 @@ def test_defaults_meet_their_schema_and_an_unknown_key_does_not(chart: str) -> N
     jsonschema.validate(defaults(chart), schema)
     with pytest.raises(jsonschema.ValidationError, match="'nonsense' was unexpected"):
         jsonschema.validate({**defaults(chart), "nonsense": 1}, schema)
+
+
+def texts(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """The schema of each text that templates write into a line, by its path; what is below a free map they quote."""
+    if "string" in schema.get("type", ()):
+        yield path, schema
+    named = schema.get("additionalProperties") or {}
+    inner = named if isinstance(named, dict) else {}
+    for key, each in {**schema.get("properties", {}), **inner.get("properties", {})}.items():
+        yield from texts(each, f"{path}.{key}")
+
+
+@pytest.mark.parametrize("chart", INSTALLABLE)
+def test_no_text_can_bring_a_second_line_with_keys_of_its_own(chart: str) -> None:
+    found = {path: each for path, each in texts(schema_of(chart)) if not path.startswith(".config.")}
+    assert {".global.imageRegistry", ".grafanaDashboard.folder"} <= set(found)
+    bad = "info\nhostNetwork: true"
+    assert [path for path, each in found.items() if jsonschema.Draft7Validator(each).is_valid(bad)] == []
 
 
 @pytest.mark.parametrize("chart", CONTROLLERS)

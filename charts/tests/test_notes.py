@@ -110,7 +110,8 @@ def test_they_warn_of_what_was_asked_for_and_could_not_be_made(notes: Notes, cha
 @pytest.mark.parametrize(
     ("chart", "values", "said"),
     [
-        ("node-compactor", {}, "No pool is enabled"),
+        ("node-compactor", {}, "No pool is enabled; the dry run shows what would be possible in every pool."),
+        ("node-compactor", {"dryRun": False}, "No pool is enabled, so the controller drains nothing."),
         (
             "node-compactor",
             {"config": {"nodePools": {"a": {"enabled": True}}}},

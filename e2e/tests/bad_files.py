@@ -223,7 +223,7 @@ QUESTIONABLE: dict[str, tuple[bytes, str]] = {
     ),
     "a pod on an unknown node": (
         beside(changed(changed(POD, "spec.nodeName", "moon"), "metadata.name", "q")),
-        "Pod shop/q is on nodes that the files don't have (moon)",
+        "Pod shop/q is on a node that the files don't have (moon)",
     ),
     "an unknown operator of a node affinity": (
         listed(NODE, changed(POD, NODE_AFFINITY, terms("Bogus"))),

@@ -17,7 +17,8 @@ estafette-k8s-node-compactor-config.yaml: |
 {{- $verb := ternary "drains" "would drain" (include "tightship-lib.live" . | eq "true") -}}
 {{- $effect = printf "The controller %s underutilized nodes of the pools %s." $verb (join ", " $pools) -}}
 {{- else -}}
-{{- $effect = printf "No pool is enabled, so the controller drains nothing. Enable pools in %sconfig.nodePools." (include "tightship-lib.valuesOf" .) -}}
+{{- $so := ternary ", so the controller drains nothing" "; the dry run shows what would be possible in every pool" (include "tightship-lib.live" . | eq "true") -}}
+{{- $effect = printf "No pool is enabled%s. Enable pools in %sconfig.nodePools." $so (include "tightship-lib.valuesOf" .) -}}
 {{- end -}}
 {{- $leaving := dict "root" . "how" "disable its pools" "value" "config.nodePools.NAME.enabled=false" -}}
 {{- include "tightship-lib.notes" (dict "root" . "effect" $effect "leaving" (include "tightship-lib.leaving" $leaving)) -}}

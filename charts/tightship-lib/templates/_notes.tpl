@@ -21,12 +21,12 @@
   {{ $kubectl }} exec deployment/{{ $name }} -- {{ $controller }} plan
   {{ $kubectl }} port-forward service/{{ $name }} {{ .Values.http.port }}:{{ .Values.service.port | default .Values.http.port }}   # then {{ ternary "https" "http" .Values.http.secure.enabled }}://localhost:{{ .Values.http.port }}
 {{- if .Values.http.secure.enabled }}
-Metrics, /status and the page answer only who shows a token: curl -k -H "Authorization: Bearer TOKEN" https://localhost:{{ .Values.http.port }}/status
+Metrics, /status and the page need a bearer token: curl -k -H "Authorization: Bearer TOKEN" https://localhost:{{ .Values.http.port }}/status
 {{- if and .Values.http.secure.issuerRef (not (include "tightship-lib.served" (list . "cert-manager.io/v1/Certificate"))) }}
 WARNING: {{ include "tightship-lib.valuesOf" . }}http.secure.issuerRef is set, but this cluster does not serve cert-manager.io/v1/Certificate, so the chart created none.
 {{- end }}
 {{- else }}
-Metrics, /status and the page are plain HTTP for everybody on the pod network. A later release will set {{ include "tightship-lib.valuesOf" . }}http.secure.enabled=true by default.
+Metrics, /status and the page are plain HTTP, open to anyone on the pod network. A later release will set {{ include "tightship-lib.valuesOf" . }}http.secure.enabled=true by default.
 {{- end }}
 {{- range $key, $api := dict "serviceMonitor" "monitoring.coreos.com/v1/ServiceMonitor" "podMonitor" "monitoring.coreos.com/v1/PodMonitor" "prometheusRule" "monitoring.coreos.com/v1/PrometheusRule" "verticalPodAutoscaler" "autoscaling.k8s.io/v1/VerticalPodAutoscaler" }}
 {{- $on := eq $key "verticalPodAutoscaler" | ternary $root.Values.verticalPodAutoscaler.enabled (include "tightship-lib.enabled" (list $root $key) | eq "true") }}

@@ -21,6 +21,8 @@ from tightship_charts.values import Value, defaults, documented
 _PORT: Json = {"type": "integer", "minimum": 1, "maximum": 65535}
 _OBJECT: Json = {"type": "object"}
 _TEXT: Json = {"type": "string"}
+# Templates write it into a line of YAML: with a second line a value would be a key of its own.
+_LINE: Json = _TEXT | {"pattern": r"^[^\r\n]*$"}
 _NAME: Json = _TEXT | {"pattern": "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?$"}
 _PERCENTAGE = "^(100|[0-9]{1,2})%$"
 
@@ -42,7 +44,7 @@ KINDS: Mapping[str, Json] = {
             "type": "object",
             "properties": {
                 "enabled": {"type": "boolean"},
-                "severity": _TEXT | {"minLength": 1},
+                "severity": _LINE | {"minLength": 1},
                 "for": _TEXT | {"pattern": "^([0-9]+(ms|[smhdwy]))+$"},
                 "threshold": {"type": ["number", "string"], "pattern": FRACTION},
             },
@@ -53,13 +55,13 @@ KINDS: Mapping[str, Json] = {
     "count": {"type": "integer", "minimum": 0},
     "digest or empty": _TEXT | {"pattern": "^(|sha256:[0-9a-f]{64})$"},
     "duration": {"type": ["string", "number"], "pattern": DURATION, "exclusiveMinimum": 0},
-    "int or string": {"type": ["integer", "string"]},
+    "int or string": _LINE | {"type": ["integer", "string"]},
     "label or empty": _TEXT | {"pattern": "^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$"},
     "log format": {"enum": ["", *FORMATS]},
     "log level": {"enum": ["", *LEVELS]},
     "name": _NAME | {"minLength": 1},
     "name or empty": _NAME,
-    "non-empty string": _TEXT | {"minLength": 1},
+    "non-empty string": _LINE | {"minLength": 1},
     "number, percentage or null": {"type": ["integer", "string", "null"], "minimum": 0, "pattern": _PERCENTAGE},
     "object": _OBJECT,
     "objects": {"type": "array", "items": _OBJECT},
@@ -82,7 +84,12 @@ KINDS: Mapping[str, Json] = {
 }
 """What a kind allows. Beside these, ``A|B`` is one of these words, and ``list of A|B`` a list of them."""
 
-_PLAIN = {bool: "boolean", int: "integer", float: "number", str: "string"}
+_PLAIN: Mapping[type, Json] = {
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    str: _LINE,
+}
 
 
 def schema_of(chart: str) -> Json:
@@ -117,7 +124,7 @@ def _closed(
         elif isinstance(value, Mapping) and value:
             schema = _closed(value, (*above, key), said, from_code)
         elif type(value) in _PLAIN:
-            schema = {"type": _PLAIN[type(value)]}
+            schema = _PLAIN[type(value)]
         else:
             raise TypeError(f"{dotted}: its default, {value!r}, does not say what is allowed: name a kind")
         counted_on = _says_something(value, whole=bool(kind)) and "null" not in schema.get("type", "")

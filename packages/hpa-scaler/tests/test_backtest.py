@@ -194,6 +194,13 @@ async def test_a_retention_shorter_than_asked_is_told() -> None:
     assert "the data begin only at 1970-01-03T00:00:00Z" in found.remarks[0]
 
 
+async def test_what_is_so_of_many_queries_is_told_once() -> None:
+    server: Any = _Server(longest=86_400, since=86_400.0 * 2)
+    found = await fetch(server, [Query(text) for text in "qrs"], Asking(0.0, 3 * 86_400.0, 60.0), lambda _: None)
+    assert len(found.remarks) == 1
+    assert found.remarks[0].startswith("server default: q and 2 other queries: the data begin only at")
+
+
 def test_chunks_are_cut_at_midnight_and_neither_overlap_nor_leave_gaps() -> None:
     found = list(chunks(Asking(3600.0, 2 * 86_400.0 + 5, 60.0)))
     assert found[0] == (3600.0, 86_340.0)

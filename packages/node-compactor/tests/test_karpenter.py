@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from tightship_testkit.builders import DAY, node, pod, workload
+from node_compactor.judge import CompactorJudge
+from node_compactor.settings import CompactorSettings, load_settings
+from tightship.files.snapshot_file import read_file
+from tightship.nodes.as_if import EVERY, Unmanaged
+from tightship.planning.evaluate import evaluate
+from tightship_testkit.builders import DAY, NOW, node, pod, workload
 
 
 def cluster(tmp_path: Path, *policies: str) -> str:
@@ -47,3 +52,26 @@ def test_a_pool_whose_empty_nodes_go_is_compacted_without_a_word(cli: Any, tmp_p
     outcome = cli("plan", "-f", cluster(tmp_path, "WhenEmpty"))
     assert "3 → 1" in outcome.out
     assert "Karpenter" not in outcome.out
+
+
+async def test_a_running_controller_asks_too_and_not_at_every_pass(tmp_path: Path) -> None:
+    pools = {"*": {"enabled": True, "scaleDownCPURequestRatioLimit": 0.75}}
+    keys = {"nodePools": pools, "minimumNodeAge": 0, "neededMarkedTimeForRemoval": 0}
+    settings = load_settings(keys)
+    judged: list[CompactorSettings] = []
+
+    def judge(given: CompactorSettings) -> CompactorJudge:
+        judged.append(given)
+        return CompactorJudge(given)
+
+    async def asked(path: str, later: float) -> int | None:
+        found = await as_if.plan(evaluate(read_file(path), CompactorJudge(settings), NOW + later), settings)
+        return None if found is None else len(found.removals)
+
+    as_if = Unmanaged(judge)
+    managed = cluster(tmp_path, "WhenEmptyOrUnderutilized")
+    assert [await asked(managed, later) for later in (0.0, EVERY - 1)] == [2, 2]
+    assert len(judged) == 1
+    assert await asked(managed, EVERY) == 2
+    assert len(judged) == 2
+    assert await asked(cluster(tmp_path, "WhenEmpty"), EVERY) is None

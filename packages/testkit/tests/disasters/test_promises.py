@@ -432,7 +432,7 @@ ADDED = made_anew("n3")
         (books(), [claim("n1"), goes(), enters_books(standing(0))], "entered 1 nodes, and 0 have gone"),
         (books(), [goes(), enters_books(standing(0))], "entered 1 nodes, and 0 have gone"),
         (books(), [*DRAINED_GONE, enters_books(standing(0, 2))], "entered 2 nodes, and 1 have gone"),
-        (books(), [*DRAINED_GONE, 65], "node n1 went when it was drained, and is not in the books"),
+        (books(), [2, *DRAINED_GONE, 65], "node n1 went when it was drained, and is not in the books"),
         (books(standing(120)), [ADDED, enters_books(seconds=7205, micros=120_050_000)], ""),
         (books(standing(120)), [ADDED, enters_books(seconds=9000)], "made 9000 s of 72"),
         (books(standing(120)), [ADDED, enters_books(seconds=7205, micros=150_000_000)], "made 150000000 micros of 12"),

@@ -61,7 +61,8 @@ def _pods(snapshot: Snapshot, strays: Sequence[Pod]) -> Iterator[str]:
         nodes = list(dict.fromkeys(pod.node for pod in strays))
         keys = [pod.key for pod in strays]
         names = f"{', '.join(nodes[:SHOWN])}{_rest(nodes)}"
-        yield f"{_some('Pod', keys)} on nodes that the files don't have ({names}): nothing is planned for them"
+        where = "a node" if len(nodes) == 1 else "nodes"
+        yield f"{_some('Pod', keys)} on {where} that the files don't have ({names}): nothing is planned there"
 
 
 def _amounts(snapshot: Snapshot) -> Iterator[str]:

@@ -36,6 +36,7 @@ from tightship.drain_io.pilot import Pilot
 from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.host import wall
 from tightship.kube.resources import BY_KIND
+from tightship.nodes.as_if import Unmanaged
 from tightship.nodes.background_search import BackgroundSearch
 from tightship.nodes.controller import ClaimJudge, NodeController, OwnMetrics
 from tightship.nodes.metrics import ConsolidationMetrics
@@ -97,6 +98,7 @@ class ConsolidationLoop(Generic[S, G]):
         self._left: Sequence[str] = ()
         self._judge: tuple[S, bool, ClaimJudge[G]] | None = None
         self._dry_run: tuple[S, S] | None = None
+        self._as_if = Unmanaged(controller.judge)
         self._evaluate: Evaluator[G] = Evaluator()
         self._search: BackgroundSearch[G] = BackgroundSearch(
             frame.wake, may=self._may_search, clock=clock, logger=frame.logger
@@ -174,8 +176,11 @@ class ConsolidationLoop(Generic[S, G]):
         self._metrics.update(evaluation.facts, plan, snapshot, now, evaluation.unhealthy)
         self._metrics.saved(saved(evaluation.history, now))
         self._own.update(evaluation)
+        as_if = await self._as_if.plan(evaluation, settings)
         situation = self._situation(off, history.finished, self._controller.describe(settings))
-        self._shown = await in_thread(show, evaluation, situation, self._controller.remarks(evaluation, settings))
+        self._shown = await in_thread(
+            show, evaluation, situation, self._controller.remarks(evaluation, settings), as_if
+        )
         if leading and self._may_begin():
             await self._writes.notes(snapshot, self._controller.notes(evaluation, settings), self._may_begin)
             await self._writes.steer(evaluation, settings, self._may_begin)

@@ -16,6 +16,7 @@ from tightship.drain_io.terms import LandingFigures
 from tightship.nodes.background_search import SearchState
 from tightship.planning.evaluate import Evaluation, ExplainedGates
 from tightship.planning.nodes import drain_record
+from tightship.planning.plan import Plan
 from tightship.planning.pools import shown
 from tightship.planning.savings import saved
 from tightship.report.build import plan_document
@@ -144,8 +145,16 @@ def nothing_yet(name: str, kind: str) -> Shown:
     return Shown(status + b"\n", lambda: Page(name, alerts=("No pass has run yet.",), links=SERVED_LINKS, refresh=5))
 
 
-def show(evaluation: Evaluation[ExplainedGates], situation: Situation, remarks: Remarks = Remarks()) -> Shown:
-    """Return the status of *evaluation*. Takes as long as ``plan -o json``, so call it in a thread."""
+def show(
+    evaluation: Evaluation[ExplainedGates],
+    situation: Situation,
+    remarks: Remarks = Remarks(),
+    as_if: Plan | None = None,
+) -> Shown:
+    """Return the status of *evaluation*. Takes as long as ``plan -o json``, so call it in a thread.
+
+    *as_if* is the plan as if Karpenter did not consolidate, if anything is left to it.
+    """
     inputs = Inputs(
         generator=situation.generator,
         source=Source("cluster", situation.cluster),
@@ -156,6 +165,7 @@ def show(evaluation: Evaluation[ExplainedGates], situation: Situation, remarks: 
         now=evaluation.now,
         warnings=warnings_of(evaluation.snapshot, evaluation.unknown_minimums),
         excess=remarks.excess,
+        as_if_unmanaged=as_if,
     )
     status = Status(
         api_version=API_VERSION,

@@ -74,7 +74,7 @@ class _Chunks:
         asking = self._asking
         spans = list(chunks(asking))
         found = await asyncio.gather(*(self._chunk(query, begin, end) for begin, end in spans))
-        about = f"server {query.server}: {_cut(query.text)}"
+        about = _about(query)
         series: list[tuple[tuple[float, float], ...]] = []
         failed: list[tuple[float, float, str]] = []
         warned: list[str] = []
@@ -143,7 +143,21 @@ async def fetch(client: PrometheusClient, queries: Sequence[Query], asking: Aski
     asker = _Chunks(client, asking, tell)
     found = await asyncio.gather(*(asker.trace(query) for query in queries))
     traces = {query: trace for query, (trace, _) in zip(queries, found, strict=True) if trace is not None}
-    return Recorded(traces, tuple(remark for _, remarks in found for remark in remarks))
+    told: dict[str, list[str]] = {}
+    for query, (_, remarks) in zip(queries, found, strict=True):
+        for remark in remarks:
+            told.setdefault(remark.removeprefix(f"{_about(query)}: "), []).append(_about(query))
+    return Recorded(traces, tuple(f"{_all_of(abouts)}: {text}" for text, abouts in told.items()))
+
+
+def _about(query: Query) -> str:
+    return f"server {query.server}: {_cut(query.text)}"
+
+
+def _all_of(abouts: Sequence[str]) -> str:
+    """Return what a remark is about that is the same for several queries."""
+    first, *others = abouts
+    return f"{first} and {counted(len(others), 'other query', 'other queries')}" if others else first
 
 
 async def proposed_specs(

@@ -166,6 +166,8 @@ def _maximum(inputs: FloorInputs, target: int) -> int:
 def short(value: float) -> str:
     """Return a number for people: at most five significant digits, no needless exponent."""
     text = f"{value:.5g}"
+    if "e" not in text:
+        return text
     return format_float(float(text)) if abs(value) < 1e15 else text
 
 

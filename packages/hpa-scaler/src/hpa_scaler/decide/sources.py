@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 from zlib import crc32
 
@@ -219,17 +220,15 @@ def _aged(sources: Sources, spec: FloorSpec, outcomes: Outcomes, rules: Rules, n
     A server that lost its data, or was away, answers with low rates until their range is full again. So the controller
     asks the server for the age of its data. After an outage that we saw, the whole range must pass without another.
     """
-    history = _with_ages(sources.history, spec, outcomes, rules, now)
+    ranges = [(query, range_of(query, spec, rules.longest_guard)) for query in spec.queries]
+    looks = [(query, seconds, _asked_age(query, seconds, outcomes, rules)) for query, seconds in ranges if seconds > 0]
+    history = _with_ages(sources.history, [told for _, _, told in looks], rules, now)
     since = now - (now if history.answered is None else history.answered)
     ages: list[float] = []
     colds: list[Refusal] = []
     longest = 0.0
-    for query in spec.queries:
-        seconds = range_of(query, spec, rules.longest_guard)
-        if seconds <= 0:
-            continue
+    for query, seconds, asked in looks:
         longest = max(longest, seconds)
-        asked = outcome_of(age_query(rules.age_query, query, seconds), outcomes) if rules.age_query else None
         told = asked.highest if isinstance(asked, QueryAnswer) else None
         young = told is not None and told < seconds - age_step(seconds)
         # Until we see an outage, the server's own report of the age is enough.
@@ -249,7 +248,12 @@ def _aged(sources: Sources, spec: FloorSpec, outcomes: Outcomes, rules: Rules, n
     )
 
 
-def _with_ages(history: FloorHistory, spec: FloorSpec, outcomes: Outcomes, rules: Rules, now: float) -> FloorHistory:
+def _asked_age(query: QuerySpec, seconds: float, outcomes: Outcomes, rules: Rules) -> Outcome | None:
+    """Return what the server says of the age of its data, ``None`` if nobody asks."""
+    return outcome_of(age_query(rules.age_query, query, seconds), outcomes) if rules.age_query else None
+
+
+def _with_ages(history: FloorHistory, told: Sequence[Outcome | None], rules: Rules, now: float) -> FloorHistory:
     """Return *history* with the number of queries whose server told the age of its data.
 
     A server that told the age before and now finds nothing has lost its data, and has not scraped since. A query with a
@@ -257,8 +261,6 @@ def _with_ages(history: FloorHistory, spec: FloorSpec, outcomes: Outcomes, rules
     """
     if not rules.age_query:
         return history
-    ranges = [(query, range_of(query, spec, rules.longest_guard)) for query in spec.queries]
-    told = [outcome_of(age_query(rules.age_query, *each), outcomes) for each in ranges if each[1] > 0]
     aged = sum(isinstance(each, QueryAnswer) and each.highest is not None for each in told)
     failed = sum(isinstance(each, Failure) for each in told)
     if aged + failed < min(history.aged, len(told)):

@@ -16,7 +16,7 @@ from tightship_testkit.disasters.registry import STEPS
 from tightship_testkit.disasters.scenario import Scenario, Step
 from tightship_testkit.disasters.world import Moment, World
 
-SHARE = 0.2
+SHARE = 0.13
 """The part of scenarios in which that happens, where there is another replica."""
 _KIND = "freeze-as-it-asks"
 _AT = 0.0

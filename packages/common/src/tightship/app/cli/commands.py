@@ -211,7 +211,7 @@ class Program(Struct, frozen=True):
                     snapshot, judge, evaluation, configured.others(), rules, only=selected, progress=progress.say
                 )
             as_if = None
-            if not named and configured.changes is not None and _left_to_karpenter(evaluation):
+            if not named and configured.changes is not None and evaluation.plan.refuses(Reason.KARPENTER_MANAGED):
                 progress.say("asking as if Karpenter did not consolidate")
                 as_if = _as_if_unmanaged(configured.changes, snapshot, now, arguments.until_stable, selected)
         warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot, () if named else evaluation.unknown_minimums))
@@ -249,11 +249,6 @@ def priced(settings: N) -> N:
     """
     server = settings.prices.server
     return settings if server is None else settings.priced(node_costs(server, ServerCredentials(server)))
-
-
-def _left_to_karpenter(evaluation: Evaluation[ExplainedGates]) -> bool:
-    refusals = evaluation.plan.refusals.values()
-    return any(each.reason is Reason.KARPENTER_MANAGED for found in refusals for each in found)
 
 
 def _as_if_unmanaged(

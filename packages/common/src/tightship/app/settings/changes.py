@@ -90,7 +90,7 @@ class SettingChanges:
         off = self.settings.disabled_rules | {reason}
 
         def tune(settings: NodeSettings) -> NodeSettings:
-            return settings.model_copy(update={"disabled_rules": settings.disabled_rules | {reason}})
+            return settings.without_rule(reason)
 
         flags = tuple(f"--disable-rule {each}" for each in sorted(off))
         return Change(reason, f"the rule {reason}", tune=tune, flags=flags, note=_SWITCHED.get(reason, ""))

@@ -270,6 +270,10 @@ class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
         """The same settings for pods that land exactly where the plan wants them: any place that is there will do."""
         return self.model_copy(update={"placement": "possible"}) if self.placement == "likely" else self
 
+    def without_rule(self, reason: Reason) -> Self:
+        """Return the same settings with the rule of *reason* switched off."""
+        return self.model_copy(update={"disabled_rules": self.disabled_rules | {reason}})
+
     def priced(self, nodes: Mapping[str, int]) -> Self:
         """Return the same settings with OpenCost's prices of *nodes*, in millionths for an hour."""
         return self.model_copy(update={"prices": msgspec.structs.replace(self.prices, nodes=nodes)})

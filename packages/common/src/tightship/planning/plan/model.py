@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.objects import Pod
-from tightship.core.reasons import Refusal
+from tightship.core.reasons import Reason, Refusal
 
 Placement = Literal["possible", "likely", "certain"]
 """How sure a place must be.
@@ -120,6 +120,10 @@ class Plan(Struct, frozen=True):
         """A hash of the plan, for people: plans that remove the same nodes in the same order have the same hash."""
         names = ",".join(removal.node for removal in self.removals)
         return hashlib.sha256(names.encode()).hexdigest()[:12]
+
+    def refuses(self, reason: Reason) -> bool:
+        """Whether a node stays for *reason*, alone or with others."""
+        return any(each.reason is reason for found in self.refusals.values() for each in found)
 
     def holding(self, held: Mapping[str, Refusal]) -> Plan:
         """Return the plan with *held*, the reasons why its nodes wait, among the refusals."""
