@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from tightship.planning.placement.scoring import Choice, best_fit
+from tightship.planning.placement.scoring import Choice, best_fit, nodes_to_find
 from tightship.planning.placement.space import Ask, Space
 from tightship.planning.placement.topology import NodeMask, Topology
 
@@ -54,10 +54,11 @@ def fit_all(
     if not asks:
         return Fit()
     start = space.mark()
-    # A pod that fits nowhere by itself ends the search at once. With only one try that try finds it as soon, and the
-    # scheduler's model remembers which nodes it has looked at.
-    alone = _alone(space, asks) if retries else ()
-    if alone:
+    fitting = _fitting(space, asks) if retries or explain else {}
+    alone = _alone(asks, fitting) if fitting else ()
+    # A pod that fits nowhere by itself ends the search at once. With only one try the scheduler's model chooses, which
+    # may remember where it ended.
+    if alone and (retries or _looks_everywhere(space, fitting)):
         return Fit(unplaced=alone, alone=alone)
     order = sorted(range(len(asks)), key=lambda position: asks[position].hardness)
     for _ in range(retries + 1):
@@ -69,7 +70,6 @@ def fit_all(
             break
         order.remove(failed)
         order.insert(0, failed)
-    alone = _alone(space, asks) if retries or explain else ()
     if alone:
         return Fit(unplaced=alone, alone=alone)
     if retries:
@@ -81,17 +81,24 @@ def fit_all(
     return Fit(unplaced=(order[0],))
 
 
-def _alone(space: Space, asks: Sequence[Ask]) -> tuple[int, ...]:
+def _fitting(space: Space, asks: Sequence[Ask]) -> dict[Ask, int]:
+    """Return on how many nodes each of *asks* fits, with none of the others placed."""
+    return {ask: int(np.count_nonzero(space.feasible(ask))) for ask in dict.fromkeys(asks)}
+
+
+def _looks_everywhere(space: Space, fitting: Mapping[Ask, int]) -> bool:
+    """Whether the scheduler's model, placing any of the asks, would look at all nodes on which they fit."""
+    more = any(ask.affinity.group is not None or ask.spread.own for ask in fitting)  # others may open nodes to these
+    return (len(space.nodes) if more else max(fitting.values())) <= nodes_to_find(len(space.nodes))
+
+
+def _alone(asks: Sequence[Ask], fitting: Mapping[Ask, int]) -> tuple[int, ...]:
     """Return the positions of asks that fit nowhere, wherever the others go."""
-    fits: dict[int, bool] = {}
-    for ask in asks:
-        if id(ask) not in fits:
-            fits[id(ask)] = bool(space.feasible(ask).any())
-    if all(fits.values()):
+    if all(fitting.values()):
         return ()
     everyone = range(len(asks))
     return tuple(
-        position for position, ask in enumerate(asks) if not fits[id(ask)] and not _helped(asks, position, everyone)
+        position for position, ask in enumerate(asks) if not fitting[ask] and not _helped(asks, position, everyone)
     )
 
 

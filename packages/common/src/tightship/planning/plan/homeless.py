@@ -9,7 +9,7 @@ from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import Snapshot
 from tightship.planning.placement.explain import why_nowhere
 from tightship.planning.placement.fitting import Fit
-from tightship.planning.placement.space import Space
+from tightship.planning.placement.space import Ask, Space
 from tightship.planning.plan.scale_ups import Guest, needed
 
 
@@ -21,6 +21,7 @@ class Homeless:
         self._snapshot = snapshot
         self._without_plan = without_plan
         self._baseline: Space | None = None
+        self._fitting: dict[Ask, tuple[int, int]] = {}
 
     def refusals(
         self, node: str, everyone: Sequence[Guest], fit: Fit, *, planned: int, strand: bool, explain: bool
@@ -73,11 +74,23 @@ class Homeless:
     def _fits_without_plan(self, guest: Guest, origin: str) -> bool:
         if self._baseline is None:
             self._baseline = self._without_plan(self._snapshot)
-        space = self._baseline
+        space, node = self._baseline, self._baseline.index[origin]
+        ask = space.ask(guest.pod)
+        if ask.apart:  # what the node holds makes no difference elsewhere
+            return self._elsewhere(space, ask, node)
         mark = space.mark()
-        space.close(space.index[origin])
+        space.close(node)
         if guest.origin == origin:
-            space.lift(space.ask(guest.pod), space.index[origin])
-        fits = bool(space.feasible(space.ask(guest.pod)).any())
+            space.lift(ask, node)
+        fits = bool(space.feasible(ask).any())
         space.rollback(mark)
         return fits
+
+    def _elsewhere(self, space: Space, ask: Ask, node: int) -> bool:
+        """Whether *ask* fits on another node than *node* in the empty plan's *space*, where nothing ever changes."""
+        found = self._fitting.get(ask)
+        if found is None:
+            nodes = space.feasible(ask).nonzero()[0]
+            found = self._fitting[ask] = (len(nodes), int(nodes[0]) if len(nodes) else -1)
+        many, first = found
+        return many > 1 or (many == 1 and first != node)
