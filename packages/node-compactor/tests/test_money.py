@@ -139,7 +139,7 @@ def test_an_unusable_price_list_is_an_error_that_names_the_file(
     path = tmp_path / "prices.yaml"
     path.write_text(text)
     outcome = cli("plan", "-f", data / "cluster.yaml", "--prices", path)
-    assert (outcome.code, outcome.out) == (64, "")
+    assert (outcome.code, outcome.out) == (1, "")
     assert str(path) in outcome.err
     assert says in outcome.err
 

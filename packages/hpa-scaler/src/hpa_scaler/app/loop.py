@@ -80,7 +80,7 @@ class ScalerLoop:
         *,
         client: PrometheusClient,
         forecasts: ForecastReader,
-        buffers: BufferKeeper | None = None,
+        buffers: BufferKeeper,
         metrics: ScalerMetrics,
         events: FloorEvents,
         waits_for: Callable[[], Sequence[str]],
@@ -180,8 +180,7 @@ class ScalerLoop:
         self._term = term
         self._memory.clear()
         self._forecasts.forget()
-        if self._buffers is not None:
-            self._buffers.forget()
+        self._buffers.forget()
         self._drops = DropState()
         self._noted = {}
         self._last = self.reactor.last = None
@@ -298,10 +297,13 @@ class ScalerLoop:
         returns = returns_of(seen, rules, self._memory)
         todo = Todo(cycle, returns, self._noted, ground.settings.defaults, rules, seen.now)
         self._last = todo
-        done = await self._applier.apply(todo, lambda: self._may() and self._monotonic() < ground.until)
+
+        def may() -> bool:
+            return self._may() and self._monotonic() < ground.until
+
+        done = await self._applier.apply(todo, may)
         final = done.final(cycle)
-        if self._buffers is not None:
-            await self._buffers.keep(final.judged, ground.settings.namespaces, self._may)
+        await self._buffers.keep(final.judged, ground.settings.namespaces, may)
         self._last = self.reactor.last = msgspec.structs.replace(todo, cycle=final)
         self._noted = noted_after((each.decision for each in final.judged), done.endings, self._noted)
         for each in final.judged:

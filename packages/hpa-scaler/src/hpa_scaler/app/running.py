@@ -160,7 +160,7 @@ async def serve(runtime: Runtime, run: ScalerRunSettings, environment: Mapping[s
                 run,
                 client=client,
                 forecasts=forecasts,
-                buffers=BufferKeeper(frame.connection, frame.logger, monotonic) if run.forecast_buffers else None,
+                buffers=BufferKeeper(frame.connection, frame.logger, monotonic, on=run.forecast_buffers),
                 metrics=metrics,
                 events=events,
                 waits_for=first.waits_for,

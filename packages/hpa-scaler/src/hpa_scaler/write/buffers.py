@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hpa_scaler.decide.decision import Judged
 from tightship.app.observability.logging import log
-from tightship.core.api_errors import KubeError, NotFound, one_line
+from tightship.core.api_errors import Forbidden, KubeError, NotFound, one_line
 from tightship.core.objects import CAPACITY_BUFFER
 from tightship.core.objects.buffers import ACTIVE
 from tightship.kube.connection import Connection
@@ -84,16 +84,19 @@ def wanted_buffers(judged: Iterable[Judged]) -> dict[Key, Mapping[str, object]]:
 
 
 class BufferKeeper:
-    """Keeps the CapacityBuffers of forecasts as the HPAs want them."""
+    """Keeps the CapacityBuffers of forecasts as the HPAs want them, if that is switched *on*."""
 
-    def __init__(self, connection: Connection, logger: logging.Logger, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, connection: Connection, logger: logging.Logger, clock: Callable[[], float], *, on: bool = True
+    ) -> None:
+        self._on = on
         self._connection = connection
         self._log = logger
         self._clock = clock
         self._known: dict[Key, int] | None = None
         self._version = ""
         self._not_before = 0.0
-        self._trouble = ""
+        self._trouble = self._told = ""
 
     def forget(self) -> None:
         """Forget which buffers there are: another replica may have changed them."""
@@ -103,34 +106,40 @@ class BufferKeeper:
     async def keep(self, judged: Iterable[Judged], namespaces: Iterable[str], may: Callable[[], bool]) -> None:
         """Make, change and remove buffers, while this replica *may* write. A failure is logged, and tried again."""
         wanted = wanted_buffers(judged)
-        if not (wanted or self._known) and self._version:
+        if not self._on or (self._version and not (wanted or self._known)):
             return
-        if self._known is None and self._clock() < self._not_before:
-            self._tell(wanted)
-            return
-        try:
-            known = await self._read(tuple(namespaces) or ("",)) if self._known is None else self._known
-            self._known = known
-            for key in [each for each in known if each not in wanted]:
-                if may():
+        if self._known is None and self._clock() >= self._not_before:
+            try:
+                self._known = await self._read(tuple(namespaces) or ("",))
+            except (KubeError, msgspec.DecodeError) as error:
+                self._trouble = one_line(error) if isinstance(error, KubeError) else str(error)
+                self._not_before = self._clock() + (AGAIN if isinstance(error, NotFound | Forbidden) else 0.0)
+        if self._known is not None:
+            await self._settle(self._known, wanted, may)
+        if self._trouble and wanted and self._trouble != self._told:
+            log(self._log, logging.WARNING, "no room is kept for forecasts", error=self._trouble)
+        if wanted:
+            self._told = self._trouble
+
+    async def _settle(
+        self, known: dict[Key, int], wanted: Mapping[Key, Mapping[str, object]], may: Callable[[], bool]
+    ) -> None:
+        """Write what differs; a failure concerns its own buffer alone, and all are read again."""
+        self._trouble = ""
+        for key in [*(each for each in known if each not in wanted), *wanted]:
+            replicas = _replicas(wanted[key]) if key in wanted else None
+            if known.get(key) == replicas or not may():
+                continue
+            try:
+                if replicas is None:
                     await self._remove(key)
                     del known[key]
-            for key, buffer in wanted.items():
-                replicas = _replicas(buffer)
-                if known.get(key) != replicas and may():
-                    await self._write(key, buffer, new=key not in known)
+                else:
+                    await self._write(key, wanted[key], new=key not in known)
                     known[key] = replicas
-        except (KubeError, msgspec.DecodeError) as error:
-            self._known = None
-            self._not_before = self._clock() + AGAIN
-            self._trouble = one_line(error) if isinstance(error, KubeError) else str(error)
-            self._tell(wanted)
-
-    def _tell(self, wanted: Mapping[Key, object]) -> None:
-        """Log the last failure, once, as soon as a buffer is wanted."""
-        if wanted and self._trouble:
-            log(self._log, logging.WARNING, "no room is kept for forecasts", error=self._trouble)
-            self._trouble = ""
+            except KubeError as error:
+                self._trouble = f"{'/'.join(key)}: {one_line(error)}"
+                self._known = None
 
     async def _read(self, namespaces: tuple[str, ...]) -> dict[Key, int]:
         """Return the buffers that are ours, in the first version that is served."""

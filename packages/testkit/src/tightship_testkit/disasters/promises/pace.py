@@ -188,7 +188,7 @@ class WaitsUntilWell(Promise):
             self.broken(f"Node {name}", f"{author} began to drain it, and {', '.join(sorted(known))} are not Ready")
 
     def _could_run(self, pod: Json) -> bool:
-        if "nodeSelector" in pod["spec"] or "affinity" in pod["spec"]:
+        if not pod["spec"].keys().isdisjoint(("nodeSelector", "affinity", "resourceClaims")):
             return False
         cpu, memory = requests(pod)
         plain = [each for each in self.world.store.list("Node") if not (each["spec"].get("taints") or [])]

@@ -96,7 +96,7 @@ def _followed(rng: Random, scenario: Scenario) -> str:
     request=one_of("eviction", "eviction", "eviction", "node"),
     number=one_of(1, 1, 2, 3),
     before=one_of(0, 0, 1, 2),
-    seconds=one_of(30.0, 60.0),
+    seconds=one_of(30.0, 40.0),
     weight=0,
 )
 async def freeze_as_it_asks(
@@ -106,17 +106,21 @@ async def freeze_as_it_asks(
     or a few steps before; others lead when it goes on. A rehearsal has told which step that is.
     """
     name, steps = world.rehearsed.get((program, request, number), ("", 0))
-    for each in world.team_of(program).alive:
-        if each.name == name and each.process.steps < steps - before:
-            each.process.at_step = each.process.freeze
-            each.process.stop_at = steps - before
-            while not each.process.frozen and not world.quiet:
-                await world.pause(_LOOK)
-            world.tell(f"{name} is stopped before it asks for {request} {number}, for {seconds:g} s")
-            await world.pause(seconds)
-            world.tell(f"{name} goes on")
-            world.blinded(name, world.now)
-            each.process.thaw()
+    team, armed = world.team_of(program), list[Replica]()
+    # It looks in the rehearsal, too: up to the moment both runs are the same, step by step.
+    while not world.quiet and not any(each.process.frozen for each in armed):
+        for each in team.alive:
+            if each.name == name and each not in armed and each.process.steps < steps - before:
+                each.process.at_step = each.process.freeze
+                each.process.stop_at = steps - before
+                armed.append(each)
+        await world.pause(_LOOK)
+    for each in armed:
+        world.tell(f"{name} is stopped before it asks for {request} {number}, for {seconds:g} s")
+        await world.pause(seconds)
+        world.tell(f"{name} goes on")
+        world.blinded(name, world.now)
+        each.process.thaw()
 
 
 @step(VICTIM, back=one_of(0.0, 1.0, 20.0), skew=lambda rng, _: any_skew(rng), weight=2)
