@@ -20,7 +20,7 @@ from tightship.planning import demand
 from tightship.planning.cluster import Headroom, Snapshot
 from tightship.planning.demand import Ahead, with_demand
 from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.evictability import EvictionRules
+from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.plan import STRATEGIES, Placement, Plan, Planner, make_plan
 from tightship.report.explain import DrainAlone
 from tightship.report.warnings import warnings_of

@@ -11,7 +11,7 @@ import pytest
 
 from tightship.core.reasons import NODE_REASONS, Reason
 from tightship.planning.demand import SWITCHABLE as DEMAND_RULES
-from tightship.planning.evictability import SWITCHABLE as POD_RULES
+from tightship.planning.eviction_rules import SWITCHABLE as POD_RULES
 from tightship.planning.nodes import SWITCHABLE as NODE_RULES
 
 ROOT = Path(__file__).parents[3]

@@ -8,7 +8,8 @@ import pytest
 
 from tightship.core.reasons import Reason
 from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.evictability import SWITCHABLE, Evictability, EvictionRules, Fate, PodVerdict, stuck
+from tightship.planning.evictability import Evictability, Fate, PodVerdict, stuck
+from tightship.planning.eviction_rules import SWITCHABLE, EvictionRules
 from tightship_testkit.builders import DAY, NOW, budget, controller, node, pod, pod_of, state_of, workload
 
 Json = dict[str, Any]

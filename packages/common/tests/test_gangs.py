@@ -8,7 +8,7 @@ import pytest
 
 from tightship.core.reasons import Reason
 from tightship.planning.cluster import Snapshot
-from tightship.planning.evictability import EvictionRules
+from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.facts import FactRules, Gatherer, gather
 from tightship.report.warnings import warnings_of
 from tightship_testkit.builders import NOW, controller, decoded, node, pod, state_of, workload

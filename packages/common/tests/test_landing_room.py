@@ -14,7 +14,7 @@ from tightship.drain.assessment import Assessment
 from tightship.drain.landings import all_land
 from tightship.drain.rules import DrainRules
 from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.evictability import EvictionRules
+from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.placement.space import Space
 from tightship.planning.plan import Planner
 

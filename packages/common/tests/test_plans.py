@@ -13,7 +13,7 @@ from tightship.drain.assessment import Assessment
 from tightship.drain.rules import DrainRules
 from tightship.planning.cluster import Snapshot
 from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.evictability import EvictionRules
+from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.plan import (
     STRATEGIES,
     Candidate,

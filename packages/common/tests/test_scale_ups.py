@@ -14,7 +14,7 @@ from tightship.drain.rules import DrainRules
 from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import Ahead, with_starting
 from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.evictability import EvictionRules
+from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.plan import STRATEGIES, Placement, Plan, Planner, make_plan
 from tightship.planning.plan.scale_ups import MOST_IN_THE_WAY
 from tightship.report.explain import DrainAlone

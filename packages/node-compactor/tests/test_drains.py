@@ -16,7 +16,7 @@ from tightship.core.reasons import Reason
 from tightship.drain.rules import DrainRules
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Facts, evaluate
-from tightship.planning.evictability import ENDS_BY_ITSELF
+from tightship.planning.eviction_rules import ENDS_BY_ITSELF
 from tightship.planning.facts import FactRules, gather, plannable
 from tightship.planning.plan import PerPool, Plan, Strategy
 from tightship_testkit.builders import NOW, budget, controller, node, pod, snapshot, workload

@@ -10,7 +10,7 @@ from node_compactor.settings import CompactorSettings, load_settings
 from tightship.app.settings.fields import SWITCHABLE_RULES, Budget, parse_budget
 from tightship.app.settings.loading import SettingsError
 from tightship.core.reasons import Reason
-from tightship.planning.evictability import SWITCHABLE as POD_RULES
+from tightship.planning.eviction_rules import SWITCHABLE as POD_RULES
 from tightship.planning.nodes import SWITCHABLE as NODE_RULES
 from tightship.planning.pools import KNOWN_POOL_LABELS
 

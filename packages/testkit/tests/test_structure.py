@@ -1,4 +1,4 @@
-"""What docs/contributing.md says of names: a public class name stands for one thing in the whole product."""
+"""What docs/contributing.md says of names and modules."""
 
 from __future__ import annotations
 
@@ -18,3 +18,8 @@ def test_a_public_class_name_stands_for_one_thing() -> None:
                 places[node.name].append(path.name)
     assert len(places) > 500
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_no_module_is_longer_than_350_lines() -> None:
+    paths = [each for package in PRODUCT for each in (PACKAGES / package / "src").rglob("*.py")]
+    assert {each.name: lines for each in paths if (lines := each.read_text().count("\n")) > 350} == {}

@@ -12,7 +12,7 @@ from tightship.drain.rules import DrainRules
 from tightship.nodes.controller import drain_settings
 from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import Ahead
-from tightship.planning.evictability import ENDS_BY_ITSELF, EvictionRules
+from tightship.planning.eviction_rules import ENDS_BY_ITSELF, EvictionRules
 
 Json = dict[str, Any]
 PLANS: Json = {

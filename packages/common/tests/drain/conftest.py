@@ -24,7 +24,7 @@ from tightship.drain_io.history import DrainHistory
 from tightship.drain_io.tools import DrainSettings, Tools
 from tightship.kube.cache import ClusterCache
 from tightship.kube.connection import Connection, connect
-from tightship.planning.evictability import EvictionRules
+from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.nodes import drain_record
 from tightship_simulator.virtual.process import Process
 from tightship_testkit.builders import controller, decoded, node, pod

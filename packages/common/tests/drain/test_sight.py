@@ -15,7 +15,7 @@ from tightship.drain.answers import EvictionAnswer, Heard
 from tightship.drain.assessment import RETRY_FIRST, RETRY_LAST, Assessment, Try, tried
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Findings
-from tightship.planning.evictability import EvictionRules
+from tightship.planning.eviction_rules import EvictionRules
 from tightship_testkit.builders import NOW, budget, controller, decoded, node, pod, snapshot, workload
 
 Json = dict[str, Any]

@@ -11,7 +11,8 @@ from tightship.core.objects import KINDS, decode
 from tightship.core.reasons import Refusal
 from tightship.planning.cluster import ClusterState, Snapshot
 from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.evictability import Evictability, EvictionRules, Fate
+from tightship.planning.evictability import Evictability, Fate
+from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.nodes import judge_node
 from tightship.planning.plan import Candidate, Judgement, Plan, Planner
 from tightship_simulator import Move, Removal

@@ -23,7 +23,8 @@ from tightship.planning.cluster.state import sum_up
 from tightship.planning.demand import Ahead, with_demand
 from tightship.planning.devices import with_devices
 from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.evictability import Evictability, EvictionRules, Sorted
+from tightship.planning.evictability import Evictability, Sorted
+from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.nodes import drain_record
 from tightship.planning.placement.space import Space
 from tightship.planning.plan import Candidate, Planner

@@ -18,7 +18,7 @@ from tightship.kube.cache import ClusterCache
 from tightship.kube.connection import Connection
 from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import Ahead
-from tightship.planning.evictability import EvictionRules
+from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.nodes import opt_outs
 from tightship.planning.plan.model import Placement
 

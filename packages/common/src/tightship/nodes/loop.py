@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -45,7 +45,6 @@ from tightship.nodes.node_writes import NodeWrites
 from tightship.nodes.pass_log import PassLog
 from tightship.nodes.status import Situation, nothing_yet, show
 from tightship.nodes.succession import Succession, another_comes
-from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, Evaluator, ExplainedGates
 from tightship.planning.nodes import draining
 from tightship.planning.regret import learned
@@ -186,7 +185,7 @@ class ConsolidationLoop(Generic[S, G]):
             await self._writes.steer(evaluation, settings, self._may_begin)
             if self._search.claims_wait():
                 log(self._log, logging.INFO, "no claim before the first search has ended")
-            elif _all_in_drain(driven, snapshot):
+            elif all(name in snapshot.nodes and draining(snapshot.nodes[name].node) for name in driven):
                 await self._claim(evaluation, judge)
             else:
                 # A drain has just ended, perhaps after the history was read. Pauses count from then.
@@ -213,11 +212,11 @@ class ConsolidationLoop(Generic[S, G]):
                 log(self._log, logging.WARNING, what, node=name, dry_run=True, lease=self._run.lease_name)
         # A soft taint or a deletion cost names no installation, but beside a drain of ours it is ours too.
         ours = self._run.release or self._frame.finishing.is_set()
-        if self._left or (ours and self._writes.left(snapshot)) or self._pilot.stray(ours=ours):
+        self._unfinished = bool(self._left or (ours and self._writes.left(snapshot)) or self._pilot.stray(ours=ours))
+        if self._unfinished:
             self._frame.finishing.set()
         else:
             self._frame.finishing.clear()
-        self._unfinished = self._frame.finishing.is_set()
 
     def _current(self) -> S:
         """Return the settings to judge by; the same ones while configuration and prices stay."""
@@ -242,8 +241,7 @@ class ConsolidationLoop(Generic[S, G]):
 
     async def _follow_demand(self, judge: ClaimJudge[G]) -> None:
         """Read the demand without pods that the settings ask for; read templates only if there may be buffers."""
-        cache, ahead = self._cache, judge.ahead
-        timeout = self._frame.run.request_timeout
+        cache, ahead, timeout = self._cache, judge.ahead, self._frame.run.request_timeout
         await cache.follow(BY_KIND[AUTOSCALER], wanted=ahead.replicas > 0, timeout=timeout)
         await cache.follow(BY_KIND[CAPACITY_BUFFER], wanted=ahead.buffers, timeout=timeout)
         templates = ahead.buffers and CAPACITY_BUFFER not in cache.missing
@@ -350,7 +348,3 @@ class ConsolidationLoop(Generic[S, G]):
         except KubeError as error:
             level = logging.ERROR if isinstance(error, Forbidden) else logging.WARNING
             log(self._log, level, "soft taints or deletion costs left", error=one_line(error))
-
-
-def _all_in_drain(names: Collection[str], snapshot: Snapshot) -> bool:
-    return all(name in snapshot.nodes and draining(snapshot.nodes[name].node) for name in names)

@@ -17,7 +17,8 @@ from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.disruption_cost import total_cost
-from tightship.planning.evictability import Evictability, EvictionRules
+from tightship.planning.evictability import Evictability
+from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.karpenter import timed
 from tightship.planning.node_groups import NodeGroups
 from tightship.planning.nodes import NodeRules, draining, judge_node, yielded_for_good

@@ -21,7 +21,6 @@ API_VERSION: Final = "tightship.dev/v1"
 
 Decision = Literal["remove", "keep"]
 
-
 Plain: TypeAlias = bool | int | float | str | None
 Setting: TypeAlias = Plain | list[str] | dict[str, dict[str, Plain]]
 """The value of a setting: a scalar, a list of words, or settings by pool."""
@@ -288,8 +287,8 @@ class BudgetEntry(Struct, frozen=True, rename="camel"):
 class PodEntry(Struct, frozen=True, rename="camel"):
     """One pod of the node.
 
-    *target* is the pod's new node in the plan, or its new node if only this one were drained; ``null`` if the pod stays
-    or has no place. *anew* says what a VPA changes in its replacement. *refusals* concern this pod.
+    *target* is the pod's new node in the plan, or if only this one were drained; ``null`` if the pod stays or has no
+    place. *anew* says what a VPA changes in its replacement.
     """
 
     name: str
@@ -318,9 +317,8 @@ class FreeingChange(Struct, frozen=True, rename="camel"):
 class NodeDetail(Struct, frozen=True, rename="camel"):
     """Everything about one node.
 
-    Together, *changes* free the node; *without_change* are the blockers without a known small change. Both are empty
-    for a node that the plan removes. *bundle* is the smallest set of changes known that really frees the node, measured
-    by planning again; ``null`` for a node that the plan removes, or without advice.
+    Together, *changes* free the node; *without_change* are the blockers without a known small change. *bundle* is the
+    smallest known set of changes that frees the node when planned again. A node that the plan removes has none of them.
     """
 
     name: str

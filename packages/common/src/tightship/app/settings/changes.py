@@ -17,7 +17,7 @@ from tightship.core.reasons import Reason
 from tightship.planning.advice import Change
 from tightship.planning.advice.catalogue import subjects
 from tightship.planning.evaluate import Evaluation, Judge
-from tightship.planning.evictability import ENDS_BY_ITSELF
+from tightship.planning.eviction_rules import ENDS_BY_ITSELF
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Plan
 

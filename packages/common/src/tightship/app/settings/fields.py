@@ -19,7 +19,7 @@ from tightship.core.durations import DurationError, parse_duration
 from tightship.core.quoting import quoted
 from tightship.core.reasons import Reason
 from tightship.planning.demand import SWITCHABLE as SWITCHABLE_DEMAND_RULES
-from tightship.planning.evictability import SWITCHABLE as SWITCHABLE_POD_RULES
+from tightship.planning.eviction_rules import SWITCHABLE as SWITCHABLE_POD_RULES
 from tightship.planning.nodes import SWITCHABLE as SWITCHABLE_NODE_RULES
 from tightship.planning.prices import PriceList
 from tightship.report.document import Plain

@@ -19,7 +19,7 @@ from tightship.core.reasons import Reason
 from tightship.core.selectors import Taint
 from tightship.drain.rules import DrainRules
 from tightship.planning.demand import Ahead
-from tightship.planning.evictability import EvictionRules, awaited_for
+from tightship.planning.eviction_rules import EvictionRules, awaited_for
 from tightship.planning.plan.going import CANDIDATE, SteeringRules
 from tightship.planning.plan.model import Placement
 from tightship.planning.pools import KNOWN_POOL_LABELS

@@ -17,7 +17,7 @@ from tightship.planning.advice.catalogue import Catalogue, subjects
 from tightship.planning.advice.model import Advice, Bundle, Change, Freed, Gain, ReasonCost, Scenario
 from tightship.planning.advice.promising import MOST_CHANGES, Changes, Promising
 from tightship.planning.evaluate import Evaluation
-from tightship.planning.evictability import SWITCHABLE as POD_RULES
+from tightship.planning.eviction_rules import SWITCHABLE as POD_RULES
 from tightship.planning.nodes import SWITCHABLE as NODE_RULES
 from tightship.planning.plan import Plan
 

@@ -206,3 +206,9 @@ class Snapshot(Struct, frozen=True):
     def pod_count(self) -> int:
         """The number of unfinished pods bound to nodes."""
         return sum(len(view.pods) for view in self.nodes.values())
+
+    @property
+    def to_come(self) -> list[Pod]:
+        """A pod for each kind of demand that has no pods yet."""
+        pods = (*(each.pod for each in self.starting), *(each.pod for each in self.headroom))
+        return [pod for pod in pods if pod is not None]

@@ -72,12 +72,14 @@ class Space:
 
     @staticmethod
     def _receives(node: Node, snapshot: Snapshot) -> bool:
-        # An unreadable pod takes an unknown amount from its node.
-        return fit_to_receive(node) and all(each.node != node.name for each in snapshot.unreadable)
+        # kube-scheduler looks only at cordon and taints, but an unreadable pod takes an unknown amount from its node.
+        if not node.ready or node.unschedulable or node.deletion is not None or node.lifecycle:
+            return False
+        return all(each.node != node.name for each in snapshot.unreadable)
 
     def _templates(self) -> list[PodTemplate]:
         bound = (pod for view in self.snapshot.nodes.values() for pod in view.pods)
-        pods = (*bound, *self.snapshot.unscheduled, *_to_come(self.snapshot))
+        pods = (*bound, *self.snapshot.unscheduled, *self.snapshot.to_come)
         return list(dict.fromkeys(pod.template for pod in pods))
 
     def _resource_rows(self, templates: list[PodTemplate]) -> dict[str, int]:
@@ -149,7 +151,7 @@ class Space:
         for pod in snapshot.unscheduled:
             names.update(pod.requests)
             templates[pod.template] = None
-        templates.update(dict.fromkeys(pod.template for pod in _to_come(snapshot)))
+        templates.update(dict.fromkeys(pod.template for pod in snapshot.to_come))
         for template in templates:
             names.update(template.spec.requests)
         return names <= self._rows.keys() and self._constraints.take_in(templates)
@@ -341,22 +343,8 @@ class Space:
         return sorted(self._rows, key=self._rows.__getitem__)
 
 
-def fit_to_receive(node: Node) -> bool:
-    """Whether plans may use *node* for pods: it is Ready, not cordoned, not being deleted, not (to be) maintained.
-
-    kube-scheduler itself looks only at the cordon and taints; the other conditions are for safety.
-    """
-    return node.ready and not node.unschedulable and node.deletion is None and not node.lifecycle
-
-
-def _to_come(snapshot: Snapshot) -> list[Pod]:
-    """Return a pod for each kind of demand without pods."""
-    pods = (*(each.pod for each in snapshot.starting), *(each.pod for each in snapshot.headroom))
-    return [pod for pod in pods if pod is not None]
-
-
 def _larger(left: Resources, right: Resources) -> Resources:
     return left if left is right else {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}
 
 
-__all__ = ["CPU", "MEMORY", "PODS", "UNLIMITED", "Ask", "Changes", "Space", "fit_to_receive"]
+__all__ = ["CPU", "MEMORY", "PODS", "UNLIMITED", "Ask", "Changes", "Space"]

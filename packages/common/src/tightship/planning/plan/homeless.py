@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tightship.core.counting import counted
+from tightship.core.objects import Pod
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import Snapshot
 from tightship.planning.placement.explain import why_nowhere
@@ -94,3 +95,18 @@ class Homeless:
             found = self._fitting[ask] = (len(nodes), int(nodes[0]) if len(nodes) else -1)
         many, first = found
         return many > 1 or (many == 1 and first != node)
+
+
+def unjudgeable(guests: Sequence[Guest]) -> list[Refusal]:
+    """Return a refusal for each pod whose demands the model of the scheduler can't judge."""
+    found = ((guest.pod.key, guest.ask.unknown) for guest in guests)
+    return [Refusal(unknown[0], key, unknown[1]) for key, unknown in found if unknown is not None]
+
+
+def stuck_together(pod: Pod, budget: str) -> Refusal:
+    """Return why *pod* and others wait for one another: for the PDB *budget* or, without one, for room."""
+    if not budget:
+        detail = "this pod finds room only after others have left, which may leave only after this pod runs elsewhere"
+        return Refusal(Reason.NO_PLACE_TOGETHER, pod.key, detail)
+    detail = f"PDB {budget} lets pods go only one after another, and this pod has no place while the others are here"
+    return Refusal(Reason.NO_PLACE_TOGETHER, pod.key, detail, f"let PDB {budget} allow all of them at once")

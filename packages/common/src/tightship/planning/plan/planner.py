@@ -20,7 +20,7 @@ from tightship.planning.placement.space import Space
 from tightship.planning.placement.topology import NodeMask
 from tightship.planning.plan.going import Going
 from tightship.planning.plan.headroom import BufferRoom, together
-from tightship.planning.plan.homeless import Homeless
+from tightship.planning.plan.homeless import Homeless, stuck_together, unjudgeable
 from tightship.planning.plan.memory import Attempt, Before, PlanMemory, Tried
 from tightship.planning.plan.model import Candidate, Move, Placement, Removal
 from tightship.planning.plan.planned_targets import PlannedTargets
@@ -201,7 +201,7 @@ class Planner:
         space, node = self.space, self.space.index[candidate.name]
         guests = [Guest(pod, space.ask(pod), candidate.name) for pod in candidate.evict] + self._arrived.get(node, [])
         charge, refusals = self.ledger.charge([guest.pod for guest in guests])
-        refusals += self._unjudgeable(guests)
+        refusals += unjudgeable(guests)
         if refusals:
             return Attempt(Tried(refusals), charge, space.next_start, explained=True)
         waiting = self.waiting.get(node, [])
@@ -261,7 +261,7 @@ class Planner:
         stuck = stuck_in_turn(space, space.index[candidate.name], leaving)
         if stuck:
             space.rollback(mark)
-            return Tried(sorted(self._stuck(guests[position], slow[position]) for position in stuck))
+            return Tried(sorted(stuck_together(guests[position].pod, slow[position]) for position in stuck))
         return Tried(placed=list(zip(everyone, fit.nodes, strict=True)))
 
     def _places_before_scale_ups(
@@ -314,17 +314,6 @@ class Planner:
         budgets = self.ledger.budgets_of(guest.pod.template) if waits else ()
         return budgets[0].key if budgets and budgets[0].key in waits else ""
 
-    def _stuck(self, guest: Guest, budget: str) -> Refusal:
-        if not budget:
-            detail = (
-                "this pod finds room only after others have left, which may leave only after this pod runs elsewhere"
-            )
-            return Refusal(Reason.NO_PLACE_TOGETHER, guest.pod.key, detail)
-        detail = (
-            f"PDB {budget} lets pods go only one after another, and this pod has no place while the others are here"
-        )
-        return Refusal(Reason.NO_PLACE_TOGETHER, guest.pod.key, detail, f"let PDB {budget} allow all of them at once")
-
     def _settle(self, candidate: Candidate, tried: Tried, waits: tuple[str, ...]) -> None:
         node = self.space.index[candidate.name]
         moves: list[Move] = []
@@ -353,13 +342,6 @@ class Planner:
         return self._homeless.refusals(
             candidate.name, everyone, fit, planned=planned, strand=strand, explain=self.explain
         )
-
-    def _unjudgeable(self, guests: Sequence[Guest]) -> list[Refusal]:
-        return [
-            Refusal(guest.ask.unknown[0], guest.pod.key, guest.ask.unknown[1])
-            for guest in guests
-            if guest.ask.unknown is not None
-        ]
 
 
 def _first(nodes: NodeMask) -> int | None:
