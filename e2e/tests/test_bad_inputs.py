@@ -175,7 +175,7 @@ def test_a_bad_kubeconfig_is_refused_with_its_key(
 ) -> None:
     path = tmp_path / "config"
     path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
-    outcome = tell(program, "plan", "--kubeconfig", path, "--request-timeout", "300ms")
+    outcome = tell(program, "plan", "--kubeconfig", path, "--request-timeout", "30s")
     refused(outcome, 1, says)
 
 

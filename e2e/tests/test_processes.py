@@ -15,7 +15,7 @@ import pytest
 
 from tightship_testkit.processes import Processes, ServerError, gone
 
-DEADLINE = 60.0
+DEADLINE = 120.0
 THREADS = 8
 BUSY = f"""
 import hashlib, threading

@@ -48,8 +48,10 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]  # without types
     def schedule(self) -> None:
         """Begin, once all workers have found the same tests."""
         if self.collection is None:
-            written = next(self._folder.iterdir())
-            self._group_of = msgspec.json.decode(written.read_bytes(), type=dict[str, str])
+            # Workers write nothing if they could collect nothing.
+            written = next(self._folder.iterdir(), None)
+            if written is not None:
+                self._group_of = msgspec.json.decode(written.read_bytes(), type=dict[str, str])
         super().schedule()
 
     def _split_scope(self, nodeid: str) -> str:
