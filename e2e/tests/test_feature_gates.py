@@ -220,6 +220,14 @@ async def test_extensions_in_unknown_versions_and_unreadable_objects_are_named(g
         spec = {"targetRef": {"kind": "Deployment", "name": "web"}, "updatePolicy": 7}
         await made(api, of["apiVersion"], "verticalpodautoscalers", "broken", namespace=SHOP, spec=spec, **of)
         snapshot = await read_cluster(connection)
+        # Another test defines CapacityBuffers in a version that is known.
+        buffers = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/capacitybuffers.autoscaling.x-k8s.io"
+        await api.call("DELETE", buffers, body={})
+
+        async def gone() -> bool:
+            return (await api.request("GET", buffers))[0] == 404
+
+        await wait_for(gone, DEADLINE, "CapacityBuffers are defined no longer")
     told = warnings_of(snapshot)
     unknown = "served only as v2, which Tightship does not know"
     assert f"CapacityBuffers are {unknown}: the room that they keep free is not seen" in told

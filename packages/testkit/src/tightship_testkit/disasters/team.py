@@ -60,8 +60,11 @@ class Team:
         """Whether any of its settings until now says so."""
         return any(told(settings) for _, settings in self._history)
 
-    def recent(self, now: float, within: float = 45.0) -> list[Json]:
-        """Return the settings that may be in force at *now*: the last ones, and those replaced a while ago."""
+    def recent(self, now: float, within: float = 80.0) -> list[Json]:
+        """Return the settings that may be in force at *now*: the last ones, and those replaced a while ago.
+
+        An outage may last for 45 s, and a controller may take world.RECOVERY after it to read its ConfigMap again.
+        """
         found = []
         for number, (_, settings) in enumerate(self._history):
             replaced = self._history[number + 1][0] if number + 1 < len(self._history) else now
