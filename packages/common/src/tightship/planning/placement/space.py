@@ -72,7 +72,7 @@ class Space:
 
     @staticmethod
     def _receives(node: Node, snapshot: Snapshot) -> bool:
-        # kube-scheduler looks only at cordon and taints, but an unreadable pod takes an unknown amount from its node.
+        # Stricter than kube-scheduler, for safety. An unreadable pod takes an unknown amount from its node.
         if not node.ready or node.unschedulable or node.deletion is not None or node.lifecycle:
             return False
         return all(each.node != node.name for each in snapshot.unreadable)
