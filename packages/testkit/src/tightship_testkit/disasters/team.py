@@ -60,6 +60,13 @@ class Team:
         """Whether any of its settings until now says so."""
         return any(told(settings) for _, settings in self._history)
 
+    def off_since(self, told: Callable[[Json], bool]) -> float | None:
+        """Return since when its settings no longer say so, ``None`` if they still do, or never have."""
+        says = [told(settings) for _, settings in self._history]
+        if says[-1] or not any(says):
+            return None
+        return self._history[len(says) - says[::-1].index(True)][0]
+
     def recent(self, now: float, within: float = 80.0) -> list[Json]:
         """Return the settings that may be in force at *now*: the last ones, and those replaced a while ago.
 

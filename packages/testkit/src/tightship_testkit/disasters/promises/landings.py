@@ -204,13 +204,13 @@ class EntriesLeave(OfMaps):
 
     def passed(self) -> None:
         for team in self._endings.look():
-            if self._endings.led(team) and (left := self._left(team)):
+            if self._endings.led(team) and not self._unaware(team) and (left := self._left(team)):
                 told = f"holds {', '.join(left)} though all replicas have ended in good order"
                 self.broken(f"ConfigMap {map_of(team.controller)}", told)
         for program, team in self.world.teams.items():
             left = self._left(team)
             drains = any(owned(each).get("controller") == program for each in self.world.store.list("Node"))
-            if not left or drains:
+            if not left or drains or self._unaware(team):
                 self._idle[program] = 0
             elif able(self.world, team, "configmaps"):
                 self._idle[program] += 1
@@ -218,9 +218,15 @@ class EntriesLeave(OfMaps):
                     told = f"holds {', '.join(left)}, and nothing has been in drain for {self.most:.0f} s"
                     self.broken(f"ConfigMap {map_of(team.controller)}", told)
 
+    def _unaware(self, team: Team) -> bool:
+        """Whether all replicas began after entries had been switched off: a gate tells them that some are left."""
+        off = team.off_since(lambda settings: bool(mode_of(settings)))
+        last = team.alive or team.replicas[-1:]
+        return off is not None and all(self.world.started.get(each.name, 0.0) >= off for each in last)
+
     def stopped(self) -> None:
         for team in self.world.teams.values():
-            if _went_well(self.world, team) and (left := self._left(team)):
+            if _went_well(self.world, team) and not self._unaware(team) and (left := self._left(team)):
                 told = f"holds {', '.join(left)} after all replicas have ended"
                 self.broken(f"ConfigMap {map_of(team.controller)}", told)
 
