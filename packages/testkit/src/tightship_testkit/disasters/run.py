@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 from collections.abc import Callable
 
@@ -63,6 +64,7 @@ def run(scenario: Scenario, ready: Ready = lambda _world, _observer: None) -> Re
     rehearsal = Rehearsal(scenario)
     if not rehearsal.over:
         _rehearse(scenario, rehearsal)
+        _forget()
 
     def rehearsed(world: World, observer: Observer) -> None:
         world.rehearsed = rehearsal.moments
@@ -86,6 +88,14 @@ def _rehearse(scenario: Scenario, rehearsal: Rehearsal) -> None:
 
     with contextlib.suppress(asyncio.CancelledError):
         _run(scenario, ready)
+
+
+def _forget() -> None:
+    """Have what a rehearsal left unfinished end now, unheard: in the run its errors would be taken for the run's."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    gc.collect()
+    logging.disable(before)
 
 
 def _run(scenario: Scenario, ready: Ready) -> Result:

@@ -134,7 +134,9 @@ class BooksAreTrue(Promise):
         gone = self._gone[key]
         if more > len(gone):
             self.broken(subject, f"{author} entered {more} nodes, and {len(gone)} have gone that had been drained")
-        del gone[len(gone) - max(0, more) :]
+        # The books don't name nodes: whoever enters one enters its own first.
+        for _ in range(min(more, len(gone))):
+            del gone[next((at for at, each in enumerate(gone) if each.holder == author), -1)]
         if -more > self._added[key]:
             self.broken(subject, f"{author} took {-more} nodes off, and {self._added[key]} were added")
         for uid in [*self._open[key]][: max(0, -more)]:
