@@ -68,6 +68,12 @@ def test_just_the_first_nodes_of_the_plan_carry_the_taint(now: Json, plan: Plan,
     assert steer(cluster(**now), plan, limit, True, ME) == change
 
 
+def test_a_node_that_somebody_maintains_loses_a_taint_that_no_plan_wants() -> None:
+    """A maintenance may take hours, and the controller may be switched off meanwhile."""
+    maintained = snapshot(node("n1", taints=[OURS], true=("DrainInProgress",)))
+    assert steer(maintained, of(), 20, True, ME) == Steering((), ("n1",))
+
+
 def test_switched_off_every_node_loses_it() -> None:
     held = cluster(n1=[OURS], n2=[SIBLINGS], n3=[BEING_DELETED, OURS], n4=[OTHER])
     assert tainted(held, ME) == ("n1", "n3")

@@ -50,18 +50,16 @@ def steer(
 ) -> Steering:
     """Return the changes after which exactly the first *limit* nodes of *plan*, its later ones last, carry the taint.
 
-    A node in drain needs no taint because it is cordoned. Nodes that somebody else is deleting stay as they are, and
-    *spared* nodes get no taint. If *enabled* is false, every node with a taint of *controller* loses it.
+    A node in drain needs no taint because it is cordoned. Nodes that somebody else is deleting stay as they are; those
+    that somebody else maintains lose the taint, and *spared* nodes get none. If *enabled* is false, every node with a
+    taint of *controller* loses it.
     """
     if not enabled:
         return Steering(remove=tainted(snapshot, controller))
     wanted = dict.fromkeys(next_to_go(snapshot, plan, limit, spared=spared))
     add = [name for name in wanted if not _carries_any(snapshot.nodes[name].node.taints)]
-    remove = [
-        name
-        for name in tainted(snapshot, controller)
-        if name not in wanted and owner_elsewhere(snapshot.nodes[name].node) is None
-    ]
+    nodes = {name: snapshot.nodes[name].node for name in tainted(snapshot, controller) if name not in wanted}
+    remove = [name for name, node in nodes.items() if node.lifecycle or owner_elsewhere(node) is None]
     return Steering(tuple(add), tuple(remove))
 
 
