@@ -11,18 +11,18 @@ from tightship_testkit import order
 pytest_plugins = ["pytester"]
 
 
-def test_of_both_kinds_the_longest_come_first_and_both_end_together() -> None:
-    waiting = [float(n) for n in range(1, 11)]
-    computing = [0.1] * 30
-    found = list(order.side_by_side(waiting, computing, lambda each: each))
-    assert sorted(found) == sorted(waiting + computing)
-    assert [each for each in found if each >= 1] == waiting[::-1]
-    for share in (0.25, 0.5, 0.75):
-        cut = next(n for n in range(len(found)) if sum(found[:n]) >= share * sum(found))
-        computed = found[:cut].count(0.1)
-        assert share - 0.2 < computed / len(computing) < share + 0.2
-    assert list(order.side_by_side([], computing, lambda each: each)) == computing
-    assert list(order.side_by_side([], [], lambda each: each)) == []
+@pytest.mark.parametrize(
+    ("workers", "expected"),
+    [
+        (1, ["computes, then waits"]),
+        (2, ["computes, then waits", "waits, then computes"]),
+        (3, ["computes, then waits", "computes, then waits", "waits"]),
+        (5, ["computes, then waits", "computes, then waits", "waits", "waits", "waits"]),
+    ],
+)
+def test_as_many_workers_compute_as_there_are_processors_and_the_others_wait(workers: int, expected: list[str]) -> None:
+    words = {(False, True): "computes, then waits", (True, False): "waits, then computes", (True,): "waits"}
+    assert [words[order.kinds(each, workers, 2)] for each in range(workers)] == expected
 
 
 OPTIONS = ("-p", "tightship_testkit.order", "-p", "no:cacheprovider", "-v", "--strict-markers")
@@ -56,7 +56,20 @@ def test_workers_get_groups_whole_and_the_longest_first(pytester: pytest.Pyteste
     ran = pytester.runpytest_subprocess(*OPTIONS, "-n1")
     ran.assert_outcomes(passed=6)
     passed = [line.partition("::test_")[2].split()[0] for line in ran.outlines if "PASSED" in line]
-    assert passed == ["waiting", "one", "two", "long", "waiting_briefly", "plain"]
+    assert passed == ["one", "two", "long", "plain", "waiting", "waiting_briefly"]
+
+
+def test_workers_that_only_wait_compute_nothing(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "import pytest\n"
+    for number in range(12):
+        text += f"def test_c{number}(worker_id): print('ran', 'computing', worker_id)\n"
+        text += f"@pytest.mark.waits\ndef test_w{number}(worker_id): print('ran', 'waiting', worker_id)\n"
+    pytester.makepyfile(text)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
+    ran = pytester.runpytest_inprocess(*OPTIONS, "-p", "no:asyncio", "-n2", "-rP")
+    ran.assert_outcomes(passed=24)
+    said = {tuple(line.split()[1:]) for line in ran.outlines if line.startswith("ran ")}
+    assert {kind for kind, worker in said if worker == "gw1"} == {"waiting"}
 
 
 def test_a_group_is_never_torn_apart(pytester: pytest.Pytester) -> None:
@@ -73,7 +86,7 @@ def test_a_group_is_never_torn_apart(pytester: pytest.Pytester) -> None:
 
 @pytest.mark.parametrize(
     ("processors", "gibibytes", "chosen", "expected"),
-    [(2, 24, "", 4), (8, 8, "", 4), (1, 1, "", 1), (4, 64, "", 8), (2, 24, "not controlplane and not slow", 2)],
+    [(2, 24, "", 5), (8, 8, "", 4), (1, 1, "", 1), (4, 64, "", 10), (2, 24, "not controlplane and not slow", 2)],
 )
 def test_there_are_as_many_workers_as_processors_and_memory_carry(
     monkeypatch: pytest.MonkeyPatch,

@@ -1,11 +1,11 @@
 """A plugin: how tests are handed out to pytest's workers (``-n``), in which order, and how many workers there are.
 
-Each worker has a control plane of its own, once it needs one. There a test mostly waits; the others compute. Were the
-first all handed out before the rest, half of the machine would be idle at first. So both go out side by side, each kind
-with its longest first, so that they end together and what comes last is short. A test goes to any worker, but those
-marked ``xdist_group`` go to one together.
+A worker that gets a test on a control plane starts a plane of its own. There a test mostly waits; the others compute.
+More of those at once than there are processors take half as much processor time again, for caches that each finds
+cold. So as many workers as there are processors compute, and further ones only wait. Each begins with the longest, so
+that they end together. A test goes to any worker of its kind, but those marked ``xdist_group`` go to one together.
 
-The plugin pytest-xdist has ``--dist loadgroup`` for that. In version 3.8 it tells groups by a suffix of a test's id,
+The plugin pytest-xdist has ``--dist loadgroup`` for groups. In version 3.8 it tells groups by a suffix of a test's id,
 which it can't write with pytest 9.2: groups are torn apart without a word. Here workers write them into a file.
 """
 
@@ -14,36 +14,42 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pytest
+from msgspec import Struct
 from xdist.scheduler import LoadScopeScheduling
 
 WAITING = 3.0
 """Seconds of a test that mostly waits and does not say how long it takes."""
 COMPUTING = 0.1
 """The same of another."""
-PER_CPU = 2
-"""Workers for each processor: of those that wait for a control plane another runs meanwhile."""
+PER_CPU = 2.5
+"""Workers for each processor: one computes, and the others have control planes and mostly wait."""
 MEMORY = 2 * 2**30
 """Bytes that a worker and its control plane may need, and what a test starts beside them."""
 FOLDER = "tightship_groups"
-"""Under which name a worker is told the directory for the file with its groups."""
-
-Unit = TypeVar("Unit")
+"""Under which name a worker is told the directory for the file with what it found."""
 
 
-class Groups(LoadScopeScheduling):  # type: ignore[misc]  # without types
-    """Hands out tests one by one in the order in which workers have them, and groups of them whole."""
+class Found(Struct, frozen=True):
+    """The unit of each test that is in a group, by the test's id, and the units that mostly wait."""
+
+    groups: dict[str, str] = {}
+    waiting: frozenset[str] = frozenset()
+
+
+class Kinds(LoadScopeScheduling):  # type: ignore[misc]  # without types
+    """Hands out tests one by one in the order in which workers have them, to workers for their kind; groups whole."""
 
     def __init__(self, config: pytest.Config, log: Any, folder: Path) -> None:
         config.option.loadscopereorder = False
         super().__init__(config, log)
         self._folder = folder
-        self._group_of: dict[str, str] = {}
+        self._found = Found()
 
     def schedule(self) -> None:
         """Begin, once all workers have found the same tests."""
@@ -51,11 +57,37 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]  # without types
             # Workers write nothing if they could collect nothing.
             written = next(self._folder.iterdir(), None)
             if written is not None:
-                self._group_of = msgspec.json.decode(written.read_bytes(), type=dict[str, str])
+                self._found = msgspec.json.decode(written.read_bytes(), type=Found)
         super().schedule()
 
     def _split_scope(self, nodeid: str) -> str:
-        return self._group_of.get(nodeid, nodeid)
+        return self._found.groups.get(nodeid, nodeid)
+
+    def _assign_work_unit(self, node: Any) -> None:
+        waits = kinds(list(self.assigned_work).index(node), self.numnodes, processors())
+        unit = next((each for kind in waits for each in self.workqueue if (each in self._found.waiting) is kind), None)
+        if unit is None:
+            node.shutdown()
+            return
+        self.workqueue.move_to_end(unit, last=False)
+        super()._assign_work_unit(node)
+
+
+def kinds(number: int, workers: int, cpus: int) -> tuple[bool, ...]:
+    """Return which kinds of tests the worker of that *number* takes, in this order: whether they wait.
+
+    Half of the *workers* compute, at most one for each processor. They help those that wait in the end, and are helped
+    by as many of them as there are processors left.
+    """
+    computing = min(cpus, (workers + 1) // 2)
+    if number < computing:
+        return (False, True)
+    return (True, False) if number < cpus else (True,)
+
+
+def processors() -> int:
+    """Return how many processors we may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Distribution:
@@ -70,9 +102,9 @@ class Distribution:
         node.workerinput[FOLDER] = str(self._folder)
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Groups | None:
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Kinds | None:
         """Hand tests out as above, unless another way was asked for."""
-        return Groups(config, log, self._folder) if config.getoption("dist") == "load" else None
+        return Kinds(config, log, self._folder) if config.getoption("dist") == "load" else None
 
     def pytest_unconfigure(self) -> None:
         """Clean up."""
@@ -93,10 +125,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
     Where nothing waits for one, more workers than processors would only read all tests once more each.
     """
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     each = 1 if "not controlplane" in config.option.markexpr else PER_CPU
-    return max(1, min(each * processors, memory // MEMORY))
+    return max(1, min(int(each * processors()), memory // MEMORY))
 
 
 @pytest.hookimpl(trylast=True)
@@ -104,32 +135,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Order what workers are to run; alone, pytest keeps its own order."""
     told = getattr(config, "workerinput", {})
     if FOLDER in told:
-        items[:] = handed_out(items)
-        groups = {each.nodeid: _group(each) for each in items if each.get_closest_marker("xdist_group")}
-        (Path(told[FOLDER]) / told["workerid"]).write_bytes(msgspec.json.encode(groups))
+        units = _units(items)
+        ordered = sorted(units.values(), key=_seconds, reverse=True)
+        items[:] = [item for unit in ordered for item in unit]
+        found = Found(
+            groups={each.nodeid: _group(each) for each in items if each.get_closest_marker("xdist_group")},
+            waiting=frozenset(name for name, unit in units.items() if _waits(unit[0])),
+        )
+        (Path(told[FOLDER]) / told["workerid"]).write_bytes(msgspec.json.encode(found))
 
 
-def handed_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Return the tests in the order in which workers should begin them; those of a group stay together."""
+def _units(items: Iterable[pytest.Item]) -> dict[str, list[pytest.Item]]:
+    """Return the tests as they are handed out: those of a group together."""
     units: dict[str, list[pytest.Item]] = {}
     for each in items:
         units.setdefault(_group(each), []).append(each)
-    waiting = [each for each in units.values() if _waits(each[0])]
-    computing = [each for each in units.values() if not _waits(each[0])]
-    return [item for unit in side_by_side(waiting, computing, _seconds) for item in unit]
-
-
-def side_by_side(first: list[Unit], second: list[Unit], seconds: Callable[[Unit], float]) -> Iterator[Unit]:
-    """Yield all of both, each the longest first, and as large a part of the one as of the other at any time."""
-    queues = [sorted(each, key=seconds, reverse=True) for each in (first, second)]
-    totals = [sum(map(seconds, each)) or 1.0 for each in queues]
-    spent, places = [0.0, 0.0], [0, 0]
-    while any(place < len(queue) for place, queue in zip(places, queues, strict=True)):
-        which = min((n for n in (0, 1) if places[n] < len(queues[n])), key=lambda n: spent[n] / totals[n])
-        unit = queues[which][places[which]]
-        places[which] += 1
-        spent[which] += seconds(unit)
-        yield unit
+    return units
 
 
 def _group(item: pytest.Item) -> str:
@@ -152,6 +173,3 @@ def _alone(item: pytest.Item) -> float:
     if mark is not None:
         return float(mark.args[0])
     return WAITING if _waits(item) else COMPUTING
-
-
-__all__ = ["handed_out", "side_by_side"]
