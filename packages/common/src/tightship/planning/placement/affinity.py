@@ -121,6 +121,14 @@ class AffinityRules(Struct, frozen=True):
             topology = counter.topology
             mask &= topology.labelled if anywhere else topology.union(list(counter.counts), len(mask))
 
+    def allows(self, node: int) -> bool:
+        """Whether a pod of a template that wants no companion may use *node*."""
+        for topology, excluded in self.excluding:
+            domain = topology.domain_of[node]
+            if any(domain in tally.counts for tallies in excluded for tally in tallies):
+                return False
+        return True
+
     @property
     def apart(self) -> bool:
         """Whether pods of the template concern others only on their own nodes, by these rules."""

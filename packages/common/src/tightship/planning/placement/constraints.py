@@ -176,10 +176,17 @@ class Constraints:
             counter.restrict(mask)
         for ip, protocol, port in ask.template.spec.host_ports:
             for node, used in self._ports.get((protocol, port), {}).items():
-                if any(not ip or not other or ip == other for other in used):
+                if _taken(ip, used):
                     mask[node] = False
         if ask.attachments.handles:
             self._volumes.restrict(mask, ask.attachments)
+
+    def allows(self, ask: Ask, node: int) -> bool:
+        """Whether *node* is none of those that :meth:`restrict` clears, for an ask that is apart."""
+        if not ask.affinity.allows(node):
+            return False
+        ports = ask.template.spec.host_ports
+        return not any(_taken(ip, self._ports.get((protocol, port), {}).get(node, ())) for ip, protocol, port in ports)
 
     def close(self, node: int, sign: int) -> None:
         """Cordon *node*, or, with *sign* -1, undo that."""
@@ -204,3 +211,8 @@ class Constraints:
                 used.remove(ip)
             else:
                 self._torn = True
+
+
+def _taken(ip: str, used: Sequence[str]) -> bool:
+    """Whether one of the addresses *used* for a port excludes *ip*; an empty one stands for all."""
+    return any(not ip or not other or ip == other for other in used)

@@ -30,32 +30,32 @@ def why_nowhere(space: Space, ask: Ask) -> tuple[str, str]:
             counts[what] = counts.get(what, 0) + how_many
 
     left = space.open.copy()
-    count("not receiving pods", len(space.nodes) - int(left.sum()))
+    count("not receiving pods", len(space.nodes) - np.count_nonzero(left))
     tolerated, selected = space.filters.tolerated(spec), space.filters.selected(spec)
     for column in np.flatnonzero(left & ~tolerated).tolist():
         taint = untolerated(space.nodes[column].taints, spec.tolerations, HARD_EFFECTS)
         count(f"untolerated taint {taint}", 1)
     left &= tolerated
-    count("not matching node selector or affinity", int((left & ~selected).sum()))
+    count("not matching node selector or affinity", np.count_nonzero(left & ~selected))
     left &= selected
     declared = space.filters.declared(spec)
-    count(f"not declaring {', '.join(spec.features)}", int((left & ~declared).sum()))
+    count(f"not declaring {', '.join(spec.features)}", np.count_nonzero(left & ~declared))
     left &= declared
-    count("out of reach of the pod's volumes", int((left & ~ask.static).sum()))
+    count("out of reach of the pod's volumes", np.count_nonzero(left & ~ask.static))
     left &= ask.static
-    lacking = np.zeros(len(space.nodes), dtype=np.int64)
-    share = np.zeros(len(space.nodes))
+    lacking = np.zeros(len(space.nodes), dtype=np.int16)
+    enough = left.copy()
     for row, amount in ask.rows:
-        missing = np.maximum(amount - space.free[row], 0)
-        count(f"insufficient {names[row]}", int((left & (missing > 0) & (lacking == 0)).sum()))
-        lacking += missing > 0
-        share += missing * space.scale[row]
-    enough = left & (lacking == 0)
+        short = space.free[row] < amount
+        count(f"insufficient {names[row]}", np.count_nonzero(enough & short))
+        enough &= ~short
+        lacking += short
+    near = np.flatnonzero(left & (lacking == 1))
     # More room helps only on a node that is large enough for the pod.
-    large_enough = np.logical_and.reduce([space.capacity[row] >= amount for row, amount in ask.rows])
-    near = np.flatnonzero(left & (lacking == 1) & large_enough)
-    rest = enough & ~space.feasible(ask)
-    count(_other_filters(spec), int(rest.sum()))
+    for row, amount in ask.rows:
+        near = near[space.capacity[row, near] >= amount]
+    rest = enough & ~space.feasible(ask) if enough.any() else enough
+    count(_other_filters(spec), np.count_nonzero(rest))
     total = len(space.nodes)
     parts = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     told = [f"{number} {what}" for what, number in parts[:MOST_CAUSES]]
@@ -66,7 +66,10 @@ def why_nowhere(space: Space, ask: Ask) -> tuple[str, str]:
         claims = any(volume.persistent_volume_claim is not None for volume in spec.volumes)
         roomy = space.open & declared & (lacking == 0) & (not claims)
         return detail, _own_rules(roomy & tolerated & ~selected, roomy & ~tolerated & selected)
-    best = int(near[np.argmin(share[near])])
+    share = np.zeros(len(near))
+    for row, amount in ask.rows:
+        share += np.maximum(amount - space.free[row, near], 0) * space.scale[row]
+    best = int(near[np.argmin(share)])
     row, short = next(
         (row, amount - int(space.free[row, best])) for row, amount in ask.rows if space.free[row, best] < amount
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 
 import numpy as np
 from msgspec import Struct
@@ -54,15 +55,18 @@ def fit_all(
     if not asks:
         return Fit()
     start = space.mark()
-    fitting = _fitting(space, asks) if retries or explain else {}
+    masks = {ask: space.feasible(ask) for ask in dict.fromkeys(asks)} if retries or explain else {}
+    fitting = {ask: int(np.count_nonzero(mask)) for ask, mask in masks.items()}
     alone = _alone(asks, fitting) if fitting else ()
+    order = sorted(range(len(asks)), key=lambda position: asks[position].hardness)
     # A pod that fits nowhere by itself ends the search at once. With only one try the scheduler's model chooses, which
     # may remember where it ended.
-    if alone and (retries or _looks_everywhere(space, fitting)):
+    if alone and (retries or _looks_everywhere(space, asks, order, alone, fitting)):
         return Fit(unplaced=alone, alone=alone)
-    order = sorted(range(len(asks)), key=lambda position: asks[position].hardness)
+    if not all(ask.apart for ask in masks):
+        masks = {}
     for _ in range(retries + 1):
-        failed, nodes = _greedy(space, asks, order, choose)
+        failed, nodes = _greedy(space, asks, order, choose, masks)
         if failed is None:
             return Fit(nodes=tuple(nodes[position] for position in range(len(asks))))
         space.rollback(start)
@@ -81,15 +85,14 @@ def fit_all(
     return Fit(unplaced=(order[0],))
 
 
-def _fitting(space: Space, asks: Sequence[Ask]) -> dict[Ask, int]:
-    """Return on how many nodes each of *asks* fits, with none of the others placed."""
-    return {ask: int(np.count_nonzero(space.feasible(ask))) for ask in dict.fromkeys(asks)}
-
-
-def _looks_everywhere(space: Space, fitting: Mapping[Ask, int]) -> bool:
-    """Whether the scheduler's model, placing any of the asks, would look at all nodes on which they fit."""
-    more = any(ask.affinity.group is not None or ask.spread.own for ask in fitting)  # others may open nodes to these
-    return (len(space.nodes) if more else max(fitting.values())) <= nodes_to_find(len(space.nodes))
+def _looks_everywhere(
+    space: Space, asks: Sequence[Ask], order: Sequence[int], alone: Sequence[int], fitting: Mapping[Ask, int]
+) -> bool:
+    """Whether the scheduler's model looks at all nodes on which asks fit that it places before the first *alone*."""
+    placed = [asks[position] for position in takewhile(lambda each: each not in alone, order)]
+    more = any(ask.affinity.group is not None or ask.spread.own for ask in placed)  # others may open nodes to these
+    most = len(space.nodes) if more else max((fitting[ask] for ask in placed), default=0)
+    return most <= nodes_to_find(len(space.nodes))
 
 
 def _alone(asks: Sequence[Ask], fitting: Mapping[Ask, int]) -> tuple[int, ...]:
@@ -103,15 +106,16 @@ def _alone(asks: Sequence[Ask], fitting: Mapping[Ask, int]) -> tuple[int, ...]:
 
 
 def _greedy(
-    space: Space, asks: Sequence[Ask], order: Sequence[int], choose: Choice
+    space: Space, asks: Sequence[Ask], order: Sequence[int], choose: Choice, masks: Mapping[Ask, NodeMask]
 ) -> tuple[int | None, dict[int, int]]:
+    """Place *asks* in *order*. If all are apart, *masks* may tell on which nodes each fits alone."""
     nodes: dict[int, int] = {}
     queue = list(order)
     while queue:
         postponed: list[int] = []
         for number, position in enumerate(queue):
             ask = asks[position]
-            feasible = space.feasible(ask).nonzero()[0]
+            feasible = (_left(space, ask, masks[ask], nodes) if masks else space.feasible(ask)).nonzero()[0]
             if not len(feasible):
                 if not _helped(asks, position, queue[number + 1 :]):
                     return position, nodes
@@ -122,6 +126,15 @@ def _greedy(
             nodes[position] = node
         queue = postponed
     return None, nodes
+
+
+def _left(space: Space, ask: Ask, mask: NodeMask, nodes: Mapping[int, int]) -> NodeMask:
+    """Return where *ask* still fits of the nodes in *mask*, now that others have *nodes*."""
+    gone = [node for node in set(nodes.values()) if mask[node] and not space.accepts(ask, node)]
+    if gone:
+        mask = mask.copy()
+        mask[gone] = False
+    return mask
 
 
 def _helped(asks: Sequence[Ask], position: int, others: Iterable[int]) -> bool:

@@ -257,7 +257,7 @@ class Space:
             return False
         if any(self.free[row, node] < amount for row, amount in ask.rows):
             return False
-        return ask.plain or bool(self.feasible(ask)[node])
+        return self._constraints.allows(ask, node) if ask.apart else bool(self.feasible(ask)[node])
 
     @cached_property
     def scale(self) -> NDArray[np.float64]:

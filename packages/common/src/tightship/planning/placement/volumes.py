@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from tightship.core.objects import Node, PersistentVolume, PodTemplate, Volume
 from tightship.core.selectors import NodeSelector, NodeSelectorTerm, Requirement
@@ -17,6 +18,7 @@ from tightship.planning.cluster import Snapshot
 from tightship.planning.placement.topology import NodeMask
 
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
+_NO_LIMIT = 2**31
 
 
 class VolumeUnknownError(Exception):
@@ -37,7 +39,9 @@ class VolumeIndex:
         self._nodes = nodes
         self._masks: dict[NodeSelector, NodeMask] = {}
         self._attached: dict[str, dict[int, dict[str, int]]] = {}
-        self._limits: dict[str, list[int | None]] = {}
+        self._held: dict[str, NDArray[np.int64]] = {}
+        """How many volumes each node has attached, by driver."""
+        self._limits: dict[str, NDArray[np.int64]] = {}
         self.torn = False
         """Whether something was detached that was not attached, which no undoing mends."""
 
@@ -72,16 +76,15 @@ class VolumeIndex:
         for driver, handle in attachments.handles:
             wanted.setdefault(driver, []).append(handle)
         for driver, handles in wanted.items():
-            limits = self._limits_of(driver)
-            attached = self._attached.get(driver, {})
-            for index in np.flatnonzero(mask).tolist():
-                limit = limits[index]
-                if limit is None:
-                    continue
-                here = attached.get(index, {})
+            limits, attached = self._limits_of(driver), self._attached.get(driver, {})
+            held = self._held.get(driver)
+            full = mask & ((len(handles) if held is None else held + len(handles)) > limits)
+            # Some of the volumes may be there already.
+            for index in [] if held is None else np.flatnonzero(full & (held > 0)).tolist():
+                here = attached[index]
                 new = sum(1 for handle in handles if handle not in here)
-                if new and len(here) + new > limit:
-                    mask[index] = False
+                full[index] = new > 0 and len(here) + new > limits[index]
+            mask &= ~full
 
     def add(self, node: int, attachments: Attachments, step: int) -> None:
         """Attach (*step* 1) or detach (-1) on *node*."""
@@ -93,6 +96,9 @@ class VolumeIndex:
                 here[handle] = count
             else:
                 here.pop(handle, None)
+            if driver not in self._held:
+                self._held[driver] = np.zeros(len(self._nodes), dtype=np.int64)
+            self._held[driver][node] = len(here)
 
     def _constraints(self, volume: Volume, template: PodTemplate, handles: list[tuple[str, str]]) -> list[NodeSelector]:
         if volume.attached_directly:
@@ -147,10 +153,12 @@ class VolumeIndex:
             self._masks[selector] = found
         return found
 
-    def _limits_of(self, driver: str) -> list[int | None]:
+    def _limits_of(self, driver: str) -> NDArray[np.int64]:
         found = self._limits.get(driver)
         if found is None:
-            found = self._limits[driver] = [_limit(self._snapshot, node, driver) for node in self._nodes]
+            limits = [_limit(self._snapshot, node, driver) for node in self._nodes]
+            found = np.array([_NO_LIMIT if each is None else min(each, _NO_LIMIT) for each in limits], dtype=np.int64)
+            self._limits[driver] = found
         return found
 
 
