@@ -46,6 +46,7 @@ class RefinerJudge:
 
     def __init__(self, settings: RefinerSettings) -> None:
         self.settings = settings
+        self._strategy = strategy_of(settings)
         self.pace = settings
         self.placement: Placement = settings.placement
         self.steering = settings.steering_as(CONTROLLER)
@@ -74,7 +75,7 @@ class RefinerJudge:
     def strategy(self, facts: Facts) -> Strategy:
         """Return the strategy that tries candidates in the configured order."""
         del facts
-        return strategy_of(self.settings)
+        return self._strategy
 
     def pauses(
         self, snapshot: Snapshot, facts: Facts, finished: Sequence[Finished], now: float
@@ -120,8 +121,8 @@ class RefinerJudge:
 
     def _going(self, ground: Snapshot, facts: Facts, planners: Planners) -> Going:
         """Return which nodes go, as far as threshold and minimums allow."""
-        free = Judgement(candidates_of(facts), {}, _Free(facts))
-        going = expected(planners, ground, free, strategy_of(self.settings), self.placement, self.steering)
+        free = Judgement(candidates_of(facts), {}, _Free(facts, 0))
+        going = expected(planners, ground, free, self._strategy, self.placement, self.steering)
         removals = [Removal(name, 1, ()) for name in going.names]
         allowed = outlooks(removals, facts, self.settings, len(removals)).values()
         names = {name for each in allowed for name, turn in each.turns.items() if turn.number < each.goes}
@@ -135,33 +136,33 @@ class RefinerJudge:
         the refiner drains one node after another, so a budget over the pods of many nodes does not prevent their
         removal.
 
-        The real plan is the beginning of the free one. So the free plan remembers and explains its attempts until then,
-        for *planners* to repeat them.
+        The real plan is the beginning of the free one. So the free plan remembers its attempts, for *planners* to repeat
+        them, and explains those that the real plan reaches if as many nodes go as expected.
         """
-        candidates, strategy = candidates_of(facts), strategy_of(self.settings)
+        candidates, strategy = candidates_of(facts), self._strategy
 
         def new_planner(choose: Choice) -> Planner:
             return planners.planner(ground, candidates, self.placement, choose=choose, remembers=True, going=going)
 
-        free = _Free(facts)
-        outcome = strategy.run(new_planner, free)
+        outcome = strategy.run(new_planner, _Free(facts, len(going.names)))
         planner, at_once = outcome.planner, len(outcome.planner.removals)
         planner.ledger = RenewedLedger(ground)
-        planner.explain = False
         waiting = [
             planner.candidates[name]
             for name, found in outcome.stays.items()
             if any(refusal.reason is Reason.PDB_SPENT_BY_PLAN for refusal in found)
         ]
-        strategy.extend(planner, free, waiting)
+        strategy.extend(planner, _Free(facts, 0), waiting)
         return outlooks(planner.removals, facts, self.settings, at_once, planner.starting_on)
 
 
 class _Free:
-    """Holds back only what nobody would delete."""
+    """Holds back only what nobody would delete. A plan explains itself up to *explained* removals."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, explained: int) -> None:
         self._groups = GroupSizes(facts)
+        self._explained = explained
 
     def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
+        planner.explain = len(planner.removals) < self._explained
         return self._groups.refuses(candidate, planner)

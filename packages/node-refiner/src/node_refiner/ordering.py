@@ -51,6 +51,18 @@ class _Pods(Struct, frozen=True):
 _NONE = _Pods(0, (), {}, only_ones=False)
 
 
+class _Seen:
+    """What keys of one snapshot have in common, whatever is planned."""
+
+    def __init__(self, snapshot: Snapshot | None) -> None:
+        self.snapshot = snapshot
+        self.single = frozenset[_Owner]() if snapshot is None else single_replicas(snapshot)
+        self.alone: dict[PodTemplate, bool] = {}
+        """Whether a template's Ready pod is the only one of its controller."""
+        self.own: dict[str, tuple[tuple[Pod, ...], _Pods]] = {}
+        """The pods to evict of each candidate, and what is told of them."""
+
+
 def strategy_of(settings: RefinerSettings) -> Ordered:
     """Return the strategy that tries candidates in the order of *settings*, named after that order."""
     return Ordered(settings.candidate_order, Keys(settings).of)
@@ -62,7 +74,7 @@ class Keys:
     def __init__(self, settings: RefinerSettings) -> None:
         self._scoring = Scoring(settings)
         self._first = _FIRST[settings.candidate_order]
-        self._single: tuple[Snapshot | None, frozenset[_Owner], dict[PodTemplate, bool]] = (None, frozenset(), {})
+        self._seen = _Seen(None)
         self._told: tuple[Planner | None, dict[str, _Pods]] = (None, {})
 
     def of(self, planner: Planner, candidate: Candidate) -> tuple[float, ...]:
@@ -75,24 +87,38 @@ class Keys:
 
     def _of_pods(self, planner: Planner, candidate: Candidate) -> _Pods:
         """Return the facts about the candidate's pods, which do not depend on what others leave of their budgets."""
+        if self._seen.snapshot is not planner.snapshot:
+            self._seen = _Seen(planner.snapshot)
         if self._told[0] is not planner:
             self._told = (planner, {})
         pods, known = planner.pods_of(candidate), self._told[1]
-        told = known.get(candidate.name, _NONE)
-        if told.count < len(pods) or told is _NONE:
+        told = known.get(candidate.name)
+        if told is None:
+            told = self._of_own(planner, candidate)
+        if told.count < len(pods):
             # In a plan, a node that stays only gains pods, and they come after its own.
-            more = pods[told.count :]
-            needs = dict(told.needs)
-            for key, (budget, count) in planner.ledger.needs(more).items():
-                needs[key] = (budget, count + needs.get(key, (budget, 0))[1])
-            only_ones = told.only_ones or self._only_ones(planner.snapshot, more)
-            told = known[candidate.name] = _Pods(len(pods), self._first(pods), needs, only_ones)
+            told = self._and(told, pods, planner)
+        known[candidate.name] = told
         return told
 
-    def _only_ones(self, snapshot: Snapshot, pods: list[Pod]) -> bool:
-        if self._single[0] is not snapshot:
-            self._single = (snapshot, single_replicas(snapshot), {})
-        _, single, known = self._single
+    def _of_own(self, planner: Planner, candidate: Candidate) -> _Pods:
+        """Return the facts about the pods that a candidate has before anything is planned."""
+        evict, told = self._seen.own.get(candidate.name, (None, _NONE))
+        if evict is not candidate.evict:
+            told = self._and(_NONE, list(candidate.evict), planner)
+            self._seen.own[candidate.name] = (candidate.evict, told)
+        return told
+
+    def _and(self, told: _Pods, pods: list[Pod], planner: Planner) -> _Pods:
+        """Return the facts about *pods*, of which the first ones are *told* of."""
+        more = pods[told.count :]
+        needs = dict(told.needs)
+        for key, (budget, count) in planner.ledger.needs(more).items():
+            needs[key] = (budget, count + needs.get(key, (budget, 0))[1])
+        return _Pods(len(pods), self._first(pods), needs, told.only_ones or self._only_ones(more))
+
+    def _only_ones(self, pods: list[Pod]) -> bool:
+        single, known = self._seen.single, self._seen.alone
         for pod in pods:
             if pod.ready:
                 alone = known.get(pod.template)

@@ -102,17 +102,27 @@ class AffinityRules(Struct, frozen=True):
     excluding: _Excluding = ()
     tallies: tuple[Tally, ...] = ()
 
+    @property
+    def excluded(self) -> int | None:
+        """The nodes that other pods take from one of the template, as bits; ``None`` if it excludes larger domains."""
+        nodes = 0
+        for topology, excluded in self.excluding:
+            if not topology.lone:
+                return None
+            for tallies in excluded:
+                for tally in tallies:
+                    nodes |= tally.nodes
+        return nodes
+
     def restrict(self, mask: NodeMask) -> None:
         """Clear *mask* on nodes that a pod of the template may not use."""
-        for topology, excluded in self.excluding:
-            if topology.lone:
-                nodes = 0
-                for tallies in excluded:
-                    for tally in tallies:
-                        nodes |= tally.nodes
-                clear(mask, nodes)
-            else:
-                topology.forbid(mask, [domain for tallies in excluded for tally in tallies for domain in tally.counts])
+        nodes = self.excluded
+        if nodes is not None:
+            clear(mask, nodes)
+        else:
+            for topology, excluded in self.excluding:
+                domains = [domain for tallies in excluded for tally in tallies for domain in tally.counts]
+                topology.forbid(mask, domains)
         group = self.group
         if group is None:
             return

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from tightship.core.objects import Node, Pod, PodSpec, PodTemplate
 from tightship.core.objects.devices import DEVICE_CLASS
@@ -17,12 +19,17 @@ from tightship.planning.placement.topology import NodeMask, Topology
 from tightship.planning.placement.volumes import Attachments, VolumeIndex
 
 
+NOTHING = -(2**62)
+
+
 class Ask(Struct, frozen=True, eq=False):
     """The demands of one pod on a node, compiled for a space. Replicas of a template share it."""
 
     template: PodTemplate
     rows: tuple[tuple[int, int], ...]
     """(row of the matrix, amount) of every requested resource."""
+    amounts: NDArray[np.int64]
+    """The same by row, :data:`NOTHING` where nothing is requested: any node has that, even one with too many pods."""
     scoring: tuple[int, int]
     static: NodeMask
     """Nodes that labels, taints and the reach of volumes allow."""
@@ -180,6 +187,18 @@ class Constraints:
                     mask[node] = False
         if ask.attachments.handles:
             self._volumes.restrict(mask, ask.attachments)
+
+    def restrict_all(self, masks: NDArray[np.bool_], asks: Sequence[Ask]) -> None:
+        """Clear in each of *masks* the nodes that constraints forbid to the ask of the same number."""
+        size = (masks.shape[1] + 7) // 8
+        packed: list[bytes] = []
+        for mask, ask in zip(masks, asks, strict=True):
+            nodes = 0 if ask.plain else ask.affinity.excluded
+            if nodes is None or not ask.apart or ask.template.spec.host_ports:
+                self.restrict(mask, ask)
+            packed.append((nodes or 0).to_bytes(size, "little"))
+        bits = np.frombuffer(b"".join(packed), dtype=np.uint8).reshape(len(asks), size)
+        masks &= np.unpackbits(bits, axis=1, count=masks.shape[1], bitorder="little") == 0
 
     def allows(self, ask: Ask, node: int) -> bool:
         """Whether *node* is none of those that :meth:`restrict` clears, for an ask that is apart."""

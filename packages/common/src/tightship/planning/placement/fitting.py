@@ -24,6 +24,8 @@ SEARCH_WORK = 400_000
 """Node checks (pods left times nodes, for each step) that an exhaustive search may spend. The search is deep in small
 clusters, where a clever placement matters, and shallow in large ones, where one pod decides nothing."""
 
+_FEW = 3
+"""Nodes up to which looking at each is faster than looking at all."""
 
 _Placed = tuple[tuple[int, int], ...]
 """The kinds of pods placed, with their nodes, sorted so that the order of placing does not matter."""
@@ -55,7 +57,7 @@ def fit_all(
     if not asks:
         return Fit()
     start = space.mark()
-    masks = {ask: space.feasible(ask) for ask in dict.fromkeys(asks)} if retries or explain else {}
+    masks = space.all_feasible(list(dict.fromkeys(asks))) if retries or explain else {}
     fitting = {ask: int(np.count_nonzero(mask)) for ask, mask in masks.items()}
     alone = _alone(asks, fitting) if fitting else ()
     order = sorted(range(len(asks)), key=lambda position: asks[position].hardness)
@@ -130,7 +132,10 @@ def _greedy(
 
 def _left(space: Space, ask: Ask, mask: NodeMask, nodes: Mapping[int, int]) -> NodeMask:
     """Return where *ask* still fits of the nodes in *mask*, now that others have *nodes*."""
-    gone = [node for node in set(nodes.values()) if mask[node] and not space.accepts(ask, node)]
+    taken = [node for node in set(nodes.values()) if mask[node]]
+    if len(taken) > _FEW:
+        return space.feasible(ask)
+    gone = [node for node in taken if not space.accepts(ask, node)]
     if gone:
         mask = mask.copy()
         mask[gone] = False

@@ -17,7 +17,7 @@ from tightship.core.reasons import Reason
 from tightship.core.resources import POD_COUNT, Resources
 from tightship.core.selectors import Taint
 from tightship.planning.cluster import Anew, NodeView, Snapshot
-from tightship.planning.placement.constraints import Ask, Constraints
+from tightship.planning.placement.constraints import NOTHING, Ask, Constraints
 from tightship.planning.placement.static import NodeFilters
 from tightship.planning.placement.topology import NodeMask
 from tightship.planning.placement.volumes import Attachments, VolumeUnknownError
@@ -26,6 +26,9 @@ CPU, MEMORY, PODS = 0, 1, 2
 """Rows of the resource matrix in every space; other resources follow in name order."""
 
 UNLIMITED = 2**62
+
+_MANY = 4
+"""Asks from which judging all at once is faster than one after another."""
 
 _STORAGE = ("claims", "volumes", "storage_classes", "csi_nodes")
 
@@ -225,9 +228,12 @@ class Space:
         rows = tuple((self._rows[name], amount) for name, amount in amounts.items() if amount > 0)
         count = int(np.count_nonzero(static))
         level = 0 if count * 4 <= len(self.nodes) else 2 if plain else 1
+        dense = np.full(len(self._rows), NOTHING, dtype=np.int64)
+        dense[[row for row, _ in rows]] = [amount for _, amount in rows]
         return Ask(
             template=template,
             rows=rows,
+            amounts=dense,
             scoring=scoring,
             static=static,
             static_count=count,
@@ -250,6 +256,18 @@ class Space:
         if not ask.plain:
             self._constraints.restrict(mask, ask)
         return mask
+
+    def all_feasible(self, asks: Sequence[Ask]) -> dict[Ask, NodeMask]:
+        """Return what :meth:`feasible` does for each of *asks*, which differ."""
+        if len(asks) < _MANY:
+            return {ask: self.feasible(ask) for ask in asks}
+        masks = np.array([ask.static for ask in asks])
+        masks &= self.open
+        for row, amounts in enumerate(np.array([ask.amounts for ask in asks]).T):
+            if amounts.max() > NOTHING:
+                masks &= self.free[row] >= amounts[:, None]
+        self._constraints.restrict_all(masks, asks)
+        return dict(zip(asks, masks, strict=True))
 
     def accepts(self, ask: Ask, node: int) -> bool:
         """Whether *node* is open and passes every filter."""
