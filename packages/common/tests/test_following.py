@@ -2,11 +2,14 @@
 
 import pytest
 
+from tightship.core.reasons import Reason
+from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.facts import FactRules, Gatherer, gather
 from tightship.planning.placement.space import Space
-from tightship.planning.plan import STRATEGIES, Placement, Planners, make_plan
+from tightship.planning.plan import STRATEGIES, Candidate, Placement, Planner, Planners, make_plan
+from tightship_simulator.generate import off_peak_cluster
 from tightship_testkit.changing import AT, histories
-from tightship_testkit.planning import judge
+from tightship_testkit.planning import judge, snapshot_of
 
 SEEDS = (0, 1, 2, 3, 4, 5, 8, 9)
 
@@ -31,6 +34,10 @@ def test_a_space_that_follows_is_like_a_new_one() -> None:
                     each.close(node)
                     for pod in view.pods:
                         each.lift(each.ask(pod), node)
+                asks = [*dict.fromkeys(map(space.ask, (*view.pods, *snapshot.unscheduled)))]
+                for ask, mask in space.all_feasible(asks).items():
+                    assert (mask == space.feasible(ask)).all(), ask.template
+                    assert [space.accepts(ask, number) for number in range(len(mask))] == mask.tolist()
                 for pod in (*view.pods, *snapshot.unscheduled):
                     assert (space.feasible(space.ask(pod)) == new.feasible(new.ask(pod))).all(), pod.key
                 space.rollback(marks[0])
@@ -56,3 +63,25 @@ def test_planners_that_are_kept_plan_as_new_ones(placement: Placement) -> None:
             for snapshot in history:
                 planned = make_plan(snapshot, judge, strategy, placement, planners=kept)
                 assert planned == make_plan(snapshot, judge, strategy, placement), name
+
+def test_an_attempt_that_explains_itself_leaves_the_scheduler_where_any_other_does() -> None:
+    snapshot = snapshot_of(off_peak_cluster(1, 160, pods=2400, conflicts=4000))
+    candidates = [
+        Candidate(name, "", 0.0, tuple(pod for pod in view.pods if not pod.daemon))
+        for name, view in snapshot.nodes.items()
+    ]
+    told, untold = (
+        Planner(snapshot, DisruptionLedger(snapshot), candidates, "likely", explain=explain)
+        for explain in (True, False)
+    )
+    starts: set[int] = set()
+    refused = 0
+    for candidate in candidates:
+        found, other = told.attempt(candidate), untold.attempt(candidate)
+        assert bool(found) == bool(other)
+        assert told.space.next_start == untold.space.next_start
+        starts.add(told.space.next_start)
+        refused += any(each.reason is Reason.NO_PLACE_AFTER_PLAN for each in found)
+    assert len(starts) > 1
+    assert refused
+    assert told.removals == untold.removals

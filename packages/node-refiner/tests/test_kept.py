@@ -28,6 +28,8 @@ def test_an_evaluator_that_is_kept_decides_as_a_new_one(settings: RefinerSetting
             assert mine.plan == other.plan
             assert mine.facts == other.facts
             assert mine.gates.outlook == other.gates.outlook
+            assert mine.held == other.held
+            assert [mine.checks(name) for name in mine.facts] == [other.checks(name) for name in mine.facts]
 
 
 @pytest.mark.parametrize("settings", CASES)

@@ -204,6 +204,8 @@ class Evictability:
         if _vouched_for(pod):
             return []
         owner = pod.owner
+        if owner is not None and owner.kind in WORKLOAD_KINDS and self._controller_exists(pod.template):
+            return []
         vouching = annotating(self._snapshot, pod, SAFE_TO_EVICT, "true")
         if owner is None:
             detail = "no controller would recreate the pod"
@@ -211,10 +213,8 @@ class Evictability:
         if owner.kind not in WORKLOAD_KINDS:
             detail = f"controller {owner} is of a kind that may not recreate the pod"
             return [Refusal(Reason.CUSTOM_CONTROLLER, pod.key, detail, vouching)]
-        if not self._controller_exists(pod.template):
-            detail = f"controller {owner} no longer exists"
-            return [Refusal(Reason.CONTROLLER_NOT_FOUND, pod.key, detail, f"delete {pod.key}, or {vouching}")]
-        return []
+        detail = f"controller {owner} no longer exists"
+        return [Refusal(Reason.CONTROLLER_NOT_FOUND, pod.key, detail, f"delete {pod.key}, or {vouching}")]
 
     def _local_data(self, pod: Pod) -> list[Refusal]:
         if _vouched_for(pod):

@@ -247,4 +247,8 @@ def _share(hourly: int, factor: int) -> int:
 
 
 def _first(labels: Labels, names: tuple[str, ...]) -> str:
-    return next((labels[name] for name in names if labels.get(name)), "")
+    for name in names:
+        value = labels.get(name)
+        if value:
+            return value
+    return ""
