@@ -1,6 +1,8 @@
 """What is kept from one pass to the next changes no answer: random clusters, and random changes between passes."""
 
 import pytest
+from cluster_builder import anti_affinity, node, pod
+from cluster_builder import snapshot as cluster
 
 from tightship.core.reasons import Reason
 from tightship.planning.disruption import DisruptionLedger
@@ -85,3 +87,16 @@ def test_an_attempt_that_explains_itself_leaves_the_scheduler_where_any_other_do
     assert len(starts) > 1
     assert refused
     assert told.removals == untold.removals
+
+
+def test_a_refusal_that_is_sure_at_once_leaves_the_scheduler_where_a_search_does() -> None:
+    nodes = [node(f"n{number:03}") for number in range(130)]
+    lone = pod("lone", "n000", labels={"app": "lone"}, affinity=anti_affinity(app="lone"))
+    huge = pod("huge", "n000", memory="12Gi")
+    full = [pod(f"full-{number}", f"n{number:03}", memory="8Gi") for number in range(1, 130)]
+    snapshot = cluster([*nodes, lone, huge, *full])
+    candidate = Candidate("n000", "", 0.0, snapshot.nodes["n000"].pods)
+    for explain in (True, False):
+        planner = Planner(snapshot, DisruptionLedger(snapshot), [candidate], "likely", explain=explain)
+        assert [each.reason for each in planner.attempt(candidate)] == [Reason.NO_PLACE]
+        assert planner.space.next_start == 101, explain  # 100 nodes looked at for the pod that is tried first
