@@ -80,8 +80,23 @@ class AntiAffinityTerm(Struct, eq=False):
     holding: DomainSum
 
 
-_Excluding = tuple[tuple[Topology, tuple[list[Tally], ...]], ...]
-"""By topology: the pods whose domains are excluded."""
+class _Excluding:
+    """The pods whose domains of one topology are excluded: all that the lists in *parts*, which grow, ever hold."""
+
+    __slots__ = ("_known", "_parts", "_tallies", "topology")
+
+    def __init__(self, topology: Topology, parts: Sequence[list[Tally]]) -> None:
+        self.topology = topology
+        self._parts = parts
+        self._known, self._tallies = 0, tuple[Tally, ...]()
+
+    def tallies(self) -> tuple[Tally, ...]:
+        """Return the counts of the pods, each once: applications that exclude each other do so by two terms."""
+        known = sum(map(len, self._parts))
+        if known != self._known:
+            self._known = known
+            self._tallies = tuple(dict.fromkeys(tally for part in self._parts for tally in part))
+        return self._tallies
 
 
 class AffinityRules(Struct, frozen=True):
@@ -99,19 +114,18 @@ class AffinityRules(Struct, frozen=True):
     joins: tuple[AffinityGroup, ...] = ()
     """Groups that count its pods."""
     starts_group: bool = False
-    excluding: _Excluding = ()
+    excluding: tuple[_Excluding, ...] = ()
     tallies: tuple[Tally, ...] = ()
 
     @property
     def excluded(self) -> int | None:
         """The nodes that other pods take from one of the template, as bits; ``None`` if it excludes larger domains."""
         nodes = 0
-        for topology, excluded in self.excluding:
-            if not topology.lone:
+        for each in self.excluding:
+            if not each.topology.lone:
                 return None
-            for tallies in excluded:
-                for tally in tallies:
-                    nodes |= tally.nodes
+            for tally in each.tallies():
+                nodes |= tally.nodes
         return nodes
 
     def restrict(self, mask: NodeMask) -> None:
@@ -120,9 +134,8 @@ class AffinityRules(Struct, frozen=True):
         if nodes is not None:
             clear(mask, nodes)
         else:
-            for topology, excluded in self.excluding:
-                domains = [domain for tallies in excluded for tally in tallies for domain in tally.counts]
-                topology.forbid(mask, domains)
+            for each in self.excluding:
+                each.topology.forbid(mask, [domain for tally in each.tallies() for domain in tally.counts])
         group = self.group
         if group is None:
             return
@@ -133,9 +146,9 @@ class AffinityRules(Struct, frozen=True):
 
     def allows(self, node: int) -> bool:
         """Whether a pod of a template that wants no companion may use *node*."""
-        for topology, excluded in self.excluding:
-            domain = topology.domain_of[node]
-            if any(domain in tally.counts for tallies in excluded for tally in tallies):
+        for each in self.excluding:
+            domain = each.topology.domain_of[node]
+            if any(domain in tally.counts for tally in each.tallies()):
                 return False
         return True
 
@@ -272,7 +285,7 @@ def _rules(
         group,
         joins,
         starts_group,
-        excluding=tuple((topology, tuple(sums)) for topology, sums in excluded.items()),
+        excluding=tuple(_Excluding(topology, sums) for topology, sums in excluded.items()),
         tallies=tuple(raised.values()),
     )
 
