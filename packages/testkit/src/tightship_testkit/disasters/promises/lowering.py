@@ -24,8 +24,8 @@ SAMPLED = 0.9
 SAMPLED_ANEW = 0.6
 """The same where counters begin anew: what they counted after the last scrape before is lost."""
 DATED = 60.0
-"""Seconds by which the newest sample is older where samples were dated in the future: those dated before it are dropped,
-also once the clock of the server that dated them is right again, which no answer shows."""
+"""Seconds by which the newest sample is older where samples were dated in the future: those dated before it are
+dropped, also once the clock of the server that dated them is right again, which no answer shows."""
 _EDITED = 20.0
 """Seconds after an edit by somebody within which a write may be by what stood there before."""
 _SAME_CYCLE = 0.01
