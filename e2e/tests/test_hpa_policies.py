@@ -35,7 +35,7 @@ def policy(name: str, most: int) -> tuple[Json, Json]:
 
 
 def test_what_a_policy_refuses_is_told_in_its_words_and_tried_again(in_shop: Open) -> None:
-    """Dry runs too: they are tried on virtual time, in ``packages/hpa-scaler/tests/running/test_policies.py``."""
+    """Dry runs too: they are tried on virtual time, in ``packages/hpa-scaler/tests/scaling/test_policies.py``."""
 
     async def work(on: Shop) -> None:
         fleet = Fleet(on)

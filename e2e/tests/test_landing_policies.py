@@ -55,11 +55,17 @@ def landings(
     made.uninstall()
 
 
-@pytest.fixture(params=MODES)
-def mode(request: pytest.FixtureRequest, landings: Landings) -> str:
-    """The steering of the release."""
-    landings.install(request.param)
+@pytest.fixture(scope="module", params=MODES)
+def steering(request: pytest.FixtureRequest) -> str:
+    """How the release steers: all tests of one follow each other."""
     return str(request.param)
+
+
+@pytest.fixture
+def mode(steering: str, landings: Landings) -> str:
+    """The steering of the release, as it is installed."""
+    landings.have(steering)
+    return steering
 
 
 def test_an_entry_changes_pods_of_its_owner_and_of_no_other_until_it_goes(
@@ -145,7 +151,7 @@ def without_hints(pod: Json) -> Json:
 
 
 def test_a_hint_is_added_to_affinity_of_every_kind(plane: ControlPlane, landings: Landings) -> None:
-    landings.install("hints")
+    landings.have("hints")
 
     async def work(api: Client) -> None:
         await landings.expect(api, ENTRY)

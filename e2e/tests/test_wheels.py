@@ -25,7 +25,7 @@ def run(*words: str | Path, cwd: Path = ROOT, path: str = os.environ["PATH"]) ->
     done = subprocess.run(
         [str(each) for each in words],
         cwd=cwd,
-        env={"PATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+        env={"PATH": path},
         capture_output=True,
         text=True,
         check=False,

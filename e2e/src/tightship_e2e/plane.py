@@ -25,6 +25,8 @@ from tightship_testkit.processes import Processes, ServerError
 T = TypeVar("T")
 
 START_DEADLINE = 240.0  # seconds for all servers together, on a busy machine
+SPARING = {"GOGC": "400"}
+"""Environment of the servers: they look for garbage four times less often than by default, a seventh of their time."""
 
 
 class PlaneError(ServerError):
@@ -147,7 +149,7 @@ class ControlPlane(Processes):
 
     def _launch(self, name: str) -> None:
         argv = [*components.FLAGS[name](self.layout), *self._flags.get(name, ())]
-        self.spawn(name, [str(self.binaries[name]), *argv])
+        self.spawn(name, [str(self.binaries[name]), *argv], env=SPARING)
 
     def restart(self, name: str) -> None:
         """Kill a component, start it again with the same data, wait until it answers."""

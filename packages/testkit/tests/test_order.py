@@ -12,17 +12,21 @@ pytest_plugins = ["pytester"]
 
 
 @pytest.mark.parametrize(
-    ("workers", "expected"),
+    ("workers", "cpus", "expected"),
     [
-        (1, ["computes, then waits"]),
-        (2, ["computes, then waits", "waits, then computes"]),
-        (3, ["computes, then waits", "computes, then waits", "waits"]),
-        (5, ["computes, then waits", "computes, then waits", "waits", "waits", "waits"]),
+        (1, 2, ["CW"]),
+        (2, 2, ["CW", "WC"]),
+        (4, 2, ["CW", "WC", "W", "W"]),
+        (2, 1, ["CW", "W"]),
+        (8, 4, ["CW", "CW", "WC", "WC", "W", "W", "W", "W"]),
+        (2, 8, ["CW", "WC"]),
     ],
 )
-def test_as_many_workers_compute_as_there_are_processors_and_the_others_wait(workers: int, expected: list[str]) -> None:
-    words = {(False, True): "computes, then waits", (True, False): "waits, then computes", (True,): "waits"}
-    assert [words[order.kinds(each, workers, 2)] for each in range(workers)] == expected
+def test_half_the_processors_compute_and_all_of_them_once_nothing_waits(
+    workers: int, cpus: int, expected: list[str]
+) -> None:
+    kinds = [order.kinds(each, workers, cpus) for each in range(workers)]
+    assert ["".join("CW"[waits] for waits in each) for each in kinds] == expected
 
 
 OPTIONS = ("-p", "tightship_testkit.order", "-p", "no:cacheprovider", "-v", "--strict-markers")
@@ -86,7 +90,7 @@ def test_a_group_is_never_torn_apart(pytester: pytest.Pytester) -> None:
 
 @pytest.mark.parametrize(
     ("processors", "gibibytes", "chosen", "expected"),
-    [(2, 24, "", 5), (8, 8, "", 4), (1, 1, "", 1), (4, 64, "", 10), (2, 24, "not controlplane and not slow", 2)],
+    [(2, 24, "", 4), (8, 8, "", 4), (1, 1, "", 1), (4, 64, "", 8), (2, 24, "not controlplane and not slow", 2)],
 )
 def test_there_are_as_many_workers_as_processors_and_memory_carry(
     monkeypatch: pytest.MonkeyPatch,

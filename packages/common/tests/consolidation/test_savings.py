@@ -45,6 +45,14 @@ def test_a_node_that_went_without_its_drain_done_or_stays_saves_nothing(ending: 
     assert len(history.finished) == 1
 
 
+def test_a_drain_whose_entry_was_written_though_its_answer_was_lost_counts_once() -> None:
+    drained = msgspec.structs.replace(removed(0), at=T0 + 0.0123)
+    written = msgspec.structs.replace(drained, at=T0 + 0.012, reason="as it was cut")
+    history = ended(NOTHING, written)
+    assert ended(history, drained) == history
+    assert len(ended(history, removed(1)).books["p"].standing) == 2
+
+
 def test_a_node_without_a_price_saves_hours_and_no_money() -> None:
     found = saved(ended(NOTHING, removed(0, price=(0, ""))), T0 + 2 * HOUR)
     assert found == {"p": Saved(2.0, {})}

@@ -179,5 +179,3 @@ def test_cleared_it_expects_nothing_and_still_knows_whom_it_named() -> None:
     book.clear()
     assert (book.data(), book.targets(), book.open) == ({}, {}, False)
     assert book.names(WEB, 1.0)
-    assert book.named_any(1.0)
-    assert not book.named_any(NAMED + 1)

@@ -298,11 +298,11 @@ def break_off(transport: asyncio.BaseTransport | None) -> None:
 async def wait_for(condition: Callable[[], Awaitable[T]], deadline: float, what: str = "the condition") -> T:
     """Ask until the answer is true and return it; TimeoutError after `deadline` seconds.
 
-    The pauses between the questions grow from 10 ms to half a second, so that small
+    The pauses between the questions grow from 40 ms to half a second, so that small
     clusters are not kept waiting and large ones are not asked too often.
     """
     until = monotonic() + deadline
-    pause = 0.01
+    pause = 0.04
     while not (answer := await condition()):
         if monotonic() > until:
             raise TimeoutError(f"{what}: not within {deadline:.0f} s; last answer {answer!r}")

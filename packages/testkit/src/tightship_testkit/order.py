@@ -1,9 +1,10 @@
 """A plugin: how tests are handed out to pytest's workers (``-n``), in which order, and how many workers there are.
 
 A worker that gets a test on a control plane starts a plane of its own. There a test mostly waits; the others compute.
-More of those at once than there are processors take half as much processor time again, for caches that each finds
-cold. So as many workers as there are processors compute, and further ones only wait. Each begins with the longest, so
-that they end together. A test goes to any worker of its kind, but those marked ``xdist_group`` go to one together.
+More programs at once than there are processors take half as much processor time again, for caches that each finds
+cold. So half as many workers as there are processors compute while others wait for planes, which compute meanwhile.
+Once no test is left that waits, as many compute as there are processors. Each begins with the longest. A test goes to
+any worker of its kind, but those marked ``xdist_group`` go to one together.
 
 The plugin pytest-xdist has ``--dist loadgroup`` for groups. In version 3.8 it tells groups by a suffix of a test's id,
 which it can't write with pytest 9.2: groups are torn apart without a word. Here workers write them into a file.
@@ -27,8 +28,8 @@ WAITING = 3.0
 """Seconds of a test that mostly waits and does not say how long it takes."""
 COMPUTING = 0.1
 """The same of another."""
-PER_CPU = 2.5
-"""Workers for each processor: one computes, and the others have control planes and mostly wait."""
+PER_CPU = 2
+"""Workers for each processor: of four, three have control planes and mostly wait."""
 MEMORY = 2 * 2**30
 """Bytes that a worker and its control plane may need, and what a test starts beside them."""
 FOLDER = "tightship_groups"
@@ -76,11 +77,10 @@ class Kinds(LoadScopeScheduling):  # type: ignore[misc]  # without types
 def kinds(number: int, workers: int, cpus: int) -> tuple[bool, ...]:
     """Return which kinds of tests the worker of that *number* takes, in this order: whether they wait.
 
-    Half of the *workers* compute, at most one for each processor. They help those that wait in the end, and are helped
-    by as many of them as there are processors left.
+    At first half as many compute as there are *cpus*; these help with what waits in the end. Once nothing waits any
+    more, others compute, too, until as many do as there are *cpus*.
     """
-    computing = min(cpus, (workers + 1) // 2)
-    if number < computing:
+    if number < min(max(1, cpus // 2), (workers + 1) // 2):
         return (False, True)
     return (True, False) if number < cpus else (True,)
 
@@ -127,7 +127,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     each = 1 if "not controlplane" in config.option.markexpr else PER_CPU
-    return max(1, min(int(each * processors()), memory // MEMORY))
+    return max(1, min(each * processors(), memory // MEMORY))
 
 
 @pytest.hookimpl(trylast=True)

@@ -10,13 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from tightship_testkit.disasters import command
 from tightship_testkit.disasters.command import USAGE, main
 from tightship_testkit.disasters.making import make
 from tightship_testkit.disasters.promises.base import Violation
 from tightship_testkit.disasters.registry import FAULTS, STEPS
 from tightship_testkit.disasters.replay import replay
 from tightship_testkit.disasters.run import Result, run
-from tightship_testkit.disasters.scenario import Scenario, Step, StoryError, decode, encode
+from tightship_testkit.disasters.scenario import Scenario, Step, StoryError, decode, encode, read
 from tightship_testkit.disasters.shrink import NothingBroken, Unfinished, shrink
 
 
@@ -133,6 +134,19 @@ def test_a_shrink_that_cannot_finish_says_so_and_keeps_the_shortest_story() -> N
     with pytest.raises(Unfinished, match="seed 4: not shrunk to the end within 5 tries") as error:
         shrink(_long(), "no-crash", tries=5, play=_broken_by("kill"))
     assert len(encode(error.value.scenario)) < len(encode(_long()))
+
+
+def test_the_shortest_story_of_a_shrink_that_cannot_finish_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unfinished(scenario: Scenario, *_: object, **__: object) -> Scenario:
+        raise Unfinished("seed 4: not shrunk", msgspec.structs.replace(scenario, steps=[]))
+
+    monkeypatch.setattr(command, "shrink", unfinished)
+    output = tmp_path / "s.json"
+    assert main(["shrink", "--seed", "4", "--promise", "no-crash", "-o", str(output)]) == USAGE
+    assert capsys.readouterr().err == f"seed 4: not shrunk; the shortest story until then is in {output}\n"
+    assert read(output).steps == []
 
 
 def test_what_is_not_shrunk_to_the_end_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -180,10 +180,6 @@ class Landings:
         """Whether a gate on a pod of *owner* (a uid) comes from an entry of this book, as far as time tells."""
         return now < self._named.get(owner, -1.0)
 
-    def named_any(self, now: float) -> bool:
-        """Whether any gate may still come from an entry of this book."""
-        return any(now < until for until in self._named.values())
-
     def target_of(self, pod: Pod, now: float) -> str | None:
         """Return the target of *pod*, a gated replacement, and take it as seen; ``None`` if nobody expects the pod."""
         known = self._landing.get(pod.uid)

@@ -36,7 +36,12 @@ class Saved(Struct, frozen=True):
 
 
 def ended(history: PastDrains, finished: Finished) -> PastDrains:
-    """Return *history* with the drain that is *finished*: if that removed the node, the node saves from now on."""
+    """Return *history* with the drain that is *finished*: if that removed the node, the node saves from now on.
+
+    A drain that is in the history already, by a write whose answer was lost, is not entered again.
+    """
+    if any(_same(each, finished) for each in history.finished):
+        return history
     history = msgspec.structs.replace(history, finished=(*history.finished, finished))
     if finished.ending != Ending.HANDED_OVER.value:
         return history
@@ -73,6 +78,11 @@ def saved(history: PastDrains, now: float) -> dict[str, Saved]:
                 books = _counted(books, each, now - each.at)  # noqa: PLW2901 - the sum of all
         found[pool] = Saved(books.seconds / 3600, books.micros)
     return found
+
+
+def _same(one: Finished, other: Finished) -> bool:
+    """Whether both are the same drain. Written times are rounded to milliseconds."""
+    return (one.node, one.controller) == (other.node, other.controller) and abs(one.at - other.at) < 0.001
 
 
 def _ended_by(books: Books, at: float) -> Books:

@@ -184,6 +184,8 @@ def _tell_failure(each: Outcome) -> None:
         sys.stdout.write(f"a shorter story that breaks it ({error}):\n")
     except NothingBroken as error:
         sys.stdout.write(f"{error}\n")
+    except Exception as error:  # the other seeds are to be told of all the same
+        sys.stdout.write(f"not shrunk: the engine failed: {type(error).__name__}: {error}\n")
     sys.stdout.write(_told(scenario) + f"again: make replay SEED={each.seed}\n")
     sys.stdout.flush()
 
@@ -212,7 +214,11 @@ def _shrink(chosen: argparse.Namespace) -> int:
         raise StoryError(f"unknown promise {chosen.promise!r}; allowed are {allowed}")
     scenario = make(chosen.seed) if chosen.file is None else read(chosen.file)
     promise = chosen.promise or _first_broken(scenario, known=chosen.known).promise
-    shorter = shrink(scenario, promise, known=chosen.known, tries=chosen.tries, seconds=chosen.seconds)
+    try:
+        shorter = shrink(scenario, promise, known=chosen.known, tries=chosen.tries, seconds=chosen.seconds)
+    except Unfinished as error:
+        chosen.output.write_bytes(encode(error.scenario))
+        raise Unfinished(f"{error}; the shortest story until then is in {chosen.output}", error.scenario) from error
     chosen.output.write_bytes(encode(shorter))
     sys.stdout.write(f"{promise} is broken by the story in {chosen.output}:\n{_told(shorter)}")
     return 0

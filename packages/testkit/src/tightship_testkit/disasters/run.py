@@ -170,9 +170,10 @@ def _found(world: World) -> None:
     rights = landings.charted(world)
     world.rules.append(rights)
     world.denials.append(rights)
+    for namespace in (cluster.SHOP, *(team.controller.namespace for team in world.teams.values())):
+        if world.store.find("Namespace", namespace) is None:
+            world.store.create("Namespace", {"metadata": {"name": namespace}})
     for team in world.teams.values():
-        if world.store.find("Namespace", team.controller.namespace) is None:
-            world.store.create("Namespace", {"metadata": {"name": team.controller.namespace}})
         world.configure(team, team.settings)
         landings.install(world, team)
         for skew in team.controller.skews:

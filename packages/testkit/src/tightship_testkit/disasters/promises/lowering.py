@@ -24,7 +24,8 @@ SAMPLED = 0.9
 SAMPLED_ANEW = 0.6
 """The same where counters begin anew: what they counted after the last scrape before is lost."""
 DATED = 60.0
-"""Seconds by which the newest sample is older where samples are dated wrong: those dated before it are dropped."""
+"""Seconds by which the newest sample is older where samples were dated in the future: those dated before it are
+dropped, also once the clock of the server that dated them is right again, which no answer shows."""
 _EDITED = 20.0
 """Seconds after an edit by somebody within which a write may be by what stood there before."""
 _SAME_CYCLE = 0.01
@@ -119,7 +120,8 @@ def needed(market: Market, part: Part, answer: Answered) -> int:
     """Return how many replicas the lowest true traffic needs that an answer of good data may have shown."""
     source = market.servers[part.source].source
     back = part.query.reach + source.scrape + (source.rules if part.query.kind == "rule" else 0.0) + 2.0
-    if "samples-dated" in market.wrong_between(answer.cycle - back - DATED, answer.at, part.query.app, part.source):
+    dated = market.wrong_between(answer.cycle - back - DATED, answer.at, part.query.app, part.source)
+    if {"samples-dated", "server-clock"} & set(dated):
         back += DATED
     begin = answer.cycle - back
     lost = market.wrong_between(begin - source.scrape, answer.at, part.query.app, part.source)
