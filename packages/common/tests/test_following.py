@@ -1,13 +1,13 @@
 """What is kept from one pass to the next changes no answer: random clusters, and random changes between passes."""
 
+import cluster_builder as build
 import pytest
-from cluster_builder import anti_affinity, node, pod
-from cluster_builder import snapshot as cluster
 
 from tightship.core.reasons import Reason
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.facts import FactRules, Gatherer, gather
 from tightship.planning.placement.space import Space
+from tightship.planning.placement.together import feasible_each
 from tightship.planning.plan import STRATEGIES, Candidate, Placement, Planner, Planners, make_plan
 from tightship_simulator.generate import off_peak_cluster
 from tightship_testkit.changing import AT, histories
@@ -37,7 +37,7 @@ def test_a_space_that_follows_is_like_a_new_one() -> None:
                     for pod in view.pods:
                         each.lift(each.ask(pod), node)
                 asks = [*dict.fromkeys(map(space.ask, (*view.pods, *snapshot.unscheduled)))]
-                for ask, mask in space.all_feasible(asks).items():
+                for ask, mask in feasible_each(space, asks).items():
                     assert (mask == space.feasible(ask)).all(), ask.template
                     assert [space.accepts(ask, number) for number in range(len(mask))] == mask.tolist()
                 for pod in (*view.pods, *snapshot.unscheduled):
@@ -66,6 +66,7 @@ def test_planners_that_are_kept_plan_as_new_ones(placement: Placement) -> None:
                 planned = make_plan(snapshot, judge, strategy, placement, planners=kept)
                 assert planned == make_plan(snapshot, judge, strategy, placement), name
 
+
 def test_an_attempt_that_explains_itself_leaves_the_scheduler_where_any_other_does() -> None:
     snapshot = snapshot_of(off_peak_cluster(1, 160, pods=2400, conflicts=4000))
     candidates = [
@@ -90,11 +91,11 @@ def test_an_attempt_that_explains_itself_leaves_the_scheduler_where_any_other_do
 
 
 def test_a_refusal_that_is_sure_at_once_leaves_the_scheduler_where_a_search_does() -> None:
-    nodes = [node(f"n{number:03}") for number in range(130)]
-    lone = pod("lone", "n000", labels={"app": "lone"}, affinity=anti_affinity(app="lone"))
-    huge = pod("huge", "n000", memory="12Gi")
-    full = [pod(f"full-{number}", f"n{number:03}", memory="8Gi") for number in range(1, 130)]
-    snapshot = cluster([*nodes, lone, huge, *full])
+    nodes = [build.node(f"n{number:03}") for number in range(130)]
+    lone = build.pod("lone", "n000", labels={"app": "lone"}, affinity=build.anti_affinity(app="lone"))
+    huge = build.pod("huge", "n000", memory="12Gi")
+    full = [build.pod(f"full-{number}", f"n{number:03}", memory="8Gi") for number in range(1, 130)]
+    snapshot = build.snapshot([*nodes, lone, huge, *full])
     candidate = Candidate("n000", "", 0.0, snapshot.nodes["n000"].pods)
     for explain in (True, False):
         planner = Planner(snapshot, DisruptionLedger(snapshot), [candidate], "likely", explain=explain)

@@ -136,8 +136,8 @@ class RefinerJudge:
         the refiner drains one node after another, so a budget over the pods of many nodes does not prevent their
         removal.
 
-        The real plan is the beginning of the free one. So the free plan remembers its attempts, for *planners* to repeat
-        them, and explains those that the real plan reaches if as many nodes go as expected.
+        The real plan is the beginning of the free one. So the free plan remembers its attempts, for *planners* to
+        repeat them, and explains those that the real plan reaches if as many nodes go as expected.
         """
         candidates, strategy = candidates_of(facts), self._strategy
 

@@ -19,17 +19,12 @@ from tightship.planning.placement.topology import NodeMask, Topology
 from tightship.planning.placement.volumes import Attachments, VolumeIndex
 
 
-NOTHING = -(2**62)
-
-
 class Ask(Struct, frozen=True, eq=False):
     """The demands of one pod on a node, compiled for a space. Replicas of a template share it."""
 
     template: PodTemplate
     rows: tuple[tuple[int, int], ...]
     """(row of the matrix, amount) of every requested resource."""
-    amounts: NDArray[np.int64]
-    """The same by row, :data:`NOTHING` where nothing is requested: any node has that, even one with too many pods."""
     scoring: tuple[int, int]
     static: NodeMask
     """Nodes that labels, taints and the reach of volumes allow."""

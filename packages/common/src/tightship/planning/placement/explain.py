@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import SupportsInt
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,9 +27,9 @@ def why_nowhere(space: Space, ask: Ask) -> tuple[str, str]:
     names = space.resource_names()
     counts: dict[str, int] = {}
 
-    def count(what: str, how_many: int) -> None:
+    def count(what: str, how_many: SupportsInt) -> None:
         if how_many:
-            counts[what] = counts.get(what, 0) + how_many
+            counts[what] = counts.get(what, 0) + int(how_many)
 
     left = space.open.copy()
     count("not receiving pods", len(space.nodes) - np.count_nonzero(left))

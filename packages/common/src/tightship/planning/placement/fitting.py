@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from tightship.planning.placement.scoring import Choice, best_fit, nodes_to_find
 from tightship.planning.placement.space import Ask, Space
+from tightship.planning.placement.together import feasible_each, left_over
 from tightship.planning.placement.topology import NodeMask, Topology
 
 RETRIES = 8
@@ -23,9 +24,6 @@ RETRIES = 8
 SEARCH_WORK = 400_000
 """Node checks (pods left times nodes, for each step) that an exhaustive search may spend. The search is deep in small
 clusters, where a clever placement matters, and shallow in large ones, where one pod decides nothing."""
-
-_FEW = 3
-"""Nodes up to which looking at each is faster than looking at all."""
 
 _Placed = tuple[tuple[int, int], ...]
 """The kinds of pods placed, with their nodes, sorted so that the order of placing does not matter."""
@@ -57,7 +55,7 @@ def fit_all(
     if not asks:
         return Fit()
     start = space.mark()
-    masks = space.all_feasible(list(dict.fromkeys(asks))) if retries or explain else {}
+    masks = feasible_each(space, list(dict.fromkeys(asks))) if retries or explain else {}
     fitting = {ask: int(np.count_nonzero(mask)) for ask, mask in masks.items()}
     alone = _alone(asks, fitting) if fitting else ()
     order = sorted(range(len(asks)), key=lambda position: asks[position].hardness)
@@ -117,7 +115,7 @@ def _greedy(
         postponed: list[int] = []
         for number, position in enumerate(queue):
             ask = asks[position]
-            feasible = (_left(space, ask, masks[ask], nodes) if masks else space.feasible(ask)).nonzero()[0]
+            feasible = (left_over(space, ask, masks[ask], nodes) if masks else space.feasible(ask)).nonzero()[0]
             if not len(feasible):
                 if not _helped(asks, position, queue[number + 1 :]):
                     return position, nodes
@@ -128,18 +126,6 @@ def _greedy(
             nodes[position] = node
         queue = postponed
     return None, nodes
-
-
-def _left(space: Space, ask: Ask, mask: NodeMask, nodes: Mapping[int, int]) -> NodeMask:
-    """Return where *ask* still fits of the nodes in *mask*, now that others have *nodes*."""
-    taken = [node for node in set(nodes.values()) if mask[node]]
-    if len(taken) > _FEW:
-        return space.feasible(ask)
-    gone = [node for node in taken if not space.accepts(ask, node)]
-    if gone:
-        mask = mask.copy()
-        mask[gone] = False
-    return mask
 
 
 def _helped(asks: Sequence[Ask], position: int, others: Iterable[int]) -> bool:

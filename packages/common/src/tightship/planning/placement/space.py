@@ -17,7 +17,7 @@ from tightship.core.reasons import Reason
 from tightship.core.resources import POD_COUNT, Resources
 from tightship.core.selectors import Taint
 from tightship.planning.cluster import Anew, NodeView, Snapshot
-from tightship.planning.placement.constraints import NOTHING, Ask, Constraints
+from tightship.planning.placement.constraints import Ask, Constraints
 from tightship.planning.placement.static import NodeFilters
 from tightship.planning.placement.topology import NodeMask
 from tightship.planning.placement.volumes import Attachments, VolumeUnknownError
@@ -26,9 +26,6 @@ CPU, MEMORY, PODS = 0, 1, 2
 """Rows of the resource matrix in every space; other resources follow in name order."""
 
 UNLIMITED = 2**62
-
-_MANY = 4
-"""Asks from which judging all at once is faster than one after another."""
 
 _STORAGE = ("claims", "volumes", "storage_classes", "csi_nodes")
 
@@ -68,7 +65,7 @@ class Space:
         self._journal: list[tuple[Ask | None, int, int]] = []
         self._lengths: NDArray[np.float64] | None = None
         self._changed: set[int] = set()
-        self._constraints = Constraints(snapshot, self.nodes, self.filters, templates)
+        self.constraints = Constraints(snapshot, self.nodes, self.filters, templates)
         self._sum_up()
 
     # Building
@@ -110,7 +107,7 @@ class Space:
         or change in another way, for other volumes, and for the first pod with a resource or a constraint of its own.
         """
         self.rollback(0)
-        if self._constraints.torn:
+        if self.constraints.torn:
             return False
         self.next_start, self._lengths, self.leaving, self.leaving_taint = 0, None, None, None
         self._changed.clear()
@@ -139,7 +136,7 @@ class Space:
         if retainted or before.anew != snapshot.anew:
             self._asks.clear()
         self.snapshot = snapshot
-        self._constraints.follow(snapshot)
+        self.constraints.follow(snapshot)
         return True
 
     def _can_follow(self, snapshot: Snapshot, changed: Sequence[tuple[int, NodeView, NodeView]]) -> bool:
@@ -157,7 +154,7 @@ class Space:
         templates.update(dict.fromkeys(pod.template for pod in snapshot.to_come))
         for template in templates:
             names.update(template.spec.requests)
-        return names <= self._rows.keys() and self._constraints.take_in(templates)
+        return names <= self._rows.keys() and self.constraints.take_in(templates)
 
     def _looks_like(self, snapshot: Snapshot) -> bool:
         """Whether *snapshot* has the same nodes by name, and the same of all that is neither node nor pod."""
@@ -176,11 +173,11 @@ class Space:
             return False
         if old.labels != new.labels or old.allocatable != new.allocatable or old.features != new.features:
             return True
-        return self._constraints.honors_taints and old.taints != new.taints
+        return self.constraints.honors_taints and old.taints != new.taints
 
     def _recount(self, column: int, old: NodeView, new: NodeView) -> None:
         """Replace the pods of a node."""
-        self._constraints.recount(column, old.pods, new.pods)
+        self.constraints.recount(column, old.pods, new.pods)
         self.free[:, column] = self.capacity[:, column]
         for name, amount in new.usage.requested.items():
             self.free[self._rows[name], column] -= amount
@@ -204,17 +201,17 @@ class Space:
 
     def _compile(self, pod: Pod, anew: Anew | None) -> Ask:
         template, spec = pod.template, pod.template.spec
-        unknown = self._constraints.unknown(template)
+        unknown = self.constraints.unknown(template)
         static = self.filters.static(spec)
         attachments = Attachments()
         if spec.volumes:
             try:
-                reach, attachments = self._constraints.reach(template)
+                reach, attachments = self.constraints.reach(template)
                 if reach is not None:
                     static = static & reach
             except VolumeUnknownError as error:
                 unknown = unknown or (Reason.UNKNOWN_VOLUME, str(error))
-        affinity, spread = self._constraints.rules(template)
+        affinity, spread = self.constraints.rules(template)
         idle = not (affinity.own or affinity.against or affinity.joins or affinity.group)
         plain = idle and not (spread.own or spread.joins or spec.host_ports or attachments.handles)
         amounts, scoring = _larger(pod.requests, spec.requests), spec.scoring
@@ -228,12 +225,9 @@ class Space:
         rows = tuple((self._rows[name], amount) for name, amount in amounts.items() if amount > 0)
         count = int(np.count_nonzero(static))
         level = 0 if count * 4 <= len(self.nodes) else 2 if plain else 1
-        dense = np.full(len(self._rows), NOTHING, dtype=np.int64)
-        dense[[row for row, _ in rows]] = [amount for _, amount in rows]
         return Ask(
             template=template,
             rows=rows,
-            amounts=dense,
             scoring=scoring,
             static=static,
             static_count=count,
@@ -254,20 +248,8 @@ class Space:
         for row, amount in ask.rows:
             mask &= self.free[row] >= amount
         if not ask.plain:
-            self._constraints.restrict(mask, ask)
+            self.constraints.restrict(mask, ask)
         return mask
-
-    def all_feasible(self, asks: Sequence[Ask]) -> dict[Ask, NodeMask]:
-        """Return what :meth:`feasible` does for each of *asks*, which differ."""
-        if len(asks) < _MANY:
-            return {ask: self.feasible(ask) for ask in asks}
-        masks = np.array([ask.static for ask in asks])
-        masks &= self.open
-        for row, amounts in enumerate(np.array([ask.amounts for ask in asks]).T):
-            if amounts.max() > NOTHING:
-                masks &= self.free[row] >= amounts[:, None]
-        self._constraints.restrict_all(masks, asks)
-        return dict(zip(asks, masks, strict=True))
 
     def accepts(self, ask: Ask, node: int) -> bool:
         """Whether *node* is open and passes every filter."""
@@ -275,7 +257,7 @@ class Space:
             return False
         if any(self.free[row, node] < amount for row, amount in ask.rows):
             return False
-        return self._constraints.allows(ask, node) if ask.apart else bool(self.feasible(ask)[node])
+        return self.constraints.allows(ask, node) if ask.apart else bool(self.feasible(ask)[node])
 
     @cached_property
     def scale(self) -> NDArray[np.float64]:
@@ -315,7 +297,7 @@ class Space:
         """Cordon *node*: it receives no more pods, but stays a topology domain for the scheduler."""
         if self.open[node]:
             self.open[node] = False
-            self._constraints.close(node, 1)
+            self.constraints.close(node, 1)
             self._journal.append((None, node, 1))
 
     def mark(self) -> int:
@@ -328,7 +310,7 @@ class Space:
             ask, node, step = self._journal.pop()
             if ask is None:
                 self.open[node] = True
-                self._constraints.close(node, -1)
+                self.constraints.close(node, -1)
             else:
                 self._change(ask, node, -step)
 
@@ -352,7 +334,7 @@ class Space:
         self.assumed[1, node] += step * ask.scoring[1]
         self._changed.add(node)
         if not ask.plain:
-            self._constraints.change(ask, node, step)
+            self.constraints.change(ask, node, step)
 
     # Explaining
 

@@ -38,7 +38,7 @@ class Shadow(Space):
 
     def restrict(self, mask: NodeMask, ask: Ask) -> None:
         """Clear *mask* where affinity, spread, ports or attach limits keep a pod with *ask* away."""
-        self._constraints.restrict(mask, ask)
+        self.constraints.restrict(mask, ask)
 
 
 class Packing:
