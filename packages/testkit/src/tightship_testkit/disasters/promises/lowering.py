@@ -28,6 +28,8 @@ DATED = 60.0
 dropped, also once the clock of the server that dated them is right again, which no answer shows."""
 _EDITED = 20.0
 """Seconds after an edit by somebody within which a write may be by what stood there before."""
+_ASKED = 10.0
+"""Seconds before a write for which answers that it goes by may have been asked."""
 _SAME_CYCLE = 0.01
 
 
@@ -94,7 +96,7 @@ class Lowered(Promise):
     def _lowering(self, market: Market, move: Move, sent: float) -> Lowering | None:
         track = market.ledger.tracks[move.uid]
         wish = wish_of(move.hpa, interval_of(self.world))
-        if wish is None or sent - track.edited < _EDITED:
+        if wish is None or sent - track.edited < _EDITED + _ASKED:
             return None
         answers = tuple((part, self._answers(market, part, move.author, track, sent)) for part in wish.parts)
         return Lowering(move, track, wish, sent, answers)
