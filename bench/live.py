@@ -82,7 +82,7 @@ WAYS: Mapping[str, Way] = {
     "steered": Way("fewest-nodes", CANDIDATES, bar=(415, 1850)),
     "steered-little": Way("fewest-nodes", LITTLE, bar=(440, 2000)),
     "steered-all": Way("fewest-nodes", ALL, bar=(440, 2000)),
-    "hints": Way("fewest-nodes", CANDIDATES, "hints", bar=(398, 1850)),
+    "hints": Way("fewest-nodes", CANDIDATES, "hints", "30s", bar=(398, 1850)),
     "exact": Way("fewest-nodes", CANDIDATES, "exact", "30s", bar=(370, 1650)),
 }
 STEERED = {LITTLE: f"the next {LITTLE}", CANDIDATES: f"the next {CANDIDATES}", ALL: "all that go"}
@@ -119,7 +119,7 @@ def settings(way: Way, options: argparse.Namespace) -> dict[str, object]:
     return {
         "nodePools": {"*": pool},
         "strategy": way.strategy,
-        "placement": "possible" if way.steering == "exact" else options.placement,
+        "placement": "possible" if way.led else options.placement,
         "steering": way.steering,
         "search": way.search,
         "maximumCandidateTaints": way.candidates,
@@ -295,11 +295,12 @@ def why_kept(path: Path, outcome: Outcome, options: argparse.Namespace) -> dict[
     """Count the kept nodes by the first reason of a fresh plan, and what fresh plans would still remove."""
     snapshot = read_file(str(path))
     found: Counter[str] = Counter()
-    for placement in dict.fromkeys((options.placement, "possible")):
+    own = str(settings(WAYS[outcome.way], options)["placement"])
+    for placement in dict.fromkeys((own, "possible")):
         now = {**settings(WAYS[outcome.way], options), "search": "0", "placement": placement}
         judge = CompactorJudge(parse_config_map({"config.yaml": json.dumps(now)}, {}))
         plan = evaluate(snapshot, judge, time.time()).plan
-        if placement == options.placement:
+        if placement == own:
             found.update(str(min(refusals).reason.value) for refusals in plan.refusals.values())
         found[f"could go by {placement}"] = len(plan.removals)
     return dict(found)
@@ -457,7 +458,12 @@ def main() -> int:
     parser.add_argument("--removals", type=int, default=0, help="end a run after so many")
     parser.add_argument("--in-drain", type=int, default=NODES_IN_DRAIN, help=f"nodes at once ({NODES_IN_DRAIN})")
     parser.add_argument("--limit", type=float, default=0.0, help="CPU ratio below which nodes may go (see the table)")
-    parser.add_argument("--placement", default="likely", choices=["possible", "likely", "certain"])
+    parser.add_argument(
+        "--placement",
+        default="likely",
+        choices=["possible", "likely", "certain"],
+        help="where the pilot leads no pods (likely)",
+    )
     parser.add_argument("--profile", action="store_true", help="first show what one pass costs")
     parser.add_argument("--log-level", default="info", help="of the controller's log in the output folder")
     parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parent / "out")
