@@ -240,9 +240,9 @@ class LoweredByGoodAnswers(Lowered):
 
 
 def _by_one_sample(market: Market, part: Part, answer: Answered) -> bool:
-    """Whether a sample that was far too high or low may be in *answer*."""
+    """Whether a sample that was far too high or low may be in *answer*, such as that of another counter."""
     begin = answer.at - part.query.reach - market.servers[part.source].source.scrape
-    return bool({"spike", "dip"} & set(market.wrong_between(begin, answer.at, part.query.app, part.source)))
+    return bool({"spike", "dip", "two-counters"} & set(market.wrong_between(begin, answer.at, part.query.app, part.source)))
 
 
 def usable(answer: Answered, wish: Wish) -> bool:
