@@ -30,6 +30,8 @@ _EDITED = 20.0
 """Seconds after an edit by somebody within which a write may be by what stood there before."""
 _ASKED = 10.0
 """Seconds before a write for which answers that it goes by may have been asked."""
+_RAISE = {"spike", "dip", "two-counters", "relabelled-renamed", "relabelled-split"}
+"""What may make answers of up to a range too high: a sample, those of another counter, one target under two names."""
 _SAME_CYCLE = 0.01
 
 
@@ -240,9 +242,9 @@ class LoweredByGoodAnswers(Lowered):
 
 
 def _by_one_sample(market: Market, part: Part, answer: Answered) -> bool:
-    """Whether a sample that was far too high or low may be in *answer*, such as that of another counter."""
+    """Whether a sample that was far too high or low may be in *answer*, or samples that count twice."""
     begin = answer.at - part.query.reach - market.servers[part.source].source.scrape
-    return bool({"spike", "dip", "two-counters"} & set(market.wrong_between(begin, answer.at, part.query.app, part.source)))
+    return bool(_RAISE & set(market.wrong_between(begin, answer.at, part.query.app, part.source)))
 
 
 def usable(answer: Answered, wish: Wish) -> bool:
