@@ -295,9 +295,10 @@ def why_kept(path: Path, outcome: Outcome, options: argparse.Namespace) -> dict[
     """Count the kept nodes by the first reason of a fresh plan, and what fresh plans would still remove."""
     snapshot = read_file(str(path))
     found: Counter[str] = Counter()
-    own = str(settings(WAYS[outcome.way], options)["placement"])
+    live = settings(WAYS[outcome.way], options)
+    own = str(live["placement"])
     for placement in dict.fromkeys((own, "possible")):
-        now = {**settings(WAYS[outcome.way], options), "search": "0", "placement": placement}
+        now = {**live, "search": "0", "placement": placement}
         judge = CompactorJudge(parse_config_map({"config.yaml": json.dumps(now)}, {}))
         plan = evaluate(snapshot, judge, time.time()).plan
         if placement == own:

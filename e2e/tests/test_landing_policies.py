@@ -64,7 +64,7 @@ def steering(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def mode(steering: str, landings: Landings) -> str:
     """The steering of the release, as it is installed."""
-    landings.have(steering)
+    landings.ensure(steering)
     return steering
 
 
@@ -151,7 +151,7 @@ def without_hints(pod: Json) -> Json:
 
 
 def test_a_hint_is_added_to_affinity_of_every_kind(plane: ControlPlane, landings: Landings) -> None:
-    landings.have("hints")
+    landings.ensure("hints")
 
     async def work(api: Client) -> None:
         await landings.expect(api, ENTRY)

@@ -45,8 +45,8 @@ class Landings:
         where = ("--namespace", self.namespace, "--create-namespace", "--no-hooks")
         return self._helm("upgrade", "--install", self.release, self._chart, *where, values=given)
 
-    def have(self, steering: str) -> None:
-        """Install the release so, with no values beside, unless it was installed so last."""
+    def ensure(self, steering: str) -> None:
+        """Install the release with this steering and no other values, unless that is how it was installed last."""
         if self._installed != (steering, {}):
             self.install(steering)
 

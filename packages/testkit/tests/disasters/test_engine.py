@@ -149,6 +149,27 @@ def test_the_shortest_story_of_a_shrink_that_cannot_finish_is_kept(
     assert read(output).steps == []
 
 
+def test_a_story_without_workloads_can_still_get_one() -> None:
+    bare = {"workloads": [], "budgets": [], "objects": [], "controllers": [], "faults": [], "floors": None}
+    late = Step(at=1.0, kind="add-workload", args={"name": "late", "replicas": 1, "cpu": "1", "seconds": 5.0})
+    assert run(msgspec.structs.replace(make(4), steps=[late], story=5.0, quiet=5.0, **bare)).violations == []
+
+
+def test_seeds_go_on_if_the_engine_fails_while_it_shrinks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object, **__: object) -> Scenario:
+        raise LookupError("shop")
+
+    broken = [command.Outcome(seed, 0.1, {}, ["it broke"], "no-crash") for seed in (4, 5)]
+    monkeypatch.setattr(command, "outcomes", lambda *_: iter(broken))
+    monkeypatch.setattr(command, "shrink", failing)
+    assert main(["soak", "--seeds", "2", "--first", "4", "--processes", "1"]) == command.BROKEN
+    told = capsys.readouterr().out
+    assert told.count("not shrunk: the engine failed: LookupError: shop") == 2
+    assert "2 seeds from 4, 2 failed" in told
+
+
 def test_what_is_not_shrunk_to_the_end_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["shrink", "--seed", "15", "--promise", "no-crash", "-o", str(tmp_path / "s.json")]) == USAGE
     assert capsys.readouterr().err == "seed 15: no-crash is not broken; there is nothing to shrink\n"

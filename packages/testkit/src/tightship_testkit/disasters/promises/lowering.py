@@ -30,8 +30,8 @@ _EDITED = 20.0
 """Seconds after an edit by somebody within which a write may be by what stood there before."""
 _ASKED = 10.0
 """Seconds before a write for which answers that it goes by may have been asked."""
-_RAISE = {"spike", "dip", "two-counters", "relabelled-renamed", "relabelled-split"}
-"""What may make answers of up to a range too high: a sample, those of another counter, one target under two names."""
+_PASSING = {"spike", "dip", "two-counters", "relabelled-renamed", "relabelled-split"}
+"""What makes answers wrong for as long as a query looks back: one sample, another counter, a target with two names."""
 _SAME_CYCLE = 0.01
 
 
@@ -206,8 +206,8 @@ class NoFloorLoweredOnBadData(Lowered):
 class LoweredByGoodAnswers(Lowered):
     """What a floor is lowered to, good answers have wanted: all that came within the lowering window, and the last one.
 
-    After an answer that failed, the range of the query has to pass. An answer that one bad sample was in need not count
-    once that sample is over: what was needed then, :class:`NoFloorLoweredOnBadData` knows.
+    After an answer that failed, the range of the query has to pass. An answer that held bad samples need not count once
+    these are over: what was needed then, :class:`NoFloorLoweredOnBadData` knows.
     """
 
     name = "lowered-by-good-answers"
@@ -230,7 +230,7 @@ class LoweredByGoodAnswers(Lowered):
                             f"lowered to {floor} {ago:.0f} s after it; {told(market, lowering)}",
                         )
                         return
-                elif each is last or (ago < wish.window - 0.5 and not _by_one_sample(market, part, each)):
+                elif each is last or (ago < wish.window - 0.5 and not _by_passing_samples(market, part, each)):
                     wanted = wish.capped(part.replicas(max(each.values)), lowering.track.own[1])
                     if floor < wanted:
                         self.broken(
@@ -241,10 +241,10 @@ class LoweredByGoodAnswers(Lowered):
                         return
 
 
-def _by_one_sample(market: Market, part: Part, answer: Answered) -> bool:
-    """Whether a sample that was far too high or low may be in *answer*, or samples that count twice."""
+def _by_passing_samples(market: Market, part: Part, answer: Answered) -> bool:
+    """Whether samples may be in *answer* that were far too high or low, or counted twice."""
     begin = answer.at - part.query.reach - market.servers[part.source].source.scrape
-    return bool(_RAISE & set(market.wrong_between(begin, answer.at, part.query.app, part.source)))
+    return bool(_PASSING & set(market.wrong_between(begin, answer.at, part.query.app, part.source)))
 
 
 def usable(answer: Answered, wish: Wish) -> bool:
