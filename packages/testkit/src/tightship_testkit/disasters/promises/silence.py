@@ -36,10 +36,10 @@ _RESORT = 5.0
 class DryRunsWriteNothing(Promise):
     """A replica that was started as a dry run makes no request that changes anything.
 
-    But for three things. It gives back a node that a drain of its own controller holds: it patches that node, withdraws
-    EvictionRequests, and writes the two Leases by which it is the only one to do so. It takes deletion costs of its own
-    controller off pods. And it takes our gate off pods that wait, by the same Leases, and empties its ConfigMap of
-    landings, which would have more of them gated.
+    But for three things. It gives back a node that a drain of its own controller holds: it empties its ConfigMap of
+    landings, patches that node, withdraws EvictionRequests, and writes the two Leases by which it is the only one to do
+    so. It takes deletion costs of its own controller off pods. And it takes our gate off pods that wait, by the same
+    Leases, and empties that ConfigMap, which would have more of them gated.
     """
 
     name = "dry-runs-write-nothing"
@@ -57,9 +57,8 @@ class DryRunsWriteNothing(Promise):
         """Whether it is about a gate that nobody else takes off."""
         if self.world.now - self._waited >= self.lately:
             return False
-        landings = request.resource == "configmaps" and request.name == f"{ours(request.by)}-landings"
         gate = (request.resource, request.subresource, request.verb) == ("pods", "", "patch")
-        return landings or gate or request.resource == "leases"
+        return _landings(request) or gate or request.resource == "leases"
 
     def changed(self, change: Change, author: str) -> None:
         if change.object["kind"] == "Pod":
@@ -101,10 +100,16 @@ class DryRunsWriteNothing(Promise):
         gives_back = request.verb == "patch" and request.resource == "nodes" and not request.subresource
         withdraws = (request.verb, request.resource) == ("delete", "evictionrequests")
         unprices = (request.verb, request.resource) == ("patch", "pods") and _POD + request.name in held
-        asked = withdraws or request.resource == "leases"
+        # Who gives nodes back has first forgotten where their pods were to land.
+        asked = withdraws or request.resource == "leases" or _landings(request)
         if unprices or (gives_back and request.name in held) or (held and asked):
             return
         self.broken(request.by, f"asked for {request.verb} {request.resource} {request.name}")
+
+
+def _landings(request: Asked) -> bool:
+    """Whether it is about the ConfigMap of landings of who asks."""
+    return request.resource == "configmaps" and request.name == f"{ours(request.by)}-landings"
 
 
 def _holder(node: dict[str, Any]) -> str:
