@@ -53,8 +53,8 @@ class WithinDrainBudget(Promise):
             return
         nodes = self.world.store.list("Node")
         out = {each["metadata"]["name"]: owned(each) for each in nodes if owned(each)}
-        # What the autoscaler has taken is on its way out for everybody.
-        out = {name: each for name, each in out.items() if each.get("phase") != "Yielded"}
+        # What the autoscaler has taken is on its way out for everybody, and counts no more until it is back in use.
+        out = {name: each for name, each in out.items() if "Yielded" not in (each.get("since") or {})}
         # The list of claims says who was first, not whose node was written first; each goes by settings of its own.
         claims, mine = self._claims(program), str(owned(change.object).get("op"))
         after = claims.partition(f'"{mine}"')[2]

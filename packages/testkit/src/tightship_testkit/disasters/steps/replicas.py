@@ -116,6 +116,9 @@ async def freeze_as_it_asks(
                 armed.append(each)
         await world.pause(_LOOK)
     for each in armed:
+        if not each.process.frozen:
+            each.process.stop_at = -1  # the story is over: nobody would let it go on
+            continue
         world.tell(f"{name} is stopped before it asks for {request} {number}, for {seconds:g} s")
         await world.pause(seconds)
         world.tell(f"{name} goes on")
