@@ -73,7 +73,8 @@ def test_workers_that_only_wait_compute_nothing(pytester: pytest.Pytester, monke
     ran = pytester.runpytest_inprocess(*OPTIONS, "-p", "no:asyncio", "-n2", "-rP")
     ran.assert_outcomes(passed=24)
     said = {tuple(line.split()[1:]) for line in ran.outlines if line.startswith("ran ")}
-    assert {kind for kind, worker in said if worker == "gw1"} == {"waiting"}
+    # The worker that is ready first is the one that computes.
+    assert len({worker for kind, worker in said if kind == "computing"}) == 1
 
 
 def test_a_group_is_never_torn_apart(pytester: pytest.Pytester) -> None:
