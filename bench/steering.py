@@ -35,6 +35,7 @@ from node_compactor.settings import CompactorSettings, load_settings
 from tightship.core.objects import Owner, Pod
 from tightship.core.selectors import Taint
 from tightship.files.snapshot_file import read_file
+from tightship.nodes.soft_taints import next_to_go
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.cluster.state import sum_up
 from tightship.planning.evaluate import Evaluation, Evaluator
@@ -191,13 +192,13 @@ def run(snapshot: Snapshot, told: Mapping[str, object], grades: int, in_drain: i
     configured = load_settings(told)
     while True:
         found = evaluation(configured.placement)
-        planned = [removal.node for removal in found.plan.removals]
         passes += 1
-        if not planned or in_vain >= TRIES:
+        if not found.plan.removals or in_vain >= TRIES:
             break
         if configured.candidate_taints:
-            writes += world.taint(graded(planned[: configured.candidate_taints], grades))
-        batch = {name: found.facts[name].evict for name in planned[:in_drain]}
+            tainted = next_to_go(world.snapshot, found.plan, configured.candidate_taints)
+            writes += world.taint(graded(tainted, grades))
+        batch = {removal.node: found.facts[removal.node].evict for removal in found.plan.removals[:in_drain]}
         came_back = world.drain(batch)
         stuck += came_back
         in_vain = in_vain + 1 if came_back == len(batch) else 0
