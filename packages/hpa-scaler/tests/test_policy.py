@@ -719,7 +719,9 @@ def test_after_an_outage_the_whole_range_has_to_pass_whatever_the_server_says() 
     assert targets == [10, 10, 10, 10, 4, 4]
 
 
-@pytest.mark.parametrize(("outcome", "held"), [(failure(), 4), (answer(10, warnings=("a shard is away",)), 4), (100, 0)])
+@pytest.mark.parametrize(
+    ("outcome", "held"), [(failure(), 4), (answer(10, warnings=("a shard is away",)), 4), (100, 0)]
+)
 def test_an_outage_that_is_seen_while_the_target_is_at_zero_is_one_all_the_same(outcome: Any, held: int) -> None:
     world = World(hpa(10, 50, 10), RATED, Rules())
     world.cycle(100, others=aged(300))

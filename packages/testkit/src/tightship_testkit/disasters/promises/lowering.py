@@ -315,6 +315,6 @@ class NoFleetLoweredAtOnce(Lowered):
 
 
 __all__ = [
-    "SAMPLED", "Lowered", "LoweredByGoodAnswers", "LoweredInSteps", "Lowering", "NoFleetLoweredAtOnce",
+    "DATED", "SAMPLED", "Lowered", "LoweredByGoodAnswers", "LoweredInSteps", "Lowering", "NoFleetLoweredAtOnce",
     "NoFloorLoweredOnBadData", "interval_of", "needed", "told", "usable", "wrong_with",
 ]  # fmt: skip
