@@ -30,7 +30,7 @@ COMPUTING = 0.1
 """The same of another."""
 PER_CPU = 2
 """Workers for each processor: of four, three have control planes and mostly wait."""
-GIVING_WAY = 10
+GIVING_WAY = 5
 """By how much workers that compute are nicer than planes."""
 MEMORY = 2 * 2**30
 """Bytes that a worker and its control plane may need, and what a test starts beside them."""
