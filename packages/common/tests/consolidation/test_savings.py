@@ -86,6 +86,10 @@ def test_a_node_that_was_added_during_the_first_drain_ends_its_saving() -> None:
     assert hours(looked(ended(NOTHING, drain), 9, 4.8), 9) == 0
 
 
+def test_a_node_that_was_added_while_our_clock_was_ahead_ends_the_saving() -> None:
+    assert hours(looked(after(NOTHING, 5), 9, 5 - 2 / 3600), 9) == 0
+
+
 def test_more_nodes_than_went_save_nothing_below_zero() -> None:
     history = looked(after(NOTHING, 0), 8, 2, 3, 4)
     assert hours(history, 20) == 2

@@ -24,6 +24,9 @@ SETTLES = 3600.0
 SEEN_AFTER = 60.0
 """Seconds after its creation at which an added node counts: whoever keeps the books then knows of it."""
 
+CLOCKS_DIFFER = 5.0
+"""Seconds by which our clock, which dates a drain, may be ahead of the API server's, which dates a node."""
+
 APART = 20
 """Savings that a pool keeps apart; older ones are kept as one."""
 
@@ -47,7 +50,7 @@ def ended(history: PastDrains, finished: Finished) -> PastDrains:
         return history
     # A node that was added while pods were still evicted counts, too: the drain brought it about.
     began = finished.at if finished.began is None else finished.began
-    books = history.books.get(finished.pool) or Books(seen=began)
+    books = history.books.get(finished.pool) or Books(seen=began - CLOCKS_DIFFER)
     hourly, currency = finished.price
     saving = Saving(finished.at, 1, {currency: hourly} if currency else {})
     books = msgspec.structs.replace(books, standing=(*books.standing, saving))
