@@ -16,7 +16,6 @@ With several *grades* a node carries one soft taint more for each grade that it 
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import statistics
 import sys
@@ -30,13 +29,13 @@ import numpy as np
 from live import ALL, LIMITS, Way, openb, settings
 from numpy.typing import NDArray
 
-from node_compactor.configuration import parse_config_map
 from node_compactor.gates import CompactorGates
 from node_compactor.judge import CompactorJudge
-from node_compactor.settings import CompactorSettings
+from node_compactor.settings import CompactorSettings, load_settings
 from tightship.core.objects import Owner, Pod
 from tightship.core.selectors import Taint
 from tightship.files.snapshot_file import read_file
+from tightship.nodes.soft_taints import next_to_go
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.cluster.state import sum_up
 from tightship.planning.evaluate import Evaluation, Evaluator
@@ -86,15 +85,15 @@ class World:
         self._change(changed)
         return len(changed)
 
-    def drain(self, names: Sequence[str]) -> int:
-        """Empty and delete the nodes *names*, all cordoned at first; return how many came back."""
+    def drain(self, evict: Mapping[str, Sequence[Pod]]) -> int:
+        """Empty and delete nodes, each by evicting these pods, all cordoned at first; return how many came back."""
         scheduler = _Scheduler(self.snapshot, self._random)
-        for name in names:
+        for name in evict:
             scheduler.space.close(scheduler.space.index[name])
         changed: dict[str, NodeView | None] = {}
         arrived: dict[str, list[Pod]] = {}
-        for name in names:
-            pods = list(self.snapshot.nodes[name].pods)
+        for name, leaving in evict.items():
+            pods = list(leaving)
             self._random.shuffle(pods)
             targets = scheduler.move(pods, name)
             if targets is None:
@@ -108,7 +107,7 @@ class World:
             pods_now = tuple(sorted((*view.pods, *more), key=lambda pod: (pod.namespace, pod.name)))
             changed[name] = NodeView(view.node, pods_now, sum_up(pods_now))
         self._change(changed)
-        return len(names) - sum(view is None for view in changed.values())
+        return len(evict) - sum(view is None for view in changed.values())
 
     def _change(self, changed: Mapping[str, NodeView | None]) -> None:
         nodes = {name: changed.get(name, view) for name, view in self.snapshot.nodes.items()}
@@ -181,24 +180,25 @@ def graded(names: Sequence[str], grades: int) -> dict[str, int]:
     return {name: grades - number * grades // len(names) for number, name in enumerate(names)}
 
 
-def run(snapshot: Snapshot, options: argparse.Namespace, taints: int, grades: int, seed: int) -> Result:
-    """Play one run to its end."""
+def run(snapshot: Snapshot, told: Mapping[str, object], grades: int, in_drain: int, seed: int) -> Result:
+    """Play one run of a controller with the settings *told* to its end, *in_drain* nodes at once."""
 
     def evaluation(placement: str) -> Evaluation[CompactorGates]:
-        told = settings(Way(options.strategy, taints), options) | {"placement": placement}
-        judge = CompactorJudge(parse_config_map({"config.yaml": json.dumps(told)}, {}))
+        judge = CompactorJudge(load_settings({**told, "placement": placement}))
         return evaluator(world.snapshot, judge, NOW)
 
     world, evaluator = World(snapshot, seed), Evaluator[CompactorGates]()
     passes = stuck = writes = in_vain = 0
+    configured = load_settings(told)
     while True:
-        planned = [removal.node for removal in evaluation(options.placement).plan.removals]
+        found = evaluation(configured.placement)
         passes += 1
-        if not planned or in_vain >= TRIES:
+        if not found.plan.removals or in_vain >= TRIES:
             break
-        if taints:
-            writes += world.taint(graded(planned[:taints], grades))
-        batch = planned[: options.in_drain]
+        if configured.candidate_taints:
+            tainted = next_to_go(world.snapshot, found.plan, configured.candidate_taints)
+            writes += world.taint(graded(tainted, grades))
+        batch = {removal.node: found.facts[removal.node].evict for removal in found.plan.removals[:in_drain]}
         came_back = world.drain(batch)
         stuck += came_back
         in_vain = in_vain + 1 if came_back == len(batch) else 0
@@ -228,7 +228,8 @@ def main() -> int:
     for taints in options.taints:
         for grades in options.grades if taints else [0]:
             start = time.process_time()
-            results = [run(snapshot, options, taints, grades, seed) for seed in range(1, options.seeds + 1)]
+            told = settings(Way(options.strategy, taints), options)
+            results = [run(snapshot, told, grades, options.in_drain, seed) for seed in range(1, options.seeds + 1)]
             rows = [(each.kept, each.evictions, each.moved, each.passes, each.stuck, each.writes, each.possible)
                     for each in results]  # fmt: skip
             means = [statistics.mean(column) for column in zip(*rows, strict=True)]

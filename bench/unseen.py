@@ -5,7 +5,8 @@
     python bench/unseen.py --search 60s     searches longer for the best known plan
 
 *soft taints* is the model of a run of ``bench/steering.py``, *pilot* that of ``bench/execution.py`` with one pod in a
-hundred elsewhere. The best known plan is the best of a search and of both runs. Every node may go, however full.
+hundred elsewhere. The best known plan is the best of a searched one, round after round, and of both runs. All go by
+the same rules: every node may go, however full, unless it has a pod that may never be evicted (*kept by rules*).
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ from functools import partial
 
 from execution import SETTINGS
 from gap import exclusive_fleet
-from planning import every_node, fleet
-from steering import run
+from planning import fleet
+from steering import NOW, run
 
+from node_compactor.gates import CompactorGates
 from node_compactor.judge import CompactorJudge
-from node_compactor.settings import CompactorSettings, load_settings
+from node_compactor.settings import load_settings
 from tightship.app.cli.app import COLLECTIONS
 from tightship.core.durations import parse_duration
 from tightship.planning.cluster import Snapshot
-from tightship.planning.plan import STRATEGIES, make_plan
-from tightship.planning.search.strategy import Searching, SearchRules
+from tightship.planning.evaluate import Evaluation, Horizon, evaluate
+from tightship.planning.search.strategy import SearchRules
 from tightship_testkit.execution import Execution
 
 
@@ -51,26 +53,24 @@ BARS = {"soft taints": 1.07, "pilot": 1.02}
 
 
 def measure(name: str, seconds: float, pilot: float) -> dict[str, object]:
-    """Return what the plans and both runs keep of one cluster."""
+    """Return what the plans and both runs keep of one cluster, all by the same rules."""
     seen, began = FLEETS[name](), time.process_time()
-    nodes = len(seen.nodes)
-    searching = Searching(STRATEGIES["fewest-nodes"], SearchRules(seconds=seconds, clock=time.process_time))
-    make_plan(seen, every_node, searching, "possible")
-    told = searching.searched
-    assert told is not None
-    print(f"  {name}: searched {nodes - told.removed}", file=sys.stderr, flush=True)
-    options = argparse.Namespace(strategy="fewest-nodes", placement="likely", limit=0.0, in_drain=10)
-    steered = run(seen, options, CompactorSettings().candidate_taints, 1, seed=1)
+    judge, search = CompactorJudge(load_settings(SETTINGS)), SearchRules(seconds=seconds, clock=time.process_time)
+    plain = evaluate(seen, judge, NOW, Horizon(until_stable=True))
+    searched = _kept(evaluate(seen, judge, NOW, Horizon(until_stable=True, search=search)))
+    print(f"  {name}: searched {searched}", file=sys.stderr, flush=True)
+    steered = run(seen, SETTINGS | {"placement": "likely"}, grades=1, in_drain=10, seed=1)
     print(f"  {name}: soft taints {steered.kept}", file=sys.stderr, flush=True)
-    judge = CompactorJudge(load_settings(SETTINGS))
     led = asyncio.run(Execution(seen, judge, pilot, miss=MISS, at_once=20, seed=1).run())
-    best = min(nodes - told.removed, steered.kept, led.kept)
     kept = {"soft taints": steered.kept, "pilot": led.kept}
+    best = min(searched, *kept.values())
     return {
         "cluster": name,
-        "nodes": nodes,
+        "nodes": len(seen.nodes),
         "pods": seen.pod_count,
-        "fewest-nodes": nodes - told.greedy_removed,
+        "kept by rules": sum(bool(fact.refusals) for fact in plain.facts.values()),
+        "fewest-nodes": _kept(plain),
+        "searched": searched,
         "best known": best,
         **kept,
         "evictions": (steered.evictions, led.evictions),
@@ -78,6 +78,10 @@ def measure(name: str, seconds: float, pilot: float) -> dict[str, object]:
         "holds": all(kept[how] <= bar * best for how, bar in BARS.items()),
         "CPU s": round(time.process_time() - began),
     }
+
+
+def _kept(found: Evaluation[CompactorGates]) -> int:
+    return len(found.snapshot.nodes) - len(found.plan.removals)
 
 
 def main() -> int:

@@ -719,6 +719,18 @@ def test_after_an_outage_the_whole_range_has_to_pass_whatever_the_server_says() 
     assert targets == [10, 10, 10, 10, 4, 4]
 
 
+@pytest.mark.parametrize(
+    ("outcome", "held"), [(failure(), 4), (answer(10, warnings=("a shard is away",)), 4), (100, 0)]
+)
+def test_an_outage_that_is_seen_while_the_target_is_at_zero_is_one_all_the_same(outcome: Any, held: int) -> None:
+    world = World(hpa(10, 50, 10), RATED, Rules())
+    world.cycle(100, others=aged(300))
+    on, world.hpa = world.hpa, msgspec.structs.replace(world.hpa, conditions=(ASLEEP,))
+    assert world.cycle(outcome, others=aged(300)).reason == "TargetAtZero"
+    world.hpa = on
+    assert [world.cycle(40, others=aged(300)).target for _ in range(6)] == [10] * held + [4] * (6 - held)
+
+
 def test_an_answer_that_was_empty_counts_as_an_outage() -> None:
     world = World(hpa(10, 50, 10), RATED, Rules())
     world.cycle(100, others=aged(300))

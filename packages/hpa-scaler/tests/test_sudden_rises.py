@@ -220,6 +220,11 @@ def test_a_jump_after_a_jump_and_one_that_lasts_are_no_bad_sample() -> None:
     assert follow(steady(), [500.0] * 6 + [200.0] * 3)[-1] == 50
 
 
+def test_what_is_over_before_a_sample_can_have_left_the_range_is_no_bad_sample() -> None:
+    """A counter that restarts twice takes traffic out of the answers before and after a true one."""
+    assert follow(steady(), [250.0, 260.0, 170.0, 180.0, 180.0])[-1] == 26
+
+
 def test_a_rise_of_one_or_two_replicas_is_no_bad_sample_since_it_can_not_be_told_whether_it_is_over() -> None:
     assert follow(steady(floor=4), [50.0, 40.0, 40.0, 30.0])[-1] == 5
     assert follow(steady(floor=4), [60.0, 50.0, 50.0, 40.0])[-1] == 6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from tightship.core.reasons import Reason
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, Horizon, evaluate
 from tightship.planning.search.strategy import SearchRules
+from tightship_simulator.generate import off_peak_cluster
 from tightship_testkit.builders import NOW, budget, node, pod, snapshot, workload
+from tightship_testkit.planning import snapshot_of
 
 POOL = "cloud.google.com/gke-nodepool"
 SIZES = (("small", "2"), ("small", "2"), ("middle", "4"), ("large", "8"))
@@ -31,12 +34,14 @@ def fleet() -> Snapshot:
     return snapshot(*things)
 
 
-def judged(fleet: Snapshot, pool: dict[str, Any], *, search: bool, **more: object) -> Evaluation[Any]:
+def judged(
+    fleet: Snapshot, pool: dict[str, Any], *, search: bool, until_stable: bool = False, **more: object
+) -> Evaluation[Any]:
     everywhere = {"enabled": True, "scaleDownCPURequestRatioLimit": 0.75, **pool}
     off = {"minimumNodeAge": 0, "neededMarkedTimeForRemoval": 0, "placement": "possible"}
     settings = load_settings({"nodePools": {"*": everywhere}, **off, **more})
     rules = SearchRules(iterations=300) if search else None
-    return evaluate(fleet, CompactorJudge(settings), NOW, Horizon(search=rules))
+    return evaluate(fleet, CompactorJudge(settings), NOW, Horizon(until_stable=until_stable, search=rules))
 
 
 @pytest.mark.parametrize(
@@ -93,3 +98,15 @@ def test_what_is_not_selected_stays_and_receives(fleet: Snapshot) -> None:
     horizon = Horizon(only=only, search=SearchRules(iterations=100))
     plan = evaluate(fleet, CompactorJudge(settings), NOW, horizon).plan
     assert {each.node for each in plan.removals} == only
+
+
+def test_a_search_of_the_first_round_costs_no_node_in_later_rounds() -> None:
+    """Budgets end the first round. The most nodes that it can remove take the room that later rounds would use."""
+    spread = snapshot_of(off_peak_cluster(7, 20, pods=200, now=datetime.fromtimestamp(NOW, UTC)))
+    every = {"scaleDownCPURequestRatioLimit": 1.01}
+    rules = {"strategy": "fewest-nodes", "disabledRules": ["LocalStorage", "NotReplicated", "JobRunning"]}
+    plain = judged(spread, every, search=False, until_stable=True, **rules).plan
+    plan = judged(spread, every, search=True, until_stable=True, **rules).plan
+    assert plan.searched is not None
+    assert (len(plan.removals), -plan.evictions) >= (len(plain.removals), -plain.evictions)
+    assert plan.searched.removed == sum(each.round == 1 for each in plan.removals)

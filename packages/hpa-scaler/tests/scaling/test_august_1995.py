@@ -292,12 +292,13 @@ def held_outage(run: Run) -> list[bool]:
 def held_loss(run: Run) -> list[bool]:
     """Nothing is lowered by a Prometheus that has lost its data, and reads low until its range is filled.
 
-    Returns of each answer that was too low whether it was known.
+    The traffic goes on, and by how much it rises meanwhile nobody can know. Returns of each answer that was too low
+    whether it was known.
     """
     silent, again = run.dark(LOST)
     assert run.never_lowered(silent, again + RANGE)
-    true = [(run.floor(at), run.story.needs(at)) for at in moments(silent, again + RANGE)]
-    assert all(floor >= needed for floor, needed in true)
+    for at in moments(silent, again + RANGE):
+        assert enough(run, at, run.story.needs(at))
     bare = [floor / run.story.needs(at) for at, floor in unprotected(run) if silent < at < again + RANGE]
     assert min(bare) < 0.85
     return run.too_low(again, again + RANGE)
@@ -306,7 +307,7 @@ def held_loss(run: Run) -> list[bool]:
 def followed_up(run: Run) -> None:
     """A floor is raised to what an answer asks for in the same cycle, and is what true traffic needs in three.
 
-    But for a tenth and one pod: ``rate()`` is an estimate. While nothing can be known of a rise nothing follows it.
+    While nothing can be known of a rise nothing follows it.
     """
     for (_, value), line in zip(run.answers(), run.lines, strict=True):
         if value is not None:
@@ -319,7 +320,12 @@ def followed_up(run: Run) -> None:
         behind = cycles[max(0, bisect.bisect_right(cycles, at) - 4)] - 2 * SCRAPES
         if not silent - RANGE <= at <= again + 2 * RANGE:
             needed = min(run.story.needs(each) for each in moments(behind, at))
-            assert run.floor(at) >= 0.9 * needed - 1, f"{at:.0f} s: {run.floor(at)} of {needed}"
+            assert enough(run, at, needed), f"{at:.0f} s: {run.floor(at)} of {needed}"
+
+
+def enough(run: Run, at: float, needed: int) -> bool:
+    """Whether the floor is as *needed*, but for a tenth and one pod: ``rate()`` is an estimate."""
+    return run.floor(at) >= 0.9 * needed - 1
 
 
 def came_down(run: Run) -> None:

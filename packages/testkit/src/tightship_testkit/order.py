@@ -2,9 +2,9 @@
 
 A worker that gets a test on a control plane starts a plane of its own. There a test mostly waits; the others compute.
 More programs at once than there are processors take half as much processor time again, for caches that each finds
-cold. So half as many workers as there are processors compute while others wait for planes, which compute meanwhile.
-Once no test is left that waits, as many compute as there are processors. Each begins with the longest. A test goes to
-any worker of its kind, but those marked ``xdist_group`` go to one together.
+cold. So half as many workers as there are processors compute while others wait for planes, which compute meanwhile, and
+those that compute give way to the planes. Once no test is left that waits, as many compute as there are processors.
+Each begins with the longest. A test goes to any worker of its kind, but those marked ``xdist_group`` go to one together.
 
 The plugin pytest-xdist has ``--dist loadgroup`` for groups. In version 3.8 it tells groups by a suffix of a test's id,
 which it can't write with pytest 9.2: groups are torn apart without a word. Here workers write them into a file.
@@ -30,6 +30,8 @@ COMPUTING = 0.1
 """The same of another."""
 PER_CPU = 2
 """Workers for each processor: of four, three have control planes and mostly wait."""
+GIVING_WAY = 5
+"""By how much workers that compute are nicer than planes."""
 MEMORY = 2 * 2**30
 """Bytes that a worker and its control plane may need, and what a test starts beside them."""
 FOLDER = "tightship_groups"
@@ -65,7 +67,8 @@ class Kinds(LoadScopeScheduling):  # type: ignore[misc]  # without types
         return self._found.groups.get(nodeid, nodeid)
 
     def _assign_work_unit(self, node: Any) -> None:
-        waits = kinds(list(self.assigned_work).index(node), self.numnodes, processors())
+        present = sorted(self.assigned_work, key=lambda each: _number(each.gateway.id))
+        waits = kinds(present.index(node), self.numnodes, processors())
         unit = next((each for kind in waits for each in self.workqueue if (each in self._found.waiting) is kind), None)
         if unit is None:
             node.shutdown()
@@ -83,6 +86,11 @@ def kinds(number: int, workers: int, cpus: int) -> tuple[bool, ...]:
     if number < min(max(1, cpus // 2), (workers + 1) // 2):
         return (False, True)
     return (True, False) if number < cpus else (True,)
+
+
+def _number(worker: str) -> int:
+    """Return the number of a worker that pytest-xdist calls ``gw`` and that number."""
+    return int(worker.removeprefix("gw"))
 
 
 def processors() -> int:
@@ -143,6 +151,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             waiting=frozenset(name for name, unit in units.items() if _waits(unit[0])),
         )
         (Path(told[FOLDER]) / told["workerid"]).write_bytes(msgspec.json.encode(found))
+        computes = not kinds(_number(told["workerid"]), told["workercount"], processors())[0]
+        if computes and found.waiting:
+            os.nice(GIVING_WAY)
 
 
 def _units(items: Iterable[pytest.Item]) -> dict[str, list[pytest.Item]]:

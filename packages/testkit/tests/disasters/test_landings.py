@@ -143,6 +143,21 @@ def test_hints_need_no_gate_and_no_right_on_pods() -> None:
     assert seen.asked["pods"] == seen.asked["pods/status"] == 0
 
 
+def test_with_deletion_costs_alone_nobody_removes_the_gate_of_another_controller() -> None:
+    story = scenario(steering="hints")
+    story.controllers[0].settings["deletionCost"] = True
+    worlds: list[World] = []
+
+    def ready(world: World, _: Observer) -> None:
+        worlds.append(world)
+        spec = {"schedulingGates": [{"name": GATE}], "containers": [{"name": "a", "image": "a"}]}
+        world.store.create("Pod", {"metadata": {"name": "theirs"}, "spec": spec})
+
+    assert run(story, ready).violations == []
+    [left] = [each for each in worlds[0].store.list("Pod") if each["metadata"]["name"] == "theirs"]
+    assert gates_of(left) == [GATE]
+
+
 @pytest.mark.parametrize(
     "chart",
     [{"there": False}, {"policy": ""}, {"policy": "exact/0"}, {"policy": "hints/1"}, {"policy": "exact/2"}],

@@ -291,19 +291,37 @@ def _plan(  # noqa: PLR0917
     strategy = judge.strategy(facts)
     rules = None if strategy.by_price else horizon.search  # a search counts nodes, not money
     searching = None if rules is None else Searching(strategy, rules, planners)
-    until_stable, placement = horizon.until_stable, judge.placement
-    plan = make_plan(
-        ground,
-        judged,
-        searching or strategy,
-        placement,
-        until_stable=until_stable,
-        progress=progress,
-        planners=planners,
-        steering=judge.steering,
-    )
+
+    def made(by: Strategy) -> Plan:
+        return make_plan(
+            ground,
+            judged,
+            by,
+            judge.placement,
+            until_stable=horizon.until_stable,
+            progress=progress,
+            planners=planners,
+            steering=judge.steering,
+        )
+
+    plan = made(searching or strategy)
+    if searching is not None:
+        plan = msgspec.structs.replace(plan, searched=searching.searched)
+        plan = _over_rounds(plan, made(strategy)) if horizon.until_stable else plan
     planners.rest()
-    return gates, plan if searching is None else msgspec.structs.replace(plan, searched=searching.searched)
+    return gates, plan
+
+
+def _over_rounds(found: Plan, plain: Plan) -> Plan:
+    """Return the better of *found*, whose first round was searched, and *plain*, the strategy's own plan.
+
+    A first round that removes most may take room that later rounds would have used for more nodes.
+    """
+    told = found.searched
+    if told is None or (len(found.removals), -found.evictions) >= (len(plain.removals), -plain.evictions):
+        return found
+    unused = msgspec.structs.replace(told, removed=told.greedy_removed, evictions=told.greedy_evictions)
+    return msgspec.structs.replace(plain, searched=unused)
 
 
 def _considered(known: Sequence[Plan], before: Sequence[Plan]) -> bool:

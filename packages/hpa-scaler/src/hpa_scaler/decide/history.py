@@ -142,9 +142,15 @@ def resumed(history: FloorHistory, minimum: int, now: float, *, gap: float, wind
     )
 
 
-def unwatched(history: FloorHistory) -> FloorHistory:
-    """Return *history* after a cycle without answers, in which the wanted floor is unknown."""
-    return history if history.evaluated is None else msgspec.structs.replace(history, evaluated=None)
+def unwatched(history: FloorHistory, *, outage: bool = False) -> FloorHistory:
+    """Return *history* after a cycle without a judgement, in which the wanted floor is unknown.
+
+    An *outage* that was seen meanwhile is one all the same.
+    """
+    recovering = history.recovering or outage
+    if history.evaluated is None and recovering == history.recovering:
+        return history
+    return msgspec.structs.replace(history, evaluated=None, recovering=recovering)
 
 
 def handed_over(history: FloorHistory, now: float, gap: float) -> FloorHistory:

@@ -65,9 +65,18 @@ def _skipped(subject: Subject, cause: Refusal, window: float | None = None) -> F
         target_maximum=hpa.max_replicas,
         causes=(cause,),
         window=window,
-        history=unwatched(subject.history),
+        history=unwatched(subject.history, outage=_outage(subject)),
         written=subject.history,
     )
+
+
+def _outage(subject: Subject) -> bool:
+    """Whether a query of the HPA was asked, and has no complete answer."""
+    spec = subject.asked
+    if not isinstance(spec, FloorSpec):
+        return False
+    asked = (subject.outcomes.get(value_query(each)) for each in spec.queries)
+    return any(each is not None and not read(each, spec.series).complete for each in asked)
 
 
 class _FloorJudgement:

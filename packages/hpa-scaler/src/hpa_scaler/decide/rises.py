@@ -109,7 +109,9 @@ def judge_spike(
     quarter = max(1.0, (spike.top - spike.base) / 4)
     if abs(floor - spike.top) <= quarter:
         return msgspec.structs.replace(history, spike=spike)
-    if spike.base * 3 / 4 <= floor <= spike.base + quarter:
+    # Sooner the sample can't have left, even if it was new right after the cycle before the jump.
+    left = now - spike.at + now - evaluated >= min(ranges)
+    if left and spike.base * 3 / 4 <= floor <= spike.base + quarter:
         higher = (each for each in floors if each.floor > spike.top + quarter)
         return msgspec.structs.replace(history, floors=with_floor(higher, max(spike.kept, floor), now, window))
     return history

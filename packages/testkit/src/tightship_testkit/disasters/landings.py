@@ -82,7 +82,8 @@ def piloted(scenario: Scenario) -> bool:
 def charted(world: World) -> Callable[[Any], Refused | None]:
     """Return the rule by which controllers write of pods and ConfigMaps only what their charts let them.
 
-    The charts' fence lets them nominate a node only for a pod with our gate.
+    The charts' fence lets them nominate a node only for a pod with our gate, and with deletion costs alone it lets
+    them remove no gate.
     """
 
     def rule(request: Any) -> Refused | None:
@@ -97,7 +98,8 @@ def charted(world: World) -> Callable[[Any], Refused | None]:
         if chart is not None and (full == "configmaps" or chart.rights == "exact"):
             return None
         if full == "pods" and team is not None and team.ever(prices):
-            return None
+            spared = b'"spec"' not in request.body
+            return None if spared else Invalid("this account may change nothing in the spec of a pod")
         return Forbidden(f'{full} is forbidden: User "{request.by}" cannot {request.verb} resource "{full}"')
 
     return rule

@@ -33,8 +33,8 @@ class Team:
         self.dry_run = controller.variables.get("DRY_RUN") == "true"
         self.dry: set[str] = set()
         """Names of the replicas that were started as dry runs."""
-        self.spoilt = False
-        """Whether the ConfigMap holds what can't be used."""
+        self.spoilt: float | None = None
+        """Since when the ConfigMap holds what can't be used."""
         self.replicas: list[Replica] = []
         self._history: list[tuple[float, Json]] = [(0.0, self.settings)]
 
@@ -53,7 +53,7 @@ class Team:
 
     def configured(self, settings: Json, now: float) -> None:
         """Take note of new settings."""
-        self.settings, self.spoilt = settings, False
+        self.settings, self.spoilt = settings, None
         self._history.append((now, settings))
 
     def ever(self, told: Callable[[Json], bool]) -> bool:

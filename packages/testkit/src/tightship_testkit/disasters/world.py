@@ -192,7 +192,7 @@ class World:
             task.result()
         for team in self.teams.values():
             # Who started meanwhile goes by the defaults until then.
-            if team.spoilt:
+            if team.spoilt is not None:
                 self.configure(team, team.settings)
 
     async def _act(self, step: Step) -> None:

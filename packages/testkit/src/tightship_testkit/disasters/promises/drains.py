@@ -47,12 +47,13 @@ class WrittenBeforeDone(Promise):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._lost = -1000.0
+        self._lost: list[str] = []
+        """What lists said that somebody else has changed or taken away since, such as etcd without its last second."""
 
     def changed(self, change: Change, author: str) -> None:
         kind, name = change.object["kind"], change.object["metadata"]["name"]
         if kind == "Lease" and name == "tightship-claims" and not ours(author):
-            self._lost = self.world.now
+            self._lost.append(_claims(change.previous or change.object))
         old = change.previous
         if kind != "Node" or old is None or not ours(author):
             return
@@ -64,14 +65,16 @@ class WrittenBeforeDone(Promise):
             if now and not was and not record:
                 self.broken(f"Node {name}", f"{author} wrote {what}, and no drain is on the node")
         program = begun(change, author)
-        if program and self.world.now > self._lost + 5 and not self._entered(program, name, str(record.get("op"))):
+        if program and not self._entered(program, name, str(record.get("op"))):
             self.broken(f"Node {name}", f"{author} claimed it, and the list of claims has no entry of this drain")
 
     def _entered(self, program: str, node: str, op: str) -> bool:
         lease = self.world.store.find("Lease", "tightship-claims", self.world.ledger(program))
-        notes = ((lease or {}).get("metadata") or {}).get("annotations") or {}
-        text = str(notes.get("tightship.dev/claims", ""))
-        return f'"{node}"' in text and f'"{op}"' in text
+        return any(f'"{node}"' in text and f'"{op}"' in text for text in (_claims(lease or {}), *self._lost))
+
+
+def _claims(lease: Json) -> str:
+    return str(((lease.get("metadata") or {}).get("annotations") or {}).get("tightship.dev/claims", ""))
 
 
 @promise

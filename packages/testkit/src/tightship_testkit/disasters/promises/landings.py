@@ -219,8 +219,10 @@ class EntriesLeave(OfMaps):
                     self.broken(f"ConfigMap {map_of(team.controller)}", told)
 
     def _unaware(self, team: Team) -> bool:
-        """Whether all replicas began after entries had been switched off: a gate tells them that some are left."""
-        off = team.off_since(lambda settings: bool(mode_of(settings)))
+        """Whether all replicas began after entries had been switched off, or with settings that can't be used: a gate
+        tells them that some are left.
+        """
+        off = team.off_since(lambda settings: bool(mode_of(settings))) if team.spoilt is None else team.spoilt
         last = team.alive or team.replicas[-1:]
         return off is not None and all(self.world.started.get(each.name, 0.0) >= off for each in last)
 

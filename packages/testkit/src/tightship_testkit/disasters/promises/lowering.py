@@ -22,7 +22,9 @@ from tightship_testkit.disasters.world import World
 SAMPLED = 0.9
 """The part of the traffic that a query of it shows at least: ``rate()`` reads a few percent low or high."""
 SAMPLED_ANEW = 0.6
-"""The same where counters begin anew: what they counted after the last scrape before is lost."""
+"""The same where counters begin anew, as what they counted after the last scrape before is lost, or where the clock of
+the server jumps, as ranges then reach over a gap."""
+_LOSING = {"counter-reset", "relabelled-renamed", "relabelled-split", "server-clock"}
 DATED = 60.0
 """Seconds by which the newest sample is older where samples were dated in the future: those dated before it are
 dropped, also once the clock of the server that dated them is right again, which no answer shows."""
@@ -129,7 +131,7 @@ def needed(market: Market, part: Part, answer: Answered) -> int:
         back += DATED
     begin = answer.cycle - back
     lost = market.wrong_between(begin - source.scrape, answer.at, part.query.app, part.source)
-    shown = SAMPLED_ANEW if {"counter-reset", "relabelled-renamed", "relabelled-split"} & set(lost) else SAMPLED
+    shown = SAMPLED_ANEW if _LOSING & set(lost) else SAMPLED
     return part.replicas(shown * market.traffic[part.query.app].least(begin, answer.at))
 
 
@@ -315,6 +317,6 @@ class NoFleetLoweredAtOnce(Lowered):
 
 
 __all__ = [
-    "SAMPLED", "Lowered", "LoweredByGoodAnswers", "LoweredInSteps", "Lowering", "NoFleetLoweredAtOnce",
+    "DATED", "SAMPLED", "Lowered", "LoweredByGoodAnswers", "LoweredInSteps", "Lowering", "NoFleetLoweredAtOnce",
     "NoFloorLoweredOnBadData", "interval_of", "needed", "told", "usable", "wrong_with",
 ]  # fmt: skip

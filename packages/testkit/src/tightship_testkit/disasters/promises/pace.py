@@ -46,10 +46,19 @@ class WithinDrainBudget(Promise):
     name = "within-drain-budget"
     text = "No more nodes out at once than the budget says, whichever controllers run and however many replicas."
 
+    seen = 1.0
+    """Seconds until a controller sees a drain on the node of another, after which it needs no list of claims."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._lost = -math.inf
+
     def changed(self, change: Change, author: str) -> None:
+        if change.object["kind"] == "Lease" and change.object["metadata"]["name"] == CLAIMS and not ours(author):
+            self._lost = self.world.now
         program = begun(change, author)
         team = self.world.team(program) if program else None
-        if team is None:
+        if team is None or self.world.sent < self._lost + self.seen:
             return
         nodes = self.world.store.list("Node")
         out = {each["metadata"]["name"]: owned(each) for each in nodes if owned(each)}
@@ -205,17 +214,20 @@ class NoChurn(Promise):
     text = "A drain is worth it: the autoscaler does not add again and again what was just drained."
     soon = 120.0
     """Seconds after its deletion in which a new node of the pool counts as the same one come back."""
-    noticed = 30.0
-    """Seconds in which that may go unnoticed."""
+    noticed = 15.0
+    """Seconds for which the new node has to be there, and a replica to lead, until that is known."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._gone: list[tuple[float, str]] = []
         self._back: dict[str, tuple[float, str]] = {}
+        self._seen: Counter[tuple[str, str]] = Counter()
+        """For how many seconds a controller could have noticed it, by pool and controller."""
 
     def changed(self, change: Change, author: str) -> None:
         if change.object["kind"] == "Lease" and change.object["metadata"]["name"] == CLAIMS and not ours(author):
             self._back.clear()  # somebody has taken away what was learned
+            self._seen.clear()
         if change.object["kind"] != "Node":
             return
         pool, name, now = _pool(change.object), change.object["metadata"]["name"], self.world.now
@@ -231,9 +243,19 @@ class NoChurn(Promise):
                 self._gone.remove(found)
                 self._back.setdefault(pool, (now, name))
 
+    def passed(self) -> None:
+        for pool, (_, name) in self._back.items():
+            if self.world.store.find("Node", name) is None:
+                continue
+            for program, team in self.world.teams.items():
+                holder = self.world.holder(team)
+                leads = any(each.name == holder and not each.process.frozen for each in team.alive)
+                self._seen[pool, program] += leads and not self.world.faulted(holder)
+
     def _begins(self, node: str, pool: str, author: str) -> None:
         at, name = self._back.get(pool, (math.inf, ""))
-        if self.world.now < at + self.noticed or self.world.skewed > 10 or self.world.blind(author, 0.0):
+        seen = self._seen[pool, ours(author)] > self.noticed
+        if not seen or self.world.skewed > 10 or self.world.blind(author, 0.0):
             return
         told = f"{author} began to drain {node}, {self.world.now - at:.0f} s after {name} was added"
         self.broken(f"Pool {pool}", f"{told} within {self.soon:g} s of one that we had drained")

@@ -55,7 +55,7 @@ def configure_wrongly(world: World, *, program: str, kind: str) -> None:
     """A ConfigMap gets what can't be read, or says too much; the settings in force stay."""
     team = world.team_of(program)
     world.tell(f"{program}: a configuration with {kind} in it")
-    team.spoilt = True
+    team.spoilt = world.now if team.spoilt is None else team.spoilt
     text = _NESTED[kind]
     data = (
         {key or "bogus": value for key, value in _FLAT[kind].items()}
