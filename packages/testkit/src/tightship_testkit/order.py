@@ -4,7 +4,7 @@ A worker that gets a test on a control plane starts a plane of its own. There a 
 More programs at once than there are processors take half as much processor time again, for caches that each finds
 cold. So half as many workers as there are processors compute while others wait for planes, which compute meanwhile, and
 those that compute give way to the planes. Once no test is left that waits, as many compute as there are processors.
-Each begins with the longest. A test goes to any worker of its kind, but those marked ``xdist_group`` go to one together.
+Each begins with the longest. A test goes to any worker of its kind, but those marked ``xdist_group`` to one together.
 
 The plugin pytest-xdist has ``--dist loadgroup`` for groups. In version 3.8 it tells groups by a suffix of a test's id,
 which it can't write with pytest 9.2: groups are torn apart without a word. Here workers write them into a file.

@@ -296,24 +296,33 @@ class RequestsAreWithdrawn(Promise):
     name = "requests-are-withdrawn"
     text = "A drain that ends withdraws its EvictionRequests."
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._ended: dict[str, float] = {}
+        """When somebody else, such as etcd without its last second, ended the evicting on a node, by its name."""
+
     def changed(self, change: Change, author: str) -> None:
         request, program = change.object, ours(author)
+        if request["kind"] == "Node" and not program and _evicts(change.previous) and not _evicts(request):
+            self._ended[request["metadata"]["name"]] = self.world.now
         if request["kind"] != "EvictionRequest" or not program:
             return
         name = request["metadata"]["name"]
         if request["spec"]["requester"] != f"tightship.dev/{program}":
             self.broken(f"EvictionRequest {name}", f"{author} {change.type.lower()} it, which is {request['spec']}")
-        if change.type == "ADDED" and self._evicting(request) is False:
+        if change.type == "ADDED" and self._evicting(request, NOTICED) is False:
             self.broken(f"EvictionRequest {name}", f"{author} made it, and its pod is on no node in Evicting")
 
-    def _evicting(self, request: Json) -> bool | None:
-        """Whether the request's pod is on a node whose pods are being evicted, ``None`` if the pod is gone."""
+    def _evicting(self, request: Json, since: float = 0.0) -> bool | None:
+        """Whether the request's pod is on a node whose pods are being evicted, or were *since* then as far as its
+        controller can know; ``None`` if the pod is gone.
+        """
         target, store = request["spec"]["target"]["pod"], self.world.store
         pod = store.find("Pod", target["name"], request["metadata"]["namespace"])
         if pod is None or pod["metadata"]["uid"] != target["uid"]:
             return None
-        node = store.find("Node", pod["spec"].get("nodeName", ""))
-        return node is not None and (owned(node) or {}).get("phase") == "Evicting"
+        name = pod["spec"].get("nodeName", "")
+        return _evicts(store.find("Node", name)) or self.world.sent < self._ended.get(name, -math.inf) + since
 
     def ended(self) -> None:
         for request in self.world.store.list("EvictionRequest"):
@@ -322,3 +331,7 @@ class RequestsAreWithdrawn(Promise):
                 continue
             if self._evicting(request) is not True:
                 self.broken(f"EvictionRequest {request['metadata']['name']}", "is left, and no drain stands behind it")
+
+
+def _evicts(node: Json | None) -> bool:
+    return node is not None and (owned(node) or {}).get("phase") == "Evicting"
