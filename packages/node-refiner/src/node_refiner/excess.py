@@ -109,22 +109,24 @@ def count(facts: Iterable[NodeFacts], starting_on: Mapping[str, Resources] = {},
 
     The future requests of replicas about to start (*starting_on*, by node) count as requested already.
     """
-    requested: dict[str, int] = {}
-    allocatable: dict[str, int] = {}
-    many = 0
-    for fact in facts:
-        node = fact.view.node
-        if remains(node) and dedicated(node) == pool if pool else is_counted(node):
-            many += 1
-            add(requested, fact.utilization.requested)
-            add(requested, starting_on.get(fact.view.name, {}))
-            add(allocatable, fact.view.node.allocatable)
+    counted = [
+        (fact.view.node.allocatable, fact.utilization.requested, starting_on.get(fact.view.name, {}))
+        for fact in facts
+        if (remains(fact.view.node) and dedicated(fact.view.node) == pool if pool else is_counted(fact.view.node))
+    ]
+
+    def requested(resource: str) -> int:
+        return sum(now.get(resource, 0) + soon.get(resource, 0) for _, now, soon in counted)
+
+    def allocatable(resource: str) -> int:
+        return sum(amounts.get(resource, 0) for amounts, _, _ in counted)
+
     return Counted(
-        many=many,
-        cpu_requested=requested.get("cpu", 0),
-        cpu_allocatable=allocatable.get("cpu", 0),
-        memory_requested=requested.get("memory", 0),
-        memory_allocatable=allocatable.get("memory", 0),
+        many=len(counted),
+        cpu_requested=requested("cpu"),
+        cpu_allocatable=allocatable("cpu"),
+        memory_requested=requested("memory"),
+        memory_allocatable=allocatable("memory"),
     )
 
 

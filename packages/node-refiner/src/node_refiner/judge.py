@@ -69,8 +69,10 @@ class RefinerJudge:
 
     def gates(self, ground: Snapshot, facts: Facts, now: float, planners: Planners) -> RefinerGates:
         """Return the threshold, the minimums and the plan's size, with their outlook."""
-        going = self._going(ground, facts, planners)
-        return RefinerGates(self.settings, ground, facts, self._outlooks(ground, facts, planners, going), now, going)
+        candidates = candidates_of(facts)
+        going = self._going(ground, facts, candidates, planners)
+        ahead = self._outlooks(ground, facts, candidates, planners, going)
+        return RefinerGates(self.settings, ground, facts, ahead, now, going)
 
     def strategy(self, facts: Facts) -> Strategy:
         """Return the strategy that tries candidates in the configured order."""
@@ -119,16 +121,18 @@ class RefinerJudge:
         del pool
         return False
 
-    def _going(self, ground: Snapshot, facts: Facts, planners: Planners) -> Going:
+    def _going(self, ground: Snapshot, facts: Facts, candidates: tuple[Candidate, ...], planners: Planners) -> Going:
         """Return which nodes go, as far as threshold and minimums allow."""
-        free = Judgement(candidates_of(facts), {}, _Free(facts, 0))
+        free = Judgement(candidates, {}, _Free(facts, 0))
         going = expected(planners, ground, free, self._strategy, self.placement, self.steering)
         removals = [Removal(name, 1, ()) for name in going.names]
         allowed = outlooks(removals, facts, self.settings, len(removals)).values()
         names = {name for each in allowed for name, turn in each.turns.items() if turn.number < each.goes}
         return msgspec.structs.replace(going, names=tuple(name for name in going.names if name in names))
 
-    def _outlooks(self, ground: Snapshot, facts: Facts, planners: Planners, going: Going) -> Mapping[str, Outlook]:
+    def _outlooks(
+        self, ground: Snapshot, facts: Facts, candidates: tuple[Candidate, ...], planners: Planners, going: Going
+    ) -> Mapping[str, Outlook]:
         """Make the free plan from *facts*, and return how much of it threshold and minimums allow: by dedicated pool,
         the first for all other nodes.
 
@@ -139,7 +143,7 @@ class RefinerJudge:
         The real plan is the beginning of the free one. So the free plan remembers its attempts, for *planners* to
         repeat them, and explains those that the real plan reaches if as many nodes go as expected.
         """
-        candidates, strategy = candidates_of(facts), self._strategy
+        strategy = self._strategy
 
         def new_planner(choose: Choice) -> Planner:
             return planners.planner(ground, candidates, self.placement, choose=choose, remembers=True, going=going)

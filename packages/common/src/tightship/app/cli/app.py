@@ -22,7 +22,7 @@ EXIT_USAGE = 64
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
-COLLECTIONS = (20_000, 10, 10)
+COLLECTIONS = (50_000, 10, 10)
 """Python's thresholds for collections of garbage. The objects of a cluster stay, and are many: by the defaults a third
 of the first pass over 150,000 pods went by looking through them. With rarer collections the process grows."""
 

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 
 from msgspec import Struct
 
@@ -81,18 +81,19 @@ class AntiAffinityTerm(Struct, eq=False):
 
 
 class _Excluding:
-    """The pods whose domains of one topology are excluded: all that the lists in *parts*, which grow, ever hold."""
+    """Pods whose domains of one topology are excluded: all in the lists *parts*, which grow only as *shared* does."""
 
-    __slots__ = ("_known", "_parts", "_tallies", "topology")
+    __slots__ = ("_known", "_parts", "_shared", "_tallies", "topology")
 
-    def __init__(self, topology: Topology, parts: Sequence[list[Tally]]) -> None:
+    def __init__(self, topology: Topology, parts: Sequence[list[Tally]], shared: Sized) -> None:
         self.topology = topology
         self._parts = parts
-        self._known, self._tallies = 0, tuple[Tally, ...]()
+        self._shared = shared
+        self._known, self._tallies = -1, tuple[Tally, ...]()
 
     def tallies(self) -> tuple[Tally, ...]:
         """Return the counts of the pods, each once: applications that exclude each other do so by two terms."""
-        known = sum(map(len, self._parts))
+        known = len(self._shared)
         if known != self._known:
             self._known = known
             self._tallies = tuple(dict.fromkeys(tally for part in self._parts for tally in part))
@@ -215,7 +216,8 @@ class AffinityIndex:
         found = self._shared.get(concern)
         if found is None:
             starts = group is not None and group.counts(template)
-            found = self._shared[concern] = _rules(own, tuple(against), group, tuple(joins), starts_group=starts)
+            found = _rules(own, tuple(against), group, tuple(joins), self._shared, starts_group=starts)
+            self._shared[concern] = found
         return found
 
     def knows(self, template: PodTemplate) -> bool:
@@ -269,10 +271,11 @@ def _rules(
     against: tuple[AntiAffinityTerm, ...],
     group: AffinityGroup | None,
     joins: tuple[AffinityGroup, ...],
+    shared: Sized,
     *,
     starts_group: bool,
 ) -> AffinityRules:
-    """Return rules with counts of their own, which their terms take into account from now on."""
+    """Return rules with counts of their own, which their terms take into account once *shared* has them."""
     excluded: dict[Topology, list[list[Tally]]] = {}
     raised: dict[Topology, Tally] = {}
     mutual = [*((anti.matching, anti.holding) for anti in own), *((anti.holding, anti.matching) for anti in against)]
@@ -285,7 +288,7 @@ def _rules(
         group,
         joins,
         starts_group,
-        excluding=tuple(_Excluding(topology, sums) for topology, sums in excluded.items()),
+        excluding=tuple(_Excluding(topology, sums, shared) for topology, sums in excluded.items()),
         tallies=tuple(raised.values()),
     )
 

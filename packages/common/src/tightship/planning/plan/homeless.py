@@ -99,8 +99,8 @@ class Homeless:
 
 def unjudgeable(guests: Sequence[Guest]) -> list[Refusal]:
     """Return a refusal for each pod whose demands the model of the scheduler can't judge."""
-    found = ((guest.pod.key, guest.ask.unknown) for guest in guests)
-    return [Refusal(unknown[0], key, unknown[1]) for key, unknown in found if unknown is not None]
+    found = ((guest, guest.ask.unknown) for guest in guests)
+    return [Refusal(unknown[0], guest.pod.key, unknown[1]) for guest, unknown in found if unknown is not None]
 
 
 def stuck_together(pod: Pod, budget: str) -> Refusal:
