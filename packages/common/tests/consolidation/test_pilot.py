@@ -187,6 +187,17 @@ async def test_hints_have_the_policy_draw_pods_to_their_targets(cluster: Cluster
     assert not any("/pods/" in each.call.path and each.call.verb == "PATCH" for each in cluster.api.proxy.log)
 
 
+async def test_hints_leave_the_gate_of_another_controller_to_it_for_a_while(cluster: Cluster, start: Start) -> None:
+    policy(cluster, "hints/1")
+    policy(cluster, "exact/1", name="theirs", **{"uid-web": "n3"})
+    seen = more(cluster)
+    cluster.configure(goes="n1", to="n3", steering="hints")
+    start()
+    await gone(cluster)
+    await soon(lambda: left(cluster) == [])
+    assert min(seen.longest.values()) > 4
+
+
 @pytest.mark.parametrize(
     ("said", "why"),
     [

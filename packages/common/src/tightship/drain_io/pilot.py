@@ -301,7 +301,7 @@ class Pilot:
             if target is not None:
                 usable = target if takes_pods(self._cache.snapshot(), target) else None
                 self._ungating.begin(pod, usable, "" if usable else f"its target {target} takes no pods any more")
-            elif leading and self._book.names(owner, now):
+            elif leading and self._gating and self._book.names(owner, now):
                 self._ungating.begin(pod, None, "nobody expects it")
             elif now < self._sweeping or self._ungating.waited(pod, now) >= WATCHED:
                 swept = now < self._sweeping

@@ -24,6 +24,8 @@ SAMPLED = 0.9
 SAMPLED_ANEW = 0.6
 """The same where counters begin anew, as what they counted after the last scrape before is lost, or where the clock of
 the server jumps, as ranges then reach over a gap."""
+SPLIT = 0.45
+"""The same of the largest series where each target has two names."""
 _LOSING = {"counter-reset", "relabelled-renamed", "relabelled-split", "server-clock"}
 DATED = 60.0
 """Seconds by which the newest sample is older where samples were dated in the future: those dated before it are
@@ -132,6 +134,8 @@ def needed(market: Market, part: Part, answer: Answered) -> int:
     begin = answer.cycle - back
     lost = market.wrong_between(begin - source.scrape, answer.at, part.query.app, part.source)
     shown = SAMPLED_ANEW if _LOSING & set(lost) else SAMPLED
+    if part.query.kind == "by" and "relabelled-split" in lost:
+        shown = SPLIT
     return part.replicas(shown * market.traffic[part.query.app].least(begin, answer.at))
 
 
