@@ -21,7 +21,7 @@ from hpa_scaler.decide.guards import limits, longest_period
 from hpa_scaler.decide.history import FloorHistory, highest_floor, resumed, unwatched, with_floor, with_raise
 from hpa_scaler.decide.ownership import contested, not_ours, ownership
 from hpa_scaler.decide.rises import Wanted, judge_rise, judge_spike, maximum_limit, rise_ceiling, time_to_know
-from hpa_scaler.decide.sources import lowering_window, read_sources
+from hpa_scaler.decide.sources import lowering_window, outage, read_sources
 from hpa_scaler.spec.annotations import STATE, name_of
 from hpa_scaler.spec.queries import Outcomes, firing, hold_query, outcome_of, read, value_query
 from hpa_scaler.spec.spec import FloorSpec, Rollout
@@ -65,18 +65,9 @@ def _skipped(subject: Subject, cause: Refusal, window: float | None = None) -> F
         target_maximum=hpa.max_replicas,
         causes=(cause,),
         window=window,
-        history=unwatched(subject.history, outage=_outage(subject)),
+        history=unwatched(subject.history, outage=outage(subject.asked, subject.outcomes)),
         written=subject.history,
     )
-
-
-def _outage(subject: Subject) -> bool:
-    """Whether a query of the HPA was asked, and has no complete answer."""
-    spec = subject.asked
-    if not isinstance(spec, FloorSpec):
-        return False
-    asked = (subject.outcomes.get(value_query(each)) for each in spec.queries)
-    return any(each is not None and not read(each, spec.series).complete for each in asked)
 
 
 class _FloorJudgement:

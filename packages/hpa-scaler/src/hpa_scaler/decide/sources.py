@@ -80,6 +80,14 @@ def lowering_window(spec: FloorSpec, rules: Rules) -> float:
     return max(range_of(query, spec, rules.longest_guard) for query in spec.queries) + rules.longest_gap
 
 
+def outage(asked: object, outcomes: Outcomes) -> bool:
+    """Whether a query of *asked*, if that is a spec, was sent, and has no complete answer."""
+    if not isinstance(asked, FloorSpec):
+        return False
+    sent = (outcomes.get(value_query(each)) for each in asked.queries)
+    return any(each is not None and not read(each, asked.series).complete for each in sent)
+
+
 def read_sources(
     spec: FloorSpec,
     outcomes: Outcomes,
