@@ -35,7 +35,9 @@ CHANGES = 10
 BAR = 5.0
 """Per cent of a core."""
 WINDOW = 60.0
+"""Seconds of each measurement."""
 INTERVAL = 10
+"""Seconds between two passes."""
 POOLS = {"nodePools": {"*": {"enabled": True, "scaleDownCPURequestRatioLimit": 0.75}}}
 CONTROLLERS = {"node-compactor": POOLS, "node-refiner": {}}
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -313,16 +313,17 @@ class RequestsAreWithdrawn(Promise):
         if change.type == "ADDED" and self._evicting(request, NOTICED) is False:
             self.broken(f"EvictionRequest {name}", f"{author} made it, and its pod is on no node in Evicting")
 
-    def _evicting(self, request: Json, since: float = 0.0) -> bool | None:
-        """Whether the request's pod is on a node whose pods are being evicted, or were *since* then as far as its
-        controller can know; ``None`` if the pod is gone.
+    def _evicting(self, request: Json, unseen: float = 0.0) -> bool | None:
+        """Whether the request's pod is on a node whose pods are being evicted; ``None`` if the pod is gone.
+
+        For *unseen* seconds after somebody else has ended the evicting, its controller may not know.
         """
         target, store = request["spec"]["target"]["pod"], self.world.store
         pod = store.find("Pod", target["name"], request["metadata"]["namespace"])
         if pod is None or pod["metadata"]["uid"] != target["uid"]:
             return None
         name = pod["spec"].get("nodeName", "")
-        return _evicts(store.find("Node", name)) or self.world.sent < self._ended.get(name, -math.inf) + since
+        return _evicts(store.find("Node", name)) or self.world.sent < self._ended.get(name, -math.inf) + unseen
 
     def ended(self) -> None:
         for request in self.world.store.list("EvictionRequest"):

@@ -321,6 +321,6 @@ class NoFleetLoweredAtOnce(Lowered):
 
 
 __all__ = [
-    "DATED", "SAMPLED", "Lowered", "LoweredByGoodAnswers", "LoweredInSteps", "Lowering", "NoFleetLoweredAtOnce",
+    "SAMPLED", "Lowered", "LoweredByGoodAnswers", "LoweredInSteps", "Lowering", "NoFleetLoweredAtOnce",
     "NoFloorLoweredOnBadData", "interval_of", "needed", "told", "usable", "wrong_with",
 ]  # fmt: skip

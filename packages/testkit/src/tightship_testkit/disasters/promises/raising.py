@@ -7,7 +7,7 @@ from tightship_testkit.disasters.floors.ledger import SCALER, Move, bounds
 from tightship_testkit.disasters.floors.market import HPA, Market
 from tightship_testkit.disasters.floors.wishes import Part, wish_of
 from tightship_testkit.disasters.promises.base import Promise, ours
-from tightship_testkit.disasters.promises.lowering import DATED, interval_of
+from tightship_testkit.disasters.promises.lowering import interval_of
 from tightship_testkit.disasters.registry import promise
 
 FACTOR = 3
@@ -46,7 +46,7 @@ class NoFloorRaisedWithoutBound(Promise):
             return
         wrong = set()
         for part in wish.parts:
-            begin = self.world.now - part.query.reach - max(_BEFORE, DATED)
+            begin = self.world.now - part.query.reach - _BEFORE
             wrong |= set(market.wrong_between(begin, self.world.now, part.query.app, part.source))
         if {"samples-dated", "server-clock"} & wrong and floor <= FACTOR * track.own[1]:
             return  # samples dated ahead stay the newest for longer than their query looks back, as a true rise does
