@@ -7,6 +7,7 @@ import pytest
 
 from tightship.core.objects import Pod
 from tightship.planning.cluster import Snapshot
+from tightship.planning.nodes import SCALE_DOWN_DISABLED
 from tightship.planning.placement.scoring import nodes_to_find, scheduler_scores
 from tightship.planning.placement.space import Space
 from tightship.planning.plan import STRATEGIES, make_plan
@@ -25,11 +26,18 @@ PLACEMENTS: tuple[Placement, ...] = ("certain", "likely")
 
 
 def large() -> Json:
-    """Return nodes that are full to different degrees, so that their scores differ; a drain can empty the last ten."""
+    """Return nodes that are full to different degrees, so that their scores differ; a drain can empty the last ten.
+
+    One node that no drain empties has so much room that it stays the best until it has as many pods as it takes:
+    without such a node many are the best together, and with some luck a sample never leaves out all of them.
+    """
     names = [f"n{number:03}" for number in range(NODES)]
+    nodes = [node(name) for name in names]
+    nodes[0]["metadata"]["annotations"] = {SCALE_DOWN_DISABLED: "true"}
+    nodes[0]["status"]["allocatable"] |= {"cpu": "64", "memory": "128Gi"}
     full, others = names[:-10], names[-10:]
     fill = [pod(f"fill-{name}", name, containers=[asking(f"{20 * number}m")]) for number, name in enumerate(full)]
-    return as_list(*map(node, names), *fill, *replicas("web", others * 3, app="web"))
+    return as_list(*nodes, *fill, *replicas("web", others * 3, app="web"))
 
 
 def asking(cpu: str = "150m") -> Json:
