@@ -37,6 +37,16 @@ def test_an_interrupt_while_the_command_still_loads_ends_it_quietly(tmp_path: Pa
     assert (process.returncode, out, err) == (130, b"", b"")
 
 
+def test_what_a_command_imports_is_not_looked_through_for_garbage(tmp_path: Path) -> None:
+    (tmp_path / "kept.py").write_text("import gc\ndef main(): print(gc.isenabled(), gc.get_freeze_count() > 1000)\n")
+    program = "from tightship.app.starting import start; start('kept')"
+    path = os.pathsep.join([str(tmp_path), *(each for each in sys.path if each)])
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, capture_output=True, check=True
+    )
+    assert done.stdout == b"True True\n"
+
+
 def test_a_closed_output_is_named_and_a_full_disk_too(tmp_path: Path) -> None:
     for redirection, says in ((">&-", "standard output is closed"), (">/dev/full", "No space left on device")):
         line = f"exec {sys.executable} -m node_compactor version {redirection}"
