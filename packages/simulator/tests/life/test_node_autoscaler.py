@@ -107,6 +107,20 @@ def test_a_node_that_is_needed_in_between_waits_all_over_again() -> None:
     assert _tainted(_step(autoscaler, 220, *busy, empty)) == ["n2"]
 
 
+def test_a_node_that_stays_because_its_pool_has_its_least_takes_no_room_from_others() -> None:
+    autoscaler = NodeAutoscaler([_group("a"), _group("b", least=0), _group("c")], RULES)
+    light = (node("n1", pool="a"), pod("light", "n1", "1", owner=OWNER))
+    items = (
+        *light,
+        node("n2", pool="b"),
+        pod("moves", "n2", "1600m", owner=OWNER),
+        node("n3", pool="c"),
+        pod("big", "n3", "2200m", owner=OWNER),
+    )
+    _step(autoscaler, 0, *items)
+    assert _tainted(_step(autoscaler, 100, *items)) == ["n2"]
+
+
 def _busy(cpu: str = "3") -> tuple[Json, Json]:
     return node("n1"), pod("old", "n1", cpu, owner=OWNER)
 

@@ -2,8 +2,9 @@
 
 As the real one (field notes: ``--scale-down-unneeded-time`` 10 minutes, ``--node-delete-delay-after-taint`` 5 s,
 eviction for 2 minutes): a node is tainted and cordoned before it goes, nothing goes while pods wait, and a minimum is
-kept. Pods of CapacityBuffers that would fit nowhere have nodes added, and no node goes that the others need. Unlike the
-real one, one node that is not empty is drained at a time, and DaemonSets' pods are not counted.
+kept: a pool that has its least is not looked at. It looks once for a place of each pod that would have to move. Pods of
+CapacityBuffers that would fit nowhere have nodes added, and no node goes that the others need. Unlike the real one, one
+node that is not empty is drained at a time, and DaemonSets' pods are not counted.
 """
 
 from __future__ import annotations
@@ -131,13 +132,13 @@ class NodeAutoscaler:
         found: list[Change] = []
         unneeded: dict[str, float] = {}
         if self._judged[0] is not snapshot:
-            self._judged = snapshot, self._candidates(snapshot)
+            self._judged = snapshot, self._candidates(snapshot, counts)
         for name in self._judged[1]:
             view, item = snapshot.nodes[name], nodes.get(name)
             pool = pool_of(view.node)
             if name in self._going or item is None or leaving(item) or BOOTING in view.node.labels:
                 continue
-            if counts.get(pool, 0) <= self._least(pool) or view.node.annotations.get(SCALE_DOWN_DISABLED) == "true":
+            if self._kept(view, counts):
                 continue
             since = unneeded[name] = self._unneeded.get(name, now)
             busy = not _empty(view) and any(
@@ -151,15 +152,19 @@ class NodeAutoscaler:
         self._unneeded = unneeded
         return found
 
-    def _least(self, pool: str) -> int:
-        found = self._pools.get(pool)
-        return found.least if found is not None else 1 << 30
+    def _kept(self, view: NodeView, counts: Mapping[str, int]) -> bool:
+        """Whether the node stays whatever it holds: its pool has its least already, or it may never go."""
+        pool = pool_of(view.node)
+        group = self._pools.get(pool)
+        if group is None or counts.get(pool, 0) <= group.least:
+            return True
+        return view.node.annotations.get(SCALE_DOWN_DISABLED) == "true"
 
-    def _candidates(self, snapshot: Snapshot) -> list[str]:
+    def _candidates(self, snapshot: Snapshot, counts: Mapping[str, int]) -> list[str]:
         """Return empty nodes, and then those under the threshold whose pods have a place elsewhere; without them all
         pods of buffers that have a place must keep one.
         """
-        found = self._movable(snapshot)
+        found = self._movable(snapshot, counts)
         buffered = _buffered(snapshot)
         if not buffered:
             return found
@@ -171,7 +176,7 @@ class NodeAutoscaler:
             asks = [space.ask(pod) for pod in snapshot.nodes[name].pods if not (pod.daemon or pod.mirror)]
             for ask in asks:
                 space.lift(ask, column)
-            if fit_all(space, asks).complete and _without_place(space, buffered) <= lacking:
+            if fit_all(space, asks, retries=0, explain=False).complete and _without_place(space, buffered) <= lacking:
                 kept.append(name)
             else:
                 space.rollback(mark)
@@ -182,11 +187,12 @@ class NodeAutoscaler:
             self._space = Space(snapshot)
         return self._space
 
-    def _movable(self, snapshot: Snapshot) -> list[str]:
-        empty = [name for name, view in snapshot.nodes.items() if _empty(view)]
+    def _movable(self, snapshot: Snapshot, counts: Mapping[str, int]) -> list[str]:
+        mine = {name: view for name, view in snapshot.nodes.items() if not self._kept(view, counts)}
+        empty = [name for name, view in mine.items() if _empty(view)]
         light = [
             name
-            for name, view in snapshot.nodes.items()
+            for name, view in mine.items()
             if not _empty(view) and not view.node.unschedulable and load_of(view) < self._rules.threshold
         ]
         if not light:
@@ -202,7 +208,7 @@ class NodeAutoscaler:
             asks = [space.ask(pod) for pod in facts[name].evict]
             for ask in asks:
                 space.lift(ask, column)
-            if fit_all(space, asks).nodes or not asks:
+            if fit_all(space, asks, retries=0, explain=False).complete:
                 empty.append(name)
             else:
                 space.rollback(mark)
