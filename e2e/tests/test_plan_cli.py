@@ -23,7 +23,7 @@ def command(*arguments: str | Path, kubeconfig: Path, code: int = 0) -> str:
     """Run the command and return what it printed; its exit code must be *code*."""
     path = os.pathsep.join(each for each in sys.path if each)
     answer = subprocess.run(
-        [sys.executable, "-m", "node_compactor.cli", *(str(each) for each in arguments)],
+        [sys.executable, "-m", "node_compactor", *(str(each) for each in arguments)],
         capture_output=True,
         text=True,
         check=False,

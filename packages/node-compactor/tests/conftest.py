@@ -37,4 +37,4 @@ def cli(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Outcome]:
 @pytest.fixture
 def start() -> Callable[..., subprocess.Popen[bytes]]:
     """Start the command as a process of its own, stdin and both outputs being pipes."""
-    return partial(commands.start, "node_compactor.cli")
+    return partial(commands.start, "node_compactor")

@@ -41,6 +41,7 @@ def gap_of(cluster: Snapshot, settings: CompactorSettings, now: float = BUILT, i
     return measure(cluster, judge, evaluation, alternatives(settings), SearchRules(iterations=iterations))
 
 
+@pytest.mark.slow
 @pytest.mark.takes(25)
 def test_no_plan_is_below_the_bound_whatever_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tightship.planning.search.bound.STEPS", 200)

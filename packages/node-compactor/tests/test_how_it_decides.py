@@ -27,5 +27,5 @@ def test_the_page_lists_the_strategies_in_their_order() -> None:
 
 @pytest.mark.parametrize(("arguments", "shown"), BLOCKS, ids=["one round", "until stable"])
 def test_an_example_is_what_the_command_prints(arguments: str, shown: str) -> None:
-    found = printed(ROOT, "node_compactor.cli", *shlex.split(arguments))
+    found = printed(ROOT, "node_compactor", *shlex.split(arguments))
     assert found == shown, f"{PAGE.name} shows something else; put in what the command prints now"

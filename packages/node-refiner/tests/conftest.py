@@ -40,4 +40,4 @@ def cli(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Outcome]:
 @pytest.fixture
 def start() -> Callable[..., subprocess.Popen[bytes]]:
     """Start the command as a process of its own, stdin and both outputs being pipes."""
-    return partial(commands.start, "node_refiner.cli")
+    return partial(commands.start, "node_refiner")

@@ -18,5 +18,5 @@ EXAMPLE = re.compile(r"```console\n\$ (?:\.venv/bin/)?node-refiner (.+)\n([\s\S]
 @pytest.mark.parametrize("page", PAGES)
 def test_an_example_is_what_the_command_prints(page: str) -> None:
     [(arguments, shown)] = EXAMPLE.findall((ROOT / page).read_text())
-    found = printed(ROOT, "node_refiner.cli", *shlex.split(arguments))
+    found = printed(ROOT, "node_refiner", *shlex.split(arguments))
     assert found == shown, f"{page} shows something else; put in what the command prints now"

@@ -39,7 +39,7 @@ def test_a_page_shows_a_plan_and_names_a_node_to_explain(page: str) -> None:
 @pytest.mark.parametrize(("page", "number"), [(page, number) for page in PAGES for number in (0, 1)])
 def test_every_line_that_is_shown_is_printed_in_that_order(page: str, number: int, folder: Path) -> None:
     arguments, shown = examples(page)[number]
-    rest = printed(folder, "node_compactor.cli", *shlex.split(arguments)).splitlines()
+    rest = printed(folder, "node_compactor", *shlex.split(arguments)).splitlines()
     for line in shown.splitlines():
         if line != ELLIPSIS:
             assert line in rest, f"{page} shows something else; put in what the command prints now: {line}"

@@ -30,7 +30,7 @@ from tightship_testkit.ports import free_ports
 from tightship_testkit.processes import fetch
 
 LABEL = "app.kubernetes.io/part-of=tightship"
-LOOK = 0.2  # seconds between two looks
+LOOK = 0.4  # seconds between two looks
 
 
 @dataclass

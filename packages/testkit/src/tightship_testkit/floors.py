@@ -185,7 +185,7 @@ class Market:
 async def cli(on: Market, *arguments: str) -> tuple[int, str, str]:
     """Run a command as an administrator; return its exit code, output and complaints."""
     if isinstance(on.host, Machine):
-        return on.host.command(SCALER.module, *arguments, LEASE_NAME=f"{on.team}-leader")
+        return on.host.command(f"{SCALER.module}.cli", *arguments, LEASE_NAME=f"{on.team}-leader")
     environment = {**os.environ, "KUBECONFIG": str(on.admin), "LEASE_NAME": f"{on.team}-leader"}
     process = await asyncio.create_subprocess_exec(
         sys.executable,

@@ -18,7 +18,7 @@ from tightship_testkit.looking import Looker
 from tightship_testkit.manifests import POOL
 from tightship_testkit.remover import unschedulable
 
-LOOK = 0.2  # seconds between two looks
+LOOK = 0.5  # seconds between two looks
 
 
 class Grower(Looker):

@@ -16,7 +16,7 @@ from tightship_testkit.looking import Looker
 from tightship_testkit.marks import TAINT, taints
 
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
-LOOK = 0.1  # seconds between two looks
+LOOK = 0.4  # seconds between two looks
 
 
 class Remover(Looker):

@@ -51,9 +51,9 @@ class Program:
         return {"config.yaml": json.dumps(settings)}
 
 
-COMPACTOR = Program("node-compactor", "node_compactor.cli", "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS")
-REFINER = Program("node-refiner", "node_refiner.cli", "CALCULATION_LOOP_FREQUENCY_SECONDS", flat=True)
-SCALER = Program("hpa-scaler", "hpa_scaler.cli", "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS")
+COMPACTOR = Program("node-compactor", "node_compactor", "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS")
+REFINER = Program("node-refiner", "node_refiner", "CALCULATION_LOOP_FREQUENCY_SECONDS", flat=True)
+SCALER = Program("hpa-scaler", "hpa_scaler", "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS")
 ACCOUNT = COMPACTOR.name
 USER = COMPACTOR.user
 
