@@ -16,7 +16,7 @@ FIRST ?= 0
 DOCKER ?= docker
 # As many workers as this machine has room for control planes; see packages/testkit/src/tightship_testkit/order.py.
 PYTEST := $(BIN)/pytest -n auto
-# The tests that need no Go, and less than half a minute of processor time each.
+# The tests that need no Go, and less than four seconds of processor time each.
 FAST := not controlplane and not slow
 REGISTRY ?= ghcr.io/tightship
 TAG ?= dev
@@ -63,7 +63,7 @@ test: install ## Build what this machine can build, then run every test. The run
 	@$(PYTEST) packages charts/tests e2e/tests $(ARGS)
 
 .PHONY: test-fast
-test-fast: install ## Run only the tests that need no control plane: three to five minutes.
+test-fast: install ## Run only the tests that need no control plane: three minutes.
 	@$(PYTEST) packages charts/tests e2e/tests -m "$(FAST)" $(ARGS)
 
 .PHONY: test-slow

@@ -63,6 +63,7 @@ def short_ascent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tightship.planning.search.bound.STEPS", 200)
 
 
+@pytest.mark.slow
 @needs_solver
 @pytest.mark.usefixtures("short_ascent")
 @pytest.mark.takes(10)

@@ -50,6 +50,7 @@ def problem_of(snapshot: Snapshot) -> Problem:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.takes(8)
 @quick
 @given(SEEDS, STRATEGY)
@@ -65,6 +66,7 @@ def test_a_searched_plan_passes_the_independent_checker_and_is_never_worse(seed:
     assert told.bound <= len(snapshot.nodes) - len(plan.removals)
 
 
+@pytest.mark.slow
 @pytest.mark.takes(8)
 @quick
 @given(SEEDS, st.integers(min_value=0, max_value=5))
@@ -106,6 +108,7 @@ def _footprint(state: Packing) -> tuple[object, ...]:
     return tuple(each.tobytes() for each in arrays), lists, kinds, list(state.unplaced), set(state.closed), state.moves
 
 
+@pytest.mark.slow
 @pytest.mark.takes(8)
 @quick
 @given(SEEDS)
@@ -342,6 +345,7 @@ def test_the_bound_allows_what_is_so_already() -> None:
     assert _bound_of(node("n0"), node("n1"), *overcommitted) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.takes(3)
 @quick
 @given(SEEDS)

@@ -14,19 +14,21 @@ pytest_plugins = ["pytester"]
 @pytest.mark.parametrize(
     ("workers", "cpus", "expected"),
     [
-        (1, 2, ["CW"]),
-        (2, 2, ["CW", "WC"]),
-        (4, 2, ["CW", "WC", "W", "W"]),
-        (2, 1, ["CW", "W"]),
-        (8, 4, ["CW", "CW", "WC", "WC", "W", "W", "W", "W"]),
-        (2, 8, ["CW", "WC"]),
+        (1, 2, ["CVW"]),
+        (2, 2, ["CVW", "WCV"]),
+        (3, 2, ["CVW", "WCV", "W"]),
+        (4, 2, ["CVW", "WCV", "W", "V"]),
+        (2, 1, ["CVW", "W"]),
+        (6, 4, ["CVW", "CVW", "WCV", "WCV", "W", "W"]),
+        (8, 4, ["CVW", "CVW", "WCV", "WCV", "W", "W", "V", "V"]),
+        (2, 8, ["CVW", "WCV"]),
     ],
 )
 def test_half_the_processors_compute_and_all_of_them_once_nothing_waits(
     workers: int, cpus: int, expected: list[str]
 ) -> None:
     kinds = [order.kinds(each, workers, cpus) for each in range(workers)]
-    assert ["".join("CW"[waits] for waits in each) for each in kinds] == expected
+    assert ["".join(kind[0].upper() for kind in each) for each in kinds] == expected
 
 
 OPTIONS = ("-p", "tightship_testkit.order", "-p", "no:cacheprovider", "-v", "--strict-markers")
@@ -90,7 +92,7 @@ def test_a_group_is_never_torn_apart(pytester: pytest.Pytester) -> None:
 
 @pytest.mark.parametrize(
     ("processors", "gibibytes", "chosen", "expected"),
-    [(2, 24, "", 4), (8, 8, "", 4), (1, 1, "", 1), (4, 64, "", 8), (2, 24, "not controlplane and not slow", 2)],
+    [(2, 24, "", 4), (8, 8, "", 4), (1, 1, "", 1), (4, 64, "", 8), (2, 24, "not controlplane and not slow", 3)],
 )
 def test_there_are_as_many_workers_as_processors_and_memory_carry(
     monkeypatch: pytest.MonkeyPatch,

@@ -145,6 +145,7 @@ async def _wins(folder: Path, phase: Phase, how: str, acts: Acts) -> None:
             assert not found.unschedulable, context
 
 
+@pytest.mark.virtual_time
 @pytest.mark.slow
 @pytest.mark.parametrize("how", TOOLS)
 @pytest.mark.parametrize("phase", PHASES)

@@ -6,7 +6,7 @@ import pytest
 
 from tightship_testkit.autoscaled import BOTH, HOUR, constant, live_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.takes(4)]
+pytestmark = [pytest.mark.virtual_time, pytest.mark.slow, pytest.mark.takes(4)]
 
 HOURS = 3
 BUFFER = 8, "1"

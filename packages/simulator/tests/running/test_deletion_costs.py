@@ -6,7 +6,7 @@ import pytest
 
 from tightship_testkit.autoscaled import by_day, live_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.takes(15)]
+pytestmark = [pytest.mark.virtual_time, pytest.mark.slow, pytest.mark.takes(15)]
 
 
 def test_most_nodes_go_without_an_eviction_when_scale_ins_empty_them() -> None:

@@ -90,6 +90,7 @@ def points(calls: list[Call], what: str) -> Iterator[tuple[Call, bool]]:
             yield call, what == "after a write"
 
 
+@pytest.mark.virtual_time
 @pytest.mark.slow
 @pytest.mark.takes(8)
 # Both read by the same code: one of them is enough.

@@ -102,6 +102,7 @@ def said(found: Json) -> Json:
     return masked
 
 
+@pytest.mark.slow
 @pytest.mark.takes(6)
 @pytest.mark.parametrize(
     ("program", "command", "make"),

@@ -13,7 +13,7 @@ from tightship_testkit.embedded import Ground, ground
 from tightship_testkit.refining import one_to_spare, quick
 from tightship_testkit.replica import COMPACTOR, REFINER, Program, Replica, Settings
 
-pytestmark = [pytest.mark.slow, pytest.mark.takes(8)]
+pytestmark = [pytest.mark.virtual_time, pytest.mark.slow, pytest.mark.takes(8)]
 
 WINDOW = 600.0
 """Seconds in which a node counts as come back, and of the first pause."""

@@ -15,7 +15,7 @@ from tightship_testkit.kill_points import AtWrite, named
 from tightship_testkit.replica import COMPACTOR, configure
 from tightship_testkit.virtual import run_virtually
 
-pytestmark = [pytest.mark.slow, pytest.mark.takes(7)]
+pytestmark = [pytest.mark.virtual_time, pytest.mark.slow, pytest.mark.takes(7)]
 
 INTERVAL = "1"
 """Seconds between two passes."""

@@ -3,8 +3,10 @@
 A worker that gets a test on a control plane starts a plane of its own. There a test mostly waits; the others compute.
 More programs at once than there are processors take half as much processor time again, for caches that each finds
 cold. So half as many workers as there are processors compute while others wait for planes, which compute meanwhile, and
-those that compute give way to the planes. Once no test is left that waits, as many compute as there are processors.
-Each begins with the longest. A test goes to any worker of its kind, but those marked ``xdist_group`` to one together.
+those that compute give way to the planes. What is left of the processors goes to workers for tests on virtual time:
+these may starve, because such a test has no deadline of the machine's clock. Once no test is left that waits, as many
+compute as there are processors. Each begins with the longest. A test goes to any worker of its kind, but those marked
+``xdist_group`` to one together.
 
 The plugin pytest-xdist has ``--dist loadgroup`` for groups. In version 3.8 it tells groups by a suffix of a test's id,
 which it can't write with pytest 9.2: groups are torn apart without a word. Here workers write them into a file.
@@ -29,7 +31,7 @@ WAITING = 3.0
 COMPUTING = 0.1
 """The same of another."""
 PER_CPU = 2
-"""Workers for each processor: of four, three have control planes and mostly wait."""
+"""Workers for each processor: of four, one computes, two have control planes and mostly wait, and one may starve."""
 GIVING_WAY = 5
 """By how much workers that compute are nicer than planes."""
 MEMORY = 2 * 2**30
@@ -37,12 +39,15 @@ MEMORY = 2 * 2**30
 FOLDER = "tightship_groups"
 """Under which name a worker is told the directory for the file with what it found."""
 
+WAITS, COMPUTES, VIRTUAL = "waits", "computes", "virtual"
+"""The kinds of tests: on virtual time it computes, and may do so as slowly as it likes."""
+
 
 class Found(Struct, frozen=True):
-    """The unit of each test that is in a group, by the test's id, and the units that mostly wait."""
+    """The unit of each test that is in a group, by the test's id, and the kind of each unit."""
 
     groups: dict[str, str] = {}
-    waiting: frozenset[str] = frozenset()
+    kinds: dict[str, str] = {}
 
 
 class Kinds(LoadScopeScheduling):  # type: ignore[misc]  # without types
@@ -67,9 +72,11 @@ class Kinds(LoadScopeScheduling):  # type: ignore[misc]  # without types
         return self._found.groups.get(nodeid, nodeid)
 
     def _assign_work_unit(self, node: Any) -> None:
-        present = sorted(self.assigned_work, key=lambda each: _number(each.gateway.id))
-        waits = kinds(present.index(node), self.numnodes, processors())
-        unit = next((each for kind in waits for each in self.workqueue if (each in self._found.waiting) is kind), None)
+        found = self._found.kinds
+        own: tuple[str, ...] = (COMPUTES, VIRTUAL)
+        if WAITS in found.values():
+            own = kinds(_number(node.gateway.id, self.numnodes), self.numnodes, processors())
+        unit = next((each for kind in own for each in self.workqueue if found.get(each, COMPUTES) == kind), None)
         if unit is None:
             node.shutdown()
             return
@@ -77,20 +84,27 @@ class Kinds(LoadScopeScheduling):  # type: ignore[misc]  # without types
         super()._assign_work_unit(node)
 
 
-def kinds(number: int, workers: int, cpus: int) -> tuple[bool, ...]:
-    """Return which kinds of tests the worker of that *number* takes, in this order: whether they wait.
+def kinds(number: int, workers: int, cpus: int) -> tuple[str, ...]:
+    """Return which kinds of tests the worker of that *number* takes, in this order.
 
     At first half as many compute as there are *cpus*; these help with what waits in the end. Once nothing waits any
-    more, others compute, too, until as many do as there are *cpus*.
+    more, others compute, too, until as many do as there are *cpus*. The last, if there are enough, may starve.
     """
     if number < min(max(1, cpus // 2), (workers + 1) // 2):
-        return (False, True)
-    return (True, False) if number < cpus else (True,)
+        return COMPUTES, VIRTUAL, WAITS
+    if number >= workers - _spare(workers, cpus):
+        return (VIRTUAL,)
+    return (WAITS, COMPUTES, VIRTUAL) if number < cpus else (WAITS,)
 
 
-def _number(worker: str) -> int:
-    """Return the number of a worker that pytest-xdist calls ``gw`` and that number."""
-    return int(worker.removeprefix("gw"))
+def _spare(workers: int, cpus: int) -> int:
+    """Return how many workers run only while nothing else does."""
+    return max(0, workers - cpus - max(1, cpus // 2))
+
+
+def _number(worker: str, workers: int) -> int:
+    """Return the number of a worker that pytest-xdist calls ``gw`` and a number, which for a substitute goes on."""
+    return int(worker.removeprefix("gw")) % workers
 
 
 def processors() -> int:
@@ -131,11 +145,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return how many workers ``-n auto`` means: as many control planes as the machine carries.
 
-    Where nothing waits for one, more workers than processors would only read all tests once more each.
+    Where nothing waits for one, half as many workers again as processors: some tests wait all the same, for a moment.
     """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    each = 1 if "not controlplane" in config.option.markexpr else PER_CPU
-    return max(1, min(each * processors(), memory // MEMORY))
+    cpus = processors()
+    many = cpus + cpus // 2 if "not controlplane" in config.option.markexpr else PER_CPU * cpus
+    return max(1, min(many, memory // MEMORY))
 
 
 @pytest.hookimpl(trylast=True)
@@ -148,12 +163,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for unit in ordered for item in unit]
         found = Found(
             groups={each.nodeid: _group(each) for each in items if each.get_closest_marker("xdist_group")},
-            waiting=frozenset(name for name, unit in units.items() if _waits(unit[0])),
+            kinds={name: kind for name, unit in units.items() if (kind := _kind(unit[0])) != COMPUTES},
         )
         (Path(told[FOLDER]) / told["workerid"]).write_bytes(msgspec.json.encode(found))
-        computes = not kinds(_number(told["workerid"]), told["workercount"], processors())[0]
-        if computes and found.waiting:
-            os.nice(GIVING_WAY)
+        if WAITS in found.kinds.values():
+            workers = told["workercount"]
+            _give_way(kinds(_number(told["workerid"], workers), workers, processors())[0])
+
+
+def _give_way(kind: str) -> None:
+    """Let tests that wait, and their planes, go before those of *kind*."""
+    if kind == VIRTUAL and hasattr(os, "SCHED_IDLE"):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    elif kind != WAITS:
+        os.nice(GIVING_WAY)
 
 
 def _units(items: Iterable[pytest.Item]) -> dict[str, list[pytest.Item]]:
@@ -171,8 +194,10 @@ def _group(item: pytest.Item) -> str:
     return str(mark.args[0] if mark.args else mark.kwargs["name"])
 
 
-def _waits(item: pytest.Item) -> bool:
-    return item.get_closest_marker("waits") is not None
+def _kind(item: pytest.Item) -> str:
+    if item.get_closest_marker("waits") is not None:
+        return WAITS
+    return VIRTUAL if item.get_closest_marker("virtual_time") is not None else COMPUTES
 
 
 def _seconds(unit: list[pytest.Item]) -> float:
@@ -183,4 +208,4 @@ def _alone(item: pytest.Item) -> float:
     mark = item.get_closest_marker("takes")
     if mark is not None:
         return float(mark.args[0])
-    return WAITING if _waits(item) else COMPUTING
+    return WAITING if _kind(item) == WAITS else COMPUTING

@@ -16,6 +16,8 @@ from tightship_testkit.disasters.run import Result, run
 from tightship_testkit.disasters.scenario import Autoscaler, Controller, Landings, Node, Pool, Scenario, Step, Workload
 from tightship_testkit.disasters.world import Json, World
 
+pytestmark = pytest.mark.virtual_time
+
 assert all_steps
 
 VARIABLES = {

@@ -13,6 +13,7 @@ QUICK = 5
 """How many of them ``make test-fast`` runs."""
 
 
+@pytest.mark.virtual_time
 @pytest.mark.takes(6)
 @pytest.mark.parametrize(
     "first",

@@ -9,6 +9,8 @@ import pytest
 from tightship_testkit.disasters.run import run
 from tightship_testkit.disasters.scenario import read
 
+pytestmark = pytest.mark.virtual_time
+
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.json"))
 
 
