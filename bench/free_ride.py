@@ -16,7 +16,8 @@ import sys
 from collections.abc import Sequence
 
 from tightship_testkit.august import FILE, day_from
-from tightship_testkit.autoscaled import Load, Outcome, by_day, by_rates, live_for
+from tightship_testkit.autoscaled import Outcome, live_for
+from tightship_testkit.loads import Load, by_day, by_rates
 
 KEYS = {"node-compactor": "deletionCost", "node-refiner": "deletion_cost"}
 

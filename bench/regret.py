@@ -14,7 +14,8 @@ from __future__ import annotations
 import argparse
 import logging
 
-from tightship_testkit.autoscaled import BOTH, Outcome, live_for, together
+from tightship_testkit.autoscaled import BOTH, Outcome, live_for
+from tightship_testkit.loads import together
 
 WARM_UP = 2.75 * 80 * 60.0
 

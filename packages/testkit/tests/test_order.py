@@ -78,6 +78,31 @@ def test_workers_that_only_wait_compute_nothing(pytester: pytest.Pytester, monke
     assert {worker for kind, worker in said if kind == "computing"} == {"gw0"}
 
 
+def test_a_worker_that_may_starve_gets_tests_on_virtual_time_alone(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "import pytest\n"
+    for number in range(6):
+        text += f"def test_c{number}(worker_id): print('ran', 'computing', worker_id)\n"
+        text += f"@pytest.mark.waits\ndef test_w{number}(worker_id): print('ran', 'waiting', worker_id)\n"
+        text += f"@pytest.mark.virtual_time\ndef test_v{number}(worker_id): print('ran', 'virtual', worker_id)\n"
+    pytester.makepyfile(text)
+    pytester.makeini("[pytest]\nmarkers = virtual_time")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    ran = pytester.runpytest_inprocess(*OPTIONS, "-p", "no:asyncio", "-n4", "-rP")
+    ran.assert_outcomes(passed=18)
+    said = {tuple(line.split()[1:]) for line in ran.outlines if line.startswith("ran ")}
+    assert {kind for kind, worker in said if worker == "gw3"} == {"virtual"}
+
+
+def test_where_nothing_waits_every_worker_computes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytester.makepyfile("".join(f"def test_c{number}(worker_id): print('ran', worker_id)\n" for number in range(8)))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
+    ran = pytester.runpytest_inprocess(*OPTIONS, "-p", "no:asyncio", "-n2", "-rP")
+    ran.assert_outcomes(passed=8)
+    assert {line.split()[1] for line in ran.outlines if line.startswith("ran ")} == {"gw0", "gw1"}
+
+
 def test_a_group_is_never_torn_apart(pytester: pytest.Pytester) -> None:
     text = "import pytest\n"
     for group, number in ((group, number) for number in range(8) for group in "ab"):

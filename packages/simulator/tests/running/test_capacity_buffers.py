@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tightship_testkit.autoscaled import BOTH, HOUR, constant, live_for
+from tightship_testkit.autoscaled import BOTH, live_for
+from tightship_testkit.loads import HOUR, constant
 
 pytestmark = [pytest.mark.virtual_time, pytest.mark.slow, pytest.mark.takes(4)]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tightship_testkit.autoscaled import by_day, live_for
+from tightship_testkit.autoscaled import live_for
+from tightship_testkit.loads import by_day
 
 pytestmark = [pytest.mark.virtual_time, pytest.mark.slow, pytest.mark.takes(15)]
 

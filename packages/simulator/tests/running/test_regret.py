@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tightship_testkit.autoscaled import BOTH, Outcome, live_for, together
+from tightship_testkit.autoscaled import BOTH, Outcome, live_for
 from tightship_testkit.client import wait_for
 from tightship_testkit.drains import SETTINGS, small, spare
 from tightship_testkit.embedded import Ground, ground
+from tightship_testkit.loads import together
 from tightship_testkit.refining import one_to_spare, quick
 from tightship_testkit.replica import COMPACTOR, REFINER, Program, Replica, Settings
 

@@ -4,7 +4,7 @@ A worker that gets a test on a control plane starts a plane of its own. There a 
 More programs at once than there are processors take half as much processor time again, for caches that each finds
 cold. So half as many workers as there are processors compute while others wait for planes, which compute meanwhile, and
 those that compute give way to the planes. What is left of the processors goes to workers for tests on virtual time:
-these may starve, because such a test has no deadline of the machine's clock. Once no test is left that waits, as many
+these may starve, because such a test has no deadline on the machine's clock. Once no test is left that waits, as many
 compute as there are processors. Each begins with the longest. A test goes to any worker of its kind, but those marked
 ``xdist_group`` to one together.
 

@@ -87,7 +87,7 @@ class Machine:
     def spawn(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> int:
         """Start the controller whose module *argv* names, ``python -m MODULE run``; return a number for it."""
         variables = dict(env or {})
-        module = argv[2].partition(".")[0]
+        module = argv[2]
         program = next(each for each in PROGRAMS if each.name.replace("-", "_") == module)
         if kubeconfig := variables.pop("KUBECONFIG", ""):
             variables["TIGHTSHIP_KUBECONFIG"] = kubeconfig
