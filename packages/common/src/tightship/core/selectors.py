@@ -95,6 +95,10 @@ class _Shelf(Generic[_T]):
     def add(self, selector: LabelSelector, thing: _T) -> None:
         pairs, requirements = selector.match_labels or {}, selector.match_expressions or ()
         filed: _Filed[_T] = (None if len(pairs) + len(requirements) == 1 else selector, thing)
+        if len(pairs) == 1:
+            ((key, value),) = pairs.items()
+            self.entries(key, value).append(filed)
+            return
         if pairs:
             # Any pair would do. A pair that few others ask for keeps the look-ups short.
             min((self.entries(*pair) for pair in sorted(pairs.items())), key=len).append(filed)

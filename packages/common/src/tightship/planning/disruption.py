@@ -71,13 +71,17 @@ class DisruptionLedger:
         refusals: list[Refusal] = []
         for pod, budget, key in self._asking(pods, refusals):
             if key not in left:
-                left[key] = self.left(budget)
+                left[key] = self._left.get(key, budget.disruptions_allowed)
             need[key] = need.get(key, 0) + 1
             if left[key] < 1:
                 refusals.append(self._exhausted(budget, pod))
-        taken = {key: min(count, max(0, left[key])) for key, count in sorted(need.items())}
-        waits = tuple(key for key, count in sorted(need.items()) if count > taken[key])
-        return Charge(taken, waits), refusals
+        taken: dict[str, int] = {}
+        waits: list[str] = []
+        for key, count in sorted(need.items()):
+            taken[key] = min(count, max(0, left[key]))
+            if count > taken[key]:
+                waits.append(key)
+        return Charge(taken, tuple(waits)), refusals
 
     def needs(self, pods: Sequence[Pod]) -> dict[str, tuple[PodDisruptionBudget, int]]:
         """Return, by key, the budgets from which evicting *pods* needs allowances, and how many of each.

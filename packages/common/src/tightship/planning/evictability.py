@@ -6,7 +6,7 @@ Each rule has its own :class:`~tightship.core.reasons.Reason`, by which users ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 
 from msgspec import Struct
@@ -75,6 +75,7 @@ class Evictability:
         """Whether a verdict depends on the time, or on pods elsewhere. Whoever asks sets these back."""
         self._has_budget = has_budget
         self._longest_grace = max(rules.longest_grace, DEFAULT_GRACE)
+        self._in_force = tuple(rule for rule in _RULES if _SOLE.get(rule) not in rules.disabled)
         self._free: dict[PodTemplate, bool] = {}
         self._gangs = Gangs(snapshot)
 
@@ -92,7 +93,7 @@ class Evictability:
         if not pod.annotations and self._plainly_free(pod.template):
             return _FREE
         disabled = self._rules.disabled
-        rules = _OPT_OUTS if pod.expendable else _RULES
+        rules = _OPT_OUTS if pod.expendable else self._in_force
         found = [refusal for rule in rules for refusal in rule(self, pod) if refusal.reason not in disabled]
         if not found:
             return _STAYS if pod.expendable else _FREE
@@ -166,6 +167,8 @@ class Evictability:
     def _opt_outs(self, pod: Pod) -> list[Refusal]:
         found: list[Refusal] = []
         notes = pod.annotations
+        if not notes:
+            return found
 
         def add(reason: Reason, annotation: str, meaning: str) -> None:
             detail = f"annotation {annotation}={notes[annotation]} {meaning}"
@@ -246,7 +249,7 @@ class Evictability:
         return [Refusal(Reason.JOB_RUNNING, pod.key, detail, f"wait for {owner} to finish")]
 
     def _gang(self, pod: Pod) -> list[Refusal]:
-        if not self._gangs.names(pod):
+        if not (pod.annotations or self._gangs.marked(pod.template)) or not self._gangs.names(pod):
             return []
         self.told_others = True
         refusal = self._gangs.refusal(pod)
@@ -287,6 +290,8 @@ class Evictability:
         return found
 
 
+_Rule = Callable[[Evictability, Pod], list[Refusal]]
+
 _OPT_OUTS = (Evictability._opt_outs,)
 """The rules for an expendable pod, which goes with its node."""
 
@@ -301,6 +306,15 @@ _RULES = (
     Evictability._pinned,
     Evictability._scheduling,
 )
+
+_SOLE: Mapping[_Rule, Reason] = {
+    Evictability._local_data: Reason.LOCAL_STORAGE,
+    Evictability._system: Reason.KUBE_SYSTEM_POD,
+    Evictability._job: Reason.JOB_RUNNING,
+    Evictability._gang: Reason.GANG_WOULD_BREAK,
+}
+"""The only reasons of rules that have just one. Where users have switched it off, the rule need not be asked."""
+
 _STAYS = PodVerdict(Fate.STAYS)
 _LEAVING = PodVerdict(Fate.LEAVING)
 _AWAIT = PodVerdict(Fate.AWAIT)

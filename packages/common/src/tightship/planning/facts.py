@@ -209,7 +209,7 @@ def _knower(
         )
         timeless = not (pods.told_time or view.usage.terminating or DRAIN_ANNOTATION in view.node.annotations)
         timeless = timeless and not timed(view.node, snapshot.node_pools)
-        templates = tuple({id(pod.template): pod.template for pod in view.pods}.values())
+        templates = tuple(dict.fromkeys([pod.template for pod in view.pods]))
         return _Kept(fact, timeless, not (ledger.counted_pods or pods.told_others), templates)
 
     return known

@@ -147,10 +147,11 @@ class Gangs:
             labels, namespace = template.labels, template.namespace
             leaders, number = labels.get(LEADER_WORKER_SET_NAME, ""), labels.get(LEADER_WORKER_SET_GROUP, "")
             gangs = (
-                Gang(LEADER_WORKER_SET, namespace, leaders, number),
-                Gang(POD_GROUP, namespace, template.spec.pod_group),
-                Gang("JobSet", namespace, labels.get(JOB_SET_NAME, "")),
-                Gang("Kueue pod group", namespace, labels.get(KUEUE_GROUP, "")),
+                (LEADER_WORKER_SET, leaders, number),
+                (POD_GROUP, template.spec.pod_group, ""),
+                ("JobSet", labels.get(JOB_SET_NAME, ""), ""),
+                ("Kueue pod group", labels.get(KUEUE_GROUP, ""), ""),
             )
-            found = self._named[template] = tuple(each for each in gangs if each.owner)
+            found = tuple([Gang(kind, namespace, owner, group) for kind, owner, group in gangs if owner])
+            self._named[template] = found
         return found

@@ -154,7 +154,7 @@ class PriceList(Struct, frozen=True):
         labels = node.labels
         instance_type, zone = _first(labels, INSTANCE_TYPE_LABELS), _first(labels, ZONE_LABELS)
         found = [each for each in self.entries if each.matches(labels, instance_type, zone)]
-        spot = is_spot(labels)
+        spot = bool(found) and is_spot(labels)
         own: CapacityType = "spot" if spot else "on-demand"
         for each in found:
             if each.capacity_type == own or (not each.capacity_type and (each.selector is not None or not spot)):

@@ -302,6 +302,7 @@ def topology_keys(templates: Sequence[PodTemplate]) -> set[str]:
     keys: set[str] = set()
     for template in templates:
         spec = template.spec
-        keys.update(term.topology_key for term in (*spec.affinity, *spec.anti_affinity))
-        keys.update(constraint.topology_key for constraint in spec.spread)
+        for tied in (spec.affinity, spec.anti_affinity, spec.spread):
+            for each in tied:
+                keys.add(each.topology_key)
     return keys

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -16,7 +16,7 @@ from tightship.planning.placement.affinity import AffinityIndex, AffinityRules, 
 from tightship.planning.placement.spread import SpreadCounter, SpreadIndex, SpreadRules
 from tightship.planning.placement.static import NodeFilters
 from tightship.planning.placement.topology import NodeMask, Topology
-from tightship.planning.placement.volumes import Attachments, VolumeIndex
+from tightship.planning.placement.volumes import NO_ATTACHMENTS, Attachments, VolumeIndex
 
 
 class Ask(Struct, frozen=True, eq=False):
@@ -43,6 +43,11 @@ class Ask(Struct, frozen=True, eq=False):
     """Whether such a pod makes no difference to other nodes than its own."""
 
 
+_Counted = tuple[AffinityRules | None, tuple[SpreadCounter, ...]]
+"""What counts the pods of one template but for its ports and volumes."""
+
+_UNCOUNTED: _Counted = (None, ())
+
 _Tied = tuple[AffinityRules | None, tuple[SpreadCounter, ...], Attachments]
 """What counts the pods of one template."""
 
@@ -65,15 +70,12 @@ class Constraints:
         known = None if "Namespace" in snapshot.missing else snapshot.namespaces
         self._affinity = AffinityIndex(templates, known, topologies)
         self._spread = SpreadIndex(templates, nodes, filters, topologies)
-        self._counted: dict[PodTemplate, tuple[AffinityRules | None, tuple[SpreadCounter, ...]]] = {}
+        self._counted: dict[PodTemplate, _Counted] = {}
         self._tied: dict[PodTemplate, _Tied] = {}
         for template in templates:
             self._count_by(template)
-        tied = self._tied
-        for column, view in enumerate(snapshot.nodes.values() if tied else ()):
-            for pod in view.pods:
-                if pod.template in tied:
-                    self._count(pod, column, 1)
+        for column, view in enumerate(snapshot.nodes.values() if self._tied else ()):
+            self._count(view.pods, column, 1)
 
     # Following a cluster
 
@@ -107,11 +109,8 @@ class Constraints:
         if not self._tied:
             return
         gone = {id(pod): pod for pod in before}
-        for pod in after:
-            if gone.pop(id(pod), None) is None:
-                self._count(pod, column, 1)
-        for pod in gone.values():
-            self._count(pod, column, -1)
+        self._count([pod for pod in after if gone.pop(id(pod), None) is None], column, 1)
+        self._count(gone.values(), column, -1)
 
     def follow(self, snapshot: Snapshot) -> None:
         """Hold on to *snapshot*, whose volumes are those of the one before."""
@@ -120,28 +119,33 @@ class Constraints:
 
     def _count_by(self, template: PodTemplate) -> None:
         affinity, spread = self._counted[template] = self._count_rules(template)
-        attachments = self._volumes.attachments(template) if template.spec.volumes else Attachments()
+        attachments = self._volumes.attachments(template) if template.spec.volumes else NO_ATTACHMENTS
         if affinity is not None or spread or attachments.handles or template.spec.host_ports:
             self._tied[template] = (affinity, spread, attachments)
 
-    def _count(self, pod: Pod, column: int, step: int) -> None:
-        """Count *step* more bound pods like *pod*."""
-        tied = self._tied.get(pod.template)
-        if tied is None:
-            return
-        affinity, spread, attachments = tied
-        if affinity is not None:
-            affinity.add(column, step)
-        if pod.deletion is None:
-            for counter in spread:
-                counter.add(column, step)
-        self._use_ports(pod.template.spec, column, step)
-        self._volumes.add(column, attachments, step)
+    def _count(self, pods: Iterable[Pod], column: int, step: int) -> None:
+        """Count *step* more bound pods like each of *pods*."""
+        known = self._tied
+        for pod in pods:
+            tied = known.get(pod.template)
+            if tied is None:
+                continue
+            affinity, spread, attachments = tied
+            if affinity is not None:
+                affinity.add(column, step)
+            if spread and pod.deletion is None:
+                for counter in spread:
+                    counter.add(column, step)
+            if pod.template.spec.host_ports:
+                self._use_ports(pod.template.spec, column, step)
+            if attachments.handles:
+                self._volumes.add(column, attachments, step)
 
-    def _count_rules(self, template: PodTemplate) -> tuple[AffinityRules | None, tuple[SpreadCounter, ...]]:
+    def _count_rules(self, template: PodTemplate) -> _Counted:
         rules = self._affinity.rules(template)
         idle = not (rules.own or rules.against or rules.joins)
-        return (None if idle else rules), self._spread.joins(template)
+        joins = self._spread.joins(template)
+        return _UNCOUNTED if idle and not joins else (None if idle else rules, joins)
 
     # Of one template
 

@@ -20,7 +20,7 @@ from tightship.planning.cluster import Anew, NodeView, Snapshot
 from tightship.planning.placement.constraints import Ask, Constraints
 from tightship.planning.placement.static import NodeFilters
 from tightship.planning.placement.topology import NodeMask
-from tightship.planning.placement.volumes import Attachments, VolumeUnknownError
+from tightship.planning.placement.volumes import NO_ATTACHMENTS, VolumeUnknownError
 
 CPU, MEMORY, PODS = 0, 1, 2
 """Rows of the resource matrix in every space; other resources follow in name order."""
@@ -78,9 +78,9 @@ class Space:
         return all(each.node != node.name for each in snapshot.unreadable)
 
     def _templates(self) -> list[PodTemplate]:
-        bound = (pod for view in self.snapshot.nodes.values() for pod in view.pods)
-        pods = (*bound, *self.snapshot.unscheduled, *self.snapshot.to_come)
-        return list(dict.fromkeys(pod.template for pod in pods))
+        bound = (view.pods for view in self.snapshot.nodes.values())
+        everyone = (*bound, self.snapshot.unscheduled, self.snapshot.to_come)
+        return list({pod.template: None for pods in everyone for pod in pods})
 
     def _resource_rows(self, templates: list[PodTemplate]) -> dict[str, int]:
         names = {name for node in self.nodes for name in node.allocatable}
@@ -203,7 +203,7 @@ class Space:
         template, spec = pod.template, pod.template.spec
         unknown = self.constraints.unknown(template)
         static = self.filters.static(spec)
-        attachments = Attachments()
+        attachments = NO_ATTACHMENTS
         if spec.volumes:
             try:
                 reach, attachments = self.constraints.reach(template)

@@ -31,6 +31,9 @@ class Attachments(Struct, frozen=True):
     handles: tuple[tuple[str, str], ...] = ()
 
 
+NO_ATTACHMENTS = Attachments()
+
+
 class VolumeIndex:
     """The volumes of a space's pods: the nodes that reach them, and where they are attached."""
 
