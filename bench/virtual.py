@@ -230,6 +230,7 @@ def main() -> None:
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
+        gc.freeze()  # as tightship.app.starting does
         gc.set_threshold(*COLLECTIONS)
         print(json.dumps(asdict(run(scales()[options.child]))))
         return

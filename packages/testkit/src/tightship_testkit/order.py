@@ -2,11 +2,11 @@
 
 A worker that gets a test on a control plane starts a plane of its own. There a test mostly waits; the others compute.
 More programs at once than there are processors take half as much processor time again, for caches that each finds
-cold. So half as many workers as there are processors compute while others wait for planes, which compute meanwhile, and
-those that compute give way to the planes. What is left of the processors goes to workers for tests on virtual time:
-these may starve, because such a test has no deadline on the machine's clock. Once no test is left that waits, as many
-compute as there are processors. Each begins with the longest. A test goes to any worker of its kind, but those marked
-``xdist_group`` to one together.
+cold; longer turns (:mod:`tightship_testkit.slices`) make that less. So half as many workers as there are processors
+compute while others wait for planes, which compute meanwhile, and those that compute give way to the planes. What is
+left of the processors goes to workers for tests on virtual time: these may starve, because such a test has no deadline
+on the machine's clock. Once no test is left that waits, as many compute as there are processors. Each begins with the
+longest. A test goes to any worker of its kind, but those marked ``xdist_group`` to one together.
 
 The plugin pytest-xdist has ``--dist loadgroup`` for groups. In version 3.8 it tells groups by a suffix of a test's id,
 which it can't write with pytest 9.2: groups are torn apart without a word. Here workers write them into a file.
@@ -26,6 +26,8 @@ import pytest
 from msgspec import Struct
 from xdist.scheduler import LoadScopeScheduling
 
+from tightship_testkit import slices
+
 WAITING = 3.0
 """Seconds of a test that mostly waits and does not say how long it takes."""
 COMPUTING = 0.1
@@ -34,6 +36,8 @@ PER_CPU = 2
 """Workers for each processor: of four, one computes, two have control planes and mostly wait, and one may starve."""
 GIVING_WAY = 5
 """By how much workers that compute are nicer than planes."""
+SLICE = 0.02
+"""Seconds that a worker, a plane, or whatever else a test starts runs before another has its turn."""
 MEMORY = 2 * 2**30
 """Bytes that a worker and its control plane may need, and what a test starts beside them."""
 FOLDER = "tightship_groups"
@@ -138,6 +142,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "waits: for servers, more than it computes")
     config.addinivalue_line("markers", "takes(seconds): about how long it takes, if long: the longest begin first")
     if not hasattr(config, "workerinput") and config.getoption("numprocesses", None):
+        slices.lengthen(SLICE)
         config.pluginmanager.register(Distribution())
 
 
