@@ -36,6 +36,8 @@ _ASKED = 10.0
 """Seconds before a write for which answers that it goes by may have been asked."""
 _PASSING = {"spike", "dip", "two-counters", "relabelled-renamed", "relabelled-split"}
 """What makes answers wrong for as long as a query looks back: one sample, another counter, a target with two names."""
+_DATING = {"samples-dated", "server-clock"}
+"""What dates samples wrongly: where those dated ahead meet the next ones, a counter rises by more than there was."""
 _SAME_CYCLE = 0.01
 
 
@@ -129,7 +131,7 @@ def needed(market: Market, part: Part, answer: Answered) -> int:
     source = market.servers[part.source].source
     back = part.query.reach + source.scrape + (source.rules if part.query.kind == "rule" else 0.0) + 2.0
     dated = market.wrong_between(answer.cycle - back - DATED, answer.at, part.query.app, part.source)
-    if {"samples-dated", "server-clock"} & set(dated):
+    if _DATING & set(dated):
         back += DATED
     begin = answer.cycle - back
     lost = market.wrong_between(begin - source.scrape, answer.at, part.query.app, part.source)
@@ -248,9 +250,11 @@ class LoweredByGoodAnswers(Lowered):
 
 
 def _by_passing_samples(market: Market, part: Part, answer: Answered) -> bool:
-    """Whether samples may be in *answer* that were far too high or low, or counted twice."""
+    """Whether samples may be in *answer* that were far too high or low, counted twice, or dated wrongly."""
     begin = answer.at - part.query.reach - market.servers[part.source].source.scrape
-    return bool(_PASSING & set(market.wrong_between(begin, answer.at, part.query.app, part.source)))
+    wrong = market.wrong_between(begin, answer.at, part.query.app, part.source)
+    dated = market.wrong_between(begin - DATED, answer.at, part.query.app, part.source)
+    return bool(_PASSING & set(wrong) or _DATING & set(dated))
 
 
 def usable(answer: Answered, wish: Wish) -> bool:
