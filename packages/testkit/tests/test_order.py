@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tightship_testkit import order
+from tightship_testkit import order, slices
 
 pytest_plugins = ["pytester"]
 
@@ -101,6 +101,16 @@ def test_where_nothing_waits_every_worker_computes(pytester: pytest.Pytester, mo
     ran = pytester.runpytest_inprocess(*OPTIONS, "-p", "no:asyncio", "-n2", "-rP")
     ran.assert_outcomes(passed=8)
     assert {line.split()[1] for line in ran.outlines if line.startswith("ran ")} == {"gw0", "gw1"}
+
+
+def test_a_run_with_workers_lengthens_its_time_slices(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile("def test_plain(): pass")
+    asked: list[float] = []
+    monkeypatch.setattr(slices, "lengthen", asked.append)
+    pytester.runpytest_inprocess(*OPTIONS, "-p", "no:asyncio", "-n1").assert_outcomes(passed=1)
+    assert asked == [order.SLICE]
 
 
 def test_a_group_is_never_torn_apart(pytester: pytest.Pytester) -> None:

@@ -1,4 +1,4 @@
-"""The turns that the kernel gives to tests and to what they start."""
+"""The time slices of tests and of what they start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ subprocess.run(["cat", "/proc/self/sched"], check=False)
 """
 
 
-def test_what_is_started_has_longer_turns_and_policy_and_niceness_stay() -> None:
+def test_children_have_the_longer_time_slice_and_policy_and_niceness_stay() -> None:
     if platform.system() != "Linux":
         return
     ran = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, check=True, timeout=60)

@@ -1,8 +1,8 @@
 """A plugin: how tests are handed out to pytest's workers (``-n``), in which order, and how many workers there are.
 
 A worker that gets a test on a control plane starts a plane of its own. There a test mostly waits; the others compute.
-More programs at once than there are processors take half as much processor time again, for caches that each finds
-cold; longer turns (:mod:`tightship_testkit.slices`) make that less. So half as many workers as there are processors
+More programs at once than there are processors take half as much processor time again, for caches that each finds cold;
+longer time slices (:mod:`tightship_testkit.slices`) make that less. So half as many workers as there are processors
 compute while others wait for planes, which compute meanwhile, and those that compute give way to the planes. What is
 left of the processors goes to workers for tests on virtual time: these may starve, because such a test has no deadline
 on the machine's clock. Once no test is left that waits, as many compute as there are processors. Each begins with the
@@ -37,7 +37,7 @@ PER_CPU = 2
 GIVING_WAY = 5
 """By how much workers that compute are nicer than planes."""
 SLICE = 0.02
-"""Seconds that a worker, a plane, or whatever else a test starts runs before another has its turn."""
+"""The time slice of workers, planes, and whatever else a test starts, in seconds."""
 MEMORY = 2 * 2**30
 """Bytes that a worker and its control plane may need, and what a test starts beside them."""
 FOLDER = "tightship_groups"

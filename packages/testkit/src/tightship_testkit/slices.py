@@ -1,8 +1,8 @@
 """How long a process runs before the kernel lets another one have the processor: its time slice.
 
-With more programs than processors, each finds the processor's caches cold when its turn comes. Linux gives turns of
-about 3 ms. 48 seeded disasters, played by four processes on two processors, then took 54 s of processor time; with
-turns of 20 ms they took 42 s.
+With more processes than processors, each finds the caches cold at the beginning of a slice. Linux gives slices of about
+3 ms. Four processes on two processors then needed 54 s of processor time for 48 seeded disasters, and 42 s with slices
+of 20 ms.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _ATTRIBUTES = struct.Struct("=IIQiIQQQII")
 
 
 def lengthen(seconds: float) -> None:
-    """Give this process, and all that it starts from now on, turns of *seconds* (0.0001 to 0.1).
+    """Give this process, and all that it starts from now on, time slices of *seconds* (0.0001 to 0.1).
 
-    Policy and niceness stay. Where the kernel has no such thing (before Linux 6.12, other systems), nothing changes.
+    Policy and niceness stay. Where the kernel can't do that (Linux before 6.12, other systems), nothing changes.
     """
     number = _SYSCALLS.get(platform.machine()) if platform.system() == "Linux" else None
     if number is None or os.sched_getscheduler(0) not in {os.SCHED_OTHER, os.SCHED_BATCH, os.SCHED_IDLE}:

@@ -75,7 +75,7 @@ class Evictability:
         """Whether a verdict depends on the time, or on pods elsewhere. Whoever asks sets these back."""
         self._has_budget = has_budget
         self._longest_grace = max(rules.longest_grace, DEFAULT_GRACE)
-        self._in_force = tuple(rule for rule in _RULES if _SOLE.get(rule) not in rules.disabled)
+        self._in_force = tuple(rule for rule in _RULES if _ONLY_REASON.get(rule) not in rules.disabled)
         self._free: dict[PodTemplate, bool] = {}
         self._gangs = Gangs(snapshot)
 
@@ -307,13 +307,13 @@ _RULES = (
     Evictability._scheduling,
 )
 
-_SOLE: Mapping[_Rule, Reason] = {
+_ONLY_REASON: Mapping[_Rule, Reason] = {
     Evictability._local_data: Reason.LOCAL_STORAGE,
     Evictability._system: Reason.KUBE_SYSTEM_POD,
     Evictability._job: Reason.JOB_RUNNING,
     Evictability._gang: Reason.GANG_WOULD_BREAK,
 }
-"""The only reasons of rules that have just one. Where users have switched it off, the rule need not be asked."""
+"""The rules that give just one reason. Where users have switched that off, nobody need ask the rule."""
 
 _STAYS = PodVerdict(Fate.STAYS)
 _LEAVING = PodVerdict(Fate.LEAVING)
