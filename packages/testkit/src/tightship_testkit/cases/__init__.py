@@ -1,0 +1,92 @@
+"""Clusters from public reports, and the right answer to each: one file in ``nodes/`` and one row of ``CASES``.
+
+Both controllers of nodes share every rule that the rows name, so each row is asked of both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+
+from tightship_testkit.commands import Outcome
+
+NODES = Path(__file__).parent / "nodes"
+AT = "2026-11-01T00:00:00Z"
+
+
+class Case(Struct, frozen=True):
+    """A file of ``nodes/``, and what the answer has to be; *source* is the report that it was made from.
+
+    *goes* are the nodes that node-compactor removes, ``None`` if the case doesn't say. *stays* are nodes that neither
+    controller removes, each with a reason that it must be given ("" for any). *says* and *never* are texts that the
+    printed plan must and must not hold, whatever the line ends. *flags* replace those that make the plan repeatable.
+    """
+
+    file: str
+    source: str
+    goes: frozenset[str] | None = None
+    stays: dict[str, str] = {}
+    says: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ("--now", AT, "--advice-time", "0s")
+
+
+def _nodes(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def _stay(text: str, reason: str = "") -> dict[str, str]:
+    return dict.fromkeys(text.split(), reason)
+
+
+# One section for each kind of report; a row is one line where it fits.
+CASES: tuple[Case, ...] = (
+    # What holds a cluster up.
+    Case(
+        "02a-rke2-etcd-only.json",
+        "rancher PR 36411",
+        goes=_nodes(""),
+        stays=_stay("etcd-1 etcd-2 etcd-3", "ControlPlane"),
+    ),
+    # What is no machine.
+    # What somebody else takes or brings.
+    # Room for the pods of nodes that others empty.
+    # What a drain would give up for.
+    # Owners and their controllers.
+    # Karpenter.
+    # Volumes.
+    # Operating systems and schedulers.
+    # Advice.
+    # Time, files and words.
+)
+
+
+def wrong(case: Case, run: Callable[..., Outcome], *settings: str, whole: bool = True) -> list[str]:
+    """Return what is wrong with the answers to *case* of a command that is *run* with flags for its *settings*.
+
+    *whole* is false for a controller that is asked only which nodes may not go.
+    """
+    found: list[str] = []
+    at = ("plan", "-f", NODES / case.file, *case.flags, *settings)
+    outcome = run(*at, "-o", "json")
+    if outcome.code:
+        return [f"exit code {outcome.code}: {outcome.err}"]
+    document = json.loads(outcome.out)
+    decisions = {each["name"]: each for each in document["nodes"]}
+    gone = {name for name, each in decisions.items() if each["decision"] == "remove"}
+    if whole and case.goes is not None and gone != case.goes:
+        found.append(f"removes {sorted(gone)}, not {sorted(case.goes)}")
+    for name, reason in case.stays.items():
+        reasons = decisions[name]["reasons"]
+        if name in gone:
+            found.append(f"removes {name}")
+        elif reason and reason not in reasons:
+            found.append(f"{name} stays for {reasons}, not {reason}")
+    if whole and (case.says or case.never):
+        printed = " ".join(run(*at).out.split())
+        found += [f"does not say {each!r}" for each in case.says if each not in printed]
+        found += [f"says {each!r}" for each in case.never if each in printed]
+    return found
