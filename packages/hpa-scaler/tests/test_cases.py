@@ -1,0 +1,88 @@
+"""Floors from public reports, each with the right answer, decided before the product was asked: a folder of ``cases/``
+and one row of ``CASES``, in the section of its kind.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from tightship_testkit.commands import Outcome
+
+FOLDER = Path(__file__).parent / "cases"
+
+
+class Case(Struct, frozen=True):
+    """A command on files of ``cases/``, and what its answer has to be; *source* is the report that it was made from.
+
+    *command* is one line: what names a file of the *folder* becomes its path. *floors* are the floors after ``plan``,
+    one for each HPA, or the lowest and the highest floor of the first set of ``backtest``. *reasons* are reasons that
+    the first HPA must be given in a plan. *says* and *never* are texts that the printed answer, with its complaints,
+    must and must not hold, whatever the line ends.
+    """
+
+    folder: str
+    source: str
+    command: str = "plan -f hpas.json --outcomes outcomes.json"
+    floors: tuple[int, ...] = ()
+    reasons: tuple[str, ...] = ()
+    says: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    code: int = 0
+
+
+# One section for each kind of report; a row is one line where it fits.
+CASES: tuple[Case, ...] = (
+    # Fallbacks.
+    # Warnings and notes of Prometheus.
+    # Targets that fail.
+    # Several series.
+    # HPAs that can't work.
+    # Suggestions and forecasts.
+    # Files of the past.
+    # Annotations that others write.
+    # Three in the morning.
+    Case(
+        "28-3am",
+        "an outage of Prometheus",
+        "plan -f outage.hpas.json --outcomes outage.outcomes.json",
+        floors=(40,),
+        reasons=("ConnectionFailed",),
+    ),
+)
+
+
+def wrong(case: Case, cli: Callable[..., Outcome]) -> list[str]:
+    """Return what is wrong with the answer to *case*."""
+    folder = FOLDER / case.folder
+    command = [folder / word if (folder / word).is_file() else word for word in case.command.split()]
+    found: list[str] = []
+    if case.floors or case.reasons:
+        outcome = cli(*command, "-o", "json")
+        if outcome.code != case.code:
+            return [f"exit code {outcome.code}: {outcome.err}"]
+        hpas = json.loads(outcome.out)["hpas"]
+        if case.command.startswith("backtest"):
+            first = hpas[0]["sets"][0]
+            floors = first["lowestFloor"], first["highestFloor"]
+        else:
+            floors = tuple(each["minimum"]["after"] for each in hpas)
+        if case.floors and floors != case.floors:
+            found.append(f"floors {floors}, not {case.floors}")
+        found += [f"is not given {each}" for each in case.reasons if each not in hpas[0]["reasons"]]
+    if case.says or case.never:
+        outcome = cli(*command)
+        printed = " ".join(f"{outcome.out} {outcome.err}".split())
+        found += [f"exit code {outcome.code}: {outcome.err}"] if outcome.code != case.code else []
+        found += [f"does not say {each!r}" for each in case.says if each not in printed]
+        found += [f"says {each!r}" for each in case.never if each in printed]
+    return found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.folder}: {case.command}")
+def test_a_floor_of_a_public_report_is_answered_rightly(case: Case, cli: Callable[..., Outcome]) -> None:
+    assert wrong(case, cli) == []
