@@ -57,6 +57,12 @@ CASES: tuple[Case, ...] = (
     # What a drain would give up for.
     # Owners and their controllers.
     # Karpenter.
+    Case(
+        "80c-karpenter-daemonset-do-not-disrupt.json",
+        "Karpenter, statenode.go",
+        goes=_nodes(""),
+        stays=_stay("n1", "KarpenterConsolidationOff"),
+    ),
     # Volumes.
     # Operating systems and schedulers.
     # Advice.
