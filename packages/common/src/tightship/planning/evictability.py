@@ -28,7 +28,7 @@ DO_NOT_DISRUPT = (
     "node-autoscaling.kubernetes.io/do-not-disrupt",
     "karpenter.sh/do-not-evict",
 )
-"""Opt-outs: Karpenter's, the one proposed for all node autoscalers (kubernetes/autoscaler#10071), an older Karpenter's."""
+"""Karpenter's opt-out, the proposed one of all node autoscalers (kubernetes/autoscaler#10071), an older Karpenter's."""
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 
 DEFAULT_GRACE = 30

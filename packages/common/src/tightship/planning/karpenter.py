@@ -56,10 +56,8 @@ def left_to_karpenter(node: Node, pools: Mapping[str, NodePool], now: float | No
     name, managed = node.labels.get(POOL_LABEL), Reason.KARPENTER_MANAGED
     if name is None:
         if PROVISIONER_LABEL in node.labels:
-            detail = (
-                f"belongs to Provisioner {node.labels[PROVISIONER_LABEL]} of a Karpenter before 0.33, whose settings"
-            )
-            detail += " Tightship does not read, so that Karpenter may consolidate it"
+            of = f"belongs to Provisioner {node.labels[PROVISIONER_LABEL]} of a Karpenter before 0.33"
+            detail = f"{of}, which is not read here, so that Karpenter may consolidate it"
             yield Refusal(managed, node.name, detail, "move to a NodePool of Karpenter 0.33 or newer")
         return
     pool = pools.get(name)
