@@ -58,7 +58,7 @@ def test_what_a_sibling_has_claimed_is_no_node_that_the_minimums_count() -> None
     assert "3 nodes would be left, minimum_nodes is 4" in refusal.detail
 
 
-def kept(*others: Json, taints: tuple[Json, ...] = (), labels: Json = {}, **settings: Any) -> list[Reason]:
+def kept(*others: Json, taints: tuple[Json, ...] = (), labels: Json | None = None, **settings: Any) -> list[Reason]:
     """Return what keeps n1, in drain, by what a drain is told of the settings."""
     note = encode_record(DrainRecord(phase=Phase.EVICTING, op="op", since={"Claimed": NOW}))
     ours = {"key": "tightship.dev/draining", "value": "op", "effect": "NoSchedule"}
