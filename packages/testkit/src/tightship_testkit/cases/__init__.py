@@ -67,6 +67,13 @@ CASES: tuple[Case, ...] = (
     # Operating systems and schedulers.
     # Advice.
     # Time, files and words.
+    Case(
+        "30b-one-kubelet-a-year-ahead.json",
+        "kubernetes#7866",
+        stays=_stay("n1"),
+        says=("at 2026-10-31T23:59:00Z", "n3 (365d ahead)"),
+        flags=("--advice-time", "0s"),
+    ),
 )
 
 

@@ -149,7 +149,7 @@ def add_time_argument(group: argparse._ArgumentGroup) -> None:
         metavar="TIME",
         type=value_of(parse_rfc3339),
         help="judge ages as if it were TIME, RFC 3339 such as 2026-03-01T04:00:00Z (default: now; for a file, the "
-        "newest time in it)",
+        "latest time on which its clocks agree)",
     )
 
 
