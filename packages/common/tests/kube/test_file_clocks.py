@@ -64,10 +64,10 @@ def test_wrong_clocks_are_named_with_how_wrong_they_are() -> None:
         "a clock is wrong, that of node n3 (365d ahead): most of the file is of 2026-11-01T00:00:00Z"
     ]
     many = {f"n{number}": NOW for number in range(9)} | {f"odd-{number}": NOW - number * HOUR for number in range(1, 6)}
-    assert odd_clocks(many, IDLE, NOW) == [
-        "5 clocks are wrong, those of nodes odd-5 (5h behind), odd-4 (4h behind), odd-3 (3h behind) and 2 more: "
-        "most of the file is of 2026-11-01T00:00:00Z"
-    ]
+    [said] = odd_clocks(many, IDLE, NOW)
+    assert (
+        "5 clocks are wrong, those of nodes odd-5 (5h behind), odd-4 (4h behind), odd-3 (3h behind) and 2 more" in said
+    )
 
 
 def reporting(name: str, at: int | None, ready: str = "True", **meta: Any) -> Json:
