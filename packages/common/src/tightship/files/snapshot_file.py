@@ -18,7 +18,7 @@ from tightship.core.objects.autoscaler_status import MACHINE_KINDS, STATUS_NAME
 from tightship.core.times import parse_rfc3339
 from tightship.files.clocks import agreed_time, odd_clocks
 from tightship.files.object_file import FileError, FileObjects, read_all, read_objects
-from tightship.files.remarks import Repeated, remarks_of
+from tightship.files.remarks import Repeated, partial, remarks_of
 from tightship.kube.resources import BY_KIND, RESOURCES
 from tightship.planning.cluster import NOT_IN_FILE, ClusterState, Snapshot
 
@@ -104,7 +104,7 @@ class _Reader:
         reports = {**self._started, **self._heard}
         still = {name: at for name, at in reports.items() if name not in self._silent} or reports
         at = agreed_time(still, self._stamped)
-        remarks = remarks_of(snapshot, self._state.strays())
+        remarks = [*remarks_of(snapshot, self._state.strays()), *partial(snapshot, held.lists["Pod"])]
         return FileCluster(snapshot, (*self._repeated.remarks(), *odd_clocks(still, self._stamped, at), *remarks), at)
 
     def _note_time(self, thing: ApiObject, raw: bytes | msgspec.Raw) -> None:

@@ -68,6 +68,12 @@ CASES: tuple[Case, ...] = (
     # Advice.
     # Time, files and words.
     Case(
+        "31-cluster-info-dump.txt",
+        "kubernetes#87868",
+        goes=_nodes("ip-10-0-20-143.ec2.internal"),
+        says=("all pods are in kube-system: if there are more namespaces", "PodDisruptionBudgets are not in the file"),
+    ),
+    Case(
         "30b-one-kubelet-a-year-ahead.json",
         "kubernetes#7866",
         stays={"n1": "KubeSystemPod", "n2": "PodDoNotDisrupt"},

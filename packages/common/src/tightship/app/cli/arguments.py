@@ -122,7 +122,8 @@ def add_cluster_arguments(
         metavar="FILE",
         action="append",
         help=f"read the cluster from FILE instead of an API server: what `kubectl get {kinds} -A -o json` "
-        "(or yaml) prints, .gz too; - for standard input; repeatable: the files are read together",
+        "(or yaml) prints, .gz too, or cluster-info dump, or a folder of such files; - for standard input; repeatable: "
+        "the files are read together",
     )
     add_server_arguments(group)
     return group
