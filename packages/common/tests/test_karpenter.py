@@ -237,6 +237,12 @@ STAYING: list[tuple[str, list[Json], str, bool]] = [
     ("a mirror pod under a closed budget", [static(), budget(status=CLOSED)], "", False),
     ("a DaemonSet of another API group", [agent(owner=KRUISE)], "pod shop/agent-1 stays on it", True),
     ("a pod that goes with the node", [pod("cheap-1", priority=-20)], "pod shop/cheap-1 stays on it", True),
+    (
+        "a pod that Cluster Autoscaler takes for a DaemonSet's",
+        [pod("as-daemon", notes={"cluster-autoscaler.kubernetes.io/daemonset-pod": "true"})],
+        "pod shop/as-daemon stays on it",
+        True,
+    ),
     ("a pod that is evicted first", [pod(), budget(status=CLOSED)], "", False),
 ]
 

@@ -14,6 +14,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
+from typing import IO
 
 import msgspec
 import yaml
@@ -84,7 +85,7 @@ def unpack(raw: bytes) -> bytes:
     return raw
 
 
-def read_stream(stream: io.BufferedIOBase, most: int) -> bytes | None:
+def read_stream(stream: IO[bytes] | gzip.GzipFile, most: int) -> bytes | None:
     """Return what *stream* holds, ``None`` if that is more than *most* bytes."""
     held = io.BytesIO()
     while piece := stream.read(_BLOCK):

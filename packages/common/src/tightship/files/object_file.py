@@ -6,13 +6,12 @@ object is reported, not only the first.
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import IO, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -84,7 +83,7 @@ def read_bytes(path: str | os.PathLike[str]) -> tuple[bytes, str]:
         raise FileError((f"{name}: {error.strerror or error}",)) from error
 
 
-def _read(stream: io.BufferedIOBase, name: str) -> bytes:
+def _read(stream: IO[bytes], name: str) -> bytes:
     found = read_stream(stream, LARGEST)
     if found is None:
         raise FileError((f"{name}: has more than {LARGEST:,} bytes, the most that is allowed",))

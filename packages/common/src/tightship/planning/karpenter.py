@@ -23,6 +23,7 @@ PROVISIONER_LABEL = "karpenter.sh/provisioner-name"
 """The label of nodes that Karpenter before 0.33 made from a Provisioner (``pkg/apis/v1alpha5/labels.go`` of 0.32)."""
 
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+DAEMONSET_POD = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 INITIALIZED, REGISTERED = "karpenter.sh/initialized", "karpenter.sh/registered"
 UNREGISTERED = "karpenter.sh/unregistered"
 DISRUPTED = "karpenter.sh/disrupted"
@@ -92,7 +93,7 @@ def deletion_blocked(node: Node, pods: Iterable[Pod], budgets: Budgets, now: flo
     if now is not None and node.labels.get(INITIALIZED, "" if made else "true") != "true":
         found.append((f"Karpenter has not initialized the node (label {INITIALIZED})", "wait until the node is ready"))
     for pod in pods:
-        if pod.finished or pod.deletion is not None or not (pod.daemon or pod.mirror or pod.expendable):
+        if pod.finished or pod.deletion is not None or not _stays(pod):
             continue
         if not _ignored(pod):
             what = f"pod {pod.key} stays on it, and for Karpenter a node is empty only without pods of its kind"
@@ -101,11 +102,17 @@ def deletion_blocked(node: Node, pods: Iterable[Pod], budgets: Budgets, now: flo
             text = pod.annotations[DO_NOT_DISRUPT]
             fix = f"remove the annotation from the template of {pod.owner}" if pod.daemon else "remove the annotation"
             found.append((f"pod {pod.key} has the annotation {DO_NOT_DISRUPT}={text}", fix))
-        elif now is not None and (why := _budget_blocks(pod, budgets)) is not None:
-            found.append(why)
+        elif now is not None:
+            found += _budget_blocks(pod, budgets)
     for why, fix in found:
         detail = f"nobody would delete the emptied node: {why}"
         yield Refusal(Reason.KARPENTER_CONSOLIDATION_OFF, node.name, detail, fix)
+
+
+def _stays(pod: Pod) -> bool:
+    """Whether a drain of ours, or Cluster Autoscaler, would let *pod* go with its node."""
+    of_daemons = pod.daemon or (pod.owner is not None and pod.owner.kind == "DaemonSet")
+    return of_daemons or pod.mirror or pod.expendable or pod.annotations.get(DAEMONSET_POD) == "true"
 
 
 def _ignored(pod: Pod) -> bool:
@@ -128,22 +135,21 @@ def _protected(pod: Pod, now: float | None) -> bool:
     return now is not None and length > 0 and (pod.started is None or now < pod.started + length)
 
 
-def _budget_blocks(pod: Pod, budgets: Budgets) -> tuple[str, str] | None:
-    """Return which PodDisruptionBudget keeps Karpenter from the node of *pod* now, and what would change that.
+def _budget_blocks(pod: Pod, budgets: Budgets) -> Iterator[tuple[str, str]]:
+    """Yield which PodDisruptionBudget keeps Karpenter from the node of *pod* now, and what would change that.
 
     Karpenter asks for no pod that it would not evict: a mirror pod, or one that tolerates its taint.
     """
     if pod.mirror or any(each.tolerates(_TAINT) for each in pod.spec.tolerations):
-        return None
+        return
     found = budgets.of(pod.template)
     if len(found) > 1:
         names = ", ".join(each.name for each in found)
-        return f"{len(found)} PodDisruptionBudgets select pod {pod.key} ({names})", f"let one of {names} select the pod"
-    if not found or found[0].disruptions_allowed > 0 or (found[0].always_allow_unhealthy and not pod.ready):
-        return None
-    why = f": {found[0].sync_failed}" if found[0].sync_failed else ""
-    detail = f"PodDisruptionBudget {found[0].key} ({found[0].rule}) allows no disruption of pod {pod.key}{why}"
-    return detail, f"loosen PodDisruptionBudget {found[0].key}, or let pods of {pod.owner} tolerate {DISRUPTED}"
+        yield f"{len(found)} PodDisruptionBudgets select pod {pod.key} ({names})", f"let one of {names} select the pod"
+    elif found and not found[0].disruptions_allowed and not (found[0].always_allow_unhealthy and not pod.ready):
+        why = f": {found[0].sync_failed}" if found[0].sync_failed else ""
+        detail = f"PodDisruptionBudget {found[0].key} ({found[0].rule}) allows no disruption of pod {pod.key}{why}"
+        yield detail, f"loosen PodDisruptionBudget {found[0].key}, or let pods of {pod.owner} tolerate {DISRUPTED}"
 
 
 def consolidates(pool: NodePool) -> bool:
