@@ -16,6 +16,7 @@ Json = dict[str, Any]
 
 NONE = {"disruptionsAllowed": 0}
 NEVER = {**NONE, "currentHealthy": 2, "desiredHealthy": 2, "expectedPods": 2}
+BETA = {"apiVersion": "policy/v1beta1"}
 ILL = {**NONE, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 2}
 
 
@@ -41,6 +42,9 @@ ANSWERS: list[tuple[str, Json, list[Json], list[Reason]]] = [
     ("two budgets", {}, [budget("a"), budget("b")], [Reason.MULTIPLE_PDBS]),
     ("two budgets, both exhausted", {}, [budget("a", status=ILL), budget("b", status=ILL)], [Reason.MULTIPLE_PDBS]),
     ("an empty selector matches all", {}, [budget(selector={}, status=ILL)], [Reason.PDB_EXHAUSTED]),
+    ("an empty selector of v1beta1 matches none", {}, [BETA | budget(selector={}, status=ILL)], []),
+    ("an empty list of labels in v1beta1", {}, [BETA | budget(selector={"matchLabels": {}}, status=ILL)], []),
+    ("labels in v1beta1", {}, [BETA | budget(status=ILL)], [Reason.PDB_EXHAUSTED]),
     ("another label", {}, [budget(selector={"matchLabels": {"app": "db"}}, status=ILL)], []),
     ("another namespace", {}, [budget(namespace="lab", status=ILL)], []),
     ("a Pending pod needs no budget", {"phase": "Pending", "ready": False}, [budget(status=NEVER)], []),

@@ -51,6 +51,7 @@ BLOCKED: list[tuple[str, Json, Reason]] = [
     ("CA's opt-out", {"notes": {f"{CA}/safe-to-evict": "false"}}, Reason.NOT_SAFE_TO_EVICT),
     ("CA's on-completion", {"notes": {f"{CA}/safe-to-evict": "on-completion"}}, Reason.SAFE_TO_EVICT_ON_COMPLETION),
     ("Karpenter's opt-out", {"notes": {KARPENTER: "true"}}, Reason.POD_DO_NOT_DISRUPT),
+    ("Karpenter's older opt-out", {"notes": {"karpenter.sh/do-not-evict": "true"}}, Reason.POD_DO_NOT_DISRUPT),
     ("Karpenter's duration, not over", {"notes": {KARPENTER: "25h"}}, Reason.POD_DO_NOT_DISRUPT),
     ("Karpenter's annotation, unreadable", {"notes": {KARPENTER: "a while"}}, Reason.POD_DO_NOT_DISRUPT),
     ("the opt-out of all autoscalers", {"notes": {SHARED: "25h"}}, Reason.POD_DO_NOT_DISRUPT),

@@ -18,6 +18,7 @@ from tightship_testkit.builders import NOW, Json, node, pod, pod_of, snapshot, w
 
 SHARED = "node-autoscaling.kubernetes.io/disruption-cost"
 DELETION = "controller.kubernetes.io/pod-deletion-cost"
+KARPENTER = "karpenter.sh/disruption-cost"
 
 
 class _Open:
@@ -90,6 +91,11 @@ def test_pods_that_arrive_make_a_node_dearer() -> None:
         ({SHARED: str(MOST)}, MOST),
         ({DELETION: "7"}, 7),
         ({SHARED: "0", DELETION: "7"}, 0),
+        ({KARPENTER: "7"}, 7),
+        ({KARPENTER: "7", DELETION: "9"}, 7),
+        ({KARPENTER: "dear", DELETION: "9"}, 0),
+        ({KARPENTER: "-7", DELETION: "9"}, 0),
+        ({SHARED: "8", KARPENTER: "7"}, 8),
         ({DELETION: "-7"}, 0),
         ({SHARED: "-7"}, 0),
         ({SHARED: str(MOST + 1)}, 0),
@@ -108,9 +114,14 @@ def test_the_cost_of_a_pod(notes: Json, cost: int) -> None:
     [
         ({}, ""),
         ({DELETION: "-7"}, ""),
+        ({KARPENTER: "-7"}, ""),
         ({SHARED: "0"}, ""),
         ({SHARED: "1200"}, "1,200 (shop/web-1 1,200); nodes that cost less go first"),
         ({SHARED: "-7"}, f"annotation {SHARED} of shop/web-1 is '-7'; allowed is a whole number from 0 to {MOST}"),
+        (
+            {KARPENTER: "dear", DELETION: "7"},
+            f"annotation {KARPENTER} of shop/web-1 is 'dear'; allowed is a whole number from -{MOST} to {MOST}",
+        ),
         (
             {DELETION: "dear"},
             f"annotation {DELETION} of shop/web-1 is 'dear'; allowed is a whole number from -{MOST} to {MOST}",

@@ -12,9 +12,10 @@ from tightship.core.cron import CronError, parse_schedule
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import Snapshot
 from tightship.planning.facts import FactRules, Gatherer
-from tightship.planning.nodes import NodeRules, judge_node, opt_outs
+from tightship.planning.nodes import NodeRules, judge_node, opt_outs, undeletable
+from tightship.report.karpenter import karpenter_summary
 from tightship.report.warnings import warnings_of
-from tightship_testkit.builders import NOW, node, snapshot
+from tightship_testkit.builders import NOW, budget, controller, node, pod, snapshot
 
 Json = dict[str, Any]
 MANAGED, OFF = Reason.KARPENTER_MANAGED, Reason.KARPENTER_CONSOLIDATION_OFF
@@ -173,3 +174,158 @@ def test_a_schedule_says_whether_its_window_is_open(schedule: str, time: str, ho
 def test_what_is_no_schedule_is_refused(text: str) -> None:
     with pytest.raises(CronError, match="is not a schedule"):
         parse_schedule(text)
+
+
+# What stays on an emptied node. A row is a pod or several, with the text that names it, empty if Karpenter deletes.
+
+KEEP = "karpenter.sh/do-not-disrupt"
+AGENT = controller("DaemonSet", "agent")
+STATIC = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "uid-n1", "controller": True}
+KRUISE = {**AGENT, "apiVersion": "apps.kruise.io/v1alpha1"}
+CLOSED = {"disruptionsAllowed": 0}
+EVERY_TAINT = [{"operator": "Exists"}]
+
+
+def agent(notes: Json | None = None, **spec: Any) -> Json:
+    return pod("agent-1", **{"owner": AGENT, "notes": notes, **spec})
+
+
+def static(**notes: str) -> Json:
+    return pod("static-n1", owner=STATIC, notes={"kubernetes.io/config.mirror": "x", **notes})
+
+
+STAYING: list[tuple[str, list[Json], str, bool]] = [
+    # (situation, pods and budgets, what the detail says, whether a drain that has begun ends)
+    ("a plain DaemonSet pod", [agent()], "", False),
+    ("a DaemonSet's pod that opts out", [agent({KEEP: "true"})], f"shop/agent-1 has the annotation {KEEP}=true", True),
+    ("a mirror pod that opts out", [static(**{KEEP: "true"})], f"shop/static-n1 has the annotation {KEEP}=true", True),
+    ("a duration that is not over", [agent({KEEP: "25h"})], f"{KEEP}=25h", False),
+    ("a duration that is over", [agent({KEEP: "23h"})], "", False),
+    ("a value that is neither", [agent({KEEP: "yes"})], "", False),
+    ("false", [agent({KEEP: "false"})], "", False),
+    ("the word of other autoscalers", [agent({"node-autoscaling.kubernetes.io/do-not-disrupt": "true"})], "", False),
+    ("a finished pod that opts out", [agent({KEEP: "true"}, phase="Succeeded")], "", False),
+    ("a terminating pod that opts out", [agent({KEEP: "true"}, deletion=NOW + 10)], "", False),
+    ("a budget that allows none now", [agent(), budget(status=CLOSED)], "shop/web (minAvailable 1) allows no", False),
+    ("a budget that never allows any", [agent(), budget(maxUnavailable=0, status=CLOSED)], "maxUnavailable 0", False),
+    ("a budget that allows one", [agent(), budget()], "", False),
+    ("a budget that can't be computed", [agent(), budget(status=CLOSED, failed="no scale")], ": no scale", False),
+    ("a budget with an older status", [agent(), budget(generation=2)], "", False),
+    ("a pod that starts", [agent(ready=False, phase="Pending"), budget(status=CLOSED)], "shop/web", False),
+    ("two budgets", [agent(), budget(), budget("other")], "2 PodDisruptionBudgets select pod shop/agent-1", False),
+    ("a closed budget elsewhere", [agent(), budget(namespace="other", status=CLOSED)], "", False),
+    ("a pod that tolerates every taint", [agent(tolerations=EVERY_TAINT), budget(status=CLOSED)], "", False),
+    (
+        "a pod that tolerates Karpenter's taint",
+        [agent(tolerations=[{"key": "karpenter.sh/disrupted", "operator": "Exists"}]), budget(status=CLOSED)],
+        "",
+        False,
+    ),
+    (
+        "a pod that tolerates evictions by other taints",
+        [agent(tolerations=[{"operator": "Exists", "effect": "NoExecute"}]), budget(status=CLOSED)],
+        "shop/web",
+        False,
+    ),
+    (
+        "an unhealthy pod that may always go",
+        [agent(ready=False), budget(status=CLOSED, unhealthyPodEvictionPolicy="AlwaysAllow")],
+        "",
+        False,
+    ),
+    ("an unhealthy pod", [agent(ready=False), budget(status=CLOSED)], "shop/web", False),
+    ("a mirror pod under a closed budget", [static(), budget(status=CLOSED)], "", False),
+    ("a DaemonSet of another API group", [agent(owner=KRUISE)], "pod shop/agent-1 stays on it", True),
+    ("a pod that goes with the node", [pod("cheap-1", priority=-20)], "pod shop/cheap-1 stays on it", True),
+    (
+        "a pod that Cluster Autoscaler takes for a DaemonSet's",
+        [pod("as-daemon", notes={"cluster-autoscaler.kubernetes.io/daemonset-pod": "true"})],
+        "pod shop/as-daemon stays on it",
+        True,
+    ),
+    ("a pod that is evicted first", [pod(), budget(status=CLOSED)], "", False),
+]
+
+
+@pytest.mark.parametrize(("items", "said", "lasts"), [row[1:] for row in STAYING], ids=[row[0] for row in STAYING])
+def test_a_node_that_karpenter_would_keep_for_a_pod_that_stays_is_not_emptied(
+    items: list[Json], said: str, lasts: bool
+) -> None:
+    found = snapshot(node(labels={"karpenter.sh/nodepool": "spot"}), pool(EMPTY), *items)
+    [fact] = Gatherer()(found, FactRules(), NOW).values()
+    told = [each.detail for each in fact.refusals if each.reason is OFF]
+    assert len(told) == bool(said)
+    assert all(said in each for each in told)
+    during = undeletable(found, fact.view.node, NodeRules())
+    assert bool(during) == lasts
+    assert undeletable(found, fact.view.node, NodeRules(frozenset({OFF})), NOW) == []
+
+
+@pytest.mark.parametrize("items", [row[1] for row in STAYING], ids=[row[0] for row in STAYING])
+def test_what_stays_on_a_node_that_karpenter_has_not_made_keeps_nothing(items: list[Json]) -> None:
+    found = snapshot(node(), *items)
+    [view] = found.nodes.values()
+    assert undeletable(found, view.node, NodeRules(), NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "taints", "kept"),
+    [
+        ({"karpenter.sh/registered": "true", "karpenter.sh/initialized": "true"}, [], False),
+        ({"karpenter.sh/registered": "true"}, [], True),
+        ({"karpenter.sh/registered": "true", "karpenter.sh/initialized": "false"}, [], True),
+        ({}, [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}], True),
+        ({}, [], False),
+    ],
+)
+def test_a_node_that_karpenter_has_not_initialized_stays(labels: Json, taints: list[Json], kept: bool) -> None:
+    found = snapshot(node(labels={"karpenter.sh/nodepool": "spot", **labels}, taints=taints), pool(EMPTY))
+    [view] = found.nodes.values()
+    told = undeletable(found, view.node, NodeRules(), NOW)
+    assert [each.reason for each in told] == [OFF] * kept
+    assert undeletable(found, view.node, NodeRules()) == []
+
+
+def test_facts_follow_durations_and_budgets_of_pods_that_stay() -> None:
+    gather, made = Gatherer(), node(labels={"karpenter.sh/nodepool": "spot"})
+    found = snapshot(made, pool(EMPTY), agent({KEEP: "25h"}))
+
+    def kept(current: Snapshot, now: float) -> bool:
+        [fact] = gather(current, FactRules(), now).values()
+        return any(each.reason is OFF for each in fact.refusals)
+
+    assert kept(found, NOW)
+    assert not kept(found, NOW + 2 * 3600)
+
+
+def test_a_node_of_a_provisioner_is_left_to_karpenter_and_counted() -> None:
+    found = snapshot(node(labels={"karpenter.sh/provisioner-name": "default"}))
+    [fact] = Gatherer()(found, FactRules(), NOW).values()
+    [refusal] = fact.refusals
+    assert refusal.reason is MANAGED
+    assert "Provisioner default of a Karpenter before 0.33" in refusal.detail
+    assert fact.pool == "default"
+    summary = karpenter_summary(found, {"n1": fact.refusals}, None)
+    assert summary is not None
+    assert (summary.nodes, summary.node_pools) == (1, ("default",))
+
+
+def test_a_node_that_has_moved_to_a_nodepool_goes_by_that() -> None:
+    labels = {"karpenter.sh/provisioner-name": "default", "karpenter.sh/nodepool": "spot"}
+    found = snapshot(node(labels=labels), pool(EMPTY))
+    [view] = found.nodes.values()
+    assert judge_node(view, NOW, pools=found.node_pools) == []
+
+
+@pytest.mark.parametrize(
+    ("disruption", "reasons"),
+    [
+        ({"consolidationPolicy": "WhenUnderutilized", "expireAfter": "720h"}, [MANAGED]),
+        ({"consolidationPolicy": "WhenEmpty", "consolidateAfter": "30s", "expireAfter": "Never"}, []),
+        ({"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}, [OFF]),
+        ({"expireAfter": "720h"}, [MANAGED]),
+    ],
+)
+def test_a_nodepool_of_v1beta1_is_read(disruption: Json, reasons: list[str]) -> None:
+    old = {**pool(disruption), "apiVersion": "karpenter.sh/v1beta1"}
+    assert [refusal.reason for refusal in judged(old)] == reasons

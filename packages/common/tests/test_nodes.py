@@ -54,6 +54,12 @@ BLOCKED: list[tuple[str, Json, Reason]] = [
     ("our own opt-out with any other word", {"notes": {OURS: "ask me"}}, Reason.NODE_DO_NOT_DRAIN),
     ("CA's opt-out", {"notes": {CA: "true"}}, Reason.SCALE_DOWN_DISABLED),
     ("Karpenter's opt-out", {"notes": {KARPENTER: "true"}}, Reason.NODE_DO_NOT_DISRUPT),
+    ("its older opt-out", {"notes": {"karpenter.sh/do-not-consolidate": "true"}}, Reason.NODE_DO_NOT_DISRUPT),
+    (
+        "taken by an older Karpenter",
+        {"taints": [{"key": "karpenter.sh/disruption", "value": "disrupting", "effect": "NoSchedule"}]},
+        Reason.KARPENTER_DISRUPTED,
+    ),
     ("the opt-out of all autoscalers", {"notes": {SHARED: "true"}}, Reason.NODE_DO_NOT_DISRUPT),
     ("others drain it", {"true": ("DrainInProgress",)}, Reason.NODE_LIFECYCLE),
     ("others have drained it", {"true": ("Drained",)}, Reason.NODE_LIFECYCLE),

@@ -54,6 +54,14 @@ def test_a_claim_is_judged_beside_all_others(node: str, claimed: str, given: Jso
     assert ("" if found is None else str(found)) == why
 
 
+def test_explain_shows_the_one_node_of_a_cluster_without_a_budget() -> None:
+    settings = load_settings({"nodePools": {"*": {"enabled": True}}, "neededMarkedTimeForRemoval": 0})
+    found = evaluate(snapshot(node("a1"), node("a2", ready="False")), CompactorJudge(settings), NOW)
+    [check] = [check for check in found.checks("a1") if check.reason is Reason.BUDGET_EXHAUSTED]
+    assert (check.open, check.detail) == (False, "the cluster may have 1 node out at once (1), 1 is out")
+    assert check.fix == "raise the budget (--cluster-budget)"
+
+
 def test_explain_shows_both_budgets_though_they_shorten_no_plan() -> None:
     pools = {"a": {"enabled": True, "scaleDownCPURequestRatioLimit": 0.5, "maximumNodesInDrain": 1}}
     settings = load_settings({"nodePools": pools, "maximumNodesInDrain": "10%", "neededMarkedTimeForRemoval": 0})

@@ -73,6 +73,17 @@ def test_a_node_in_drain_is_kept_by_what_would_have_kept_it_before() -> None:
     assert kept({**pool_of(), "disabledRules": ["NodeDoNotDisrupt"]}, said) == []
 
 
+def test_a_drain_ends_once_karpenter_would_keep_the_emptied_node() -> None:
+    mine = of_pool("n1", **in_drain(NOW))
+    mine["metadata"]["labels"]["karpenter.sh/nodepool"] = "a"
+    spec = {"disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "30s"}}
+    karpenter = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "a"}, "spec": spec}
+    agent = pod("agent", owner=controller("DaemonSet", "agent"), notes={"karpenter.sh/do-not-disrupt": "true"})
+    assert kept(pool_of(), mine, karpenter) == []
+    assert kept(pool_of(), mine, karpenter, agent) == [Reason.KARPENTER_CONSOLIDATION_OFF]
+    assert kept({**pool_of(), "disabledRules": ["KarpenterConsolidationOff"]}, mine, karpenter, agent) == []
+
+
 def test_a_pool_at_its_minimum_keeps_the_nodes_that_were_claimed_last() -> None:
     two = pool_of(minimumNodeCount=2)
     mine, rest = of_pool("n1", **in_drain(NOW)), [of_pool("n2"), of_pool("n3")]

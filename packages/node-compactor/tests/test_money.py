@@ -36,7 +36,9 @@ def test_the_table_says_what_a_month_costs_before_and_after(cli: Any, data: Path
     assert outcome.code == 0
     text = outcome.out
     assert "  MONTH  " in text
-    assert lines(text, "Money") == ["Money      EUR 2,555 → EUR 2,263 a month of 730 h   EUR 292 saved (11%)"]
+    assert lines(text, "Money") == [
+        "Money      EUR 2,555 → EUR 2,263 a month of 730 h   saved (11%): EUR 0.4 an hour; EUR 292 a month if it lasts"
+    ]
     assert f"from the list: 5 by selector {POOL}=web, 1 by selector {POOL} in (gpu)" in text
     assert "3 nodes have no price, so no sum counts them" in text
     assert "Pools      batch        2 nodes            no price" in text
@@ -85,7 +87,9 @@ def test_the_page_says_the_same(cli: Any, data: Path, prices: Path) -> None:
     for text in (
         "saved a month",
         "EUR 292",
-        "EUR 2,263 of EUR 2,555 kept; 3 nodes without a price",
+        "saved an hour",
+        "EUR 0.4",
+        "if it lasts; EUR 2,263 of EUR 2,555 kept; 3 nodes without a price",
         "GPU freed",
         "A month",
     ):

@@ -204,6 +204,7 @@ def test_explain_says_what_a_sibling_has_written(cli: Any, tmp_path: Path) -> No
     items = [node("n1", notes={"tightship.dev/drain": json.dumps(mark)}, taints=soft), node("n2"), node("n3")]
     path.write_text(json.dumps({"kind": "List", "items": items}))
     text = cli("explain", "n1", "-f", path).out
+    assert "after a drain; at most 1 out at once (0 are now)" in text
     assert "mark       marked underutilized by node-compactor since 2026-03-01T00:00:00Z; no obstacle" in text
     assert "steering   node-compactor would take it soon too; no obstacle" in text
     assert "Decision  remove #1 of 1" in text

@@ -16,7 +16,7 @@ from tightship.nodes.soft_taints import steer
 from tightship.nodes.status import Situation, show
 from tightship.planning.evaluate import Evaluation, evaluate
 from tightship.report.document import Generator, SettingsView
-from tightship_testkit.builders import NOW, node, pod, snapshot, workload
+from tightship_testkit.builders import NOW, controller, node, pod, snapshot, workload
 
 Json = dict[str, Any]
 
@@ -58,11 +58,11 @@ def test_what_a_sibling_has_claimed_is_no_node_that_the_minimums_count() -> None
     assert "3 nodes would be left, minimum_nodes is 4" in refusal.detail
 
 
-def kept(*others: Json, taints: tuple[Json, ...] = (), **settings: Any) -> list[Reason]:
+def kept(*others: Json, taints: tuple[Json, ...] = (), labels: Json | None = None, **settings: Any) -> list[Reason]:
     """Return what keeps n1, in drain, by what a drain is told of the settings."""
     note = encode_record(DrainRecord(phase=Phase.EVICTING, op="op", since={"Claimed": NOW}))
     ours = {"key": "tightship.dev/draining", "value": "op", "effect": "NoSchedule"}
-    mine = node("n1", notes={"tightship.dev/drain": note}, taints=[ours, *taints], unschedulable=True)
+    mine = node("n1", labels=labels, notes={"tightship.dev/drain": note}, taints=[ours, *taints], unschedulable=True)
     found = snapshot(mine, *others)
     keeps = drains_of(RefinerSettings(**settings)).keeps(found, found.nodes["n1"].node)
     return sorted(each.reason for each in keeps)
@@ -75,6 +75,16 @@ def test_a_node_in_drain_is_kept_by_what_would_have_kept_it_before() -> None:
     assert kept(rest[0], node("n3", ready="False"), minimum_nodes=2) == [Reason.MIN_NODES]
     theirs = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
     assert kept(*rest, taints=(theirs,), minimum_nodes=1, minimum_non_tainted_nodes=1) == [Reason.TAINTED]
+
+
+def test_a_drain_ends_once_karpenter_would_keep_the_emptied_node() -> None:
+    spec = {"disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "30s"}}
+    karpenter = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "a"}, "spec": spec}
+    agent = pod("agent", owner=controller("DaemonSet", "agent"), notes={"karpenter.sh/do-not-disrupt": "true"})
+    rest, labels = [node("n2"), node("n3"), karpenter], {"karpenter.sh/nodepool": "a"}
+    assert kept(*rest, labels=labels, minimum_nodes=2, minimum_non_tainted_nodes=2) == []
+    settings: Json = {"minimum_nodes": 2, "minimum_non_tainted_nodes": 2}
+    assert kept(*rest, agent, labels=labels, **settings) == [Reason.KARPENTER_CONSOLIDATION_OFF]
 
 
 def test_nodes_that_go_next_carry_the_soft_taint() -> None:

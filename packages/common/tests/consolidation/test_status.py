@@ -81,7 +81,9 @@ def test_a_pass_is_told_in_money() -> None:
     assert told["microsPerMonth"] == {"before": 1_095_000_000, "after": 730_000_000, "saved": 365_000_000}
     assert (told["currency"], told["priced"], told["unpriced"]) == ("USD", 2, 1)
     [fact] = [each for each in page.facts if each.name == "saved a month"]
-    assert (fact.value, fact.detail) == ("$365", "$730 of $1,095 kept; 1 node without a price")
+    assert (fact.value, fact.detail) == ("$365", "if it lasts; $730 of $1,095 kept; 1 node without a price")
+    [now] = [each for each in page.facts if each.name == "saved an hour"]
+    assert (now.value, now.detail) == ("$0.5", "now")
 
 
 def test_nodes_in_drain_whoevers_they_are_and_no_others() -> None:

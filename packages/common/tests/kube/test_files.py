@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from tightship.core.objects import KINDS
+from tightship.files import object_file
 from tightship.files.object_file import FileError
 from tightship.files.snapshot_file import parse, read_file, read_files
 
@@ -53,11 +54,98 @@ FORMS = [
     pytest.param(gzip.compress(dump(NODE)) + gzip.compress(dump(POD)), id="gzip members"),
     pytest.param(b"\xef\xbb\xbf" + dump(listed(NODE, POD)), id="UTF-8 mark"),
     pytest.param(dump(listed(NODE, POD)).decode().encode("utf-16"), id="UTF-16, as PowerShell writes it"),
+    pytest.param(dump(listed(NODE, POD)).decode().encode("utf-16-be"), id="UTF-16 without a mark"),
+    pytest.param(dump(listed(NODE, POD)).decode().encode("utf-32"), id="UTF-32"),
+    pytest.param(dump_yaml(listed(NODE, POD)).decode().encode("utf-16"), id="YAML in UTF-16"),
+    pytest.param(b"\xef\xbb\xbf".join([b"", dump(NODE), dump(POD)]), id="two files with UTF-8 marks in one"),
+    pytest.param(dump(listed(NODE, POD), indent=4).replace(b"\n", b"\r\n"), id="line ends of Windows"),
+    pytest.param(dump_yaml(listed(NODE, POD)).replace(b"\n", b"\r\n"), id="YAML with line ends of Windows"),
     pytest.param(b"\n\n  " + dump(listed(NODE, POD)) + b"\n", id="blank around"),
     pytest.param(dump_yaml(listed(NODE, POD)), id="YAML List"),
     pytest.param(dump_yaml(NODE, POD), id="YAML documents"),
     pytest.param(b"---\n---\n" + dump_yaml(NODE) + b"---\n" + dump_yaml(POD), id="YAML with empty documents"),
 ]
+
+
+def logs(pod: str, text: str, container: str = "c") -> bytes:
+    """Return the logs of a container as ``kubectl cluster-info dump`` writes them."""
+    of = f"container {container} of pod {pod}"
+    return f"==== START logs for {of} ====\n{text}==== END logs for {of} ====\n".encode()
+
+
+DUMPED = [
+    dump(listed(node("n1"), kind="NodeList"), indent=4),
+    dump(listed(kind="EventList")),
+    dump(listed(pod("a"), kind="PodList")),
+]
+LOGS = logs("default/a", '{"kind": "Pod"}\n[INFO] ==== START\n\n') + logs(
+    "default/a", "Create log error: none\n", "init"
+)
+CLUSTER_INFO = [
+    pytest.param(b"\n".join(DUMPED) + b"\n" + LOGS, id="at the end"),
+    pytest.param(b"\n".join([*DUMPED, LOGS + dump(listed(kind="PodList"))]), id="between objects"),
+    pytest.param(b"\n".join([*DUMPED, logs("default/a", "no line end")]), id="a log without a line end"),
+    pytest.param(b"\n".join([*DUMPED, logs("default/a", "")]), id="an empty log"),
+    pytest.param(b"\n".join([*DUMPED, LOGS]).replace(b"\n", b"\r\n"), id="line ends of Windows"),
+    pytest.param(b"\xff\xfe" + b"\n".join([*DUMPED, LOGS]).decode().encode("utf-16-le"), id="by PowerShell"),
+    pytest.param(b"\n".join([*DUMPED, LOGS, b"Cluster info dumped to standard output\n"]), id="by an old kubectl"),
+    pytest.param(gzip.compress(b"\n".join([*DUMPED, LOGS])), id="compressed"),
+    pytest.param(
+        b"---\n".join(
+            [
+                dump_yaml(listed(node("n1"), kind="NodeList")),
+                dump_yaml(listed(pod("a"), kind="PodList")) + LOGS,
+                b"kind: EventList\nitems: []\n",
+            ]
+        ),
+        id="as YAML",
+    ),
+]
+
+
+@pytest.mark.parametrize("raw", CLUSTER_INFO)
+def test_a_cluster_info_dump_is_read_without_its_logs(raw: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "dump.txt"
+    path.write_bytes(raw)
+    found = read_files([path])
+    assert (list(found.snapshot.nodes), found.snapshot.pod_count) == (["n1"], 1)
+    assert any("all pods are in default" in each and "--all-namespaces" in each for each in found.warnings)
+
+
+def test_a_dump_of_all_namespaces_is_complete(tmp_path: Path) -> None:
+    lists = [listed(pod("a"), kind="PodList"), *(listed(kind="PodList") for _ in range(4))]
+    path = tmp_path / "dump.txt"
+    path.write_bytes(dump(listed(node("n1"), kind="NodeList"), *lists))
+    assert not [each for each in read_files([path]).warnings if "--all-namespaces" in each]
+
+
+def test_a_folder_stands_for_the_files_in_it(tmp_path: Path) -> None:
+    folder = tmp_path / "cluster"
+    for name, raw in {
+        "nodes.json": dump(listed(node("n1"), kind="NodeList")),
+        "default/pods.json": dump(listed(pod("a"), kind="PodList")),
+        "default/a/logs.txt": LOGS,
+        "kube-system/pods.yaml": dump_yaml(listed(pod("b"), kind="PodList")),
+        "kube-system/more.json.gz": gzip.compress(dump(listed(pod("c"), kind="PodList"))),
+        "README.md": b"# not read\n",
+        "etcd_info/endpoint_health.json": b'[{"health": "true"}]',
+        "values.yaml": b"replicas: 3\n",
+        "words.yaml": b"just words\n",
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(raw)
+    snapshot = read_file(folder)
+    assert (list(snapshot.nodes), snapshot.pod_count) == (["n1"], 3)
+    (folder / "default/pods.json").write_bytes(dump(listed(pod("a"), kind="PodList"))[:-9])
+    with pytest.raises(FileError, match=r"default/pods.json: line 1, column \d+: not JSON: .*: the file is cut off"):
+        read_file(folder)
+
+
+def test_a_folder_without_nodes_is_named_once(tmp_path: Path) -> None:
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_bytes(dump(POD))
+    with pytest.raises(FileError, match=rf"^{tmp_path}: holds no Node \(only 2 Pod\)"):
+        read_file(tmp_path)
 
 
 @pytest.mark.parametrize("raw", FORMS)
@@ -167,6 +255,9 @@ def test_a_malformed_object_of_an_extension_concerns_only_what_depends_on_it() -
         parse(dump(listed(NODE, nameless)), "dump.json")
 
 
+TABLE = b"NAME   STATUS   AGE\nn1     Ready    3d\n"
+
+
 @pytest.mark.parametrize(
     ("raw", "problem"),
     [
@@ -182,6 +273,26 @@ def test_a_malformed_object_of_an_extension_concerns_only_what_depends_on_it() -
         pytest.param(b"kind: Node\nmetadata: {name: [}\n", "line 2, column 19: not YAML", id="broken YAML"),
         pytest.param(b"error: the server doesn't have it: no\n", "not YAML", id="kubectl's error text"),
         pytest.param(b"just words\n", "document 1: not an API object", id="words"),
+        pytest.param(
+            TABLE, "begins with 'NAME   STATUS   AGE': allowed is what kubectl prints with -o json", id="table"
+        ),
+        pytest.param(TABLE.decode().encode("utf-16"), "begins with 'NAME   STATUS   AGE'", id="a table by PowerShell"),
+        pytest.param(b"No resources found\n", "begins with 'No resources found'", id="nothing found"),
+        pytest.param(b"node/n1\nnode/n2\n", "begins with 'node/n1': allowed is", id="names"),
+        pytest.param(b"Unauthorized: no\n", "has no kind; allowed is what kubectl prints with -o json", id="message"),
+        pytest.param(b"Warning: v1 Old: is gone\n" + dump(NODE), "begins with 'Warning: v1 Old: is gone'", id="2>&1"),
+        pytest.param(b"PK\x03\x04....", "is a zip archive: unpack it", id="zip"),
+        pytest.param(gzip.compress(b"x" * 257 + b"ustar\x0000"), "is a tar archive: unpack it", id="tar.gz"),
+        pytest.param(b"BZh91AY", "is compressed by bzip2: unpack it", id="bzip2"),
+        pytest.param(dump_yaml(listed(NODE, POD)).partition(b"kind: List")[0], "the file is cut off", id="cut YAML"),
+        pytest.param(
+            dump(NODE) + b"\n==== START logs for container c of pod default/a ====\nmore\n",
+            "line 2: the logs of container c of pod default/a don't end: the file is cut off",
+            id="cut logs",
+        ),
+        pytest.param(
+            gzip.compress(b" " * (65 << 20)), "unpacks to more than the 67,108,864 bytes allowed for one of ", id="bomb"
+        ),
         pytest.param(b"kind: Node\nname: \xff\xfe\n", "byte 17: not UTF-8", id="encoding"),
         pytest.param(
             dump(listed(POD)), "holds no Node (only 1 Pod); write it by: kubectl get nodes,pods,", id="no node"
@@ -210,8 +321,14 @@ def test_encoding_errors_are_located_across_blocks() -> None:
 def test_an_absent_file_and_a_directory(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="absent: No such file"):
         read_file(tmp_path / "absent")
-    with pytest.raises(FileError, match="Is a directory"):
+    with pytest.raises(FileError, match=r"Is a directory without a file \*.json, .*kubectl cluster-info dump"):
         read_file(tmp_path)
+
+
+def test_a_file_without_an_end_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_file, "LARGEST", 5 << 20)
+    with pytest.raises(FileError, match="/dev/zero: has more than 5,242,880 bytes, the most that is allowed"):
+        read_file("/dev/zero")
 
 
 def test_the_newest_time_of_a_file_is_the_last_sign_of_life_in_it(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ import yaml
 
 from tightship.app.cli.output import text_of
 from tightship.report.amounts import cores, memory, memory_pair
-from tightship.report.document import ExcessSummary, NodeEntry, NodePlan, Share
+from tightship.report.document import ExcessSummary, NodeEntry, NodePlan, Share, ShareTotals
 from tightship.report.formats import formats_of
 from tightship.report.lines import reason_words
 from tightship.report.orders import ORDERS, sorted_nodes
+from tightship.report.pending import PendingSummary
 from tightship.report.plan_view import PLAN
 from tightship.report.terminal import Terminal, clean
 
@@ -51,6 +52,39 @@ def test_a_pipe_gets_whole_names_and_three_reasons() -> None:
     assert LONG in text
     assert "TooYoung, NotSafeToEvict, PdbExhausted +1" in text
     assert "\x1b" not in text
+
+
+def test_a_very_long_name_leaves_the_rest_of_the_table_in_sight() -> None:
+    name = "ip-10-0-101-17." + "x" * 230 + ".internal"
+    text = render_table(plan(entry(name, *REASONS), entry("n", order=1)), Terminal())
+    rows = [line for line in text.splitlines() if "  web  " in line]
+    assert max(map(len, rows)) < 200
+    assert all(row.startswith(start) for row, start in zip(rows, ("ip-10-0-101-17.x", "n  "), strict=True))
+    assert "x.internal  web" in rows[0]
+    assert name in render_wide(plan(entry(name, *REASONS)), Terminal())
+
+
+def test_a_long_resource_name_is_whole_in_the_summary() -> None:
+    share = ShareTotals(Share(1, 4, 0.25), Share(1, 4, 0.25))
+    found = plan(entry("n", "TooYoung"))
+    summary = msgspec.structs.replace(found.summary, other={"nvidia.com/mig-1g.10gb": share})
+    text = render_table(msgspec.structs.replace(found, summary=summary), Terminal())
+    assert "\nmig-1g.10gb 1 of 4 nvidia.com/mig-1g.10gb requested" in text
+
+
+@pytest.mark.parametrize(
+    ("pods", "could", "said"),
+    [
+        (186, 12, "Pending    186 pods wait for a node; nodes could run 12 of them now, and the plan keeps that room"),
+        (186, 0, "Pending    186 pods wait for a node, and no node could run any of them now"),
+        (1, 1, "Pending    1 pod waits for a node; a node could run it now, and the plan keeps that room"),
+        (1, 0, "Pending    1 pod waits for a node, and no node could run it now"),
+    ],
+)
+def test_pods_without_a_node_are_told(pods: int, could: int, said: str) -> None:
+    found = plan(entry("n", "TooYoung"))
+    summary = msgspec.structs.replace(found.summary, pending=PendingSummary(pods, could))
+    assert said in render_table(msgspec.structs.replace(found, summary=summary), Terminal())
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 200])

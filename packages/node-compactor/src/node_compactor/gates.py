@@ -167,9 +167,8 @@ class CompactorGates:
         if settings.budget is not None:
             what = f"pool {shown(pool)}"
             yield budget_check(settings.budget, what, nodes=self._nodes[pool], out=out[pool], flag="--budget")
-        if self._settings.cluster_budget is not None:
-            budget, every, flag = self._settings.cluster_budget, self._nodes.total(), "--cluster-budget"
-            yield budget_check(budget, "the cluster", nodes=every, out=out.total(), flag=flag)
+        budget, every, flag = self._settings.cluster_budget, self._nodes.total(), "--cluster-budget"
+        yield budget_check(budget, "the cluster", nodes=every, out=out.total(), flag=flag)
 
     def limit_of(self, pool: str) -> float:
         """Return the limit of *pool*, 0 if it has none."""

@@ -19,7 +19,7 @@ from tightship.planning.demand import Ahead
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import FactRules, NodeFacts
 from tightship.planning.group_size import group_keeps, group_room
-from tightship.planning.nodes import NodeRules, left_without, opt_outs, owner_elsewhere
+from tightship.planning.nodes import NodeRules, left_without, opt_outs, owner_elsewhere, undeletable
 from tightship.planning.plan import STRATEGIES, STRATEGIES_BY_CPU, PerPool, Placement, Planners, Strategy
 from tightship.planning.pools import pool_of, shown
 from tightship.planning.utilization import UtilizationRules
@@ -108,6 +108,7 @@ class CompactorJudge:
             checks.append(size_check(pool, sum(1 for _ in islice(mates, own.minimum_nodes)), own))
         return [
             *opt_outs(node, self.rules.nodes, snapshot.node_pools),
+            *undeletable(snapshot, node, self.rules.nodes),
             *refusals(checks, node.name),
             *group_keeps(snapshot, node, self.settings.pool_labels),
         ]

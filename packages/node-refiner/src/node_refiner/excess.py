@@ -19,7 +19,13 @@ from tightship.core.resources import Resources
 from tightship.core.selectors import Taint
 from tightship.planning.cluster.state import add
 from tightship.planning.facts import NodeFacts
-from tightship.planning.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED, draining, owner_elsewhere
+from tightship.planning.nodes import (
+    KARPENTER_DISRUPTED,
+    KARPENTER_DISRUPTING,
+    TO_BE_DELETED,
+    draining,
+    owner_elsewhere,
+)
 
 SOFT = "PreferNoSchedule"
 """The effect of a taint that keeps no pod away, and so leaves the node in the count."""
@@ -30,6 +36,7 @@ _TOLD_ALREADY: Mapping[str, frozenset[Reason]] = {
     DRAINING.key: frozenset({Reason.DRAIN_IN_PROGRESS}),
     TO_BE_DELETED: frozenset({Reason.TO_BE_DELETED}),
     KARPENTER_DISRUPTED: frozenset({Reason.KARPENTER_DISRUPTED}),
+    KARPENTER_DISRUPTING: frozenset({Reason.KARPENTER_DISRUPTED}),
     "node.kubernetes.io/not-ready": frozenset({Reason.NOT_READY}),
     "node.kubernetes.io/unreachable": frozenset({Reason.NOT_READY}),
 }
@@ -43,6 +50,7 @@ _PASSING = (
     "node-role.kubernetes.io/",
     TO_BE_DELETED,
     KARPENTER_DISRUPTED,
+    KARPENTER_DISRUPTING,
 )
 """What the keys of taints begin with that come and go by themselves, or mark control planes: they make no pool."""
 

@@ -8,12 +8,14 @@ from node_refiner.excess import is_counted, remains
 from node_refiner.ordering import Scoring, strategy_of
 from node_refiner.outlook import Outlook, ended, minimums_check, plan_size_check, pool_of, threshold_check
 from node_refiner.settings import RefinerSettings
+from tightship.core.counting import counted
 from tightship.core.drain_record import Phase
 from tightship.core.durations import format_duration
 from tightship.core.objects import Node
 from tightship.core.reasons import Refusal
 from tightship.core.times import rfc3339
 from tightship.planning.checks import Check, remark
+from tightship.planning.claim_budget import nodes_out
 from tightship.planning.cluster import Snapshot
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.evaluate import Facts
@@ -142,7 +144,8 @@ class RefinerGates:
         newest = max((fact.view.node.created for fact in self._facts.values()), default=0)
         settings, age = self._settings, format_duration(self._now - newest)
         added, gap = format_duration(settings.time_since_last_addition), format_duration(settings.time_gap)
-        detail = f"while running: {added} after a node was added (the newest is {age} old), {gap} after a drain"
+        out = f"at most {settings.cluster_budget} out at once ({counted(len(nodes_out(self._facts)), 'is', 'are')} now)"
+        detail = f"while running: {added} after a node was added (the newest is {age} old), {gap} after a drain; {out}"
         return remark("pauses", detail)
 
 

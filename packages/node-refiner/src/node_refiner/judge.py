@@ -26,7 +26,7 @@ from tightship.planning.disruption import RenewedLedger
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import FactRules, NodeFacts, candidates_of
 from tightship.planning.group_size import GroupSizes, group_keeps, group_room
-from tightship.planning.nodes import NodeRules, left_without, opt_outs
+from tightship.planning.nodes import NodeRules, left_without, opt_outs, undeletable
 from tightship.planning.placement.scoring import Choice
 from tightship.planning.plan import (
     Candidate,
@@ -101,7 +101,10 @@ class RefinerJudge:
 
     def keeps(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
         """Return the refusals that keep *node* of *snapshot* as a whole; they may also appear during its drain."""
-        found = opt_outs(node, self.rules.nodes, snapshot.node_pools)
+        found = [
+            *opt_outs(node, self.rules.nodes, snapshot.node_pools),
+            *undeletable(snapshot, node, self.rules.nodes),
+        ]
         found += group_keeps(snapshot, node, self.settings.pool_labels)
         tainted_by_others = taint_of_others(node)
         counted = self.settings.count_tainted and dedicated(node)

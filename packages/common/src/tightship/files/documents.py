@@ -1,4 +1,4 @@
-"""Turns the bytes of a file into JSON documents: gzip, byte order marks, concatenated JSON, YAML.
+"""Turns the bytes of a file into JSON documents: gzip, byte order marks, concatenated JSON, YAML, cluster-info dump.
 
 The content decides the format, never the file's name. YAML has JSON's types: an unquoted time or ``10:30`` stays text,
 as in the API, and only ``true``, ``false``, ``null`` and plain numbers are not text. A number in a map of quantities
@@ -9,21 +9,52 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import io
 import json
 import re
 import zlib
 from collections.abc import Iterator
+from typing import IO
 
 import msgspec
 import yaml
 
 from tightship.core.objects.mistyped import quote_quantities
+from tightship.core.quoting import quoted
+
+LARGEST = 4 << 30
+"""Most bytes of a file, once unpacked. kubectl prints some 10 kB for a pod: 150,000 pods are 1.5 GB."""
+
+LARGEST_RATIO = 200
+"""How much larger than itself a compressed file may become. kubectl's output becomes ten to fifty times as large."""
+
+_ALWAYS_ALLOWED = 64 << 20
+"""Bytes to which a compressed file may unpack, however small it is."""
 
 _GZIP = b"\x1f\x8b"
 _UTF8_MARK = codecs.BOM_UTF8
-_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BLOCK = 1 << 20
-_BLANK = re.compile(r"[ \t\r\n]*")
+_BLANK = re.compile(r"[ \t\r\n\ufeff]*")
+
+_OTHERS = (
+    (0, b"PK\x03\x04", "a zip archive"),
+    (257, b"ustar", "a tar archive"),
+    (0, b"\xfd7zXZ\x00", "compressed by xz"),
+    (0, b"(\xb5/\xfd", "compressed by zstd"),
+    (0, b"BZh", "compressed by bzip2"),
+)
+"""Where forms that are not read have which bytes."""
+
+_LOGS = re.compile(
+    rb"^==== START logs for container (\S+ of pod \S+) ====\r?$.*?==== END logs for container \1 ====",
+    re.MULTILINE | re.DOTALL,
+)
+_LOGS_BEGIN = re.compile(rb"^==== START logs for container (\S+ of pod \S+) ====", re.MULTILINE)
+_DUMPED = re.compile(rb"^Cluster info dumped to standard output\r?$", re.MULTILINE)
+"""What ``kubectl cluster-info dump`` writes between and, before 1.19, after its objects (``clusterinfo_dump.go``)."""
+
+
+ALLOWED = "allowed is what kubectl prints with -o json or -o yaml"
 
 
 class DocumentError(ValueError):
@@ -34,27 +65,67 @@ def unpack(raw: bytes) -> bytes:
     """Return *raw* as UTF-8 without a byte order mark, decompressed. Raises :class:`DocumentError`."""
     if raw.startswith(_GZIP):
         try:
-            raw = gzip.decompress(raw)
+            raw = _gunzip(raw)
         except (OSError, EOFError, zlib.error) as error:
             raise DocumentError(f"damaged gzip data: {error}") from error
-    if raw.startswith(_UTF16_MARKS):
-        # Redirection in Windows PowerShell writes this.
+    other = next((what for at, mark, what in _OTHERS if raw.startswith(mark, at)), "")
+    if other:
+        raise DocumentError(f"is {other}: unpack it, and give the files or their folder")
+    encoding = json.detect_encoding(raw[:4])
+    if not encoding.startswith("utf-8"):
+        # Redirection in Windows PowerShell writes UTF-16.
         try:
-            return raw.decode("utf-16").encode()
+            raw = raw.decode(encoding).removeprefix("\ufeff").encode()
         except UnicodeDecodeError as error:
-            raise DocumentError(f"byte {error.start}: not UTF-16: {error.reason}") from error
+            raise DocumentError(f"byte {error.start}: not {encoding.upper()}: {error.reason}") from error
     raw = raw.removeprefix(_UTF8_MARK)
     _check_utf8(raw)
-    if not raw.strip():
+    if not raw or raw.isspace():
         raise DocumentError("is empty")
     return raw
 
 
+def read_stream(stream: IO[bytes] | gzip.GzipFile, most: int) -> bytes | None:
+    """Return what *stream* holds, ``None`` if that is more than *most* bytes."""
+    held = io.BytesIO()
+    while piece := stream.read(_BLOCK):
+        held.write(piece)
+        if held.tell() > most:
+            return None
+    return held.getvalue()
+
+
+def _gunzip(raw: bytes) -> bytes:
+    most = min(LARGEST, max(_ALWAYS_ALLOWED, LARGEST_RATIO * len(raw)))
+    with gzip.GzipFile(fileobj=io.BytesIO(raw)) as stream:
+        found = read_stream(stream, most)
+    if found is None:
+        why = f"allowed for one of {len(raw):,} bytes"
+        raise DocumentError(f"is a compressed file that unpacks to more than the {most:,} bytes {why}; unpack it first")
+    return found
+
+
 def documents(raw: bytes) -> Iterator[bytes | msgspec.Raw]:
     """Yield each document of *raw* (from :func:`unpack`) as JSON. Raises :class:`DocumentError`."""
-    if raw.lstrip()[:1] in (b"{", b"["):
+    if raw[:_BLOCK].lstrip()[:1] in (b"{", b"["):
         return _json_documents(raw)
-    return _yaml_documents(raw)
+    return _yaml_documents(_without_logs(raw))
+
+
+def beginning(raw: bytes) -> str:
+    """Return the first line of *raw* (from :func:`unpack`) with something on it, quoted."""
+    return quoted(raw[:_BLOCK].decode(errors="replace").strip().partition("\n")[0].strip())
+
+
+def _without_logs(raw: bytes) -> bytes:
+    """Return *raw* without what ``kubectl cluster-info dump`` writes beside objects, each line as an empty one."""
+    if b"==== START logs for container " in raw:
+        raw = _LOGS.sub(lambda found: b"\n" * found[0].count(b"\n"), raw)
+        cut = _LOGS_BEGIN.search(raw)
+        if cut is not None:
+            line = raw.count(b"\n", 0, cut.start()) + 1
+            raise DocumentError(f"line {line}: the logs of container {cut[1].decode()} don't end: the file is cut off")
+    return _DUMPED.sub(b"", raw)
 
 
 def _check_utf8(raw: bytes) -> None:
@@ -74,7 +145,7 @@ def _json_documents(raw: bytes) -> Iterator[bytes | msgspec.Raw]:
         whole = msgspec.json.decode(raw, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError):
         # Several documents, or broken JSON: the standard parser tells where a document ends and where an error is.
-        yield from _one_by_one(raw.decode())
+        yield from _one_by_one(_without_logs(raw).decode())
     else:
         yield whole
 
@@ -86,7 +157,9 @@ def _one_by_one(text: str) -> Iterator[bytes]:
         try:
             _, end = parser.raw_decode(text, at)
         except json.JSONDecodeError as error:
-            raise DocumentError(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
+            cut = error.msg.startswith("Unterminated string") or not text[error.pos :].strip()
+            why = f"{error.msg}: the file is cut off" if cut else error.msg
+            raise DocumentError(f"line {error.lineno}, column {error.colno}: not JSON: {why}") from error
         except RecursionError as error:
             raise DocumentError("nested too deeply") from error
         yield text[at:end].encode()
@@ -204,7 +277,7 @@ def _yaml_documents(raw: bytes) -> Iterator[bytes | msgspec.Raw]:
     except yaml.MarkedYAMLError as error:
         mark, problem = error.problem_mark, " ".join(str(error.problem or error.context).split())
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise DocumentError(f"{where}not YAML: {problem}") from error
+        raise DocumentError(f"{where}not YAML: {problem}; the file begins with {beginning(raw)}: {ALLOWED}") from error
     except DocumentError:
         raise
     except (yaml.YAMLError, RecursionError, TypeError, ValueError) as error:

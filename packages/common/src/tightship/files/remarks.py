@@ -16,6 +16,9 @@ from tightship.core.quoting import quoted
 from tightship.core.selectors import LabelSelector, NodeSelector, Requirement
 from tightship.planning.cluster import Snapshot
 
+SOME_NAMESPACES = 2
+"""Namespaces that ``kubectl cluster-info dump`` writes by itself."""
+
 SHOWN = 3
 """Most examples that a remark names."""
 
@@ -63,6 +66,16 @@ def _pods(snapshot: Snapshot, strays: Sequence[Pod]) -> Iterator[str]:
         names = f"{', '.join(nodes[:SHOWN])}{_rest(nodes)}"
         where = "a node" if len(nodes) == 1 else "nodes"
         yield f"{_some('Pod', keys)} on {where} that the files don't have ({names}): nothing is planned there"
+
+
+def partial(snapshot: Snapshot, lists: int) -> Iterator[str]:
+    """Tell of pods that may be missing: ``kubectl cluster-info dump`` writes a PodList for each namespace, and without
+    ``--all-namespaces`` only those of kube-system and one more. *lists* is how many PodLists there are.
+    """
+    spaces = sorted({pod.namespace for pod in _all_pods(snapshot)})
+    if spaces and len(spaces) <= lists <= SOME_NAMESPACES:
+        what = f"all pods are in {' and '.join(spaces)}: if there are more namespaces, nodes look emptier than they are"
+        yield f"{what}; kubectl cluster-info dump writes the others only with --all-namespaces"
 
 
 def _amounts(snapshot: Snapshot) -> Iterator[str]:

@@ -7,7 +7,7 @@ left out, as in a live cluster.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -16,8 +16,9 @@ from msgspec import Struct
 from tightship.core.objects import CONFIG_MAP, ApiObject, Node, ObjectError, Pod, decode
 from tightship.core.objects.autoscaler_status import MACHINE_KINDS, STATUS_NAME
 from tightship.core.times import parse_rfc3339
+from tightship.files.clocks import agreed_time, odd_clocks
 from tightship.files.object_file import FileError, FileObjects, read_all, read_objects
-from tightship.files.remarks import Repeated, remarks_of
+from tightship.files.remarks import Repeated, partial, remarks_of
 from tightship.kube.resources import BY_KIND, RESOURCES
 from tightship.planning.cluster import NOT_IN_FILE, ClusterState, Snapshot
 
@@ -29,8 +30,8 @@ _HOW = f"kubectl get {','.join(each.qualified for each in RESOURCES if not each.
 class FileCluster(Struct, frozen=True):
     """The cluster in files: *warnings* are about contradictions in them; *newest* is the latest time in them.
 
-    *newest* is in seconds since 1970, 0 without any time. A kubelet reports every few minutes, so that *newest* is
-    about when the file was written.
+    *newest* is in seconds since 1970, 0 without any time: the latest on which most clocks agree, about when the files
+    were written (:func:`~tightship.files.clocks.agreed_time`).
     """
 
     snapshot: Snapshot
@@ -65,7 +66,12 @@ class _Reader:
     def __init__(self) -> None:
         self._state = ClusterState()
         self._repeated = Repeated()
-        self._newest = 0
+        self._heard: dict[str, int] = {}
+        self._started: dict[str, int] = {}
+        """The latest time by each node's kubelet: in the node's status, and in those of its pods."""
+        self._silent: set[str] = set()
+        """Nodes whose kubelet has stopped to report, by the word of the node controller."""
+        self._stamped = 0
 
     def take(self, kind: str, thing: bytes | msgspec.Raw) -> None:
         """Take one object. An unreadable one of a kind that most clusters lack counts as in a live cluster.
@@ -82,7 +88,7 @@ class _Reader:
         if kind == CONFIG_MAP and decoded.name != STATUS_NAME:
             return  # a ConfigMap of somebody else
         self._repeated.saw(kind, decoded)
-        self._newest = max(self._newest, _newest(decoded, thing))
+        self._note_time(decoded, thing)
         self._state.upsert(CONFIG_MAP if kind in MACHINE_KINDS else kind, decoded)
 
     def cluster(self, held: FileObjects) -> FileCluster:
@@ -95,43 +101,71 @@ class _Reader:
             if resource.kind not in held.present:
                 self._state.mark_missing(resource.kind, NOT_IN_FILE)
         snapshot = self._state.snapshot()
-        return FileCluster(
-            snapshot, (*self._repeated.remarks(), *remarks_of(snapshot, self._state.strays())), self._newest
-        )
+        reports = {**self._started, **self._heard}
+        still = {name: at for name, at in reports.items() if name not in self._silent} or reports
+        at = agreed_time(still, self._stamped)
+        remarks = [*remarks_of(snapshot, self._state.strays()), *partial(snapshot, held.lists["Pod"])]
+        return FileCluster(snapshot, (*self._repeated.remarks(), *odd_clocks(still, self._stamped, at), *remarks), at)
+
+    def _note_time(self, thing: ApiObject, raw: bytes | msgspec.Raw) -> None:
+        """Note when *thing*, a node or a pod, was created, and what time its kubelet has written."""
+        if isinstance(thing, Pod):
+            self._stamped = max(self._stamped, thing.created)
+            if thing.started is not None and thing.node:
+                self._started[thing.node] = max(self._started.get(thing.node, 0), thing.started)
+        elif isinstance(thing, Node):
+            heard, silent, written = _report(raw)
+            self._stamped = max(self._stamped, thing.created, written)
+            if heard:
+                self._heard[thing.name] = heard
+            if silent:
+                self._silent.add(thing.name)
 
 
 class _Heartbeat(Struct, frozen=True, gc=False, rename="camel"):
-    last_heartbeat_time: str = ""
+    type: str = ""
+    status: str = ""
+    last_heartbeat_time: str | None = None
 
 
 class _Heartbeats(Struct, frozen=True, gc=False):
     conditions: tuple[_Heartbeat, ...] | None = None
 
 
+class _Write(Struct, frozen=True, gc=False):
+    time: str | None = None
+
+
+class _Writes(Struct, frozen=True, gc=False, rename="camel"):
+    managed_fields: tuple[_Write, ...] | None = None
+
+
 class _Reporting(Struct, frozen=True, gc=False):
+    metadata: _Writes | None = None
     status: _Heartbeats | None = None
 
 
 _reporting = msgspec.json.Decoder(_Reporting)
 
 
-def _newest(thing: ApiObject, raw: bytes | msgspec.Raw) -> int:
-    """Return the latest time that a node or a pod tells, in seconds since 1970; 0 without any."""
-    if isinstance(thing, Pod):
-        return max(thing.created, thing.started or 0)
-    return max(thing.created, _heard(raw)) if isinstance(thing, Node) else 0
-
-
-def _heard(raw: bytes | msgspec.Raw) -> int:
+def _report(raw: bytes | msgspec.Raw) -> tuple[int, bool, int]:
+    """Return the latest time by a node's kubelet, whether the kubelet is silent, and when the node was last written."""
     try:
-        status = _reporting.decode(raw).status
+        node = _reporting.decode(raw)
     except msgspec.DecodeError:
-        return 0
-    heard = 0
-    for each in (status.conditions or ()) if status is not None else ():
+        return 0, False, 0
+    conditions = (node.status.conditions if node.status is not None else None) or ()
+    writes = (node.metadata.managed_fields if node.metadata is not None else None) or ()
+    silent = any(each.type == "Ready" and each.status == "Unknown" for each in conditions)
+    return _latest(each.last_heartbeat_time for each in conditions), silent, _latest(each.time for each in writes)
+
+
+def _latest(times: Iterable[str | None]) -> int:
+    latest = 0
+    for each in times:
         with suppress(ValueError):
-            heard = max(heard, int(parse_rfc3339(each.last_heartbeat_time)))
-    return heard
+            latest = max(latest, int(parse_rfc3339(each or "")))
+    return latest
 
 
 def _known(kind: str, api_version: str) -> bool:

@@ -15,14 +15,19 @@ from msgspec import Struct
 from tightship.core.objects import Pod
 from tightship.core.selectors import Labels
 from tightship.planning.cluster import Snapshot
-from tightship.planning.disruption_cost import DELETION_COST, MOST
+from tightship.planning.disruption_cost import DELETION_COST, whole_number
 from tightship.planning.nodes import draining, owner_elsewhere
 
 OURS = "tightship.dev/deletion-cost"
 """The annotation ``CONTROLLER=COST`` beside a cost that a controller of ours has written."""
 
-LOWEST = -MOST
-"""The cost on the node that was chosen first; it leaves room for two thousand million more."""
+LOWEST = -1_000_000
+"""The cost on the node that was chosen first; it leaves room for a million more.
+
+Karpenter 1.14 and newer adds the 2^27th part of it to the 1 that evicting a pod costs, and calls a node empty on which
+nothing costs more than 0 (``EvictionCost`` in ``pkg/utils/disruption/disruption.go``, ``Candidate.IsEmpty`` in
+``pkg/controllers/disruption/types.go``): below -2^27 it would delete nodes with all their pods.
+"""
 
 MOST_PODS = 500
 """Most pods that carry costs of one controller at a time; the first node gets them however many pods it has."""
@@ -48,8 +53,13 @@ def share_costs(snapshot: Snapshot, going: Sequence[str], controller: str) -> Co
     deleting, because those pods leave anyhow.
     """
     carried: dict[str, list[Pod]] = {}
+    too_low: list[Pod] = []
     for pod in priced(snapshot, controller):
-        carried.setdefault(pod.node, []).append(pod)
+        cost = _cost_of(pod)
+        if cost is not None and cost < LOWEST:
+            too_low.append(pod)  # written by a release with a lower LOWEST
+        else:
+            carried.setdefault(pod.node, []).append(pod)
     chosen: dict[str, list[Pod]] = {}
     count = 0
     for name in going:
@@ -72,7 +82,7 @@ def share_costs(snapshot: Snapshot, going: Sequence[str], controller: str) -> Co
         ours[pod.node].add(pod.uid)
     return Costs(
         tuple(add),
-        tuple(pod for name in over for pod in carried[name]),
+        (*too_low, *(pod for name in over for pod in carried[name])),
         {name: frozenset(uids) for name, uids in ours.items()},
     )
 
@@ -118,13 +128,13 @@ def _counts(pod: Pod, snapshot: Snapshot) -> bool:
 
 def _cost(pods: Iterable[Pod]) -> int | None:
     """Return the cost that *pods* of one node carry, ``None`` if none of them has a valid one of ours."""
-    found = []
-    for pod in pods:
-        text = pod.annotations[OURS].partition("=")[2]
-        digits = text.removeprefix("-")
-        if text.startswith("-") and len(digits) <= len(str(MOST)) and digits.isascii() and digits.isdecimal():
-            found.append(max(LOWEST, int(text)))
-    return min(found, default=None)
+    return min((cost for pod in pods if (cost := _cost_of(pod)) is not None), default=None)
+
+
+def _cost_of(pod: Pod) -> int | None:
+    """Return the cost that our mark on *pod* tells, ``None`` if it tells no cost that we would write."""
+    cost = whole_number(pod.annotations[OURS].partition("=")[2])
+    return cost if cost is not None and cost < 0 else None
 
 
 def _leaves(snapshot: Snapshot, name: str) -> bool:

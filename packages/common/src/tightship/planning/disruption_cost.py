@@ -1,9 +1,11 @@
 """What it costs to disrupt a pod, by annotations of its owners. Pure.
 
 ``node-autoscaling.kubernetes.io/disruption-cost`` is proposed for all node autoscalers (kubernetes/autoscaler#9850):
-the costs of the pods that leave a node are summed, and the node with the lower sum goes first. Without it the older
-``controller.kubernetes.io/pod-deletion-cost`` counts, as for Karpenter. A negative deletion cost only tells a
-ReplicaSet which of its pods to delete first, and costs nothing here.
+the costs of the pods that leave a node are summed, and the node with the lower sum goes first. Without it
+``karpenter.sh/disruption-cost`` counts, and without that the older ``controller.kubernetes.io/pod-deletion-cost``, as
+for Karpenter (``EvictionCost`` in ``pkg/utils/disruption/disruption.go`` of 1.15.0). The first that is there decides,
+even without a valid cost. A negative cost makes a pod cheaper than others for Karpenter, or tells a ReplicaSet which of
+its pods to delete first, and costs nothing here.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from tightship.core.quoting import quoted
 from tightship.planning.checks import Check, remark
 
 DISRUPTION_COST = "node-autoscaling.kubernetes.io/disruption-cost"
+KARPENTER_COST = "karpenter.sh/disruption-cost"
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 MOST = 2**31 - 1
@@ -24,7 +27,7 @@ _LONGEST = len(str(MOST)) + 1
 _SHOWN = 3
 
 
-def _read(text: str) -> int | None:
+def whole_number(text: str) -> int | None:
     """Return the number in *text*, ``None`` if that is no whole number of 32 bits."""
     digits = text.removeprefix("-")
     if len(text) > _LONGEST or not (digits.isascii() and digits.isdecimal()):
@@ -33,13 +36,18 @@ def _read(text: str) -> int | None:
     return number if -MOST <= number <= MOST else None
 
 
+def _deciding(pod: Pod) -> str | None:
+    """Return the annotation of *pod* that says its cost, ``None`` without any."""
+    return next((key for key in (DISRUPTION_COST, KARPENTER_COST, DELETION_COST) if key in pod.annotations), None)
+
+
 def disruption_cost(pod: Pod) -> int:
     """Return what disrupting *pod* costs, from 0 (also for an annotation without a valid cost) to :data:`MOST`."""
     notes = pod.annotations
     if not notes:
         return 0
-    text = notes.get(DISRUPTION_COST, notes.get(DELETION_COST, ""))
-    return max(0, _read(text) or 0)
+    key = _deciding(pod)
+    return 0 if key is None else max(0, whole_number(notes[key]) or 0)
 
 
 def total_cost(pods: Iterable[Pod]) -> int:
@@ -56,10 +64,12 @@ def cost_remarks(pods: Sequence[Pod]) -> list[Check]:
         parts = ", ".join(f"{key} {-cost:,}" for cost, key in dear[:_SHOWN])
         found.append(remark("disruption cost", f"{total_cost(pods):,} ({parts}{more}); nodes that cost less go first"))
     for pod in pods:
-        key = DISRUPTION_COST if DISRUPTION_COST in pod.annotations else DELETION_COST
-        text = pod.annotations.get(key)
+        key = _deciding(pod)
+        if key is None:
+            continue
+        text = pod.annotations[key]
         lowest = 0 if key == DISRUPTION_COST else -MOST
-        if text is not None and ((number := _read(text)) is None or number < lowest):
+        if (number := whole_number(text)) is None or number < lowest:
             allowed = f"allowed is a whole number from {lowest} to {MOST}"
             found.append(remark("disruption cost", f"annotation {key} of {pod.key} is {quoted(text)}; {allowed}"))
     return found

@@ -23,8 +23,12 @@ from tightship.planning.owners import annotating, named
 DO_NOT_DRAIN = "tightship.dev/do-not-drain"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SAFE_LOCAL_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
-DO_NOT_DISRUPT = ("karpenter.sh/do-not-disrupt", "node-autoscaling.kubernetes.io/do-not-disrupt")
-"""Karpenter's opt-out, and the one proposed for all node autoscalers (kubernetes/autoscaler#10071), alike."""
+DO_NOT_DISRUPT = (
+    "karpenter.sh/do-not-disrupt",
+    "node-autoscaling.kubernetes.io/do-not-disrupt",
+    "karpenter.sh/do-not-evict",
+)
+"""Karpenter's opt-out, the proposed one of all node autoscalers (kubernetes/autoscaler#10071), an older Karpenter's."""
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 
 DEFAULT_GRACE = 30

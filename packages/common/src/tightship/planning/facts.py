@@ -21,7 +21,7 @@ from tightship.planning.evictability import Evictability
 from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.karpenter import timed
 from tightship.planning.node_groups import NodeGroups
-from tightship.planning.nodes import NodeRules, draining, judge_node, yielded_for_good
+from tightship.planning.nodes import NodeRules, draining, judge_node, undeletable, yielded_for_good
 from tightship.planning.plan import Candidate, Gates, Going, Judgement
 from tightship.planning.pools import KNOWN_POOL_LABELS, pool_of
 from tightship.planning.prices import NO_PRICES, NodePrice, PriceList, price_of
@@ -189,6 +189,7 @@ def _knower(
         found = pods.sort(view.pods)
         refusals = [
             *judge_node(view, now, rules.nodes, snapshot.node_pools),
+            *undeletable(snapshot, view.node, rules.nodes, now),
             *_selection(view, only),
             *found.refusals,
             *unreadable.get(view.name, ()),
@@ -208,7 +209,7 @@ def _knower(
             group=groups.of(view.node),
         )
         timeless = not (pods.told_time or view.usage.terminating or DRAIN_ANNOTATION in view.node.annotations)
-        timeless = timeless and not timed(view.node, snapshot.node_pools)
+        timeless = timeless and not timed(view.node, view.pods, snapshot.node_pools)
         templates = tuple(dict.fromkeys([pod.template for pod in view.pods]))
         return _Kept(fact, timeless, not (ledger.counted_pods or pods.told_others), templates)
 

@@ -17,7 +17,7 @@ from tightship.planning.checks import Check
 from tightship.planning.claim_budget import nodes_out
 from tightship.planning.cluster import Snapshot
 from tightship.planning.facts import NodeFacts
-from tightship.planning.karpenter import POOL_LABEL
+from tightship.planning.karpenter import karpenter_pool
 from tightship.planning.node_groups import NodeGroups
 from tightship.planning.nodes import left_without, owner_elsewhere
 from tightship.planning.plan import Candidate, Plan, Planner
@@ -102,5 +102,5 @@ def unknown_minimums(plan: Plan, facts: Mapping[str, NodeFacts], told: Callable[
     *told* says of a pool whether the settings give its minimum.
     """
     going = (facts[each.node] for each in plan.removals if each.node in facts)
-    unknown = {fact.pool for fact in going if fact.group is None and POOL_LABEL not in fact.view.node.labels}
+    unknown = {fact.pool for fact in going if fact.group is None and karpenter_pool(fact.view.node) is None}
     return tuple(sorted(pool for pool in unknown if not told(pool)))

@@ -21,14 +21,22 @@ from tightship.core.objects.pod import CORDON, DRAINING
 from tightship.core.quoting import LONGEST
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import NodeView, Snapshot
-from tightship.planning.evictability import DO_NOT_DISRUPT, DO_NOT_DRAIN
-from tightship.planning.karpenter import left_to_karpenter
+from tightship.planning.evictability import DO_NOT_DRAIN
+from tightship.planning.karpenter import DISRUPTED, deletion_blocked, left_to_karpenter
 
 LEGACY_STATE = "estafette.io/node-compactor-state"
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
-KARPENTER_DISRUPTED = "karpenter.sh/disrupted"
-_TAKEN = frozenset({TO_BE_DELETED, KARPENTER_DISRUPTED})
+KARPENTER_DISRUPTED = DISRUPTED
+KARPENTER_DISRUPTING = "karpenter.sh/disruption"
+"""Karpenter's taint on a node that it takes away, in its releases with v1beta1."""
+NODE_DO_NOT_DISRUPT = (
+    "karpenter.sh/do-not-disrupt",
+    "node-autoscaling.kubernetes.io/do-not-disrupt",
+    "karpenter.sh/do-not-consolidate",
+)
+"""Karpenter's opt-out of a node, the one proposed for all node autoscalers, and the one of Karpenter before 0.33."""
+_TAKEN = frozenset({TO_BE_DELETED, KARPENTER_DISRUPTED, KARPENTER_DISRUPTING})
 _EMPTYING = frozenset({DRAIN_IN_PROGRESS, SHUTDOWN_IN_PROGRESS})
 CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
@@ -147,7 +155,7 @@ def opt_outs(
         (SCALE_DOWN_DISABLED, Reason.SCALE_DOWN_DISABLED, node.annotations.get(SCALE_DOWN_DISABLED) == "true"),
         *(
             (each, Reason.NODE_DO_NOT_DISRUPT, node.annotations.get(each, "false") != "false")
-            for each in DO_NOT_DISRUPT
+            for each in NODE_DO_NOT_DISRUPT
         ),
     ):
         if says_no:
@@ -156,6 +164,17 @@ def opt_outs(
             found.append(Refusal(reason, node.name, detail, fix))
     found += left_to_karpenter(node, pools, now)
     return [refusal for refusal in found if refusal.reason not in rules.disabled]
+
+
+def undeletable(snapshot: Snapshot, node: Node, rules: NodeRules, now: float | None = None) -> list[Refusal]:
+    """Return why Karpenter would keep *node* of *snapshot* although it is empty, for the sake of pods that stay.
+
+    As :func:`opt_outs`, asked by plan, claim and each eviction; a drain that has begun gives no *now*.
+    """
+    view = snapshot.nodes.get(node.name)
+    if view is None or Reason.KARPENTER_CONSOLIDATION_OFF in rules.disabled:
+        return []
+    return list(deletion_blocked(node, view.pods, snapshot.budgets, now))
 
 
 def left_without(snapshot: Snapshot, name: str) -> Iterator[Node]:
@@ -191,7 +210,7 @@ def _owners_elsewhere(node: Node) -> Iterator[Refusal]:
     keys = {taint.key for taint in node.taints}
     if TO_BE_DELETED in keys:
         yield Refusal(Reason.TO_BE_DELETED, node.name, "Cluster Autoscaler is deleting the node")
-    if KARPENTER_DISRUPTED in keys:
+    if KARPENTER_DISRUPTED in keys or KARPENTER_DISRUPTING in keys:
         yield Refusal(Reason.KARPENTER_DISRUPTED, node.name, "Karpenter is disrupting the node")
     if node.deletion is not None:
         yield Refusal(Reason.NODE_TERMINATING, node.name, "the Node object is being deleted")

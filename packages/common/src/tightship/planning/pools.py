@@ -12,6 +12,7 @@ KNOWN_POOL_LABELS = (
     "alpha.eksctl.io/nodegroup-name",
     "kubernetes.azure.com/agentpool",
     "karpenter.sh/nodepool",
+    "karpenter.sh/provisioner-name",
     "cluster.x-k8s.io/pool-name",
     "cluster.x-k8s.io/deployment-name",
     "worker.gardener.cloud/pool",

@@ -158,6 +158,7 @@ def _summary(inputs: Inputs, nodes: tuple[NodeEntry, ...]) -> Summary:
         money=money_summary(_costs(nodes)),
         karpenter=karpenter_summary(inputs.snapshot, plan.refusals, inputs.as_if_unmanaged),
         gap=gap_summary(inputs.gap, len(nodes) - len(inputs.facts)),
+        pending=inputs.pending,
     )
 
 

@@ -15,6 +15,7 @@ from tightship.report.advice import AdviceSummary, GainEntry, NodeBundle
 from tightship.report.gap import GapSummary
 from tightship.report.karpenter import KarpenterSummary
 from tightship.report.money import MoneySummary, MonthTotals, NodeCost
+from tightship.report.pending import PendingSummary
 from tightship.report.search import SearchSummary
 
 API_VERSION: Final = "tightship.dev/v1"
@@ -221,7 +222,8 @@ class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
     let pods go only one after another.
 
     *other* are extended resources. *money* exists only if some node has a price, *excess* only if the controller uses
-    that figure, *search* and *gap* only if they were asked for, *karpenter* only if nodes are left to Karpenter.
+    that figure, *search* and *gap* only if they were asked for, *karpenter* only if nodes are left to Karpenter,
+    *pending* only if pods wait for a node and somebody asked.
     """
 
     nodes: NodeTotals
@@ -240,6 +242,7 @@ class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
     money: MoneySummary | None = None
     karpenter: KarpenterSummary | None = None
     gap: GapSummary | None = None
+    pending: PendingSummary | None = None
 
 
 class NodePlan(NodeHead, frozen=True, rename="camel", omit_defaults=True, tag_field="kind", tag="NodePlan"):
@@ -261,10 +264,7 @@ Fate = Literal["evict", "stays", "leaving"]
 
 
 class GateCheck(Struct, frozen=True, rename="camel"):
-    """One gate of the controller with its numbers. *reason* is its refusal's word, *fix* the change that opens it.
-
-    In a document *fix* is empty if the gate is open.
-    """
+    """One gate of the controller with its numbers. *reason* is its refusal's word, *fix* what opens it if closed."""
 
     name: str
     reason: str

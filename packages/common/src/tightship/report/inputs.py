@@ -27,6 +27,7 @@ from tightship.report.document import (
     Share,
     Source,
 )
+from tightship.report.pending import PendingSummary
 
 
 class Inputs(Struct, frozen=True):
@@ -34,7 +35,7 @@ class Inputs(Struct, frozen=True):
 
     *now* is in seconds since 1970. *held* says which planned nodes have to wait, and why. *costs* are what more
     would go without each reason, *bundles* what would free a node, by its name.
-    *as_if_unmanaged* is the plan as if Karpenter consolidated nothing.
+    *pending* are the pods without a node. *as_if_unmanaged* is the plan as if Karpenter consolidated nothing.
     """
 
     generator: Generator
@@ -53,6 +54,7 @@ class Inputs(Struct, frozen=True):
     advice: AdviceSummary | None = None
     costs: Mapping[Reason, GainEntry] = {}
     bundles: Mapping[str, NodeBundle] = {}
+    pending: PendingSummary | None = None
 
     @property
     def head(self) -> tuple[Literal["tightship.dev/v1"], Generator, Source, str, str, str, SettingsView]:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from tightship.core.counting import counted
 from tightship.core.reasons import Reason, Refusal
-from tightship.planning.karpenter import POOL_LABEL
+from tightship.planning.karpenter import karpenter_pool
 
 if TYPE_CHECKING:
     # hpa-scaler uses documents too, and has no numpy, which plans need.
@@ -48,7 +48,7 @@ def karpenter_summary(
     ]
     if not left:
         return None
-    pools = sorted({node.labels[POOL_LABEL] for node in left})
+    pools = sorted({name for node in left if (name := karpenter_pool(node)) is not None})
     return KarpenterSummary(
         nodes=len(left),
         node_pools=tuple(pools),

@@ -108,6 +108,14 @@ def money(micros: int, currency: str) -> str:
     return f"{sign}{micros / MICROS:,.2f}" if abs(micros) < 100 * MICROS else f"{sign}{micros / MICROS:,.0f}"
 
 
+def an_hour(micros: int, hours: int, currency: str) -> str:
+    """Return *micros* of a month of *hours* as the amount of one hour: ``$2.12``, ``$0.021``."""
+    amount = micros / hours / MICROS
+    if not micros or amount >= 1:
+        return money(round(amount * MICROS), currency)
+    return f"{'$' if currency == 'USD' else f'{currency} '}{amount:.2g}"
+
+
 def hourly(cost: NodeCost) -> str:
     """Return the price of an hour, exactly: ``$0.096``."""
     return f"{'$' if cost.currency == 'USD' else f'{cost.currency} '}{written_amount(cost.micros_per_hour)}"
@@ -132,9 +140,12 @@ def money_lines(summary: MoneySummary | None, strategy: str) -> Iterator[str]:
             yield "strategy lowest-cost needs prices: without any, the plan is that of fewest-nodes"
         return
     totals = summary.micros_per_month
-    saved = f"   {money(totals.saved, summary.currency)} saved" if totals.saved else "   nothing saved"
-    share = f" ({totals.saved / totals.before:.0%})" if totals.saved and totals.before else ""
-    yield f"{change(totals, summary.currency)} a month of {summary.hours_per_month} h{saved}{share}"
+    saved, hours = "nothing saved", summary.hours_per_month
+    if totals.saved:
+        share = f" ({totals.saved / totals.before:.0%})" if totals.before else ""
+        now = an_hour(totals.saved, hours, summary.currency)
+        saved = f"saved{share}: {now} an hour; {money(totals.saved, summary.currency)} a month if it lasts"
+    yield f"{change(totals, summary.currency)} a month of {hours} h   {saved}"
     sources = [
         f"{words}: {shown}"
         for source, words in _SOURCES.items()

@@ -22,8 +22,9 @@ from tightship.report.document import (
 )
 from tightship.report.gap import gap_lines
 from tightship.report.karpenter import karpenter_line
-from tightship.report.money import MoneySummary, change, money, money_lines
+from tightship.report.money import MoneySummary, an_hour, change, money, money_lines
 from tightship.report.node_rows import COLUMNS, STATES, Arrival, arrivals_of, cpu_bar, memory_bar, node_rows
+from tightship.report.pending import pending_line
 from tightship.report.presentation import Cell, EntryList, Fact, Fleet, Group, Page, Part, Section, Slot, Table, Tone
 from tightship.report.search import searched
 
@@ -104,7 +105,10 @@ def _saved(summary: MoneySummary | None) -> tuple[Fact, ...]:
     tone: Tone = "good" if totals.saved else ""
     kept = f"{money(totals.after, currency)} of {money(totals.before, currency)} kept"
     without = f"; {counted(summary.unpriced, 'node')} without a price" if summary.unpriced else ""
-    return (Fact("saved a month", money(totals.saved, currency), tone, kept + without),)
+    return (
+        Fact("saved an hour", an_hour(totals.saved, summary.hours_per_month, currency), tone, "now"),
+        Fact("saved a month", money(totals.saved, currency), tone, f"if it lasts; {kept}{without}"),
+    )
 
 
 def _named(resource: str) -> str:
@@ -235,6 +239,8 @@ def besides(plan: NodePlan) -> Iterator[tuple[str, str]]:
         yield "Counted", _counted(summary.excess)
     if summary.karpenter is not None:
         yield "Karpenter", karpenter_line(summary.karpenter, summary.nodes.before)
+    if summary.pending is not None:
+        yield "Pending", pending_line(summary.pending)
     if summary.waits_for:
         waits = f"{_names(summary.waits_for)}: pods of one node leave one after another, as replacements become Ready"
         yield "PDB waits", waits

@@ -14,7 +14,6 @@ from tightship.report.inputs import extended_resources
 from tightship.report.money import change, hourly, money, money_lines, monthly, origin
 from tightship.report.plan_page import besides, evicted, plan_page
 from tightship.report.presentation import (
-    LABEL,
     Column,
     Grid,
     GridShape,
@@ -27,16 +26,22 @@ from tightship.report.presentation import (
 )
 from tightship.report.terminal import length, pad
 
-_SHAPES = (
-    GridShape(),
-    GridShape(bar=5),
-    GridShape(bar=0),
-    GridShape(bar=5, amounts=False),
-    GridShape(bar=0, amounts=False),
-    GridShape(("extended",), bar=0, amounts=False),
-    GridShape(("AGE", "extended"), bar=0, amounts=False),
-    GridShape(("AGE", "extended", "POOL"), bar=0, amounts=False),
-    GridShape(("AGE", "extended", "POOL", "MONTH"), bar=0, amounts=False),
+_LONGEST_NAME = 63
+"""Most characters of a node's name in a table: one name of 253 would push every other column out of sight."""
+
+_SHAPES = tuple(
+    GridShape(without, bar, amounts, _LONGEST_NAME)
+    for without, bar, amounts in (
+        ((), 10, True),
+        ((), 5, True),
+        ((), 0, True),
+        ((), 5, False),
+        ((), 0, False),
+        (("extended",), 0, False),
+        (("AGE", "extended"), 0, False),
+        (("AGE", "extended", "POOL"), 0, False),
+        (("AGE", "extended", "POOL", "MONTH"), 0, False),
+    )
 )
 
 
@@ -144,7 +149,7 @@ def _summary(plan: NodePlan) -> Iterator[TextLine]:
     yield figure("CPU", _share_line(summary.cpu_milli, cores, " cores"))
     yield figure("Memory", _share_line(summary.memory_bytes, memory, ""))
     for name, totals in summary.other.items():
-        yield figure(short(name).replace("gpu", "GPU")[: LABEL - 1], _extended_line(name, totals))
+        yield figure(short(name).replace("gpu", "GPU"), _extended_line(name, totals))
     for number, line in enumerate(money_lines(summary.money, plan.strategy)):
         yield figure("Money" if number == 0 else "", line, "bold" if number == 0 and summary.money is not None else "")
     yield from _pools(plan)

@@ -33,7 +33,7 @@ class TextLine(Struct, frozen=True):
 
 def figure(label: str, text: str, style: Style = "") -> TextLine:
     """Return a line for the figures below a table: *text* after its *label*."""
-    return TextLine(text, label.ljust(LABEL), style=style, label_style="bold" if label else "", indent=0)
+    return TextLine(text, label.ljust(LABEL - 1) + " ", style=style, label_style="bold" if label else "", indent=0)
 
 
 def warning(text: str) -> TextLine:

@@ -57,10 +57,29 @@ CASES: tuple[Case, ...] = (
     # What a drain would give up for.
     # Owners and their controllers.
     # Karpenter.
+    Case(
+        "80c-karpenter-daemonset-do-not-disrupt.json",
+        "Karpenter, statenode.go",
+        goes=_nodes(""),
+        stays=_stay("n1", "KarpenterConsolidationOff"),
+    ),
     # Volumes.
     # Operating systems and schedulers.
     # Advice.
     # Time, files and words.
+    Case(
+        "31-cluster-info-dump.txt",
+        "kubernetes#87868",
+        goes=_nodes("ip-10-0-20-143.ec2.internal"),
+        says=("all pods are in kube-system: if there are more namespaces", "PodDisruptionBudgets are not in the file"),
+    ),
+    Case(
+        "30b-one-kubelet-a-year-ahead.json",
+        "kubernetes#7866",
+        stays={"n1": "KubeSystemPod", "n2": "PodDoNotDisrupt"},
+        says=("of node n3 (365d ahead): most of the file is of 2026-10-31T23:59:00Z",),
+        flags=("--advice-time", "0s"),
+    ),
 )
 
 

@@ -122,7 +122,8 @@ def add_cluster_arguments(
         metavar="FILE",
         action="append",
         help=f"read the cluster from FILE instead of an API server: what `kubectl get {kinds} -A -o json` "
-        "(or yaml) prints, .gz too; - for standard input; repeatable: the files are read together",
+        "(or yaml) prints, .gz too, or cluster-info dump, or a folder of such files; - for standard input; repeatable: "
+        "the files are read together",
     )
     add_server_arguments(group)
     return group
@@ -149,7 +150,7 @@ def add_time_argument(group: argparse._ArgumentGroup) -> None:
         metavar="TIME",
         type=value_of(parse_rfc3339),
         help="judge ages as if it were TIME, RFC 3339 such as 2026-03-01T04:00:00Z (default: now; for a file, the "
-        "newest time in it)",
+        "latest time on which its clocks agree)",
     )
 
 

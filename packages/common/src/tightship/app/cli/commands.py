@@ -39,6 +39,7 @@ from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Horizon, Judge, evaluate
 from tightship.planning.gap import Alternatives, measure
 from tightship.planning.plan import Plan
+from tightship.planning.plan.reserving import pending_pods
 from tightship.planning.pools import pool_of, shown
 from tightship.planning.search.strategy import SearchRules
 from tightship.report.build import plan_document
@@ -47,6 +48,7 @@ from tightship.report.explain import explanation_document
 from tightship.report.explanation_view import EXPLANATION
 from tightship.report.formats import formats_of
 from tightship.report.inputs import Inputs
+from tightship.report.pending import PendingSummary
 from tightship.report.plan_view import PLAN
 from tightship.report.warnings import warnings_of
 
@@ -220,6 +222,7 @@ class Program(Struct, frozen=True):
         if search is not None and evaluation.plan.searched is None and judge.placement == "possible":
             why = "a search counts nodes, not money, so a plan with strategy lowest-cost is not searched"
             warnings = (f"--search does nothing: {why}", *warnings)
+        waiting, could_run = pending_pods(evaluation.snapshot)
         inputs = Inputs(
             generator=Generator(self.name, self.version),
             source=loaded.source,
@@ -234,6 +237,7 @@ class Program(Struct, frozen=True):
             held=evaluation.held,
             as_if_unmanaged=as_if,
             gap=gap,
+            pending=None if not waiting else PendingSummary(waiting, could_run),
         )
         advising = None
         # A searched plan ends by time, so planning again without a search would compare two different things.

@@ -33,8 +33,8 @@ class LoadedCluster(Struct, frozen=True):
 def load_snapshot(arguments: argparse.Namespace, progress: Progress, ahead: Ahead) -> LoadedCluster:
     """Return the cluster that the arguments of :func:`~tightship.app.cli.arguments.add_cluster_arguments` name.
 
-    *ahead* limits the demand without pods that an API server is asked for. The time is that of ``--now``; else a file's
-    own newest time, so that an old file is judged as the cluster was.
+    *ahead* limits the demand without pods that an API server is asked for. The time is that of ``--now``; else the
+    latest on which the clocks in a file agree, so that an old file is judged as the cluster was.
 
     Raises :class:`UsageError`, :class:`~tightship.files.object_file.FileError` or a
     :class:`~tightship.core.api_errors.KubeError`.

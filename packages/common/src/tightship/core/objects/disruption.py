@@ -1,7 +1,8 @@
-"""PodDisruptionBudgets (policy/v1)."""
+"""PodDisruptionBudgets (policy/v1, and policy/v1beta1 in files)."""
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import Struct
 
 from tightship.core.objects.meta import Metadata, Namespaced
@@ -65,6 +66,7 @@ class PodDisruptionBudgetWire(Struct, frozen=True, gc=False):
     """A PDB on the wire."""
 
     metadata: Metadata
+    api_version: str = msgspec.field(default="", name="apiVersion")
     spec: _Spec = _Spec()
     status: _Status = _Status()
 
@@ -81,7 +83,7 @@ class PodDisruptionBudgetWire(Struct, frozen=True, gc=False):
             namespace=self.metadata.namespace,
             name=self.metadata.name,
             uid=self.metadata.uid,
-            selector=self.spec.selector,
+            selector=self._selector,
             max_unavailable=self.spec.max_unavailable,
             min_available=self.spec.min_available,
             always_allow_unhealthy=self.spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
@@ -93,3 +95,12 @@ class PodDisruptionBudgetWire(Struct, frozen=True, gc=False):
             expected_pods=self.status.expected_pods,
             sync_failed=failed,
         )
+
+    @property
+    def _selector(self) -> LabelSelector | None:
+        """The selector. An empty one selects all pods of the namespace, but none in v1beta1 (``policy/v1beta1`` of the
+        API: ``PodDisruptionBudgetSpec.selector``).
+        """
+        selector = self.spec.selector
+        empty = selector is not None and not selector.match_labels and not selector.match_expressions
+        return None if empty and self.api_version == "policy/v1beta1" else selector

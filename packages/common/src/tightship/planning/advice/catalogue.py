@@ -40,7 +40,7 @@ from tightship.planning.facts import NodeFacts
 from tightship.planning.gangs import EVICT_TOGETHER
 from tightship.planning.karpenter import POOL_LABEL
 from tightship.planning.node_groups import MINIMUM_SIZE
-from tightship.planning.nodes import SCALE_DOWN_DISABLED
+from tightship.planning.nodes import NODE_DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
 from tightship.planning.owners import AnnotationEdit, annotation_changes, commands, named, top_owner
 
 _REMOVED: Mapping[Reason, tuple[str, ...]] = {
@@ -65,7 +65,7 @@ _NOTES: Mapping[Reason, str] = {Reason.GANG_WOULD_BREAK: "the whole group starts
 _ON_NODES: Mapping[Reason, tuple[str, ...]] = {
     Reason.NODE_DO_NOT_DRAIN: (DO_NOT_DRAIN,),
     Reason.SCALE_DOWN_DISABLED: (SCALE_DOWN_DISABLED,),
-    Reason.NODE_DO_NOT_DISRUPT: DO_NOT_DISRUPT,
+    Reason.NODE_DO_NOT_DISRUPT: NODE_DO_NOT_DISRUPT,
 }
 """Reasons that an annotation of a node gives."""
 

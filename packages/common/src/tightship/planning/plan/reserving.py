@@ -137,6 +137,16 @@ class Reserved:
         self.waiting.setdefault(target, []).append(Guest(pod, ask, ""))
 
 
+def pending_pods(snapshot: Snapshot) -> tuple[int, int]:
+    """Return how many pods of *snapshot* have no node, and how many of them could run now, beside each other."""
+    waiting = sum(pod.deletion is None for pod in snapshot.unscheduled)
+    if not waiting:
+        return 0, 0
+    reserved = Reserved(Space(snapshot))
+    reserved.pending()
+    return waiting, sum(guest.pod.deletion is None for guests in reserved.waiting.values() for guest in guests)
+
+
 _LEAVES = frozenset({Phase.CLAIMED, Phase.EVICTING, Phase.YIELDED})
 
 
