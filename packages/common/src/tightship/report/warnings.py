@@ -189,9 +189,7 @@ def _are(kinds: list[str], snapshot: Snapshot) -> str:
 
 
 def _has_claims(pod: Pod) -> bool:
-    return any(
-        volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in pod.spec.volumes
-    )
+    return any(volume.claims for volume in pod.spec.volumes)
 
 
 def _selects_namespaces(pod: Pod) -> bool:

@@ -77,6 +77,10 @@ class Constraints:
         for column, view in enumerate(snapshot.nodes.values() if self._tied else ()):
             self._count(view.pods, column, 1)
 
+    def chosen_by(self, *, scheduler: bool) -> None:
+        """Say whether nothing but kube-*scheduler* chooses the places of pods; see :class:`VolumeIndex`."""
+        self._volumes.scheduler_chooses = scheduler
+
     # Following a cluster
 
     @property
@@ -120,7 +124,7 @@ class Constraints:
     def _count_by(self, template: PodTemplate) -> None:
         affinity, spread = self._counted[template] = self._count_rules(template)
         attachments = self._volumes.attachments(template) if template.spec.volumes else NO_ATTACHMENTS
-        if affinity is not None or spread or attachments.handles or template.spec.host_ports:
+        if affinity is not None or spread or attachments is not NO_ATTACHMENTS or template.spec.host_ports:
             self._tied[template] = (affinity, spread, attachments)
 
     def _count(self, pods: Iterable[Pod], column: int, step: int) -> None:
@@ -138,8 +142,8 @@ class Constraints:
                     counter.add(column, step)
             if pod.template.spec.host_ports:
                 self._use_ports(pod.template.spec, column, step)
-            if attachments.handles:
-                self._volumes.add(column, attachments, step)
+            if attachments is not NO_ATTACHMENTS:
+                self._volumes.add(column, attachments, step, shared=pod.deletion is None)
 
     def _count_rules(self, template: PodTemplate) -> _Counted:
         rules = self._affinity.rules(template)
@@ -184,7 +188,7 @@ class Constraints:
             for node, used in self._ports.get((protocol, port), {}).items():
                 if _taken(ip, used):
                     mask[node] = False
-        if ask.attachments.handles:
+        if ask.attachments is not NO_ATTACHMENTS:
             self._volumes.restrict(mask, ask.attachments)
 
     def restrict_all(self, masks: NDArray[np.bool_], asks: Sequence[Ask]) -> None:
@@ -217,7 +221,7 @@ class Constraints:
             counter.add(node, step)
         if ask.template.spec.host_ports:
             self._use_ports(ask.template.spec, node, step)
-        if ask.attachments.handles:
+        if ask.attachments is not NO_ATTACHMENTS:
             self._volumes.add(node, ask.attachments, step)
 
     def _use_ports(self, spec: PodSpec, node: int, step: int) -> None:
