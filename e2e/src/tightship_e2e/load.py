@@ -25,6 +25,7 @@ PLAIN = (
     "StorageClass",
     "CSIDriver",
     "CSINode",
+    "CSIStorageCapacity",
     "RuntimeClass",
     "PersistentVolume",
     "PersistentVolumeClaim",

@@ -56,7 +56,7 @@ def why_nowhere(space: Space, ask: Ask) -> tuple[str, str]:
     for row, amount in ask.rows:
         near = near[space.capacity[row, near] >= amount]
     rest = enough & ~space.feasible(ask) if enough.any() else enough
-    count(_other_filters(ask), np.count_nonzero(rest))
+    count(_other_filters(space, ask), np.count_nonzero(rest))
     total = len(space.nodes)
     parts = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     told = [f"{number} {what}" for what, number in parts[:MOST_CAUSES]]
@@ -88,15 +88,16 @@ def _own_rules(unselected: NDArray[np.bool_], tainted: NDArray[np.bool_]) -> str
     return ""
 
 
-def _other_filters(ask: Ask) -> str:
+def _other_filters(space: Space, ask: Ask) -> str:
     spec = ask.template.spec
+    shared = any(space.constraints.volumes.users(claim) for claim, _ in ask.attachments.shared)
     parts = [
         ("pod affinity or anti-affinity", bool(spec.affinity or spec.anti_affinity)),
         ("topology spread", bool(spec.spread)),
         ("host port taken", bool(spec.host_ports)),
         ("volume attach limit", bool(ask.attachments.handles or ask.attachments.own)),
         ("disk in use", bool(ask.attachments.disks)),
-        ("claim shared with pods elsewhere", bool(ask.attachments.shared)),
+        ("claim shared with pods elsewhere", shared),
     ]
     held = [name for name, has in parts if has]
     return " or ".join(held) if held else "anti-affinity of pods there"

@@ -206,7 +206,7 @@ class Space:
         attachments = NO_ATTACHMENTS
         if spec.volumes:
             try:
-                reach, attachments = self.constraints.reach(template)
+                reach, attachments = self.constraints.volumes.reach(template)
                 if reach is not None:
                     static = static & reach
             except VolumeUnknownError as error:

@@ -76,8 +76,8 @@ class _Found:
     def attachments(self) -> Attachments:
         if not (self.handles or self.own or self.disks or self.shared):
             return NO_ATTACHMENTS
-        parts = (self.handles, self.own.items(), self.disks, self.shared.items())
-        return Attachments(*(tuple(part) for part in parts))
+        own, shared = tuple(self.own.items()), tuple(self.shared.items())
+        return Attachments(tuple(self.handles), own, tuple(self.disks), shared)
 
 
 class VolumeReach:
@@ -213,8 +213,9 @@ class VolumeReach:
         if claim.storage_class == _DEFAULT:
             found = self._default_class
         if found is None:
-            named = f"storage class {claim.storage_class}" if claim.storage_class.strip() else "a storage class"
-            raise VolumeUnknownError(f"{what} is unbound, and {named} does not exist")
+            named = {"": "it has no storage class", _DEFAULT: "there is no default storage class"}
+            why = named.get(claim.storage_class, f"storage class {claim.storage_class} does not exist")
+            raise VolumeUnknownError(f"{what} is unbound, and {why}")
         if not found.waits_for_consumer:
             raise VolumeUnknownError(f"{what} of storage class {found.name} may bind anywhere")
         return found

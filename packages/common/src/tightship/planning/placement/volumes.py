@@ -67,11 +67,10 @@ class VolumeIndex:
         own = dict(attachments.own)
         for driver, handles in wanted.items():
             limits, attached, more = self._limits_of(driver), self._attached.get(driver, {}), own.get(driver, 0)
-            held = self._held.get(driver)
-            most = len(handles) + more
-            full = mask & ((most if held is None else held + most) > limits)
+            held = self._held_of(driver)
+            full = mask & (held + (len(handles) + more) > limits)
             # Pods may use some of the volumes there already.
-            for index in np.flatnonzero(full & (held > 0)).tolist() if held is not None and handles else ():
+            for index in np.flatnonzero(full & (held > 0)).tolist() if handles else ():
                 here = attached.get(index, {})
                 new = more + sum(1 for handle in handles if handle not in here)
                 full[index] = new > 0 and held[index] + new > limits[index]
@@ -81,7 +80,7 @@ class VolumeIndex:
                 if writers or (readers and not reads):
                     mask[node] = False
         for claim, alone in attachments.shared:
-            users = [node for node, count in self._users.get(claim, {}).items() if count > 0]
+            users = self.users(claim)
             if users:
                 beside = mask.copy()
                 mask[users] = False
@@ -89,6 +88,10 @@ class VolumeIndex:
                 mask[:] = beside & ~mask
                 if alone or len(users) > 1 or (apart and self.scheduler_chooses):
                     mask[:] = False
+
+    def users(self, claim: str) -> list[int]:
+        """Return the nodes with pods that use a *claim* (``namespace/name``) which can't be shared between nodes."""
+        return [node for node, count in self._users.get(claim, {}).items() if count > 0]
 
     def add(self, node: int, attachments: Attachments, step: int, *, shared: bool = True) -> None:
         """Attach (*step* 1) or detach (-1) on *node*. A pod that leaves soon keeps no claim that is *shared*."""
@@ -128,10 +131,12 @@ class VolumeIndex:
                     self._count(driver, node)
 
     def _count(self, driver: str, node: int) -> None:
-        held = self._held.setdefault(driver, np.zeros(len(self._nodes), dtype=np.int64))
         here, left = self._attached.get(driver, {}).get(node, {}), self._left.get(driver, {}).get(node)
         own = self._own.get(driver)
-        held[node] = (len(left.union(here)) if left else len(here)) + (0 if own is None else own[node])
+        self._held_of(driver)[node] = (len(left.union(here)) if left else len(here)) + (0 if own is None else own[node])
+
+    def _held_of(self, driver: str) -> NDArray[np.int64]:
+        return self._held.setdefault(driver, np.zeros(len(self._nodes), dtype=np.int64))
 
     def _limits_of(self, driver: str) -> NDArray[np.int64]:
         found = self._known.free.get(driver, self._limits.get(driver))
