@@ -26,6 +26,7 @@ PLAIN = (
     "CSIDriver",
     "CSINode",
     "CSIStorageCapacity",
+    "VolumeAttachment",
     "RuntimeClass",
     "PersistentVolume",
     "PersistentVolumeClaim",
