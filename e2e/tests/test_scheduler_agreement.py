@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Awaitable, Iterator
 from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from tightship.core.objects import Pod
 from tightship.core.reasons import Reason
 from tightship.planning.cluster import Budgets
 from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.plan import STRATEGIES, Planner, Removal, Strategy, make_plan
+from tightship.planning.plan import STRATEGIES, Candidate, Planner, Removal, Strategy, make_plan
 from tightship_e2e import ControlPlane
 from tightship_e2e.draining import (
     DEADLINE,
@@ -33,7 +35,8 @@ from tightship_e2e.draining import (
     settled,
     uncordon,
 )
-from tightship_simulator import World, random_cluster
+from tightship_e2e.provisioner import provisioning
+from tightship_simulator import World, random_cluster, with_volumes
 from tightship_simulator.checker import place_all
 from tightship_testkit.client import Client, Items, Json, wait_for
 from tightship_testkit.planning import judge, snapshot_of
@@ -55,6 +58,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def on_record(tmp_path: Path, seed: int) -> Iterator[Json]:
     """Yield the seed's cluster; when the body fails, write it down and say where."""
     cluster = random_cluster(seed)
+    if seed % 3:
+        cluster = with_volumes(cluster, seed)
     try:
         yield cluster
     except BaseException as error:
@@ -73,7 +78,12 @@ def strategy_for(seed: int) -> Strategy:
 def test_every_planned_target_is_accepted(control_plane: ControlPlane, tmp_path: Path, seed: int) -> None:
     """The scheduler, asked for each pod whether it may go where the plan sends it, says yes every time."""
     with on_record(tmp_path, seed) as cluster:
-        control_plane.run(lambda api: _Targets(api, control_plane, strategy_for(seed)).run(cluster))
+        control_plane.run(lambda api: _provided(api, _Targets(api, control_plane, strategy_for(seed)).run(cluster)))
+
+
+async def _provided(api: Client, work: Awaitable[None]) -> None:
+    async with provisioning(api):
+        await work
 
 
 class _Targets:
@@ -167,7 +177,7 @@ def test_drains_planned_as_certain_leave_nothing_pending(
     Afterwards nodes refused for want of a place are drained all the same, and something must stay pending.
     """
     with on_record(tmp_path, seed) as cluster:
-        control_plane.run(lambda api: _freely(api, control_plane, cluster, strategy_for(seed)))
+        control_plane.run(lambda api: _provided(api, _freely(api, control_plane, cluster, strategy_for(seed))))
 
 
 async def _freely(api: Client, plane: ControlPlane, cluster: Json, strategy: Strategy) -> None:
@@ -203,7 +213,7 @@ async def _refusals_hold(api: Client, plane: ControlPlane, live: Json) -> None:
         planner = Planner(snapshot, DisruptionLedger(snapshot), candidates, "possible")
         for candidate in candidates:
             refusals = planner.attempt(candidate)
-            if refusals and {each.reason for each in refusals} <= NO_PLACE:
+            if refusals and {each.reason for each in refusals} <= NO_PLACE and not _shared(planner, candidate):
                 break
             if not refusals:
                 # This one would go; judge the others without it.
@@ -224,6 +234,17 @@ async def _refusals_hold(api: Client, plane: ControlPlane, live: Json) -> None:
             for t in snapshot.nodes[candidate.name].node.taints
         ])  # fmt: skip
         await settled(api, plane)  # what was left without a place goes back
+
+
+def _shared(planner: Planner, candidate: Candidate) -> bool:
+    """Whether a pod has a claim that pods on two nodes can't share: the scheduler would part them."""
+    views = planner.snapshot.nodes.values()
+    users = Counter(claim for view in views for pod in view.pods for claim in _once(planner, pod))
+    return any(users[claim] > 1 for pod in candidate.evict for claim in _once(planner, pod))
+
+
+def _once(planner: Planner, pod: Pod) -> list[str]:
+    return [claim for claim, alone in planner.space.ask(pod).attachments.shared if not alone]
 
 
 async def _left(api: Client, node: str) -> bool:

@@ -115,7 +115,7 @@ subjects:
   resources: [poddisruptionbudgets]
   verbs: [list, watch]
 - apiGroups: [storage.k8s.io]
-  resources: [storageclasses, csinodes]
+  resources: [storageclasses, csinodes, csidrivers, csistoragecapacities, volumeattachments]
   verbs: [list, watch]
 - apiGroups: [apps]
   resources: [replicasets, statefulsets, daemonsets]

@@ -167,7 +167,8 @@ def kube_controller_manager(layout: Layout) -> list[str]:
         f"--service-account-private-key-file={layout.sa_key}",
         "--use-service-account-credentials",
         "--leader-elect=false",
-        "--controllers=*,-node-ipam-controller,-ttl-controller",
+        # No CSI driver would attach anything.
+        "--controllers=*,-node-ipam-controller,-ttl-controller,-persistentvolume-attach-detach-controller",
         "--horizontal-pod-autoscaler-sync-period=1s",
         f"--node-monitor-grace-period={NODE_GRACE}",
         "--kube-api-qps=2000",

@@ -6,14 +6,16 @@ import asyncio
 import ssl
 import urllib.request
 from collections import Counter
+from functools import partial
 
 from tightship_e2e.load import load
 from tightship_e2e.plane import ControlPlane
+from tightship_e2e.provisioner import unbound_claims
 from tightship_e2e.reset import reset
 from tightship_simulator import World
 from tightship_simulator.random_clusters import NEVER
 from tightship_simulator.world import CORDON, DRAINING
-from tightship_testkit.client import Client, Items, Json, wait_for
+from tightship_testkit.client import Client, Items, Json, wait_for, wait_while
 
 DEADLINE = 120.0
 """Seconds for one condition; the scheduler tries a pod again after at most two."""
@@ -21,13 +23,17 @@ DEADLINE = 120.0
 TALLY: Counter[str] = Counter()
 """What was verified in this run; the terminal summary shows it."""
 
-SAVED = ("Namespace", "Node", "ReplicaSet", "DaemonSet", "PodDisruptionBudget", "Pod")
+SAVED = (
+    "Namespace", "Node", "ReplicaSet", "DaemonSet", "PodDisruptionBudget", "Pod", "PersistentVolumeClaim",
+    "PersistentVolume", "StorageClass", "CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment",
+)  # fmt: skip
 
 
 async def begin(api: Client, plane: ControlPlane, cluster: Json) -> Json:
     """Load *cluster* into an emptied plane and return what it has become once the scheduler is done."""
     await reset(api)
     await load(api, cluster)
+    await wait_while(partial(unbound_claims, api), DEADLINE, "claims are bound")
     await scheduler_rests(api, plane)
     # What may find a place only later would take it from a pod that is being moved; that is not in question here.
     for pod in await unbound(api):
@@ -160,6 +166,8 @@ def scheduled(pod: Json) -> tuple[str, str]:
     """Return reason and message of the pod's PodScheduled condition, empty where it has none."""
     for condition in pod.get("status", {}).get("conditions") or []:
         if condition["type"] == "PodScheduled":
+            if "ephemeral volume controller" in condition.get("message", ""):
+                return "", ""  # its claims are being made
             return condition.get("reason", ""), condition.get("message", "")
     return "", ""
 

@@ -25,6 +25,8 @@ PLAIN = (
     "StorageClass",
     "CSIDriver",
     "CSINode",
+    "CSIStorageCapacity",
+    "VolumeAttachment",
     "RuntimeClass",
     "PersistentVolume",
     "PersistentVolumeClaim",

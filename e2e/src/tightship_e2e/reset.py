@@ -18,7 +18,7 @@ CLAIMS = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/tightship-c
 ABOVE = ("CronJob", "Deployment")
 OWNERS = {*ABOVE, *KINDS}
 BESIDE = ("HorizontalPodAutoscaler", "PodDisruptionBudget", "Service", "ConfigMap", "Event")
-STORAGE = ("PersistentVolumeClaim", "PersistentVolume", "VolumeAttachment")
+STORAGE = ("PersistentVolumeClaim", "PersistentVolume", "VolumeAttachment", "CSIStorageCapacity")
 CLUSTER = ("CSINode", "CSIDriver", "StorageClass", "RuntimeClass", "PriorityClass", "Node")
 
 # What a fresh plane has, and what belongs to its own namespaces.

@@ -242,8 +242,6 @@ def test_attach_limits_count_what_is_attached_and_a_node_without_the_driver_take
     ("spec", "things", "reason", "word"),
     [
         (CLAIM, [], "UnknownVolume", "could not be read"),
-        (CLAIM, [PVC, volume(awsElasticBlockStore={"volumeID": "v"})], "UnknownVolume", "in-tree"),
-        ({"volumes": [{"name": "d", "gcePersistentDisk": {"pdName": "d"}}]}, [], "UnknownVolume", "without a claim"),
         ({"resourceClaims": [{"name": "gpu"}]}, [], "ResourceClaims", "resource claims"),
     ],
 )

@@ -61,6 +61,7 @@ RESOURCES: dict[str, Resource] = {
     "CronJob": Resource("batch/v1", "cronjobs"),
     "CSIDriver": Resource("storage.k8s.io/v1", "csidrivers", False),
     "CSINode": Resource("storage.k8s.io/v1", "csinodes", False),
+    "CSIStorageCapacity": Resource("storage.k8s.io/v1", "csistoragecapacities"),
     "DaemonSet": Resource("apps/v1", "daemonsets"),
     "Deployment": Resource("apps/v1", "deployments"),
     "Event": Resource("v1", "events"),

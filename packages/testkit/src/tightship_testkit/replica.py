@@ -116,7 +116,7 @@ _READ = {
     "policy": ["poddisruptionbudgets"],
     "resource.k8s.io": ["resourceslices", "deviceclasses", "resourceclaims"],
     "scheduling.k8s.io": ["podgroups"],
-    "storage.k8s.io": ["storageclasses", "csinodes"],
+    "storage.k8s.io": ["storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"],
 }
 RULES: list[Json] = [
     *({"apiGroups": [group], "resources": kinds, "verbs": ["get", "list", "watch"]} for group, kinds in _READ.items()),

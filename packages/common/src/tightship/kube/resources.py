@@ -19,6 +19,7 @@ from tightship.core.objects import (
 from tightship.core.objects.autoscaler_status import STATUS_NAME
 from tightship.core.objects.devices import DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_SLICE
 from tightship.core.objects.eviction_requests import EVICTION_REQUEST, MANAGED_BY
+from tightship.core.objects.storage import CSI_DRIVER, STORAGE_CAPACITY, VOLUME_ATTACHMENT
 
 UNFINISHED_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods hold no resources. The server leaves them out, and a watch reports a finished pod as deleted."""
@@ -77,6 +78,9 @@ RESOURCES = (
     Resource("PersistentVolume", "", "v1", "persistentvolumes"),
     Resource("StorageClass", "storage.k8s.io", "v1", "storageclasses"),
     Resource("CSINode", "storage.k8s.io", "v1", "csinodes"),
+    Resource(CSI_DRIVER, "storage.k8s.io", "v1", "csidrivers"),
+    Resource(STORAGE_CAPACITY, "storage.k8s.io", "v1", "csistoragecapacities"),
+    Resource(VOLUME_ATTACHMENT, "storage.k8s.io", "v1", "volumeattachments"),
     Resource("Namespace", "", "v1", "namespaces"),
     Resource("ReplicaSet", "apps", "v1", "replicasets"),
     Resource("ReplicationController", "", "v1", "replicationcontrollers"),

@@ -17,6 +17,7 @@ from tightship.core.objects import (
     Pod,
 )
 from tightship.core.objects.autoscaler_status import STATUS_NAME
+from tightship.core.objects.storage import CSI_DRIVER, STORAGE_CAPACITY, VOLUME_ATTACHMENT
 from tightship.planning.cluster import FORBIDDEN, NOT_IN_FILE, NOT_SERVED, Snapshot
 from tightship.planning.demand import MOST_IN_BUFFERS
 from tightship.planning.gangs import LEADER_WORKER_SET_NAME
@@ -35,8 +36,9 @@ UNKNOWN_DEMAND_SHOWN = 3
 """Most HPAs, or buffers, that warnings name."""
 
 _VOLUME_KINDS = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode")
+_MORE_OF_VOLUMES = (CSI_DRIVER, STORAGE_CAPACITY, VOLUME_ATTACHMENT)
 _WORKLOAD_KINDS = ("ReplicaSet", "ReplicationController", "StatefulSet", "Job")
-_PLURALS = {"StorageClass": "StorageClasses"}
+_PLURALS = {"StorageClass": "StorageClasses", STORAGE_CAPACITY: "CSIStorageCapacities"}
 
 
 def warnings_of(snapshot: Snapshot, unknown_minimums: Sequence[str] = ()) -> tuple[str, ...]:
@@ -67,6 +69,9 @@ def _missing(snapshot: Snapshot) -> Iterator[str]:
     lacking = [kind for kind in _VOLUME_KINDS if kind in missing]
     if lacking and any(_has_claims(pod) for pod in pods):
         yield f"{_are(lacking, snapshot)}: pods whose volumes need them can't be judged and keep their nodes"
+    lacking = [kind for kind in _MORE_OF_VOLUMES if missing.get(kind, NOT_IN_FILE) not in (NOT_IN_FILE, NOT_SERVED)]
+    if lacking and any(_has_claims(pod) for pod in pods):
+        yield f"{_are(lacking, snapshot)}: volumes are judged without what they tell"
     lacking = [kind for kind in _WORKLOAD_KINDS if kind in missing]
     owners = {pod.owner.kind for pod in pods if pod.owner is not None}
     if owners.intersection(lacking):
@@ -189,9 +194,7 @@ def _are(kinds: list[str], snapshot: Snapshot) -> str:
 
 
 def _has_claims(pod: Pod) -> bool:
-    return any(
-        volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in pod.spec.volumes
-    )
+    return any(volume.claims for volume in pod.spec.volumes)
 
 
 def _selects_namespaces(pod: Pod) -> bool:

@@ -87,6 +87,7 @@ KINDS = (
     _cluster_wide("StorageClass", "storage.k8s.io", "storageclasses", "sc"),
     _cluster_wide("CSINode", "storage.k8s.io", "csinodes"),
     _cluster_wide("CSIDriver", "storage.k8s.io", "csidrivers"),
+    Kind("CSIStorageCapacity", "storage.k8s.io", "v1", "csistoragecapacities"),
     _cluster_wide("VolumeAttachment", "storage.k8s.io", "volumeattachments", status=True),
     _cluster_wide("ResourceSlice", "resource.k8s.io", "resourceslices"),
     _cluster_wide("DeviceClass", "resource.k8s.io", "deviceclasses"),

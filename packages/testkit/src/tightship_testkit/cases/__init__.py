@@ -64,6 +64,17 @@ CASES: tuple[Case, ...] = (
         stays=_stay("n1", "KarpenterConsolidationOff"),
     ),
     # Volumes.
+    Case(
+        "04a-csi-limit-ephemeral-at-destination.json",
+        "karpenter-provider-aws#1888",
+        goes=_nodes(""),
+        stays=_stay("n1", "NoPlace"),
+    ),
+    Case("04b-csi-limit-ephemeral-moves.json", "karpenter#260", goes=_nodes(""), stays=_stay("n1", "NoPlace")),
+    Case("04d-csi-limit-pending-unbound.json", "karpenter#260", goes=_nodes(""), stays=_stay("n1", "NoPlace")),
+    Case("12a-rwo-shared-no-common-place.json", "longhorn#2185", goes=_nodes(""), stays=_stay("n1")),
+    Case("16a-intree-aws-ebs.json", "aws-ebs-csi-driver#597", goes=_nodes("n1"), never=("UnknownVolume",)),
+    Case("16c-intree-azure-disk.json", "aws-ebs-csi-driver#597", goes=_nodes("n1"), never=("UnknownVolume",)),
     # Operating systems and schedulers.
     # Advice.
     # Time, files and words.

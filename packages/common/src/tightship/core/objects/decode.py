@@ -37,14 +37,23 @@ from tightship.core.objects.node import Node, NodeWire
 from tightship.core.objects.pod import Pod
 from tightship.core.objects.pod_wire import PodWire
 from tightship.core.objects.storage import (
+    CSI_DRIVER,
+    STORAGE_CAPACITY,
+    VOLUME_ATTACHMENT,
+    CSIDriver,
+    CSIDriverWire,
     CSINode,
     CSINodeWire,
     PersistentVolume,
     PersistentVolumeClaim,
     PersistentVolumeClaimWire,
     PersistentVolumeWire,
+    StorageCapacity,
+    StorageCapacityWire,
     StorageClass,
     StorageClassWire,
+    VolumeAttachment,
+    VolumeAttachmentWire,
 )
 from tightship.core.objects.vertical import VerticalPodAutoscaler, VerticalPodAutoscalerWire
 from tightship.core.objects.workloads import WORKLOAD_KINDS, Namespace, NamespaceWire, Workload, WorkloadWire
@@ -58,6 +67,9 @@ ApiObject: TypeAlias = (
     | PersistentVolume
     | StorageClass
     | CSINode
+    | CSIDriver
+    | StorageCapacity
+    | VolumeAttachment
     | Namespace
     | Workload
     | HorizontalPodAutoscaler
@@ -124,6 +136,9 @@ _DECODERS = {
     "PersistentVolume": _decoder(PersistentVolumeWire, PersistentVolumeWire.volume),
     "StorageClass": _decoder(StorageClassWire, StorageClassWire.storage_class),
     "CSINode": _decoder(CSINodeWire, CSINodeWire.csi_node),
+    CSI_DRIVER: _decoder(CSIDriverWire, CSIDriverWire.driver),
+    STORAGE_CAPACITY: _decoder(StorageCapacityWire, StorageCapacityWire.storage_capacity),
+    VOLUME_ATTACHMENT: _decoder(VolumeAttachmentWire, VolumeAttachmentWire.attachment),
     "Namespace": _decoder(NamespaceWire, NamespaceWire.namespace),
     AUTOSCALER: _decoder(HorizontalPodAutoscalerWire, HorizontalPodAutoscalerWire.autoscaler),
     CAPACITY_BUFFER: _decoder(CapacityBufferWire, CapacityBufferWire.buffer),

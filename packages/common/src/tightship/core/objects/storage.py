@@ -1,68 +1,152 @@
-"""The objects that tie a pod's volumes to nodes: claims, volumes, storage classes, CSI nodes."""
+"""The objects that tie a pod's volumes to nodes: claims, volumes, classes, drivers, capacities and attachments."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from tightship.core.objects.meta import EMPTY, Metadata, Namespaced, Present
-from tightship.core.selectors import Labels, NodeSelector, NodeSelectorTerm, Requirement
+from tightship.core.objects import in_tree
+from tightship.core.objects.in_tree import BETA_REGION, BETA_ZONE, MIGRATED, REGION, ZONE, InTreeSource
+from tightship.core.objects.meta import EMPTY, Metadata, Namespaced, Present, seconds
+from tightship.core.objects.volume import ClaimSpec
+from tightship.core.quantity import value
+from tightship.core.selectors import Labels, LabelSelector, NodeSelector, NodeSelectorTerm, Requirement
+
+CSI_DRIVER = "CSIDriver"
+STORAGE_CAPACITY = "CSIStorageCapacity"
+VOLUME_ATTACHMENT = "VolumeAttachment"
+
+_BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
+_BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+_MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
+_DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
+
+_ZONE_LABELS = (ZONE, REGION, BETA_ZONE, BETA_REGION)
 
 
 class PersistentVolumeClaim(Namespaced, frozen=True, gc=False):
-    """A claim; *volume* is empty until it is bound."""
+    """A claim; *volume* is empty until one is chosen, and *bound* false until that is agreed upon.
+
+    *size* is in bytes, ``None`` without a request. kube-scheduler has chosen *selected_node* for a volume to be made.
+    *lost* claims have lost their volume.
+    """
 
     volume: str
     storage_class: str
+    uid: str = ""
+    access_modes: tuple[str, ...] = ()
+    size: int | None = None
+    block: bool = False
+    selector: LabelSelector | None = None
+    selected_node: str = ""
+    bound: bool = True
+    lost: bool = False
+    deleting: bool = False
 
 
 class PersistentVolume(Struct, frozen=True, gc=False):
     """A volume: which nodes can reach it (*node_affinity*, zone *labels*) and what attaches it.
 
-    *driver* and *handle* name a CSI volume, which counts against a node's attach limit. *known* is false for an
-    in-tree source whose attachment Tightship can't judge.
+    *driver* and *handle* name a CSI volume. *plugin* is the in-tree plugin that the driver replaces, if any, and
+    *translated* the affinity on nodes where it does. *counted* volumes count against a node's attach limit. *problem*
+    says why kube-scheduler can't translate the volume. *size* is in bytes. *claim* is the (namespace, name, uid) of the
+    claim that the volume is for; other volumes are *available*, and have all their labels.
     """
 
     name: str
     labels: Labels
     node_affinity: NodeSelector | None
-    driver: str
-    handle: str
-    known: bool
+    driver: str = ""
+    handle: str = ""
+    plugin: str = ""
+    translated: NodeSelector | None = None
+    counted: bool = False
+    attaches: bool = False
+    problem: str = ""
+    access_modes: tuple[str, ...] = ()
+    size: int = 0
+    block: bool = False
+    storage_class: str = ""
+    claim: tuple[str, str, str] | None = None
+    available: bool = False
 
 
 class StorageClass(Struct, frozen=True, gc=False):
-    """A storage class; *topologies* (``allowedTopologies``) are ``None`` if it can provision anywhere."""
+    """A storage class; *topologies* (``allowedTopologies``) are ``None`` if it can provision anywhere.
+
+    Of several *default* ones the last *created* counts.
+    """
 
     name: str
     provisioner: str
     waits_for_consumer: bool
     topologies: NodeSelector | None
+    default: bool = False
+    created: int = 0
 
 
 class CSINode(Struct, frozen=True, gc=False):
-    """The attach limits of a node, by driver; ``None`` means no limit."""
+    """The attach limits of a node, by driver; ``None`` means no limit. The kubelet attaches volumes of the in-tree
+    plugins in *migrated* by their CSI drivers.
+    """
 
     name: str
     limits: dict[str, int | None]
+    migrated: frozenset[str] = frozenset()
 
 
-class _ClaimSpec(Struct, frozen=True, rename="camel", gc=False):
-    volume_name: str = ""
-    storage_class_name: str | None = None
+class CSIDriver(Struct, frozen=True, gc=False):
+    """A CSI driver: whether its volumes are attached at all, and whether it tells free capacity."""
+
+    name: str
+    attaches: bool
+    tells_capacity: bool
+
+
+class StorageCapacity(Namespaced, frozen=True, gc=False):
+    """How large a volume of *storage_class* the nodes of *topology* can get, in bytes (``None``: unknown)."""
+
+    storage_class: str
+    topology: LabelSelector | None
+    largest: int | None
+
+
+class VolumeAttachment(Struct, frozen=True, gc=False):
+    """A PersistentVolume that *driver* attaches to a node, or has yet to detach."""
+
+    name: str
+    driver: str
+    node: str
+    volume: str
+
+
+class _Phase(Struct, frozen=True, gc=False):
+    phase: str = ""
 
 
 class PersistentVolumeClaimWire(Struct, frozen=True, gc=False):
     """A claim on the wire."""
 
     metadata: Metadata
-    spec: _ClaimSpec = _ClaimSpec()
+    spec: ClaimSpec = ClaimSpec()
+    status: _Phase = _Phase()
 
     def claim(self) -> PersistentVolumeClaim:
+        meta, spec, notes = self.metadata, self.spec, self.metadata.annotations or EMPTY
         return PersistentVolumeClaim(
-            namespace=self.metadata.namespace,
-            name=self.metadata.name,
-            volume=self.spec.volume_name,
-            storage_class=self.spec.storage_class_name or "",
+            namespace=meta.namespace,
+            name=meta.name,
+            volume=spec.volume_name,
+            storage_class=notes.get(_BETA_CLASS, spec.storage_class_name or ""),
+            uid=meta.uid,
+            access_modes=spec.access_modes or (),
+            size=value(spec.size) if spec.size else None,
+            block=spec.volume_mode == "Block",
+            selector=spec.selector,
+            selected_node=notes.get(_SELECTED_NODE, ""),
+            bound=_BIND_COMPLETED in notes or self.status.phase != "Pending",
+            lost=self.status.phase == "Lost",
+            deleting=meta.deletion_timestamp is not None,
         )
 
 
@@ -75,20 +159,30 @@ class _CSISource(Struct, frozen=True, rename="camel", gc=False):
     volume_handle: str = ""
 
 
+class _ClaimReference(Struct, frozen=True, gc=False):
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
 class _VolumeSpec(Struct, frozen=True, rename="camel", gc=False):
     node_affinity: _VolumeNodeAffinity | None = None
+    access_modes: tuple[str, ...] | None = None
+    capacity: dict[str, str] | None = None
+    storage_class_name: str = ""
+    volume_mode: str | None = None
+    claim_ref: _ClaimReference | None = None
     csi: _CSISource | None = None
-    local: Present | None = None
-    host_path: Present | None = None
-    nfs: Present | None = None
-
-
-_ZONE_LABELS = (
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-)
+    aws_elastic_block_store: InTreeSource | None = None
+    gce_persistent_disk: InTreeSource | None = None
+    azure_disk: InTreeSource | None = None
+    azure_file: InTreeSource | None = None
+    cinder: InTreeSource | None = None
+    vsphere_volume: InTreeSource | None = None
+    portworx_volume: InTreeSource | None = None
+    rbd: Present | None = None
+    iscsi: Present | None = None
+    fc: Present | None = None
 
 
 class PersistentVolumeWire(Struct, frozen=True, gc=False):
@@ -96,16 +190,34 @@ class PersistentVolumeWire(Struct, frozen=True, gc=False):
 
     metadata: Metadata
     spec: _VolumeSpec = _VolumeSpec()
+    status: _Phase = _Phase()
 
     def volume(self) -> PersistentVolume:
-        spec, labels = self.spec, self.metadata.labels or EMPTY
+        meta, spec, labels = self.metadata, self.spec, self.metadata.labels or EMPTY
+        affinity = spec.node_affinity.required if spec.node_affinity else None
+        field = next((each for each in MIGRATED if getattr(spec, each) is not None), "")
+        migrated, source = MIGRATED.get(field), getattr(spec, field) if field else None
+        zones = labels.get(BETA_ZONE) or labels.get(ZONE, "")
+        size, claim = (spec.capacity or {}).get("storage", ""), spec.claim_ref
+        available = self.status.phase == "Available" and meta.deletion_timestamp is None
+        topology = migrated.topology if migrated else ""
         return PersistentVolume(
-            name=self.metadata.name,
-            labels={key: labels[key] for key in _ZONE_LABELS if key in labels} or EMPTY,
-            node_affinity=spec.node_affinity.required if spec.node_affinity else None,
-            driver=spec.csi.driver if spec.csi else "",
-            handle=spec.csi.volume_handle if spec.csi else "",
-            known=any((spec.csi, spec.local, spec.host_path, spec.nfs)),
+            name=meta.name,
+            labels=(labels if available else {key: labels[key] for key in _ZONE_LABELS if key in labels}) or EMPTY,
+            node_affinity=affinity,
+            driver=spec.csi.driver if spec.csi else migrated.driver if migrated else "",
+            handle=spec.csi.volume_handle if spec.csi else in_tree.handle(field, source, zones) if source else "",
+            plugin=migrated.plugin if migrated else "",
+            translated=in_tree.translated(affinity, labels, topology) if topology else affinity,
+            counted=spec.csi is not None or (migrated is not None and migrated.counted),
+            attaches=any((spec.csi, spec.rbd, spec.iscsi, spec.fc)) or (migrated is not None and migrated.attaches),
+            problem=in_tree.untranslatable(field, source) if source else "",
+            access_modes=spec.access_modes or (),
+            size=value(size) if size else 0,
+            block=spec.volume_mode == "Block",
+            storage_class=(meta.annotations or EMPTY).get(_BETA_CLASS, spec.storage_class_name),
+            claim=(claim.namespace, claim.name, claim.uid) if claim else None,
+            available=available,
         )
 
 
@@ -135,11 +247,14 @@ class StorageClassWire(Struct, frozen=True, rename="camel", gc=False):
             )
             for term in self.allowed_topologies or ()
         )
+        notes = self.metadata.annotations or EMPTY
         return StorageClass(
             name=self.metadata.name,
             provisioner=self.provisioner,
             waits_for_consumer=self.volume_binding_mode == "WaitForFirstConsumer",
             topologies=NodeSelector(terms) if terms else None,
+            default=any(notes.get(each) == "true" for each in _DEFAULT_CLASS),
+            created=seconds(self.metadata.creation_timestamp) or 0,
         )
 
 
@@ -163,9 +278,69 @@ class CSINodeWire(Struct, frozen=True, gc=False):
     spec: _CSINodeSpec = _CSINodeSpec()
 
     def csi_node(self) -> CSINode:
+        migrated = (self.metadata.annotations or EMPTY).get(_MIGRATED_PLUGINS, "")
         return CSINode(
             name=self.metadata.name,
             limits={
                 each.name: each.allocatable.count if each.allocatable else None for each in self.spec.drivers or ()
             },
+            migrated=frozenset(migrated.split(",")) - {""},
+        )
+
+
+class _CSIDriverSpec(Struct, frozen=True, rename="camel", gc=False):
+    attach_required: bool | None = None
+    storage_capacity: bool | None = None
+
+
+class CSIDriverWire(Struct, frozen=True, gc=False):
+    """A CSI driver on the wire."""
+
+    metadata: Metadata
+    spec: _CSIDriverSpec = _CSIDriverSpec()
+
+    def driver(self) -> CSIDriver:
+        return CSIDriver(self.metadata.name, self.spec.attach_required is not False, bool(self.spec.storage_capacity))
+
+
+class StorageCapacityWire(Struct, frozen=True, rename="camel", gc=False):
+    """A CSIStorageCapacity on the wire."""
+
+    metadata: Metadata
+    storage_class_name: str = ""
+    node_topology: LabelSelector | None = None
+    capacity: str | None = None
+    maximum_volume_size: str | None = None
+
+    def storage_capacity(self) -> StorageCapacity:
+        meta, largest = self.metadata, self.maximum_volume_size or self.capacity
+        return StorageCapacity(
+            meta.namespace,
+            meta.name,
+            self.storage_class_name,
+            self.node_topology,
+            value(largest) if largest else None,
+        )
+
+
+class _AttachmentSource(Struct, frozen=True, rename="camel", gc=False):
+    persistent_volume_name: str | None = None
+
+
+class _AttachmentSpec(Struct, frozen=True, rename="camel", gc=False):
+    attacher: str = ""
+    node_name: str = ""
+    source: _AttachmentSource = _AttachmentSource()
+
+
+class VolumeAttachmentWire(Struct, frozen=True, gc=False):
+    """A VolumeAttachment on the wire."""
+
+    metadata: Metadata
+    spec: _AttachmentSpec = _AttachmentSpec()
+
+    def attachment(self) -> VolumeAttachment:
+        spec = self.spec
+        return VolumeAttachment(
+            self.metadata.name, spec.attacher, spec.node_name, spec.source.persistent_volume_name or ""
         )

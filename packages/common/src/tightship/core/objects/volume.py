@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from tightship.core.objects.in_tree import InTreeSource
 from tightship.core.objects.meta import Present
+from tightship.core.selectors import LabelSelector
 
 
 class _Claim(Struct, frozen=True, rename="camel", gc=False):
@@ -15,16 +17,38 @@ class _EmptyDir(Struct, frozen=True, gc=False):
     medium: str = ""
 
 
-class _ClaimTemplateSpec(Struct, frozen=True, rename="camel", gc=False):
+class StorageRequests(Struct, frozen=True, gc=False):
+    """``resources`` of a claim on the wire."""
+
+    requests: dict[str, str] | None = None
+
+
+class ClaimSpec(Struct, frozen=True, rename="camel", gc=False):
+    """``spec`` of a claim, or of the template of one, on the wire."""
+
+    volume_name: str = ""
     storage_class_name: str | None = None
+    access_modes: tuple[str, ...] | None = None
+    volume_mode: str | None = None
+    resources: StorageRequests | None = None
+    selector: LabelSelector | None = None
+
+    @property
+    def size(self) -> str:
+        """The storage that the claim requests, empty if it requests none."""
+        return ((self.resources and self.resources.requests) or {}).get("storage", "")
 
 
 class _ClaimTemplate(Struct, frozen=True, gc=False):
-    spec: _ClaimTemplateSpec = _ClaimTemplateSpec()
+    spec: ClaimSpec = ClaimSpec()
 
 
 class _Ephemeral(Struct, frozen=True, rename="camel", gc=False):
     volume_claim_template: _ClaimTemplate | None = None
+
+
+class _InlineCSI(Struct, frozen=True, gc=False):
+    driver: str = ""
 
 
 class Volume(Struct, frozen=True, rename="camel", gc=False, omit_defaults=True):
@@ -35,12 +59,16 @@ class Volume(Struct, frozen=True, rename="camel", gc=False, omit_defaults=True):
     empty_dir: _EmptyDir | None = None
     host_path: Present | None = None
     ephemeral: _Ephemeral | None = None
-    aws_elastic_block_store: Present | None = None
-    gce_persistent_disk: Present | None = None
-    azure_disk: Present | None = None
-    cinder: Present | None = None
-    rbd: Present | None = None
-    iscsi: Present | None = None
+    csi: _InlineCSI | None = None
+    aws_elastic_block_store: InTreeSource | None = None
+    gce_persistent_disk: InTreeSource | None = None
+    azure_disk: InTreeSource | None = None
+    azure_file: InTreeSource | None = None
+    cinder: InTreeSource | None = None
+    vsphere_volume: InTreeSource | None = None
+    portworx_volume: InTreeSource | None = None
+    rbd: InTreeSource | None = None
+    iscsi: InTreeSource | None = None
 
     @property
     def matters(self) -> bool:
@@ -53,7 +81,6 @@ class Volume(Struct, frozen=True, rename="camel", gc=False, omit_defaults=True):
         return self.host_path is not None or (self.empty_dir is not None and self.empty_dir.medium != "Memory")
 
     @property
-    def attached_directly(self) -> str:
-        """The disk source that the pod uses without a claim, so that its conflicts are unknown; else empty."""
-        direct = ("aws_elastic_block_store", "gce_persistent_disk", "azure_disk", "cinder", "rbd", "iscsi")
-        return next((field for field in direct if getattr(self, field) is not None), "")
+    def claims(self) -> bool:
+        """Whether the volume is one of a claim: the user's, or the pod's own."""
+        return self.persistent_volume_claim is not None or self.ephemeral is not None

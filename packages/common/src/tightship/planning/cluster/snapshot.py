@@ -28,6 +28,7 @@ from tightship.core.objects import (
 )
 from tightship.core.objects.devices import DeviceClass, ResourceClaim, ResourceSlice
 from tightship.core.objects.eviction_requests import EvictionRequest
+from tightship.core.objects.storage import CSIDriver, StorageCapacity, VolumeAttachment
 from tightship.core.quantity import humanize
 from tightship.core.resources import NOTHING, Resources
 from tightship.planning.cluster.budgets import Budgets
@@ -162,6 +163,9 @@ class Snapshot(Struct, frozen=True):
     volumes: Mapping[str, PersistentVolume] = {}
     storage_classes: Mapping[str, StorageClass] = {}
     csi_nodes: Mapping[str, CSINode] = {}
+    csi_drivers: Mapping[str, CSIDriver] = {}
+    storage_capacities: Mapping[str, StorageCapacity] = {}
+    attachments: Mapping[str, VolumeAttachment] = {}
     namespaces: Mapping[str, Namespace] = {}
     workloads: Mapping[str, Mapping[str, Workload]] = {}
     autoscalers: Mapping[str, HorizontalPodAutoscaler] = {}

@@ -47,6 +47,14 @@ from tightship.core.objects.devices import (
 )
 from tightship.core.objects.eviction_requests import EVICTION_REQUEST, EvictionRequest
 from tightship.core.objects.meta import Namespaced
+from tightship.core.objects.storage import (
+    CSI_DRIVER,
+    STORAGE_CAPACITY,
+    VOLUME_ATTACHMENT,
+    CSIDriver,
+    StorageCapacity,
+    VolumeAttachment,
+)
 from tightship.core.resources import NOTHING, Resources
 from tightship.planning.cluster.budgets import Budgets
 from tightship.planning.cluster.snapshot import NodeView, Snapshot, Unreadable, Usage
@@ -169,6 +177,9 @@ class ClusterState:
             volumes=self._all("PersistentVolume", PersistentVolume),
             storage_classes=self._all("StorageClass", StorageClass),
             csi_nodes=self._all("CSINode", CSINode),
+            csi_drivers=self._all(CSI_DRIVER, CSIDriver),
+            storage_capacities=self._all(STORAGE_CAPACITY, StorageCapacity),
+            attachments=self._all(VOLUME_ATTACHMENT, VolumeAttachment),
             namespaces=self._all("Namespace", Namespace),
             workloads={kind: self._all(kind, Workload) for kind in sorted(WORKLOAD_KINDS) if self._objects.get(kind)},
             autoscalers=self._all(AUTOSCALER, HorizontalPodAutoscaler),

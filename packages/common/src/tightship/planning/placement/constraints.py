@@ -65,7 +65,7 @@ class Constraints:
         self._most_templates = 2 * len(templates) + 1000
         self._torn = False
         self._ports: dict[tuple[str, int], dict[int, list[str]]] = {}
-        self._volumes = VolumeIndex(snapshot, nodes)
+        self.volumes = VolumeIndex(snapshot, nodes)
         topologies = {key: Topology(key, nodes) for key in sorted(topology_keys(templates))}
         known = None if "Namespace" in snapshot.missing else snapshot.namespaces
         self._affinity = AffinityIndex(templates, known, topologies)
@@ -82,7 +82,7 @@ class Constraints:
     @property
     def torn(self) -> bool:
         """Whether a port was freed or a volume detached that no pod had there, which no undoing mends."""
-        return self._torn or self._volumes.torn
+        return self._torn or self.volumes.torn
 
     @property
     def honors_taints(self) -> bool:
@@ -115,12 +115,12 @@ class Constraints:
     def follow(self, snapshot: Snapshot) -> None:
         """Hold on to *snapshot*, whose volumes are those of the one before."""
         self._snapshot = snapshot
-        self._volumes.follow(snapshot)
+        self.volumes.follow(snapshot)
 
     def _count_by(self, template: PodTemplate) -> None:
         affinity, spread = self._counted[template] = self._count_rules(template)
-        attachments = self._volumes.attachments(template) if template.spec.volumes else NO_ATTACHMENTS
-        if affinity is not None or spread or attachments.handles or template.spec.host_ports:
+        attachments = self.volumes.attachments(template) if template.spec.volumes else NO_ATTACHMENTS
+        if affinity is not None or spread or attachments is not NO_ATTACHMENTS or template.spec.host_ports:
             self._tied[template] = (affinity, spread, attachments)
 
     def _count(self, pods: Iterable[Pod], column: int, step: int) -> None:
@@ -138,8 +138,8 @@ class Constraints:
                     counter.add(column, step)
             if pod.template.spec.host_ports:
                 self._use_ports(pod.template.spec, column, step)
-            if attachments.handles:
-                self._volumes.add(column, attachments, step)
+            if attachments is not NO_ATTACHMENTS:
+                self.volumes.add(column, attachments, step, shared=pod.deletion is None)
 
     def _count_rules(self, template: PodTemplate) -> _Counted:
         rules = self._affinity.rules(template)
@@ -153,10 +153,6 @@ class Constraints:
         """Return the rules that concern pods of *template*."""
         rules, joins = self._counted.get(template) or self._count_rules(template)
         return rules or self._affinity.rules(template), SpreadRules(self._spread.own.get(template, ()), joins)
-
-    def reach(self, template: PodTemplate) -> tuple[NodeMask | None, Attachments]:
-        """See :meth:`VolumeIndex.reach`."""
-        return self._volumes.reach(template)
 
     def unknown(self, template: PodTemplate) -> tuple[Reason, str] | None:
         """Return why placement can't judge pods of *template*, whatever their volumes."""
@@ -184,8 +180,8 @@ class Constraints:
             for node, used in self._ports.get((protocol, port), {}).items():
                 if _taken(ip, used):
                     mask[node] = False
-        if ask.attachments.handles:
-            self._volumes.restrict(mask, ask.attachments)
+        if ask.attachments is not NO_ATTACHMENTS:
+            self.volumes.restrict(mask, ask.attachments)
 
     def restrict_all(self, masks: NDArray[np.bool_], asks: Sequence[Ask]) -> None:
         """Clear in each of *masks* the nodes that constraints forbid to the ask of the same number."""
@@ -217,8 +213,8 @@ class Constraints:
             counter.add(node, step)
         if ask.template.spec.host_ports:
             self._use_ports(ask.template.spec, node, step)
-        if ask.attachments.handles:
-            self._volumes.add(node, ask.attachments, step)
+        if ask.attachments is not NO_ATTACHMENTS:
+            self.volumes.add(node, ask.attachments, step)
 
     def _use_ports(self, spec: PodSpec, node: int, step: int) -> None:
         for ip, protocol, port in spec.host_ports:

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightship.core.counting import counted
-from tightship.core.objects.pod import PodSpec
 from tightship.core.quantity import humanize
 from tightship.core.selectors import HARD_EFFECTS, untolerated
 from tightship.planning.placement.space import Ask, Space
@@ -57,7 +56,7 @@ def why_nowhere(space: Space, ask: Ask) -> tuple[str, str]:
     for row, amount in ask.rows:
         near = near[space.capacity[row, near] >= amount]
     rest = enough & ~space.feasible(ask) if enough.any() else enough
-    count(_other_filters(spec), np.count_nonzero(rest))
+    count(_other_filters(space, ask), np.count_nonzero(rest))
     total = len(space.nodes)
     parts = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     told = [f"{number} {what}" for what, number in parts[:MOST_CAUSES]]
@@ -65,7 +64,7 @@ def why_nowhere(space: Space, ask: Ask) -> tuple[str, str]:
         told.append(f"{sum(number for _, number in parts[MOST_CAUSES:])} by {len(parts) - MOST_CAUSES} other causes")
     detail = f"fits on 0 of {counted(total, 'node')}: {', '.join(told)}"
     if not len(near) or rest.any():
-        claims = any(volume.persistent_volume_claim is not None for volume in spec.volumes)
+        claims = any(volume.claims for volume in spec.volumes)
         roomy = space.open & declared & (lacking == 0) & (not claims)
         return detail, _own_rules(roomy & tolerated & ~selected, roomy & ~tolerated & selected)
     share = np.zeros(len(near))
@@ -89,12 +88,16 @@ def _own_rules(unselected: NDArray[np.bool_], tainted: NDArray[np.bool_]) -> str
     return ""
 
 
-def _other_filters(spec: PodSpec) -> str:
+def _other_filters(space: Space, ask: Ask) -> str:
+    spec = ask.template.spec
+    shared = any(space.constraints.volumes.users(claim) for claim, _ in ask.attachments.shared)
     parts = [
         ("pod affinity or anti-affinity", bool(spec.affinity or spec.anti_affinity)),
         ("topology spread", bool(spec.spread)),
         ("host port taken", bool(spec.host_ports)),
-        ("volume attach limit", any(volume.persistent_volume_claim is not None for volume in spec.volumes)),
+        ("volume attach limit", bool(ask.attachments.handles or ask.attachments.own)),
+        ("disk in use", bool(ask.attachments.disks)),
+        ("claim shared with pods elsewhere", shared),
     ]
     held = [name for name, has in parts if has]
     return " or ".join(held) if held else "anti-affinity of pods there"

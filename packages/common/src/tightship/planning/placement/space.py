@@ -27,7 +27,7 @@ CPU, MEMORY, PODS = 0, 1, 2
 
 UNLIMITED = 2**62
 
-_STORAGE = ("claims", "volumes", "storage_classes", "csi_nodes")
+_STORAGE = ("claims", "volumes", "storage_classes", "csi_nodes", "csi_drivers", "storage_capacities")
 
 Changes = tuple[tuple[Ask | None, int, int], ...]
 """Changes of a space in order: a pod's demands, a node, and 1 or -1; without demands the node was closed."""
@@ -206,14 +206,14 @@ class Space:
         attachments = NO_ATTACHMENTS
         if spec.volumes:
             try:
-                reach, attachments = self.constraints.reach(template)
+                reach, attachments = self.constraints.volumes.reach(template)
                 if reach is not None:
                     static = static & reach
             except VolumeUnknownError as error:
                 unknown = unknown or (Reason.UNKNOWN_VOLUME, str(error))
         affinity, spread = self.constraints.rules(template)
         idle = not (affinity.own or affinity.against or affinity.joins or affinity.group)
-        plain = idle and not (spread.own or spread.joins or spec.host_ports or attachments.handles)
+        plain = idle and not (spread.own or spread.joins or spec.host_ports or attachments is not NO_ATTACHMENTS)
         amounts, scoring = _larger(pod.requests, spec.requests), spec.scoring
         if anew is not None:
             amounts, scoring = anew.requests, anew.scoring
@@ -237,7 +237,7 @@ class Space:
             attachments=attachments,
             plain=plain,
             unknown=unknown,
-            apart=plain or (affinity.apart and not (spread.own or spread.joins or attachments.handles)),
+            apart=plain or (affinity.apart and not (spread.own or spread.joins or attachments is not NO_ATTACHMENTS)),
         )
 
     # Judging

@@ -1,37 +1,20 @@
-"""Where a pod's volumes let it run: volume node affinity, zone labels, allowed topologies and attach limits.
+"""What pods' volumes take on nodes: attach limits, disks and claims that few may use, counted as pods come and go.
 
-A volume that Tightship can't judge blocks its pod with a reason of its own.
+The rules are kube-scheduler's ``NodeVolumeLimits`` and ``VolumeRestrictions``, and one of the attach-detach controller:
+a volume for one node (ReadWriteOnce) is not attached to a second one (Multi-Attach).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
-
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
-from tightship.core.objects import Node, PersistentVolume, PodTemplate, Volume
-from tightship.core.selectors import NodeSelector, NodeSelectorTerm, Requirement
+from tightship.core.objects import Node, PodTemplate
 from tightship.planning.cluster import Snapshot
 from tightship.planning.placement.topology import NodeMask
+from tightship.planning.placement.volume_reach import NO_ATTACHMENTS, Attachments, VolumeReach, VolumeUnknownError
 
-_NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _NO_LIMIT = 2**31
-
-
-class VolumeUnknownError(Exception):
-    """Tightship can't judge a volume; the message says which and why."""
-
-
-class Attachments(Struct, frozen=True):
-    """The attachable volumes of one template's pods: (driver, handle) pairs."""
-
-    handles: tuple[tuple[str, str], ...] = ()
-
-
-NO_ATTACHMENTS = Attachments()
 
 
 class VolumeIndex:
@@ -40,57 +23,78 @@ class VolumeIndex:
     def __init__(self, snapshot: Snapshot, nodes: list[Node]) -> None:
         self._snapshot = snapshot
         self._nodes = nodes
-        self._masks: dict[NodeSelector, NodeMask] = {}
+        self._known = VolumeReach(snapshot, nodes)
         self._attached: dict[str, dict[int, dict[str, int]]] = {}
+        """How many pods use each volume, by driver and node."""
+        self._own: dict[str, NDArray[np.int64]] = {}
+        """How many volumes each node has that were made for its pods, by driver."""
+        self._left: dict[str, dict[int, set[str]]] = {}
+        """The volumes of VolumeAttachments, by driver and node."""
         self._held: dict[str, NDArray[np.int64]] = {}
         """How many volumes each node has attached, by driver."""
         self._limits: dict[str, NDArray[np.int64]] = {}
+        self._disks: dict[tuple[str, ...], dict[int, list[int]]] = {}
+        """How many pods write and how many only read each disk, by node."""
+        self._users: dict[str, dict[int, int]] = {}
+        """How many pods of each node use a claim that can't be shared between nodes."""
         self.torn = False
         """Whether something was detached that was not attached, which no undoing mends."""
+        self.scheduler_chooses = False
+        """Whether nothing but kube-scheduler chooses the places of pods: it does not know what can't be shared."""
+        self._take_attachments()
 
     def follow(self, snapshot: Snapshot) -> None:
         """Hold on to *snapshot*, whose volumes and nodes are those of the one before."""
+        other = snapshot.attachments is not self._snapshot.attachments
         self._snapshot = snapshot
+        self._known.follow(snapshot)
+        if other:
+            self._take_attachments()
 
     def reach(self, template: PodTemplate) -> tuple[NodeMask | None, Attachments]:
-        """Return the nodes that reach the volumes of pods of *template* (``None``: all), and what such a pod attaches.
-
-        Raises :class:`VolumeUnknownError`.
-        """
-        mask: NodeMask | None = None
-        handles: list[tuple[str, str]] = []
-        for volume in template.spec.volumes:
-            for selector in self._constraints(volume, template, handles):
-                allowed = self._mask(selector)
-                mask = allowed if mask is None else mask & allowed
-        return mask, Attachments(tuple(dict.fromkeys(handles)))
+        """See :meth:`VolumeReach.of`."""
+        return self._known.of(template)
 
     def attachments(self, template: PodTemplate) -> Attachments:
-        """Return what running pods of *template* have attached, without volumes that Tightship can't judge."""
-        handles: list[tuple[str, str]] = []
-        for volume in template.spec.volumes:
-            with suppress(VolumeUnknownError):
-                self._constraints(volume, template, handles)
-        return Attachments(tuple(dict.fromkeys(handles)))
+        """See :meth:`VolumeReach.attached`."""
+        return self._known.attached(template)
 
     def restrict(self, mask: NodeMask, attachments: Attachments) -> None:
-        """Clear *mask* on nodes without a driver, or beyond its attach limit."""
-        wanted: dict[str, list[str]] = {}
+        """Clear *mask* on nodes that can't take one more pod with *attachments*."""
+        wanted: dict[str, list[str]] = {driver: [] for driver, _ in attachments.own}
         for driver, handle in attachments.handles:
             wanted.setdefault(driver, []).append(handle)
+        own = dict(attachments.own)
         for driver, handles in wanted.items():
-            limits, attached = self._limits_of(driver), self._attached.get(driver, {})
-            held = self._held.get(driver)
-            full = mask & ((len(handles) if held is None else held + len(handles)) > limits)
-            # Some of the volumes may be there already.
-            for index in [] if held is None else np.flatnonzero(full & (held > 0)).tolist():
-                here = attached[index]
-                new = sum(1 for handle in handles if handle not in here)
-                full[index] = new > 0 and len(here) + new > limits[index]
+            limits, attached, more = self._limits_of(driver), self._attached.get(driver, {}), own.get(driver, 0)
+            held = self._held_of(driver)
+            full = mask & (held + (len(handles) + more) > limits)
+            # Pods may use some of the volumes there already.
+            for index in np.flatnonzero(full & (held > 0)).tolist() if handles else ():
+                here = attached.get(index, {})
+                new = more + sum(1 for handle in handles if handle not in here)
+                full[index] = new > 0 and held[index] + new > limits[index]
             mask &= ~full
+        for disk, reads in attachments.disks:
+            for node, (writers, readers) in self._disks.get(disk, {}).items():
+                if writers or (readers and not reads):
+                    mask[node] = False
+        for claim, alone in attachments.shared:
+            users = self.users(claim)
+            if users:
+                beside = mask.copy()
+                mask[users] = False
+                apart = bool(mask.any())
+                mask[:] = beside & ~mask
+                if alone or len(users) > 1 or (apart and self.scheduler_chooses):
+                    mask[:] = False
 
-    def add(self, node: int, attachments: Attachments, step: int) -> None:
-        """Attach (*step* 1) or detach (-1) on *node*."""
+    def users(self, claim: str) -> list[int]:
+        """Return the nodes with pods that use a *claim* (``namespace/name``) which can't be shared between nodes."""
+        return [node for node, count in self._users.get(claim, {}).items() if count > 0]
+
+    def add(self, node: int, attachments: Attachments, step: int, *, shared: bool = True) -> None:
+        """Attach (*step* 1) or detach (-1) on *node*. A pod that leaves soon keeps no claim that is *shared*."""
         for driver, handle in attachments.handles:
             here = self._attached.setdefault(driver, {}).setdefault(node, {})
             count = here.get(handle, 0) + step
@@ -99,90 +103,49 @@ class VolumeIndex:
                 here[handle] = count
             else:
                 here.pop(handle, None)
-            if driver not in self._held:
-                self._held[driver] = np.zeros(len(self._nodes), dtype=np.int64)
-            self._held[driver][node] = len(here)
+            self._count(driver, node)
+        for driver, number in attachments.own:
+            made = self._own.setdefault(driver, np.zeros(len(self._nodes), dtype=np.int64))
+            made[node] += step * number
+            self.torn |= bool(made[node] < 0)
+            self._count(driver, node)
+        for disk, reads in attachments.disks:
+            used = self._disks.setdefault(disk, {}).setdefault(node, [0, 0])
+            used[reads] += step
+            self.torn |= used[reads] < 0
+        for claim, _ in attachments.shared if shared else ():
+            users = self._users.setdefault(claim, {})
+            users[node] = users.get(node, 0) + step
 
-    def _constraints(self, volume: Volume, template: PodTemplate, handles: list[tuple[str, str]]) -> list[NodeSelector]:
-        if volume.attached_directly:
-            raise VolumeUnknownError(f"volume {volume.name} names a {volume.attached_directly} disk without a claim")
-        if volume.persistent_volume_claim is not None:
-            return self._claim(volume.persistent_volume_claim.claim_name, template, handles)
-        if volume.ephemeral is not None:
-            # The new pod gets a new claim, and only the storage class says where.
-            claim_template = volume.ephemeral.volume_claim_template
-            name = claim_template.spec.storage_class_name if claim_template else None
-            return self._provisioned(name or "", f"ephemeral volume {volume.name}")
-        return []
+    def _take_attachments(self) -> None:
+        """Count the volumes that are attached for no pod, or not yet detached (``getNodeVolumeAttachmentInfo``)."""
+        before, self._left = self._left, {}
+        index = {node.name: number for number, node in enumerate(self._nodes)}
+        for each in self._snapshot.attachments.values():
+            volume = self._snapshot.volumes.get(each.volume)
+            if volume is not None and volume.driver and not volume.plugin and each.node in index:
+                self._left.setdefault(each.driver, {}).setdefault(index[each.node], set()).add(volume.handle)
+        for attachments in (before, self._left):
+            for driver, nodes in attachments.items():
+                for node in nodes:
+                    self._count(driver, node)
 
-    def _claim(self, name: str, template: PodTemplate, handles: list[tuple[str, str]]) -> list[NodeSelector]:
-        self._need("PersistentVolumeClaim", f"claim {name}")
-        claim = self._snapshot.claims.get(f"{template.namespace}/{name}")
-        if claim is None:
-            raise VolumeUnknownError(f"claim {template.namespace}/{name} does not exist")
-        if not claim.volume:
-            return self._provisioned(claim.storage_class, f"unbound claim {claim.key}")
-        self._need("PersistentVolume", f"claim {claim.key}")
-        volume = self._snapshot.volumes.get(claim.volume)
-        if volume is None:
-            raise VolumeUnknownError(f"volume {claim.volume} of claim {claim.key} does not exist")
-        if not volume.known:
-            raise VolumeUnknownError(
-                f"volume {volume.name} of claim {claim.key} has an in-tree type that Tightship can't judge"
-            )
-        if volume.driver:
-            self._need("CSINode", f"claim {claim.key}")
-            handles.append((volume.driver, volume.handle or volume.name))
-        return _selectors(volume)
+    def _count(self, driver: str, node: int) -> None:
+        here, left = self._attached.get(driver, {}).get(node, {}), self._left.get(driver, {}).get(node)
+        own = self._own.get(driver)
+        self._held_of(driver)[node] = (len(left.union(here)) if left else len(here)) + (0 if own is None else own[node])
 
-    def _provisioned(self, class_name: str, what: str) -> list[NodeSelector]:
-        self._need("StorageClass", what)
-        storage_class = self._snapshot.storage_classes.get(class_name)
-        if storage_class is None or not storage_class.waits_for_consumer:
-            raise VolumeUnknownError(f"{what} of storage class {class_name or '(default)'} may bind anywhere")
-        if storage_class.provisioner == _NO_PROVISIONER:
-            raise VolumeUnknownError(f"{what} needs a free local volume of storage class {class_name}")
-        return [storage_class.topologies] if storage_class.topologies is not None else []
-
-    def _need(self, kind: str, what: str) -> None:
-        why = self._snapshot.missing.get(kind)
-        if why:
-            raise VolumeUnknownError(f"{what}: {kind} objects could not be read ({why})")
-
-    def _mask(self, selector: NodeSelector) -> NodeMask:
-        found = self._masks.get(selector)
-        if found is None:
-            found = np.array([selector.matches(node.name, node.labels) for node in self._nodes], dtype=np.bool_)
-            self._masks[selector] = found
-        return found
+    def _held_of(self, driver: str) -> NDArray[np.int64]:
+        return self._held.setdefault(driver, np.zeros(len(self._nodes), dtype=np.int64))
 
     def _limits_of(self, driver: str) -> NDArray[np.int64]:
-        found = self._limits.get(driver)
+        found = self._known.free.get(driver, self._limits.get(driver))
         if found is None:
-            limits = [_limit(self._snapshot, node, driver) for node in self._nodes]
+            csi = [self._snapshot.csi_nodes.get(node.name) for node in self._nodes]
+            limits = [None if each is None else each.limits.get(driver) for each in csi]
             found = np.array([_NO_LIMIT if each is None else min(each, _NO_LIMIT) for each in limits], dtype=np.int64)
             self._limits[driver] = found
         return found
 
 
-def _limit(snapshot: Snapshot, node: Node, driver: str) -> int | None:
-    csi = snapshot.csi_nodes.get(node.name)
-    # kube-scheduler accepts a node without the driver, but the pod could never start there.
-    if csi is None or driver not in csi.limits:
-        return 0
-    return csi.limits[driver]
-
-
-def _selectors(volume: PersistentVolume) -> list[NodeSelector]:
-    found = [volume.node_affinity] if volume.node_affinity is not None else []
-    if volume.labels:
-        found.append(_zone_selector(volume.labels))
-    return found
-
-
-def _zone_selector(labels: Mapping[str, str]) -> NodeSelector:
-    """The ``VolumeZone`` filter: the node's zone is one of the volume's (several are joined by ``__``)."""
-    expressions = tuple(
-        Requirement(key, "In", tuple(sorted(value.split("__")))) for key, value in sorted(labels.items())
-    )
-    return NodeSelector((NodeSelectorTerm(match_expressions=expressions),))
+__all__ = ["NO_ATTACHMENTS", "Attachments", "VolumeIndex", "VolumeUnknownError"]

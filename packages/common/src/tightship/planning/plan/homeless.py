@@ -54,10 +54,7 @@ class Homeless:
                 detail = f"{what} could run only here"
                 found.append(Refusal(Reason.PENDING_POD_NEEDS_NODE, node, detail, fix))
             elif position not in fit.alone:
-                detail = (
-                    f"this pod alone would fit elsewhere, but not the node's {counted(len(everyone), 'pod')} together"
-                )
-                found.append(Refusal(Reason.NO_PLACE_TOGETHER, guest.pod.key, detail))
+                found.append(Refusal(Reason.NO_PLACE_TOGETHER, guest.pod.key, _not_together(guest, everyone)))
             elif planned and self._fits_without_plan(guest, node):
                 detail = f"no place is left after {counted(planned, 'planned removal')}: the pod {detail}"
                 found.append(Refusal(Reason.NO_PLACE_AFTER_PLAN, guest.pod.key, detail, fix))
@@ -95,6 +92,15 @@ class Homeless:
             found = self._fitting[ask] = (len(nodes), int(nodes[0]) if len(nodes) else -1)
         many, first = found
         return many > 1 or (many == 1 and first != node)
+
+
+def _not_together(guest: Guest, everyone: Sequence[Guest]) -> str:
+    others = {claim for each in everyone if each is not guest for claim, _ in each.ask.attachments.shared}
+    shared = next((claim for claim, _ in guest.ask.attachments.shared if claim in others), "")
+    who = f"the node's {counted(len(everyone), 'pod')} together"
+    if shared:
+        who = f"surely on one node with all that share claim {shared} (it is attached to one at a time)"
+    return f"this pod alone would fit elsewhere, but not {who}"
 
 
 def unjudgeable(guests: Sequence[Guest]) -> list[Refusal]:

@@ -69,6 +69,7 @@ class Planner:
         self.placement: Placement = placement
         self.round = round_number
         self.space = Space(snapshot) if space is None else space
+        self.space.constraints.volumes.scheduler_chooses = placement != "possible"
         self.candidates = {candidate.name: candidate for candidate in candidates}
         self.removals: list[Removal] = []
         self.going = going

@@ -60,16 +60,24 @@ class Reserved:
         for name in names:
             origin = space.index[name]
             space.close(origin)
+            leaving: list[tuple[Pod, Ask]] = []
             for pod in space.snapshot.nodes[name].pods:
                 if pod.daemon or pod.mirror or pod.finished or space.snapshot.replaced(pod) or pod.expendable:
                     continue
                 ask = space.ask(pod)
-                if ask.unknown is not None:
-                    continue
+                if ask.unknown is None:
+                    leaving.append((pod, ask))
+                    # Pods that share a claim go together: none has a place while another is still here.
+                    if ask.attachments.shared:
+                        space.lift(ask, origin)
+            for pod, ask in leaving:
                 mark = space.mark()
-                space.lift(ask, origin)
+                if not ask.attachments.shared:
+                    space.lift(ask, origin)
                 if not self._place_best(pod, ask, space.snapshot.landings.get(pod.uid, "")):
                     space.rollback(mark)
+                    if ask.attachments.shared:
+                        space.place(ask, origin)
 
     def returning(self, names: Iterable[str]) -> None:
         """Note the pods that terminate on nodes *names* and whose replacements come afterwards.

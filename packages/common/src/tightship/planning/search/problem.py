@@ -17,6 +17,7 @@ from tightship.core.objects import Pod
 from tightship.planning.placement.scoring import best_fit
 from tightship.planning.placement.space import Ask, Space
 from tightship.planning.placement.topology import DomainSum
+from tightship.planning.placement.volume_reach import NO_ATTACHMENTS
 from tightship.planning.plan.planner import Planner
 from tightship.planning.search.limits import GateLimits
 
@@ -236,7 +237,7 @@ def _tied(ask: Ask) -> bool:
     if ask.plain:
         return False
     counted = ask.spread.own or ask.spread.joins or ask.affinity.group or ask.affinity.joins
-    return bool(counted or ask.attachments.handles or ask.template.spec.host_ports)
+    return bool(counted or ask.attachments is not NO_ATTACHMENTS or ask.template.spec.host_ports)
 
 
 def _marks(asks: Sequence[Ask], nodes: int) -> Marks:

@@ -124,7 +124,8 @@ _NODES = {
     **dict.fromkeys(
         (
             "nodes", "pods", "poddisruptionbudgets", "persistentvolumeclaims", "persistentvolumes", "namespaces",
-            "replicationcontrollers", "storageclasses", "csinodes", "replicasets", "statefulsets", "daemonsets", "jobs",
+            "replicationcontrollers", "storageclasses", "csinodes", "csidrivers", "csistoragecapacities",
+            "volumeattachments", "replicasets", "statefulsets", "daemonsets", "jobs",
             "horizontalpodautoscalers", "capacitybuffers", "podtemplates", "configmaps", "nodepools",
             "podgroups", "leaderworkersets", "verticalpodautoscalers",
             "resourceslices", "deviceclasses", "resourceclaims",
