@@ -44,7 +44,9 @@ CASES: tuple[Case, ...] = (
         "backtest -f hpas.json --past past.json",
         floors=(40, 40),
     ),
-    Case("03-parens", "a fallback in parentheses, a label that never matched", floors=(40,), reasons=("FallbackAnswer",)),
+    Case(
+        "03-parens", "a fallback in parentheses, a label that never matched", floors=(40,), reasons=("FallbackAnswer",)
+    ),
     Case("04-schedule", "kedacore/keda#3566", "backtest -f hpas.json --past past.json", floors=(3, 10)),
     # Warnings and notes of Prometheus.
     # Targets that fail.

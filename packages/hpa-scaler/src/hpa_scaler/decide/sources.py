@@ -188,9 +188,7 @@ def _counted(history: FloorHistory, *, complete: bool, now: float) -> FloorHisto
     return msgspec.structs.replace(history, failures=0, answered=answered)
 
 
-def _with_series(
-    history: FloorHistory, spec: FloorSpec, outcomes: Outcomes, now: float
-) -> tuple[FloorHistory, Refusal | None]:
+def _with_series(history: FloorHistory, spec: FloorSpec, outcomes: Outcomes) -> tuple[FloorHistory, Refusal | None]:
     """Return *history* with the number of series of each query, and the cause if that number holds the floor.
 
     If one series became several, for example because of a new label, the largest of them is less than the whole.
@@ -208,9 +206,7 @@ def _with_series(
             detail = f"a query that returned one series now returns {count}, and the largest is less than their sum"
             fix = "sum the series, or set several-series: max if the largest is meant"
             split = Refusal(Reason.SERIES_SPLIT, detail=detail, fix=fix)
-    return msgspec.structs.replace(
-        history, series=tuple(dict.fromkeys(kept)), met=_met(history, spec, outcomes, now)
-    ), split
+    return msgspec.structs.replace(history, series=tuple(dict.fromkeys(kept))), split
 
 
 def _met(history: FloorHistory, spec: FloorSpec, outcomes: Outcomes, now: float) -> dict[int, int]:
