@@ -127,7 +127,8 @@ def _constant(node: Node) -> bool:
 
 
 def _zero(node: Node) -> bool:
-    return node.kind == "binary" and node.name == "*" and 0.0 in [number_of(each) for each in node.args]
+    product = node.kind == "binary" and node.name == "*"
+    return product and any(number_of(each) == 0 and _constant(each) for each in node.args)
 
 
 def _alternatives(node: Node) -> tuple[Node, ...]:
@@ -213,7 +214,7 @@ def fallbacks(text: str) -> Fallbacks:
     if tree is None:
         return Fallbacks()
     # An operand that stands in several places has to be there if it has to be in one of them.
-    every = sorted(_operands(tree, _Place()), key=lambda each: each.optional)
+    every = sorted(_operands(tree, _Place()), key=lambda each: (each.optional, bool(each.group)))
     found = list({each.text: each for each in reversed(every)}.values())[::-1]
     first, rest = found[:MOST_OPERANDS], found[MOST_OPERANDS:]
     if rest:

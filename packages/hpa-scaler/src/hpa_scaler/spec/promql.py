@@ -46,17 +46,17 @@ _MATCHES = frozenset(["=", "!=", "=~", "!~"])
 _AFTER = frozenset(["keep_metric_names", "anchored", "smoothed"])
 
 _NUMBER = re.compile(
-    r"0x[0-9a-f_]+|[0-9][0-9_]*(?:\.[0-9_]*)?(?:e[+-]?[0-9]+)?(?:[kmgt]i?b?)?|\.[0-9_]+(?:e[+-]?[0-9]+)?|inf|nan",
+    r"0x[0-9a-f_]+|\$__(?:rate_)?interval|[0-9][0-9_]*(?:\.[0-9_]*)?(?:e[+-]?[0-9]+)?(?:[kmgt]i?b?)?|\.[0-9_]+(?:e[+-]?[0-9]+)?|inf|nan",
     re.ASCII | re.IGNORECASE,
 )
 # Possessive quantifiers ("++"), so that nothing is read twice. Within brackets a colon is no part of a word.
 _LEXEMES = r"""(?P<space>(?:\s|\#[^\n]*+)++)
     |(?P<string>"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+'|`[^`]*+`)
-    |(?P<word>[A-Za-z_%s][A-Za-z0-9_%s]*+)
-    |(?P<number>0[xX][0-9a-fA-F_]++|(?:[0-9][0-9_]*+\.?+[0-9_]*+|\.[0-9][0-9_]*+)(?:[eE][+-]?+[0-9]++)?+[0-9A-Za-z_.]*+)
+    |(?P<word>(?:[A-Za-z_%s\u0080-\U0010ffff]|\\.)(?:[A-Za-z0-9_%s\u0080-\U0010ffff]|\\.)*+)
+    |(?P<number>\$__(?:rate_)?interval|0[xX][0-9a-fA-F_]++|(?:[0-9][0-9_]*+\.?+[0-9_]*+|\.[0-9][0-9_]*+)(?:[eE][+-]?+[0-9]++)?+[0-9A-Za-z_.]*+)
     |(?P<mark>[=!]~|[=!<>]=|</|>/|[-+*/%%^<>=(){}\[\],:@])"""
 _OUTSIDE = re.compile(_LEXEMES % (":", ":"), re.VERBOSE | re.DOTALL | re.ASCII)
-_INSIDE = re.compile(_LEXEMES % ("", ""), re.VERBOSE | re.DOTALL | re.ASCII)
+INSIDE = re.compile(_LEXEMES % ("", ""), re.VERBOSE | re.DOTALL | re.ASCII)
 
 
 def parse(text: str) -> Node | None:
@@ -91,7 +91,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     at = depth = 0
     while at < len(text):
-        token = (_INSIDE if depth else _OUTSIDE).match(text, at)
+        token = (INSIDE if depth else _OUTSIDE).match(text, at)
         if token is None:
             raise PromqlError(f"{text[at]!r} is nothing that a query has")
         at, kind, word = token.end(), token.lastgroup or "", token[0]
@@ -166,6 +166,7 @@ class _Parser:
             if self._word in ("group_left", "group_right"):
                 found.append(self._take().lower())
                 found[-1] += f" {self._labels()}" if self._word == "(" else ""
+                found += [f"prefix {self._take('string')}"] if self._taken("prefix") else []
         while self._word in _FILLS and self._tokens[self._at + 1][1] == "(":
             name = self._take().lower()
             self._take("(")
