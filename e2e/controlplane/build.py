@@ -106,6 +106,7 @@ TOOLS = (
     _kubernetes("kubectl"),
     _prometheus("prometheus"),
     _prometheus("promtool"),
+    Tool("promql", "promql", "tightship.dev/e2e/controlplane/promql", "github.com/prometheus/prometheus"),
     Tool("kind", "kind", "sigs.k8s.io/kind", "sigs.k8s.io/kind"),
 )
 

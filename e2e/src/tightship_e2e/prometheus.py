@@ -161,6 +161,12 @@ class Prometheus:
         if done.returncode != 0:
             raise ServerError(f"promtool: {done.stdout}{done.stderr}")
 
+    def scrape(self, *targets: str) -> None:
+        """Scrape these *targets* from now on, as after a ServiceMonitor came or went (SIGHUP)."""
+        self._targets = targets
+        (self._processes.data_dir / "prometheus.json").write_text(json.dumps(self._config()))
+        self._processes.signal(NAME, signal.SIGHUP)
+
     def pause(self) -> None:
         """Stop it (SIGSTOP): connections are still accepted, by the kernel, and nothing is answered."""
         self._processes.signal(NAME, signal.SIGSTOP)

@@ -38,6 +38,16 @@ class Case(Struct, frozen=True):
 # One section for each kind of report; a row is one line where it fits.
 CASES: tuple[Case, ...] = (
     # Fallbacks.
+    Case(
+        "02-two-fallbacks",
+        "Ray Serve's dashboard: two parts that each fall back",
+        "backtest -f hpas.json --past past.json",
+        floors=(40, 40),
+    ),
+    Case(
+        "03-parens", "a fallback in parentheses, a label that never matched", floors=(40,), reasons=("FallbackAnswer",)
+    ),
+    Case("04-schedule", "kedacore/keda#3566", "backtest -f hpas.json --past past.json", floors=(3, 10)),
     # Warnings and notes of Prometheus.
     # Targets that fail.
     # Several series.

@@ -1,70 +1,236 @@
-"""A query that is answered without data, and the same without its fallback."""
+"""What a fallback hides: which data of a query may go missing unseen, and what follows when they do."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
+from hpa_builder import CYCLE, World, answer, failure, hpa, reasons, spec
+from query_shapes import rows, told
 
-from hpa_scaler.spec.promql import Bare, without_fallback
+from hpa_scaler.decide.history import LONGEST, State, decode_state, encode_state
+from hpa_scaler.decide.sources import HANDOVER
+from hpa_scaler.spec.fallbacks import MOST_OPERANDS, fallbacks, normal, without_fallbacks
+from hpa_scaler.spec.promql import parse
+from hpa_scaler.spec.queries import Outcome, Query, operand_answer, operand_queries, range_of, recorded_instead
 
-
-@pytest.mark.parametrize(
-    ("text", "bare", "whole"),
-    [
-        ("sum(rate(x[5m])) or vector(0)", "sum(rate(x[5m]))", True),
-        ("sum(rate(x[5m])) or sum(up)*0", "sum(rate(x[5m]))", True),
-        ("sum(rate(x[5m])) or 0 * sum(up)", "sum(rate(x[5m]))", True),
-        ("sum(rate(x[5m])) OR on() vector(1)", "sum(rate(x[5m]))", True),
-        ("sum(rate(x[5m])) default 0", "sum(rate(x[5m]))", True),
-        ("sum(rate(x[5m])) default -1.5", "sum(rate(x[5m]))", True),
-        ("sum(rate(x[5m])) default (0)", "sum(rate(x[5m]))", True),
-        ("sum(x) or (sum(up) * 0)", "sum(x)", True),
-        ("sum(x) or sum by (job) (up{a='b'}) * 0", "sum(x)", True),
-        ("sum(x) or sum(y) or vector(0)", "sum(x) or sum(y)", True),
-        ("sum(x) or vector(0) or sum(y)", "sum(x) or sum(y)", True),
-        ("sum(x) or absent(x) * 0", "sum(x)", True),
-        ("sum(x) or label_replace(vector(0), 'a', 'b', '', '')", "sum(x)", True),
-        ("sum(rate(x[5m]) or vector(0))", "sum(rate(x[5m]) )", False),
-        ("(sum(a) or vector(0)) + (sum(b) or vector(0))", "(sum(a) ) + (sum(b) )", False),
-        ("max(sum(a) or vector(0), 1)", "max(sum(a) , 1)", False),
-        ("sum(x) # or not\nor vector(0) # really", "sum(x) # or not", True),
-        ("(sum(a or vector(0)) + 1) or vector(0)", "(sum(a ) + 1)", True),
-    ],
-)
-def test_a_fallback_is_recognized_and_taken_away(text: str, bare: str, whole: bool) -> None:
-    assert without_fallback(text) == Bare(bare, whole)
+NOTHING = ""
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("query", "asked"),
     [
-        "",
-        "sum(rate(x[5m]))",
-        "sum(x) or sum(y)",
-        "sum(x) + vector(0)",
-        'sum(x{a="or vector(0)"})',
-        "sum(x) # or vector(0)",
-        "sum by (default) (x)",
-        "sum(x) or",
-        "sum(x) or (sum(y))",
-        "sum(x) or sum(up) * 0 + sum(y)",
-        "sum(x) or (sum(up) * 0 + sum(y))",
-        "vector(0)",
-        "sum(x) or sum(y) * 10",
-        "sum(x) or sum(y) * 0.5",
-        "sum(x) or sum(rate(y[5m])) * on() z",
-        "(sum(x) or vector(0",
+        # A constant in place of data.
+        ("sum(rate(x[5m])) or vector(0)", "sum(rate(x[5m]))"),
+        ("sum(x) OR on() vector(1)", "sum(x)"),
+        ("sum(x) default -1.5", "sum(x)"),
+        ("sum(x) or sum by (job) (up{a='b'}) * 0", "sum(x)"),
+        ("sum(x) or 0 * absent(x)", "sum(x)"),
+        ("sum(x) or label_replace(vector(0), 'a', 'b', '', '')", "sum(x)"),
+        ("vector(0) or sum(x)", "sum(x)"),
+        ("topk(1, x or vector(0))", "count(x)"),
+        ("sum(x, vector(0))", "count(x)"),
+        ("(sum(x), vector(0))", "sum(x)"),
+        ("sum(x) or vector(0) # or not", "sum(x)"),
+        # Within something else.
+        ("-(sum(x) or vector(0)) * 2", "sum(x)"),
+        ("(sum(x) * 0 or sum(y)) * vector(0) or sum(z)", "sum(z)"),
+        ("ceil(clamp_min(sum(x) or vector(0), 3))", "sum(x)"),
+        ("sum(x + y or vector(0))", "count(x + y)"),
+        ("sum(x or y * 0)", "count(x)"),
+        ("(sum(a) or vector(0)) + (sum(b) or vector(0))", "sum(a) | sum(b)"),
+        ("sum(a) / ((sum(b) or vector(0)) + sum(c))", "sum(b)"),
+        ("histogram_quantile(0.9, sum by (le) (x) or vector(0))", "count(sum by (le) (x))"),
+        ("max_over_time((sum(rate(x[1m])) or vector(0))[10m:1m])", "sum(rate(x[1m]))"),
+        (
+            "max_over_time((sum(x) or vector(0))[10m:1m] offset 1w)",
+            "last_over_time((sum(x))[1m:1m] offset 1w)",
+        ),
+        ("WITH (f(q) = sum(q) or vector(0), m = x{a='b'}) f(m) + f(y)", "sum(x{a='b'}) | sum(y)"),
+        # Filters: the data are there although the result is empty.
+        ("sum(rate(x[5m])) > 0 or vector(0)", "sum(rate(x[5m]))"),
+        ("sum(x) > sum(y) or vector(0)", "sum(x) | sum(y)"),
+        ("sum(x) > bool 0 or vector(0)", "sum(x) > bool 0"),
+        ("count(up == 1) or vector(0)", "count(up)"),
+        ("sum(a) / (sum(b) > 0) or vector(0)", "sum(a) | sum(b)"),
+        ("sum(a) and on () (sum(b) > 3) or vector(0)", "sum(a) | sum(b)"),
+        ("sum(a) and on () flag or vector(0)", "sum(a) | brief count(flag)"),
+        ("sum(a) if (flag) default 0", "sum(a) | brief count(flag)"),
+        ("sum(a) unless on () absent(b) or vector(0)", "sum(a) | brief count(b)"),
+        ("vector(9) unless on () sum(b) < 3 or vector(0)", "sum(b)"),
+        ("sum(a) and on () ALERTS{alertname='Rush'} or vector(0)", "sum(a)"),
+        # What makes a number of no series, and operators that fill in.
+        ("max(vector(scalar(sum(x))) or vector(3))", "NaN scalar(sum(x))"),
+        ("sum(y) * scalar(x or vector(0))", "count(x)"),
+        ("sum(x) + fill(0) sum(y)", "sum(x) | sum(y)"),
+        ("sum(x) + on () fill_right(0) sum(y)", "sum(x) | sum(y)"),
+        # Alternatives.
+        ("sum(new) or sum(old)", "or sum(new) | or sum(old)"),
+        ("sum(new) default sum(old) default 0", "or sum(new) | or sum(old)"),
+        ("sum(x) or sum(y) * 10", "or sum(x) | or sum(y) * 10"),
+        ("x == 1 or x == 2", "or count(x)"),
+        ('{"my.metric"} or vector(0)', 'count({__name__="my.metric"})'),
+        # Nothing that may go missing unseen.
+        ("", NOTHING),
+        ("sum(rate(x[5m]))", NOTHING),
+        ("sum(x) + vector(0)", NOTHING),
+        ("sum(x{a='or vector(0)'})", NOTHING),
+        ("sum(x) # or vector(0)", NOTHING),
+        ("sum by (default) (x)", NOTHING),
+        ("sum(x) > 5 and on () sum(y) > 3", NOTHING),
+        ("vector(10) and on() (hour() >= 8 < 18) or vector(2)", NOTHING),
+        ("vector(time() % 60) or vector(day_of_week())", NOTHING),
+        ("absent(x)", NOTHING),
+        ("sum(x) or", NOTHING),
     ],
 )
-def test_what_needs_data_is_none(text: str) -> None:
-    assert without_fallback(text) is None
+def test_each_operand_that_a_fallback_hides_is_asked_for(query: str, asked: str) -> None:
+    found = [
+        f"{'brief ' if each.optional else ''}{'or ' if each.group else ''}{'NaN ' if each.single else ''}{each.text}"
+        for each in fallbacks(query).operands
+    ]
+    assert " | ".join(found) == asked
 
 
-LONG = ("(", "or ", "or(", ")", "[", "x or 0 ", '"\\"', "(a or vector(0) ", "#", "` `", "(vector(", "x or (vector(")
+def test_the_shapes_of_public_dashboards_rules_and_scaled_objects_are_told_apart() -> None:
+    """What Prometheus' own parser reads, this one reads; ``e2e/tests/test_promql.py`` asks that parser again."""
+    found = rows()
+    assert len(found) >= 1000
+    assert [query for verdict, query, _ in found if verdict == "ok" and parse(query) is None] == []
+    assert [(query, told(query)) for _, query, _ in found] == [(query, operands) for _, query, operands in found]
 
 
-@pytest.mark.parametrize("part", LONG)
-def test_no_text_is_read_twice(part: str) -> None:
-    """Deep nesting and many fallbacks are scanned in one go; none makes the recursion too deep."""
-    text = part * (200_000 // len(part))
-    found = without_fallback(text)
-    assert found is None or len(found.text) < len(text)
+def test_the_normal_form_of_a_query_is_its_own() -> None:
+    assert [query for _, query, _ in rows() if normal(normal(query)) != normal(query)] == []
+
+
+def test_many_operands_are_asked_for_together() -> None:
+    query = " + ".join(f"(sum(x{number}) or vector(0))" for number in range(20))
+    found = fallbacks(query).operands
+    assert len(found) == MOST_OPERANDS + 1
+    assert found[-1].text == " and on () ".join(f"(sum(x{number}))" for number in range(MOST_OPERANDS, 20))
+
+
+LONG = ("(", "or ", "or(", ")", "[", "x or 0 ", '"\\"', "(a or vector(0) ", "#", "` `", "(vector(", "-", "x[1m:", "{a=")
+
+
+@pytest.mark.parametrize("part", [*LONG, *(f"x or {each}" for each in LONG)])
+@pytest.mark.parametrize("length", [500, 5_000, 200_000])
+def test_no_text_is_too_much(part: str, length: int) -> None:
+    assert fallbacks(part * (length // len(part))).operands is not None
+
+
+def test_templates_that_double_each_other_end() -> None:
+    doubled = ", ".join(f"a{number + 1} = a{number} + a{number}" for number in range(60))
+    assert parse(f"WITH (a0 = x, {doubled}) a60") is None
+
+
+@pytest.mark.parametrize(
+    "query", ["sum(rate(x[1m])) default 0", "sum(rate(x[1m])) or sum(up)*0", "sum(x) or vector(0)"]
+)
+def test_a_query_with_a_fallback_looks_back_two_minutes_at_least(query: str) -> None:
+    asked = spec(prometheus_query=query)
+    assert range_of(asked.queries[0], asked, 3600) == 120
+
+
+# What follows. A world's queries are answered from what has series: a name and its value.
+
+
+def lived(query: str, *stages: tuple[int, Mapping[str, float]], minimum: int = 10) -> World:
+    """Let cycles pass, so many in each of *stages*; an operand has series if a name of the stage is in its text."""
+    asked = spec(prometheus_query=query, requests_per_replica="10", lowering_window="0", query_range="0")
+    world = World(hpa(minimum), asked)
+    for cycles, there in stages:
+        outcomes: dict[Query, Outcome] = {
+            each: answer(1.0) if any(f"({name})" in each.text for name in there) else answer()
+            for _, each in operand_queries(asked.queries[0])
+        }
+        for _ in range(cycles):
+            world.cycle(sum(there.values()), others=outcomes)
+    return world
+
+
+BOTH, NONE = {"a": 50.0, "b": 30.0}, dict[str, float]()
+HOURS = int(2 * HANDOVER / CYCLE)
+PARTS = "(sum(a) or vector(0)) + (sum(b) or vector(0))"
+EITHER = "sum(a) or sum(b)"
+FLAG = "sum(a) and on () count(b) or vector(0)"
+
+
+@pytest.mark.parametrize(
+    ("query", "stages", "floor"),
+    [
+        pytest.param(PARTS, [(3, BOTH), (HOURS, {"b": 30.0})], 8, id="one of two parts is lost"),
+        pytest.param(PARTS, [(3, BOTH), (HOURS, NONE)], 8, id="both are lost"),
+        pytest.param(PARTS, [(3, {"b": 80.0}), (HOURS, {"b": 30.0})], 3, id="a part that never was is not lost"),
+        pytest.param(PARTS, [(3, {"b": 80.0}), (HOURS, NONE)], 8, id="the only part that ever was is lost"),
+        pytest.param(PARTS, [(HOURS, NONE)], 10, id="nothing ever was"),
+        pytest.param("clamp_min(sum(a) or vector(0), 3)", [(HOURS, NONE)], 10, id="in a function, nothing ever was"),
+        pytest.param("sum(a) > 5 or vector(0)", [(3, {"a": 80.0}), (9, {"a": 0.0})], 3, id="filtered, and there"),
+        pytest.param(f"{EITHER} or vector(0)", [(3, {"a": 80.0}), (9, {"b": 40.0})], 8, id="a new name, at first"),
+        pytest.param(EITHER, [(3, {"a": 80.0}), (9, {"b": 40.0})], 8, id="a new name without a fallback, at first"),
+        pytest.param(EITHER, [(3, {"a": 80.0}), (HOURS, {"b": 40.0})], 4, id="a new name, after an hour"),
+        pytest.param(EITHER, [(3, {"a": 80.0}), (HOURS, {"b": 40.0}), (HOURS, NONE)], 4, id="then that is lost"),
+        pytest.param(FLAG, [(3, {"a": 80.0, "b": 0.0}), (9, {"a": 0.0})], 8, id="a flag that has just gone"),
+        pytest.param(FLAG, [(3, {"a": 80.0, "b": 0.0}), (HOURS, {"a": 0.0})], 3, id="a flag that has gone"),
+        pytest.param(FLAG, [(3, {"a": 80.0}), (HOURS, NONE)], 8, id="the data beside a flag are lost"),
+        pytest.param("vector(9) and on () hour() > 8 or vector(2)", [(3, {"": 90.0}), (9, NONE)], 3, id="a schedule"),
+    ],
+)
+def test_no_fallback_hides_a_lost_series(query: str, stages: list[tuple[int, Mapping[str, float]]], floor: int) -> None:
+    assert lived(query, *stages).bounds[0] == floor
+
+
+def test_what_is_lost_is_named() -> None:
+    world = lived(PARTS, (3, BOTH))
+    decision = world.cycle(0, others={Query("sum(a)"): answer(), Query("sum(b)"): answer()})
+    assert "FallbackAnswer" in reasons(decision)
+    assert "sum(a) has no series, nor have 1 other operands" in str(decision.causes[0])
+
+
+def test_a_scalar_that_is_no_number_has_no_series() -> None:
+    asked = spec(prometheus_query="max(vector(scalar(sum(x))) or vector(3))", lowering_window="0", query_range="0")
+    part, world = Query("scalar(sum(x))"), World(hpa(9), asked)
+    world.cycle(9, others={part: answer(9.0)})
+    for told_of_it, floor in ((answer("NaN"), 9), (failure(), 9), (answer(3.0), 3)):
+        world.cycle(3, others={part: told_of_it})
+        assert world.bounds[0] == floor
+
+
+def test_what_had_series_is_known_to_the_next_leader() -> None:
+    world = lived(PARTS, (3, BOTH))
+    text = encode_state(State(history=world.history), world.asked, world.now)
+    assert decode_state(text).history.met == world.history.met != {}
+
+
+def test_a_state_with_many_operands_still_fits() -> None:
+    world = lived(
+        " + ".join(f"(sum(x{number}) or vector(0))" for number in range(20)), (3, {f"x{n}": 5 for n in range(20)})
+    )
+    assert len(world.history.met) == MOST_OPERANDS + 1
+    assert len(encode_state(State(history=world.history), world.asked, world.now)) <= LONGEST
+
+
+# Files that somebody wrote, or an earlier version.
+
+
+def test_a_file_may_have_the_operand_in_other_words_or_the_query_without_its_fallbacks() -> None:
+    asked = spec(prometheus_query=PARTS)
+    first, second = (each for _, each in operand_queries(asked.queries[0]))
+    whole = Query("((sum(a) )) + (sum(b) )")
+    assert list(recorded_instead(asked, [first, Query("( sum( b ) )")])) == [(second, Query("( sum( b ) )"), None)]
+    assert [each[:2] for each in recorded_instead(asked, [whole])] == [(first, whole), (second, whole)]
+    assert list(recorded_instead(asked, [first, second, whole])) == []
+
+
+@pytest.mark.parametrize(("value", "there"), [(0, 0), (400, 1)])
+def test_a_value_that_only_fallbacks_have_tells_that_all_operands_are_missing(value: float, there: int) -> None:
+    query = spec(prometheus_query=PARTS).queries[0]
+    found = operand_answer(answer(), query, answer(value))
+    assert found == answer(*[1.0] * there) or found.series == there  # type: ignore[union-attr]
+
+
+def test_a_query_without_its_fallbacks_keeps_alternatives() -> None:
+    tree = parse("sum(new or old or vector(0)) + (sum(y) default 0)")
+    assert tree is not None
+    assert without_fallbacks(tree).text == "sum(new or old) + sum(y)"

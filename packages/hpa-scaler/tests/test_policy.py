@@ -326,11 +326,11 @@ def test_who_says_that_an_empty_answer_means_no_traffic_is_believed() -> None:
 @pytest.mark.parametrize(("before", "target"), [(True, 10), (False, 5)])
 def test_a_part_that_may_be_missing_counts_as_missing_once_it_was_there(before: bool, target: int) -> None:
     asked = spec(prometheus_query="sum(good) + (sum(bad) or vector(0))", requests_per_replica="10", lowering_window="0")
-    bare, world = Query("sum(good) + (sum(bad) )"), World(hpa(10), asked)
+    bad, world = Query("sum(bad)"), World(hpa(10), asked)
     for _ in range(3):
-        world.cycle(100, others={bare: answer(100) if before else answer()})
+        world.cycle(100, others={bad: answer(100) if before else answer()})
     for _ in range(20):
-        world.cycle(50, others={bare: answer()})
+        world.cycle(50, others={bad: answer()})
     assert world.bounds[0] == target
 
 

@@ -39,8 +39,18 @@ from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.report import Sights
 from hpa_scaler.report.document import HpaEntry
 from hpa_scaler.spec.outcome_file import RecordedOutcomes, decode_outcomes
-from hpa_scaler.spec.queries import Expectations, Failure, ForecastKey, Outcome, Query, QueryAnswer
-from hpa_scaler.spec.spec import Rules
+from hpa_scaler.spec.queries import (
+    Expectations,
+    Failure,
+    ForecastKey,
+    Outcome,
+    Query,
+    QueryAnswer,
+    operand_answer,
+    recorded_instead,
+    value_query,
+)
+from hpa_scaler.spec.spec import FloorSpec, Rules
 from hpa_scaler.spec.values import parse_int32
 from tightship.app.cli.app import CliError, UsageError
 from tightship.app.cli.arguments import add_cluster_arguments, add_flags, add_time_argument, given, value_of
@@ -207,6 +217,11 @@ async def _judged(
     if there.outcomes is not None:
         known = _recorded(there.outcomes)
         outcomes = {query: known.outcomes[query] for query in queries if query in known.outcomes}
+        for spec in (each for hpa in hpas if isinstance(each := asked[hpa.key], FloorSpec)):
+            for query, instead, whole in recorded_instead(spec, known.outcomes):
+                found = known.outcomes[instead]
+                value = None if whole is None else known.outcomes.get(value_query(whole))
+                outcomes[query] = found if whole is None else operand_answer(found, whole, value)
         forecasts: Expectations = {key: known.forecasts[key] for key in keys if key in known.forecasts}
     else:
         outcomes, forecasts = await _asked(queries, keys, configured, now, say)

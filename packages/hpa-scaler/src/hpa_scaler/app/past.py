@@ -24,13 +24,21 @@ from hpa_scaler.app.settings import CYCLES_APART, allowed_of, limits_of, servers
 from hpa_scaler.app.status import settings_view
 from hpa_scaler.decide.cycle import asked_of
 from hpa_scaler.decide.ownership import ownership, state_of
-from hpa_scaler.decide.recording import Recorded, floor_query, replicas_query, smoothed, wanted_query
+from hpa_scaler.decide.recording import Recorded, Trace, floor_query, replicas_query, smoothed, wanted_query
 from hpa_scaler.decide.recording_files import encode_past
 from hpa_scaler.decide.variants import EVERY, HpaPast, Variant, World
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.report.document import FloorHead
-from hpa_scaler.spec.queries import Query, bare_query, hold_query, value_query
-from hpa_scaler.spec.spec import FloorSpec, Problems, Rules
+from hpa_scaler.spec.queries import (
+    Query,
+    QueryAnswer,
+    hold_query,
+    operand_answer,
+    operand_queries,
+    recorded_instead,
+    value_query,
+)
+from hpa_scaler.spec.spec import FloorSpec, Problems, QuerySpec, Rules
 from tightship.app.cli.app import CliError, UsageError
 from tightship.app.cli.basics import near
 from tightship.app.cli.output import write_file
@@ -166,8 +174,7 @@ def _questions(hpas: Sequence[HorizontalPodAutoscaler], specs: Mapping[str, Sequ
             if spec is None or not spec.queries:
                 continue
             for query in spec.queries:
-                bare = bare_query(query)
-                found |= dict.fromkeys([value_query(query), *([bare] if bare is not None else [])])
+                found |= dict.fromkeys([value_query(query), *(each for _, each in operand_queries(query))])
             if spec.hold is not None:
                 found[hold_query(spec.hold)] = None
             server = spec.queries[0].server
@@ -204,6 +211,9 @@ def _past(
     own = ownership(hpa, history, rules, 0.0)
     asked = _questions([hpa], {hpa.key: specs})
     traces = {query: recorded.traces[query] for query in asked if query in recorded.traces}
+    for spec in specs:
+        for query, instead, whole in recorded_instead(spec, recorded.traces) if spec is not None else ():
+            traces[query] = _operand_trace(recorded, instead, whole)
     for query in {value_query(each) for each in queries}:
         if query in traces:
             traces[query] = smoothed(traces[query].scaled(arguments.scale), arguments.smooth)
@@ -216,6 +226,18 @@ def _past(
         share=1 / arguments.hpa_target,
         floor=None if server is None else traces.get(floor_query(hpa.namespace, hpa.name, server)),
     )
+
+
+def _operand_trace(recorded: Recorded, instead: Query, whole: QuerySpec | None) -> Trace:
+    """Return the past of an operand that a fallback hides, from what is recorded *instead*."""
+    found = recorded.traces[instead]
+    value = None if whole is None else recorded.traces.get(value_query(whole))
+    if whole is None or value is None:
+        return found
+    times = [value.begin + place * value.step for place in range(len(value.values))]
+    told = (operand_answer(found.answer(at), whole, value.answer(at)) for at in times)
+    counts = bytearray(isinstance(each, QueryAnswer) and each.series > 0 for each in told)
+    return Trace(value.begin, value.step, value.values, counts)
 
 
 def _stretch(arguments: argparse.Namespace, pasts: Sequence[HpaPast]) -> tuple[float, float]:

@@ -40,9 +40,9 @@ from hpa_scaler.spec.queries import (
     Query,
     QueryAnswer,
     age_query,
-    bare_query,
     forecast_keys,
     hold_query,
+    operand_queries,
     range_of,
     value_query,
 )
@@ -216,8 +216,8 @@ class _Answers:
         for spec in specs:
             for query in spec.queries:
                 seconds = range_of(query, spec, rules.longest_guard)
-                for asked in (value_query(query), bare_query(query)):
-                    if asked is not None and asked in past.traces:
+                for asked in (value_query(query), *(each for _, each in operand_queries(query))):
+                    if asked in past.traces:
                         self._values[asked] = past.traces[asked], range_of(query, spec, math.inf)
                 if rules.age_query and seconds > 0:
                     self._ages[age_query(rules.age_query, query, seconds)] = seconds

@@ -23,9 +23,10 @@ from hpa_scaler.decide.history import (
     Raise,
     raised_within,
 )
-from hpa_scaler.spec.promql import Matcher, lookback
+from hpa_scaler.spec.fallbacks import lookback
 from hpa_scaler.spec.queries import Outcome, Outcomes, Query, QueryAnswer, outcome_of, range_of
 from hpa_scaler.spec.spec import FloorSpec, QuerySpec, Rules
+from hpa_scaler.spec.syntax import Matcher
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.core.horizontal import DEFAULT_UP

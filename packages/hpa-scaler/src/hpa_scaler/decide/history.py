@@ -85,7 +85,8 @@ class FloorHistory(Struct, frozen=True, kw_only=True):
     *look* is the lowest floor that the queries have wanted since its time. *last* is the floor of the last complete
     answer, since the last jump of answers at its time; *spike* is a jump that may be one bad sample.
 
-    *series* has the checksum of each query's text, negative if the query first answered with several series.
+    *series* has the checksum of each query's text, negative if the query first answered with several series. *met* has
+    when each operand that a fallback hides last had series, by the checksum of its text.
 
     *falling* is when many queries fell at once; since then, *answers* stay as they were before.
 
@@ -108,6 +109,7 @@ class FloorHistory(Struct, frozen=True, kw_only=True):
     last: Floor | None = None
     spike: Spike | None = None
     series: tuple[int, ...] = ()
+    met: Mapping[int, int] = {}
     answers: tuple[Floor, ...] = ()
     falling: float | None = None
     original_min: int | None = None
@@ -234,6 +236,7 @@ class _HistoryWire(Struct, rename="camel", omit_defaults=True):
     last: Floor | None = None
     spike: Spike | None = None
     series: tuple[Whole, ...] = ()
+    met: dict[Whole, Whole] = {}
     answers: tuple[Floor, ...] = ()
     falling: Whole | None = None
     resets: Whole = 0

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hpa_scaler.decide.floors import Limit
 from hpa_scaler.decide.history import DAY, Floor, FloorHistory, Spike, highest_floor, with_floor, with_known
-from hpa_scaler.spec.promql import lookback
+from hpa_scaler.spec.fallbacks import lookback
 from hpa_scaler.spec.queries import range_of
 from hpa_scaler.spec.spec import FloorSpec, Rules
 from hpa_scaler.spec.values import INT32_MAX

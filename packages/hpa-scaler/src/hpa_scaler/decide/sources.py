@@ -12,7 +12,7 @@ from msgspec import Struct
 from hpa_scaler.decide.floors import QueryTerm
 from hpa_scaler.decide.guards import doubts
 from hpa_scaler.decide.history import FloorHistory
-from hpa_scaler.spec.promql import lookback, without_fallback
+from hpa_scaler.spec.fallbacks import Operand, fallbacks, lookback
 from hpa_scaler.spec.queries import (
     NO_SERIES,
     Failure,
@@ -22,7 +22,7 @@ from hpa_scaler.spec.queries import (
     Reading,
     age_query,
     age_step,
-    bare_query,
+    operand_queries,
     outcome_of,
     range_of,
     read,
@@ -32,6 +32,9 @@ from hpa_scaler.spec.spec import FloorSpec, QuerySpec, Rules
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.core.reasons import Reason, Refusal
+
+HANDOVER = 3600.0
+"""Seconds for which the floor is held after one of two alternatives, such as a metric's old name, has lost its data."""
 
 _KnownBy = Literal["server", "gap", "us"]
 """The source of the data's age: the server's report, a gap that we saw, or our own first answer."""
@@ -106,12 +109,13 @@ def read_sources(
         about = f"query {number}" if several else "the query"
         reading = _reading(query, outcome_of(value_query(query), outcomes), spec, about)
         told.append(reading.causes[0].reason.value if reading.causes else "answered")
-        fallback = _fallback(query, outcomes, history, about) if reading.complete else ()
+        fallback = _fallback(query, outcomes, history, about, now) if reading.complete else ()
         readings.append(Reading(reading.value, (*reading.causes, *fallback)))
     complete = all(reading.complete for reading in readings)
     history = _counted(history, complete=complete, now=now)
     causes = tuple(cause for reading in readings for cause in reading.causes)
     history, split = _with_series(history, spec, outcomes)
+    history = msgspec.structs.replace(history, met=_met(history, spec, outcomes, now))
     if complete:
         found = Sources(_terms(spec, readings), causes, True, history, split=split)
         found = _aged(found, spec, outcomes, rules, now)
@@ -133,22 +137,41 @@ def _reading(query: QuerySpec, outcome: Outcome, spec: FloorSpec, about: str) ->
     return reading
 
 
-def _fallback(query: QuerySpec, outcomes: Outcomes, history: FloorHistory, about: str) -> tuple[Refusal, ...]:
-    """Return the cause if the answer of *query* comes from its fallback.
+def _fallback(
+    query: QuerySpec, outcomes: Outcomes, history: FloorHistory, about: str, now: float
+) -> tuple[Refusal, ...]:
+    """Return the cause if a fallback hides that *query* has lost data.
 
-    A part of a query that may be missing, such as a counter of errors before the first error, counts as answered by its
-    fallback only if the part had series before.
+    An operand that had series and has none is lost. One that never had any, such as a counter of errors before the
+    first error, counts as lost only if the query has no other data either: its label may be misspelt. Where an
+    alternative answers, or where an operand only has to exist at times, the loss counts for :data:`HANDOVER` seconds.
     """
-    bare, text = bare_query(query), without_fallback(query.text)
-    outcome = None if bare is None else outcomes.get(bare)
-    if bare is None or text is None or outcome is None:
+    found = {operand: outcomes.get(asked) for operand, asked in operand_queries(query)}
+    for operand, outcome in found.items():
+        if isinstance(outcome, Failure):
+            detail = f"{about}: {operand.part}: {outcome.detail or 'failed'}"
+            return (Refusal(outcome.reason, detail=detail),)
+    absent = [each for each, outcome in found.items() if outcome is not None and not _there(each, outcome)]
+    answering = {each.group for each in found if each not in absent}
+    lost = []
+    for operand in absent:
+        last = history.met.get(_mark(operand.part))
+        brief = operand.optional or (operand.group and operand.group in answering)
+        if last is not None and (not brief or now - last < HANDOVER):
+            lost.append(operand)
+    if not lost and len(absent) == len(found) and not fallbacks(query.text).needs_data:
+        lost = [each for each in absent if not each.optional or _mark(each.part) not in history.met]
+    if not lost:
         return ()
-    if isinstance(outcome, Failure):
-        return (Refusal(outcome.reason, detail=f"{about} without its fallback: {outcome.detail or 'failed'}"),)
-    if outcome.series or not (text.whole or _mark(bare.text) in history.series):
-        return ()
-    detail = f"{about} was answered by its fallback: {bare.text} has no series"
+    more = f", nor have {len(lost) - 1} other operands" if len(lost) > 1 else ""
+    detail = f"{about} was answered by its fallback: {lost[0].part} has no series{more}"
     return (Refusal(Reason.FALLBACK_ANSWER, detail=detail, fix=NO_SERIES),)
+
+
+def _there(operand: Operand, outcome: Outcome | None) -> bool:
+    if not isinstance(outcome, QueryAnswer):
+        return False
+    return outcome.series > (outcome.not_numbers if operand.single else 0)
 
 
 def _terms(spec: FloorSpec, readings: list[Reading]) -> tuple[QueryTerm, ...]:
@@ -183,12 +206,20 @@ def _with_series(history: FloorHistory, spec: FloorSpec, outcomes: Outcomes) -> 
             detail = f"a query that returned one series now returns {count}, and the largest is less than their sum"
             fix = "sum the series, or set several-series: max if the largest is meant"
             split = Refusal(Reason.SERIES_SPLIT, detail=detail, fix=fix)
-        bare = bare_query(query)
-        if bare is not None:
-            found = outcomes.get(bare)
-            there = isinstance(found, QueryAnswer) and found.series > 0
-            kept += [_mark(bare.text)] if there or _mark(bare.text) in history.series else []
     return msgspec.structs.replace(history, series=tuple(dict.fromkeys(kept))), split
+
+
+def _met(history: FloorHistory, spec: FloorSpec, outcomes: Outcomes, now: float) -> dict[int, int]:
+    """Return when each operand that a fallback hides last had series."""
+    found: dict[int, int] = {}
+    for query in spec.queries:
+        for operand, asked in operand_queries(query):
+            mark = _mark(operand.part)
+            if _there(operand, outcomes.get(asked)):
+                found[mark] = int(now)
+            elif mark in history.met:
+                found[mark] = history.met[mark]
+    return found
 
 
 def _without_data(

@@ -1,321 +1,347 @@
-"""Reads a PromQL query's look-back, the targets it selects, and its fallback from its text.
+"""Reads the text of a query into a small syntax tree: PromQL as Prometheus 3 parses it, and MetricsQL. Pure.
 
-These are scanners, not parsers: they follow parentheses, skip strings and comments, and take one step for each
-character of any text.
-
-The look-back adds up nested ranges, subqueries and offsets. So ``max_over_time(rate(x[5m])[1h:1m] offset 1d)`` looks
-back a day, an hour and five minutes. The range of a recording rule comes from its name, if the name has one
-(``app:requests:rate5m``).
-
-A fallback makes a query return a value even without data, as ``sum(x) or vector(0)`` does. Such an answer does not
-distinguish a missing exporter from traffic that ended, so the controller also sends the query without its fallback. A
-fallback follows ``or``, or MetricsQL's ``default``, up to the end of its parentheses, and needs no data of the query's
-own: a number, ``vector(...)``, ``absent(...)``, or a product with 0 such as ``sum(up)*0``.
+The sources of the grammar are ``promql/parser/generated_parser.y`` and ``lex.go`` of Prometheus, experimental features
+included, and ``parser.go`` of VictoriaMetrics/metricsql. The reader knows no types and no list of functions: what a
+server rejects for these, the server itself says. A tree has no parentheses and no templates: ``WITH`` is expanded.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
-from typing import TypeAlias
 
+import msgspec
 from msgspec import Struct
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0, "y": 365 * 86400.0}
-_UNIT = r"(?:ms|[smhdwy])"
-_PART = re.compile(rf"([0-9]{{1,12}})({_UNIT})", re.ASCII)
-_PARTS = re.compile(rf"(?:[0-9]{{1,12}}{_UNIT})++", re.ASCII)
-_PLAIN = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,12})?", re.ASCII)
-_AT_THE_END = re.compile(rf"(?:^|[^0-9.])((?:[0-9]{{1,12}}{_UNIT}){{1,4}})$", re.ASCII)
-_LONGEST_RANGE = 24
-"""How many characters at the end of a rule's name are searched for a range."""
-
-_STAND_INS = frozenset({"vector", "absent", "absent_over_time"})
-"""Functions that return a value without data."""
-
-# The tokens of all readers. Possessive quantifiers ("++"), and open strings that end with the text: so nothing is read
-# twice.
-_TOKEN = re.compile(
-    rf"""(?P<space>\s++)
-    |(?P<comment>\#[^\n]*+)
-    |(?P<string>"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|`[^`]*+(?:`|\Z))
-    |(?P<at>@\s*+(?:[+-]?\s*+[0-9][0-9a-fA-FxX_.eE]*+|(?i:start|end)\s*+\(\s*+\)))
-    |(?P<offset>(?i:offset)\b\s*+(?P<sign>[+-]?+)\s*+(?P<by>(?:[0-9]++{_UNIT})++|[0-9]++(?:\.[0-9]++)?+)?+)
-    |(?P<word>[A-Za-z_:][A-Za-z0-9_:]*+)
-    |(?P<number>[0-9][0-9A-Za-z_.]*+|\.[0-9][0-9A-Za-z_]*+)
-    |(?P<mark>.)""",
-    re.VERBOSE | re.DOTALL | re.ASCII,
+from hpa_scaler.spec.syntax import (
+    COMPARISONS,
+    DURATION,
+    LARGEST,
+    Kind,
+    Matcher,
+    Node,
+    PromqlError,
+    make,
+    number_of,
+    wrapped,
 )
-
-Matcher: TypeAlias = tuple[str, str, str]
-"""A label, its operator, and the value as written, with its quotes."""
-
-MOST_SELECTORS = 4
-"""How many selectors of one query are kept."""
-_MOST_MATCHERS = 16
 
 LONGEST_REMEMBERED = 1024
 """Characters of the longest text in the large cache; longer texts share a small one. Each cycle needs each query
 often."""
 
-_EITHER = re.compile(r"\b(?:or|default)\b", re.IGNORECASE | re.ASCII)
-_OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
-_SIGNS = frozenset("+-()")
-_HOLDS = {"{": "}", "[": "]"}
+DEEPEST = 100
+"""How deep a query may nest."""
+
+PARAMETRIC = frozenset(["topk", "bottomk", "count_values", "quantile", "limitk", "limit_ratio"])
+"""The aggregations of Prometheus that take a parameter."""
+AGGREGATES = PARAMETRIC | {"sum", "avg", "count", "min", "max", "group", "stddev", "stdvar"}
+"""The aggregations of Prometheus; MetricsQL's others are calls with a grouping."""
+_LEVELS = (("default",), ("if", "ifnot"), ("or",), ("and", "unless"), (*COMPARISONS, "</", ">/"))
+_LEVEL: dict[str, int] = {operator: level for level, each in enumerate(_LEVELS) for operator in each}
+_LEVEL |= {"+": 5, "-": 5, "*": 6, "/": 6, "%": 6, "atan2": 6, "^": 7}
+_NO_NAMES = frozenset(["bool", "on", "ignoring", "group_left", "group_right", "atan2"])
+_FILLS = frozenset(["fill", "fill_left", "fill_right"])
+_MATCHES = frozenset(["=", "!=", "=~", "!~"])
+_AFTER = frozenset(["keep_metric_names", "anchored", "smoothed"])
+
+_NUMBER = re.compile(
+    r"0x[0-9a-f_]+|\$__(?:rate_)?interval|[0-9][0-9_]*(?:\.[0-9_]*)?(?:e[+-]?[0-9]+)?(?:[kmgt]i?b?)?|\.[0-9_]+(?:e[+-]?[0-9]+)?|inf|nan",
+    re.ASCII | re.IGNORECASE,
+)
+# Possessive quantifiers ("++"), so that nothing is read twice. Within brackets a colon is no part of a word.
+_LEXEMES = r"""(?P<space>(?:\s|\#[^\n]*+)++)
+    |(?P<string>"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+'|`[^`]*+`)
+    |(?P<word>(?:[A-Za-z_%s\u0080-\U0010ffff]|\\.)(?:[A-Za-z0-9_%s\u0080-\U0010ffff]|\\.)*+)
+    |(?P<number>\$__(?:rate_)?interval|0[xX][0-9a-fA-F_]++|(?:[0-9][0-9_]*+\.?+[0-9_]*+|\.[0-9][0-9_]*+)(?:[eE][+-]?+[0-9]++)?+[0-9A-Za-z_.]*+)
+    |(?P<mark>[=!]~|[=!<>]=|</|>/|[-+*/%%^<>=(){}\[\],:@])"""
+_OUTSIDE = re.compile(_LEXEMES % (":", ":"), re.VERBOSE | re.DOTALL | re.ASCII)
+INSIDE = re.compile(_LEXEMES % ("", ""), re.VERBOSE | re.DOTALL | re.ASCII)
 
 
-class Lookback(Struct, frozen=True):
-    """How far back a query looks, in *seconds*. Not *readable* if a range or an offset can't be parsed.
-
-    A query that *falls_back* returns a value even without data. *hidden* says that the query reads a recording rule
-    whose name shows no range. *selectors* are the label matchers of its first selectors.
-    """
-
-    seconds: float
-    readable: bool = True
-    falls_back: bool = False
-    hidden: bool = False
-    selectors: tuple[tuple[Matcher, ...], ...] = ()
-
-
-def lookback(text: str) -> Lookback:
-    """Return how far back the query *text* looks."""
+def parse(text: str) -> Node | None:
+    """Return the tree of the query *text*, ``None`` if *text* is none, or too large."""
     return _remembered(text) if len(text) <= LONGEST_REMEMBERED else _long_remembered(text)
 
 
-def _scanned(text: str) -> Lookback:
-    scanner = _Scanner()
-    for token in _tokens(text):
-        scanner.take(token)
-    return scanner.result()
+def _parsed(text: str) -> Node | None:
+    try:
+        return _Parser(text).query()
+    except PromqlError:
+        return None
 
 
-def _tokens(text: str) -> Iterator[re.Match[str]]:
-    """Yield the tokens of *text* without blanks and comments."""
-    return (token for token in _TOKEN.finditer(text) if token.lastgroup not in ("space", "comment"))
+_remembered = lru_cache(16_384)(_parsed)
+_long_remembered = lru_cache(512)(_parsed)
 
 
-_remembered = lru_cache(16_384)(_scanned)
-_long_remembered = lru_cache(512)(_scanned)
+class _Template(Struct):
+    """What ``WITH`` names: its parameters, where its body starts, and the names that its body may use; or its tree."""
+
+    parameters: tuple[str, ...] = ()
+    start: int = 0
+    names: dict[str, _Template] = {}
+    node: Node | None = None
 
 
-class _Scanner:
-    """*_here* is the look-back of the expression that has just ended, *_open* the largest in each open parenthesis.
-
-    *_held* are the tokens since a bracket or a brace that *_closes* will end.
-    """
-
-    def __init__(self) -> None:
-        self._here = 0.0
-        self._open = [0.0]
-        self._readable = True
-        self._hidden = False
-        self._closes = ""
-        self._held: list[str] = []
-        self._selectors: list[tuple[Matcher, ...]] = []
-        self._last_word = ""
-        self._either = False
-        self._stands_in = False
-
-    def take(self, token: re.Match[str]) -> None:
-        text = token[0]
-        if self._closes == text:
-            self._close()
-        elif self._closes:
-            self._held.append(text)
-        elif token["offset"] is not None:
-            if token["sign"] != "-":
-                self._add(token["by"] or "")
-        elif text in _HOLDS:
-            self._closes, self._held = _HOLDS[text], []
-        elif token["at"] is None:
-            self._plain(text)
-            if token["word"] is not None and ":" in text:
-                self._rule(text)
-
-    def result(self) -> Lookback:
-        self._fold()
-        falls_back = self._either and self._stands_in
-        readable = self._readable and not self._closes
-        return Lookback(max(self._open), readable, falls_back, self._hidden, tuple(self._selectors))
-
-    def _plain(self, text: str) -> None:
-        self._fold()
-        self._either |= text.lower() == "or"
-        self._stands_in |= text == "(" and self._last_word in _STAND_INS
-        self._last_word = text
-        if text == "(":
-            self._open.append(0.0)
-        elif text == ")" and len(self._open) > 1:
-            self._here = self._open.pop()
-
-    def _fold(self) -> None:
-        self._open[-1] = max(self._open[-1], self._here)
-        self._here = 0.0
-
-    def _rule(self, name: str) -> None:
-        """Add the range in the last part of the recording rule's *name*, where the naming convention puts it."""
-        found = _AT_THE_END.search(name.rpartition(":")[2][-_LONGEST_RANGE:])
-        if found is None:
-            self._hidden = True
-        else:
-            self._add(found[1])
-
-    def _close(self) -> None:
-        """Read what is held in brackets or braces."""
-        closes, self._closes = self._closes, ""
-        if closes == "]":
-            # The resolution of a subquery does not matter.
-            self._add("".join(self._held).partition(":")[0])
-            return
-        found = _matchers(self._held)
-        for label, operator, value in found:
-            if label == "__name__" and ":" in value:
-                self._rule(value[1:-1] if operator == "=" else "")
-        if len(self._selectors) < MOST_SELECTORS:
-            self._selectors.append(tuple(found[:_MOST_MATCHERS]))
-
-    def _add(self, text: str) -> None:
-        seconds = _seconds(text)
-        self._readable &= seconds is not None
-        self._here += seconds or 0.0
-
-
-def _matchers(tokens: list[str]) -> list[Matcher]:
-    """Return the matchers of the *tokens* between two braces; a quoted text alone is the metric's name."""
-    found: list[Matcher] = []
-    parts: list[str] = []
-    for text in (*tokens, ","):
-        if text != ",":
-            parts.append(text)
-            continue
-        if len(parts) == 1:
-            found.append(("__name__", "=", parts[0]))
-        elif len(parts) > 2 and parts[-1][0] in "\"'`":
-            found.append((parts[0], "".join(parts[1:-1]), parts[-1]))
-        parts = []
+def _tokens(text: str) -> list[tuple[str, str]]:
+    """Return kind and text of each token. Raises :class:`PromqlError`."""
+    if len(text) > LARGEST:
+        raise PromqlError("the query is too long to be read")
+    found: list[tuple[str, str]] = []
+    at = depth = 0
+    while at < len(text):
+        token = (INSIDE if depth else _OUTSIDE).match(text, at)
+        if token is None:
+            raise PromqlError(f"{text[at]!r} is nothing that a query has")
+        at, kind, word = token.end(), token.lastgroup or "", token[0]
+        depth += (word == "[") - (word == "]" and depth > 0)
+        if kind == "number" and not (_NUMBER.fullmatch(word) or DURATION.fullmatch(word.lower())):
+            raise PromqlError(f"{word!r} is no number")
+        if kind != "space":
+            found.append((kind, word))
     return found
 
 
-def _seconds(text: str) -> float | None:
-    if _PLAIN.fullmatch(text):
-        return float(text)
-    if not _PARTS.fullmatch(text):
-        return None
-    return float(sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(text)))
+class _Parser:
+    """Reads the tokens from left to right; *_at* is the place of the next."""
 
+    def __init__(self, text: str) -> None:
+        self._tokens = [*_tokens(text), ("end", "")]
+        self._at = self._depth = 0
+        self._names: dict[str, _Template] = {}
 
-class Bare(Struct, frozen=True):
-    """A query without its fallbacks; *whole* says that a fallback may be the whole answer, not only a part."""
-
-    text: str
-    whole: bool
-
-
-class _Operand:
-    """The operand read so far: whether it has numbers only, calls a stand-in, and is a product with 0."""
-
-    def __init__(self) -> None:
-        self.numbers_only = True
-        self.stands_in = False
-        self.last = ""
-        self._zero = False
-        self._adds = False
+    def query(self) -> Node:
+        """Return the tree of the whole text."""
+        found = self._expression()
+        if self._kind != "end":
+            raise self._unexpected()
+        return found
 
     @property
-    def needs_no_data(self) -> bool:
-        return self.last != "" and (self.numbers_only or self.stands_in or (self._zero and not self._adds))
-
-    def take(self, word: str, *, number: bool) -> None:
-        last, self.last = self.last, word
-        self._zero |= (last == "*" and _is_zero(word)) or (word == "*" and _is_zero(last))
-        self._adds |= word in ("+", "-") and last not in ("", "*", "/", "(")
-        self.numbers_only &= number or word in _SIGNS
-        self.stands_in |= word == "(" and last in _STAND_INS
-
-    def enclose(self, inner: _Operand) -> None:
-        """Count an operand in parentheses."""
-        self.numbers_only &= inner.numbers_only
-        self.stands_in |= inner.stands_in
-        self._zero |= inner._zero and not inner._adds
-
-
-class _Scope:
-    """The text or an open parenthesis: *all* of it, and the *operand* after the last ``or``, at *begin* if there is
-    one.
-    """
-
-    def __init__(self) -> None:
-        self.all = _Operand()
-        self.operand = _Operand()
-        self.begin: int | None = None
-
-    def start(self, at: int | None) -> None:
-        """Start an operand; *at* is the position of the ``or`` before it, if any."""
-        self.begin, self.operand = at, _Operand()
-
-    def take(self, word: str, *, number: bool) -> None:
-        for each in (self.all, self.operand):
-            each.take(word, number=number)
-
-    def enclose(self, inner: _Scope) -> None:
-        """Count a scope in parentheses."""
-        for each in (self.all, self.operand):
-            each.enclose(inner.all)
+    def _kind(self) -> str:
+        return self._tokens[self._at][0]
 
     @property
-    def falls_back(self) -> bool:
-        return self.begin is not None and self.operand.needs_no_data
+    def _word(self) -> str:
+        """The next token, in lower case; a string has its quotes."""
+        return self._tokens[self._at][1].lower()
 
+    def _take(self, *allowed: str) -> str:
+        """Take the next token; with *allowed*, which may be kinds too, raise :class:`PromqlError` for any other."""
+        kind, text = self._tokens[self._at]
+        if kind == "end" or (allowed and kind not in allowed and text.lower() not in allowed):
+            raise self._unexpected()
+        self._at += 1
+        return text
 
-def without_fallback(text: str) -> Bare | None:
-    """Return the query *text* without its fallbacks, ``None`` if *text* has none."""
-    return _found(text) if _EITHER.search(text) else None
+    def _taken(self, *words: str) -> bool:
+        """Take the next token if it is one of *words*."""
+        if self._kind == "string" or self._word not in words:
+            return False
+        self._at += 1
+        return True
 
+    def _unexpected(self) -> PromqlError:
+        return PromqlError(f"{self._tokens[self._at][1]!r} is not expected there")
 
-@lru_cache(4096)
-def _found(text: str) -> Bare | None:
-    cuts: list[tuple[int, int]] = []
-    scopes = [_Scope()]
-    whole = False
-    for token in _tokens(text):
-        word, at, inner = token[0], token.start(), scopes[-1]
-        ends = word in _CLOSE or word == "," or (token.lastgroup == "word" and word.lower() in ("or", "default"))
-        if ends and inner.falls_back:
-            assert inner.begin is not None
-            cuts.append((inner.begin, at))
-            whole |= len(scopes) == 1
-        if word in _CLOSE:
-            if len(scopes) > 1:
-                closed = scopes.pop()
-                scopes[-1].enclose(closed)
-                scopes[-1].take(word, number=False)
-        elif word == ",":
-            inner.start(None)
-        elif ends:
-            inner.start(at)
-            inner.all.take(word, number=False)
+    def _expression(self, least: int = 0) -> Node:
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise PromqlError("the query nests too deep to be read")
+        left = self._operand()
+        while self._kind != "string" and _LEVEL.get(self._word, -1) >= least:
+            operator = self._take().lower()
+            modifiers = self._modifiers()
+            level = _LEVEL[operator]
+            right = self._expression(level if operator == "^" else level + 1)
+            left = make(Node("binary", operator, "", modifiers=modifiers), left, right)
+        self._depth -= 1
+        return left
+
+    def _modifiers(self) -> str:
+        found = ["bool"] if self._taken("bool") else []
+        if self._word in ("on", "ignoring"):
+            found.append(f"{self._take().lower()} {self._labels()}")
+            if self._word in ("group_left", "group_right"):
+                found.append(self._take().lower())
+                found[-1] += f" {self._labels()}" if self._word == "(" else ""
+                found += [f"prefix {self._take('string')}"] if self._taken("prefix") else []
+        while self._word in _FILLS and self._tokens[self._at + 1][1] == "(":
+            name = self._take().lower()
+            self._take("(")
+            sign = self._take() if self._word in ("+", "-") else ""
+            found.append(f"{name} ({sign}{self._take('number')})")
+            self._take(")")
+        return " ".join(found)
+
+    def _labels(self) -> str:
+        self._take("(")
+        found = []
+        while not self._taken(")"):
+            found.append(self._take("word", "string", "*"))
+            if self._word != ")":
+                self._take(",")
+        return f"({', '.join(found)})"
+
+    def _operand(self) -> Node:
+        if self._kind != "string" and self._word in ("+", "-"):
+            # A sign binds as tightly as a product: -x^2 is -(x^2).
+            return make(Node("unary", self._take(), ""), self._expression(7))
+        node = self._primary()
+        while self._kind in ("word", "mark"):
+            word = self._word
+            if word == "[":
+                node = self._range(node)
+            elif word == "offset":
+                node = self._offset(node)
+            elif word == "@":
+                self._take()
+                sign = self._take() if self._word in ("+", "-") else ""
+                node = make(_after(node, f"@ {sign}{wrapped(self._primary())}"), *node.args)
+            elif word in _AFTER:
+                node = make(_after(node, self._take().lower()), *node.args)
+            else:
+                break
+        return node
+
+    def _offset(self, node: Node) -> Node:
+        self._take()
+        sign = self._take() if self._word in ("+", "-") else ""
+        by = self._primary()
+        seconds = number_of(by)
+        if seconds is not None:
+            seconds = max(0.0, -seconds if sign == "-" else seconds)
+        whole = None if seconds is None or node.seconds is None else node.seconds + seconds
+        shifted = msgspec.structs.replace(node, seconds=whole)
+        return make(_after(shifted, f"offset {sign}{wrapped(by)}"), *node.args)
+
+    def _range(self, node: Node) -> Node:
+        self._take("[")
+        by = None if self._word == ":" else self._expression()
+        step = ""
+        subquery = self._taken(":")
+        if subquery and self._word != "]":
+            step = self._expression().text
+        self._take("]")
+        if by is None and not subquery:
+            raise self._unexpected()
+        seconds = 0.0 if by is None else number_of(by)
+        if seconds is not None and seconds <= 0 and by is not None:
+            raise PromqlError(f"{by.text} is no range")
+        written = f"[{'' if by is None else by.text}{':' if subquery else ''}{step}]"
+        return make(Node("range", "", "", modifiers=written, seconds=seconds), node)
+
+    def _primary(self) -> Node:
+        kind, text = self._tokens[self._at]
+        word = text.lower()
+        following = self._tokens[self._at + 1][1] if kind != "end" else ""
+        if kind in ("string", "number"):
+            return make(Node("string" if kind == "string" else "number", self._take(), ""))
+        if word == "(":
+            args = self._arguments()
+            return args[0] if len(args) == 1 else make(Node("call", "union", ""), *args)
+        if word == "{":
+            return self._selector("")
+        if kind != "word":
+            raise self._unexpected()
+        if text in self._names:
+            return self._expanded(self._names[text])
+        if word == "with" and following == "(":
+            return self._with()
+        if following == "(" or (word in AGGREGATES and following.lower() in ("by", "without")):
+            return self._call(word if word in AGGREGATES else text)
+        if word in ("inf", "nan"):
+            return make(Node("number", self._take(), ""))
+        if word in _NO_NAMES:
+            raise self._unexpected()
+        return self._selector(self._take())
+
+    def _call(self, name: str) -> Node:
+        self._take()
+        grouping = self._grouping()
+        args = self._arguments()
+        grouping = grouping or self._grouping()
+        after = f" limit {self._take('number')}" if name in AGGREGATES and self._taken("limit") else ""
+        kind: Kind = "aggregate" if name in AGGREGATES or grouping else "call"
+        return make(Node(kind, name, "", modifiers=grouping, after=after), *args)
+
+    def _grouping(self) -> str:
+        return f"{self._take().lower()} {self._labels()}" if self._word in ("by", "without") else ""
+
+    def _arguments(self) -> list[Node]:
+        self._take("(")
+        found = []
+        while not self._taken(")"):
+            found.append(self._expression())
+            if self._word != ")":
+                self._take(",")
+        return found
+
+    def _selector(self, name: str, matchers: tuple[Matcher, ...] = ()) -> Node:
+        found = list(matchers)
+        if self._taken("{"):
+            while not self._taken("}"):
+                found += self._matcher()
+                if self._word != "}":
+                    self._take(",", "or")
+        return make(Node("selector", name, "", matchers=tuple(found)))
+
+    def _matcher(self) -> list[Matcher]:
+        quoted = self._kind == "string"
+        label = self._take("word", "string")
+        if self._kind == "mark" and self._word in _MATCHES:
+            return [(label, self._take(), self._take("string"))]
+        if quoted:
+            return [("__name__", "=", label)]
+        if label not in self._names:
+            raise self._unexpected()
+        self._at -= 1
+        return list(self._expanded(self._names[label]).matchers)
+
+    def _with(self) -> Node:
+        before = self._names
+        self._take()
+        self._take("(")
+        while not self._taken(")"):
+            name = self._take("word")
+            parameters: tuple[str, ...] = ()
+            if self._word == "(":
+                parameters = tuple(each.strip() for each in self._labels()[1:-1].split(",") if each)
+            self._take("=")
+            self._names = {**self._names, name: _Template(parameters, self._at, self._names)}
+            self._skip()
+            if self._word != ")":
+                self._take(",")
+        found = self._expression()
+        self._names = before
+        return found
+
+    def _skip(self) -> None:
+        """Take what comes before the next comma, or the end of the parentheses."""
+        depth = 0
+        while depth or self._word not in (",", ")"):
+            word = self._take() if self._kind != "string" else self._take()[:1]
+            depth += (word in "([{") - (word in ")]}")
+
+    def _expanded(self, template: _Template) -> Node:
+        """Take the name of *template*, with its arguments or matchers, and return what it stands for."""
+        self._take()
+        if template.node is not None:
+            node = template.node
         else:
-            inner.take(word, number=token.lastgroup == "number")
-            if word in _OPEN:
-                scopes.append(_Scope())
-    if scopes[0].falls_back and len(scopes) == 1:
-        assert scopes[0].begin is not None
-        cuts.append((scopes[0].begin, len(text)))
-        whole = True
-    return Bare(_without(text, cuts), whole) if cuts else None
+            args = self._arguments() if self._word == "(" else []
+            if len(args) != len(template.parameters):
+                raise self._unexpected()
+            given = {name: _Template(node=arg) for name, arg in zip(template.parameters, args, strict=True)}
+            at, names = self._at, self._names
+            self._at, self._names = template.start, template.names | given
+            node = self._expression()
+            self._at, self._names = at, names
+        if node.kind == "selector" and self._word == "{":
+            return self._selector(node.name, node.matchers)
+        return node
 
 
-def _is_zero(word: str) -> bool:
-    return bool(word) and word[0] in "0." and not word.strip("0.")
-
-
-def _without(text: str, cuts: list[tuple[int, int]]) -> str:
-    """Return *text* without the *cuts*; a cut may lie within another that ends later."""
-    kept, end = [], 0
-    for begin, until in sorted(cuts, key=lambda cut: (cut[0], -cut[1])):
-        if begin >= end:
-            kept.append(text[end:begin])
-            end = until
-    return ("".join(kept) + text[end:]).strip()
+def _after(node: Node, text: str) -> Node:
+    return msgspec.structs.replace(node, after=f"{node.after} {text}")

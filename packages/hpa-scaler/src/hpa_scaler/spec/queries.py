@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -14,8 +14,10 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.spec.promql import lookback, without_fallback
+from hpa_scaler.spec.fallbacks import Operand, fallbacks, lookback, normal, without_fallbacks
+from hpa_scaler.spec.promql import parse
 from hpa_scaler.spec.spec import FloorSpec, ForecastSpec, HoldSpec, QuerySpec, SeriesRule, ServerRef
+from hpa_scaler.spec.syntax import number_of
 from tightship.core.reasons import Reason, Refusal
 
 UNREADABLE_RANGE = 3600.0
@@ -191,7 +193,7 @@ def range_of(query: QuerySpec, spec: FloorSpec, longest: float) -> float:
     found = lookback(query.text)
     said = spec.query_range
     if said is None:
-        least = LEAST_RANGE if found.falls_back or not found.seconds else 0.0
+        least = LEAST_RANGE if fallbacks(query.text).answer or not found.seconds else 0.0
         said = RULE_RANGE if found.hidden else least
     return min(longest, max(found.seconds, said, 0.0 if found.readable else UNREADABLE_RANGE))
 
@@ -201,10 +203,39 @@ def value_query(query: QuerySpec) -> Query:
     return Query(query.text, query.server)
 
 
-def bare_query(query: QuerySpec) -> Query | None:
-    """Return *query* without its fallback, ``None`` if *query* has no fallback."""
-    bare = without_fallback(query.text)
-    return None if bare is None else Query(bare.text, query.server)
+def operand_queries(query: QuerySpec) -> Iterator[tuple[Operand, Query]]:
+    """Yield each operand of *query* that a fallback hides, and the query for its data."""
+    return ((each, Query(each.text, query.server)) for each in fallbacks(query.text).operands)
+
+
+def recorded_instead(spec: FloorSpec, recorded: Collection[Query]) -> Iterator[tuple[Query, Query, QuerySpec | None]]:
+    """Yield each query for an operand that is not *recorded*, and what is recorded in its place.
+
+    That is the operand in other words, or else the whole query without its fallbacks; the query comes with the latter.
+    """
+    known = {(normal(each.text), each.server): each for each in recorded}
+    for query in spec.queries:
+        tree = parse(query.text)
+        for operand, asked in operand_queries(query) if tree is not None else ():
+            whole = None if tree is None else known.get((without_fallbacks(tree).text, query.server))
+            part = known.get((normal(operand.part), query.server))
+            if asked not in recorded and part is not None:
+                yield asked, part, None
+            elif asked not in recorded and whole is not None:
+                yield asked, whole, query
+
+
+def operand_answer(whole: Outcome, query: QuerySpec, value: Outcome | None) -> Outcome:
+    """Return the answer for an operand of *query* that *whole*, the answer without the fallbacks, leaves open.
+
+    If any of several operands is missing, *whole* has no series. The *value* of *query* that its fallbacks alone have
+    tells that all are missing.
+    """
+    tree, alone = parse(query.text), len(fallbacks(query.text).operands) == 1
+    if isinstance(whole, Failure) or whole.series or alone or tree is None:
+        return whole
+    same = isinstance(value, QueryAnswer) and value.highest == number_of(tree)
+    return whole if same else QueryAnswer(1)
 
 
 def forecast_keys(spec: FloorSpec) -> tuple[ForecastKey, ...]:
@@ -246,9 +277,7 @@ def queries_of(spec: FloorSpec, template: str, longest: float) -> tuple[Query, .
     asked: dict[Query, None] = {}
     for query in spec.queries:
         asked[value_query(query)] = None
-        bare = bare_query(query)
-        if bare is not None:
-            asked[bare] = None
+        asked |= dict.fromkeys(each for _, each in operand_queries(query))
         seconds = range_of(query, spec, longest)
         if template and seconds > 0:
             asked[age_query(template, query, seconds)] = None
