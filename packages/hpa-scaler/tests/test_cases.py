@@ -44,6 +44,19 @@ CASES: tuple[Case, ...] = (
     # HPAs that can't work.
     # Suggestions and forecasts.
     # Files of the past.
+    Case("10-csv", "Grafana's CSV for Excel", "backtest -f web.yaml --past grafana-excel.csv", floors=(100, 109)),
+    Case("10-csv", "Grafana's CSV, milliseconds", "backtest -f web.yaml --past grafana-ms.csv", floors=(100, 110)),
+    Case("10-csv", "Grafana's CSV with a unit", "backtest -f web.yaml --past grafana-unit.csv", floors=(100, 110)),
+    Case("10-csv", "a German spreadsheet", "backtest -f web.yaml --past german.csv", floors=(100, 110)),
+    Case("10-csv", "thousands", "backtest -f web.yaml --past thousands.csv --scale 0.01", floors=(100, 110)),
+    Case(
+        "10-csv",
+        "three series",
+        "backtest -f web.yaml --past three-series.csv",
+        floors=(34, 37),
+        says=("holds 3 series, 'web-a', 'web-b', 'web-c'; the first counts; --series NAME names another",),
+    ),
+    Case("10-csv", "three series", "backtest -f web.yaml --past three-series.csv --series web-b", never=("3 series",)),
     # Annotations that others write.
     # Three in the morning.
     Case(
