@@ -89,7 +89,7 @@ def read_csv(
     found: dict[Column, list[tuple[float, float]]] = {}
     for column, place in {"value": value, **own}.items():
         of_series = [not keys or place != value or key == chosen for key in keys or table.rows]
-        found[column] = list(_samples(table, times, place, of_series))  # type: ignore[index]
+        found[column] = list(_samples(table, times, place, of_series))
     for (line, row), seconds in zip(table.rows, times, strict=True):
         if seconds is None:
             table.bad.append(f"line {line}: {quoted(row[at])} is no time; allowed is {ALLOWED_TIMES}")
