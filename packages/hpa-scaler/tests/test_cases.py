@@ -58,6 +58,11 @@ CASES: tuple[Case, ...] = (
     ),
     Case("10-csv", "three series", "backtest -f web.yaml --past three-series.csv --series web-b", never=("3 series",)),
     # Annotations that others write.
+    Case("31-estafette-gke", "estafette-extension-gke", "plan -f as-generated.yaml --outcomes out.json", floors=(60,)),
+    Case("31-estafette-gke", "estafette-extension-gke", "plan -f default.yaml --outcomes out.json", floors=(60,)),
+    Case("31-estafette-gke", "estafette-extension-gke", "plan -f empty.yaml --outcomes out.json", floors=(16,)),
+    Case("31-estafette-gke", "estafette-extension-gke", "plan -f onlyquery.yaml --outcomes out.json", floors=(16,)),
+    Case("31-estafette-gke", "estafette-extension-gke", "plan -f zero.yaml --outcomes out.json", floors=(16,)),
     # Three in the morning.
     Case(
         "28-3am",
