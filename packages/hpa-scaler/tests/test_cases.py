@@ -43,6 +43,12 @@ CASES: tuple[Case, ...] = (
     # Several series.
     # HPAs that can't work.
     # Suggestions and forecasts.
+    Case(
+        "21-weekly",
+        "a load test two weeks ago",
+        "backtest -f web.yaml --past flat.csv.gz --set week@*:forecast=weekly --from 2026-03-16T00:00:00Z --to 2026-03-17T00:00:00Z",
+        says=("shop/web week 264 0 min 11 for 10.5 at 2026-03-16T00:40:00Z 11..11",),
+    ),
     # Files of the past.
     Case("10-csv", "Grafana's CSV for Excel", "backtest -f web.yaml --past grafana-excel.csv", floors=(100, 109)),
     Case("10-csv", "Grafana's CSV, milliseconds", "backtest -f web.yaml --past grafana-ms.csv", floors=(100, 110)),
