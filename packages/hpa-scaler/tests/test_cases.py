@@ -46,7 +46,8 @@ CASES: tuple[Case, ...] = (
     Case(
         "21-weekly",
         "a load test two weeks ago",
-        "backtest -f web.yaml --past flat.csv.gz --set week@*:forecast=weekly --from 2026-03-16T00:00:00Z --to 2026-03-17T00:00:00Z",
+        "backtest -f web.yaml --past flat.csv.gz --set week@*:forecast=weekly"
+        " --from 2026-03-16T00:00:00Z --to 2026-03-17T00:00:00Z",
         says=("shop/web week 264 0 min 11 for 10.5 at 2026-03-16T00:40:00Z 11..11",),
     ),
     # Files of the past.

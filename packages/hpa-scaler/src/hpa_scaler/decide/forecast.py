@@ -3,8 +3,9 @@
 Traffic that rises every morning finds too few replicas every morning: a floor that follows its query starts pods when
 the traffic is there. A forecast starts them before. The query's own past is kept in cells of five minutes, the highest
 value of each. In each earlier season (a day, or a week) the coming maximum is compared with the level just before; the
-median of these ratios (of two the lower), times the level of now, is the forecast. So a changed level counts at once, and one strange day
-does not. Only a ramp is forecast: where most seasons rise clearly. On a plateau, following is as good and cheaper.
+median of these ratios (of two the lower), times the level of now, is the forecast. So a changed level counts at once,
+and one strange day does not. Only a ramp is forecast: where most seasons rise clearly. On a plateau, following is as
+good and cheaper.
 
 The forecasts of the last hours are compared with what came. While they were worse than following alone, as on a
 holiday, there is no forecast, and the reason is told. Without recent answers there is none either: no forecast lives on
