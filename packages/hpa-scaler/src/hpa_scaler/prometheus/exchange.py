@@ -183,13 +183,14 @@ async def _by_either(
     session: aiohttp.ClientSession, directory: Directory, server: Server, access: ServerAccess, asked: QueryForm
 ) -> Exchanged:
     """Send *asked* by POST, and by GET to a server that refuses POST."""
+    posted = None
     if server.address not in directory.by_get:
         posted = await _followed(session, directory, server, access, asked, "POST")
         if isinstance(posted, Exchanged):
             return posted
     found = await _followed(session, directory, server, access, asked, "GET")
     assert isinstance(found, Exchanged)
-    if server.address not in directory.by_get:
+    if posted is not None:
         if isinstance(found.outcome, Failure) and found.outcome.reason is Reason.HTTP_ERROR:
             return posted.answer
         directory.by_get.add(server.address)
