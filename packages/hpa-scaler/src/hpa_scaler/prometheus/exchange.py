@@ -183,16 +183,16 @@ async def _by_either(
     session: aiohttp.ClientSession, directory: Directory, server: Server, access: ServerAccess, asked: QueryForm
 ) -> Exchanged:
     """Send *asked* by POST, and by GET to a server that refuses POST."""
-    posted = None
+    refused = None
     if server.address not in directory.by_get:
-        posted = await _followed(session, directory, server, access, asked, "POST")
-        if isinstance(posted, Exchanged):
-            return posted
+        refused = await _followed(session, directory, server, access, asked, "POST")
+        if isinstance(refused, Exchanged):
+            return refused
     found = await _followed(session, directory, server, access, asked, "GET")
     assert isinstance(found, Exchanged)
-    if posted is not None:
+    if isinstance(refused, _PostRefused):
         if isinstance(found.outcome, Failure) and found.outcome.reason is Reason.HTTP_ERROR:
-            return posted.answer
+            return refused.answer
         directory.by_get.add(server.address)
         _log.info("server %s refuses POST; queries go there by GET from now on", server.name)
     return found
