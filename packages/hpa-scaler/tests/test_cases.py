@@ -39,7 +39,9 @@ class Case(Struct, frozen=True):
 CASES: tuple[Case, ...] = (
     # Fallbacks.
     # Warnings and notes of Prometheus.
+    Case("01-promql-info", "thanos#7597, prometheus#14135", floors=(9,), never=("AnswerWithWarnings",)),
     # Targets that fail.
+    Case("06-completed-job", "prometheus#4823", floors=(9,), never=("FailedScrapes",)),
     # Several series.
     # HPAs that can't work.
     # Suggestions and forecasts.

@@ -12,7 +12,7 @@ from http import HTTPStatus
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.spec.queries import Failure, Outcome, QueryAnswer, answer_of
+from hpa_scaler.spec.queries import Failure, Outcome, QueryAnswer, answer_of, of_data
 from hpa_scaler.spec.values import parse_float
 from tightship.core.reasons import Reason
 
@@ -178,7 +178,7 @@ def _with_targets(answer: QueryAnswer, told: _AnswerBody) -> Outcome:
 
 def _doubts(status: int, told: _AnswerBody) -> list[str]:
     """Return why an answer may be incomplete."""
-    found = [_cut(each) for each in (told.warnings or ())[:MOST_WARNINGS]]
+    found = [_cut(each) for each in of_data(told.warnings or ())[:MOST_WARNINGS]]
     if told.is_partial:
         found.append("the answer is marked partial (isPartial)")
     if told.error or told.error_type:
