@@ -102,7 +102,18 @@ def test_numbers_are_read_as_go_reads_them(name: str, text: str, value: float) -
     assert found.get(name, spec.ratio) == value
 
 
-NOT_NUMBERS = ["abc", "2,5", " 2.5", "2.5 ", "20%", "", "1e400", "\u0661", "0x10", "NaN", "Inf", "-Inf", "1__0"]
+NOT_NUMBERS = ["abc", "2,5", " 2.5", "2.5 ", "20%", "1e400", "\u0661", "0x10", "NaN", "Inf", "-Inf", "1__0"]
+
+
+@pytest.mark.parametrize(
+    "name", ["requests-per-replica", "delta", "scale-down-max-ratio", "enable-scale-down-ratio-deployment-checking"]
+)
+def test_an_empty_text_of_the_older_controllers_generators_is_absent(name: str) -> None:
+    assert spec_of(prometheus_query="q", **{name.replace("-", "_"): ""}) == spec_of(prometheus_query="q")
+
+
+def test_beside_an_empty_query_requests_per_replica_count_for_nothing() -> None:
+    assert spec_of(prometheus_query="", requests_per_replica="0.00").queries == ()
 
 
 @pytest.mark.parametrize(
@@ -127,7 +138,7 @@ def test_a_bad_number_is_an_error_and_never_the_default(name: str, text: str, al
 BAD = [
     *(
         ("enable_scale_down_ratio_deployment_checking", text, "allowed are true and false")
-        for text in ("True", "1", "yes", "", " true")
+        for text in ("True", "1", "yes", " true")
     ),
     ("missing_data", "replicas", "allowed are hold, zero, replicas=N, current and currentIfHigher"),
     ("missing_data", "replicas=-1", "allowed are hold"),

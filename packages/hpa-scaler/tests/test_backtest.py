@@ -17,7 +17,8 @@ from hpa_scaler.app.past_options import parse_set, variants_of
 from hpa_scaler.app.past_source import Asking, chunks, fetch
 from hpa_scaler.decide.backtest import backtest
 from hpa_scaler.decide.recording import Recorded, RecordingError, Trace, trace_of
-from hpa_scaler.decide.recording_files import decode_past, encode_past, read_csv
+from hpa_scaler.decide.recording_csv import read_csv
+from hpa_scaler.decide.recording_files import decode_past, encode_past
 from hpa_scaler.decide.variants import OLDER, HpaPast, Lived, Span, Variant, World
 from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.client import PrometheusClient

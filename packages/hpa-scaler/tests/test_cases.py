@@ -49,12 +49,39 @@ CASES: tuple[Case, ...] = (
     ),
     Case("04-schedule", "kedacore/keda#3566", "backtest -f hpas.json --past past.json", floors=(3, 10)),
     # Warnings and notes of Prometheus.
+    Case("01-promql-info", "thanos#7597, prometheus#14135", floors=(9,), never=("AnswerWithWarnings",)),
     # Targets that fail.
+    Case("06-completed-job", "prometheus#4823", floors=(9,), never=("FailedScrapes",)),
     # Several series.
     # HPAs that can't work.
     # Suggestions and forecasts.
+    Case(
+        "21-weekly",
+        "a load test two weeks ago",
+        "backtest -f web.yaml --past flat.csv.gz --set week@*:forecast=weekly"
+        " --from 2026-03-16T00:00:00Z --to 2026-03-17T00:00:00Z",
+        says=("shop/web week 264 0 min 11 for 10.5 at 2026-03-16T00:40:00Z 11..11",),
+    ),
     # Files of the past.
+    Case("10-csv", "Grafana's CSV for Excel", "backtest -f web.yaml --past grafana-excel.csv", floors=(100, 109)),
+    Case("10-csv", "Grafana's CSV, milliseconds", "backtest -f web.yaml --past grafana-ms.csv", floors=(100, 110)),
+    Case("10-csv", "Grafana's CSV with a unit", "backtest -f web.yaml --past grafana-unit.csv", floors=(100, 110)),
+    Case("10-csv", "a German spreadsheet", "backtest -f web.yaml --past german.csv", floors=(100, 110)),
+    Case("10-csv", "thousands", "backtest -f web.yaml --past thousands.csv --scale 0.01", floors=(100, 110)),
+    Case(
+        "10-csv",
+        "three series",
+        "backtest -f web.yaml --past three-series.csv",
+        floors=(34, 37),
+        says=("holds 3 series, 'web-a', 'web-b', 'web-c'; the first counts; --series NAME names another",),
+    ),
+    Case("10-csv", "three series", "backtest -f web.yaml --past three-series.csv --series web-b", never=("3 series",)),
     # Annotations that others write.
+    Case("31-estafette-gke", "estafette-extension-gke", "plan -f as-generated.yaml --outcomes out.json", floors=(60,)),
+    Case("31-estafette-gke", "estafette-extension-gke", "plan -f default.yaml --outcomes out.json", floors=(60,)),
+    Case("31-estafette-gke", "estafette-extension-gke", "plan -f empty.yaml --outcomes out.json", floors=(16,)),
+    Case("31-estafette-gke", "estafette-extension-gke", "plan -f onlyquery.yaml --outcomes out.json", floors=(16,)),
+    Case("31-estafette-gke", "estafette-extension-gke", "plan -f zero.yaml --outcomes out.json", floors=(16,)),
     # Three in the morning.
     Case(
         "28-3am",

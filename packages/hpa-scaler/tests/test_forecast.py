@@ -76,6 +76,18 @@ def test_a_week_knows_its_own_days() -> None:
     assert lived(memory(21, mondays, weekly), DAY + SIX, mondays).value is None
 
 
+@pytest.mark.parametrize("weeks", [2, 3, 4])
+@pytest.mark.parametrize("strange", [1, 2])
+def test_one_strange_day_moves_nothing(weeks: int, strange: int) -> None:
+    def tested(at: float) -> float:
+        """A flat rate, and one load test of an hour at six, so many weeks ago."""
+        return 300.0 if 0 <= at - (BEGIN - strange * 7 * DAY + SIX) < 3600 else 100.0
+
+    known = memory(7 * weeks + 1, tested, ForecastSpec("weekly"))
+    found = lived(known, SIX, tested)
+    assert (found.seasons, found.value) == (weeks, None)
+
+
 def test_a_changed_level_is_noticed_at_once() -> None:
     def half(at: float) -> float:
         return morning(at) / 2

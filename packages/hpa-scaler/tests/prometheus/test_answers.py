@@ -43,6 +43,7 @@ def error(kind: str, text: str) -> dict[str, str]:
         (body("5", warnings=["partial response"]), QueryAnswer(1, 5.0, warnings=("partial response",))),
         (body("5", warnings=[], infos=["not a counter"]), QueryAnswer(1, 5.0)),
         (body("5", warnings=None), QueryAnswer(1, 5.0)),
+        (body("5", warnings=["PromQL info: metric might not be a counter"]), QueryAnswer(1, 5.0)),
         (result("scalar", [AT, "4.5"]), QueryAnswer(1, 4.5)),
         (result("scalar", [AT, "NaN"]), QueryAnswer(1, None, not_numbers=1)),
         (result("vector", [{"value": [1, "2"]}]), QueryAnswer(1, 2.0)),

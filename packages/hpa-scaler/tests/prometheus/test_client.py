@@ -16,6 +16,7 @@ from hpa_scaler.prometheus import exchange
 from hpa_scaler.prometheus.client import ClientLimits
 from hpa_scaler.spec.queries import Failure, Query, QueryAnswer
 from hpa_scaler.spec.spec import ServerRef
+from tightship.core.addresses import AllowList
 from tightship.core.reasons import Reason
 
 from .conftest import Prometheus, asking, body, failure_of, now, one, says, server, silent, trickling
@@ -36,6 +37,44 @@ async def test_a_query_is_posted_with_how_long_it_may_take_and_without_a_time(
     assert (seen.method, seen.path, seen.params) == ("POST", "/prefix/api/v1/query", {})
     assert seen.form == {"query": 'sum(rate(x{a="ö&+"}[5m]))', "timeout": "2500ms"}
     assert seen.headers["Accept-Encoding"] == "identity"
+
+
+@pytest.mark.parametrize("status", [403, 405, 501])
+async def test_a_gateway_that_refuses_post_is_asked_by_get_from_then_on(
+    prometheus: Prometheus, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def by_get(request: web.Request) -> web.StreamResponse:
+        return await (says(body("7")) if request.method == "GET" else says("no", status))(request)
+
+    prometheus.otherwise = by_get
+    caplog.set_level("INFO")
+    configured = server(prometheus.url, parameters=(("tenant", "a"),))
+    async with asking(configured) as client:
+        for _ in range(3):
+            found = await one(client, 'sum(rate(x{a="ö&+"}[5m]))')
+            assert isinstance(found, QueryAnswer)
+            assert found.highest == 7
+        client.configure({"default": configured}, AllowList(), ClientLimits())
+        await one(client, "up")
+    assert [each.method for each in prometheus.seen] == ["POST", "GET", "GET", "GET", "GET"]
+    assert prometheus.seen[1].params == {
+        "query": 'sum(rate(x{a="ö&+"}[5m]))',
+        "timeout": prometheus.seen[0].form["timeout"],
+        "tenant": "a",
+    }
+    assert [each.getMessage() for each in caplog.records if "refuses POST" in each.getMessage()] == [
+        "server default refuses POST; queries go there by GET from now on"
+    ]
+
+
+async def test_who_refuses_get_as_well_is_no_gateway_for_get(prometheus: Prometheus) -> None:
+    prometheus.otherwise = says("no right to query", 403)
+    async with asking(server(prometheus.url)) as client:
+        for _ in range(2):
+            found = await one(client)
+            assert isinstance(found, Failure)
+            assert (found.reason, "HTTP 403: no right to query" in found.detail) == (Reason.HTTP_ERROR, True)
+    assert [each.method for each in prometheus.seen] == ["POST", "GET"] * 2
 
 
 async def test_an_equal_query_is_asked_once_however_it_names_its_server(prometheus: Prometheus) -> None:

@@ -96,7 +96,7 @@ async def load(
     pairs = [(hpa, next((spec for spec in specs[hpa.key] if spec is not None), None)) for hpa in asked]
     if arguments.past:
         say(reading(arguments.past))
-        recorded = read_pasts(arguments.past, pairs)
+        recorded = read_pasts(arguments.past, pairs, arguments.time_zone, arguments.series)
     else:
         recorded = await _asked(arguments, configured, _questions(asked, specs), now, say)
     if arguments.save_past is not None:

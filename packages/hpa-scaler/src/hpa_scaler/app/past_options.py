@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from hpa_scaler.app.commands import add_selection
 from hpa_scaler.app.fleet import (
@@ -52,7 +53,17 @@ def add_past_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup
         metavar="[NAMESPACE/NAME=]FILE",
         action="append",
         help="take the past from FILE instead of asking servers: what --save-past wrote, CSV with a header (time, "
-        "value, perhaps replicas and wanted), or an answer of query_range; .gz too, repeatable",
+        "value, perhaps replicas and wanted), or JSON (an answer of query_range, Grafana's data frames, promtool's or "
+        "VictoriaMetrics' output); .gz too, repeatable",
+    )
+    past.add_argument(
+        "--series", metavar="NAME", default="", help="of several series in a file of --past, read the one called so"
+    )
+    past.add_argument(
+        "--time-zone",
+        metavar="ZONE",
+        type=value_of(_zone),
+        help="of times without an offset in a file of --past, such as Europe/Berlin (default: UTC)",
     )
     past.add_argument("--save-past", metavar="FILE", help="write the past to FILE, for another --past")
     past.add_argument(
@@ -135,6 +146,13 @@ def _step(text: str) -> float:
     if not LEAST_STEP <= seconds <= MOST_STEP:
         raise ValueError(f"{quoted(text)}: allowed is {ALLOWED_FORMS}, of 5s to 1h")
     return seconds
+
+
+def _zone(text: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(f"{quoted(text)} is no time zone; allowed is an IANA name such as Europe/Berlin") from error
 
 
 def _factor(text: str) -> float:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import math
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from datetime import tzinfo
 
 from msgspec import Struct
 
 from hpa_scaler.app.fleet import Say
 from hpa_scaler.decide.recording import Recorded, RecordingError, Trace, replicas_query, trace_of, wanted_query
-from hpa_scaler.decide.recording_files import decode_past, read_csv, read_range
+from hpa_scaler.decide.recording_csv import read_csv
+from hpa_scaler.decide.recording_files import decode_past, is_promtool, read_json, read_promtool
 from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.spec.proposals import proposals
@@ -183,11 +186,17 @@ def _answers(outcome: Outcome | None) -> bool:
     return isinstance(outcome, QueryAnswer) and outcome.highest is not None and outcome.highest > 0
 
 
-def read_pasts(paths: Sequence[str], hpas: Sequence[tuple[HorizontalPodAutoscaler, FloorSpec | None]]) -> Recorded:
-    """Return the past in the files *paths*: what ``--save-past`` wrote, CSV, or an answer of ``query_range``.
+def read_pasts(
+    paths: Sequence[str],
+    hpas: Sequence[tuple[HorizontalPodAutoscaler, FloorSpec | None]],
+    zone: tzinfo | None = None,
+    series: str = "",
+) -> Recorded:
+    """Return the past in the files *paths*: what ``--save-past`` wrote, CSV, or JSON with the samples of one query.
 
-    CSV and answers belong to the one HPA there is, or to the one before an equals sign: ``shop/web=FILE``. Raises
-    :class:`CliError` and :class:`~tightship.files.object_file.FileError`.
+    All but the first belong to the one HPA there is, or to the one before an equals sign: ``shop/web=FILE``. *zone* is
+    of times without an offset, *series* names one of several. Raises :class:`CliError` and
+    :class:`~tightship.files.object_file.FileError`.
     """
     traces: dict[Query, Trace] = {}
     remarks: list[str] = []
@@ -203,11 +212,16 @@ def read_pasts(paths: Sequence[str], hpas: Sequence[tuple[HorizontalPodAutoscale
                 continue
             hpa, spec = _only(key, hpas, name)
             server = spec.queries[0].server
-            if text.lstrip()[:1] == b"{":
-                traces[value_query(spec.queries[0])], told = read_range(text, name)
+            value = value_query(spec.queries[0])
+            # PowerShell and spreadsheets write UTF-16.
+            plain = text.decode("utf-16" if text[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig")
+            if is_promtool(plain):
+                traces[value], told = read_promtool(plain, name, series)
+            elif plain.lstrip()[:1] in ("{", "["):
+                traces[value], told = read_json(plain.encode(), name, series)
             else:
-                columns, told = read_csv(text.decode("utf-8-sig"), name)
-                traces[value_query(spec.queries[0])] = columns["value"]
+                columns, told = read_csv(plain, name, zone, series)
+                traces[value] = columns["value"]
                 others: dict[str, Query] = {
                     "replicas": replicas_query(hpa.namespace, hpa.name, server),
                     "wanted": wanted_query(hpa.namespace, hpa.name, server),

@@ -3,8 +3,9 @@
 Traffic that rises every morning finds too few replicas every morning: a floor that follows its query starts pods when
 the traffic is there. A forecast starts them before. The query's own past is kept in cells of five minutes, the highest
 value of each. In each earlier season (a day, or a week) the coming maximum is compared with the level just before; the
-median of these ratios, times the level of now, is the forecast. So a changed level counts at once, and one strange day
-does not. Only a ramp is forecast: where most seasons rise clearly. On a plateau, following is as good and cheaper.
+median of these ratios (of two the lower), times the level of now, is the forecast. So a changed level counts at once,
+and one strange day does not. Only a ramp is forecast: where most seasons rise clearly. On a plateau, following is as
+good and cheaper.
 
 The forecasts of the last hours are compared with what came. While they were worse than following alone, as on a
 holiday, there is no forecast, and the reason is told. Without recent answers there is none either: no forecast lives on
@@ -166,9 +167,9 @@ class SeasonMemory:
             return Expected(
                 seasons=seasons, why=f"{known} known at this time of the {self._kind.name}; {self._kind.least} needed"
             )
-        if median(slopes) < _RAMP:
+        if _usual(slopes) < _RAMP:
             return Expected(seasons=seasons)
-        return Expected(level * median(ratios), seasons)
+        return Expected(level * _usual(ratios), seasons)
 
     def _at(self, number: int) -> float:
         return self._cells[number % self._size] if self._newest - self._size < number <= self._newest else math.nan
@@ -182,6 +183,11 @@ class SeasonMemory:
         """Return the highest of the cells from *begin* on that a forecast then is about."""
         known = [each for each in map(self._at, range(begin, begin + self._ahead)) if each == each]  # noqa: PLR0124
         return max(known) if 2 * len(known) > self._ahead else None
+
+
+def _usual(values: Sequence[float]) -> float:
+    """Return the median of *values*; of two the lower, since one of them may be of a strange day."""
+    return min(values) if len(values) == 2 else median(values)
 
 
 def learn_cycle(memories: Mapping[ForecastKey, SeasonMemory], judged: Judged) -> None:

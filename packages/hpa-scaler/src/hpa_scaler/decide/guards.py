@@ -41,6 +41,16 @@ _ANYWHERE = frozenset(
 )
 """Labels that so many targets share that they don't identify a query's targets."""
 
+_NAMESPACES = frozenset({"namespace", "exported_namespace", "kubernetes_namespace"})
+_OF_TARGETS = frozenset({"app", "container", "endpoint", "instance", "job", "node", "pod", "service"}) | {
+    "app_kubernetes_io_instance",
+    "app_kubernetes_io_name",
+    "kubernetes_name",
+    "kubernetes_pod_name",
+}
+"""Labels that the operator and the usual scrape configurations give to targets. One without them is another's: a
+finished Job's pod, a proxy."""
+
 _LITERAL = re.compile(r"[A-Za-z0-9_:/ -]+", re.ASCII)
 _MOST = 20
 """How many targets of one HPA are kept."""
@@ -140,19 +150,27 @@ def _selects(query: QuerySpec) -> bool:
 
 
 def _concerns(target: Mapping[str, str], selector: tuple[Matcher, ...]) -> bool:
-    """Whether *selector* concerns *target*: one of the target's labels matches, and none contradicts."""
-    about = False
+    """Whether *selector* concerns *target*: a label of the target matches, none contradicts, and none is missing.
+
+    A label that only the metric has, such as ``code``, is missing on each target. So only what targets usually have
+    must be there, and every label where nothing but the namespace matches: a namespace has many targets.
+    """
+    found, missing = set[str](), set[str]()
     for label, operator, text in selector:
+        if label == "__name__":
+            continue
         value = target.get(label)
-        if value is None or label == "__name__":
+        if value is None:
+            missing |= {label} if operator == "=" and text[1:-1] and label not in _ANYWHERE else set()
             continue
         same = _matches(text, value, pattern="~" in operator)
         if same is None:
             continue
         if same is operator.startswith("!"):
             return False
-        about |= not operator.startswith("!") and label not in _ANYWHERE
-    return about
+        if not operator.startswith("!") and label not in _ANYWHERE:
+            found.add(label)
+    return bool(found) and missing.isdisjoint(_OF_TARGETS) and not (missing and found <= _NAMESPACES)
 
 
 def _matches(text: str, value: str, *, pattern: bool) -> bool | None:

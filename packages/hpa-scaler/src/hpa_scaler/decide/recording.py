@@ -18,6 +18,7 @@ from hpa_scaler.spec.queries import Query, QueryAnswer
 from hpa_scaler.spec.spec import ServerRef
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
+from tightship.core.quoting import quoted
 from tightship.core.times import rfc3339
 
 LONGEST = 400 * 86_400.0
@@ -25,6 +26,8 @@ LONGEST = 400 * 86_400.0
 MOST_SAMPLES = 2_000_000
 """The most steps of one trace."""
 MOST_SERIES = 255
+_NAMED = 10
+"""How many series a remark names."""
 _FRESH = 1.5
 """Steps for which a sample counts. Prometheus's own answers are already as old as its look-back allows."""
 _LATEST = 253_402_300_800.0
@@ -157,6 +160,12 @@ class Recorded(Struct, frozen=True):
 
 
 Samples = Sequence[tuple[float, float]]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return *names* of series, the first of many."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(map(quoted, names[:_NAMED])) + more
 
 
 def trace_of(series: Sequence[Samples], about: str, step: float | None = None) -> tuple[Trace, list[str]]:

@@ -1,19 +1,20 @@
 """The files that hold a recorded past. Pure.
 
-A file is CSV with a header (a time, a value, and perhaps ``replicas`` and ``wanted``), an answer of Prometheus's
-``/api/v1/query_range``, or what ``backtest --save-past`` writes.
+A file is CSV (:mod:`hpa_scaler.decide.recording_csv`), JSON of Prometheus, promtool, Grafana or VictoriaMetrics, or
+what ``backtest --save-past`` writes.
 """
 
 from __future__ import annotations
 
-import csv
 import math
+import re
 from array import array
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hpa_scaler.decide.recording import (
     LONGEST,
@@ -21,75 +22,169 @@ from hpa_scaler.decide.recording import (
     MOST_SERIES,
     Recorded,
     RecordingError,
+    Samples,
     Trace,
+    listed,
     trace_of,
 )
-from hpa_scaler.prometheus.answers import matrix
+from hpa_scaler.prometheus.answers import labelled, matrix
 from hpa_scaler.spec.queries import Failure, Query
 from hpa_scaler.spec.spec import ServerRef
 from hpa_scaler.spec.values import parse_float
-from tightship.core.counting import counted
 from tightship.core.quoting import quoted
 from tightship.core.times import parse_rfc3339, rfc3339
 from tightship.report.document import API_VERSION
 
-Column = Literal["value", "replicas", "wanted"]
+Ranges = list[tuple[str, Samples]]
+"""Series by their labels."""
+
+_PROMTOOL_SERIES = re.compile(r"(\S.*|) ?=>", re.ASCII)
+_PROMTOOL_SAMPLE = re.compile(r"(\S+) @\[([0-9.]+)\]", re.ASCII)
 
 
-def read_csv(text: str, name: str) -> tuple[dict[Column, Trace], list[str]]:
-    """Return the traces in a CSV file called *name*, by column, and remarks.
+class _Field(Struct):
+    name: str = ""
+    type: str = ""
+    labels: dict[str, str] = {}
+    config: dict[str, object] = {}
 
-    The first column is a time, RFC 3339 or seconds since 1970, the second the value of the query; ``replicas`` and
-    ``wanted`` may follow, under these names. Raises :class:`RecordingError`.
+
+class _Schema(Struct):
+    fields: list[_Field]
+
+
+class _Columns(Struct):
+    values: list[list[float | str | bool | None]]
+
+
+class _Frame(Struct):
+    """A data frame, as Grafana's inspector and ``/api/ds/query`` write it; times are in milliseconds."""
+
+    table: _Schema = field(name="schema")
+    data: _Columns = field()
+
+
+class _Series(Struct):
+    metric: dict[str, str] = {}
+    values: list[tuple[float, str]] = []
+
+
+class _Exported(Struct):
+    """A line of VictoriaMetrics' ``/api/v1/export``; *timestamps* are in milliseconds."""
+
+    values: list[float | None]
+    timestamps: list[float]
+    metric: dict[str, str] = {}
+
+
+class _Response(Struct):
+    frames: list[_Frame] = []
+
+
+class _Responses(Struct):
+    results: dict[str, _Response]
+
+
+def read_json(raw: bytes, name: str, series: str = "") -> tuple[Trace, list[str]]:
+    """Return the trace in the JSON file *name*: an answer of ``query_range``, what ``promtool query range -o json``
+    prints, data frames of Grafana, or an export of VictoriaMetrics.
+
+    Of several series the one called *series* counts; without one the largest, as for a floor. Raises
+    :class:`RecordingError`.
     """
-    rows = csv.reader(text.splitlines())
-    header = [each.strip().lower() for each in next(rows, [])]
-    if len(header) < 2 or _time(header[0]) is not None:
-        raise RecordingError(f"{name}: line 1: {quoted(','.join(header))}; allowed is a header, such as timestamp,rps")
-    places: dict[Column, int] = {"value": 1}
-    for column in ("replicas", "wanted"):
-        if column in header[2:]:
-            places[column] = header.index(column, 2)
-    found: dict[Column, list[tuple[float, float]]] = {column: [] for column in places}
-    bad: list[str] = []
-    for number, row in enumerate(rows, 2):
-        at = _time(row[0].strip()) if row else None
-        if at is None:
-            bad += [f"line {number}: {quoted(','.join(row))}"] if row else []
+    for read in (_promtool, _frames, _responses, _exported):
+        try:
+            found = read(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-        for column, place in places.items():
-            cell = row[place].strip() if place < len(row) else ""
-            value = parse_float(cell) if cell else None
-            if value is not None:
-                found[column].append((at, value))
-            elif cell:
-                bad.append(f"line {number}: {quoted(cell)}")
-    remarks = [f"{name}: {counted(len(bad), 'cell')} unreadable and left out, first {bad[0]}"] if bad else []
-    traces: dict[Column, Trace] = {}
-    for column, samples in found.items():
-        if not samples and column != "value":
-            continue
-        traces[column], told = trace_of([samples], f"{name}: {column}" if column != "value" else name)
-        remarks += told
-    return traces, remarks
+        if found:
+            return _of_series(found, name, series)
+    answer = matrix(HTTPStatus.OK, raw)
+    if isinstance(answer, Failure):
+        allowed = "an answer of query_range, promtool's -o json, data frames of Grafana, or VictoriaMetrics' export"
+        raise RecordingError(f"{name}: {answer.detail}; allowed is {allowed}")
+    trace, remarks = _of_series(list(zip(answer.names, answer.series, strict=True)), name, series)
+    return trace, [*remarks, *(f"{name}: answered with: {each}" for each in answer.warnings)]
 
 
-def _time(text: str) -> float | None:
-    try:
-        return parse_rfc3339(text)
-    except ValueError:
-        pass
-    number = parse_float(text)
-    return number if number is not None and math.isfinite(number) else None
+def read_promtool(text: str, name: str, series: str = "") -> tuple[Trace, list[str]]:
+    """Return the trace in what ``promtool query range`` printed to the file *name*. Raises :class:`RecordingError`."""
+    found: list[tuple[str, list[tuple[float, float]]]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if (header := _PROMTOOL_SERIES.fullmatch(line.strip())) is not None:
+            found.append((header[1], []))
+        elif (sample := _PROMTOOL_SAMPLE.fullmatch(line.strip())) is not None and found:
+            found[-1][1].append((float(sample[2]), _value(sample[1])))
+        elif line.strip():
+            raise RecordingError(f"{name}: line {number}: {quoted(line)}; allowed is VALUE @[SECONDS]")
+    return _of_series(list(found), name, series)
 
 
-def read_range(raw: bytes, name: str) -> tuple[Trace, list[str]]:
-    """Return the trace in an answer of ``query_range``, saved as the file *name*. Raises :class:`RecordingError`."""
-    found = matrix(HTTPStatus.OK, raw)
-    if isinstance(found, Failure):
-        raise RecordingError(f"{name}: {found.detail}")
-    trace, remarks = trace_of(found.series, name)
-    return trace, [*remarks, *(f"{name}: answered with: {each}" for each in found.warnings)]
+def is_promtool(text: str) -> bool:
+    """Whether *text* begins as what ``promtool query range`` prints."""
+    return _PROMTOOL_SERIES.fullmatch(text.lstrip().partition("\n")[0].strip()) is not None
+
+
+def _of_series(found: Ranges, name: str, series: str) -> tuple[Trace, list[str]]:
+    names = [each for each, _ in found]
+    if series:
+        found = [each for each in found if each[0] == series]
+        if not found:
+            raise RecordingError(f"{name}: holds no series {quoted(series)}; allowed are {listed(names)}")
+    trace, remarks = trace_of([samples for _, samples in found], name)
+    if len(found) > 1:
+        remarks.append(f"{name}: holds {len(found)} series, {listed(names)}; --series NAME reads just one")
+    return trace, remarks
+
+
+def _promtool(raw: bytes) -> Ranges:
+    series = msgspec.json.decode(raw, type=list[_Series])
+    return [(labelled(each.metric), [(at, _value(text)) for at, text in each.values]) for each in series if each.values]
+
+
+def _frames(raw: bytes) -> Ranges:
+    frames = msgspec.json.decode(raw, type=list[_Frame])
+    return [each for frame in frames for each in _of_frame(frame)]
+
+
+def _responses(raw: bytes) -> Ranges:
+    responses = msgspec.json.decode(raw, type=_Responses)
+    return [each for one in responses.results.values() for frame in one.frames for each in _of_frame(frame)]
+
+
+def _of_frame(frame: _Frame) -> Iterator[tuple[str, Samples]]:
+    fields = list(zip(frame.table.fields, frame.data.values, strict=False))
+    times = next((values for each, values in fields if each.type == "time"), [])
+    for each, values in fields:
+        if each.type == "number":
+            name = labelled(each.labels) if each.labels else str(each.config.get("displayName") or each.name)
+            yield (
+                name,
+                [
+                    (at / 1000, float(value) if isinstance(value, int | float) else math.nan)
+                    for at, value in zip(times, values, strict=False)
+                    if isinstance(at, int | float)
+                ],
+            )
+
+
+def _exported(raw: bytes) -> Ranges:
+    lines = [msgspec.json.decode(line, type=_Exported) for line in raw.splitlines() if line.strip()]
+    return [
+        (
+            labelled(each.metric),
+            [
+                (at / 1000, math.nan if value is None else value)
+                for at, value in zip(each.timestamps, each.values, strict=False)
+            ],
+        )
+        for each in lines
+    ]
+
+
+def _value(text: str) -> float:
+    value = parse_float(text)
+    return math.nan if value is None else value
 
 
 class _SavedTrace(Struct, omit_defaults=True):

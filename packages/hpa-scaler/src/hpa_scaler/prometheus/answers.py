@@ -6,12 +6,13 @@ Nothing is guessed: an answer counts only if its HTTP status, its ``status`` and
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from http import HTTPStatus
 
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.spec.queries import Failure, Outcome, QueryAnswer, answer_of
+from hpa_scaler.spec.queries import Failure, Outcome, QueryAnswer, answer_of, of_data
 from hpa_scaler.spec.values import parse_float
 from tightship.core.reasons import Reason
 
@@ -68,6 +69,7 @@ _scalars = msgspec.json.Decoder(tuple[float, str])
 
 
 class _Range(Struct):
+    metric: dict[str, str] = {}
     values: list[tuple[float, str]] = []
 
 
@@ -75,10 +77,14 @@ _ranges = msgspec.json.Decoder(list[_Range])
 
 
 class Matrix(Struct, frozen=True):
-    """The samples of each series of a ``query_range``, times in seconds since 1970; and the answer's *warnings*."""
+    """The samples of each series of a ``query_range``, times in seconds since 1970; and the answer's *warnings*.
+
+    *names* has the labels of each series, as in PromQL.
+    """
 
     series: tuple[tuple[tuple[float, float], ...], ...]
     warnings: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 class Moment(Struct, frozen=True):
@@ -131,8 +137,16 @@ def matrix(status: int, body: bytes) -> Matrix | Failure:
             return Failure(Reason.HTTP_ERROR, f"HTTP {status}: {_shown(body)}")
         return Failure(Reason.BAD_ANSWER, f"not a Prometheus answer ({error}): {_shown(body)}")
     return Matrix(
-        tuple(tuple((at, _sample(text)) for at, text in each.values) for each in found), tuple(_doubts(status, told))
+        tuple(tuple((at, _sample(text)) for at, text in each.values) for each in found),
+        tuple(_doubts(status, told)),
+        tuple(labelled(each.metric) for each in found),
     )
+
+
+def labelled(metric: Mapping[str, str]) -> str:
+    """Return the labels *metric* of a series as in PromQL, ``up{job="web"}``."""
+    labels = ", ".join(f'{key}="{value}"' for key, value in sorted(metric.items()) if key != "__name__")
+    return metric.get("__name__", "") + f"{{{labels}}}"
 
 
 def _sample(text: str) -> float:
@@ -164,7 +178,7 @@ def _with_targets(answer: QueryAnswer, told: _AnswerBody) -> Outcome:
 
 def _doubts(status: int, told: _AnswerBody) -> list[str]:
     """Return why an answer may be incomplete."""
-    found = [_cut(each) for each in (told.warnings or ())[:MOST_WARNINGS]]
+    found = [_cut(each) for each in of_data(told.warnings or ())[:MOST_WARNINGS]]
     if told.is_partial:
         found.append("the answer is marked partial (isPartial)")
     if told.error or told.error_type:

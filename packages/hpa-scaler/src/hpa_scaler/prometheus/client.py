@@ -152,7 +152,7 @@ class PrometheusClient:
 
     def configure(self, servers: Mapping[str, Server], allowed: AllowList, limits: ClientLimits) -> None:
         """Query these servers from now on. Unchanged servers keep credentials and, with equal *limits*, circuits."""
-        self._directory = Directory(servers, allowed)
+        self._directory = Directory(servers, allowed, self._directory.by_get)
         if self._resolver is not None:
             self._resolver.directory = self._directory
         if limits != self._limits:

@@ -10,7 +10,7 @@ import errno
 import logging
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlencode, urljoin, urlsplit
 
@@ -40,6 +40,9 @@ LARGEST_BODY = 4 << 20
 MOST_REDIRECTS = 5
 _CONNECT = 5.0
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+_REFUSE_POST = frozenset({403, 405, 501})
+"""Statuses of gateways that let only GET pass; then Prometheus's own client asks by GET, too (``DoGetFallback`` in
+client_golang's ``api/prometheus/v1/api.go``). A proxy of the Kubernetes API asks for other rights by POST."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
@@ -50,8 +53,10 @@ class GuardedAddressError(OSError):
 class Directory:
     """The known servers: the configured servers by name, and the addresses of HPAs within the allow-list."""
 
-    def __init__(self, servers: Mapping[str, Server], allowed: AllowList) -> None:
+    def __init__(self, servers: Mapping[str, Server], allowed: AllowList, by_get: Iterable[Address] = ()) -> None:
         self.servers = servers
+        self.by_get = set(by_get)
+        """The addresses that have refused POST and answered GET."""
         self._allowed = allowed
         self._by_address = {server.address: server for server in servers.values()}
 
@@ -132,6 +137,10 @@ class _Redirect(Struct, frozen=True):
     location: str
 
 
+class _PostRefused(Struct, frozen=True):
+    answer: Exchanged
+
+
 class _Hop(Struct, frozen=True):
     """The next destination of the query; *address* has no path."""
 
@@ -152,12 +161,12 @@ async def exchange(
     try:
         async with asyncio.timeout(limit):
             try:
-                return await _followed(session, directory, server, access, asked)
+                return await _by_either(session, directory, server, access, asked)
             except (aiohttp.ClientError, ConnectionResetError) as error:
                 # Retry only after the server closed an idle connection, and on a new connection.
                 if not _was_idle(error):
                     raise
-            return await _followed(session, directory, server, access, asked)
+            return await _by_either(session, directory, server, access, asked)
     except TimeoutError as error:
         why = one_line(error) if str(error) else f"no answer within {limit:g} s"
         return Exchanged(Failure(Reason.TIMED_OUT, f"{server.name}: {why}"))
@@ -170,14 +179,38 @@ async def exchange(
         )
 
 
-async def _followed(
+async def _by_either(
     session: aiohttp.ClientSession, directory: Directory, server: Server, access: ServerAccess, asked: QueryForm
 ) -> Exchanged:
+    """Send *asked* by POST, and by GET to a server that refuses POST."""
+    refused = None
+    if server.address not in directory.by_get:
+        refused = await _followed(session, directory, server, access, asked, "POST")
+        if isinstance(refused, Exchanged):
+            return refused
+    found = await _followed(session, directory, server, access, asked, "GET")
+    assert isinstance(found, Exchanged)
+    if isinstance(refused, _PostRefused):
+        if isinstance(found.outcome, Failure) and found.outcome.reason is Reason.HTTP_ERROR:
+            return refused.answer
+        directory.by_get.add(server.address)
+        _log.info("server %s refuses POST; queries go there by GET from now on", server.name)
+    return found
+
+
+async def _followed(  # noqa: PLR0917
+    session: aiohttp.ClientSession,
+    directory: Directory,
+    server: Server,
+    access: ServerAccess,
+    asked: QueryForm,
+    method: str,
+) -> Exchanged | _PostRefused:
     root = msgspec.structs.replace(server.address, path="")
-    hop = _Hop(root, server.address.path + asked.path, "POST")
+    hop = _Hop(root, server.address.path + asked.path, method)
     for _ in range(MOST_REDIRECTS + 1):
         answer = await _sent(session, server, access, hop, asked)
-        if isinstance(answer, Exchanged):
+        if isinstance(answer, Exchanged | _PostRefused):
             return answer
         try:
             hop = _next(hop, answer)
@@ -191,7 +224,7 @@ async def _followed(
 
 async def _sent(
     session: aiohttp.ClientSession, server: Server, access: ServerAccess, hop: _Hop, asked: QueryForm
-) -> Exchanged | _Redirect:
+) -> Exchanged | _PostRefused | _Redirect:
     began = wall()
     own = hop.address.origin == server.address.origin
     posts = hop.method == "POST"
@@ -221,10 +254,12 @@ async def _sent(
             Failure(Reason.ANSWER_TOO_LARGE, f"more than {LARGEST_BODY >> 20} MiB; aggregate the query"), True
         )
     if asked.path == RANGE_PATH:
-        return Exchanged(matrix(response.status, body), True)
-    result = outcome(response.status, body, Moment(began, wall(), _date(response)), labels=asked.labels)
-    from_elsewhere = isinstance(result, Failure) and result.reason in (Reason.HTTP_ERROR, Reason.BAD_ANSWER)
-    return Exchanged(result, not from_elsewhere)
+        told = Exchanged(matrix(response.status, body), True)
+    else:
+        result = outcome(response.status, body, Moment(began, wall(), _date(response)), labels=asked.labels)
+        from_elsewhere = isinstance(result, Failure) and result.reason in (Reason.HTTP_ERROR, Reason.BAD_ANSWER)
+        told = Exchanged(result, not from_elsewhere)
+    return _PostRefused(told) if posts and response.status in _REFUSE_POST else told
 
 
 def _date(response: aiohttp.ClientResponse) -> float | None:

@@ -38,6 +38,12 @@ MOST_QUERIES = 16
 
 _SHOWN = 80
 
+_EMPTY_IS_ABSENT = frozenset(
+    {"requests-per-replica", "delta", "scale-down-max-ratio", "enable-scale-down-ratio-deployment-checking"}
+)
+"""For the older controller an empty text of these is none, and its generators write ``delta: ""`` for no delta
+(estafette-extension-gke, ``templates/horizontalpodautoscaler.yaml``). An empty address or query is no default there."""
+
 _T = TypeVar("_T")
 
 
@@ -123,8 +129,9 @@ def parse_spec(
     by name or by address, replaces the default server.
     """
     start = name_of(prefix, "")
-    own = {key.removeprefix(start): text for key, text in annotations.items() if key.startswith(start)}
-    own.pop(STATE, None)
+    given = {key.removeprefix(start): text for key, text in annotations.items() if key.startswith(start)}
+    given.pop(STATE, None)
+    own = {name: text for name, text in given.items() if text or _NUMBER.sub("", name) not in _EMPTY_IS_ABSENT}
     reader = _SpecReader(own, defaults, start)
     spec = reader.spec()
     return Problems(tuple(sorted(reader.problems))) if reader.problems else spec
@@ -196,6 +203,8 @@ class _SpecReader:
         found = []
         for number in ("", *sorted(numbers, key=lambda each: int(each[1:]))):
             given = self._own.get(QUERY + number, "" if number else self._defaults.get(QUERY, ""))
+            if not given and not number and QUERY in self._own:
+                continue  # A generator that writes no query may write 0 requests per replica beside it.
             text = self._checked(QUERY + number, given)
             query = QuerySpec(
                 text=text,

@@ -1,8 +1,8 @@
 """The file of recorded outcomes, and of forecasts. Pure.
 
 A person, or ``plan --save-outcomes``, writes the file: ``{"kind": "QueryOutcomes", "outcomes": [{"query": "...",
-"server": "main", "values": [110.5]}, ...]}``. ``values`` has one value for each series. Instead, an entry may have a
-``failure`` with its reason, or the whole ``answer``.
+"server": "main", "values": [110.5]}, ...]}``. ``values`` has one value for each series, ``targets`` their labels.
+Instead, an entry may have a ``failure`` with its reason, or the whole ``answer``.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class _RecordedOutcome(Struct, omit_defaults=True, forbid_unknown_fields=True):
     labels: bool = False
     values: list[float | str] | None = None
     warnings: tuple[str, ...] = ()
+    targets: tuple[dict[str, str], ...] = ()
     answer: QueryAnswer | None = None
     failure: Failure | None = None
 
@@ -141,7 +142,8 @@ def _outcome(entry: _RecordedOutcome) -> Outcome:
     if entry.answer is not None:
         return entry.answer
     if entry.failure is None:
-        return answer_of([_value(each) for each in entry.values or ()], entry.warnings)
+        answer = answer_of([_value(each) for each in entry.values or ()], entry.warnings)
+        return msgspec.structs.replace(answer, targets=entry.targets)
     if entry.failure.reason not in QUERY_FAILURES:
         allowed = ", ".join(sorted(QUERY_FAILURES))
         raise ValueError(f"failure.reason: {entry.failure.reason.value!r}: allowed are {allowed}")

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -125,6 +125,15 @@ def answer_of(values: Sequence[float], warnings: tuple[str, ...] = ()) -> QueryA
     )
 
 
+def of_data(warnings: Iterable[str]) -> list[str]:
+    """Return the *warnings* that say something of the data, and not of how the query is written.
+
+    A note begins with ``PromQL info:``. Prometheus 2.54 and newer has ``infos`` for notes; older ones, and Thanos
+    (thanos-io/thanos#7597), put notes among the warnings.
+    """
+    return [each for each in warnings if not each.startswith("PromQL info:")]
+
+
 def outcome_of(query: Query, outcomes: Outcomes) -> Outcome:
     """Return the outcome of *query*; a query that was never sent is a failure like any other."""
     return outcomes.get(query, _NOT_ASKED)
@@ -158,8 +167,8 @@ def read(outcome: Outcome, series: SeriesRule, about: str = "query") -> Reading:
         causes.append(
             Refusal(Reason.INFINITE, detail=f"{about} answered with infinity{of}", fix="guard the denominator")
         )
-    if outcome.warnings:
-        causes.append(Refusal(Reason.ANSWER_WITH_WARNINGS, detail=f"{about} was answered with: {outcome.warnings[0]}"))
+    if warnings := of_data(outcome.warnings):
+        causes.append(Refusal(Reason.ANSWER_WITH_WARNINGS, detail=f"{about} was answered with: {warnings[0]}"))
     return Reading(outcome.highest, tuple(causes))
 
 
@@ -173,7 +182,7 @@ def firing(outcome: Outcome) -> bool | None:
         return None
     if outcome.series > outcome.zeros + outcome.not_numbers:
         return True
-    return None if outcome.not_numbers or outcome.warnings else False
+    return None if outcome.not_numbers or of_data(outcome.warnings) else False
 
 
 def range_from(query: QuerySpec, spec: FloorSpec) -> RangeFrom:
