@@ -131,7 +131,7 @@ def test_a_budget_that_lasts_for_ages_always_counts() -> None:
 def test_hours_end_no_drain_that_has_begun() -> None:
     found = seen(pool(OFFICE))
     [view] = found.nodes.values()
-    assert opt_outs(view.node, pools=found.node_pools) == []
+    assert opt_outs(view, pools=found.node_pools) == []
 
 
 def test_facts_follow_the_hours_and_the_pools() -> None:

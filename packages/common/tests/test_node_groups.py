@@ -13,7 +13,8 @@ from tightship.core.reasons import Reason
 from tightship.planning.cluster import Snapshot
 from tightship.planning.facts import FactRules, Gatherer, NodeFacts, gather
 from tightship.planning.group_size import GroupSizes, group_keeps, group_room
-from tightship.planning.node_groups import NodeGroups
+from tightship.planning.node_groups import MINIMUM_SIZE, NodeGroups
+from tightship.planning.nodes import NodeRules
 from tightship.planning.pools import KNOWN_POOL_LABELS
 from tightship.report.warnings import warnings_of
 from tightship_testkit.builders import NOW, node, snapshot
@@ -167,6 +168,53 @@ def test_groups_with_a_common_beginning_are_told_apart() -> None:
 def test_an_annotation_of_the_node_counts_first(key: str) -> None:
     given = {"labels": {"agentpool": "a"}, "notes": {key: "5"}}
     assert group_of(given, "a") == NodeGroup("of pool a", 5)
+
+
+GCE = "https://x/zones/z/instanceGroups/gke-c-a-1a2b3c4d-grp"
+
+LEFT_OUT = [
+    ("EKS", f"eks-other-{UUID}", {"labels": {"eks.amazonaws.com/nodegroup": "blue"}}, "blue"),
+    ("GKE", GCE, {"name": "gke-c-b-9f8e7d6c-wxyz"}, "gke-c-b-9f8e7d6c"),
+    ("AKS", "aks-a-1-vmss", {"name": "aks-b-2-vmss000001"}, "aks-b-2-vmss"),
+    ("kOps", "nodes-a.example.com", {"labels": {"kops.k8s.io/instancegroup": "nodes-b"}}, "nodes-b"),
+    (
+        "OpenShift",
+        "MachineSet/openshift-machine-api/a",
+        {"notes": {"machine.openshift.io/machine": "openshift-machine-api/b-abcde"}},
+        "b",
+    ),
+]
+
+
+@pytest.mark.parametrize(("group", "given", "name"), [row[1:] for row in LEFT_OUT], ids=[row[0] for row in LEFT_OUT])
+def test_a_node_whose_group_the_autoscaler_does_not_have_is_kept_by_name(group: str, given: Json, name: str) -> None:
+    text = f"nodeGroups:\n- name: {group}\n  health:\n    minSize: 0\n"
+    found = snapshot(node(**given), status(text))
+    [view] = found.nodes.values()
+    for rules, kept in ((NodeRules(), True), (NodeRules(frozenset({Reason.NOT_AUTOSCALED})), False)):
+        [fact] = gather(found, FactRules(nodes=rules), NOW).values()
+        for refusals in (list(fact.refusals), group_keeps(found, view.node, KNOWN_POOL_LABELS, rules)):
+            assert [each.reason for each in refusals] == [Reason.NOT_AUTOSCALED] * kept
+            assert not kept or f" node group {name}," in refusals[0].detail
+
+
+BLUE = {"eks.amazonaws.com/nodegroup": "blue"}
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({"labels": {"agentpool": "blue"}}, ["red"]),  # a group may have any name
+        ({"name": "worker"}, [f"eks-other-{UUID}"]),
+        ({"labels": BLUE}, []),
+        ({"labels": BLUE}, [f"eks-blue-{UUID}", f"eks-blue-{UUID[:-1]}1"]),
+        ({"labels": BLUE, "notes": {MINIMUM_SIZE[0]: "0"}}, [f"eks-red-{UUID}"]),
+    ],
+)
+def test_a_node_of_an_unknown_group_is_not_said_to_be_of_none(given: Json, names: list[str]) -> None:
+    text = "nodeGroups:\n" + "".join(f"- name: {name}\n  health:\n    minSize: 0\n" for name in names)
+    [fact] = gather(snapshot(node(**given), status(text)), FactRules(), NOW).values()
+    assert fact.refusals == ()
 
 
 def pool(names: str, group: str = "small", **more: Any) -> list[Json]:

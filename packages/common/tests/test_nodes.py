@@ -49,7 +49,7 @@ def judged(given: Json, rules: NodeRules = NodeRules()) -> list[Reason]:
 
 BLOCKED: list[tuple[str, Json, Reason]] = [
     ("control plane label", {"labels": {"node-role.kubernetes.io/control-plane": ""}}, Reason.CONTROL_PLANE),
-    ("the older control plane label", {"labels": {"node-role.kubernetes.io/master": ""}}, Reason.CONTROL_PLANE),
+    ("a virtual node", {"labels": {"type": "virtual-kubelet"}}, Reason.VIRTUAL_NODE),
     ("our own opt-out", {"notes": {OURS: "true"}}, Reason.NODE_DO_NOT_DRAIN),
     ("our own opt-out with any other word", {"notes": {OURS: "ask me"}}, Reason.NODE_DO_NOT_DRAIN),
     ("CA's opt-out", {"notes": {CA: "true"}}, Reason.SCALE_DOWN_DISABLED),
@@ -102,8 +102,9 @@ def test_opt_outs_can_be_switched_off_and_what_others_do_can_not(given: Json, re
 
 
 def test_every_switchable_rule_has_a_row() -> None:
-    # test_karpenter.py has the rows of Karpenter's NodePools.
-    assert {reason for _, _, reason in BLOCKED} | {Reason.KARPENTER_CONSOLIDATION_OFF} >= SWITCHABLE
+    # test_karpenter.py has the rows of Karpenter's NodePools, test_node_groups.py those of the autoscaler's groups.
+    elsewhere = {Reason.KARPENTER_CONSOLIDATION_OFF, Reason.NOT_AUTOSCALED}
+    assert {reason for _, _, reason in BLOCKED} | elsewhere >= SWITCHABLE
 
 
 FREE: list[tuple[str, Json]] = [

@@ -34,6 +34,16 @@ def made(labels: dict[str, str] | None = None, notes: dict[str, str] | None = No
         ("IBM", "ibm-cloud.kubernetes.io/worker-pool-name"),
         ("Alibaba", "alibabacloud.com/nodepool-id"),
         ("Scaleway", "k8s.scaleway.com/pool-name"),
+        ("Scaleway, by id", "k8s.scaleway.com/pool"),
+        ("Hetzner", "hcloud/node-group"),
+        ("Yandex", "yandex.cloud/node-group-id"),
+        ("Nebius", "nebius.com/node-group-id"),
+        ("Huawei", "cce.cloud.com/cce-nodepool"),
+        ("Tencent", "tke.cloud.tencent.com/nodepool-id"),
+        ("Tencent, by its scaling group", "cloud.tencent.com/auto-scaling-group-id"),
+        ("CoreWeave", "compute.coreweave.com/node-pool"),
+        ("Magnum", "magnum.openstack.org/nodegroup"),
+        ("Rancher", "rke.cattle.io/rke-machine-pool-name"),
         ("Linode", "lke.linode.com/pool-id"),
         ("Exoscale", "node.exoscale.net/nodepool-id"),
         ("Vultr", "vke.vultr.com/node-pool"),
@@ -81,3 +91,7 @@ def test_configured_labels_replace_the_known_ones() -> None:
     both = made({"team": "blue", "nodepool": "workers"})
     assert pool_of(both, ("team",)) == "blue"
     assert pool_of(made({"nodepool": "workers"}), ("team",)) == NO_POOL
+
+
+def test_oracle_names_the_pool_in_an_annotation() -> None:
+    assert pool_of(made(notes={"oci.oraclecloud.com/node-pool-id": "ocid1.nodepool.a"})) == "ocid1.nodepool.a"

@@ -71,6 +71,8 @@ def test_a_node_in_drain_is_kept_by_what_would_have_kept_it_before() -> None:
     said = of_pool("n1", **{**in_drain(NOW), "notes": {"karpenter.sh/do-not-disrupt": "true"}})
     assert kept(pool_of(), said) == [Reason.NODE_DO_NOT_DISRUPT]
     assert kept({**pool_of(), "disabledRules": ["NodeDoNotDisrupt"]}, said) == []
+    etcd = pod("etcd-n1", naked=True, notes={"kubernetes.io/config.mirror": "0123"})
+    assert kept(pool_of(), mine, etcd) == [Reason.CONTROL_PLANE]
 
 
 def test_a_drain_ends_once_karpenter_would_keep_the_emptied_node() -> None:

@@ -188,6 +188,11 @@ REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
         ("disabledRules: 'NotReplicated'", "list of reasons"),
     ),
     (
+        "the control plane",
+        {"disabledRules": ["ControlPlane"]},
+        ("disabledRules: ['ControlPlane']", "ControlPlane can't be switched off", "can't be mended"),
+    ),
+    (
         "a rule that is none",
         {"disabledRules": ["Nonsense"]},
         ("disabledRules: ['Nonsense']", "Nonsense can't be switched off", "LocalStorage"),

@@ -73,6 +73,8 @@ def test_a_node_in_drain_is_kept_by_what_would_have_kept_it_before() -> None:
     assert kept(*rest, minimum_nodes=2, minimum_non_tainted_nodes=2) == []
     assert kept(*rest, minimum_nodes=3, minimum_non_tainted_nodes=1) == [Reason.MIN_NODES]
     assert kept(rest[0], node("n3", ready="False"), minimum_nodes=2) == [Reason.MIN_NODES]
+    etcd = pod("etcd-n1", naked=True, notes={"kubernetes.io/config.mirror": "0123"})
+    assert kept(*rest, etcd, minimum_nodes=2, minimum_non_tainted_nodes=2) == [Reason.CONTROL_PLANE]
     theirs = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
     assert kept(*rest, taints=(theirs,), minimum_nodes=1, minimum_non_tainted_nodes=1) == [Reason.TAINTED]
 

@@ -178,6 +178,11 @@ REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
         {"maximum_nodes_in_plan": "0"},
         ("maximum_nodes_in_plan: '0'", "1 or more"),
     ),
+    (
+        "the control plane",
+        {"disabled_rules": "ControlPlane"},
+        ("ControlPlane can't be", "can't be mended"),
+    ),
     ("a rule that is none", {"disabled_rules": "Nonsense"}, ("Nonsense can't be switched off", "LocalStorage")),
     ("limits the wrong way round", {"backoff": "10", "backoff_limit": "5"}, ("backoff_limit: '5'", "600 s or more")),
     ("a default in the way", {"backoff": "7h"}, ("backoff_limit: ", "is below backoff; allowed is 25200 s or more")),

@@ -175,6 +175,9 @@ class CompactorGates:
         settings = self._settings.pool(pool)
         return 0.0 if settings is None else settings.limit
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._facts
+
     def fact(self, name: str) -> NodeFacts:
         """Return the facts of node *name*."""
         return self._facts[name]
@@ -200,6 +203,8 @@ class _Progress:
             self.removed[pool] += 1
             self.underutilized.get(pool, set()).discard(removal.node)
             for name in {move.target for move in removal.moves}:
+                if name not in gates:
+                    continue  # a virtual node
                 fact = gates.fact(name)
                 if fact.cpu_ratio + planner.received_ratio(name) >= gates.limit_of(fact.pool):
                     self.underutilized.get(fact.pool, set()).discard(name)

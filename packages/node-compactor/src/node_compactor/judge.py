@@ -107,10 +107,10 @@ class CompactorJudge:
             # A drain asks at every look, so stop counting at the minimum.
             checks.append(size_check(pool, sum(1 for _ in islice(mates, own.minimum_nodes)), own))
         return [
-            *opt_outs(node, self.rules.nodes, snapshot.node_pools),
+            *opt_outs(snapshot.at(node), self.rules.nodes, snapshot.node_pools),
             *undeletable(snapshot, node, self.rules.nodes),
             *refusals(checks, node.name),
-            *group_keeps(snapshot, node, self.settings.pool_labels),
+            *group_keeps(snapshot, node, self.settings.pool_labels, self.rules.nodes),
         ]
 
     def tells_minimum(self, pool: str) -> bool:

@@ -19,6 +19,7 @@ from tightship.core.resources import Resources
 from tightship.core.selectors import Taint
 from tightship.planning.cluster.state import add
 from tightship.planning.facts import NodeFacts
+from tightship.planning.node_marks import mark_of
 from tightship.planning.nodes import (
     KARPENTER_DISRUPTED,
     KARPENTER_DISRUPTING,
@@ -168,19 +169,21 @@ def dedicated(node: Node) -> str:
     A taint of a drain of ours does not count, and a node with a taint that comes and goes is of no such pool.
     """
     taints = [taint for taint in hard_taints(node) if taint.key not in (CORDON.key, DRAINING.key)]
-    if any(taint.key.startswith(_PASSING) for taint in taints):
+    if any(taint.key.startswith(_PASSING) or mark_of(taint) is not None for taint in taints):
         return ""
     return ", ".join(sorted(map(str, taints)))
 
 
 def taint_of_others(node: Node) -> Refusal | None:
     """Return the refusal of a node that somebody has tainted for their own reasons."""
-    return tainted(node, frozenset[Reason]().union(*_TOLD_ALREADY.values()))
+    return tainted(node, frozenset({Reason.NODE_LIFECYCLE}).union(*_TOLD_ALREADY.values()))
 
 
 def tainted(node: Node, told: Collection[Reason]) -> Refusal | None:
     """Return the refusal of a node with hard taints, except taints whose reason has been *told* already."""
     taints = [each for each in hard_taints(node) if not _TOLD_ALREADY.get(each.key, frozenset()).intersection(told)]
+    if Reason.NODE_LIFECYCLE in told:
+        taints = [each for each in taints if mark_of(each) is None]
     if not taints:
         return None
     fixes = " ".join(f"{each.key}:{each.effect}-" for each in taints)

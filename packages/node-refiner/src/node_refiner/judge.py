@@ -102,10 +102,10 @@ class RefinerJudge:
     def keeps(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
         """Return the refusals that keep *node* of *snapshot* as a whole; they may also appear during its drain."""
         found = [
-            *opt_outs(node, self.rules.nodes, snapshot.node_pools),
+            *opt_outs(snapshot.at(node), self.rules.nodes, snapshot.node_pools),
             *undeletable(snapshot, node, self.rules.nodes),
+            *group_keeps(snapshot, node, self.settings.pool_labels, self.rules.nodes),
         ]
-        found += group_keeps(snapshot, node, self.settings.pool_labels)
         tainted_by_others = taint_of_others(node)
         counted = self.settings.count_tainted and dedicated(node)
         if tainted_by_others is not None and not counted:

@@ -46,16 +46,17 @@ class RefinerMetrics:
     def update(self, evaluation: Evaluation[RefinerGates]) -> None:
         """Replace everything by the results of the last pass."""
         outlook, views = evaluation.gates.outlook, evaluation.snapshot.nodes.values()
+        nodes = [fact.view.node for fact in evaluation.facts.values()]
         counted = outlook.counted
         excess = outlook.excess.nodes if outlook.excess is not None else 0.0
         for name, value in (
             ("cluster_excess_nodes", excess if math.isfinite(excess) else 0.0),
             ("cluster_non_tainted_nodes", counted.many),
-            ("cluster_nodes", len(views)),
+            ("cluster_nodes", len(nodes)),
             ("cluster_pods", sum(not pod.finished for view in views for pod in view.pods)),
             ("cluster_cpu_utilization", _percent(counted.cpu_requested, counted.cpu_allocatable)),
             ("cluster_memory_utilization", _percent(counted.memory_requested, counted.memory_allocatable)),
-            ("cluster_unschedulable_nodes", sum(view.node.unschedulable for view in views)),
+            ("cluster_unschedulable_nodes", sum(node.unschedulable for node in nodes)),
             ("cluster_could_go_nodes", len(outlook.turns)),
         ):
             self._gauges[name].set(value)

@@ -15,6 +15,7 @@ from tightship.core.drain_record import Finished, Phase
 from tightship.core.durations import format_duration
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import Snapshot
+from tightship.planning.node_marks import virtual
 from tightship.planning.nodes import drain_record
 
 CLUSTER = "cluster"
@@ -58,7 +59,8 @@ def cooling(
 
 
 def _added(snapshot: Snapshot, settings: RefinerSettings) -> Iterator[ClusterPause]:
-    newest = max(((view.node.created, name) for name, view in snapshot.nodes.items()), default=None)
+    machines = (view.node for view in snapshot.nodes.values() if virtual(view.node) is None)
+    newest = max(((node.created, node.name) for node in machines), default=None)
     if newest is not None:
         created, name = newest
         what = f"node {name} was added"

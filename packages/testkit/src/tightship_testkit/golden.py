@@ -69,12 +69,15 @@ ELSEWHERE = frozenset(
         Reason.BUFFER_NEEDS_NODE,
         Reason.REQUESTS_UNKNOWN,
         Reason.KARPENTER_CONSOLIDATION_OFF,
+        Reason.NOT_AUTOSCALED,
         Reason.NODE_GROUP_MIN_SIZE,
         Reason.NODE_LIFECYCLE,
+        Reason.VIRTUAL_NODE,
     }
 )
 """Reasons that no golden cluster shows: one needs a selection on the command line, three an API that a control plane
-does not serve by itself, one the status of a Cluster Autoscaler, and one a condition that only administrators set.
+does not serve by itself, two the status of a Cluster Autoscaler, one a condition that only administrators set, and one
+a node that a plan does not count.
 """
 
 

@@ -16,6 +16,7 @@ class Reason(StrEnum):
 
     # The node is not ours to take, or not in a state to be taken.
     CONTROL_PLANE = "ControlPlane"
+    VIRTUAL_NODE = "VirtualNode"
     POOL_NOT_CONFIGURED = "PoolNotConfigured"
     POOL_DISABLED = "PoolDisabled"
     NODE_DO_NOT_DRAIN = "NodeDoNotDrain"
@@ -23,6 +24,7 @@ class Reason(StrEnum):
     NODE_DO_NOT_DISRUPT = "NodeDoNotDisrupt"
     KARPENTER_MANAGED = "KarpenterManaged"
     KARPENTER_CONSOLIDATION_OFF = "KarpenterConsolidationOff"
+    NOT_AUTOSCALED = "NotAutoscaled"
     KARPENTER_DISRUPTED = "KarpenterDisrupted"
     TO_BE_DELETED = "ToBeDeleted"
     NODE_TERMINATING = "NodeTerminating"

@@ -37,7 +37,7 @@ class DrainSettings(Struct, frozen=True, kw_only=True):
     eviction: EvictionRules = EvictionRules()
     placement: Placement = "likely"
     ahead: Ahead = Ahead()
-    keeps: Keeps = lambda snapshot, node: opt_outs(node, pools=snapshot.node_pools)
+    keeps: Keeps = lambda snapshot, node: opt_outs(snapshot.at(node), pools=snapshot.node_pools)
 
 
 class Tools(Struct, frozen=True, kw_only=True):

@@ -225,4 +225,4 @@ def _score(plan: Plan) -> tuple[int, int]:
 
 
 def _kept(evaluation: Evaluation[G], plan: Plan) -> int:
-    return len(evaluation.snapshot.nodes) - len(plan.removals)
+    return len(evaluation.facts) - len(plan.removals)

@@ -147,6 +147,8 @@ class Evaluation(Struct, Generic[G_co], frozen=True, kw_only=True):
 
     def checks(self, name: str) -> tuple[Check, ...]:
         """Return the gates of node *name*, its place in the order, and what holds it back if the plan removes it."""
+        if name not in self.facts:
+            return ()  # a virtual node
         held, fact = self.held.get(name), self.facts[name]
         maintained = fact.view.node.maintenance_planned
         planned = (remark("maintenance", "planned: the node goes first and takes nobody in"),) if maintained else ()

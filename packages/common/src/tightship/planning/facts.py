@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.drain_record import DRAIN_ANNOTATION
-from tightship.core.objects import NodeGroup, Owner, Pod, PodTemplate
+from tightship.core.objects import Node, NodeGroup, Owner, Pod, PodTemplate
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.disruption import DisruptionLedger
@@ -21,7 +21,14 @@ from tightship.planning.evictability import Evictability
 from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.karpenter import timed
 from tightship.planning.node_groups import NodeGroups
-from tightship.planning.nodes import NodeRules, draining, judge_node, undeletable, yielded_for_good
+from tightship.planning.nodes import (
+    NodeRules,
+    draining,
+    judge_node,
+    undeletable,
+    virtual_node,
+    yielded_for_good,
+)
 from tightship.planning.plan import Candidate, Gates, Going, Judgement
 from tightship.planning.pools import KNOWN_POOL_LABELS, pool_of
 from tightship.planning.prices import NO_PRICES, NodePrice, PriceList, price_of
@@ -80,7 +87,8 @@ class NodeFacts(Struct, frozen=True):
 def gather(
     snapshot: Snapshot, rules: FactRules, now: float, only: Collection[str] | None = None
 ) -> dict[str, NodeFacts]:
-    """Return the facts of each node of *snapshot* at *now* (seconds since 1970).
+    """Return the facts of each node of *snapshot* at *now* (seconds since 1970), of virtual nodes none: nothing counts
+    them.
 
     *only* limits what may be removed to these nodes (a selection on the command line); the rest still receives pods.
     """
@@ -88,12 +96,16 @@ def gather(
 
 
 class _Kept(Struct, frozen=True):
-    """The facts of a node. They hold at any time if *timeless*, and do not depend on other nodes' pods if *alone*."""
+    """The facts of a node. They hold at any time if *timeless*, and do not depend on other nodes' pods if *alone*.
+
+    A *virtual* node's facts are nobody's business.
+    """
 
     fact: NodeFacts
     timeless: bool
     alone: bool
     templates: tuple[PodTemplate, ...]
+    virtual: bool
 
 
 class Gatherer:
@@ -127,7 +139,7 @@ class Gatherer:
                 old = know(view)
             kept[name] = old
         self._kept, self._from = kept, (snapshot, rules, only)
-        return {name: each.fact for name, each in kept.items()}
+        return {name: each.fact for name, each in kept.items() if not each.virtual}
 
     def _touched(
         self, snapshot: Snapshot, rules: FactRules, only: Collection[str] | None
@@ -191,6 +203,7 @@ def _knower(
             *judge_node(view, now, rules.nodes, snapshot.node_pools),
             *undeletable(snapshot, view.node, rules.nodes, now),
             *_selection(view, only),
+            *not_autoscaled(view.node, groups, rules.nodes),
             *found.refusals,
             *unreadable.get(view.name, ()),
         ]
@@ -211,9 +224,20 @@ def _knower(
         timeless = not (pods.told_time or view.usage.terminating or DRAIN_ANNOTATION in view.node.annotations)
         timeless = timeless and not timed(view.node, view.pods, snapshot.node_pools)
         templates = tuple(dict.fromkeys([pod.template for pod in view.pods]))
-        return _Kept(fact, timeless, not (ledger.counted_pods or pods.told_others), templates)
+        alone = not (ledger.counted_pods or pods.told_others)
+        return _Kept(fact, timeless, alone, templates, virtual_node(view.node) is not None)
 
     return known
+
+
+def not_autoscaled(node: Node, groups: NodeGroups, rules: NodeRules) -> list[Refusal]:
+    """Return the refusal of *node* if Cluster Autoscaler would not delete it, because it is in none of its *groups*."""
+    group = "" if Reason.NOT_AUTOSCALED in rules.disabled else groups.left_out(node)
+    if not group:
+        return []
+    detail = f"Cluster Autoscaler has no node group {group}, so that nobody would delete the emptied node"
+    fix = f"let Cluster Autoscaler scale node group {group}"
+    return [Refusal(Reason.NOT_AUTOSCALED, node.name, detail, fix)]
 
 
 def _selection(view: NodeView, only: Collection[str] | None) -> list[Refusal]:
@@ -258,6 +282,10 @@ def judgement(
     *going* is which nodes go, if that is known already.
     """
     refusals = {name: fact.refusals for name, fact in facts.items() if fact.refusals}
+    for name, view in snapshot.nodes.items():
+        no_machine = virtual_node(view.node) if name not in facts else None
+        if no_machine is not None:
+            refusals[name] = (no_machine,)
     # An unreadable node has no facts: nothing is known of its pool, its room or its labels.
     for each in snapshot.unreadable:
         if each.kind == "Node":

@@ -155,7 +155,8 @@ def _least(problem: Problem | None, facts: Facts, prices: Mapping[str, int] | No
     if problem is None:
         stays: Sequence[str] = [name for name, fact in facts.items() if fact.refusals]
         return (len(stays) if prices is None else sum(prices[name] for name in stays)), False
-    relaxation = relaxed(problem, None if prices is None else [prices[name] for name in problem.names])
+    relaxation = relaxed(problem, None if prices is None else [prices.get(name, 0) for name in problem.names])
     duals = solved(relaxation, SOLVING)
     least = proven(relaxation, ascend(relaxation)[0] if duals is None else duals).least
-    return (max(least, problem.kept_by_gates) if prices is None else least), duals is not None
+    virtual = len(problem.names) - len(facts)  # they stay, and count nowhere
+    return (max(least, problem.kept_by_gates) - virtual if prices is None else least), duals is not None

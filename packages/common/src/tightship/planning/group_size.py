@@ -16,10 +16,10 @@ from tightship.core.reasons import Reason, Refusal
 from tightship.planning.checks import Check
 from tightship.planning.claim_budget import nodes_out
 from tightship.planning.cluster import Snapshot
-from tightship.planning.facts import NodeFacts
+from tightship.planning.facts import NodeFacts, not_autoscaled
 from tightship.planning.karpenter import karpenter_pool
 from tightship.planning.node_groups import NodeGroups
-from tightship.planning.nodes import left_without, owner_elsewhere
+from tightship.planning.nodes import NodeRules, left_without, owner_elsewhere
 from tightship.planning.plan import Candidate, Plan, Planner
 
 
@@ -80,11 +80,15 @@ def group_room(node: str, facts: Mapping[str, NodeFacts], claimed: Collection[st
     return group_check(group, len(mates) - len(out) - taken - 1).refusal(node)
 
 
-def group_keeps(snapshot: Snapshot, node: Node, pool_labels: Iterable[str]) -> list[Refusal]:
-    """Return the refusal of *node*, in drain or not, if its group would fall below its minimum size without it."""
+def group_keeps(
+    snapshot: Snapshot, node: Node, pool_labels: Iterable[str], rules: NodeRules = NodeRules()
+) -> list[Refusal]:
+    """Return the refusal of *node*, in drain or not, if it is in no group, or its group needs it for its minimum."""
     groups = NodeGroups(snapshot.autoscaler_statuses, pool_labels)
     group = groups.of(node)
-    if group is None or not (group.minimum or group.problem):
+    if group is None:
+        return not_autoscaled(node, groups, rules)
+    if not (group.minimum or group.problem):
         return []
     left = 0
     for each in left_without(snapshot, node.name):

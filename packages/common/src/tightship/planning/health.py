@@ -15,6 +15,7 @@ from tightship.core.objects.pod import DEFAULT_SCHEDULER
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.cluster.snapshot import Usage
+from tightship.planning.node_marks import virtual
 from tightship.planning.nodes import owner_elsewhere
 from tightship.planning.placement.space import Space
 
@@ -49,8 +50,9 @@ def brake(
 
 
 def _not_ready(snapshot: Snapshot, keys: HealthRules) -> list[str]:
-    """Nodes on their way out normally stop being Ready: neither side counts them."""
-    nodes = [view.node for view in snapshot.nodes.values() if owner_elsewhere(view.node) is None]
+    """Nodes on their way out normally stop being Ready, and virtual ones say little: neither side counts them."""
+    nodes = [view.node for view in snapshot.nodes.values()]
+    nodes = [node for node in nodes if owner_elsewhere(node) is None and virtual(node) is None]
     names = [node.name for node in nodes if not node.ready]
     if len(names) <= max(keys.not_ready_count, keys.not_ready_percent * len(nodes) / 100):
         return []

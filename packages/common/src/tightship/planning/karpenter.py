@@ -69,6 +69,10 @@ def left_to_karpenter(node: Node, pools: Mapping[str, NodePool], now: float | No
         detail = f"belongs to NodePool {name}, which can't be read: {pool.problem}"
         yield Refusal(managed, node.name, detail, f"fix NodePool {name}")
     else:
+        starting = next((each for each in node.taints if each in pool.startup), None)
+        if starting is not None:
+            detail = f"something has not started on the node yet (startup taint {starting} of NodePool {name})"
+            yield Refusal(Reason.NODE_LIFECYCLE, node.name, detail)
         if consolidates(pool):
             after = format_duration(pool.after or 0.0)
             how = f"consolidationPolicy {pool.policy}, consolidateAfter {after}"

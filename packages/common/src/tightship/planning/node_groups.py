@@ -3,7 +3,8 @@
 Cluster Autoscaler names groups as the cloud does, and nodes don't carry these names. A node belongs to the one group
 that these rules find for it; if they find none, or several, the group is unknown:
 
-* the group's name is the value of a label of the node that names its pool (AKS, Gardener, Hetzner and others);
+* the group's name is the value of a label of the node that names its pool (AKS, Gardener, Hetzner and others), or of
+  Oracle's annotation;
 * EKS: the Auto Scaling group ``eks-NODEGROUP-UUID`` of the label ``eks.amazonaws.com/nodegroup``;
 * eksctl: ``eksctl-CLUSTER-nodegroup-NAME-NodeGroup-ID`` of the labels ``alpha.eksctl.io/cluster-name`` and
   ``alpha.eksctl.io/nodegroup-name``;
@@ -15,6 +16,9 @@ that these rules find for it; if they find none, or several, the group is unknow
   with which both name a node's MachineSet or Machine.
 
 An annotation of the node that names the minimum size counts before all that (:data:`MINIMUM_SIZE`).
+
+A node that tells of its group in the way of other groups, and whose group isn't among them, is in none: Cluster
+Autoscaler would not delete it (``NotAutoscaled``, the reason by which it leaves such a node out in its eligibility).
 """
 
 from __future__ import annotations
@@ -25,12 +29,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from tightship.core.objects import Node
 from tightship.core.objects.autoscaler_status import MACHINE_MINIMUMS, AutoscalerStatus, NodeGroup, minimum_size
 from tightship.core.quoting import quoted
-from tightship.planning.pools import KNOWN_POOL_LABELS, pool_of, shown
+from tightship.planning.pools import KNOWN_POOL_LABELS, ORACLE_POOL, pool_of, shown
 
 MINIMUM_SIZE = ("tightship.dev/node-group-min-size", *MACHINE_MINIMUMS)
 """Annotations of nodes that give the minimum size of their pool; the first that a node carries counts."""
 
-_LABELS = (*KNOWN_POOL_LABELS, "hcloud/node-group", "doks.digitalocean.com/node-pool-id")
+_LABELS = (*KNOWN_POOL_LABELS, "doks.digitalocean.com/node-pool-id")
 
 _EKS = re.compile(r"eks-(.+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _EKSCTL = re.compile(r"eksctl-(.+)-nodegroup-(.+)-NodeGroup-\w+")
@@ -51,6 +55,7 @@ class NodeGroups:
             for group in status.groups:
                 for clue in _clues(group.name):
                     self._by_clue.setdefault(clue, {})[group.name] = group
+        self._kinds = {clue.partition(":")[0] for clue in self._by_clue} - {"name"}
 
     def of(self, node: Node) -> NodeGroup | None:
         """Return the group of *node*, ``None`` if it is unknown."""
@@ -63,6 +68,18 @@ class NodeGroups:
         for clue in self._told(node):
             found |= self._by_clue.get(clue, {})
         return next(iter(found.values())) if len(found) == 1 else None
+
+    def left_out(self, node: Node) -> str:
+        """Return the name that the group of *node* would have, if other groups are named that way and none is so.
+
+        Empty if the node is in a group, or tells nothing by which to know that it isn't.
+        """
+        if not self._kinds or any(each in node.annotations for each in MINIMUM_SIZE):
+            return ""
+        told = [*self._told(node)]
+        if any(clue in self._by_clue for clue in told):
+            return ""
+        return next((name for kind, _, name in (clue.partition(":") for clue in told) if kind in self._kinds), "")
 
     def _told(self, node: Node) -> Iterator[str]:
         """Yield the clues that *node* gives, in the form of :func:`_clues`."""
@@ -78,9 +95,11 @@ class NodeGroups:
             yield f"gce:{group}"
         scale_set = node.name[:-6]
         if scale_set.endswith("vmss") and _RANDOM.fullmatch(node.name[-6:]):
-            yield f"name:{scale_set}"
+            yield f"vmss:{scale_set}"
         if "worker.gardener.cloud/pool" in labels and (group := _before(node.name, 5, 5)):
             yield f"name:{group}"
+        if pool := notes.get(ORACLE_POOL):
+            yield f"name:{pool}"
         if notes.get("cluster.x-k8s.io/owner-kind") == "MachineSet":
             owner = notes.get("cluster.x-k8s.io/owner-name", "")
             yield f"MachineSet:{owner}"
@@ -92,6 +111,8 @@ class NodeGroups:
 def _clues(name: str) -> Iterator[str]:
     """Yield by what a node could tell that it is of the group *name*."""
     yield f"name:{name}"
+    if name.endswith("vmss"):
+        yield f"vmss:{name}"
     if found := _EKS.fullmatch(name):
         yield f"eks:{found[1]}"
     if found := _EKSCTL.fullmatch(name):

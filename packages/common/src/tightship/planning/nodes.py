@@ -23,6 +23,7 @@ from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.evictability import DO_NOT_DRAIN
 from tightship.planning.karpenter import DISRUPTED, deletion_blocked, left_to_karpenter
+from tightship.planning.node_marks import control_plane, marks_of_others, virtual
 
 LEGACY_STATE = "estafette.io/node-compactor-state"
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
@@ -38,7 +39,6 @@ NODE_DO_NOT_DISRUPT = (
 """Karpenter's opt-out of a node, the one proposed for all node autoscalers, and the one of Karpenter before 0.33."""
 _TAKEN = frozenset({TO_BE_DELETED, KARPENTER_DISRUPTED, KARPENTER_DISRUPTING})
 _EMPTYING = frozenset({DRAIN_IN_PROGRESS, SHUTDOWN_IN_PROGRESS})
-CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
 
 class NodeRules(Struct, frozen=True):
@@ -49,15 +49,16 @@ class NodeRules(Struct, frozen=True):
 
 SWITCHABLE = frozenset(
     {
-        Reason.CONTROL_PLANE,
         Reason.NODE_DO_NOT_DRAIN,
         Reason.SCALE_DOWN_DISABLED,
         Reason.NODE_DO_NOT_DISRUPT,
         Reason.KARPENTER_MANAGED,
         Reason.KARPENTER_CONSOLIDATION_OFF,
+        Reason.NOT_AUTOSCALED,
     }
 )
-"""Reasons that :class:`NodeRules` can disable. Nothing overrules what others are doing to the node right now."""
+"""Reasons that :class:`NodeRules` can disable. Nothing overrules what the node is to the cluster, or what others are
+doing to the node right now."""
 
 
 class LegacyState(Struct, frozen=True):
@@ -134,22 +135,23 @@ def judge_node(
     *pools* are Karpenter's NodePools, as far as they are known.
     """
     node = view.node
-    found = [*_taken_by_others(node), *_state(node, now)]
-    return [*opt_outs(node, rules, pools, now), *(refusal for refusal in found if refusal.reason not in rules.disabled)]
+    return [*opt_outs(view, rules, pools, now), *_taken_by_others(node), *_state(node, now)]
 
 
 def opt_outs(
-    node: Node, rules: NodeRules = NodeRules(), pools: Mapping[str, NodePool] = {}, now: float | None = None
+    view: NodeView, rules: NodeRules = NodeRules(), pools: Mapping[str, NodePool] = {}, now: float | None = None
 ) -> list[Refusal]:
-    """Return the opt-outs of *node*, its NodePool among *pools* included.
+    """Return what the node is to the cluster, and its opt-outs, its NodePool among *pools* included.
 
-    An opt-out may appear at any time, so plan, claim and each eviction ask again. A drain that has begun gives no
+    Any of these may appear at any time, so plan, claim and each eviction ask again. A drain that has begun gives no
     *now*: a budget of Karpenter that begins at some hour ends no drain.
     """
+    node = view.node
+    held = control_plane(node, view.pods)
+    is_what = [] if held is None else [Refusal(Reason.CONTROL_PLANE, node.name, held)]
+    no_machine = virtual_node(node)
+    is_what += [] if no_machine is None else [no_machine]
     found: list[Refusal] = []
-    role = next((label for label in CONTROL_PLANE_LABELS if label in node.labels), None)
-    if role is not None:
-        found.append(Refusal(Reason.CONTROL_PLANE, node.name, f"carries the label {role}"))
     for annotation, reason, says_no in (
         (DO_NOT_DRAIN, Reason.NODE_DO_NOT_DRAIN, node.annotations.get(DO_NOT_DRAIN, "false") != "false"),
         (SCALE_DOWN_DISABLED, Reason.SCALE_DOWN_DISABLED, node.annotations.get(SCALE_DOWN_DISABLED) == "true"),
@@ -163,7 +165,15 @@ def opt_outs(
             fix = f"kubectl annotate node {node.name} {annotation}-"
             found.append(Refusal(reason, node.name, detail, fix))
     found += left_to_karpenter(node, pools, now)
-    return [refusal for refusal in found if refusal.reason not in rules.disabled]
+    return [*is_what, *(refusal for refusal in found if refusal.reason not in rules.disabled)]
+
+
+def virtual_node(node: Node) -> Refusal | None:
+    """Return why *node* counts in no plan: it is no machine, or none that somebody saves. ``None`` for any other."""
+    what = virtual(node)
+    if what is None:
+        return None
+    return Refusal(Reason.VIRTUAL_NODE, node.name, f"behind the node is {what}: there is no machine to save")
 
 
 def undeletable(snapshot: Snapshot, node: Node, rules: NodeRules, now: float | None = None) -> list[Refusal]:
@@ -188,7 +198,7 @@ def left_without(snapshot: Snapshot, name: str) -> Iterator[Node]:
     turn = (mine.entered(Phase.CLAIMED) or 0.0, name) if mine is not None and mine.owns_node else (math.inf, name)
     for other, view in snapshot.nodes.items():
         node, record = view.node, drain_record(view.node)
-        if other == name or owner_elsewhere(node) is not None:
+        if other == name or owner_elsewhere(node) is not None or virtual(node) is not None:
             continue
         if record is None or not record.owns_node:
             if not draining(node):
@@ -202,7 +212,9 @@ def left_without(snapshot: Snapshot, name: str) -> Iterator[Node]:
 
 
 def owner_elsewhere(node: Node) -> Refusal | None:
-    """Return who else has taken *node*: an autoscaler, whoever deleted its object, or set a lifecycle condition."""
+    """Return who else has taken *node*: an autoscaler, whoever deleted its object, set a lifecycle condition, or left a
+    mark of :data:`~tightship.planning.node_marks.MARKS`.
+    """
     return next(_owners_elsewhere(node), None)
 
 
@@ -219,11 +231,17 @@ def _owners_elsewhere(node: Node) -> Iterator[Refusal]:
             why = f" ({each.reason[:LONGEST]})" if each.reason else ""
             detail = f"the condition {each.type} is True{why}: somebody else drains or maintains the node"
             yield Refusal(Reason.NODE_LIFECYCLE, node.name, detail)
+    for mark, written in marks_of_others(node):
+        yield Refusal(Reason.NODE_LIFECYCLE, node.name, f"{mark.says} ({written[:LONGEST]})")
 
 
 def emptied_by_others(node: Node) -> bool:
-    """Whether somebody else is moving the pods of *node* away."""
-    return any(each.key in _TAKEN for each in node.taints) or any(each.type in _EMPTYING for each in node.lifecycle)
+    """Whether somebody else is moving the pods of *node* away, or soon will."""
+    return (
+        any(each.key in _TAKEN for each in node.taints)
+        or any(each.type in _EMPTYING for each in node.lifecycle)
+        or any(mark.drains for mark, _ in marks_of_others(node))
+    )
 
 
 def _taken_by_others(node: Node) -> list[Refusal]:

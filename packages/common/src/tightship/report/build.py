@@ -9,6 +9,7 @@ from tightship.core.reasons import Reason, Refusal
 from tightship.core.times import rfc3339
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Removal
+from tightship.planning.pools import pool_of
 from tightship.report.document import (
     KeptBy,
     MoveEntry,
@@ -46,7 +47,7 @@ def plan_document(inputs: Inputs, sort_by: str = DEFAULT_ORDER) -> NodePlan:
     """Return the document of a plan, its nodes in the order *sort_by*."""
     places = {removal.node: (number, removal) for number, removal in enumerate(inputs.plan.removals, 1)}
     nodes = tuple(_node(inputs, name, facts, places.get(name)) for name, facts in inputs.facts.items())
-    nodes += tuple(_unreadable(inputs, name) for name in sorted(inputs.plan.refusals.keys() - inputs.facts.keys()))
+    nodes += tuple(_uncounted(inputs, name) for name in sorted(inputs.plan.refusals.keys() - inputs.facts.keys()))
     return NodePlan(
         *inputs.head,
         summary=_summary(inputs, nodes),
@@ -80,22 +81,24 @@ def _node(inputs: Inputs, name: str, facts: NodeFacts, place: tuple[int, Removal
     )
 
 
-def _unreadable(inputs: Inputs, name: str) -> NodeEntry:
-    """Return the entry of an unreadable node; only the reason is known."""
+def _uncounted(inputs: Inputs, name: str) -> NodeEntry:
+    """Return the entry of a virtual node, whose amounts count nowhere, or of an unreadable one."""
     reasons, refusals = _refused(inputs.plan.refusals[name])
+    view = inputs.snapshot.nodes.get(name)
+    created = 0 if view is None else view.node.created
     return NodeEntry(
         name=name,
-        pool="",
-        created_at=None,
-        age_seconds=None,
-        ready=False,
+        pool="" if view is None else pool_of(view.node),
+        created_at=rfc3339(created) if created else None,
+        age_seconds=max(0, int(inputs.now - created)) if created else None,
+        ready=view is not None and view.node.ready,
         decision="keep",
         order=None,
         round=None,
         cpu_milli=share(0, 0),
         memory_bytes=share(0, 0),
         other={},
-        pods=PodCounts(0, 0, 0, 0),
+        pods=PodCounts(0 if view is None else len(view.pods), 0, 0, 0),
         moves=(),
         reasons=reasons,
         refusals=refusals,
@@ -137,8 +140,9 @@ def _moves(inputs: Inputs, removal: Removal) -> tuple[MoveEntry, ...]:
 
 
 def _summary(inputs: Inputs, nodes: tuple[NodeEntry, ...]) -> Summary:
-    plan = inputs.plan
-    removed = len(plan.removals)
+    plan, every = inputs.plan, nodes
+    nodes = tuple(each for each in every if Reason.VIRTUAL_NODE not in each.reasons)
+    removed, virtual = len(plan.removals), len(every) - len(nodes)
     return Summary(
         nodes=NodeTotals(len(nodes), len(nodes) - removed, removed),
         cpu_milli=_totals(inputs, "cpu", [(each, each.cpu_milli) for each in nodes]),
@@ -149,14 +153,14 @@ def _summary(inputs: Inputs, nodes: tuple[NodeEntry, ...]) -> Summary:
         waits_for=tuple(
             sorted({move.waits_for for removal in plan.removals for move in removal.moves if move.waits_for})
         ),
-        kept_by=_kept_by(nodes, inputs),
+        kept_by=_kept_by(every, inputs),
         scheduler=_forecast(inputs, len(nodes)),
         excess=inputs.excess,
-        search=search_summary(plan.searched, len(nodes)),
+        search=search_summary(plan.searched, len(nodes), virtual),
         other={each: _totals(inputs, each, _parts(nodes, each)) for each in extended_resources(nodes)},
         pools=_pools(nodes),
         money=money_summary(_costs(nodes)),
-        karpenter=karpenter_summary(inputs.snapshot, plan.refusals, inputs.as_if_unmanaged),
+        karpenter=karpenter_summary(inputs.snapshot, plan.refusals, inputs.as_if_unmanaged, len(inputs.facts)),
         gap=gap_summary(inputs.gap, len(nodes) - len(inputs.facts)),
         pending=inputs.pending,
     )

@@ -11,11 +11,13 @@ from tightship.core.objects import Pod
 from tightship.core.reasons import Reason, Refusal
 from tightship.core.times import rfc3339
 from tightship.planning.checks import Check
-from tightship.planning.cluster import Budgets, Snapshot
+from tightship.planning.cluster import Budgets, NodeView, Snapshot
+from tightship.planning.cluster.snapshot import Usage
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Candidate, Placement, Planner, Removal
-from tightship.planning.pools import KNOWN_POOL_LABELS
+from tightship.planning.pools import KNOWN_POOL_LABELS, pool_of
+from tightship.planning.utilization import Utilization
 from tightship.report.document import (
     BudgetEntry,
     FreeingChange,
@@ -63,7 +65,7 @@ def explanation_document(
     ledger = DisruptionLedger(inputs.snapshot)
 
     def detail(name: str) -> NodeDetail:
-        facts, place = inputs.facts[name], places.get(name)
+        facts, place = inputs.facts.get(name) or _uncounted(inputs, name), places.get(name)
         tried = Alone({}, ()) if place is not None else alone.of(name, facts.evict)
         return _detail(inputs, facts, place, tried, checks=checks.get(name, ()), ledger=ledger)
 
@@ -72,6 +74,13 @@ def explanation_document(
         nodes=tuple(detail(name) for name in dict.fromkeys(names)),
         warnings=inputs.warnings,
     )
+
+
+def _uncounted(inputs: Inputs, name: str) -> NodeFacts:
+    """Return the facts of a virtual node, whose amounts and pods count nowhere."""
+    node = inputs.snapshot.nodes[name].node
+    refusals = inputs.plan.refusals.get(name, ())
+    return NodeFacts(NodeView(node, (), Usage()), pool_of(node), Utilization({}, {}), False, (), 0, refusals)
 
 
 def _detail(

@@ -35,11 +35,11 @@ class KarpenterSummary(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 def karpenter_summary(
-    snapshot: Snapshot, refusals: Mapping[str, tuple[Refusal, ...]], as_if: Plan | None
+    snapshot: Snapshot, refusals: Mapping[str, tuple[Refusal, ...]], as_if: Plan | None, nodes: int
 ) -> KarpenterSummary | None:
     """Return what is left to Karpenter by *refusals* of a plan on *snapshot*, ``None`` if nothing is.
 
-    *as_if* is the plan without the rule.
+    *as_if* is the plan of the *nodes* nodes without the rule.
     """
     left = [
         snapshot.nodes[name].node
@@ -53,7 +53,7 @@ def karpenter_summary(
         nodes=len(left),
         node_pools=tuple(pools),
         unknown=tuple(name for name in pools if name not in snapshot.node_pools or snapshot.node_pools[name].problem),
-        nodes_after=None if as_if is None else len(snapshot.nodes) - len(as_if.removals),
+        nodes_after=None if as_if is None else nodes - len(as_if.removals),
         evictions=None if as_if is None else as_if.evictions,
     )
 

@@ -16,6 +16,9 @@ from tightship.planning.prices import HOURLY_PRICE, HOURS_PER_MONTH, MICROS, Nod
 HOW_TO_GET = "no node has a price; --prices FILE or the annotation tightship.dev/hourly-price tells the plan in money"
 """What a plan without any price says instead."""
 
+NO_MACHINES = "there is no machine on which money could be saved"
+"""What a plan says where all nodes are virtual."""
+
 _SOURCES = {"list": "list", "opencost": "list of OpenCost", "cloud": "clouds' list"}
 
 BASES_SHOWN = 4
@@ -132,12 +135,15 @@ def change(totals: MonthTotals, currency: str) -> str:
     return f"{before} → {money(totals.after, currency)}" if totals.saved else before
 
 
-def money_lines(summary: MoneySummary | None, strategy: str) -> Iterator[str]:
-    """Return what a plan is in money, and where its figures come from, in lines for people."""
-    if summary is None:
+def money_lines(summary: MoneySummary | None, strategy: str, nodes: int) -> Iterator[str]:
+    """Return what a plan of *nodes* nodes is in money, and where its figures come from, in lines for people."""
+    if summary is None and not nodes:
+        yield NO_MACHINES
+    elif summary is None:
         yield HOW_TO_GET
         if strategy == "lowest-cost":
             yield "strategy lowest-cost needs prices: without any, the plan is that of fewest-nodes"
+    if summary is None:
         return
     totals = summary.micros_per_month
     saved, hours = "nothing saved", summary.hours_per_month

@@ -44,7 +44,7 @@ def plan_page(plan: NodePlan) -> Page:
     outcome = f"{nodes.before:,} → {counted(nodes.after, 'node')}"
     if not nodes.removed:
         outcome = f"{counted(nodes.before, 'node')}, none would go"
-    in_money = "; ".join(money_lines(plan.summary.money, plan.strategy)).replace("   ", ", ")
+    in_money = "; ".join(money_lines(plan.summary.money, plan.strategy, plan.summary.nodes.before)).replace("   ", ", ")
     told = (
         f"Money: {in_money}",
         *(f"{label}: {text}" if label else text for label, text in besides(plan)),

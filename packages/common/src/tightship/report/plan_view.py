@@ -150,7 +150,7 @@ def _summary(plan: NodePlan) -> Iterator[TextLine]:
     yield figure("Memory", _share_line(summary.memory_bytes, memory, ""))
     for name, totals in summary.other.items():
         yield figure(short(name).replace("gpu", "GPU"), _extended_line(name, totals))
-    for number, line in enumerate(money_lines(summary.money, plan.strategy)):
+    for number, line in enumerate(money_lines(summary.money, plan.strategy, summary.nodes.before)):
         yield figure("Money" if number == 0 else "", line, "bold" if number == 0 and summary.money is not None else "")
     yield from _pools(plan)
     for label, text in besides(plan):

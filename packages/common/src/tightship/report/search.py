@@ -34,8 +34,11 @@ class SearchSummary(Struct, frozen=True, rename="camel"):
     bound: int
 
 
-def search_summary(told: Searched | None, nodes: int) -> SearchSummary | None:
-    """Return what a search of a cluster of *nodes* nodes came to, ``None`` without a search."""
+def search_summary(told: Searched | None, nodes: int, virtual: int = 0) -> SearchSummary | None:
+    """Return what a search of a cluster of *nodes* nodes came to, ``None`` without a search.
+
+    The search knows *virtual* nodes more, which stay.
+    """
     if told is None or (told.seconds is None and not told.iterations):
         return None
     return SearchSummary(
@@ -43,7 +46,7 @@ def search_summary(told: Searched | None, nodes: int) -> SearchSummary | None:
         iterations=told.iterations,
         greedy=SearchedPlan(nodes - told.greedy_removed, told.greedy_evictions),
         searched=SearchedPlan(nodes - told.removed, told.evictions),
-        bound=told.bound,
+        bound=told.bound - virtual,
     )
 
 

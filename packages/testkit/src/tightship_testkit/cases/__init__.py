@@ -51,7 +51,31 @@ CASES: tuple[Case, ...] = (
         goes=_nodes(""),
         stays=_stay("etcd-1 etcd-2 etcd-3", "ControlPlane"),
     ),
+    Case("02d-microk8s.json", "microk8s#3735", stays=_stay("mk8s-1 mk8s-2 mk8s-3", "ControlPlane")),
     # What is no machine.
+    Case(
+        "03a-virtual-kubelet-busy.json",
+        "autoscaler#3151",
+        goes=_nodes("aks-pool1-1-vmss000001"),
+        stays=_stay("virtual-node-aci-linux", "VirtualNode"),
+        says=("Nodes 2 → 1", "3 of 8 cores requested"),
+    ),
+    Case(
+        "03b-virtual-kubelet-empty.json",
+        "autoscaler#3151",
+        goes=_nodes("aks-pool1-1-vmss000001"),
+        stays=_stay("virtual-node-aci-linux", "VirtualNode"),
+        says=("Nodes 2 → 1", "3 of 8 cores requested"),
+    ),
+    Case(
+        "40-gke-autopilot.json",
+        "GKE, Autopilot's pricing",
+        goes=_nodes(""),
+        stays=_stay(" ".join(f"gk3-c-pool-1-1a2b3c4d-{each}" for each in ("aaaa", "bbbb", "cccc")), "VirtualNode"),
+        says=("there is no machine on which money could be saved",),
+        never=("$", "Advice", "OtherScheduler"),
+        flags=("--now", AT),
+    ),
     # What somebody else takes or brings.
     # Room for the pods of nodes that others empty.
     # What a drain would give up for.

@@ -174,7 +174,8 @@ def _rules(value: object) -> object:
     unknown = sorted(str(each) for each in value if each not in SWITCHABLE_RULES)
     if unknown:
         allowed = ", ".join(sorted(SWITCHABLE_RULES))
-        raise ValueError(f"{', '.join(unknown)} can't be switched off; allowed are {allowed}")
+        why = "; a cluster without its control plane can't be mended" if Reason.CONTROL_PLANE in unknown else ""
+        raise ValueError(f"{', '.join(unknown)} can't be switched off; allowed are {allowed}{why}")
     return frozenset(Reason(str(each)) for each in value)
 
 

@@ -9,6 +9,7 @@ from tightship.core.cron import CronError, Schedule, parse_schedule
 from tightship.core.durations import DurationError, parse_duration
 from tightship.core.objects.meta import Metadata
 from tightship.core.objects.mistyped import part_explained
+from tightship.core.selectors import Taint
 
 WHEN_EMPTY = "WhenEmpty"
 NEVER = "Never"
@@ -43,8 +44,8 @@ class DisruptionBudget(Struct, frozen=True, gc=False):
 class NodePool(Struct, frozen=True, gc=False):
     """A NodePool. *policy* is its ``consolidationPolicy``; *after* seconds without a pod event a node is consolidated.
 
-    *after* is ``None`` for ``Never``. A static pool has *replicas*, which Karpenter keeps. *problem* says why the rest
-    is unreadable.
+    *after* is ``None`` for ``Never``. A static pool has *replicas*, which Karpenter keeps. *startup* are the taints of
+    its new nodes that go once everything on them has started. *problem* says why the rest is unreadable.
     """
 
     name: str
@@ -52,6 +53,7 @@ class NodePool(Struct, frozen=True, gc=False):
     after: float | None = 0.0
     budgets: tuple[DisruptionBudget, ...] = ()
     replicas: int | None = None
+    startup: tuple[Taint, ...] = ()
     problem: str = ""
 
     @property
@@ -82,7 +84,16 @@ class _Disruption(Struct, frozen=True, rename="camel", gc=False):
     budgets: tuple[_Budget, ...] | None = None
 
 
+class _NodeClaimSpec(Struct, frozen=True, rename="camel", gc=False):
+    startup_taints: tuple[Taint, ...] | None = None
+
+
+class _Template(Struct, frozen=True, gc=False):
+    spec: _NodeClaimSpec = _NodeClaimSpec()
+
+
 class _Spec(Struct, frozen=True, gc=False):
+    template: _Template = _Template()
     disruption: _Disruption = _Disruption()
     replicas: int | None = None
 
@@ -109,6 +120,7 @@ class NodePoolWire(Struct, frozen=True, gc=False):
                 after=None if after == NEVER else parse_duration(after or "0s"),
                 budgets=tuple(each.budget() for each in disruption.budgets or ()),
                 replicas=spec.replicas,
+                startup=spec.template.spec.startup_taints or (),
             )
         except msgspec.DecodeError as error:
             return NodePool(name=name, problem=part_explained("spec", self.spec, error))

@@ -31,6 +31,14 @@ KEPT_ANNOTATIONS = (
     "machine.openshift.io/machine",
     "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size",
     "machine.openshift.io/cluster-api-autoscaler-node-group-min-size",
+    "machineconfiguration.openshift.io/state",
+    "machineconfiguration.openshift.io/current",
+    "machineconfiguration.openshift.io/desired",
+    "weave.works/kured-reboot-in-progress",
+    "flatcar-linux-update.v1.flatcar-linux.net/reboot-",
+    "container-linux-update.v1.coreos.com/reboot-",
+    "talos.dev/cordoned",
+    "oci.oraclecloud.com/node-pool-id",
 )
 """Prefixes of the annotations that some rule reads. Decoding drops every other annotation."""
 

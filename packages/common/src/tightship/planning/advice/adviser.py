@@ -24,7 +24,7 @@ from tightship.planning.plan import Plan
 Measure = Callable[[Scenario], Plan]
 """Plans a scenario as the base was planned."""
 
-RULES = (POD_RULES | NODE_RULES) - {Reason.CONTROL_PLANE}
+RULES = POD_RULES | NODE_RULES
 """Reasons whose cost is measured by switching their rule off, where not every refusal has a change."""
 
 ROOM = frozenset({Reason.NO_PLACE, Reason.NO_PLACE_AFTER_PLAN, Reason.NO_PLACE_TOGETHER})

@@ -206,6 +206,11 @@ class Snapshot(Struct, frozen=True):
             return not known.afterwards
         return owner.kind != "StatefulSet" and not (owner.kind == "Job" and owner.kind in self.missing)
 
+    def at(self, node: Node) -> NodeView:
+        """Return *node*, which may be newer than the snapshot's, with the snapshot's pods on it."""
+        known = self.nodes.get(node.name)
+        return NodeView(node, (), Usage()) if known is None else NodeView(node, known.pods, known.usage)
+
     @property
     def pod_count(self) -> int:
         """The number of unfinished pods bound to nodes."""

@@ -39,6 +39,10 @@ def why_nowhere(space: Space, ask: Ask) -> tuple[str, str]:
     left &= tolerated
     count("not matching node selector or affinity", np.count_nonzero(left & ~selected))
     left &= selected
+    virtual = space.filters.unasked(spec)
+    if virtual is not None:
+        count("virtual", np.count_nonzero(left & virtual))
+        left &= ~virtual
     declared = space.filters.declared(spec)
     count(f"not declaring {', '.join(spec.features)}", np.count_nonzero(left & ~declared))
     left &= declared

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tightship.core.objects import Node, PodSpec
 from tightship.core.selectors import HARD_EFFECTS, SOFT_EFFECTS, Taint, untolerated
+from tightship.planning.node_marks import asks_for_virtual, fargate, virtual
 from tightship.planning.placement.topology import NodeMask
 
 
@@ -20,12 +21,19 @@ class NodeFilters:
         self._masks: dict[tuple[object, ...], NodeMask] = {}
         self._counts: dict[tuple[str, object], NDArray[np.int64]] = {}
         self._soft_taints = any(taint.effect in SOFT_EFFECTS for node in nodes for taint in node.taints)
+        self._virtual = self._virtual_ones()
+
+    def _virtual_ones(self) -> tuple[NodeMask, NodeMask] | None:
+        """Return the virtual nodes, and those of Fargate: each has the one pod that it was made for."""
+        found = np.array([virtual(node) is not None for node in self._nodes], dtype=np.bool_)
+        return (found, np.array([*map(fargate, self._nodes)], dtype=np.bool_)) if found.any() else None
 
     def forget_taints(self) -> None:
         """Forget what depends on taints, since the taints of a node have changed."""
         self._masks = {key: mask for key, mask in self._masks.items() if key[0] in ("selected", "declared")}
         self._counts = {key: counts for key, counts in self._counts.items() if key[0] == "preferred"}
         self._soft_taints = any(taint.effect in SOFT_EFFECTS for node in self._nodes for taint in node.taints)
+        self._virtual = self._virtual_ones()
 
     def selected(self, spec: PodSpec) -> NodeMask:
         """Return the nodes that the pod's node selector and required node affinity allow."""
@@ -67,13 +75,20 @@ class NodeFilters:
             found = self._masks[key] = np.array(has_all, dtype=np.bool_)
         return found
 
+    def unasked(self, spec: PodSpec) -> NodeMask | None:
+        """Return the virtual nodes to which nobody wants the pod sent, whatever kube-scheduler thinks; ``None`` if the
+        cluster has none.
+        """
+        return None if self._virtual is None else self._virtual[asks_for_virtual(spec)]
+
     def static(self, spec: PodSpec) -> NodeMask:
-        """Return the nodes that are selected and tolerated, and declare the features."""
+        """Return the nodes that are selected and tolerated, and declare the features; virtual ones if asked for."""
         selector = tuple(sorted(spec.node_selector.items()))
         key = ("static", selector, spec.node_affinity, spec.tolerations, spec.features)
         found = self._masks.get(key)
         if found is None:
             found = self.selected(spec) & self.tolerated(spec)
+            found = found if (virtual := self.unasked(spec)) is None else found & ~virtual
             found = self._masks[key] = found & self.declared(spec) if spec.features else found
         return found
 
