@@ -35,7 +35,7 @@ class KarpenterSummary(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 def karpenter_summary(
-    snapshot: Snapshot, refusals: Mapping[str, tuple[Refusal, ...]], as_if: Plan | None, nodes: int
+    snapshot: Snapshot, refusals: Mapping[str, tuple[Refusal, ...]], as_if: Plan | None, nodes: int = 0
 ) -> KarpenterSummary | None:
     """Return what is left to Karpenter by *refusals* of a plan on *snapshot*, ``None`` if nothing is.
 
