@@ -59,8 +59,9 @@ def cooling(
 
 
 def _added(snapshot: Snapshot, settings: RefinerSettings) -> Iterator[ClusterPause]:
-    machines = (view.node for view in snapshot.nodes.values() if virtual(view.node) is None)
-    newest = max(((node.created, node.name) for node in machines), default=None)
+    made = sorted(((view.node.created, name) for name, view in snapshot.nodes.items()), reverse=True)
+    # A node of Fargate comes with each pod.
+    newest = next((each for each in made if virtual(snapshot.nodes[each[1]].node) is None), None)
     if newest is not None:
         created, name = newest
         what = f"node {name} was added"

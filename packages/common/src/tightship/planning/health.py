@@ -10,7 +10,7 @@ import msgspec
 from tightship.core.counting import counted
 from tightship.core.drain_record import Finished, owner_mark
 from tightship.core.durations import format_duration
-from tightship.core.objects import Pod
+from tightship.core.objects import Node, Pod
 from tightship.core.objects.pod import DEFAULT_SCHEDULER
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import NodeView, Snapshot
@@ -51,9 +51,14 @@ def brake(
 
 def _not_ready(snapshot: Snapshot, keys: HealthRules) -> list[str]:
     """Nodes on their way out normally stop being Ready, and virtual ones say little: neither side counts them."""
-    nodes = [view.node for view in snapshot.nodes.values()]
-    nodes = [node for node in nodes if owner_elsewhere(node) is None and virtual(node) is None]
-    names = [node.name for node in nodes if not node.ready]
+
+    def counts(node: Node) -> bool:
+        return owner_elsewhere(node) is None and virtual(node) is None
+
+    names = [view.name for view in snapshot.nodes.values() if not view.node.ready and counts(view.node)]
+    if len(names) <= keys.not_ready_count:
+        return []
+    nodes = [view.node for view in snapshot.nodes.values() if counts(view.node)]
     if len(names) <= max(keys.not_ready_count, keys.not_ready_percent * len(nodes) / 100):
         return []
     limit = f"{keys.not_ready_count} or {keys.not_ready_percent:g}%"

@@ -199,8 +199,11 @@ def _before_and_after(amounts: Sequence[tuple[int, NodeEntry]]) -> NodeTotals:
 
 
 def _totals(inputs: Inputs, resource: str, parts: list[tuple[NodeEntry, Share]]) -> ShareTotals:
-    """Sum over all nodes, and over the kept nodes with the moved pods; a pod moved twice counts once."""
-    moved = {move.pod.key: move.pod for removal in inputs.plan.removals for move in removal.moves}
+    """Sum over all nodes, and over the kept nodes with the moved pods; a pod moved twice counts once, and one that ends
+    on a virtual node nowhere.
+    """
+    ended = {move.pod.key: move for removal in inputs.plan.removals for move in removal.moves}
+    moved = {key: move.pod for key, move in ended.items() if move.target in inputs.facts}
     kept = [part for node, part in parts if node.decision == "keep"]
     arriving = sum(inputs.snapshot.requests_anew(pod).get(resource, 0) for pod in moved.values())
     return ShareTotals(

@@ -52,6 +52,12 @@ CASES: tuple[Case, ...] = (
         stays=_stay("etcd-1 etcd-2 etcd-3", "ControlPlane"),
     ),
     Case("02d-microk8s.json", "microk8s#3735", stays=_stay("mk8s-1 mk8s-2 mk8s-3", "ControlPlane")),
+    Case(
+        "02f-static-pods-without-labels.json",
+        "kubeadm, OpenShift and HyperShift, unlabelled",
+        goes=_nodes("node-4 node-5"),
+        stays=_stay("node-1 node-2 node-3", "ControlPlane"),
+    ),
     # What is no machine.
     Case(
         "03a-virtual-kubelet-busy.json",
@@ -68,6 +74,13 @@ CASES: tuple[Case, ...] = (
         says=("Nodes 2 → 1", "3 of 8 cores requested"),
     ),
     Case(
+        "03c-virtual-kubelet-asked-for.json",
+        "virtual-kubelet, examples/nginx-pod.yaml",
+        goes=_nodes("node-1"),
+        stays=_stay("virtual-node-aci-linux", "VirtualNode"),
+        says=("4.8 of 8 cores requested (60%) → 3.8 of 4",),
+    ),
+    Case(
         "40-gke-autopilot.json",
         "GKE, Autopilot's pricing",
         goes=_nodes(""),
@@ -77,6 +90,12 @@ CASES: tuple[Case, ...] = (
         flags=("--now", AT),
     ),
     # What somebody else takes or brings.
+    Case(
+        "07a-others-have-the-node.json",
+        "what each of these tools writes",
+        goes=_nodes("free-1"),
+        stays=_stay("nth kured mco gke cilium", "NodeLifecycle"),
+    ),
     # Room for the pods of nodes that others empty.
     # What a drain would give up for.
     # Owners and their controllers.
