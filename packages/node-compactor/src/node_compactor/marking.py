@@ -46,6 +46,7 @@ NEVER_OURS = frozenset(
         Reason.NODE_DO_NOT_DISRUPT,
         Reason.KARPENTER_MANAGED,
         Reason.KARPENTER_CONSOLIDATION_OFF,
+        Reason.NOT_AUTOSCALED,
     }
 )
 """Reasons why a mark could never lead to a drain. Such a node gets no mark, and loses an earlier one."""
