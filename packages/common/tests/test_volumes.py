@@ -280,6 +280,16 @@ def test_the_topology_of_a_migrated_volume(labels: Json, affinity: list[tuple[st
     assert judged(uses("mine"), [*nodes, *drivers, *things]) == fits
 
 
+def test_a_regional_disk_is_in_reach_of_its_zones() -> None:
+    # csi-translation-lib/plugins/gce_pd.go TranslateInTreePVToCSI
+    zones, key = ["europe-west1-b", "europe-west1-c", "europe-west1-d"], "topology.gke.io/zone"
+    nodes = [node(zone[-1], labels={key: zone, ZONE: zone}) for zone in zones]
+    drivers = [csi_node(zone[-1], GCE, migrated="kubernetes.io/gce-pd") for zone in zones]
+    labels = {ZONE: "__".join(zones[:2])}
+    things = [claim("mine", "pv"), volume("pv", meta={"labels": labels}, gcePersistentDisk={"pdName": "d"})]
+    assert judged(uses("mine"), [*nodes, *drivers, *things]) == {"b", "c"}
+
+
 def test_the_topology_of_an_in_tree_volume_stays_where_its_plugin_is_not_migrated() -> None:
     # binder.go isPluginMigratedToCSIOnNode
     nodes = [node("a", labels={BETA: "z1"}), node("b", labels={BETA: "z2"})]
@@ -401,6 +411,12 @@ def test_an_ephemeral_volume_is_made_where_there_is_room_for_it() -> None:
             "kind Dedicated",
         ),
         (inline(azureDisk={"diskURI": "u", "kind": "Shared"}), [], "kind Shared"),
+        # csi-translation-lib/plugins/gce_pd.go gceGetRegionFromZones (seen on the real scheduler).
+        (
+            uses("mine"),
+            [claim("mine", "pv"), volume("pv", meta={"labels": {BETA: "z1__z2"}}, gcePersistentDisk={"pdName": "d"})],
+            "no zones of one region",
+        ),
     ],
 )
 def test_a_volume_that_no_new_pod_can_use_blocks_its_pod(spec: Json, things: list[Json], word: str) -> None:

@@ -127,8 +127,7 @@ class VolumeReach:
             claim_template = volume.ephemeral.volume_claim_template
             self._made(_claim_of(claim_template.spec if claim_template else ClaimSpec()), volume.name, found)
         elif volume.csi is not None:
-            if "CSINode" not in self._snapshot.missing:
-                found.only(self.nodes.runs(volume.csi.driver))
+            self._runs(volume.csi.driver, "", found)
         else:
             self._in_tree(volume, found)
 
@@ -153,11 +152,11 @@ class VolumeReach:
             raise VolumeUnknownError(f"{what} is not bound to volume {volume.name} yet")
 
     def _bound(self, claim: PersistentVolumeClaim, volume: PersistentVolume, what: str, found: _Found) -> None:
-        if volume.driver:
+        if volume.counted:
             self._need("CSINode", what)
-            if volume.counted:
-                found.handles[volume.driver, volume.handle or volume.name] = None
-            found.only(self.nodes.runs(volume.driver, volume.plugin))
+            found.handles[volume.driver, volume.handle or volume.name] = None
+        if volume.driver:
+            self._runs(volume.driver, volume.plugin, found)
         self._share(claim, volume.access_modes, found, volume.driver, attaches=volume.attaches)
         if volume.problem:
             raise VolumeUnknownError(f"volume {volume.name} of {what} is {volume.problem}")
@@ -293,12 +292,16 @@ class VolumeReach:
             migrated = MIGRATED.get(field)
             if migrated is None:
                 continue
-            self._need("CSINode", f"volume {volume.name}")
             if migrated.counted:
+                self._need("CSINode", f"volume {volume.name}")
                 found.handles[migrated.driver, handle(field, source)] = None
-            found.only(self.nodes.runs(migrated.driver, migrated.plugin))
+            self._runs(migrated.driver, migrated.plugin, found)
             if problem := untranslatable(field, source):
                 raise VolumeUnknownError(f"volume {volume.name} is {problem}")
+
+    def _runs(self, driver: str, plugin: str, found: _Found) -> None:
+        if "CSINode" not in self._snapshot.missing:
+            found.only(self.nodes.runs(driver, plugin))
 
     def _need(self, kind: str, what: str) -> None:
         why = self._snapshot.missing.get(kind)
