@@ -522,6 +522,13 @@ def test_kinds_that_were_not_read_block_volumes_that_need_them() -> None:
     assert "CSINode objects could not be read" in unknown[1]
 
 
+def test_new_volumes_of_a_driver_that_tells_capacity_need_to_be_told() -> None:
+    seen = snapshot([*TWO, *TOLD, pod("p", "a", **ephemeral())], have=("PersistentVolume",))
+    unknown = Space(seen).ask(seen.nodes["a"].pods[0]).unknown
+    assert unknown is not None
+    assert "CSIStorageCapacity objects could not be read" in unknown[1]
+
+
 def test_where_only_the_scheduler_chooses_nothing_else_may_tempt_a_pod_away_from_its_claim() -> None:
     nodes = [A, B, csi_node("a", EBS), csi_node("b", EBS)]
     mine = [claim("mine", "pv", modes=[RWO]), disk("pv", modes=[RWO])]
