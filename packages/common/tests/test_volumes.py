@@ -12,8 +12,10 @@ import pytest
 from cluster_builder import ZONE, node, one, pod, snapshot
 
 from tightship.core.objects import Pod
+from tightship.core.reasons import Refusal
 from tightship.planning.placement.explain import why_nowhere
 from tightship.planning.placement.space import Space
+from tightship.planning.plan import STRATEGIES, Candidate, Judgement, Placement, Planner, make_plan
 from tightship.report.warnings import warnings_of
 
 Json = dict[str, Any]
@@ -601,3 +603,56 @@ def test_what_keeps_a_volume_away_is_told(things: list[Json], words: str) -> Non
     pending = one(newcomer)
     assert isinstance(pending, Pod)
     assert why_nowhere(space, space.ask(pending))[0] == f"fits on 0 of 2 nodes: {words}"
+
+
+SHARING = [
+    *(csi_node(name, EBS) for name in "abc"), CLASS, claim("mine", "pv", modes=[RWO]), disk("pv", modes=[RWO]),
+    pod("p", "a", cpu="1", **uses("mine")), pod("q", "a", cpu="1", **uses("mine")),
+]  # fmt: skip
+THREE = [node("a"), node("b"), node("c")]
+
+
+def removed(things: list[Json], placement: Placement = "possible") -> dict[str, str] | None:
+    """Where the pods of node a go, ``None`` if the node stays."""
+    seen = snapshot(things)
+    ready = tuple(Candidate(name, "", 0.5, view.pods) for name, view in seen.nodes.items() if name == "a")
+    found = make_plan(seen, lambda _: Judgement(ready, {}, AnyPace()), STRATEGIES["least-utilized"], placement)
+    return {move.pod.name: move.target for each in found.removals for move in each.moves} or None
+
+
+class AnyPace:
+    """Gates that are open."""
+
+    def refuses(self, _candidate: Candidate, _planner: Planner) -> list[Refusal]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("others", "goes"),
+    [
+        # Room for one of them on each of two nodes (longhorn#2185), and for both on one.
+        ([pod("x", "b", cpu="3"), pod("y", "c", cpu="3")], None),
+        ([pod("x", "b", cpu="3"), pod("y", "c", cpu="2")], {"p": "c", "q": "c"}),
+        # One more that stays says where.
+        ([pod("x", "b", cpu="1", **uses("mine"))], {"p": "b", "q": "b"}),
+        ([pod("x", "b", cpu="3", **uses("mine"))], None),
+        # A budget that lets them go one after another: the first can't start while the second has the volume.
+        (
+            [pod("y", "c", cpu="2"), {
+                "kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": "default", "generation": 1},
+                "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+                "status": {"observedGeneration": 1, "disruptionsAllowed": 1, "expectedPods": 3, "currentHealthy": 3,
+                           "desiredHealthy": 2}}],
+            None,
+        ),
+    ],
+)  # fmt: skip
+def test_pods_that_share_a_claim_go_to_one_node_or_nowhere(others: list[Json], goes: dict[str, str] | None) -> None:
+    assert removed([*THREE, *SHARING, *others]) == goes
+
+
+@pytest.mark.parametrize("placement", ["likely", "certain"])
+def test_the_scheduler_must_have_no_choice_to_part_them(placement: Placement) -> None:
+    full = pod("x", "b", cpu="4")
+    assert removed([*THREE, *SHARING, full], placement) == {"p": "c", "q": "c"}
+    assert removed([*THREE, *SHARING], placement) is None
