@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from cluster_builder import ZONE, node, one, pod, snapshot
 
 from tightship.core.objects import Pod
+from tightship.core.reasons import Refusal
 from tightship.planning.placement.explain import why_nowhere
 from tightship.planning.placement.space import Space
+from tightship.planning.plan import STRATEGIES, Candidate, Judgement, Placement, Planner, make_plan
+from tightship.report.warnings import warnings_of
 
 Json = dict[str, Any]
 
@@ -280,6 +284,16 @@ def test_the_topology_of_a_migrated_volume(labels: Json, affinity: list[tuple[st
     assert judged(uses("mine"), [*nodes, *drivers, *things]) == fits
 
 
+def test_a_regional_disk_is_in_reach_of_its_zones() -> None:
+    # csi-translation-lib/plugins/gce_pd.go TranslateInTreePVToCSI
+    zones, key = ["europe-west1-b", "europe-west1-c", "europe-west1-d"], "topology.gke.io/zone"
+    nodes = [node(zone[-1], labels={key: zone, ZONE: zone}) for zone in zones]
+    drivers = [csi_node(zone[-1], GCE, migrated="kubernetes.io/gce-pd") for zone in zones]
+    labels = {ZONE: "__".join(zones[:2])}
+    things = [claim("mine", "pv"), volume("pv", meta={"labels": labels}, gcePersistentDisk={"pdName": "d"})]
+    assert judged(uses("mine"), [*nodes, *drivers, *things]) == {"b", "c"}
+
+
 def test_the_topology_of_an_in_tree_volume_stays_where_its_plugin_is_not_migrated() -> None:
     # binder.go isPluginMigratedToCSIOnNode
     nodes = [node("a", labels={BETA: "z1"}), node("b", labels={BETA: "z2"})]
@@ -401,6 +415,12 @@ def test_an_ephemeral_volume_is_made_where_there_is_room_for_it() -> None:
             "kind Dedicated",
         ),
         (inline(azureDisk={"diskURI": "u", "kind": "Shared"}), [], "kind Shared"),
+        # csi-translation-lib/plugins/gce_pd.go gceGetRegionFromZones (seen on the real scheduler).
+        (
+            uses("mine"),
+            [claim("mine", "pv"), volume("pv", meta={"labels": {BETA: "z1__z2"}}, gcePersistentDisk={"pdName": "d"})],
+            "no zones of one region",
+        ),
     ],
 )
 def test_a_volume_that_no_new_pod_can_use_blocks_its_pod(spec: Json, things: list[Json], word: str) -> None:
@@ -506,6 +526,22 @@ def test_kinds_that_were_not_read_block_volumes_that_need_them() -> None:
     assert "CSINode objects could not be read" in unknown[1]
 
 
+def test_new_volumes_of_a_driver_that_tells_capacity_need_to_be_told() -> None:
+    seen = snapshot([*TWO, *TOLD, pod("p", "a", **ephemeral())], have=("PersistentVolume",))
+    unknown = Space(seen).ask(seen.nodes["a"].pods[0]).unknown
+    assert unknown is not None
+    assert "CSIStorageCapacity objects could not be read" in unknown[1]
+
+
+@pytest.mark.parametrize(("why", "told"), [("forbidden", True), ("not in the file", False), ("not served", False)])
+def test_kinds_that_only_refine_the_picture_are_missed_in_words(why: str, *, told: bool) -> None:
+    seen = snapshot([*TWO, *MINE, pod("p", "a", **uses("mine"))], have=("StorageClass",))
+    missing = {**seen.missing, "CSIDriver": why, "CSIStorageCapacity": why, "VolumeAttachment": why}
+    warned = warnings_of(msgspec.structs.replace(seen, missing=missing))
+    words = "CSIDrivers, CSIStorageCapacities and VolumeAttachments are forbidden: volumes are judged without them"
+    assert (words in warned) is told
+
+
 def test_where_only_the_scheduler_chooses_nothing_else_may_tempt_a_pod_away_from_its_claim() -> None:
     nodes = [A, B, csi_node("a", EBS), csi_node("b", EBS)]
     mine = [claim("mine", "pv", modes=[RWO]), disk("pv", modes=[RWO])]
@@ -567,3 +603,56 @@ def test_what_keeps_a_volume_away_is_told(things: list[Json], words: str) -> Non
     pending = one(newcomer)
     assert isinstance(pending, Pod)
     assert why_nowhere(space, space.ask(pending))[0] == f"fits on 0 of 2 nodes: {words}"
+
+
+SHARING = [
+    *(csi_node(name, EBS) for name in "abc"), CLASS, claim("mine", "pv", modes=[RWO]), disk("pv", modes=[RWO]),
+    pod("p", "a", cpu="1", **uses("mine")), pod("q", "a", cpu="1", **uses("mine")),
+]  # fmt: skip
+THREE = [node("a"), node("b"), node("c")]
+
+
+def removed(things: list[Json], placement: Placement = "possible") -> dict[str, str] | None:
+    """Where the pods of node a go, ``None`` if the node stays."""
+    seen = snapshot(things)
+    ready = tuple(Candidate(name, "", 0.5, view.pods) for name, view in seen.nodes.items() if name == "a")
+    found = make_plan(seen, lambda _: Judgement(ready, {}, AnyPace()), STRATEGIES["least-utilized"], placement)
+    return {move.pod.name: move.target for each in found.removals for move in each.moves} or None
+
+
+class AnyPace:
+    """Gates that are open."""
+
+    def refuses(self, _candidate: Candidate, _planner: Planner) -> list[Refusal]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("others", "goes"),
+    [
+        # Room for one of them on each of two nodes (longhorn#2185), and for both on one.
+        ([pod("x", "b", cpu="3"), pod("y", "c", cpu="3")], None),
+        ([pod("x", "b", cpu="3"), pod("y", "c", cpu="2")], {"p": "c", "q": "c"}),
+        # One more that stays says where.
+        ([pod("x", "b", cpu="1", **uses("mine"))], {"p": "b", "q": "b"}),
+        ([pod("x", "b", cpu="3", **uses("mine"))], None),
+        # A budget that lets them go one after another: the first can't start while the second has the volume.
+        (
+            [pod("y", "c", cpu="2"), {
+                "kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": "default", "generation": 1},
+                "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+                "status": {"observedGeneration": 1, "disruptionsAllowed": 1, "expectedPods": 3, "currentHealthy": 3,
+                           "desiredHealthy": 2}}],
+            None,
+        ),
+    ],
+)  # fmt: skip
+def test_pods_that_share_a_claim_go_to_one_node_or_nowhere(others: list[Json], goes: dict[str, str] | None) -> None:
+    assert removed([*THREE, *SHARING, *others]) == goes
+
+
+@pytest.mark.parametrize("placement", ["likely", "certain"])
+def test_the_scheduler_must_have_no_choice_to_part_them(placement: Placement) -> None:
+    full = pod("x", "b", cpu="4")
+    assert removed([*THREE, *SHARING, full], placement) == {"p": "c", "q": "c"}
+    assert removed([*THREE, *SHARING], placement) is None

@@ -131,7 +131,8 @@ class _Maker:
         }  # fmt: skip
         if claim[1]:
             spec["claimRef"] = {"namespace": claim[0], "name": claim[1]}
-        labels = {rng.choice((ZONE, _BETA)): "__".join(rng.sample(self.zones, rng.randint(1, len(self.zones))))}
+        several = 1 if driver == "gce" else len(self.zones)  # these are no zones of Google's
+        labels = {rng.choice((ZONE, _BETA)): "__".join(rng.sample(self.zones, rng.randint(1, several)))}
         if rng.random() < 0.4:
             key = rng.choice((_TOPOLOGY.get(driver, ZONE), ZONE, _BETA))
             term = {"matchExpressions": [{"key": key, "operator": "In", "values": [zone]}]}

@@ -71,7 +71,7 @@ def _missing(snapshot: Snapshot) -> Iterator[str]:
         yield f"{_are(lacking, snapshot)}: pods whose volumes need them can't be judged and keep their nodes"
     lacking = [kind for kind in _MORE_OF_VOLUMES if missing.get(kind, NOT_IN_FILE) not in (NOT_IN_FILE, NOT_SERVED)]
     if lacking and any(_has_claims(pod) for pod in pods):
-        yield f"{_are(lacking, snapshot)}: volumes are judged without what they tell"
+        yield f"{_are(lacking, snapshot)}: volumes are judged without them"
     lacking = [kind for kind in _WORKLOAD_KINDS if kind in missing]
     owners = {pod.owner.kind for pod in pods if pod.owner is not None}
     if owners.intersection(lacking):

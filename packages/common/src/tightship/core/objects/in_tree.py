@@ -71,8 +71,15 @@ def handle(field: str, source: InTreeSource, zones: str = "") -> str:
             return source.volume_id or source.disk_uri or source.volume_path or source.share_name
 
 
-def untranslatable(field: str, source: InTreeSource) -> str:
-    """Return why a *source* has no CSI equivalent, so that kube-scheduler places no pod that has the volume."""
+def untranslatable(field: str, source: InTreeSource, zones: str = "") -> str:
+    """Return why a *source* has no CSI equivalent, so that kube-scheduler places no pod that has the volume.
+
+    *zones* are as for :func:`handle`. A regional disk needs zones of one region (``gceGetRegionFromZones``).
+    """
+    if field == "gce_persistent_disk" and "__" in zones:
+        names = [each.split("-") for each in zones.split("__")]
+        if any(len(each) != 3 for each in names) or len({tuple(each[:2]) for each in names}) > 1:
+            return f"a GCE disk in {zones}, which are no zones of one region"
     if field == "azure_disk" and source.kind and source.kind.lower() != "managed":
         return f"an Azure disk of kind {source.kind}, and only managed disks were migrated to CSI"
     return ""

@@ -201,6 +201,7 @@ class PersistentVolumeWire(Struct, frozen=True, gc=False):
         size, claim = (spec.capacity or {}).get("storage", ""), spec.claim_ref
         available = self.status.phase == "Available" and meta.deletion_timestamp is None
         topology = migrated.topology if migrated else ""
+        problem = in_tree.untranslatable(field, source, zones) if source else ""
         return PersistentVolume(
             name=meta.name,
             labels=(labels if available else {key: labels[key] for key in _ZONE_LABELS if key in labels}) or EMPTY,
@@ -209,9 +210,9 @@ class PersistentVolumeWire(Struct, frozen=True, gc=False):
             handle=spec.csi.volume_handle if spec.csi else in_tree.handle(field, source, zones) if source else "",
             plugin=migrated.plugin if migrated else "",
             translated=in_tree.translated(affinity, labels, topology) if topology else affinity,
-            counted=spec.csi is not None or (migrated is not None and migrated.counted),
+            counted=spec.csi is not None or (migrated is not None and migrated.counted and not problem),
             attaches=any((spec.csi, spec.rbd, spec.iscsi, spec.fc)) or (migrated is not None and migrated.attaches),
-            problem=in_tree.untranslatable(field, source) if source else "",
+            problem=problem,
             access_modes=spec.access_modes or (),
             size=value(size) if size else 0,
             block=spec.volume_mode == "Block",

@@ -127,8 +127,7 @@ class VolumeReach:
             claim_template = volume.ephemeral.volume_claim_template
             self._made(_claim_of(claim_template.spec if claim_template else ClaimSpec()), volume.name, found)
         elif volume.csi is not None:
-            if "CSINode" not in self._snapshot.missing:
-                found.only(self.nodes.runs(volume.csi.driver))
+            self._runs(volume.csi.driver, "", found)
         else:
             self._in_tree(volume, found)
 
@@ -153,11 +152,11 @@ class VolumeReach:
             raise VolumeUnknownError(f"{what} is not bound to volume {volume.name} yet")
 
     def _bound(self, claim: PersistentVolumeClaim, volume: PersistentVolume, what: str, found: _Found) -> None:
-        if volume.driver:
+        if volume.counted:
             self._need("CSINode", what)
-            if volume.counted:
-                found.handles[volume.driver, volume.handle or volume.name] = None
-            found.only(self.nodes.runs(volume.driver, volume.plugin))
+            found.handles[volume.driver, volume.handle or volume.name] = None
+        if volume.driver:
+            self._runs(volume.driver, volume.plugin, found)
         self._share(claim, volume.access_modes, found, volume.driver, attaches=volume.attaches)
         if volume.problem:
             raise VolumeUnknownError(f"volume {volume.name} of {what} is {volume.problem}")
@@ -173,14 +172,14 @@ class VolumeReach:
         self._share(claim, claim.access_modes, found, driver, attaches=bool(driver))
         if claim.selected_node:
             found.only(self.nodes.named(claim.selected_node))
-            found.only(self._provisions(storage_class, claim))
+            found.only(self._provisions(storage_class, claim, what))
             return
         for volume in self._volumes_of.get(storage_class.name, ()):
             own = (claim.namespace, claim.name)
             if volume.claim in ((*own, ""), (*own, claim.uid)):
                 found.only(self.nodes.affinity(volume))
                 return
-        self._new(claim, storage_class, driver, found)
+        self._new(claim, storage_class, driver, what, found)
 
     def _made(self, claim: PersistentVolumeClaim, name: str, found: _Found) -> None:
         """The claim of a generic ephemeral volume *name*: the new pod gets a new one."""
@@ -189,11 +188,13 @@ class VolumeReach:
         driver, counted = self._provisioned_by(storage_class, what)
         if driver and counted:
             found.own[driver] = found.own.get(driver, 0) + 1
-        self._new(claim, storage_class, driver, found)
+        self._new(claim, storage_class, driver, what, found)
 
-    def _new(self, claim: PersistentVolumeClaim, storage_class: StorageClass, driver: str, found: _Found) -> None:
+    def _new(
+        self, claim: PersistentVolumeClaim, storage_class: StorageClass, driver: str, what: str, found: _Found
+    ) -> None:
         free = self._free(claim, storage_class.name)
-        makes = self._provisions(storage_class, claim)
+        makes = self._provisions(storage_class, claim, what)
         if storage_class.provisioner in ("", _NO_PROVISIONER):
             # Nobody makes such a volume, and each pod takes a free one.
             wanted = (storage_class.name, claim.size, claim.access_modes, claim.block, claim.selector)
@@ -231,15 +232,14 @@ class VolumeReach:
             return "", False
         return driver, migrated is None or migrated.counted
 
-    def _provisions(self, storage_class: StorageClass, claim: PersistentVolumeClaim) -> NodeMask | None:
+    def _provisions(self, storage_class: StorageClass, claim: PersistentVolumeClaim, what: str) -> NodeMask | None:
         """Return where volumes for *claim* can be made (``checkVolumeProvisions``); ``None`` stands for everywhere."""
         topologies = storage_class.topologies
         mask = None if topologies is None else self.nodes.selected(topologies)
         driver = self._snapshot.csi_drivers.get(storage_class.provisioner)
         if driver is None or not driver.tells_capacity or claim.size is None:
             return mask
-        if STORAGE_CAPACITY in self._snapshot.missing:
-            return mask
+        self._need(STORAGE_CAPACITY, what)
         return _both(mask, self.nodes.roomy(storage_class.name, claim.size))
 
     def _free(self, claim: PersistentVolumeClaim, storage_class: str) -> list[NodeMask]:
@@ -293,12 +293,16 @@ class VolumeReach:
             migrated = MIGRATED.get(field)
             if migrated is None:
                 continue
-            self._need("CSINode", f"volume {volume.name}")
             if migrated.counted:
+                self._need("CSINode", f"volume {volume.name}")
                 found.handles[migrated.driver, handle(field, source)] = None
-            found.only(self.nodes.runs(migrated.driver, migrated.plugin))
+            self._runs(migrated.driver, migrated.plugin, found)
             if problem := untranslatable(field, source):
                 raise VolumeUnknownError(f"volume {volume.name} is {problem}")
+
+    def _runs(self, driver: str, plugin: str, found: _Found) -> None:
+        if "CSINode" not in self._snapshot.missing:
+            found.only(self.nodes.runs(driver, plugin))
 
     def _need(self, kind: str, what: str) -> None:
         why = self._snapshot.missing.get(kind)

@@ -66,8 +66,7 @@ class Planner:
     ) -> None:
         self.snapshot = snapshot
         self.ledger = ledger
-        self.placement: Placement = placement
-        self.round = round_number
+        self.placement, self.round = placement, round_number
         self.space = Space(snapshot) if space is None else space
         self.space.constraints.volumes.scheduler_chooses = placement != "possible"
         self.candidates = {candidate.name: candidate for candidate in candidates}
