@@ -18,6 +18,7 @@ class Reason(StrEnum):
     CONTROL_PLANE = "ControlPlane"
     POOL_NOT_CONFIGURED = "PoolNotConfigured"
     POOL_DISABLED = "PoolDisabled"
+    OTHER_INSTALLATION = "OtherInstallation"
     NODE_DO_NOT_DRAIN = "NodeDoNotDrain"
     SCALE_DOWN_DISABLED = "ScaleDownDisabled"
     NODE_DO_NOT_DISRUPT = "NodeDoNotDisrupt"
