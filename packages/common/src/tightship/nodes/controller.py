@@ -60,11 +60,11 @@ class OwnMetrics(Protocol[G_contra]):
 class NodeController(Struct, Generic[S, G], frozen=True, kw_only=True):
     """A controller of nodes with settings *S* and gates *G*.
 
-    *program* is its name and version, *kind* the kind of its status. *pools* says by name which pools it
-    drains, as :class:`tightship.planning.installations.Installation` does. *judge* makes a judge of settings,
-    *describe* renders settings for people. *metrics* registers the metrics that only this controller has. *notes*
-    returns its writes to nodes that are not drains, *remarks* its additions to the page. *search* is how many seconds to search for
-    a better plan. *for_dry_run* returns the settings that a dry run judges by, and what to say of that, if anything.
+    *program* is its name and version, *kind* the kind of its status. *pools* says by name which pools it drains, as
+    :class:`tightship.planning.installations.Installation` does. *judge* makes a judge of settings, *describe* renders
+    settings for people. *metrics* registers the metrics that only this controller has. *notes* returns its writes to
+    nodes that are not drains, *remarks* its additions to the page. *search* is how many seconds to search for a better
+    plan. *for_dry_run* returns the settings that a dry run judges by, and what to say of that, if anything.
     """
 
     program: Generator
