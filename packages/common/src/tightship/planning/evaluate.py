@@ -163,7 +163,7 @@ class Evaluator(Generic[G]):
     """
 
     def __init__(self) -> None:
-        self._read: tuple[Snapshot, Judge[G], Mapping[str, str], Beside, Snapshot] | None = None
+        self._read: tuple[Snapshot, Judge[G], Mapping[str, str], Beside | None, Snapshot] | None = None
         self._planned: tuple[Facts, G, Plan] | None = None
         self._known: tuple[Plan, ...] = ()
         self._planners = Planners()
@@ -179,7 +179,7 @@ class Evaluator(Generic[G]):
         history: PastDrains = PastDrains(),
         api_failures: int = 0,
         landings: Mapping[str, str] = {},
-        beside: Beside = Beside(),
+        beside: Beside | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Evaluation[G]:
         """Judge every node of *snapshot* as *judge* does; see :func:`evaluate`.
@@ -190,7 +190,11 @@ class Evaluator(Generic[G]):
         read = self._read
         if read is None or read[0] is not snapshot or read[1] is not judge or read[2:4] != (landings, beside):
             wanted = with_demand(with_devices(snapshot), judge.ahead)
-            wanted = msgspec.structs.replace(wanted, landings=dict(landings), beside=beside)
+            # A search evaluates a snapshot that has both already.
+            if landings:
+                wanted = msgspec.structs.replace(wanted, landings=dict(landings))
+            if beside is not None:
+                wanted = msgspec.structs.replace(wanted, beside=beside)
             read = self._read = (snapshot, judge, dict(landings), beside, wanted)
             self._planned = None
         snapshot = read[-1]
