@@ -107,7 +107,7 @@ class Installations:
                 if not self._leading():
                     return
                 try:
-                    if wanted != before:
+                    if wanted != (before or ()):
                         await self._store.write(_with(lease, wanted), REQUEST_TIMEOUT)
                         self._wrote = monotonic()
                 except Conflict:
@@ -171,7 +171,8 @@ class Installations:
         renewed = stamp if due or own is None else own.renewed
         entry = msgspec.structs.replace(self._own, since=own.since if own else stamp, renewed=renewed)
         if own is None:
-            return tuple(kept if len(kept) >= MOST else [*kept, entry])
+            # Who begins nothing has nothing to hold: switched off, we stay unlisted.
+            return tuple([*kept, entry] if self._own.pools and len(kept) < MOST else kept)
         return tuple(entry if each is own else each for each in kept)
 
 
