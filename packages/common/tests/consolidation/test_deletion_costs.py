@@ -56,9 +56,9 @@ def test_no_cost_makes_karpenter_call_a_node_empty() -> None:
     assert 1 + LOWEST / 2**27 > 0.99
     old = notes_of(ME, -(2**31) + 1)
     now = held(on("a", "n1", cost=old[DELETION_COST], ours=old[OURS]), on("b", "n1"), on("c", "n2"))
-    assert names(share_costs(now, ("n1",), ME)) == ({"b": LOWEST}, ["a"])
+    assert names(share_costs(now, ("n1",), WE)) == ({"b": LOWEST}, ["a"])
     taken = held(on("a", "n1", cost=old[DELETION_COST], ours=old[OURS]), n1=DRAINED)
-    assert names(share_costs(taken, (), ME)) == ({}, ["a"])
+    assert names(share_costs(taken, (), WE)) == ({}, ["a"])
 
 
 def test_pods_whose_controller_does_not_go_by_costs_get_none() -> None:
