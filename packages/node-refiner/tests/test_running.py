@@ -15,6 +15,7 @@ from tightship.core.reasons import Reason, Refusal
 from tightship.nodes.soft_taints import steer
 from tightship.nodes.status import Situation, show
 from tightship.planning.evaluate import Evaluation, evaluate
+from tightship.planning.installations import Beside
 from tightship.report.document import Generator, SettingsView
 from tightship_testkit.builders import NOW, controller, node, pod, snapshot, workload
 
@@ -92,8 +93,8 @@ def test_a_drain_ends_once_karpenter_would_keep_the_emptied_node() -> None:
 def test_nodes_that_go_next_carry_the_soft_taint() -> None:
     found = decided()
     goes = tuple(each.node for each in found.plan.removals)
-    assert steer(found.snapshot, found.plan, 300, enabled=True, controller=CONTROLLER).add == goes
-    assert steer(found.snapshot, found.plan, 300, enabled=False, controller=CONTROLLER).add == ()
+    assert steer(found.snapshot, found.plan, 300, enabled=True, beside=Beside(CONTROLLER)).add == goes
+    assert steer(found.snapshot, found.plan, 300, enabled=False, beside=Beside(CONTROLLER)).add == ()
 
 
 def test_status_and_page_have_the_figures_that_it_goes_by() -> None:

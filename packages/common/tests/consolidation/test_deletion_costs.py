@@ -13,6 +13,7 @@ from tightship.nodes.deletion_costs import LOWEST, OURS, Costs, notes_of, remova
 from tightship.nodes.scale_ins import ScaleIns
 from tightship.planning.cluster import Snapshot
 from tightship.planning.disruption_cost import DELETION_COST
+from tightship.planning.installations import Beside
 from tightship_testkit.builders import controller, node, pod, snapshot
 from tightship_testkit.faults import Answer, Call, Fault
 from tightship_testkit.simulated import UNHEARD, until
@@ -22,6 +23,7 @@ from .toy import NAME, Cluster
 
 Json = dict[str, Any]
 ME = "node-toy"
+WE = Beside(ME)
 DRAINED = [{"key": "tightship.dev/draining", "value": "op", "effect": "NoSchedule"}]
 
 
@@ -40,13 +42,13 @@ def names(costs: Costs) -> tuple[dict[str, int], list[str]]:
 
 def test_the_first_node_of_the_plan_gets_the_lowest_cost_and_all_its_pods_share_it() -> None:
     now = held(on("a", "n1"), on("b", "n1"), on("c", "n2"), on("d", "n3"))
-    assert names(share_costs(now, ("n2", "n1"), ME)) == ({"c": LOWEST, "a": LOWEST + 1, "b": LOWEST + 1}, [])
+    assert names(share_costs(now, ("n2", "n1"), WE)) == ({"c": LOWEST, "a": LOWEST + 1, "b": LOWEST + 1}, [])
 
 
 def test_a_node_keeps_its_cost_and_later_ones_come_after_it() -> None:
     carried = notes_of(ME, LOWEST)
     now = held(on("a", "n1", cost=carried[DELETION_COST], ours=carried[OURS]), on("b", "n1"), on("c", "n2"))
-    assert names(share_costs(now, ("n2", "n1"), ME)) == ({"c": LOWEST + 1, "b": LOWEST}, [])
+    assert names(share_costs(now, ("n2", "n1"), WE)) == ({"c": LOWEST + 1, "b": LOWEST}, [])
 
 
 def test_no_cost_makes_karpenter_call_a_node_empty() -> None:
@@ -54,16 +56,16 @@ def test_no_cost_makes_karpenter_call_a_node_empty() -> None:
     assert 1 + LOWEST / 2**27 > 0.99
     old = notes_of(ME, -(2**31) + 1)
     now = held(on("a", "n1", cost=old[DELETION_COST], ours=old[OURS]), on("b", "n1"), on("c", "n2"))
-    assert names(share_costs(now, ("n1",), ME)) == ({"b": LOWEST}, ["a"])
+    assert names(share_costs(now, ("n1",), WE)) == ({"b": LOWEST}, ["a"])
     taken = held(on("a", "n1", cost=old[DELETION_COST], ours=old[OURS]), n1=DRAINED)
-    assert names(share_costs(taken, (), ME)) == ({}, ["a"])
+    assert names(share_costs(taken, (), WE)) == ({}, ["a"])
 
 
 def test_pods_whose_controller_does_not_go_by_costs_get_none() -> None:
     now = held(
         on("a", "n1", kind="StatefulSet"), pod("bare", on="n1", naked=True), on("b", "n1", kind="ReplicationController")
     )
-    assert names(share_costs(now, ("n1",), ME)) == ({"b": LOWEST}, [])
+    assert names(share_costs(now, ("n1",), WE)) == ({"b": LOWEST}, [])
 
 
 @pytest.mark.parametrize(
@@ -71,8 +73,8 @@ def test_pods_whose_controller_does_not_go_by_costs_get_none() -> None:
 )
 def test_a_cost_of_somebody_else_is_neither_replaced_nor_removed(notes: dict[str, str]) -> None:
     now = held(on("a", "n1", **notes))
-    assert names(share_costs(now, ("n1",), ME)) == ({}, [])
-    assert names(share_costs(now, (), ME)) == ({}, [])
+    assert names(share_costs(now, ("n1",), WE)) == ({}, [])
+    assert names(share_costs(now, (), WE)) == ({}, [])
 
 
 def test_costs_are_removed_from_nodes_that_stay_but_not_from_those_that_are_going_anyhow() -> None:
@@ -80,21 +82,21 @@ def test_costs_are_removed_from_nodes_that_stay_but_not_from_those_that_are_goin
     being_deleted = [{"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}]
     pods = [on("a", "n1", **ours), on("b", "n2", **ours), on("c", "n3", **ours)]
     now = held(*pods, n2=DRAINED, n3=being_deleted)
-    assert names(share_costs(now, (), ME)) == ({}, ["a"])
+    assert names(share_costs(now, (), WE)) == ({}, ["a"])
 
 
 def test_no_more_pods_than_allowed_carry_costs_but_for_those_of_the_first_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deletion_costs, "MOST_PODS", 2)
     now = held(*(on(f"p{number}", "n1") for number in range(3)), on("c", "n2"))
-    assert set(names(share_costs(now, ("n1", "n2"), ME))[0]) == {"p0", "p1", "p2"}
-    assert set(names(share_costs(now, ("n2", "n1"), ME))[0]) == {"c"}
+    assert set(names(share_costs(now, ("n1", "n2"), WE))[0]) == {"p0", "p1", "p2"}
+    assert set(names(share_costs(now, ("n2", "n1"), WE))[0]) == {"c"}
 
 
 @pytest.mark.parametrize("mark", [f"{ME}=", f"{ME}=x", f"{ME}=--1", f"{ME}=-{'9' * 5000}", f"{ME}=5"])
 def test_an_odd_mark_of_ours_does_no_harm(mark: str) -> None:
     now = held(on("a", "n1", cost="5", ours=mark), on("b", "n1"))
-    assert names(share_costs(now, ("n1",), ME)) == ({"b": LOWEST}, [])
-    assert names(share_costs(now, (), ME)) == ({}, ["a"])
+    assert names(share_costs(now, ("n1",), WE)) == ({"b": LOWEST}, [])
+    assert names(share_costs(now, (), WE)) == ({}, ["a"])
 
 
 def test_what_is_removed_is_our_mark_and_the_cost_only_if_that_is_still_ours() -> None:

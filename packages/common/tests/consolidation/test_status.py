@@ -66,7 +66,18 @@ def test_the_status_has_the_controllers_kind_and_always_the_same_fields() -> Non
     assert list(status) == [
         name
         for name in fields
-        if name not in ("switchedOff", "finishing", "hindrance", "ended", "saved", "landings", "problems", "search")
+        if name
+        not in (
+            "switchedOff",
+            "finishing",
+            "hindrance",
+            "ended",
+            "saved",
+            "landings",
+            "installations",
+            "problems",
+            "search",
+        )
     ]
     assert (status["apiVersion"], status["kind"]) == ("tightship.dev/v1", "ToyStatus")
     assert (status["leader"], status["dryRun"], status["unhealthy"]) == ("me", False, None)

@@ -9,12 +9,14 @@ import pytest
 from tightship.drain_io.writing import LiveNode
 from tightship.nodes.soft_taints import EFFECT, Steering, candidate_patch, steer, tainted
 from tightship.planning.cluster import Snapshot
+from tightship.planning.installations import Beside
 from tightship.planning.plan import Plan, Removal
 from tightship.planning.plan.going import CANDIDATE
 from tightship_testkit.builders import node, snapshot
 
 Json = dict[str, Any]
 ME = "node-toy"
+WE = Beside(ME)
 OURS = {"key": CANDIDATE, "value": ME, "effect": EFFECT}
 SIBLINGS = OURS | {"value": "node-sibling"}
 OTHER = {"key": "team", "value": "x", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
@@ -65,19 +67,19 @@ def cluster(**taints: list[Json]) -> Snapshot:
     ],
 )
 def test_just_the_first_nodes_of_the_plan_carry_the_taint(now: Json, plan: Plan, limit: int, change: Steering) -> None:
-    assert steer(cluster(**now), plan, limit, True, ME) == change
+    assert steer(cluster(**now), plan, limit, True, WE) == change
 
 
 def test_a_node_that_somebody_maintains_loses_a_taint_that_no_plan_wants() -> None:
     """A maintenance may take hours, and the controller may be switched off meanwhile."""
     maintained = snapshot(node("n1", taints=[OURS], true=("DrainInProgress",)))
-    assert steer(maintained, of(), 20, True, ME) == Steering((), ("n1",))
+    assert steer(maintained, of(), 20, True, WE) == Steering((), ("n1",))
 
 
 def test_switched_off_every_node_loses_it() -> None:
     held = cluster(n1=[OURS], n2=[SIBLINGS], n3=[BEING_DELETED, OURS], n4=[OTHER])
-    assert tainted(held, ME) == ("n1", "n3")
-    assert steer(held, of("n1"), 20, False, ME) == Steering((), ("n1", "n3"))
+    assert tainted(held, WE) == ("n1", "n3")
+    assert steer(held, of("n1"), 20, False, WE) == Steering((), ("n1", "n3"))
 
 
 def live(*taints: Json, **spec: Any) -> LiveNode:
@@ -86,9 +88,9 @@ def live(*taints: Json, **spec: Any) -> LiveNode:
 
 
 def test_all_other_taints_stay_as_the_server_has_them() -> None:
-    added = candidate_patch(live(OTHER, BEING_DELETED | {"key": "x"}), True, ME)
+    added = candidate_patch(live(OTHER, BEING_DELETED | {"key": "x"}), True, WE)
     assert added.taints == (OTHER, BEING_DELETED | {"key": "x"}, OURS)
-    removed = candidate_patch(live(OTHER, OURS, SIBLINGS | {"effect": "NoSchedule"}), False, ME)
+    removed = candidate_patch(live(OTHER, OURS, SIBLINGS | {"effect": "NoSchedule"}), False, WE)
     assert removed.taints == (OTHER, SIBLINGS | {"effect": "NoSchedule"})
     for patch in (added, removed):
         assert patch.annotations == {}
@@ -109,4 +111,4 @@ def test_all_other_taints_stay_as_the_server_has_them() -> None:
     ids=["on", "a sibling's is on", "off", "a sibling's is no matter", "cordoned", "in drain", "being deleted"],
 )
 def test_nothing_is_written_where_nothing_changes(node_now: LiveNode, on: bool) -> None:
-    assert candidate_patch(node_now, on, ME) is None
+    assert candidate_patch(node_now, on, WE) is None

@@ -27,6 +27,7 @@ from tightship.planning.claim_budget import cluster_room
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, Facts
 from tightship.planning.facts import FactRules, NodeFacts
+from tightship.planning.installations import Beside
 from tightship.planning.placement.scoring import best_fit
 from tightship.planning.plan import Candidate, Gates, Move, Placement, Planner, Planners, Removal, Strategy
 from tightship.planning.prices import NodePrice
@@ -38,6 +39,8 @@ Json = dict[str, Any]
 
 NAME = "node-toy"
 CONFIG, LEASE = "toy-config", "toy"
+MARK = Beside(NAME, f"default/{LEASE}").mark
+"""The value of its soft taints."""
 NOTE = "toy.dev/note"
 
 
@@ -241,7 +244,7 @@ class Cluster:
         return sorted(
             name
             for name, raw in self._nodes()
-            if any((each["key"], each.get("value")) == ("tightship.dev/candidate", NAME) for each in taints(raw))
+            if any((each["key"], each.get("value")) == ("tightship.dev/candidate", MARK) for each in taints(raw))
         )
 
     def noted(self) -> list[str]:

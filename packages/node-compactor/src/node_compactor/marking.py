@@ -21,6 +21,7 @@ from tightship.core.reasons import Reason
 from tightship.drain_io.writing import NodePatch
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import NodeFacts
+from tightship.planning.installations import Beside
 from tightship.planning.nodes import LEGACY_STATE, drain_record, legacy_state
 
 CONTROLLER = "node-compactor"
@@ -34,6 +35,7 @@ NOT_TOUCHED = frozenset(
         Reason.NODE_TERMINATING,
         Reason.NODE_LIFECYCLE,
         Reason.DRAIN_IN_PROGRESS,
+        Reason.OTHER_INSTALLATION,
     }
 )
 """Reasons why somebody else owns the node, a person's cordon included. Nothing is written on such a node."""
@@ -88,19 +90,26 @@ def marked_since(node: Node) -> float | None:
 
 
 def mark_writes(
-    facts: Facts, underutilized: Collection[str], settings: CompactorSettings, now: float
+    facts: Facts,
+    underutilized: Collection[str],
+    settings: CompactorSettings,
+    now: float,
+    beside: Beside = Beside(CONTROLLER),
 ) -> tuple[MarkWrite, ...]:
-    """Return the writes after which exactly the nodes *underutilized* carry a mark, ordered by node."""
+    """Return the writes after which exactly the nodes *underutilized* carry a mark, ordered by node.
+
+    Notes of another installation that *beside* has alive stay as they are, in pools that we don't drain.
+    """
 
     def write(name: str, fact: NodeFacts) -> MarkWrite | None:
         pool = settings.pool(fact.pool)
-        return _write(fact, name in underutilized, pool is not None and pool.enabled, now)
+        return _write(fact, name in underutilized, pool is not None and pool.enabled, now, beside)
 
     writes = (write(name, fact) for name, fact in sorted(facts.items()))
     return tuple(each for each in writes if each is not None)
 
 
-def _write(fact: NodeFacts, underutilized: bool, pool_is_ours: bool, now: float) -> MarkWrite | None:
+def _write(fact: NodeFacts, underutilized: bool, pool_is_ours: bool, now: float, beside: Beside) -> MarkWrite | None:
     node = fact.view.node
     own = {refusal.reason for refusal in fact.refusals if refusal.subject == node.name}
     if fact.draining or own & NOT_TOUCHED:
@@ -111,11 +120,17 @@ def _write(fact: NodeFacts, underutilized: bool, pool_is_ours: bool, now: float)
         if now < (record.entered(Phase.MARKED) or 0.0) + STALE_MARK:
             return None
         record = None
+    if record is not None and not pool_is_ours and beside.foreign(record.lease):
+        return None
     legacy = _legacy_mark(node)
     if underutilized and not own & NEVER_OURS:
         if record is not None and record.entered(Phase.MARKED) is not None:
-            return None
-        marked = _marked(record or DrainRecord(phase=Phase.MARKED, controller=CONTROLLER), legacy, now)
+            if record.phase is not Phase.MARKED or record.lease == beside.lease:
+                return None
+            # Another installation has given the pool up. The node has been underutilized for as long as it says.
+            return MarkWrite(node.name, msgspec.structs.replace(record, lease=beside.lease), legacy is not None)
+        new = DrainRecord(phase=Phase.MARKED, controller=CONTROLLER, lease=beside.lease)
+        marked = _marked(record or new, legacy, now)
         return MarkWrite(node.name, marked, legacy is not None)
     kept = _unmarked(record, now)
     # In a pool that is not ours (yet), the older controller may still be active and manage its own mark.

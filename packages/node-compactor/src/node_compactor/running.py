@@ -37,6 +37,7 @@ def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSetting
         ),
         drain_settings=drains_of,
         pool_of=lambda node, settings: pool_of(node, settings.pool_labels),
+        pools=lambda settings: {name: pool.enabled for name, pool in settings.pools.items()},
         price_of=lambda node, settings: price_of(node, settings.prices),
         metrics=CompactorMetrics,
         notes=marks_of,
@@ -57,7 +58,9 @@ def drains_of(settings: CompactorSettings) -> DrainSettings:
 
 def marks_of(evaluation: Evaluation[CompactorGates], settings: CompactorSettings) -> tuple[MarkWrite, ...]:
     """Return the marks to write after *evaluation*."""
-    return mark_writes(evaluation.facts, evaluation.gates.underutilized, settings, evaluation.now)
+    return mark_writes(
+        evaluation.facts, evaluation.gates.underutilized, settings, evaluation.now, evaluation.snapshot.beside
+    )
 
 
 async def serve(runtime: Runtime, run: CompactorRunSettings, environment: Mapping[str, str]) -> None:

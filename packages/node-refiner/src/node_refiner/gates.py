@@ -157,7 +157,7 @@ def _marks(node: Node) -> tuple[Check, ...]:
     if record is not None and since is not None:
         detail = f"marked underutilized by {record.controller or 'a sibling'} since {rfc3339(since)}; no obstacle"
         found.append(remark("mark", detail))
-    steering = [taint.value for taint in node.taints if taint.key == CANDIDATE]
+    steering = [(taint.value or "").partition(".")[0] for taint in node.taints if taint.key == CANDIDATE]
     if steering and steering[0] != CONTROLLER:
         found.append(remark("steering", f"{steering[0] or 'a sibling'} would take it soon too; no obstacle"))
     return tuple(found)

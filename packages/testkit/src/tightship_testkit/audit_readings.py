@@ -138,7 +138,7 @@ def _held(node: Json) -> tuple[Json, bool, list[Json]]:
 
 
 def _soft(node: Json) -> set[str]:
-    return {each.get("value", "") for each in taints(node) if each["key"] == STEERING}
+    return {each.get("value", "").partition(".")[0] for each in taints(node) if each["key"] == STEERING}
 
 
 def forbidden(events: Iterable[AuditEvent], user: str) -> list[str]:

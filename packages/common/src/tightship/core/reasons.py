@@ -19,6 +19,7 @@ class Reason(StrEnum):
     VIRTUAL_NODE = "VirtualNode"
     POOL_NOT_CONFIGURED = "PoolNotConfigured"
     POOL_DISABLED = "PoolDisabled"
+    OTHER_INSTALLATION = "OtherInstallation"
     NODE_DO_NOT_DRAIN = "NodeDoNotDrain"
     SCALE_DOWN_DISABLED = "ScaleDownDisabled"
     NODE_DO_NOT_DISRUPT = "NodeDoNotDisrupt"

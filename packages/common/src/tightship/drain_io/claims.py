@@ -45,7 +45,7 @@ _LONGEST_SHOWN = 300
 class Claim(Struct, frozen=True, kw_only=True):
     """One drain under way: *holder*, a replica of *controller*, drains *node* of *pool* in operation *op*.
 
-    *since* is in seconds since 1970; the ledger keeps whole seconds.
+    *lease* is that of its installation. *since* is in seconds since 1970; the ledger keeps whole seconds.
     """
 
     node: str
@@ -53,6 +53,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     controller: str
     holder: str
     pool: str = ""
+    lease: str = ""
     since: float
 
 
@@ -85,6 +86,7 @@ class _Wire(Struct, omit_defaults=True, kw_only=True):
     op: str
     controller: str
     holder: str
+    lease: str = ""
     since: str
 
 
@@ -98,7 +100,7 @@ class _Entry(Struct, frozen=True):
 _entries = msgspec.json.Decoder(list[msgspec.Raw])
 _claims = msgspec.json.Decoder(_Wire)
 
-_Edit = Callable[[Sequence[_Entry]], Sequence[_Entry] | None]
+_Edit = Callable[[Sequence[_Entry], Lease], Sequence[_Entry] | None]
 
 
 class ClaimLedger:
@@ -118,11 +120,18 @@ class ClaimLedger:
         """Return all claims, the oldest first. Raises :class:`~tightship.core.api_errors.KubeError`. Never retries."""
         return tuple(each.claim for each in self._decode(await self._store.get(REQUEST_TIMEOUT)))
 
-    async def take(self, claim: Claim, allows: Allows, held: Callable[[], Iterable[Claim]] = tuple) -> Refusal | None:
+    async def take(
+        self,
+        claim: Claim,
+        allows: Allows,
+        held: Callable[[], Iterable[Claim]] = tuple,
+        beside: Callable[[Lease], Refusal | None] = lambda _: None,
+    ) -> Refusal | None:
         """Add *claim* unless *allows* refuses; ``None`` means that the ledger holds the claim.
 
         *held* returns the claims whose drains the caller drives. If somebody has deleted the Lease, or etcd has lost
-        its last writes, these claims still count, and are entered again beside *claim*.
+        its last writes, these claims still count, and are entered again beside *claim*. *beside* judges the rest of the
+        Lease, which each write of the claim goes over.
 
         Each try calls *allows* with all claims, so it must have no side effects. It is not called if the ledger already
         holds this very claim (node and op), nor if another operation claims the node, which is a refusal. Raises
@@ -134,7 +143,7 @@ class ClaimLedger:
             raise ValueError(f"a claim needs a node and an op: {claim}")
         refusal: Refusal | None = None
 
-        def add(present: Sequence[_Entry]) -> Sequence[_Entry] | None:
+        def add(present: Sequence[_Entry], lease: Lease) -> Sequence[_Entry] | None:
             nonlocal refusal
             refusal = None
             for each in present:
@@ -144,7 +153,7 @@ class ClaimLedger:
             known = {each.claim.op for each in present}
             lost = (_Entry(each, _encode(each)) for each in held() if each.op not in known)
             present = (*present, *lost)
-            refusal = allows(tuple(each.claim for each in present))
+            refusal = beside(lease) or allows(tuple(each.claim for each in present))
             return [*present, _Entry(claim, _encode(claim))] if refusal is None else None
 
         await self._change(add)
@@ -157,7 +166,7 @@ class ClaimLedger:
         text).
         """
 
-        def remove(present: Sequence[_Entry]) -> Sequence[_Entry] | None:
+        def remove(present: Sequence[_Entry], _: Lease) -> Sequence[_Entry] | None:
             kept = [each for each in present if (each.claim.node, each.claim.op) != (node, op)]
             return kept if len(kept) < len(present) else None
 
@@ -188,7 +197,7 @@ class ClaimLedger:
         version = lease.resource_version
         present = self._decode(lease)
         self._unsettled &= {version}
-        wanted = edit(present)
+        wanted = edit(present, lease)
         if wanted is None:
             if version not in self._unsettled:
                 return

@@ -17,7 +17,6 @@ import msgspec
 from tightship.core.api_errors import Conflict, KubeError, NotFound, one_line
 from tightship.core.drain_record import UNPRICED, DrainRecord, Ending, Finished, Phase, Price
 from tightship.core.objects import Node
-from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.machine import claimed, inherited, mended
@@ -26,12 +25,14 @@ from tightship.drain.steps import NodeChange
 from tightship.drain_io.claims import Allows, Claim, ClaimLedger
 from tightship.drain_io.drain_task import Drive
 from tightship.drain_io.history import DrainHistory
+from tightship.drain_io.installations import Installations
 from tightship.drain_io.orphans import Others
 from tightship.drain_io.requesting import withdraw_all
 from tightship.drain_io.tools import Tools, collected
 from tightship.drain_io.writing import LiveNode, claim_patch, read_node, record_patch
 from tightship.kube.host import token
 from tightship.planning.cluster import Snapshot
+from tightship.planning.installations import Beside
 from tightship.planning.nodes import drain_record, owner_elsewhere
 
 _log = logging.getLogger(__name__)
@@ -48,8 +49,9 @@ class _Driven(NamedTuple):
 class Drainer:
     """Drains nodes for *controller*; *holder* names this replica, *epoch* its term of leadership by the Lease *lease*.
 
-    While ``Tools.releasing`` is true, this object leaves alone the drains under another Lease, which are another
-    installation's, and, unless *unnamed* is true, those without a Lease. Only the leader calls methods, one at a time.
+    Drains under another Lease are another installation's. They are left alone while *installations* has it alive, and
+    while ``Tools.releasing`` is true. Then, unless *unnamed* is true, so are those without a Lease. Only the leader
+    calls methods, one at a time.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Drainer:
         price_of: Callable[[Node], Price] = lambda _: UNPRICED,
         lease: str = "",
         unnamed: bool = False,
+        installations: Installations | None = None,
     ) -> None:
         self._tools = tools
         self._ledger = ledger
@@ -75,8 +78,14 @@ class Drainer:
         self._holder = holder
         self._epoch = epoch
         self._lease = lease
-        self._released = frozenset({lease, ""} if unnamed else {lease})
-        self._others = Others(controller)
+        self._installations = installations
+        self._others = Others(
+            controller,
+            lease,
+            beside=lambda: Beside(controller) if installations is None else installations.beside,
+            releasing=tools.releasing,
+            released=frozenset({lease, ""} if unnamed else {lease}),
+        )
         self._drives: dict[str, _Driven] = {}
 
     @property
@@ -91,7 +100,7 @@ class Drainer:
 
     def held(self, snapshot: Snapshot) -> Sequence[str]:
         """Return the names of the nodes that this controller's drains hold."""
-        found = {name for name, view in snapshot.nodes.items() if self._owns(drain_record(view.node))}
+        found = {name for name, view in snapshot.nodes.items() if self._others.owns(view.node)}
         return sorted(found | set(self._drives))
 
     def landings(self, snapshot: Snapshot) -> Mapping[str, str]:
@@ -117,7 +126,7 @@ class Drainer:
         """
         if self.held(snapshot):
             return True
-        return any(entry.controller == self._controller for entry in await self._ledger.read())
+        return any(self._others.owns_claim(each) for each in await self._ledger.read())
 
     async def claim(
         self, node: Node, *, pool: str, plan_hash: str, allows: Allows, targets: Mapping[str, str] = {}
@@ -130,7 +139,13 @@ class Drainer:
         """
         op = token(16)
         claim = self._entry(node, op, pool, self._tools.clock())
-        refusal = await self._ledger.take(claim, allows, lambda: [each.claim for each in self._drives.values()])
+        known = self._installations
+        refusal = await self._ledger.take(
+            claim,
+            allows,
+            lambda: [each.claim for each in self._drives.values()],
+            lambda lease: None if known is None else known.refuses(node, lease),
+        )
         if refusal is not None:
             return refusal
         refusal = await self._claim_node(node, op, plan_hash, targets)
@@ -183,13 +198,15 @@ class Drainer:
         """
         troubles: list[KubeError] = []
         nodes = [view.node for view in snapshot.nodes.values()]
-        self._others.see_drains([node for node in nodes if self._in_others_hands(drain_record(node))])
+        theirs = [node for node in nodes if self._others.hold(node)]
+        self._others.see_drains(theirs)
         for name, view in snapshot.nodes.items():
             if self._may_adopt(name) and self._suspicious(view.node, others, unreadable=ledger):
                 await collected(self._adopt_node(name, others, unreadable=ledger), troubles)
-        troubles += await withdraw_all(self._tools, forsaken(snapshot, self._controller, self._drives))
+        driven = {*self._drives, *(node.name for node in theirs)}
+        troubles += await withdraw_all(self._tools, forsaken(snapshot, self._controller, driven))
         for entry in await self._read_claims(snapshot) if ledger else ():
-            if self._may_adopt(entry.node) and self._forsaken(entry, others):
+            if self._may_adopt(entry.node) and self._others.forsaken(entry, self._tools.clock(), others=others):
                 await collected(self._mend_entry(entry), troubles)
         if troubles:
             raise troubles[0]
@@ -202,30 +219,8 @@ class Drainer:
         self._others.see_claims(claims, snapshot)
         return claims
 
-    def _forsaken(self, claim: Claim, others: bool) -> bool:
-        if claim.controller == self._controller:
-            return True
-        return others and self._others.claim_orphaned(claim, self._tools.clock())
-
     def _suspicious(self, node: Node, others: bool, *, unreadable: bool) -> bool:
-        record = drain_record(node)
-        if self._owns(record):
-            return True
-        if record is not None and record.phase is Phase.UNKNOWN:
-            return others or unreadable  # nobody's in particular: also where others' drains don't count
-        if not others:
-            return False
-        if record is None or not record.owns_node:
-            return any(taint.key == DRAINING.key for taint in node.taints)
-        return self._others.drain_orphaned(node, record, self._tools.clock())
-
-    def _owns(self, record: DrainRecord | None) -> bool:
-        if record is None or not record.owns_node or record.controller != self._controller:
-            return False
-        return record.lease in self._released or not self._tools.releasing()
-
-    def _in_others_hands(self, record: DrainRecord | None) -> bool:
-        return record is not None and record.owns_node and not self._owns(record)
+        return self._others.suspicious(node, self._tools.clock(), others=others, unreadable=unreadable)
 
     async def _adopt_node(self, name: str, others: bool, *, unreadable: bool) -> None:
         live = await read_node(self._tools.connection, name)
@@ -298,7 +293,15 @@ class Drainer:
         self._drives[node.name] = _Driven(drive, task, self._entry(node, record.op, self._pool_of(node), since))
 
     def _entry(self, node: Node, op: str, pool: str, since: float) -> Claim:
-        return Claim(node=node.name, op=op, controller=self._controller, holder=self._holder, pool=pool, since=since)
+        return Claim(
+            node=node.name,
+            op=op,
+            controller=self._controller,
+            holder=self._holder,
+            pool=pool,
+            lease=self._lease,
+            since=since,
+        )
 
     async def _run(self, drive: Drive, node: Node, record: DrainRecord) -> None:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -17,6 +17,7 @@ from tightship.drain_io.tools import DrainSettings, Keeps
 from tightship.drain_io.writing import NodePatch
 from tightship.nodes.status import Remarks
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Facts, Judge
+from tightship.planning.installations import EVERY_OTHER
 from tightship.planning.prices import NodePrice
 from tightship.report.document import Generator, SettingsView
 
@@ -59,10 +60,11 @@ class OwnMetrics(Protocol[G_contra]):
 class NodeController(Struct, Generic[S, G], frozen=True, kw_only=True):
     """A controller of nodes with settings *S* and gates *G*.
 
-    *program* is its name and version, *kind* the kind of its status. *judge* makes a judge of settings, *describe*
-    renders settings for people. *metrics* registers the metrics that only this controller has. *notes* returns its
-    writes to nodes that are not drains, *remarks* its additions to the page. *search* is how many seconds to search for
-    a better plan. *for_dry_run* returns the settings that a dry run judges by, and what to say of that, if anything.
+    *program* is its name and version, *kind* the kind of its status. *pools* says by name which pools it drains, as
+    :class:`tightship.planning.installations.Installation` does. *judge* makes a judge of settings, *describe* renders
+    settings for people. *metrics* registers the metrics that only this controller has. *notes* returns its writes to
+    nodes that are not drains, *remarks* its additions to the page. *search* is how many seconds to search for a better
+    plan. *for_dry_run* returns the settings that a dry run judges by, and what to say of that, if anything.
     """
 
     program: Generator
@@ -74,6 +76,7 @@ class NodeController(Struct, Generic[S, G], frozen=True, kw_only=True):
     pool_of: Callable[[Node, S], str]
     price_of: Callable[[Node, S], NodePrice | None]
     metrics: Callable[[CollectorRegistry], OwnMetrics[Any]]
+    pools: Callable[[S], Mapping[str, bool]] = lambda _: {EVERY_OTHER: True}
     notes: Callable[[Evaluation[G], S], Sequence[NodeNote]] = lambda *_: ()
     remarks: Callable[[Evaluation[G], S], Remarks] = lambda *_: Remarks()
     search: Callable[[S], float] = lambda _: 0.0

@@ -20,6 +20,7 @@ from tightship.kube.resources import BY_KIND
 from tightship.nodes.deletion_costs import OURS, Costs, notes_of, priced, removal
 from tightship.planning.cluster import Snapshot
 from tightship.planning.disruption_cost import DELETION_COST
+from tightship.planning.installations import Beside
 
 AT_ONCE = 8
 """Concurrent requests."""
@@ -45,14 +46,14 @@ class _Pods(Struct, frozen=True):
 
 
 class CostWrites:
-    """Writes and removes deletion costs in the name of *controller*.
+    """Writes and removes deletion costs of the installation that *beside* tells.
 
     Needs the right to patch pods, which the chart grants only with ``deletionCost``. Without it nothing else suffers.
     """
 
-    def __init__(self, connection: Connection, controller: str, logger: logging.Logger) -> None:
+    def __init__(self, connection: Connection, beside: Callable[[], Beside], logger: logging.Logger) -> None:
         self._connection = connection
-        self._controller = controller
+        self._beside = beside
         self._log = logger
         # Pods that got a cost from here which the cache may not show yet, by uid.
         self._unseen: dict[str, Pod] = {}
@@ -62,7 +63,7 @@ class CostWrites:
 
     def carrying(self, snapshot: Snapshot) -> list[Pod]:
         """Return the pods that carry, or may carry, a cost of the controller."""
-        found = {pod.uid: pod for pod in priced(snapshot, self._controller)}
+        found = {pod.uid: pod for pod in priced(snapshot, self._beside())}
         for uid, pod in list(self._unseen.items()):
             view = snapshot.nodes.get(pod.node)
             if uid in found or view is None or all(each.uid != uid for each in view.pods):
@@ -112,7 +113,7 @@ class CostWrites:
         notes = live.annotations or {}
         if DELETION_COST in notes or OURS in notes or live.deletion_timestamp:
             return
-        ours = notes_of(self._controller, cost)
+        ours = notes_of(self._beside().mark, cost)
         # Until the server has said no, the pod may carry the cost: an answer may get lost.
         self._unseen[pod.uid] = msgspec.structs.replace(pod, annotations={**pod.annotations, **ours})
         body = {"metadata": {"resourceVersion": live.resource_version, "annotations": ours}}

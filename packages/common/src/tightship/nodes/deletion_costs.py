@@ -16,10 +16,11 @@ from tightship.core.objects import Pod
 from tightship.core.selectors import Labels
 from tightship.planning.cluster import Snapshot
 from tightship.planning.disruption_cost import DELETION_COST, whole_number
+from tightship.planning.installations import Beside
 from tightship.planning.nodes import draining, owner_elsewhere
 
 OURS = "tightship.dev/deletion-cost"
-"""The annotation ``CONTROLLER=COST`` beside a cost that a controller of ours has written."""
+"""The annotation ``OWNER=COST`` beside a cost that a controller of ours has written; see :attr:`Beside.mark`."""
 
 LOWEST = -1_000_000
 """The cost on the node that was chosen first; it leaves room for a million more.
@@ -46,15 +47,15 @@ class Costs(Struct, frozen=True):
     chosen: Mapping[str, frozenset[str]] = {}
 
 
-def share_costs(snapshot: Snapshot, going: Sequence[str], controller: str) -> Costs:
-    """Return the changes after which the pods of the nodes *going*, in their order, carry costs of *controller*.
+def share_costs(snapshot: Snapshot, going: Sequence[str], beside: Beside) -> Costs:
+    """Return the changes after which the pods of the nodes *going*, in their order, carry costs of ours.
 
     A pod with a cost of anybody's stays as it is. So does every pod of a node in drain, or that somebody else is
     deleting, because those pods leave anyhow.
     """
     carried: dict[str, list[Pod]] = {}
     too_low: list[Pod] = []
-    for pod in priced(snapshot, controller):
+    for pod in priced(snapshot, beside):
         cost = _cost_of(pod)
         if cost is not None and cost < LOWEST:
             too_low.append(pod)  # written by a release with a lower LOWEST
@@ -87,20 +88,23 @@ def share_costs(snapshot: Snapshot, going: Sequence[str], controller: str) -> Co
     )
 
 
-def priced(snapshot: Snapshot, controller: str) -> list[Pod]:
-    """Return the pods on nodes of *snapshot* that carry the mark of a cost of *controller*, and are not terminating."""
-    mark = f"{controller}="
+def priced(snapshot: Snapshot, beside: Beside) -> list[Pod]:
+    """Return the pods on nodes of *snapshot* that carry the mark of a cost of ours, and are not terminating."""
     return [
         pod
         for view in snapshot.nodes.values()
         for pod in view.pods
-        if pod.annotations and pod.annotations.get(OURS, "").startswith(mark) and pod.deletion is None
+        if pod.annotations and OURS in pod.annotations and pod.deletion is None and _is_ours(pod, beside)
     ]
 
 
-def notes_of(controller: str, cost: int) -> dict[str, str]:
-    """Return the two annotations of a pod with *cost* of *controller*."""
-    return {DELETION_COST: str(cost), OURS: f"{controller}={cost}"}
+def _is_ours(pod: Pod, beside: Beside) -> bool:
+    return beside.ours(pod.annotations[OURS].partition("=")[0])
+
+
+def notes_of(mark: str, cost: int) -> dict[str, str]:
+    """Return the two annotations of a pod with *cost* of the owner *mark*."""
+    return {DELETION_COST: str(cost), OURS: f"{mark}={cost}"}
 
 
 def removal(annotations: Labels) -> list[dict[str, str]]:

@@ -28,16 +28,16 @@ from tightship.app.settings.sections import NodeSettings
 from tightship.core.api_errors import Forbidden, KubeError, one_line
 from tightship.core.drain_record import Finished, PastDrains
 from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE
-from tightship.core.reasons import Reason, Refusal
-from tightship.drain_io.claims import Claim
 from tightship.drain_io.drain_manager import Drainer
 from tightship.drain_io.history import DrainHistory
+from tightship.drain_io.installations import Installations
 from tightship.drain_io.pilot import Pilot
 from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.host import wall
 from tightship.kube.resources import BY_KIND
 from tightship.nodes.as_if import Unmanaged
 from tightship.nodes.background_search import BackgroundSearch
+from tightship.nodes.claiming import claim_in_order
 from tightship.nodes.controller import ClaimJudge, NodeController, OwnMetrics
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship.nodes.node_prices import NodePrices
@@ -67,6 +67,7 @@ class ConsolidationLoop(Generic[S, G]):
         cache: ClusterCache,
         drainer: Drainer,
         history: DrainHistory,
+        installations: Installations,
         pilot: Pilot,
         metrics: ConsolidationMetrics,
         own: OwnMetrics[G],
@@ -82,6 +83,7 @@ class ConsolidationLoop(Generic[S, G]):
         self._cache = cache
         self._drainer = drainer
         self._history = history
+        self._installations = installations
         self._pilot = pilot
         self._metrics = metrics
         self._own = own
@@ -92,7 +94,7 @@ class ConsolidationLoop(Generic[S, G]):
         self._unfinished = False
         self._synced = False
         self._pass_log = PassLog(frame.logger, f"{run.claims_namespace}/{run.claims_lease}")
-        self._writes = NodeWrites(frame.connection, frame.program.name, frame.logger)
+        self._writes = NodeWrites(frame.connection, lambda: installations.beside, frame.logger)
         self._succession = Succession(run.namespace, run.identity.rpartition("_")[0])
         self._left: Sequence[str] = ()
         self._judge: tuple[S, bool, ClaimJudge[G]] | None = None
@@ -148,13 +150,16 @@ class ConsolidationLoop(Generic[S, G]):
             await self._pilot.look()
             settings, judge = self._judging()
             self._succession.look(self._cache.snapshot())
+            if not dry_run:
+                pools = self._controller.pools(settings) if self._may_begin() else {}
+                await self._installations.look(pools, settings.pool_labels)
             others = not (frame.switched_off() or dry_run)
             await self._drainer.adopt(self._cache.snapshot(), others=others, ledger=not dry_run)
         elsewhere = self._drainer.elsewhere if leading else ()
         self._pass_log.claimed_elsewhere(elsewhere)
         self._metrics.claimed_elsewhere(len(elsewhere))
         driven = self._drainer.driving
-        snapshot, now = self._cache.snapshot(), self._clock()
+        snapshot, now, beside = self._cache.snapshot(), self._clock(), self._installations.beside
         history = await self._history.all() if leading and not dry_run else PastDrains()
         search = self._controller.search(settings)
         with self._search.paused():
@@ -163,6 +168,7 @@ class ConsolidationLoop(Generic[S, G]):
                 history=history,
                 api_failures=self._failures,
                 landings=self._drainer.landings(snapshot),
+                beside=beside,
             )
         self._search.judged(evaluation, judge, search)
         if leading and not dry_run and evaluation.history != history:
@@ -170,9 +176,11 @@ class ConsolidationLoop(Generic[S, G]):
         off = frame.switched_off()
         if leading and self._may_begin():
             evaluation = self._writes.waiting(evaluation, settings)
+        self._pass_log.beside(beside, evaluation.facts)
+        self._metrics.beside(beside)
         self._pass_log.judged(evaluation, off=off, leader=frame.leading(), dry_run=dry_run)
         plan = evaluation.plan.holding(evaluation.held)
-        self._metrics.update(evaluation.facts, plan, snapshot, now, evaluation.unhealthy)
+        self._metrics.update(evaluation.facts, plan, evaluation.snapshot, now, evaluation.unhealthy)
         self._metrics.saved(saved(evaluation.history, now))
         self._own.update(evaluation)
         as_if = await self._as_if.plan(evaluation, settings)
@@ -186,7 +194,8 @@ class ConsolidationLoop(Generic[S, G]):
             if self._search.claims_wait():
                 log(self._log, logging.INFO, "no claim before the first search has ended")
             elif all(name in snapshot.nodes and draining(snapshot.nodes[name].node) for name in driven):
-                await self._claim(evaluation, judge)
+                args = self._drainer, self._metrics, self._log, self._may_begin
+                await claim_in_order(evaluation, judge, *args)
             else:
                 # A drain has just ended, perhaps after the history was read. Pauses count from then.
                 frame.wake.set()
@@ -287,42 +296,10 @@ class ConsolidationLoop(Generic[S, G]):
             hindrance="" if self._frame.elector.failure is None else one_line(self._frame.elector.failure),
             finished=finished,
             landings=self._pilot.figures(),
+            installations=self._installations.beside.others(),
             problems=(*self._frame.live.problems, *self._prices.problems, *self._pass_log.problems(), *writing),
             search=self._search.state(self._controller.search(self._frame.live.current)),
         )
-
-    async def _claim(self, evaluation: Evaluation[G], judge: ClaimJudge[G]) -> None:
-        """Claim the plan's nodes in order until a budget refuses.
-
-        A node where a drain wants a pod to land has to wait: otherwise the pod would move twice.
-        """
-        wanted, landings = evaluation.plan.targets, set(self._drainer.landings(evaluation.snapshot).values())
-        for removal in evaluation.plan.removals:
-            if not self._may_begin():
-                return
-            name = removal.node
-            if name in evaluation.held or name in landings:
-                continue
-            fact = evaluation.facts[name]
-
-            def allows(claims: Sequence[Claim], name: str = name) -> Refusal | None:
-                return judge.room(name, evaluation.facts, {claim.node for claim in claims})
-
-            refusal = await self._drainer.claim(
-                fact.view.node,
-                pool=fact.pool,
-                plan_hash=evaluation.plan.hash,
-                allows=allows,
-                targets={move.pod.uid: wanted[move.pod.uid] for move in removal.moves},
-            )
-            self._metrics.claimed(refusal)
-            if refusal is None:
-                ratio = round(fact.utilization.ratio("cpu"), 3)
-                log(self._log, logging.INFO, "claimed", node=name, pool=fact.pool, ratio=ratio)
-                continue
-            log(self._log, logging.INFO, "not claimed", node=name, reason=refusal.reason, detail=refusal.detail)
-            if refusal.reason is Reason.BUDGET_EXHAUSTED:
-                return
 
     async def stop(self) -> None:
         """Finish or park the drains, and remove soft taints and costs, which nobody would keep up to date.
@@ -341,6 +318,8 @@ class ConsolidationLoop(Generic[S, G]):
         await self._pilot.finish()
         if not self._frame.leading():
             return
+        if self._frame.finishing.is_set():
+            await self._installations.leave()
         try:
             await self._writes.clear(self._cache.snapshot(), self._frame.leading)
         except CacheCrashed:

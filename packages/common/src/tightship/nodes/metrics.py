@@ -19,6 +19,7 @@ from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.landings import Landed
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Facts
+from tightship.planning.installations import Beside
 from tightship.planning.nodes import drain_record
 from tightship.planning.plan import Plan
 from tightship.planning.prices import MICROS
@@ -92,6 +93,10 @@ class ConsolidationMetrics:
         self._elsewhere = gauge(
             "tightship_drains_claimed_elsewhere",
             "Drains of other controllers with their claims in another Lease: they share no budget with this one.",
+        )
+        self._installations = gauge(
+            "tightship_other_installations",
+            "Other live installations of this controller that share its claims, as far as a leader knows.",
         )
         self._landings = counter(
             "tightship_landings",
@@ -175,6 +180,10 @@ class ConsolidationMetrics:
         """Set how many drains of other controllers have no claim in this controller's ledger."""
         self._elsewhere.set(drains)
 
+    def beside(self, beside: Beside) -> None:
+        """Set how many other installations there are."""
+        self._installations.set(len(beside.others()))
+
     def _left(self, before: Phase | None, record: DrainRecord | None) -> None:
         if before is None or before in IDLE_PHASES or record is None or record.phase is before:
             return
@@ -207,7 +216,8 @@ class ConsolidationMetrics:
             if record is None or not record.owns_node:
                 continue
             # An unreadable record names no controller, so every controller shows it.
-            if record.controller != self._controller and record.phase is not Phase.UNKNOWN:
+            theirs = record.controller != self._controller or snapshot.beside.foreign(record.lease)
+            if theirs and record.phase is not Phase.UNKNOWN:
                 continue
             phases[record.phase.value,] += 1
             since = record.entered(Phase.CLAIMED)

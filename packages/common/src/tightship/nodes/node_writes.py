@@ -22,6 +22,7 @@ from tightship.nodes.scale_ins import ScaleIns
 from tightship.nodes.soft_taints import candidate_patch, next_to_go, steer, tainted
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, ExplainedGates
+from tightship.planning.installations import Beside
 
 G = TypeVar("G", bound=ExplainedGates)
 
@@ -33,18 +34,18 @@ Allowed = Callable[[], bool]
 
 
 class NodeWrites:
-    """Writes notes, soft taints and deletion costs in the name of *controller*.
+    """Writes notes, soft taints and deletion costs of the installation that *beside* tells.
 
     A write that comes too late, because the node has changed or may not be written any more, is left to the next pass.
     """
 
-    def __init__(self, connection: Connection, controller: str, logger: logging.Logger) -> None:
+    def __init__(self, connection: Connection, beside: Callable[[], Beside], logger: logging.Logger) -> None:
         self._connection = connection
-        self._controller = controller
+        self._beside = beside
         self._log = logger
         # Nodes on which a soft taint was put from here: the cache may lag behind our own writes.
         self._steered: set[str] = set()
-        self._costs = CostWrites(connection, controller, logger)
+        self._costs = CostWrites(connection, beside, logger)
         self._shared = Costs()
         self._scale_ins = ScaleIns()
 
@@ -70,7 +71,7 @@ class NodeWrites:
         if settings.deletion_cost:
             spared = _spared(evaluation)
             going = next_to_go(snapshot, plan, len(snapshot.nodes), spared=spared)
-        costs = self._shared = share_costs(snapshot, going, self._controller)
+        costs = self._shared = share_costs(snapshot, going, self._beside())
         if not going or self._costs.refused:
             return evaluation
         planned = [each.node for each in plan.removals]
@@ -85,7 +86,7 @@ class NodeWrites:
         """
         snapshot, plan = evaluation.snapshot, evaluation.plan
         limit, enabled = settings.candidate_taints, settings.steering != "off"
-        steering = steer(snapshot, plan, limit, enabled, self._controller, spared=_spared(evaluation))
+        steering = steer(snapshot, plan, limit, enabled, self._beside(), spared=_spared(evaluation))
         self._steered.intersection_update(snapshot.nodes)
         todo = [(name, True) for name in steering.add] + [(name, False) for name in steering.remove]
         await self._each([(name, partial(self._taint, name, on, allowed)) for name, on in todo], allowed)
@@ -102,11 +103,11 @@ class NodeWrites:
         await self._costs.clear(snapshot, allowed)
 
     def _tainted(self, snapshot: Snapshot) -> list[str]:
-        return sorted(self._steered.union(tainted(snapshot, self._controller)))
+        return sorted(self._steered.union(tainted(snapshot, self._beside())))
 
     async def _taint(self, name: str, on: bool, allowed: Allowed) -> None:
         live = await read_node(self._connection, name)
-        patch = candidate_patch(live, on, self._controller) if live is not None else None
+        patch = candidate_patch(live, on, self._beside()) if live is not None else None
         if on and patch is not None:
             self._steered.add(name)
         if live is not None and patch is not None:

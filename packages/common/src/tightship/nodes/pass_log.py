@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tightship.app.observability.logging import log
 from tightship.core.reasons import Refusal
-from tightship.planning.evaluate import Evaluation, ExplainedGates
+from tightship.planning.evaluate import Evaluation, ExplainedGates, Facts
+from tightship.planning.installations import Beside
+from tightship.planning.pools import shown
+
+POOLS_SHOWN = 5
+"""Most pools of another installation that a sentence names."""
 
 
 class PassLog:
@@ -20,6 +25,8 @@ class PassLog:
         self._note = ""
         self._planned: Mapping[str, Refusal | None] = {}
         self._elsewhere: Sequence[tuple[str, str]] = ()
+        self._others: Collection[str] = ()
+        self._held: Mapping[str, Sequence[str]] = {}
 
     def judged(self, evaluation: Evaluation[ExplainedGates], *, off: bool, leader: bool, dry_run: bool) -> None:
         """Log one line for the pass, and one for each node that is newly planned, newly held back, or released."""
@@ -69,11 +76,41 @@ class PassLog:
                 what = "another controller keeps its claims in another Lease, so the two share no budget"
                 log(self._log, logging.WARNING, what, node=node, controller=controller, lease=self._ledger)
 
+    def beside(self, beside: Beside, facts: Facts) -> None:
+        """Log each other installation once when it first appears, and warn of pools that it holds when that begins."""
+        others = {each.lease: each for each in beside.others()}
+        for lease in others.keys() - set(self._others):
+            what = "another installation of this controller is live, and what it drains and marks is left alone"
+            log(self._log, logging.INFO, what, lease=lease, controller=beside.controller)
+        self._others = others.keys()
+        pools: dict[str, set[str]] = {}
+        for fact in facts.values():
+            holder = beside.holder(fact.view.node) if others else None
+            if holder is not None:
+                pools.setdefault(holder.lease, set()).add(shown(fact.pool))
+        held = {lease: sorted(found) for lease, found in sorted(pools.items())}
+        for lease, found in held.items():
+            if found != self._held.get(lease):
+                what = "another installation holds pools that are configured here too"
+                log(self._log, logging.WARNING, what, lease=lease, pools=", ".join(found))
+        self._held = held
+
     def problems(self) -> tuple[str, ...]:
         """Return the sentence about what is judged, and the same warnings as whole sentences."""
         note = (self._note,) if self._note else ()
-        return note + tuple(
+        held = (
+            f"The installation with Lease {lease} holds {_pools(found)}, which this one drains only once the other has "
+            "given them up, or is gone."
+            for lease, found in self._held.items()
+        )
+        elsewhere = (
             f"{controller} drains node {node} without a claim in Lease {self._ledger}: {controller} keeps its claims "
             "elsewhere (CLAIMS_LEASE_NAMESPACE), so the two share no budget."
             for node, controller in self._elsewhere
         )
+        return (*note, *held, *elsewhere)
+
+
+def _pools(names: Sequence[str]) -> str:
+    more = len(names) - POOLS_SHOWN
+    return f"the pools {', '.join(names[:POOLS_SHOWN])}" + (f" and {more} more" if more > 0 else "")

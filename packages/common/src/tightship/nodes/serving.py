@@ -18,6 +18,7 @@ from tightship.drain.events import DrainEvent
 from tightship.drain_io.claims import ClaimLedger
 from tightship.drain_io.drain_manager import Drainer
 from tightship.drain_io.history import DrainHistory
+from tightship.drain_io.installations import Installations, lasts
 from tightship.drain_io.landing_map import LandingMap
 from tightship.drain_io.pilot import Pilot
 from tightship.drain_io.terms import Terms
@@ -43,20 +44,24 @@ async def serve_nodes(runtime: Runtime, run: NodeProcessSettings, controller: No
         # The first pass follows buffers, and their templates if there are any.
         read = resources(autoscalers=controller.judge(frame.live.current).ahead.replicas > 0, buffers=False)
         async with ClusterCache(frame.connection, resources=read, crashed=frame.wake.set) as cache:
-            loop, pilot = _loop(frame, run, controller, cache)
-            flight = frame.runtime.spawn(pilot.run(), "pilot")
+            loop, pilot, installations = _loop(frame, run, controller, cache)
+            flights = [
+                frame.runtime.spawn(pilot.run(), "pilot"),
+                frame.runtime.spawn(installations.keep(), "sign of life"),
+            ]
             try:
                 yield loop
             finally:
-                flight.cancel()
-                await asyncio.gather(flight, return_exceptions=True)
+                for flight in flights:
+                    flight.cancel()
+                await asyncio.gather(*flights, return_exceptions=True)
 
     await serve(runtime, run, controller.program, controller.configuration, make)
 
 
 def _loop(
     frame: Frame[S], run: NodeProcessSettings, controller: NodeController[S, G], cache: ClusterCache
-) -> tuple[ConsolidationLoop[S, G], Pilot]:
+) -> tuple[ConsolidationLoop[S, G], Pilot, Installations]:
     live, name = frame.live, controller.program.name
     metrics = ConsolidationMetrics(frame.registry, name)
     frame.metrics.watch_cache(cache.stats)
@@ -99,6 +104,16 @@ def _loop(
         price = controller.price_of(node, prices.applied(live.current))
         return UNPRICED if price is None else (price.hourly, price.currency)
 
+    lease = f"{run.namespace}/{run.lease_name}"
+    installations = Installations(
+        frame.connection,
+        namespace=run.claims_namespace,
+        name=run.claims_lease,
+        controller=name,
+        lease=lease,
+        lasts=lasts(run.lease_duration),
+        leading=lambda: frame.leading() and not run.dry_run,
+    )
     history = DrainHistory(frame.connection, namespace=run.claims_namespace, name=run.claims_lease)
     drainer = Drainer(
         tools,
@@ -109,8 +124,9 @@ def _loop(
         epoch=lambda: frame.elector.epoch,
         pool_of=lambda node: controller.pool_of(node, live.current),
         price_of=paid,
-        lease=f"{run.namespace}/{run.lease_name}",
+        lease=lease,
         unnamed=run.release,
+        installations=installations,
     )
     loop = ConsolidationLoop(
         frame,
@@ -119,6 +135,7 @@ def _loop(
         cache=cache,
         drainer=drainer,
         history=history,
+        installations=installations,
         pilot=pilot,
         metrics=metrics,
         own=own,
@@ -126,4 +143,4 @@ def _loop(
         prices=prices,
         clock=frame.connection.clock.now,
     )
-    return loop, pilot
+    return loop, pilot, installations

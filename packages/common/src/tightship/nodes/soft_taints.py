@@ -15,6 +15,7 @@ from tightship.core.objects import Node
 from tightship.core.selectors import Taint
 from tightship.drain_io.writing import LiveNode, NodePatch
 from tightship.planning.cluster import Snapshot
+from tightship.planning.installations import Beside
 from tightship.planning.nodes import draining, owner_elsewhere
 from tightship.planning.plan import Plan
 from tightship.planning.plan.going import CANDIDATE
@@ -46,41 +47,41 @@ def next_to_go(snapshot: Snapshot, plan: Plan, limit: int, *, spared: Collection
 
 
 def steer(
-    snapshot: Snapshot, plan: Plan, limit: int, enabled: bool, controller: str, *, spared: Collection[str] = ()
+    snapshot: Snapshot, plan: Plan, limit: int, enabled: bool, beside: Beside, *, spared: Collection[str] = ()
 ) -> Steering:
     """Return the changes after which exactly the first *limit* nodes of *plan*, its later ones last, carry the taint.
 
     A node in drain needs no taint because it is cordoned. Nodes that somebody else is deleting stay as they are; those
     that somebody else maintains lose the taint, and *spared* nodes get none. If *enabled* is false, every node with a
-    taint of *controller* loses it.
+    taint of ours loses it. *beside* tells ours from those of other installations.
     """
     if not enabled:
-        return Steering(remove=tainted(snapshot, controller))
+        return Steering(remove=tainted(snapshot, beside))
     wanted = dict.fromkeys(next_to_go(snapshot, plan, limit, spared=spared))
     add = [name for name in wanted if not _carries_any(snapshot.nodes[name].node.taints)]
-    nodes = {name: snapshot.nodes[name].node for name in tainted(snapshot, controller) if name not in wanted}
+    nodes = {name: snapshot.nodes[name].node for name in tainted(snapshot, beside) if name not in wanted}
     remove = [name for name, node in nodes.items() if node.lifecycle or owner_elsewhere(node) is None]
     return Steering(tuple(add), tuple(remove))
 
 
-def tainted(snapshot: Snapshot, controller: str) -> tuple[str, ...]:
-    """Return the nodes that carry the soft taint of *controller*, sorted by name."""
-    return tuple(sorted(name for name, view in snapshot.nodes.items() if _carries(view.node.taints, controller)))
+def tainted(snapshot: Snapshot, beside: Beside) -> tuple[str, ...]:
+    """Return the nodes that carry a soft taint of ours, sorted by name."""
+    return tuple(sorted(name for name, view in snapshot.nodes.items() if _carries(view.node.taints, beside)))
 
 
-def candidate_patch(live: LiveNode, on: bool, controller: str) -> NodePatch | None:
-    """Return the patch that adds the soft taint to *live*, or removes *controller*'s; ``None`` if nothing changes.
+def candidate_patch(live: LiveNode, on: bool, beside: Beside) -> NodePatch | None:
+    """Return the patch that adds the soft taint to *live*, or removes ours; ``None`` if nothing changes.
 
     All other taints stay as the server has them. A node that somebody has taken since the judgement gets no taint.
     """
     if on:
         if not _may_carry(live.node) or _carries_any(live.node.taints):
             return None
-        return NodePatch(taints=(*live.taints, {"key": CANDIDATE, "value": controller, "effect": EFFECT}))
+        return NodePatch(taints=(*live.taints, {"key": CANDIDATE, "value": beside.mark, "effect": EFFECT}))
     kept = tuple(
         taint
         for taint in live.taints
-        if (taint.get("key"), taint.get("value", ""), taint.get("effect")) != (CANDIDATE, controller, EFFECT)
+        if (taint.get("key"), taint.get("effect")) != (CANDIDATE, EFFECT) or not beside.ours(str(taint.get("value")))
     )
     return NodePatch(taints=kept) if len(kept) != len(live.taints) else None
 
@@ -89,8 +90,8 @@ def _may_carry(node: Node) -> bool:
     return not node.unschedulable and not draining(node) and owner_elsewhere(node) is None
 
 
-def _carries(taints: Iterable[Taint], controller: str) -> bool:
-    return any((each.key, each.value, each.effect) == (CANDIDATE, controller, EFFECT) for each in taints)
+def _carries(taints: Iterable[Taint], beside: Beside) -> bool:
+    return any((each.key, each.effect) == (CANDIDATE, EFFECT) and beside.ours(each.value or "") for each in taints)
 
 
 def _carries_any(taints: Iterable[Taint]) -> bool:

@@ -15,6 +15,7 @@ from tightship.core.times import rfc3339
 from tightship.drain_io.terms import LandingFigures
 from tightship.nodes.background_search import SearchState
 from tightship.planning.evaluate import Evaluation, ExplainedGates
+from tightship.planning.installations import Installation
 from tightship.planning.nodes import drain_record
 from tightship.planning.plan import Plan
 from tightship.planning.pools import shown
@@ -71,12 +72,20 @@ class SavedEntry(Struct, frozen=True, rename="camel"):
     micros: dict[str, int]
 
 
+class InstallationEntry(Struct, frozen=True, rename="camel"):
+    """Another live installation of the controller: its Lease, and which pools it drains, ``*`` for all others."""
+
+    lease: str
+    pools: tuple[str, ...]
+
+
 class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """The answer of ``/status``; *kind* is the controller's.
 
     *held* says why planned nodes wait, *unhealthy* why nothing is drained at all. *ended* are recent drains, the newest
     first, and *saved* what drains have saved, as far as a leader knows. *landings* say where the replacements of
-    evicted pods landed that this process led there. *problems* say why the configuration was refused, or what does not
+    evicted pods landed that this process led there. *installations* are the other live ones, as far as a leader knows.
+    *problems* say why the configuration was refused, or what does not
     work. *plan* is the output of ``plan -o json``, without budgets: these limit the pace, not the direction.
     *finishing* are nodes that a dry run gives back because drains of this controller hold them; *hindrance* says why it
     can't. *search* says how searches for a better plan go, and ``plan.summary.search`` what the last one came to. The
@@ -96,6 +105,7 @@ class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tr
     ended: tuple[EndedEntry, ...] = ()
     saved: tuple[SavedEntry, ...] = ()
     landings: LandingFigures | None = None
+    installations: tuple[InstallationEntry, ...] = ()
     problems: tuple[str, ...] = ()
     search: SearchState | None = None
     held: dict[str, RefusalEntry]
@@ -128,6 +138,7 @@ class Situation(Struct, frozen=True, kw_only=True):
     hindrance: str = ""
     finished: Sequence[Finished] = ()
     landings: LandingFigures | None = None
+    installations: Sequence[Installation] = ()
     problems: Sequence[str] = ()
     search: SearchState | None = None
 
@@ -187,6 +198,10 @@ def show(
             for pool, each in sorted(saved(evaluation.history, evaluation.now).items())
         ),
         landings=situation.landings,
+        installations=tuple(
+            InstallationEntry(each.lease, tuple(sorted(pool for pool, drained in each.pools.items() if drained)))
+            for each in situation.installations
+        ),
         problems=tuple(situation.problems),
         search=situation.search,
         held={name: refusal_entry(refusal) for name, refusal in sorted(evaluation.held.items())},
@@ -230,6 +245,7 @@ def _page(written: bytes, remarks: Remarks) -> Page:
             Fact("in drain", f"{len(status.in_drain):,}", detail="of all controllers"),
             *_saved(status.saved),
             *_landings(status.landings),
+            *_installations(status.installations),
             Fact("held back", f"{len(status.held):,}", "warn" if status.held else "", "planned, and waiting"),
             *_search(status.search),
             *remarks.facts,
@@ -259,6 +275,13 @@ def _landings(figures: LandingFigures | None) -> Sequence[Fact]:
     share = f"{100 * figures.target / figures.landed:.1f} %"
     detail = f"{figures.target:,} of {figures.landed:,} pods on their target; steering: {figures.mode}"
     return (Fact("landings", share, "warn" if figures.problem else "", detail),)
+
+
+def _installations(others: Sequence[InstallationEntry]) -> Sequence[Fact]:
+    if not others:
+        return ()
+    told = "; ".join(f"{each.lease} drains {', '.join(map(shown, each.pools)) or 'no pool'}" for each in others)
+    return (Fact("other installations", f"{len(others):,}", detail=told),)
 
 
 def _search(state: SearchState | None) -> Sequence[Fact]:

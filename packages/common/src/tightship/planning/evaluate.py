@@ -22,6 +22,7 @@ from tightship.planning.disruption_cost import cost_remarks
 from tightship.planning.facts import FactRules, Gatherer, NodeFacts, candidates_of, gather, judgement, plannable
 from tightship.planning.group_size import unknown_minimums
 from tightship.planning.health import HealthRules, brake
+from tightship.planning.installations import Beside
 from tightship.planning.plan import (
     Forecast,
     Gates,
@@ -164,7 +165,7 @@ class Evaluator(Generic[G]):
     """
 
     def __init__(self) -> None:
-        self._read: tuple[Snapshot, Judge[G], Mapping[str, str], Snapshot] | None = None
+        self._read: tuple[Snapshot, Judge[G], Mapping[str, str], Beside | None, Snapshot] | None = None
         self._planned: tuple[Facts, G, Plan] | None = None
         self._known: tuple[Plan, ...] = ()
         self._planners = Planners()
@@ -180,20 +181,25 @@ class Evaluator(Generic[G]):
         history: PastDrains = PastDrains(),
         api_failures: int = 0,
         landings: Mapping[str, str] = {},
+        beside: Beside | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Evaluation[G]:
         """Judge every node of *snapshot* as *judge* does; see :func:`evaluate`.
 
         *landings* are the nodes where drains under way want pods to land, by uid: the plan keeps their room.
+        *beside* says which installation judges, and which ones are beside it.
         """
         read = self._read
-        if read is None or read[0] is not snapshot or read[1] is not judge or read[2] != landings:
+        if read is None or read[0] is not snapshot or read[1] is not judge or read[2:4] != (landings, beside):
             wanted = with_demand(with_devices(snapshot), judge.ahead)
+            # A search evaluates a snapshot that has both already.
             if landings:
                 wanted = msgspec.structs.replace(wanted, landings=dict(landings))
-            read = self._read = (snapshot, judge, dict(landings), wanted)
+            if beside is not None:
+                wanted = msgspec.structs.replace(wanted, beside=beside)
+            read = self._read = (snapshot, judge, dict(landings), beside, wanted)
             self._planned = None
-        snapshot = read[3]
+        snapshot = read[-1]
         facts: Facts = facts_of(snapshot, judge, now, horizon.only, self._gather)
         planned, known = self._planned, self._known
         self._known = () if horizon.search is None else horizon.search.warm
@@ -263,6 +269,8 @@ def facts_of(
         if known is not None and known.utilization != fact.utilization:
             fact = msgspec.structs.replace(fact, received=True)
         own = judge.refusals(fact, now)
+        if len(snapshot.beside.listed) > 1 and (other := snapshot.beside.refusal(fact.view.node)) is not None:
+            own.append(other)
         return msgspec.structs.replace(fact, refusals=tuple(sorted((*fact.refusals, *own)))) if own else fact
 
     return {name: complete(fact) for name, fact in gathering(snapshot, judge.rules, now, only).items()}

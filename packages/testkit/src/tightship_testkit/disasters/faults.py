@@ -78,6 +78,11 @@ class Way:
         if self._transport is not None:
             self._transport.lag = seconds  # type: ignore[attr-defined]
 
+    @property
+    def deserted(self) -> bool:
+        """Whether the client waits no longer."""
+        return self._transport is None or self._transport.is_closing()
+
     async def broken(self, answer: web.StreamResponse) -> web.StreamResponse:
         """Send half of *answer*, and break the connection off."""
         body = answer.body if isinstance(answer, web.Response) else b""
@@ -144,6 +149,8 @@ class Door:
         async def meddle(request: web.Request, handler: Handler) -> web.StreamResponse:
             about = await self._about(request)
             if about is None or not ours(about.by):
+                if about is not None and self._world is not None and about.by in self._world.others:
+                    AUTHOR.set(about.by)
                 return await handler(request)
             AUTHOR.set(about.by)
             SENT.set(about.at)
@@ -237,6 +244,13 @@ async def delayed(way: Way, seconds: float, after: bool = False) -> web.StreamRe
         return answer
     # A client that goes does not call its request back.
     return await asyncio.shield(asyncio.ensure_future(_later(way, seconds)))
+
+
+@fault(seconds=one_of(10.0, 20.0, 28.0), verbs=frozenset({"update", "patch"}), weight=0)
+async def slow_admission(way: Way, seconds: float) -> web.StreamResponse:
+    """A webhook takes its time over writes; the server drops the request of a client that no longer waits."""
+    await asyncio.sleep(seconds)
+    return way.cut() if way.deserted else await way.through()
 
 
 async def _later(way: Way, seconds: float) -> web.StreamResponse:

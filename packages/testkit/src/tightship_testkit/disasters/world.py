@@ -67,6 +67,8 @@ class World:
         self.away: list[tuple[frozenset[str], float]] = []
         """From which controllers the API server is away, and until when."""
         self.skews: list[float] = []
+        self.others: dict[str, str] = {}
+        """The controllers of other installations, by the names of their replicas."""
         self.told_to_end: set[str] = set()
         """Names of the replicas that were told to end at the end of the scenario."""
         self.versions: deque[tuple[float, int]] = deque(maxlen=4096)

@@ -32,6 +32,7 @@ from tightship.core.objects.storage import CSIDriver, StorageCapacity, VolumeAtt
 from tightship.core.quantity import humanize
 from tightship.core.resources import NOTHING, Resources
 from tightship.planning.cluster.budgets import Budgets
+from tightship.planning.installations import Beside
 
 FORBIDDEN = "forbidden"
 NOT_SERVED = "not served"
@@ -153,7 +154,8 @@ class Snapshot(Struct, frozen=True):
     unavailable kind to why ("forbidden", "not in the file"). :func:`tightship.planning.demand.with_demand` makes
     *starting*, *headroom* and *anew* (what replacements will request, where a VPA changes that) of autoscalers and
     buffers. *landings* are the nodes where drains under way want pods to
-    land, by the uid of the pod: one still to be evicted, or its replacement.
+    land, by the uid of the pod: one still to be evicted, or its replacement. *beside* says which installation judges,
+    and which ones are beside it.
     """
 
     nodes: Mapping[str, NodeView]
@@ -184,6 +186,7 @@ class Snapshot(Struct, frozen=True):
     headroom: tuple[Headroom, ...] = ()
     anew: Mapping[PodTemplate, Anew] = {}
     landings: Mapping[str, str] = {}
+    beside: Beside = Beside()
     missing: Mapping[str, str] = {}
     unreadable: tuple[Unreadable, ...] = ()
 

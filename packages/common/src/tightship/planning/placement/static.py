@@ -95,7 +95,7 @@ class NodeFilters:
     def soft_taints(self, spec: PodSpec, but: Taint | None = None) -> NDArray[np.int64] | None:
         """Return how many ``PreferNoSchedule`` taints of each node, *but* that one, the pod does not tolerate.
 
-        ``None`` if all are 0.
+        The value of *but* is a controller; the taint of any of its installations is that one. ``None`` if all are 0.
         """
         if not self._soft_taints:
             return None
@@ -104,7 +104,7 @@ class NodeFilters:
         if found is None:
             counts = [
                 sum(
-                    taint != but and untolerated((taint,), tolerations, SOFT_EFFECTS) is not None
+                    not _is(taint, but) and untolerated((taint,), tolerations, SOFT_EFFECTS) is not None
                     for taint in node.taints
                 )
                 for node in self._nodes
@@ -125,3 +125,9 @@ class NodeFilters:
             ]
             found = self._counts["preferred", preferred] = np.array(weights, dtype=np.int64)
         return found
+
+
+def _is(taint: Taint, but: Taint | None) -> bool:
+    if but is None or (taint.key, taint.effect) != (but.key, but.effect):
+        return False
+    return (taint.value or "").partition(".")[0] == but.value

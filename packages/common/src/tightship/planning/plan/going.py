@@ -12,7 +12,7 @@ from tightship.planning.placement.space import Space
 from tightship.planning.plan.model import Placement
 
 CANDIDATE = "tightship.dev/candidate"
-"""The key of the soft taint on nodes that go next; its value is the controller."""
+"""The key of the soft taint on nodes that go next; its value is the controller, a dot, and whose installation's."""
 
 
 class SteeringRules(Struct, frozen=True):

@@ -9,6 +9,7 @@ from tightship_testkit.disasters.promises import (
     following,
     gangs,
     groups,
+    installations,
     landings,
     leading,
     lowering,
@@ -20,6 +21,6 @@ from tightship_testkit.disasters.promises import (
 )
 
 __all__ = [
-    "books", "bounds", "cordons", "drains", "evictions", "following", "gangs", "groups", "landings", "leading",
-    "lowering", "others", "pace", "raising", "running", "silence",
+    "books", "bounds", "cordons", "drains", "evictions", "following", "gangs", "groups", "installations",
+    "landings", "leading", "lowering", "others", "pace", "raising", "running", "silence",
 ]  # fmt: skip

@@ -37,7 +37,9 @@ class OneWriter(Promise):
 
     def changed(self, change: Change, author: str) -> None:
         kind, name = change.object["kind"], change.object["metadata"]["name"]
-        if kind == "Lease" and name in self.world.teams and change.type != "DELETED":
+        team = self.world.team(name) if kind == "Lease" else None
+        here = team is not None and change.object["metadata"].get("namespace") == team.controller.namespace
+        if here and change.type != "DELETED":
             holder = str((change.object.get("spec") or {}).get("holderIdentity") or "").rpartition("_")[0]
             terms = self._terms.setdefault(name, [])
             if author == "etcd":

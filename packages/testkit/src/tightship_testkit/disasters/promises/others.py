@@ -9,7 +9,7 @@ from tightship_simulator.api.store import Change
 from tightship_testkit.disasters.landings import map_of, policy_of
 from tightship_testkit.disasters.promises.base import Json, Promise, ours
 from tightship_testkit.disasters.promises.landings import pod_write
-from tightship_testkit.disasters.promises.reading import COST, COST_MARK
+from tightship_testkit.disasters.promises.reading import COST, COST_MARK, whose
 from tightship_testkit.disasters.promises.reading import annotations as notes_of
 from tightship_testkit.disasters.registry import promise
 
@@ -78,13 +78,19 @@ def _cost_write(program: str, old: Mapping[str, str], new: Mapping[str, str]) ->
     if other := sorted(changed - {COST, COST_MARK}):
         return f"changed its annotation {other[0]}"
     if COST_MARK in new:
-        if changed & old.keys() or new[COST_MARK] != f"{program}={new.get(COST)}":
+        if changed & old.keys() or not costs_of(program, new):
             return f"made {dict(old)} of its annotations {dict(new)}"
         return ""
-    whose, _, cost = old.get(COST_MARK, "").partition("=")
-    if whose != program or (COST in changed and (COST in new or old[COST] != cost)):
+    mark, cost = old.get(COST_MARK, ""), old.get(COST_MARK, "").partition("=")[2]
+    if whose(mark) != program or (COST in changed and (COST in new or old[COST] != cost)):
         return f"took the deletion cost of somebody else: {dict(old)}"
     return ""
+
+
+def costs_of(program: str, notes: Mapping[str, str]) -> bool:
+    """Whether the mark of a cost in *notes* is of *program*, and fits the cost."""
+    mark = notes[COST_MARK]
+    return whose(mark) == program and mark.partition("=")[2] == notes.get(COST)
 
 
 _COUNTED = ("resourceVersion", "generation", "managedFields")

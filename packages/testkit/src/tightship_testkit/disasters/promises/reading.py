@@ -13,7 +13,7 @@ DRAINING = "tightship.dev/draining"
 CANDIDATE = "tightship.dev/candidate"
 COST = "controller.kubernetes.io/pod-deletion-cost"
 COST_MARK = "tightship.dev/deletion-cost"
-"""Says whose a cost is: ``CONTROLLER=COST``."""
+"""Says whose a cost is: ``CONTROLLER.INSTALLATION=COST``."""
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 OWNING = frozenset({"Claimed", "Evicting", "Drained", "Restoring", "Yielded"})
 """Phases in which a node is cordoned and tainted for a drain."""
@@ -169,8 +169,14 @@ def seconds(value: object) -> float:
     return float(text)
 
 
+def whose(mark: object) -> str:
+    """Return the controller that the mark of a deletion cost, or the value of a soft taint, names."""
+    return str(mark or "").partition("=")[0].partition(".")[0]
+
+
 __all__ = [
     "CANDIDATE", "COST", "COST_MARK", "DRAINING", "OWNING", "TO_BE_DELETED", "amount", "annotations", "controller",
     "cordoned", "created", "daemon", "deletes", "drain_of", "gang", "has_taint", "holder_of", "leaving",
     "node_opts_out", "owned", "pod_opts_out", "ready", "requests", "room", "seconds", "taints",
+    "whose",
 ]  # fmt: skip

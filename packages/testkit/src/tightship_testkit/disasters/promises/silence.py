@@ -19,6 +19,7 @@ from tightship_testkit.disasters.promises.reading import (
     leaving,
     owned,
     taints,
+    whose,
 )
 from tightship_testkit.disasters.promises.reading import (
     annotations as notes_of,
@@ -64,7 +65,7 @@ class DryRunsWriteNothing(Promise):
         if change.object["kind"] == "Pod":
             for pod in (change.previous, change.object):
                 if pod is not None and (mark := notes_of(pod).get(COST_MARK)):
-                    self._held[mark.partition("=")[0], _POD + pod["metadata"]["name"]] = self.world.now
+                    self._held[whose(mark), _POD + pod["metadata"]["name"]] = self.world.now
         if change.object["kind"] != "Node":
             return
         name, new, old = change.object["metadata"]["name"], change.object, change.previous
@@ -116,7 +117,7 @@ def _holder(node: dict[str, Any]) -> str:
     """Return the controller that a drain, or a soft taint, on *node* is of."""
     if record := owned(node):
         return str(record.get("controller") or "")
-    return next((str(each.get("value") or "") for each in taints(node) if each["key"] == CANDIDATE), "")
+    return next((whose(each.get("value")) for each in taints(node) if each["key"] == CANDIDATE), "")
 
 
 _READ = frozenset({"list", "watch"})
@@ -195,11 +196,7 @@ def _of_pilot(team: Team | None, full: str, name: str) -> frozenset[str]:
 def priced(world: World) -> list[tuple[Json, str]]:
     """Return the pods that carry a deletion cost of a controller of ours, and that controller."""
     pods = world.store.list("Pod")
-    return [
-        (pod, notes_of(pod)[COST_MARK].partition("=")[0])
-        for pod in pods
-        if COST_MARK in notes_of(pod) and not leaving(pod)
-    ]
+    return [(pod, whose(notes_of(pod)[COST_MARK])) for pod in pods if COST_MARK in notes_of(pod) and not leaving(pod)]
 
 
 def _off(team: Team) -> bool:
@@ -236,12 +233,12 @@ class SwitchedOffBeginsNothing(Promise):
             if self.world.now - since < self.takes_effect + 20:
                 continue
             for node in self.world.store.list("Node"):
-                if any(each["key"] == CANDIDATE and each.get("value") == program for each in taints(node)):
+                if any(each["key"] == CANDIDATE and whose(each.get("value")) == program for each in taints(node)):
                     name = node["metadata"]["name"]
                     lasts = self.world.now - since
                     self.broken(f"Node {name}", f"carries the soft taint of {program}, switched off for {lasts:.0f} s")
-            for pod, whose in priced(self.world):
-                if whose == program:
+            for pod, owner in priced(self.world):
+                if owner == program:
                     name = pod["metadata"]["name"]
                     self.broken(f"Pod {name}", f"carries a deletion cost of {program}, which is switched off")
 
@@ -303,7 +300,7 @@ class NothingLeft(Promise):
                 self.broken(f"Pod {pod['metadata']['name']}", f"carries a deletion cost of {program}, which has ended")
         for node in self.world.store.list("Node"):
             name, record = node["metadata"]["name"], owned(node)
-            if any(each["key"] == CANDIDATE and each.get("value") == team.program for each in taints(node)):
+            if any(each["key"] == CANDIDATE and whose(each.get("value")) == team.program for each in taints(node)):
                 self.broken(f"Node {name}", f"carries the soft taint of {team.program}, which has ended")
             if record.get("controller") == team.program and record.get("phase") in ("Claimed", "Restoring"):
                 self.broken(f"Node {name}", f"is {record['phase']} by {team.program}, which has ended")

@@ -6,6 +6,7 @@ from tightship_testkit.disasters.steps import (
     configuration,
     extensions,
     groups,
+    installations,
     landings,
     metrics,
     people,
@@ -15,6 +16,6 @@ from tightship_testkit.disasters.steps import (
 )
 
 __all__ = [
-    "autoscalers", "clouds", "configuration", "extensions", "groups", "landings", "metrics", "people", "replicas",
-    "trouble", "workloads",
+    "autoscalers", "clouds", "configuration", "extensions", "groups", "installations", "landings", "metrics",
+    "people", "replicas", "trouble", "workloads",
 ]  # fmt: skip
