@@ -43,6 +43,7 @@ _LEVEL |= {"+": 5, "-": 5, "*": 6, "/": 6, "%": 6, "atan2": 6, "^": 7}
 _NO_NAMES = frozenset(["bool", "on", "ignoring", "group_left", "group_right", "atan2"])
 _FILLS = frozenset(["fill", "fill_left", "fill_right"])
 _MATCHES = frozenset(["=", "!=", "=~", "!~"])
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _AFTER = frozenset(["keep_metric_names", "anchored", "smoothed"])
 
 _NUMBER = re.compile(
@@ -291,7 +292,8 @@ class _Parser:
         quoted = self._kind == "string"
         label = self._take("word", "string")
         if self._kind == "mark" and self._word in _MATCHES:
-            return [(label, self._take(), self._take("string"))]
+            plain = label[1:-1] if quoted and _LABEL.fullmatch(label[1:-1]) else label
+            return [(plain, self._take(), self._take("string"))]
         if quoted:
             return [("__name__", "=", label)]
         if label not in self._names:
