@@ -13,18 +13,7 @@ from functools import lru_cache
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.spec.syntax import (
-    COMPARISONS,
-    DURATION,
-    LARGEST,
-    Kind,
-    Matcher,
-    Node,
-    PromqlError,
-    make,
-    number_of,
-    wrapped,
-)
+from hpa_scaler.spec.syntax import COMPARISONS, Kind, Matcher, Node, PromqlError, make, number_of, tokens, wrapped
 
 LONGEST_REMEMBERED = 1024
 """Characters of the longest text in the large cache; longer texts share a small one. Each cycle needs each query
@@ -32,6 +21,7 @@ often."""
 
 DEEPEST = 100
 """How deep a query may nest."""
+_MOST_EXPANSIONS = 500
 
 PARAMETRIC = frozenset(["topk", "bottomk", "count_values", "quantile", "limitk", "limit_ratio"])
 """The aggregations of Prometheus that take a parameter."""
@@ -45,19 +35,6 @@ _FILLS = frozenset(["fill", "fill_left", "fill_right"])
 _MATCHES = frozenset(["=", "!=", "=~", "!~"])
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _AFTER = frozenset(["keep_metric_names", "anchored", "smoothed"])
-
-_NUMBER = re.compile(
-    r"0x[0-9a-f_]+|\$__(?:rate_)?interval|[0-9][0-9_]*(?:\.[0-9_]*)?(?:e[+-]?[0-9]+)?(?:[kmgt]i?b?)?|\.[0-9_]+(?:e[+-]?[0-9]+)?|inf|nan",
-    re.ASCII | re.IGNORECASE,
-)
-# Possessive quantifiers ("++"), so that nothing is read twice. Within brackets a colon is no part of a word.
-_LEXEMES = r"""(?P<space>(?:\s|\#[^\n]*+)++)
-    |(?P<string>"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+'|`[^`]*+`)
-    |(?P<word>(?:[A-Za-z_%s\u0080-\U0010ffff]|\\.)(?:[A-Za-z0-9_%s\u0080-\U0010ffff]|\\.)*+)
-    |(?P<number>\$__(?:rate_)?interval|0[xX][0-9a-fA-F_]++|(?:[0-9][0-9_]*+\.?+[0-9_]*+|\.[0-9][0-9_]*+)(?:[eE][+-]?+[0-9]++)?+[0-9A-Za-z_.]*+)
-    |(?P<mark>[=!]~|[=!<>]=|</|>/|[-+*/%%^<>=(){}\[\],:@])"""
-_OUTSIDE = re.compile(_LEXEMES % (":", ":"), re.VERBOSE | re.DOTALL | re.ASCII)
-INSIDE = re.compile(_LEXEMES % ("", ""), re.VERBOSE | re.DOTALL | re.ASCII)
 
 
 def parse(text: str) -> Node | None:
@@ -85,31 +62,12 @@ class _Template(Struct):
     node: Node | None = None
 
 
-def _tokens(text: str) -> list[tuple[str, str]]:
-    """Return kind and text of each token. Raises :class:`PromqlError`."""
-    if len(text) > LARGEST:
-        raise PromqlError("the query is too long to be read")
-    found: list[tuple[str, str]] = []
-    at = depth = 0
-    while at < len(text):
-        token = (INSIDE if depth else _OUTSIDE).match(text, at)
-        if token is None:
-            raise PromqlError(f"{text[at]!r} is nothing that a query has")
-        at, kind, word = token.end(), token.lastgroup or "", token[0]
-        depth += (word == "[") - (word == "]" and depth > 0)
-        if kind == "number" and not (_NUMBER.fullmatch(word) or DURATION.fullmatch(word.lower())):
-            raise PromqlError(f"{word!r} is no number")
-        if kind != "space":
-            found.append((kind, word))
-    return found
-
-
 class _Parser:
     """Reads the tokens from left to right; *_at* is the place of the next."""
 
     def __init__(self, text: str) -> None:
-        self._tokens = [*_tokens(text), ("end", "")]
-        self._at = self._depth = 0
+        self._tokens = [*tokens(text), ("end", "")]
+        self._at = self._depth = self._expansions = 0
         self._names: dict[str, _Template] = {}
 
     def query(self) -> Node:
@@ -328,6 +286,9 @@ class _Parser:
 
     def _expanded(self, template: _Template) -> Node:
         """Take the name of *template*, with its arguments or matchers, and return what it stands for."""
+        self._expansions += 1
+        if self._expansions > _MOST_EXPANSIONS:
+            raise PromqlError("the templates are too many to be read")
         self._take()
         if template.node is not None:
             node = template.node
