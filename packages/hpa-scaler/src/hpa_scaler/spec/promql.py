@@ -13,7 +13,7 @@ from functools import lru_cache
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.spec.syntax import COMPARISONS, Kind, Matcher, Node, PromqlError, make, number_of, tokens, wrapped
+from hpa_scaler.spec.syntax import COMPARISONS, Kind, Matcher, Expression, PromqlError, make, number_of, tokens, wrapped
 
 LONGEST_REMEMBERED = 1024
 """Characters of the longest text in the large cache; longer texts share a small one. Each cycle needs each query
@@ -37,12 +37,12 @@ _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _AFTER = frozenset(["keep_metric_names", "anchored", "smoothed"])
 
 
-def parse(text: str) -> Node | None:
+def parse(text: str) -> Expression | None:
     """Return the tree of the query *text*, ``None`` if *text* is none, or too large."""
     return _remembered(text) if len(text) <= LONGEST_REMEMBERED else _long_remembered(text)
 
 
-def _parsed(text: str) -> Node | None:
+def _parsed(text: str) -> Expression | None:
     try:
         return _Parser(text).query()
     except PromqlError:
@@ -59,7 +59,7 @@ class _Template(Struct):
     parameters: tuple[str, ...] = ()
     start: int = 0
     names: dict[str, _Template] = {}
-    node: Node | None = None
+    node: Expression | None = None
 
 
 class _Parser:
@@ -70,7 +70,7 @@ class _Parser:
         self._at = self._depth = self._expansions = 0
         self._names: dict[str, _Template] = {}
 
-    def query(self) -> Node:
+    def query(self) -> Expression:
         """Return the tree of the whole text."""
         found = self._expression()
         if self._kind != "end":
@@ -104,7 +104,7 @@ class _Parser:
     def _unexpected(self) -> PromqlError:
         return PromqlError(f"{self._tokens[self._at][1]!r} is not expected there")
 
-    def _expression(self, least: int = 0) -> Node:
+    def _expression(self, least: int = 0) -> Expression:
         self._depth += 1
         if self._depth > DEEPEST:
             raise PromqlError("the query nests too deep to be read")
@@ -114,7 +114,7 @@ class _Parser:
             modifiers = self._modifiers()
             level = _LEVEL[operator]
             right = self._expression(level if operator == "^" else level + 1)
-            left = make(Node("binary", operator, "", modifiers=modifiers), left, right)
+            left = make(Expression("binary", operator, "", modifiers=modifiers), left, right)
         self._depth -= 1
         return left
 
@@ -143,10 +143,10 @@ class _Parser:
                 self._take(",")
         return f"({', '.join(found)})"
 
-    def _operand(self) -> Node:
+    def _operand(self) -> Expression:
         if self._kind != "string" and self._word in ("+", "-"):
             # A sign binds as tightly as a product: -x^2 is -(x^2).
-            return make(Node("unary", self._take(), ""), self._expression(7))
+            return make(Expression("unary", self._take(), ""), self._expression(7))
         node = self._primary()
         while self._kind in ("word", "mark"):
             word = self._word
@@ -164,7 +164,7 @@ class _Parser:
                 break
         return node
 
-    def _offset(self, node: Node) -> Node:
+    def _offset(self, node: Expression) -> Expression:
         self._take()
         sign = self._take() if self._word in ("+", "-") else ""
         by = self._primary()
@@ -175,7 +175,7 @@ class _Parser:
         shifted = msgspec.structs.replace(node, seconds=whole)
         return make(_after(shifted, f"offset {sign}{wrapped(by)}"), *node.args)
 
-    def _range(self, node: Node) -> Node:
+    def _range(self, node: Expression) -> Expression:
         self._take("[")
         by = None if self._word == ":" else self._expression()
         step = ""
@@ -189,17 +189,17 @@ class _Parser:
         if seconds is not None and seconds <= 0 and by is not None:
             raise PromqlError(f"{by.text} is no range")
         written = f"[{'' if by is None else by.text}{':' if subquery else ''}{step}]"
-        return make(Node("range", "", "", modifiers=written, seconds=seconds), node)
+        return make(Expression("range", "", "", modifiers=written, seconds=seconds), node)
 
-    def _primary(self) -> Node:
+    def _primary(self) -> Expression:
         kind, text = self._tokens[self._at]
         word = text.lower()
         following = self._tokens[self._at + 1][1] if kind != "end" else ""
         if kind in ("string", "number"):
-            return make(Node("string" if kind == "string" else "number", self._take(), ""))
+            return make(Expression("string" if kind == "string" else "number", self._take(), ""))
         if word == "(":
             args = self._arguments()
-            return args[0] if len(args) == 1 else make(Node("call", "union", ""), *args)
+            return args[0] if len(args) == 1 else make(Expression("call", "union", ""), *args)
         if word == "{":
             return self._selector("")
         if kind != "word":
@@ -211,24 +211,24 @@ class _Parser:
         if following == "(" or (word in AGGREGATES and following.lower() in ("by", "without")):
             return self._call(word if word in AGGREGATES else text)
         if word in ("inf", "nan"):
-            return make(Node("number", self._take(), ""))
+            return make(Expression("number", self._take(), ""))
         if word in _NO_NAMES:
             raise self._unexpected()
         return self._selector(self._take())
 
-    def _call(self, name: str) -> Node:
+    def _call(self, name: str) -> Expression:
         self._take()
         grouping = self._grouping()
         args = self._arguments()
         grouping = grouping or self._grouping()
         after = f" limit {self._take('number')}" if name in AGGREGATES and self._taken("limit") else ""
         kind: Kind = "aggregate" if name in AGGREGATES or grouping else "call"
-        return make(Node(kind, name, "", modifiers=grouping, after=after), *args)
+        return make(Expression(kind, name, "", modifiers=grouping, after=after), *args)
 
     def _grouping(self) -> str:
         return f"{self._take().lower()} {self._labels()}" if self._word in ("by", "without") else ""
 
-    def _arguments(self) -> list[Node]:
+    def _arguments(self) -> list[Expression]:
         self._take("(")
         found = []
         while not self._taken(")"):
@@ -237,14 +237,14 @@ class _Parser:
                 self._take(",")
         return found
 
-    def _selector(self, name: str, matchers: tuple[Matcher, ...] = ()) -> Node:
+    def _selector(self, name: str, matchers: tuple[Matcher, ...] = ()) -> Expression:
         found = list(matchers)
         if self._taken("{"):
             while not self._taken("}"):
                 found += self._matcher()
                 if self._word != "}":
                     self._take(",", "or")
-        return make(Node("selector", name, "", matchers=tuple(found)))
+        return make(Expression("selector", name, "", matchers=tuple(found)))
 
     def _matcher(self) -> list[Matcher]:
         quoted = self._kind == "string"
@@ -259,7 +259,7 @@ class _Parser:
         self._at -= 1
         return list(self._expanded(self._names[label]).matchers)
 
-    def _with(self) -> Node:
+    def _with(self) -> Expression:
         before = self._names
         self._take()
         self._take("(")
@@ -284,7 +284,7 @@ class _Parser:
             word = self._take() if self._kind != "string" else self._take()[:1]
             depth += (word in "([{") - (word in ")]}")
 
-    def _expanded(self, template: _Template) -> Node:
+    def _expanded(self, template: _Template) -> Expression:
         """Take the name of *template*, with its arguments or matchers, and return what it stands for."""
         self._expansions += 1
         if self._expansions > _MOST_EXPANSIONS:
@@ -306,5 +306,5 @@ class _Parser:
         return node
 
 
-def _after(node: Node, text: str) -> Node:
+def _after(node: Expression, text: str) -> Expression:
     return msgspec.structs.replace(node, after=f"{node.after} {text}")

@@ -48,7 +48,7 @@ class PromqlError(ValueError):
     """A text that is no query."""
 
 
-class Node(Struct, frozen=True):
+class Expression(Struct, frozen=True):
     """An expression: *text* is its normal form, without needless parentheses.
 
     *name* is the function, the operator, the metric, or the text of a literal; *args* are the operands. *modifiers*
@@ -60,7 +60,7 @@ class Node(Struct, frozen=True):
     kind: Kind
     name: str
     text: str
-    args: tuple[Node, ...] = ()
+    args: tuple[Expression, ...] = ()
     matchers: tuple[Matcher, ...] = ()
     modifiers: str = ""
     after: str = ""
@@ -73,7 +73,7 @@ class Node(Struct, frozen=True):
         return self.kind == "binary" and self.name in COMPARISONS and "bool" not in self.modifiers.split()
 
 
-def make(node: Node, *args: Node) -> Node:
+def make(node: Expression, *args: Expression) -> Expression:
     """Return *node* with *args*, and with its text and height. Raises :class:`PromqlError` if it is too large."""
     inner = ", ".join(each.text for each in args)
     modifiers = f" {node.modifiers}" if node.modifiers else ""
@@ -98,12 +98,12 @@ def make(node: Node, *args: Node) -> Node:
     return msgspec.structs.replace(node, args=args, text=text, height=height)
 
 
-def wrapped(node: Node) -> str:
+def wrapped(node: Expression) -> str:
     """Return the text of *node* as an operand."""
     return f"({node.text})" if node.kind in ("binary", "unary") or "keep_metric" in node.after else node.text
 
 
-def number_of(node: Node) -> float | None:
+def number_of(node: Expression) -> float | None:
     """Return the value of *node* where no series has data, ``None`` if there is none or it can't be told."""
     if node.kind == "number":
         return _seconds(node.name)
