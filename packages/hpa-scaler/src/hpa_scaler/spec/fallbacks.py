@@ -20,7 +20,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from hpa_scaler.spec.promql import AGGREGATES, PARAMETRIC, parse
-from hpa_scaler.spec.syntax import Matcher, Expression, make, number_of
+from hpa_scaler.spec.syntax import Expression, Matcher, make, number_of
 
 MOST_SELECTORS = 4
 """How many selectors of one query are kept."""

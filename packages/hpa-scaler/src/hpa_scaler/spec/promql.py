@@ -13,7 +13,7 @@ from functools import lru_cache
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.spec.syntax import COMPARISONS, Kind, Matcher, Expression, PromqlError, make, number_of, tokens, wrapped
+from hpa_scaler.spec.syntax import COMPARISONS, Expression, Kind, Matcher, PromqlError, make, number_of, tokens, wrapped
 
 LONGEST_REMEMBERED = 1024
 """Characters of the longest text in the large cache; longer texts share a small one. Each cycle needs each query
