@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpa_scaler.spec.promql import parse
-from hpa_scaler.spec.syntax import Node
+from hpa_scaler.spec.syntax import Expression
 from tightship_e2e import binaries
 from tightship_e2e.plugin import require_programs
 from tightship_testkit.client import Json
@@ -29,7 +29,7 @@ def asked(queries: list[str]) -> list[Json]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def selectors(node: Node) -> Iterator[Node]:
+def selectors(node: Expression) -> Iterator[Expression]:
     if node.kind == "selector":
         yield node
     for each in node.args:

@@ -1,8 +1,9 @@
 """Shapes of queries from public dashboards, rules and ScaledObjects, in ``data/query_shapes.txt``.
 
-``python query_shapes.py PROMQL FILE...`` writes the file anew: the queries in *FILE*, YAML or JSON, get other names, and
-PROMQL, the program of ``e2e/controlplane/promql``, says which of them Prometheus accepts. A line is what Prometheus says
-(``ok`` or ``no``), the query, and the operands that a fallback hides, with tabs between.
+``python query_shapes.py PROMQL FILE...`` adds the queries in *FILE*, YAML or JSON, under other names, and writes all
+lines anew. PROMQL is the program of ``e2e/controlplane/promql``, which says what Prometheus accepts. A line is its
+verdict (``ok`` or ``no``), the query and the operands that a fallback hides, with tabs between: those marked ``or`` are
+alternatives, those marked ``brief`` only have to exist at times, and ``all gone`` says that nothing else needs data.
 """
 
 from __future__ import annotations
@@ -18,17 +19,19 @@ from typing import Any
 import yaml
 
 from hpa_scaler.spec.fallbacks import fallbacks
-from hpa_scaler.spec.promql import AGGREGATES, INSIDE
+from hpa_scaler.spec.promql import AGGREGATES
+from hpa_scaler.spec.syntax import INSIDE
 
 SHAPES = Path(__file__).parent / "data" / "query_shapes.txt"
 MOST = 1200
 """How many shapes are kept, those that fall back or filter before all others."""
 
 _KEYS = ("expr", "query", "definition")
-_KEPT = AGGREGATES | set(
-    "and or unless if ifnot default atan2 by without on ignoring group_left group_right bool offset inf nan start end "
-    "le limit keep_metric_names anchored smoothed fill fill_left fill_right with le up ALERTS __name__".split()
-)
+_KEYWORDS = """
+    and or unless if ifnot default atan2 by without on ignoring group_left group_right bool offset inf nan start end
+    le limit keep_metric_names anchored smoothed fill fill_left fill_right with up ALERTS __name__
+"""
+_KEPT = AGGREGATES.union(_KEYWORDS.split())
 _TELLING = re.compile(
     r"\b(or|default|absent|absent_over_time|scalar|unless|and|bool|offset|if|ifnot|vector|fill)\b|:|@"
 )

@@ -12,7 +12,15 @@ from hpa_scaler.decide.history import LONGEST, State, decode_state, encode_state
 from hpa_scaler.decide.sources import HANDOVER
 from hpa_scaler.spec.fallbacks import MOST_OPERANDS, fallbacks, normal, without_fallbacks
 from hpa_scaler.spec.promql import parse
-from hpa_scaler.spec.queries import Outcome, Query, operand_answer, operand_queries, range_of, recorded_instead
+from hpa_scaler.spec.queries import (
+    Outcome,
+    Query,
+    QueryAnswer,
+    operand_answer,
+    operand_queries,
+    range_of,
+    recorded_instead,
+)
 
 NOTHING = ""
 
@@ -223,11 +231,20 @@ def test_a_file_may_have_the_operand_in_other_words_or_the_query_without_its_fal
     assert list(recorded_instead(asked, [first, second, whole])) == []
 
 
-@pytest.mark.parametrize(("value", "there"), [(0, 0), (400, 1)])
-def test_a_value_that_only_fallbacks_have_tells_that_all_operands_are_missing(value: float, there: int) -> None:
-    query = spec(prometheus_query=PARTS).queries[0]
-    found = operand_answer(answer(), query, answer(value))
-    assert found == answer(*[1.0] * there) or found.series == there  # type: ignore[union-attr]
+@pytest.mark.parametrize(
+    ("query", "whole", "value", "there"),
+    [
+        (PARTS, answer(), 0, 0),
+        (PARTS, answer(), 400, 1),
+        (PARTS, answer(7.0), 0, 1),
+        ("max(sum(a) or vector(5))", answer(), 400, 0),
+        ("scalar(a or vector(0))", answer("NaN"), 400, 0),
+    ],
+)
+def test_a_value_that_only_fallbacks_have_tells_that_all_operands_are_missing(
+    query: str, whole: QueryAnswer, value: float, there: int
+) -> None:
+    assert operand_answer(whole, spec(prometheus_query=query).queries[0], answer(value)) == QueryAnswer(there)
 
 
 def test_a_query_without_its_fallbacks_keeps_alternatives() -> None:

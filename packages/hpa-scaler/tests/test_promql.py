@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from hpa_scaler.spec.fallbacks import lookback
 from hpa_scaler.spec.promql import LONGEST_REMEMBERED, parse
-from hpa_scaler.spec.syntax import Node
 
 M, H, D = 60, 3600, 86400
 
@@ -130,11 +129,33 @@ def test_a_range_of_so_many_digits_is_none(digits: int) -> None:
 
 
 def test_the_selectors_of_a_query_are_told() -> None:
-    query = """rate(x{job="a", app!~'b|c'}[5m]) / on (app) sum({"y", zone=`d}`}) or z"""
+    query = """rate(x{"job"="a", app!~'b|c'}[5m]) / on (app) sum({"y", zone=`d}`}) or z"""
     assert lookback(query).selectors == (
         (("job", "=", '"a"'), ("app", "!~", "'b|c'")),
         (("__name__", "=", '"y"'), ("zone", "=", "`d}`")),
     )
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "sum(x",
+        "sum(x))",
+        "x{a=}",
+        'x{a=="b"}',
+        "x{a}",
+        "1 +",
+        "x offset",
+        "x @",
+        "rate(x[])",
+        "a b",
+        "on(x) y",
+        "5x",
+        "x[0s]",
+    ],
+)
+def test_what_is_no_query_is_none(query: str) -> None:
+    assert parse(query) is None
 
 
 @given(st.text(alphabet=list("ab0159ms[](){}:'\"`#\\@ offset,\n"), max_size=60))

@@ -20,7 +20,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from hpa_scaler.spec.promql import AGGREGATES, PARAMETRIC, parse
-from hpa_scaler.spec.syntax import Matcher, Node, make, number_of
+from hpa_scaler.spec.syntax import Expression, Matcher, make, number_of
 
 MOST_SELECTORS = 4
 """How many selectors of one query are kept."""
@@ -94,18 +94,18 @@ def lookback(text: str) -> Lookback:
     )
 
 
-def _all(node: Node) -> Iterator[Node]:
+def _all(node: Expression) -> Iterator[Expression]:
     yield node
     for each in node.args:
         yield from _all(each)
 
 
-def _seconds(node: Node) -> float:
+def _seconds(node: Expression) -> float:
     own = (node.seconds or 0.0) + max((_rule_range(name) or 0.0 for name in _rules(node)), default=0.0)
     return own + max((_seconds(each) for each in node.args), default=0.0)
 
 
-def _rules(node: Node) -> list[str]:
+def _rules(node: Expression) -> list[str]:
     """Return the names of recording rules that a selector may read; "" for a pattern."""
     if node.kind != "selector":
         return []
@@ -116,22 +116,22 @@ def _rules(node: Node) -> list[str]:
 def _rule_range(name: str) -> float | None:
     """Return the range in the last part of a recording rule's *name*, where the naming convention puts it."""
     found = _AT_THE_END.search(name.rpartition(":")[2][-_LONGEST_RANGE:])
-    return None if found is None else number_of(Node("number", found[1], found[1]))
+    return None if found is None else number_of(Expression("number", found[1], found[1]))
 
 
-def _constant(node: Node) -> bool:
+def _constant(node: Expression) -> bool:
     """Whether *node* needs no data, or has always the same value: numbers, functions of the time, products with 0."""
     if node.kind == "selector":
         return node.name in _NO_DATA
     return _zero(node) or node.name in _ABSENT or all(_constant(each) for each in node.args)
 
 
-def _zero(node: Node) -> bool:
+def _zero(node: Expression) -> bool:
     product = node.kind == "binary" and node.name == "*"
     return product and any(number_of(each) == 0 and _constant(each) for each in node.args)
 
 
-def _alternatives(node: Node) -> tuple[Node, ...]:
+def _alternatives(node: Expression) -> tuple[Expression, ...]:
     """Return the expressions of which *node* has the series, one in place of the other; none if it is no such thing."""
     if node.kind == "binary" and node.name in _EITHER:
         return (*(_alternatives(node.args[0]) or node.args[:1]), *(_alternatives(node.args[1]) or node.args[1:]))
@@ -139,7 +139,7 @@ def _alternatives(node: Node) -> tuple[Node, ...]:
     return node.args if several and (node.name == "union" or node.name in AGGREGATES) else ()
 
 
-def _needs_data(node: Node) -> bool:
+def _needs_data(node: Expression) -> bool:
     """Whether *node* has no series where its data have none."""
     if _constant(node) or node.name == "scalar":
         return False
@@ -151,7 +151,7 @@ def _needs_data(node: Node) -> bool:
     return any(found[:1] if node.name in ("unless", "ifnot") else found)
 
 
-def _plain(node: Node) -> bool:
+def _plain(node: Expression) -> bool:
     """Whether *node* loses series only with its data."""
     hides = node.filters or node.name in ("scalar", *_SETS, *_ABSENT) or "fill" in node.modifiers
     return not hides and not _alternatives(node) and all(_plain(each) for each in node.args)
@@ -166,7 +166,7 @@ class _Place(Struct, frozen=True):
     optional: bool = False
 
 
-def _operands(node: Node, place: _Place) -> Iterator[Operand]:
+def _operands(node: Expression, place: _Place) -> Iterator[Operand]:
     """Yield the operands in *node* that a fallback hides."""
     name, constant = node.name, _constant(node)
     single = name == "scalar" and not constant and _plain(node.args[0])
@@ -194,14 +194,14 @@ def _operands(node: Node, place: _Place) -> Iterator[Operand]:
             yield from _operands(each, below)
 
 
-def _counted(node: Node) -> str:
+def _counted(node: Expression) -> str:
     """Return a query that has few series, and has some if *node* has."""
     if node.kind == "range":
         return f"count(count_over_time({node.text}))"
     return f"count({node.text})" if _many(node) else node.text
 
 
-def _many(node: Node) -> bool:
+def _many(node: Expression) -> bool:
     if node.kind == "aggregate":
         return bool(node.modifiers) or node.name in PARAMETRIC - {"quantile"}
     return node.kind == "selector" or any(_many(each) for each in node.args)
@@ -223,7 +223,7 @@ def fallbacks(text: str) -> Fallbacks:
     return Fallbacks(tuple(first), _needs_data(tree))
 
 
-def without_fallbacks(node: Node) -> Node:
+def without_fallbacks(node: Expression) -> Expression:
     """Return *node* without what stands in for data."""
     if node.kind == "binary" and node.name in _EITHER:
         data = [without_fallbacks(each) for each in node.args if not _constant(each)]

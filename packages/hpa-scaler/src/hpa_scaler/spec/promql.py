@@ -13,18 +13,7 @@ from functools import lru_cache
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.spec.syntax import (
-    COMPARISONS,
-    DURATION,
-    LARGEST,
-    Kind,
-    Matcher,
-    Node,
-    PromqlError,
-    make,
-    number_of,
-    wrapped,
-)
+from hpa_scaler.spec.syntax import COMPARISONS, Expression, Kind, Matcher, PromqlError, make, number_of, tokens, wrapped
 
 LONGEST_REMEMBERED = 1024
 """Characters of the longest text in the large cache; longer texts share a small one. Each cycle needs each query
@@ -32,6 +21,7 @@ often."""
 
 DEEPEST = 100
 """How deep a query may nest."""
+_MOST_EXPANSIONS = 500
 
 PARAMETRIC = frozenset(["topk", "bottomk", "count_values", "quantile", "limitk", "limit_ratio"])
 """The aggregations of Prometheus that take a parameter."""
@@ -43,28 +33,16 @@ _LEVEL |= {"+": 5, "-": 5, "*": 6, "/": 6, "%": 6, "atan2": 6, "^": 7}
 _NO_NAMES = frozenset(["bool", "on", "ignoring", "group_left", "group_right", "atan2"])
 _FILLS = frozenset(["fill", "fill_left", "fill_right"])
 _MATCHES = frozenset(["=", "!=", "=~", "!~"])
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _AFTER = frozenset(["keep_metric_names", "anchored", "smoothed"])
 
-_NUMBER = re.compile(
-    r"0x[0-9a-f_]+|\$__(?:rate_)?interval|[0-9][0-9_]*(?:\.[0-9_]*)?(?:e[+-]?[0-9]+)?(?:[kmgt]i?b?)?|\.[0-9_]+(?:e[+-]?[0-9]+)?|inf|nan",
-    re.ASCII | re.IGNORECASE,
-)
-# Possessive quantifiers ("++"), so that nothing is read twice. Within brackets a colon is no part of a word.
-_LEXEMES = r"""(?P<space>(?:\s|\#[^\n]*+)++)
-    |(?P<string>"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+'|`[^`]*+`)
-    |(?P<word>(?:[A-Za-z_%s\u0080-\U0010ffff]|\\.)(?:[A-Za-z0-9_%s\u0080-\U0010ffff]|\\.)*+)
-    |(?P<number>\$__(?:rate_)?interval|0[xX][0-9a-fA-F_]++|(?:[0-9][0-9_]*+\.?+[0-9_]*+|\.[0-9][0-9_]*+)(?:[eE][+-]?+[0-9]++)?+[0-9A-Za-z_.]*+)
-    |(?P<mark>[=!]~|[=!<>]=|</|>/|[-+*/%%^<>=(){}\[\],:@])"""
-_OUTSIDE = re.compile(_LEXEMES % (":", ":"), re.VERBOSE | re.DOTALL | re.ASCII)
-INSIDE = re.compile(_LEXEMES % ("", ""), re.VERBOSE | re.DOTALL | re.ASCII)
 
-
-def parse(text: str) -> Node | None:
+def parse(text: str) -> Expression | None:
     """Return the tree of the query *text*, ``None`` if *text* is none, or too large."""
     return _remembered(text) if len(text) <= LONGEST_REMEMBERED else _long_remembered(text)
 
 
-def _parsed(text: str) -> Node | None:
+def _parsed(text: str) -> Expression | None:
     try:
         return _Parser(text).query()
     except PromqlError:
@@ -81,37 +59,18 @@ class _Template(Struct):
     parameters: tuple[str, ...] = ()
     start: int = 0
     names: dict[str, _Template] = {}
-    node: Node | None = None
-
-
-def _tokens(text: str) -> list[tuple[str, str]]:
-    """Return kind and text of each token. Raises :class:`PromqlError`."""
-    if len(text) > LARGEST:
-        raise PromqlError("the query is too long to be read")
-    found: list[tuple[str, str]] = []
-    at = depth = 0
-    while at < len(text):
-        token = (INSIDE if depth else _OUTSIDE).match(text, at)
-        if token is None:
-            raise PromqlError(f"{text[at]!r} is nothing that a query has")
-        at, kind, word = token.end(), token.lastgroup or "", token[0]
-        depth += (word == "[") - (word == "]" and depth > 0)
-        if kind == "number" and not (_NUMBER.fullmatch(word) or DURATION.fullmatch(word.lower())):
-            raise PromqlError(f"{word!r} is no number")
-        if kind != "space":
-            found.append((kind, word))
-    return found
+    node: Expression | None = None
 
 
 class _Parser:
     """Reads the tokens from left to right; *_at* is the place of the next."""
 
     def __init__(self, text: str) -> None:
-        self._tokens = [*_tokens(text), ("end", "")]
-        self._at = self._depth = 0
+        self._tokens = [*tokens(text), ("end", "")]
+        self._at = self._depth = self._expansions = 0
         self._names: dict[str, _Template] = {}
 
-    def query(self) -> Node:
+    def query(self) -> Expression:
         """Return the tree of the whole text."""
         found = self._expression()
         if self._kind != "end":
@@ -145,7 +104,7 @@ class _Parser:
     def _unexpected(self) -> PromqlError:
         return PromqlError(f"{self._tokens[self._at][1]!r} is not expected there")
 
-    def _expression(self, least: int = 0) -> Node:
+    def _expression(self, least: int = 0) -> Expression:
         self._depth += 1
         if self._depth > DEEPEST:
             raise PromqlError("the query nests too deep to be read")
@@ -155,7 +114,7 @@ class _Parser:
             modifiers = self._modifiers()
             level = _LEVEL[operator]
             right = self._expression(level if operator == "^" else level + 1)
-            left = make(Node("binary", operator, "", modifiers=modifiers), left, right)
+            left = make(Expression("binary", operator, "", modifiers=modifiers), left, right)
         self._depth -= 1
         return left
 
@@ -184,10 +143,10 @@ class _Parser:
                 self._take(",")
         return f"({', '.join(found)})"
 
-    def _operand(self) -> Node:
+    def _operand(self) -> Expression:
         if self._kind != "string" and self._word in ("+", "-"):
             # A sign binds as tightly as a product: -x^2 is -(x^2).
-            return make(Node("unary", self._take(), ""), self._expression(7))
+            return make(Expression("unary", self._take(), ""), self._expression(7))
         node = self._primary()
         while self._kind in ("word", "mark"):
             word = self._word
@@ -205,7 +164,7 @@ class _Parser:
                 break
         return node
 
-    def _offset(self, node: Node) -> Node:
+    def _offset(self, node: Expression) -> Expression:
         self._take()
         sign = self._take() if self._word in ("+", "-") else ""
         by = self._primary()
@@ -216,7 +175,7 @@ class _Parser:
         shifted = msgspec.structs.replace(node, seconds=whole)
         return make(_after(shifted, f"offset {sign}{wrapped(by)}"), *node.args)
 
-    def _range(self, node: Node) -> Node:
+    def _range(self, node: Expression) -> Expression:
         self._take("[")
         by = None if self._word == ":" else self._expression()
         step = ""
@@ -230,17 +189,17 @@ class _Parser:
         if seconds is not None and seconds <= 0 and by is not None:
             raise PromqlError(f"{by.text} is no range")
         written = f"[{'' if by is None else by.text}{':' if subquery else ''}{step}]"
-        return make(Node("range", "", "", modifiers=written, seconds=seconds), node)
+        return make(Expression("range", "", "", modifiers=written, seconds=seconds), node)
 
-    def _primary(self) -> Node:
+    def _primary(self) -> Expression:
         kind, text = self._tokens[self._at]
         word = text.lower()
         following = self._tokens[self._at + 1][1] if kind != "end" else ""
         if kind in ("string", "number"):
-            return make(Node("string" if kind == "string" else "number", self._take(), ""))
+            return make(Expression("string" if kind == "string" else "number", self._take(), ""))
         if word == "(":
             args = self._arguments()
-            return args[0] if len(args) == 1 else make(Node("call", "union", ""), *args)
+            return args[0] if len(args) == 1 else make(Expression("call", "union", ""), *args)
         if word == "{":
             return self._selector("")
         if kind != "word":
@@ -252,24 +211,24 @@ class _Parser:
         if following == "(" or (word in AGGREGATES and following.lower() in ("by", "without")):
             return self._call(word if word in AGGREGATES else text)
         if word in ("inf", "nan"):
-            return make(Node("number", self._take(), ""))
+            return make(Expression("number", self._take(), ""))
         if word in _NO_NAMES:
             raise self._unexpected()
         return self._selector(self._take())
 
-    def _call(self, name: str) -> Node:
+    def _call(self, name: str) -> Expression:
         self._take()
         grouping = self._grouping()
         args = self._arguments()
         grouping = grouping or self._grouping()
         after = f" limit {self._take('number')}" if name in AGGREGATES and self._taken("limit") else ""
         kind: Kind = "aggregate" if name in AGGREGATES or grouping else "call"
-        return make(Node(kind, name, "", modifiers=grouping, after=after), *args)
+        return make(Expression(kind, name, "", modifiers=grouping, after=after), *args)
 
     def _grouping(self) -> str:
         return f"{self._take().lower()} {self._labels()}" if self._word in ("by", "without") else ""
 
-    def _arguments(self) -> list[Node]:
+    def _arguments(self) -> list[Expression]:
         self._take("(")
         found = []
         while not self._taken(")"):
@@ -278,20 +237,21 @@ class _Parser:
                 self._take(",")
         return found
 
-    def _selector(self, name: str, matchers: tuple[Matcher, ...] = ()) -> Node:
+    def _selector(self, name: str, matchers: tuple[Matcher, ...] = ()) -> Expression:
         found = list(matchers)
         if self._taken("{"):
             while not self._taken("}"):
                 found += self._matcher()
                 if self._word != "}":
                     self._take(",", "or")
-        return make(Node("selector", name, "", matchers=tuple(found)))
+        return make(Expression("selector", name, "", matchers=tuple(found)))
 
     def _matcher(self) -> list[Matcher]:
         quoted = self._kind == "string"
         label = self._take("word", "string")
         if self._kind == "mark" and self._word in _MATCHES:
-            return [(label, self._take(), self._take("string"))]
+            plain = label[1:-1] if quoted and _LABEL.fullmatch(label[1:-1]) else label
+            return [(plain, self._take(), self._take("string"))]
         if quoted:
             return [("__name__", "=", label)]
         if label not in self._names:
@@ -299,7 +259,7 @@ class _Parser:
         self._at -= 1
         return list(self._expanded(self._names[label]).matchers)
 
-    def _with(self) -> Node:
+    def _with(self) -> Expression:
         before = self._names
         self._take()
         self._take("(")
@@ -324,8 +284,11 @@ class _Parser:
             word = self._take() if self._kind != "string" else self._take()[:1]
             depth += (word in "([{") - (word in ")]}")
 
-    def _expanded(self, template: _Template) -> Node:
+    def _expanded(self, template: _Template) -> Expression:
         """Take the name of *template*, with its arguments or matchers, and return what it stands for."""
+        self._expansions += 1
+        if self._expansions > _MOST_EXPANSIONS:
+            raise PromqlError("the templates are too many to be read")
         self._take()
         if template.node is not None:
             node = template.node
@@ -343,5 +306,5 @@ class _Parser:
         return node
 
 
-def _after(node: Node, text: str) -> Node:
+def _after(node: Expression, text: str) -> Expression:
     return msgspec.structs.replace(node, after=f"{node.after} {text}")

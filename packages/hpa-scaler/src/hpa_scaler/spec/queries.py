@@ -237,14 +237,15 @@ def recorded_instead(spec: FloorSpec, recorded: Collection[Query]) -> Iterator[t
 def operand_answer(whole: Outcome, query: QuerySpec, value: Outcome | None) -> Outcome:
     """Return the answer for an operand of *query* that *whole*, the answer without the fallbacks, leaves open.
 
-    If any of several operands is missing, *whole* has no series. The *value* of *query* that its fallbacks alone have
-    tells that all are missing.
+    If any of several operands is missing, *whole* has no series, or is NaN. The *value* of *query* that its fallbacks
+    alone have tells that all are missing.
     """
     tree, alone = parse(query.text), len(fallbacks(query.text).operands) == 1
-    if isinstance(whole, Failure) or whole.series or alone or tree is None:
+    if isinstance(whole, Failure):
         return whole
-    same = isinstance(value, QueryAnswer) and value.highest == number_of(tree)
-    return whole if same else QueryAnswer(1)
+    same = isinstance(value, QueryAnswer) and tree is not None and value.highest == number_of(tree)
+    missing = whole.series <= whole.not_numbers and (alone or same)
+    return QueryAnswer(0 if missing else 1)
 
 
 def forecast_keys(spec: FloorSpec) -> tuple[ForecastKey, ...]:

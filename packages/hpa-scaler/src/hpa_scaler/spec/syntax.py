@@ -1,4 +1,4 @@
-"""The syntax tree of a query. Pure.
+"""The tokens and the syntax tree of a query. Pure.
 
 A tree has no parentheses and no templates; see :mod:`hpa_scaler.spec.promql`, which reads it from a text.
 """
@@ -16,7 +16,7 @@ Matcher: TypeAlias = tuple[str, str, str]
 
 _HIGHEST = 250
 """The height of the largest tree, as of a sum of so many parts."""
-LARGEST = 20_000
+_LARGEST = 20_000
 """Characters of the longest query, templates expanded."""
 
 COMPARISONS = frozenset(["==", "!=", "<", ">", "<=", ">="])
@@ -26,6 +26,21 @@ _PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{0,12})?)(ms|[smhdwyi])", re.ASCII)
 DURATION = re.compile(rf"(?:{_PART.pattern})++", re.ASCII)
 _PLAIN = re.compile(r"[0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12}", re.ASCII)
 
+_NUMBER = re.compile(
+    r"0x[0-9a-f_]+|\$__(?:rate_)?interval|inf|nan"
+    r"|[0-9][0-9_]*(?:\.[0-9_]*)?(?:e[+-]?[0-9]+)?(?:[kmgt]i?b?)?|\.[0-9_]+(?:e[+-]?[0-9]+)?",
+    re.ASCII | re.IGNORECASE,
+)
+# Possessive quantifiers ("++"), so that nothing is read twice. Within brackets a colon is no part of a word.
+_LEXEMES = r"""(?P<space>(?:\s|\#[^\n]*+)++)
+    |(?P<string>"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+'|`[^`]*+`)
+    |(?P<word>(?:[A-Za-z_%s\u0080-\U0010ffff]|\\.)(?:[A-Za-z0-9_%s\u0080-\U0010ffff]|\\.)*+)
+    |(?P<number>\$__(?:rate_)?interval|0[xX][0-9a-fA-F_]++
+        |(?:[0-9][0-9_]*+\.?+[0-9_]*+|\.[0-9][0-9_]*+)(?:[eE][+-]?+[0-9]++)?+[0-9A-Za-z_.]*+)
+    |(?P<mark>[=!]~|[=!<>]=|</|>/|[-+*/%%^<>=(){}\[\],:@])"""
+_OUTSIDE = re.compile(_LEXEMES % (":", ":"), re.VERBOSE | re.DOTALL | re.ASCII)
+INSIDE = re.compile(_LEXEMES % ("", ""), re.VERBOSE | re.DOTALL | re.ASCII)
+
 Kind: TypeAlias = Literal["number", "string", "selector", "range", "call", "aggregate", "binary", "unary"]
 
 
@@ -33,7 +48,7 @@ class PromqlError(ValueError):
     """A text that is no query."""
 
 
-class Node(Struct, frozen=True):
+class Expression(Struct, frozen=True):
     """An expression: *text* is its normal form, without needless parentheses.
 
     *name* is the function, the operator, the metric, or the text of a literal; *args* are the operands. *modifiers*
@@ -45,7 +60,7 @@ class Node(Struct, frozen=True):
     kind: Kind
     name: str
     text: str
-    args: tuple[Node, ...] = ()
+    args: tuple[Expression, ...] = ()
     matchers: tuple[Matcher, ...] = ()
     modifiers: str = ""
     after: str = ""
@@ -58,7 +73,7 @@ class Node(Struct, frozen=True):
         return self.kind == "binary" and self.name in COMPARISONS and "bool" not in self.modifiers.split()
 
 
-def make(node: Node, *args: Node) -> Node:
+def make(node: Expression, *args: Expression) -> Expression:
     """Return *node* with *args*, and with its text and height. Raises :class:`PromqlError` if it is too large."""
     inner = ", ".join(each.text for each in args)
     modifiers = f" {node.modifiers}" if node.modifiers else ""
@@ -78,17 +93,17 @@ def make(node: Node, *args: Node) -> Node:
     if node.after:
         text = f"({text}){node.after}" if node.kind in ("binary", "unary") else f"{text}{node.after}"
     height = 1 + max((each.height for each in args), default=0)
-    if height > _HIGHEST or len(text) > LARGEST:
+    if height > _HIGHEST or len(text) > _LARGEST:
         raise PromqlError("the query is too large to be read")
     return msgspec.structs.replace(node, args=args, text=text, height=height)
 
 
-def wrapped(node: Node) -> str:
+def wrapped(node: Expression) -> str:
     """Return the text of *node* as an operand."""
     return f"({node.text})" if node.kind in ("binary", "unary") or "keep_metric" in node.after else node.text
 
 
-def number_of(node: Node) -> float | None:
+def number_of(node: Expression) -> float | None:
     """Return the value of *node* where no series has data, ``None`` if there is none or it can't be told."""
     if node.kind == "number":
         return _seconds(node.name)
@@ -117,3 +132,22 @@ def _seconds(text: str) -> float | None:
     if not DURATION.fullmatch(text) or text.endswith("i"):
         return None
     return sum(float(number) * _UNITS.get(unit, 0.0) for number, unit in _PART.findall(text))
+
+
+def tokens(text: str) -> list[tuple[str, str]]:
+    """Return kind and text of each token; the kinds are those of ``_LEXEMES``. Raises :class:`PromqlError`."""
+    if len(text) > _LARGEST:
+        raise PromqlError("the query is too long to be read")
+    found: list[tuple[str, str]] = []
+    at = depth = 0
+    while at < len(text):
+        token = (INSIDE if depth else _OUTSIDE).match(text, at)
+        if token is None:
+            raise PromqlError(f"{text[at]!r} is nothing that a query has")
+        at, kind, word = token.end(), token.lastgroup or "", token[0]
+        depth += (word == "[") - (word == "]" and depth > 0)
+        if kind == "number" and not (_NUMBER.fullmatch(word) or DURATION.fullmatch(word.lower())):
+            raise PromqlError(f"{word!r} is no number")
+        if kind != "space":
+            found.append((kind, word))
+    return found
