@@ -90,6 +90,7 @@ CLUSTER_INFO = [
     pytest.param(b"\xff\xfe" + b"\n".join([*DUMPED, LOGS]).decode().encode("utf-16-le"), id="by PowerShell"),
     pytest.param(b"\n".join([*DUMPED, LOGS, b"Cluster info dumped to standard output\n"]), id="by an old kubectl"),
     pytest.param(gzip.compress(b"\n".join([*DUMPED, LOGS])), id="compressed"),
+    pytest.param(b"\n".join([*DUMPED, LOGS]).replace(b"====\n", b"====   \n"), id="copied from a terminal"),
     pytest.param(
         b"---\n".join(
             [

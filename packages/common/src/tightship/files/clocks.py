@@ -19,6 +19,9 @@ WINDOW = 450
 ODD = 900
 """Seconds from the time of a file from which a clock is wrong."""
 
+RARELY = 3600
+"""Seconds between the reports of kubelets that are told to report rarely, so that the API server's times are newer."""
+
 _SHOWN = 3
 
 
@@ -34,15 +37,18 @@ def agreed_time(reports: Mapping[str, int], stamped: int) -> int:
 
     def votes(at: int) -> float:
         agreeing = bisect_right(times, at) - bisect_left(times, at - WINDOW)
-        return agreeing + 1.5 * (0 < stamped <= at + ODD)
+        return agreeing + 1.5 * (0 < stamped <= at + RARELY)
 
     best = max(sorted({*times, *([stamped] if stamped else [])}), key=votes, default=0)
-    return max(best, stamped) if stamped <= best + ODD else best
+    return max(best, stamped) if stamped <= best + RARELY else best
 
 
 def odd_clocks(reports: Mapping[str, int], stamped: int, at: int) -> list[str]:
     """Return sentences about the clocks that are wrong by the time *at* of the file; see :func:`agreed_time`."""
-    odd = sorted((name for name in reports if abs(reports[name] - at) > ODD), key=lambda name: -abs(reports[name] - at))
+    last = max((each for each in reports.values() if at - RARELY <= each <= at), default=at)
+    odd = sorted(
+        (name for name in reports if abs(reports[name] - last) > ODD), key=lambda name: -abs(reports[name] - at)
+    )
     found = []
     if odd:
         named = ", ".join(f"{name} ({_off(reports[name] - at)})" for name in odd[:_SHOWN])

@@ -46,11 +46,11 @@ _OTHERS = (
 """Where forms that are not read have which bytes."""
 
 _LOGS = re.compile(
-    rb"^==== START logs for container (\S+ of pod \S+) ====\r?$.*?==== END logs for container \1 ====",
+    rb"^==== START logs for container (\S+ of pod \S+) ====[ \t\r]*$.*?==== END logs for container \1 ====",
     re.MULTILINE | re.DOTALL,
 )
 _LOGS_BEGIN = re.compile(rb"^==== START logs for container (\S+ of pod \S+) ====", re.MULTILINE)
-_DUMPED = re.compile(rb"^Cluster info dumped to standard output\r?$", re.MULTILINE)
+_DUMPED = re.compile(rb"^Cluster info dumped to standard output[ \t\r]*$", re.MULTILINE)
 """What ``kubectl cluster-info dump`` writes between and, before 1.19, after its objects (``clusterinfo_dump.go``)."""
 
 
