@@ -18,7 +18,7 @@ from enum import StrEnum
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects import Pod
+from tightship.core.objects import SAME_NAME, Pod
 from tightship.core.objects.pod import DEFAULT_SCHEDULER
 from tightship.planning.cluster import Snapshot
 from tightship.planning.placement.space import Space
@@ -40,8 +40,6 @@ UNSCHEDULED = 30.0
 
 _GONE = 2.0
 """Seconds after which a replacement that nobody sees counts as gone."""
-
-_ORDERED = "StatefulSet"
 
 
 class Landed(StrEnum):
@@ -257,7 +255,7 @@ class Landings:
 def _in_order(expected: ExpectedLanding) -> bool:
     """Whether the replacement has the name of the evicted pod, and comes once that is gone."""
     owner = expected.pod.owner
-    return owner is not None and owner.kind == _ORDERED
+    return owner is not None and owner.kind in SAME_NAME
 
 
 def _pods(snapshot: Snapshot) -> Iterator[Pod]:

@@ -16,6 +16,7 @@ from tightship.core.objects import WORKLOAD_KINDS, Owner, Pod, PodTemplate, Volu
 from tightship.core.objects.pod import DEFAULT_SCHEDULER, EXPENDABLE
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import Snapshot
+from tightship.planning.controllers import LOSING, RECREATING, UNKNOWN
 from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.gangs import Gangs
 from tightship.planning.owners import annotating, named
@@ -211,6 +212,8 @@ class Evictability:
         if _vouched_for(pod):
             return []
         owner = pod.owner
+        if owner is not None and owner.kind in RECREATING:
+            return []
         if owner is not None and owner.kind in WORKLOAD_KINDS and self._controller_exists(pod.template):
             return []
         vouching = annotating(self._snapshot, pod, SAFE_TO_EVICT, "true")
@@ -218,10 +221,12 @@ class Evictability:
             detail = "no controller would recreate the pod"
             return [Refusal(Reason.NOT_REPLICATED, pod.key, detail, f"run {pod.key} under a controller, or {vouching}")]
         if owner.kind not in WORKLOAD_KINDS:
-            detail = f"controller {owner} is of a kind that may not recreate the pod"
-            return [Refusal(Reason.CUSTOM_CONTROLLER, pod.key, detail, vouching)]
+            reason, happens = LOSING.get(owner.kind, UNKNOWN)
+            fix = f"wait for {owner} to finish" if reason is Reason.JOB_RUNNING else vouching
+            return [Refusal(reason, pod.key, f"controller {owner}: {happens}", fix)]
         detail = f"controller {owner} no longer exists"
-        return [Refusal(Reason.CONTROLLER_NOT_FOUND, pod.key, detail, f"delete {pod.key}, or {vouching}")]
+        fix = f"wait until the garbage collector has deleted the pod, or {vouching}"
+        return [Refusal(Reason.CONTROLLER_NOT_FOUND, pod.key, detail, fix)]
 
     def _local_data(self, pod: Pod) -> list[Refusal]:
         if _vouched_for(pod):

@@ -21,13 +21,16 @@ TEMPLATE_HASH = "pod-template-hash"
 _DEEPEST = 8
 """Owners above a pod that are looked at. Two are usual."""
 
+_OTHERS = ("Rollout.argoproj.io", "CloneSet.apps.kruise.io", "StatefulSet.apps.kruise.io")
+"""Kinds of other groups that roll out their template."""
+
 _TEMPLATES: Mapping[str, tuple[str, ...]] = {
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
-    **dict.fromkeys(("Deployment", "Rollout", "CloneSet", *WORKLOAD_KINDS), ("spec", "template")),
+    **dict.fromkeys(("Deployment", *_OTHERS, *WORKLOAD_KINDS), ("spec", "template")),
 }
 """Where kinds have the template of their pods."""
 
-_ROLLS_OUT = frozenset({"Deployment", "StatefulSet", "DaemonSet", "Rollout", "CloneSet"})
+_ROLLS_OUT = frozenset({"Deployment", "StatefulSet", "DaemonSet", *_OTHERS})
 """Kinds that replace their pods when their template changes. Others leave the pods that run as they are."""
 
 _FIXED = frozenset({"Job"})
@@ -147,7 +150,7 @@ def _above(snapshot: Snapshot, pod: Pod, owner: Owner) -> Owner | None:
         and len(ending) > 1
         and owner.name.endswith(ending)
     ):
-        return Owner("Deployment", owner.name.removesuffix(ending), "", "apps/v1")
+        return Owner("Deployment", owner.name.removesuffix(ending), "")
     return None
 
 

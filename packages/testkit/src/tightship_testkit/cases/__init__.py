@@ -56,6 +56,10 @@ CASES: tuple[Case, ...] = (
     # Room for the pods of nodes that others empty.
     # What a drain would give up for.
     # Owners and their controllers.
+    Case(
+        "10a-kruise-statefulset.json", "autoscaler#8011", goes=_nodes("n1"), never=("ControllerNotFound", "delete pod")
+    ),
+    Case("11a-daemonset-pod-annotation.json", "autoscaler#2453", goes=_nodes("n1"), never=("CustomController",)),
     # Karpenter.
     Case(
         "80c-karpenter-daemonset-do-not-disrupt.json",
@@ -76,6 +80,7 @@ CASES: tuple[Case, ...] = (
     Case("16a-intree-aws-ebs.json", "aws-ebs-csi-driver#597", goes=_nodes("n1"), never=("UnknownVolume",)),
     Case("16c-intree-azure-disk.json", "aws-ebs-csi-driver#597", goes=_nodes("n1"), never=("UnknownVolume",)),
     # Operating systems and schedulers.
+    Case("18-windows-os-field.json", "website#38843", goes=_nodes(""), stays=_stay("win-1", "NoPlace")),
     # Advice.
     # Time, files and words.
     Case(

@@ -10,6 +10,11 @@ from tightship.core.selectors import Labels
 WORKLOAD_KINDS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job"})
 """Controllers that recreate their pods elsewhere (DaemonSet: on every node), as Cluster Autoscaler has them."""
 
+SAME_NAME = frozenset(
+    {"StatefulSet", "StatefulSet.apps.kruise.io", "StrimziPodSet.core.strimzi.io", "Cluster.postgresql.cnpg.io"}
+)
+"""Controllers that give a replacement the name of the pod before, so that it comes once that has gone."""
+
 _AFTERWARDS = frozenset({"Failed", "TerminationComplete"})
 """Values of ``podReplacementPolicy``, of Jobs (KEP-3939) and by KEP-5882, with which replacements wait for the end."""
 
@@ -97,7 +102,7 @@ class WorkloadWire(Struct, frozen=True, gc=False):
             owner=meta.controller,
             pinned=spec.pinned,
             annotations=spec.annotations,
-            afterwards=kind == "StatefulSet" or spec.afterwards,
+            afterwards=kind in SAME_NAME or spec.afterwards,
         )
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from tightship.core.counting import counted
 from tightship.core.objects import (
+    SAME_NAME,
     AutoscalerStatus,
     CapacityBuffer,
     CSINode,
@@ -204,7 +205,7 @@ class Snapshot(Struct, frozen=True):
         known = self.workloads.get(owner.kind, {}).get(f"{pod.namespace}/{owner.name}")
         if known is not None:
             return not known.afterwards
-        return owner.kind != "StatefulSet" and not (owner.kind == "Job" and owner.kind in self.missing)
+        return owner.kind not in SAME_NAME and not (owner.kind == "Job" and owner.kind in self.missing)
 
     @property
     def pod_count(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -65,8 +66,10 @@ def scheduler_choice(space: Space, ask: Ask, nodes: Indices) -> int:
     """Pick the node that kube-scheduler's default scoring would pick; this module's text says what the model covers.
 
     In a cluster of more than 100 nodes the scheduler stops filtering when it has found enough nodes, and continues from
-    there with the next pod. The model does the same.
+    there with the next pod. The model does the same. The choice may be a stray, where the pod can't run.
     """
+    if ask.strays is not None:
+        nodes = np.union1d(nodes, space.feasible(msgspec.structs.replace(ask, static=ask.strays)).nonzero()[0])
     enough = nodes_to_find(len(space.nodes))
     if len(nodes) > enough:
         start = int(np.searchsorted(nodes, space.next_start))

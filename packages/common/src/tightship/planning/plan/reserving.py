@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+import msgspec
 import numpy as np
 
 from tightship.core.drain_record import Phase
@@ -123,7 +124,8 @@ class Reserved:
         if rather is not None and (feasible & rather).any():
             feasible &= rather
         nodes = np.flatnonzero(feasible)
-        return scheduler_choice(self._space, ask, nodes) if len(nodes) else None
+        able = ask if ask.strays is None else msgspec.structs.replace(ask, strays=None)
+        return scheduler_choice(self._space, able, nodes) if len(nodes) else None
 
     def _place_best(self, pod: Pod, ask: Ask, wanted: str) -> bool:
         """Place *pod* on the node *wanted*, if that takes the pod, else where kube-scheduler would."""
