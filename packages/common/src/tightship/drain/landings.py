@@ -19,7 +19,6 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.objects import SAME_NAME, Pod
-from tightship.core.objects.pod import DEFAULT_SCHEDULER
 from tightship.planning.cluster import Snapshot
 from tightship.planning.placement.space import Space
 
@@ -81,15 +80,15 @@ def pods_of(snapshot: Snapshot, owners: Iterable[str]) -> dict[str, list[Pod]]:
 
 
 def wished(moves: Iterable[tuple[Pod, str]], snapshot: Snapshot) -> list[tuple[Pod, str]]:
-    """Return those of *moves* (pod, target) whose replacements can be led: a controller makes them, the default
-    scheduler places them, and the target is a node that still takes pods.
+    """Return those of *moves* (pod, target) whose replacements can be led: a controller makes them, a scheduler
+    that filters as kube-scheduler does places them, and the target is a node that still takes pods.
     """
     return [
         (pod, target)
         for pod, target in moves
         if pod.owner is not None
         and pod.owner.uid
-        and pod.spec.scheduler == DEFAULT_SCHEDULER
+        and pod.spec.scheduler in snapshot.schedulers
         and takes_pods(snapshot, target)
     ]
 

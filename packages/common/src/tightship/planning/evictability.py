@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from tightship.core.durations import DurationError, format_duration, parse_duration
 from tightship.core.objects import WORKLOAD_KINDS, Owner, Pod, PodTemplate, Volume, Workload
-from tightship.core.objects.pod import DEFAULT_SCHEDULER, EXPENDABLE
+from tightship.core.objects.pod import EXPENDABLE
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import Snapshot
 from tightship.planning.controllers import LOSING, RECREATING, UNKNOWN
@@ -141,7 +141,7 @@ class Evictability:
                 and owner.kind in ("ReplicaSet", "StatefulSet")
                 and not any(volume.local for volume in spec.volumes)
                 and template.namespace != "kube-system"
-                and spec.scheduler == DEFAULT_SCHEDULER
+                and spec.scheduler in self._rules.schedulers
                 and spec.priority >= EXPENDABLE
                 and not spec.tolerates_drain
                 and spec.grace <= self._longest_grace
@@ -282,14 +282,14 @@ class Evictability:
 
     def _scheduling(self, pod: Pod) -> list[Refusal]:
         found: list[Refusal] = []
-        if pod.spec.scheduler != DEFAULT_SCHEDULER:
+        if pod.spec.scheduler not in self._rules.schedulers:
             detail = f"scheduler {pod.spec.scheduler} places this pod, by rules that Tightship does not know"
             found.append(
                 Refusal(
                     Reason.OTHER_SCHEDULER,
                     pod.key,
                     detail,
-                    f"switch the rule off if {pod.spec.scheduler} filters nodes as kube-scheduler does",
+                    f"name {pod.spec.scheduler} in the setting schedulers if it filters nodes as kube-scheduler does",
                 )
             )
         if pod.spec.tolerates_drain:

@@ -80,6 +80,12 @@ CASES: tuple[Case, ...] = (
     Case("16a-intree-aws-ebs.json", "aws-ebs-csi-driver#597", goes=_nodes("n1"), never=("UnknownVolume",)),
     Case("16c-intree-azure-disk.json", "aws-ebs-csi-driver#597", goes=_nodes("n1"), never=("UnknownVolume",)),
     # Operating systems and schedulers.
+    Case(
+        "17-gke-optimize-utilization.json",
+        "agones#484",
+        goes=_nodes("gke-c-default-pool-1a2b3c4d-aaaa gke-c-default-pool-1a2b3c4d-bbbb"),
+        never=("OtherScheduler",),
+    ),
     Case("18-windows-os-field.json", "website#38843", goes=_nodes(""), stays=_stay("win-1", "NoPlace")),
     # Advice.
     # Time, files and words.

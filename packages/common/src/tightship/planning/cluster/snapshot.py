@@ -32,6 +32,7 @@ from tightship.core.objects.eviction_requests import EvictionRequest
 from tightship.core.objects.storage import CSIDriver, StorageCapacity, VolumeAttachment
 from tightship.core.quantity import humanize
 from tightship.core.resources import NOTHING, Resources
+from tightship.core.schedulers import SCHEDULERS, Scoring
 from tightship.planning.cluster.budgets import Budgets
 
 FORBIDDEN = "forbidden"
@@ -154,7 +155,8 @@ class Snapshot(Struct, frozen=True):
     unavailable kind to why ("forbidden", "not in the file"). :func:`tightship.planning.demand.with_demand` makes
     *starting*, *headroom* and *anew* (what replacements will request, where a VPA changes that) of autoscalers and
     buffers. *landings* are the nodes where drains under way want pods to
-    land, by the uid of the pod: one still to be evicted, or its replacement.
+    land, by the uid of the pod: one still to be evicted, or its replacement. *schedulers* filter nodes as
+    kube-scheduler does; see :class:`~tightship.planning.eviction_rules.EvictionRules`.
     """
 
     nodes: Mapping[str, NodeView]
@@ -185,6 +187,7 @@ class Snapshot(Struct, frozen=True):
     headroom: tuple[Headroom, ...] = ()
     anew: Mapping[PodTemplate, Anew] = {}
     landings: Mapping[str, str] = {}
+    schedulers: Mapping[str, Scoring] = SCHEDULERS
     missing: Mapping[str, str] = {}
     unreadable: tuple[Unreadable, ...] = ()
 

@@ -28,6 +28,7 @@ CPU, MEMORY, PODS = 0, 1, 2
 
 UNLIMITED = 2**62
 
+_COMPARED = ("missing", "unreadable", "schedulers", "namespaces")
 _STORAGE = ("claims", "volumes", "storage_classes", "csi_nodes", "csi_drivers", "storage_capacities")
 
 Changes = tuple[tuple[Ask | None, int, int], ...]
@@ -164,9 +165,7 @@ class Space:
         before = self.snapshot
         return (
             self.names == list(snapshot.nodes)
-            and before.missing == snapshot.missing
-            and before.unreadable == snapshot.unreadable
-            and before.namespaces == snapshot.namespaces
+            and all(getattr(before, field) == getattr(snapshot, field) for field in _COMPARED)
             and all(getattr(before, kind) is getattr(snapshot, kind) for kind in _STORAGE)
         )
 
