@@ -73,7 +73,7 @@ def left_to_karpenter(node: Node, pools: Mapping[str, NodePool], now: float | No
             after = format_duration(pool.after or 0.0)
             how = f"consolidationPolicy {pool.policy}, consolidateAfter {after}"
             detail = f"belongs to NodePool {name}, and Karpenter consolidates underutilized nodes itself ({how})"
-            fix = f"set consolidationPolicy: {WHEN_EMPTY} for NodePool {name}"
+            fix = "leave the node to Karpenter: its Events on the node tell what keeps it (DisruptionBlocked)"
             yield Refusal(managed, node.name, detail, fix)
         why = keeps_empty(pool, now)
         if why:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from tightship.core.objects.managed import NOBODY, ManagedBy, managed_by
 from tightship.core.objects.meta import EMPTY, Metadata, Owner, Present, kept_annotations
 from tightship.core.selectors import Labels
 
@@ -24,7 +25,8 @@ class Workload(Struct, frozen=True, gc=False):
 
     *pinned* is the node that the pod template names (``spec.nodeName``), which bypasses any scheduler; mostly empty.
     *annotations* are those of the pod template that some rule reads, ``None`` without a template. With *afterwards*
-    the controller replaces a terminating pod only once it has gone.
+    the controller replaces a terminating pod only once it has gone. *managed* tells who deploys the object; a
+    ReplicaSet has the annotations of its Deployment.
     """
 
     kind: str
@@ -36,6 +38,7 @@ class Workload(Struct, frozen=True, gc=False):
     pinned: str = ""
     annotations: Labels | None = None
     afterwards: bool = False
+    managed: ManagedBy = NOBODY
 
 
 class Namespace(Struct, frozen=True, gc=False):
@@ -103,6 +106,7 @@ class WorkloadWire(Struct, frozen=True, gc=False):
             pinned=spec.pinned,
             annotations=spec.annotations,
             afterwards=kind in SAME_NAME or spec.afterwards,
+            managed=managed_by(meta, owned=False),
         )
 
 
