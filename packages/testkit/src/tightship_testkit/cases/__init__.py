@@ -88,6 +88,37 @@ CASES: tuple[Case, ...] = (
     ),
     Case("18-windows-os-field.json", "website#38843", goes=_nodes(""), stays=_stay("win-1", "NoPlace")),
     # Advice.
+    Case(
+        "05b-aks4201-ignore.json",
+        "AKS#4201",
+        goes=_nodes(""),
+        says=("+1 node NoPlace: topology spread of", '"nodeTaintsPolicy":"Honor"'),
+        never=("no known change frees a node",),
+        flags=("--now", AT),
+    ),
+    Case(
+        "06b-ca6984-coredns-five.json",
+        "autoscaler#6984",
+        goes=_nodes(""),
+        says=("NoPlace: topology spread of", '"nodeTaintsPolicy":"Honor"'),
+        flags=("--now", AT),
+    ),
+    Case(
+        "70a-rook-osd-pdb.json",
+        "rook's budgets of OSDs",
+        goes=_nodes(""),
+        stays=_stay("n1", "PdbNeverAllows"),
+        says=("CephCluster.ceph.rook.io/rook-ceph",),
+        never=("patch pdb",),
+        flags=("--now", AT),
+    ),
+    Case(
+        "70c-pdb-of-helm.json",
+        "a Helm release under Argo CD",
+        goes=_nodes(""),
+        says=("patch pdb web", "the PDB belongs to Helm release web and Argo CD application web: change it there"),
+        flags=("--now", AT),
+    ),
     # Time, files and words.
     Case(
         "31-cluster-info-dump.txt",

@@ -10,7 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial, reduce
 from typing import Any
 
+import msgspec
+
 from tightship.core.objects import Owner, Pod, PodTemplate
+from tightship.core.objects.karpenter import WHEN_EMPTY
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.advice.budgets import BUDGET_REASONS, BudgetChanges
 from tightship.planning.advice.edits import (
@@ -175,10 +178,12 @@ class Catalogue:
             return None
         if reason is not Reason.KARPENTER_CONSOLIDATION_OFF or pool.after is not None or pool.managed.operator:
             return None
-        patch = """{"spec":{"disruption":{"consolidateAfter":"30s"}}}"""
+        written = {"consolidationPolicy": WHEN_EMPTY, "consolidateAfter": "30s"}
+        patch = msgspec.json.encode({"spec": {"disruption": written}}).decode()
         command = f"kubectl patch nodepool {pool.name} --type merge -p '{patch}'"
-        edit = partial(with_node_pool, name=pool.name, change={"after": 30.0})
-        notes = ("Karpenter then consolidates by the policy of the NodePool", pool.managed.note("the NodePool"))
+        edit = partial(with_node_pool, name=pool.name, change={"policy": WHEN_EMPTY, "after": 30.0})
+        told = "Karpenter then deletes the nodes that Tightship has emptied, and packs none itself"
+        notes = (told, pool.managed.note("the NodePool"))
         return self._once(reason, f"NodePool {pool.name}", edit, command, note="; ".join(filter(None, notes)))
 
     def _of_group(self, fact: NodeFacts) -> Change | None:
