@@ -124,7 +124,12 @@ def test_a_list_is_written_with_commas(written: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "written", ["a=MostAllocated, b=LeastAllocated", {"a": "MostAllocated", "b": "LeastAllocated"}]
+    "written",
+    [
+        "a=MostAllocated, b=LeastAllocated",
+        {"a": "MostAllocated", "b": "LeastAllocated"},
+        '{"a":"MostAllocated","b":"LeastAllocated"}',
+    ],
 )
 def test_schedulers_are_written_with_commas_or_as_a_mapping(written: object) -> None:
     assert load_settings({"schedulers": written}).schedulers == {"a": "MostAllocated", "b": "LeastAllocated"}
@@ -187,6 +192,7 @@ REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
     ),
     ("a rule that is none", {"disabled_rules": "Nonsense"}, ("Nonsense can't be switched off", "LocalStorage")),
     ("a scheduler that scores in no known way", {"schedulers": "packer=Random"}, ("schedulers.packer: 'Random'",)),
+    ("schedulers that are no JSON", {"schedulers": "{packer"}, ("schedulers: '{packer'",)),
     ("a scheduler without a strategy", {"schedulers": "packer"}, ("schedulers.packer: 'packer'", "'MostAllocated'")),
     ("limits the wrong way round", {"backoff": "10", "backoff_limit": "5"}, ("backoff_limit: '5'", "600 s or more")),
     ("a default in the way", {"backoff": "7h"}, ("backoff_limit: ", "is below backoff; allowed is 25200 s or more")),

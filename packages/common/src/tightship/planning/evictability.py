@@ -154,9 +154,11 @@ class Evictability:
         known = self._controller(template)
         return owner.kind in self._snapshot.missing if known is None else not known.pinned
 
-    def _controller_exists(self, template: PodTemplate) -> bool:
+    def _recreated(self, template: PodTemplate) -> bool:
         owner = template.owner
-        return owner is None or owner.kind in self._snapshot.missing or self._controller(template) is not None
+        if owner is None or owner.kind not in WORKLOAD_KINDS:
+            return owner is not None and owner.kind in RECREATING
+        return owner.kind in self._snapshot.missing or self._controller(template) is not None
 
     def _pinned_to(self, template: PodTemplate) -> str:
         known = self._controller(template)
@@ -209,13 +211,9 @@ class Evictability:
         return (pod.started if pod.started is not None else self._now) + protected
 
     def _ownership(self, pod: Pod) -> list[Refusal]:
-        if _vouched_for(pod):
+        if _vouched_for(pod) or self._recreated(pod.template):
             return []
         owner = pod.owner
-        if owner is not None and owner.kind in RECREATING:
-            return []
-        if owner is not None and owner.kind in WORKLOAD_KINDS and self._controller_exists(pod.template):
-            return []
         vouching = annotating(self._snapshot, pod, SAFE_TO_EVICT, "true")
         if owner is None:
             detail = "no controller would recreate the pod"

@@ -248,7 +248,9 @@ DisabledRules = Annotated[
 
 
 def _schedulers(value: object) -> object:
-    """Return the strategies by scheduler, of a mapping or of texts ``NAME=STRATEGY``."""
+    """Return the strategies by scheduler, of a mapping, its JSON (as charts write it), or texts ``NAME=STRATEGY``."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        return msgspec.json.decode(value)
     texts = value.split(",") if isinstance(value, str) else value
     if isinstance(texts, (list, tuple)):
         pairs = [str(each).rpartition("=") for each in texts if str(each).strip()]
