@@ -282,14 +282,8 @@ class Evictability:
         found: list[Refusal] = []
         if pod.spec.scheduler not in self._rules.schedulers:
             detail = f"scheduler {pod.spec.scheduler} places this pod, by rules that Tightship does not know"
-            found.append(
-                Refusal(
-                    Reason.OTHER_SCHEDULER,
-                    pod.key,
-                    detail,
-                    f"name {pod.spec.scheduler} in the setting schedulers if it filters nodes as kube-scheduler does",
-                )
-            )
+            fix = f"name {pod.spec.scheduler} in the setting schedulers if it filters nodes as kube-scheduler does"
+            found.append(Refusal(Reason.OTHER_SCHEDULER, pod.key, detail, fix))
         if pod.spec.tolerates_drain:
             detail = "tolerates a cordon, so kube-scheduler may put the replacement back on the node being drained"
             fix = f"narrow the tolerations of {named(self._snapshot, pod)}"
