@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -97,3 +98,54 @@ def test_a_live_plan_equals_that_of_a_file_and_only_reads(empty_plane: ControlPl
     command("plan", "--exit-code", kubeconfig=empty_plane.kubeconfig, code=2)
     explained = json.loads(command("explain", "n1", *shown, kubeconfig=empty_plane.kubeconfig))
     assert explained["nodes"][0]["name"] == "n1"
+
+
+def test_the_command_against_a_topology_spread_is_one_that_the_api_server_takes(empty_plane: ControlPlane) -> None:
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    soft = {**spread, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"}
+
+    async def running(api: Client) -> None:
+        async def one_on_each() -> bool:
+            pods = await api.list("Pod", "default")
+            alive = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+            return len(alive) == 3 and all(pod["status"].get("phase") == "Running" for pod in alive)
+
+        await wait_for(one_on_each, 120, "three running pods")
+
+    async def fill(api: Client) -> None:
+        names = [f"n{number}" for number in range(1, 4)]
+        await api.each(api.create, [node(name) for name in names])
+        await settle.attended(api, *names)
+        web = replica_set("web", 3, "300m")
+        web["spec"]["template"]["spec"]["topologySpreadConstraints"] = [soft, spread]
+        await api.create(web)
+        await running(api)
+
+    async def renew(api: Client) -> None:
+        for pod in await api.list("Pod", "default"):
+            await api.delete("Pod", pod["metadata"]["name"], "default", grace=0)
+        await running(api)
+
+    empty_plane.run(fill)
+    shown = ("plan", "--now", NOW, "-o", "json")
+    before = json.loads(command(*shown, kubeconfig=empty_plane.kubeconfig))
+    assert before["summary"]["nodes"]["removed"] == 0
+    [advice] = before["advice"]["changes"]
+    [told] = advice["commands"]
+    words = [str(find("kubectl")["kubectl"]), *shlex.split(told)[1:]]
+    given = {**os.environ, **environment(find(), empty_plane.kubeconfig)}
+    subprocess.run(words, capture_output=True, check=True, timeout=60, env=given)
+
+    async def patched(api: Client) -> Json:
+        return await api.get("ReplicaSet", "web", "default")
+
+    constraints = empty_plane.run(patched)["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert sorted(constraints, key=lambda each: each["topologyKey"]) == [{**spread, "nodeTaintsPolicy": "Honor"}, soft]
+    empty_plane.run(renew)
+    after = json.loads(command(*shown, kubeconfig=empty_plane.kubeconfig))
+    assert after["summary"]["nodes"]["removed"] == advice["gain"]["nodes"] >= 1

@@ -10,6 +10,12 @@ from pathlib import Path
 
 from tightship_testkit import credentials
 
+MOST_ALLOCATED = {
+    "type": "MostAllocated",
+    "resources": [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}],
+}
+"""The scoring of nodes by which kube-scheduler packs them."""
+
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 
 # kwok renews a node's Lease every 30 s. The grace is long because a plane on a busy
@@ -95,6 +101,14 @@ def write_files(layout: Layout) -> None:
         # A pod that did not fit is tried again soon after the cluster changed.
         "podInitialBackoffSeconds": 1,
         "podMaxBackoffSeconds": 2,
+        "profiles": [
+            {"schedulerName": "default-scheduler"},
+            # As GKE's autoscaling profile optimize-utilization has it.
+            {
+                "schedulerName": "gke.io/optimize-utilization-scheduler",
+                "pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": MOST_ALLOCATED}}],
+            },
+        ],
     }
     (data / "scheduler.json").write_text(json.dumps(scheduler))
     (data / "audit-policy.json").write_text(json.dumps(AUDIT_POLICY))

@@ -20,7 +20,7 @@ from tightship.planning.evaluate import evaluate
 from tightship_simulator import random_cluster
 from tightship_simulator.generate import off_peak_cluster
 from tightship_testkit.advice import Followed, Plans, followed, planned_by
-from tightship_testkit.builders import NOW, budget, node, pod, snapshot, when, workload
+from tightship_testkit.builders import NOW, budget, controller, node, pod, snapshot, when, workload
 
 Json = dict[str, Any]
 
@@ -211,6 +211,94 @@ def test_a_budget_that_never_allows_an_eviction_is_patched_to_allow_one(plan: Pl
     assert found["commands"] == [f"kubectl -n shop patch pdb web --type merge -p '{patch}'"]
 
 
+ROOK = {"apiVersion": "ceph.rook.io/v1", "kind": "CephCluster", "name": "rook", "uid": "u", "controller": True}
+
+
+def of_operator(name: str = "web", **spec: Any) -> Json:
+    """A budget that an operator owns."""
+    made = budget(name, **spec)
+    made["metadata"]["ownerReferences"] = [ROOK]
+    return made
+
+
+@pytest.mark.parametrize(
+    "budgets",
+    [
+        [of_operator(status=FULL, maxUnavailable=0)],
+        [of_operator("one", maxUnavailable=1), of_operator("two", maxUnavailable=1)],
+    ],
+    ids=["never allows", "two over one pod"],
+)
+def test_a_budget_that_an_operator_owns_is_left_to_the_operator(plan: Plans, budgets: list[Json]) -> None:
+    objects = fleet(*TWO, *budgets)
+    advice = plan(objects, DEFAULT, ("--now", when(NOW)))["advice"]
+    assert not any("pdb" in command for each in advice["changes"] for command in each["commands"])
+    assert advice["others"]
+    assert all("leave the PDB to CephCluster.ceph.rook.io/rook" in each for each in advice["others"])
+
+
+def test_of_two_budgets_the_one_that_no_operator_owns_is_deleted(plan: Plans) -> None:
+    [found] = advice_about(plan, *TWO, budget("one", maxUnavailable=1), of_operator("two", maxUnavailable=1))
+    assert found["commands"] == ["kubectl -n shop delete pdb one"]
+
+
+def test_the_command_for_a_budget_of_a_helm_release_says_where_the_change_belongs(plan: Plans) -> None:
+    of_helm = budget(status=FULL, maxUnavailable=0)
+    of_helm["metadata"]["annotations"] = {"meta.helm.sh/release-name": "shop"}
+    [found] = advice_about(plan, *TWO, of_helm)
+    assert found["commands"]
+    assert found["changes"][0]["note"] == "the PDB belongs to Helm release shop: change it there to last"
+
+
+def test_the_command_for_an_annotation_says_who_deploys_the_workload(plan: Plans) -> None:
+    cart = workload(name="cart")
+    cart["metadata"]["annotations"] = {"argocd.argoproj.io/tracking-id": "shop:apps/Deployment:shop/cart"}
+    held = pod("a", on="kept", owner=controller("ReplicaSet", "cart"), notes={SAFE: "false"})
+    [found] = advice_about(plan, held, cart)
+    note = "replicaset/cart belongs to Argo CD application shop: change it there to last"
+    assert found["changes"][0]["note"] == note
+
+
+# -- topology spread
+
+SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": "kubernetes.io/hostname",
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "web"}},
+}
+
+
+def spread_over(*names: str, **more: Any) -> list[Json]:
+    nodes = [node(name, labels={"kubernetes.io/hostname": name}) for name in names]
+    pods = [pod(f"web-{name}", on=name, topologySpreadConstraints=[SPREAD | more]) for name in names]
+    return [*nodes, *pods, workload()]
+
+
+@pytest.mark.parametrize(
+    ("more", "goes"),
+    [({}, 2), ({"minDomains": 2}, 1), ({"nodeTaintsPolicy": "Ignore"}, 2)],
+    ids=["default", "two domains at least", "Ignore"],
+)
+def test_topology_spread_that_counts_emptied_nodes_gets_the_policy_that_does_not(
+    plan: Plans, more: Json, goes: int
+) -> None:
+    report = Followed()
+    document = report.follow(spread_over("a", "b", "c", **more), None, plan, DEFAULT, ("--now", when(NOW)))
+    [found] = document["advice"]["changes"]
+    assert report.broken == []
+    assert found["gain"]["nodes"] == goes
+    [command] = found["commands"]
+    assert command.startswith("kubectl -n shop patch replicaset web -p ")
+    assert '"nodeTaintsPolicy":"Honor"' in command
+
+
+@pytest.mark.parametrize("more", [{"nodeTaintsPolicy": "Honor", "minDomains": 3}, {"minDomains": 3}])
+def test_no_policy_is_named_where_it_frees_no_node(plan: Plans, more: Json) -> None:
+    advice = plan(spread_over("a", "b", "c", **more), DEFAULT, ("--now", when(NOW)))["advice"]
+    assert advice["changes"] == []
+
+
 def test_of_two_budgets_over_the_same_pods_one_is_deleted(plan: Plans) -> None:
     [found] = advice_about(plan, *TWO, budget("one", maxUnavailable=1), budget("two", maxUnavailable=1))
     assert found["commands"] == ["kubectl -n shop delete pdb two"]
@@ -262,14 +350,20 @@ def test_the_limit_is_raised_only_as_far_as_the_node_needs(cli: Any, data: Path)
     assert "--limit 0.88" in told
 
 
-def test_the_flag_for_nodes_of_karpenter_is_named_with_its_condition(cli: Any, tmp_path: Path) -> None:
-    objects = [node("kept", labels={"karpenter.sh/nodepool": "default"}), node("roomy")]
-    found = bundle(cli, tmp_path, objects, "kept")["advice"]
-    assert found["flags"] == ["--disable-rule KarpenterManaged"]
-    assert "WhenEmpty" in found["changes"][0]["note"]
+@pytest.mark.parametrize("known", [True, False], ids=["a NodePool that consolidates", "a NodePool that nobody knows"])
+def test_nobody_is_told_to_switch_karpenter_off_but_what_holds_karpenter_too(plan: Plans, *, known: bool) -> None:
+    of_pool = {"karpenter.sh/nodepool": "spot"}
+    pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "spot"}, "spec": {}}
+    held = pod("held", on="n1", notes={"karpenter.sh/do-not-disrupt": "true"})
+    objects = [*([pool] if known else []), *(node(name, labels=of_pool) for name in ("n1", "n2")), held, workload()]
+    advice = plan(objects, DEFAULT, ("--now", when(NOW)))["advice"]
+    assert advice["changes"] == []
+    assert advice["others"] == [
+        "Karpenter consolidates NodePool spot, but is held on 1 node too: PodDoNotDisrupt shop/held"
+    ]
 
 
-def test_a_nodepool_is_patched_so_that_karpenter_only_deletes_empty_nodes(plan: Plans) -> None:
+def test_a_nodepool_that_never_consolidates_is_patched_so_that_karpenter_only_deletes_empty_nodes(plan: Plans) -> None:
     of_pool = {"karpenter.sh/nodepool": "spot"}
     meta, off = {"name": "spot"}, {"disruption": {"consolidateAfter": "Never"}}
     pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": meta, "spec": off}
@@ -277,10 +371,8 @@ def test_a_nodepool_is_patched_so_that_karpenter_only_deletes_empty_nodes(plan: 
     document = report.follow(objects, None, plan, DEFAULT, ("--now", when(NOW)))
     [found] = document["advice"]["changes"]
     assert report.broken == []
-    assert found["commands"] == [
-        """kubectl patch nodepool spot --type merge -p '{"spec":{"disruption":{"consolidationPolicy":"WhenEmpty"}}}'""",
-        """kubectl patch nodepool spot --type merge -p '{"spec":{"disruption":{"consolidateAfter":"30s"}}}'""",
-    ]
+    patch = """'{"spec":{"disruption":{"consolidationPolicy":"WhenEmpty","consolidateAfter":"30s"}}}'"""
+    assert found["commands"] == [f"kubectl patch nodepool spot --type merge -p {patch}"]
 
 
 def test_a_pod_that_is_not_ready_may_go_by_the_policy_of_its_budget(plan: Plans) -> None:

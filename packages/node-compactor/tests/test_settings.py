@@ -197,8 +197,20 @@ REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
         {"disabledRules": ["Nonsense"]},
         ("disabledRules: ['Nonsense']", "Nonsense can't be switched off", "LocalStorage"),
     ),
+    (
+        "a scheduler that scores in no known way",
+        {"schedulers": {"packer": "Random"}},
+        ("schedulers.packer: 'Random'", "'LeastAllocated' or 'MostAllocated'"),
+    ),
     ("pools that are no mapping", {"nodePools": []}, ("nodePools: []",)),
 ]
+
+
+def test_schedulers_are_known_besides_those_known_by_name() -> None:
+    rules = load_settings({"schedulers": {"packer": "MostAllocated", "default-scheduler": "MostAllocated"}})
+    known = rules.eviction_rules.schedulers
+    assert (known["packer"], known["default-scheduler"]) == ("MostAllocated", "MostAllocated")
+    assert known["gke.io/optimize-utilization-scheduler"] == "MostAllocated"
 
 
 @pytest.mark.parametrize(("values", "words"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])

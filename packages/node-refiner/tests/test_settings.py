@@ -123,6 +123,18 @@ def test_a_list_is_written_with_commas(written: object) -> None:
     assert settings.disabled_rules == {Reason.LOCAL_STORAGE, Reason.NOT_REPLICATED}
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "a=MostAllocated, b=LeastAllocated",
+        {"a": "MostAllocated", "b": "LeastAllocated"},
+        '{"a":"MostAllocated","b":"LeastAllocated"}',
+    ],
+)
+def test_schedulers_are_written_with_commas_or_as_a_mapping(written: object) -> None:
+    assert load_settings({"schedulers": written}).schedulers == {"a": "MostAllocated", "b": "LeastAllocated"}
+
+
 @pytest.mark.parametrize("order", get_args(CandidateOrder))
 def test_every_order_that_may_be_set_is_there(order: str) -> None:
     assert strategy_of(load_settings({"candidate_order": order})).name == order
@@ -184,6 +196,9 @@ REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
         ("ControlPlane can't be", "can't be mended"),
     ),
     ("a rule that is none", {"disabled_rules": "Nonsense"}, ("Nonsense can't be switched off", "LocalStorage")),
+    ("a scheduler that scores in no known way", {"schedulers": "packer=Random"}, ("schedulers.packer: 'Random'",)),
+    ("schedulers that are no JSON", {"schedulers": "{packer"}, ("schedulers: '{packer'",)),
+    ("a scheduler without a strategy", {"schedulers": "packer"}, ("schedulers.packer: 'packer'", "'MostAllocated'")),
     ("limits the wrong way round", {"backoff": "10", "backoff_limit": "5"}, ("backoff_limit: '5'", "600 s or more")),
     ("a default in the way", {"backoff": "7h"}, ("backoff_limit: ", "is below backoff; allowed is 25200 s or more")),
     ("none of two ways", {"eviction_method": "kill"}, ("eviction_method: 'kill'", "'evict' or 'delete'")),

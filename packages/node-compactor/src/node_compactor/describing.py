@@ -25,7 +25,7 @@ def wire(settings: CompactorSettings) -> dict[str, Setting]:
 
 
 def _setting(value: object) -> Setting:
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and all(isinstance(each, PoolSettings) for each in value.values()):
         return {str(name): _pool(pool) for name, pool in sorted(value.items())}
     return plain(value)
 

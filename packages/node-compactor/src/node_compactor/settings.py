@@ -24,6 +24,7 @@ from tightship.app.settings.sections import (
     NodeSettings,
     PoolLabels,
     ScaleUpKeys,
+    Schedulers,
     SearchKeys,
     SteeringKeys,
     SystemPodTimeout,
@@ -166,6 +167,7 @@ class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUp
         bool, Flag("--ignore-mirror-pods", "leave mirror pods out of both sides of the ratio (default: no)", "rules")
     ] = Field(default=False, alias="ignoreMirrorPodsUtilization")
     disabled_rules: DisabledRules
+    schedulers: Schedulers
     system_pod_timeout: SystemPodTimeout
     prices: Prices
 

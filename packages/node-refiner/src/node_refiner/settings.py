@@ -21,6 +21,7 @@ from tightship.app.settings.sections import (
     MostRemovals,
     NodeSettings,
     PoolLabels,
+    Schedulers,
     SteeringWord,
     SystemPodTimeout,
 )
@@ -89,6 +90,7 @@ class RefinerSettings(NodeSettings):
     """Labels that name a node's pool. Pools are only for display and selection; the refiner judges the whole
     cluster."""
     disabled_rules: DisabledRules
+    schedulers: Schedulers
     system_pod_timeout: SystemPodTimeout
     prices: Prices
     pod_timeout: Seconds = Field(default=510.0, alias="podEvictionTimeout")

@@ -120,6 +120,8 @@ def _run(objects: list[Json], words: list[str]) -> None:
         case ["kubectl", "-n", namespace, "patch", kind, name, "--type", "merge", "-p", patch]:
             owner = _find(objects, kind, namespace, name, made=True)
             _patch(objects, owner, json.loads(patch))
+        case ["kubectl", "-n", namespace, "patch", kind, name, "-p", patch]:
+            _constrain(objects, _find(objects, kind, namespace, name, made=True), json.loads(patch))
         case ["kubectl", "-n", namespace, "annotate", kind, *names, written]:
             for name in names:
                 _annotate(_find(objects, kind, namespace, name), written)
@@ -136,6 +138,17 @@ def _run(objects: list[Json], words: list[str]) -> None:
             _untaint(_find(objects, "node", None, name)["spec"], taints)
         case _:
             raise AssertionError(f"no command that a shell would run: {words}")
+
+
+def _constrain(objects: list[Json], owner: Json, patch: Json) -> None:
+    """Merge topology spread constraints by their key, as the API server does, into all pods that *owner* makes."""
+    new = {each["topologyKey"]: each for each in patch["spec"]["template"]["spec"]["topologySpreadConstraints"]}
+    for made in list(_owned(objects, owner)):
+        if made["kind"] != "Pod":
+            _constrain(objects, made, patch)
+            continue
+        for each in made["spec"]["topologySpreadConstraints"]:
+            each.update(new.get(each["topologyKey"], {}))
 
 
 def _annotate(thing: Json, written: str) -> None:
@@ -161,10 +174,12 @@ def _count(budget: Json) -> None:
 
 def _find(objects: list[Json], kind: str, namespace: str | None, name: str, *, made: bool = False) -> Json:
     """Return an object, with *made* also an owner that the file does not have: its objects name it."""
+    kind, _, group = kind.partition(".")
     found = [
         each
         for each in objects
         if each["kind"].lower() == kind
+        and (not group or each["apiVersion"].partition("/")[0] == group)
         and (each["metadata"].get("namespace"), each["metadata"]["name"]) == (namespace, name)
     ]
     if found or not made:

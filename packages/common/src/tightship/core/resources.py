@@ -9,7 +9,7 @@ amounts counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -134,6 +134,15 @@ def scoring_requests(pod: PodResources) -> tuple[int, int]:
     _add(total, _nanos(pod.overhead))
     finished = _finished(total)
     return finished.get("cpu", 0), finished.get("memory", 0)
+
+
+def largest(amounts: Iterable[Resources]) -> Resources:
+    """Return the largest of *amounts* of each resource."""
+    found: dict[str, int] = {}
+    for each in amounts:
+        for name, amount in each.items():
+            found[name] = max(found.get(name, 0), amount)
+    return found
 
 
 def parse(texts: Mapping[str, str] | None) -> Resources:

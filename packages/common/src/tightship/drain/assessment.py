@@ -10,7 +10,7 @@ from msgspec import Struct
 from tightship.core.backoff import doubled
 from tightship.core.drain_record import DrainRecord, Phase
 from tightship.core.objects import Node, Pod
-from tightship.core.objects.pod import CORDON, DEFAULT_SCHEDULER, DRAINING
+from tightship.core.objects.pod import CORDON, DRAINING
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.answers import FATAL, GOING, EvictionAnswer, Heard
 from tightship.drain.landings import all_land
@@ -87,7 +87,7 @@ class Assessment:
         if at is not None and (node is not None or pods is not None):
             view = NodeView(at, here, sum_up(here))
             snapshot = msgspec.structs.replace(snapshot, nodes={**snapshot.nodes, name: view})
-        snapshot = with_devices(snapshot)
+        snapshot = msgspec.structs.replace(with_devices(snapshot), schedulers=eviction.schedulers)
         if name in snapshot.nodes:
             here = tuple(each for each in snapshot.nodes[name].pods if not each.finished)
         self.snapshot = snapshot
@@ -273,7 +273,7 @@ class Assessment:
             and not pod.daemon
             and not pod.expendable
             and pod.deletion is None
-            and pod.spec.scheduler == DEFAULT_SCHEDULER
+            and pod.spec.scheduler in self.snapshot.schedulers
             and self._now - pod.created >= self._rules.pending_timeout
         ]
         if not waiting:

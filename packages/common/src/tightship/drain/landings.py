@@ -18,8 +18,7 @@ from enum import StrEnum
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects import Pod
-from tightship.core.objects.pod import DEFAULT_SCHEDULER
+from tightship.core.objects import SAME_NAME, Pod
 from tightship.planning.cluster import Snapshot
 from tightship.planning.placement.space import Space
 
@@ -40,8 +39,6 @@ UNSCHEDULED = 30.0
 
 _GONE = 2.0
 """Seconds after which a replacement that nobody sees counts as gone."""
-
-_ORDERED = "StatefulSet"
 
 
 class Landed(StrEnum):
@@ -83,15 +80,15 @@ def pods_of(snapshot: Snapshot, owners: Iterable[str]) -> dict[str, list[Pod]]:
 
 
 def wished(moves: Iterable[tuple[Pod, str]], snapshot: Snapshot) -> list[tuple[Pod, str]]:
-    """Return those of *moves* (pod, target) whose replacements can be led: a controller makes them, the default
-    scheduler places them, and the target is a node that still takes pods.
+    """Return those of *moves* (pod, target) whose replacements can be led: a controller makes them, a scheduler
+    that filters as kube-scheduler does places them, and the target is a node that still takes pods.
     """
     return [
         (pod, target)
         for pod, target in moves
         if pod.owner is not None
         and pod.owner.uid
-        and pod.spec.scheduler == DEFAULT_SCHEDULER
+        and pod.spec.scheduler in snapshot.schedulers
         and takes_pods(snapshot, target)
     ]
 
@@ -257,7 +254,7 @@ class Landings:
 def _in_order(expected: ExpectedLanding) -> bool:
     """Whether the replacement has the name of the evicted pod, and comes once that is gone."""
     owner = expected.pod.owner
-    return owner is not None and owner.kind == _ORDERED
+    return owner is not None and owner.kind in SAME_NAME
 
 
 def _pods(snapshot: Snapshot) -> Iterator[Pod]:

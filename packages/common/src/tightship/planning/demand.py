@@ -20,9 +20,10 @@ from msgspec import Struct
 
 from tightship.core.objects import CapacityBuffer, HorizontalPodAutoscaler, Pod, PodSpec, PodTemplate
 from tightship.core.objects.autoscaling import SCALE_TARGET_KINDS
+from tightship.core.objects.meta import qualified
 from tightship.core.objects.volume import Volume
 from tightship.core.reasons import Reason
-from tightship.core.resources import Resources
+from tightship.core.resources import largest
 from tightship.planning.cluster import Headroom, Snapshot, Starting
 from tightship.planning.owners import owners_of
 from tightship.planning.vertical import with_recommendations
@@ -154,7 +155,7 @@ def with_starting(snapshot: Snapshot, most: int) -> Snapshot:
 
 
 def _target(hpa: HorizontalPodAutoscaler) -> _Target:
-    return hpa.namespace, hpa.target.kind, hpa.target.name
+    return hpa.namespace, qualified(hpa.target.kind, hpa.target.api_version), hpa.target.name
 
 
 def _wanted(hpa: HorizontalPodAutoscaler) -> tuple[int, str] | None:
@@ -173,7 +174,7 @@ def _wanted(hpa: HorizontalPodAutoscaler) -> tuple[int, str] | None:
 
 def _existing(hpa: HorizontalPodAutoscaler, pods: Sequence[Pod]) -> int:
     """Return how many replicas *hpa* has: the number of its *pods*, if these are all."""
-    if pods and hpa.target.kind in _REPLICAS_ARE_PODS:
+    if pods and _target(hpa)[1] in _REPLICAS_ARE_PODS:
         return len(pods)
     # The HPA's own number is then the best known.
     return max(len(pods), hpa.current_replicas or 0)
@@ -221,7 +222,7 @@ def _template(pods: Sequence[Pod]) -> Pod:
     newest = max(pods, key=lambda pod: (pod.created, pod.name))
     template = _without_own_claims(newest)
     by_spec = {pod.spec: pod.spec.requests for pod in pods}
-    requests = _largest(by_spec.values()) if len(by_spec) > 1 else template.spec.requests
+    requests = largest(by_spec.values()) if len(by_spec) > 1 else template.spec.requests
     return msgspec.structs.replace(
         newest,
         name=f"{newest.name} (to come)",
@@ -254,11 +255,3 @@ def _without_own_claims(pod: Pod) -> PodTemplate:
         return pod.template
     own: PodSpec = msgspec.structs.replace(spec, volumes=volumes)
     return msgspec.structs.replace(pod.template, spec=own)
-
-
-def _largest(amounts: Iterable[Resources]) -> Resources:
-    largest: dict[str, int] = {}
-    for each in amounts:
-        for name, amount in each.items():
-            largest[name] = max(largest.get(name, 0), amount)
-    return largest

@@ -229,6 +229,13 @@ def _needs_no_allowance(budget: PodDisruptionBudget, pod: Pod) -> bool:
 
 
 def _loosen(budget: PodDisruptionBudget, pod: Pod) -> str:
+    if budget.managed.operator:
+        return f"leave PDB {budget.key} to {budget.managed.operator}, which owns the PDB and sets it back"
+    note = budget.managed.note("the PDB")
+    return f"{_loosened(budget, pod)} ({note})" if note else _loosened(budget, pod)
+
+
+def _loosened(budget: PodDisruptionBudget, pod: Pod) -> str:
     if budget.max_unavailable is not None:
         return f"set maxUnavailable of PDB {budget.key} to 1 or more"
     lower = f"lower minAvailable of PDB {budget.key}"

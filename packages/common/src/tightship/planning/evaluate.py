@@ -191,7 +191,8 @@ class Evaluator(Generic[G]):
         """
         read = self._read
         if read is None or read[0] is not snapshot or read[1] is not judge or read[2:4] != (landings, beside):
-            wanted = with_demand(with_devices(snapshot), judge.ahead)
+            seen = msgspec.structs.replace(with_devices(snapshot), schedulers=judge.rules.eviction.schedulers)
+            wanted = with_demand(seen, judge.ahead)
             # A search evaluates a snapshot that has both already.
             if landings:
                 wanted = msgspec.structs.replace(wanted, landings=dict(landings))

@@ -13,9 +13,10 @@ from msgspec import Struct
 
 from tightship.core.durations import DurationError, format_duration, parse_duration
 from tightship.core.objects import WORKLOAD_KINDS, Owner, Pod, PodTemplate, Volume, Workload
-from tightship.core.objects.pod import DEFAULT_SCHEDULER, EXPENDABLE
+from tightship.core.objects.pod import EXPENDABLE
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import Snapshot
+from tightship.planning.controllers import LOSING, RECREATING, UNKNOWN
 from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.gangs import Gangs
 from tightship.planning.owners import annotating, named
@@ -140,7 +141,7 @@ class Evictability:
                 and owner.kind in ("ReplicaSet", "StatefulSet")
                 and not any(volume.local for volume in spec.volumes)
                 and template.namespace != "kube-system"
-                and spec.scheduler == DEFAULT_SCHEDULER
+                and spec.scheduler in self._rules.schedulers
                 and spec.priority >= EXPENDABLE
                 and not spec.tolerates_drain
                 and spec.grace <= self._longest_grace
@@ -153,9 +154,11 @@ class Evictability:
         known = self._controller(template)
         return owner.kind in self._snapshot.missing if known is None else not known.pinned
 
-    def _controller_exists(self, template: PodTemplate) -> bool:
+    def _recreated(self, template: PodTemplate) -> bool:
         owner = template.owner
-        return owner is None or owner.kind in self._snapshot.missing or self._controller(template) is not None
+        if owner is None or owner.kind not in WORKLOAD_KINDS:
+            return owner is not None and owner.kind in RECREATING
+        return owner.kind in self._snapshot.missing or self._controller(template) is not None
 
     def _pinned_to(self, template: PodTemplate) -> str:
         known = self._controller(template)
@@ -208,20 +211,20 @@ class Evictability:
         return (pod.started if pod.started is not None else self._now) + protected
 
     def _ownership(self, pod: Pod) -> list[Refusal]:
-        if _vouched_for(pod):
+        if _vouched_for(pod) or self._recreated(pod.template):
             return []
         owner = pod.owner
-        if owner is not None and owner.kind in WORKLOAD_KINDS and self._controller_exists(pod.template):
-            return []
         vouching = annotating(self._snapshot, pod, SAFE_TO_EVICT, "true")
         if owner is None:
             detail = "no controller would recreate the pod"
             return [Refusal(Reason.NOT_REPLICATED, pod.key, detail, f"run {pod.key} under a controller, or {vouching}")]
         if owner.kind not in WORKLOAD_KINDS:
-            detail = f"controller {owner} is of a kind that may not recreate the pod"
-            return [Refusal(Reason.CUSTOM_CONTROLLER, pod.key, detail, vouching)]
+            reason, happens = LOSING.get(owner.kind, UNKNOWN)
+            fix = f"wait for {owner} to finish" if reason is Reason.JOB_RUNNING else vouching
+            return [Refusal(reason, pod.key, f"controller {owner}: {happens}", fix)]
         detail = f"controller {owner} no longer exists"
-        return [Refusal(Reason.CONTROLLER_NOT_FOUND, pod.key, detail, f"delete {pod.key}, or {vouching}")]
+        fix = f"wait until the garbage collector has deleted the pod, or {vouching}"
+        return [Refusal(Reason.CONTROLLER_NOT_FOUND, pod.key, detail, fix)]
 
     def _local_data(self, pod: Pod) -> list[Refusal]:
         if _vouched_for(pod):
@@ -277,16 +280,10 @@ class Evictability:
 
     def _scheduling(self, pod: Pod) -> list[Refusal]:
         found: list[Refusal] = []
-        if pod.spec.scheduler != DEFAULT_SCHEDULER:
+        if pod.spec.scheduler not in self._rules.schedulers:
             detail = f"scheduler {pod.spec.scheduler} places this pod, by rules that Tightship does not know"
-            found.append(
-                Refusal(
-                    Reason.OTHER_SCHEDULER,
-                    pod.key,
-                    detail,
-                    f"switch the rule off if {pod.spec.scheduler} filters nodes as kube-scheduler does",
-                )
-            )
+            fix = f"name {pod.spec.scheduler} in the setting schedulers if it filters nodes as kube-scheduler does"
+            found.append(Refusal(Reason.OTHER_SCHEDULER, pod.key, detail, fix))
         if pod.spec.tolerates_drain:
             detail = "tolerates a cordon, so kube-scheduler may put the replacement back on the node being drained"
             fix = f"narrow the tolerations of {named(self._snapshot, pod)}"

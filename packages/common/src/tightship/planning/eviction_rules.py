@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from msgspec import Struct
 
 from tightship.core.reasons import Reason
+from tightship.core.schedulers import SCHEDULERS, Scoring
 
 
 class EvictionRules(Struct, frozen=True):
     """The rules that apply. *disabled* holds the reasons of rules switched off; *system_pod_timeout* is in seconds.
 
     A pod that only *awaited* reasons keep ends by itself, and a drain waits for its end instead of leaving the node
-    alone. A pod with a grace period above *longest_grace* seconds, the time of a drain, stays.
+    alone. A pod with a grace period above *longest_grace* seconds, the time of a drain, stays. *schedulers* are those
+    that filter nodes as kube-scheduler does, by name, with how they score.
     """
 
     disabled: frozenset[Reason] = frozenset()
     system_pod_timeout: float = 3600.0
     awaited: frozenset[Reason] = frozenset()
     longest_grace: float = math.inf
+    schedulers: Mapping[str, Scoring] = SCHEDULERS
 
 
 ENDS_BY_ITSELF = frozenset({Reason.JOB_RUNNING, Reason.SAFE_TO_EVICT_ON_COMPLETION})

@@ -11,7 +11,6 @@ from tightship.core.counting import counted
 from tightship.core.drain_record import Finished, owner_mark
 from tightship.core.durations import format_duration
 from tightship.core.objects import Node, Pod
-from tightship.core.objects.pod import DEFAULT_SCHEDULER
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.cluster.snapshot import Usage
@@ -86,7 +85,7 @@ def _stranded(snapshot: Snapshot, finished: Sequence[Finished], keys: HealthRule
         and not pod.daemon
         and not pod.expendable
         and pod.deletion is None
-        and pod.spec.scheduler == DEFAULT_SCHEDULER
+        and pod.spec.scheduler in snapshot.schedulers
         and _displaced(pod, lately)
     ]
     names = [pod.key for pod in _could_run(snapshot, waiting)]

@@ -23,7 +23,6 @@ PROVISIONER_LABEL = "karpenter.sh/provisioner-name"
 """The label of nodes that Karpenter before 0.33 made from a Provisioner (``pkg/apis/v1alpha5/labels.go`` of 0.32)."""
 
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
-DAEMONSET_POD = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 INITIALIZED, REGISTERED = "karpenter.sh/initialized", "karpenter.sh/registered"
 UNREGISTERED = "karpenter.sh/unregistered"
 DISRUPTED = "karpenter.sh/disrupted"
@@ -77,7 +76,7 @@ def left_to_karpenter(node: Node, pools: Mapping[str, NodePool], now: float | No
             after = format_duration(pool.after or 0.0)
             how = f"consolidationPolicy {pool.policy}, consolidateAfter {after}"
             detail = f"belongs to NodePool {name}, and Karpenter consolidates underutilized nodes itself ({how})"
-            fix = f"set consolidationPolicy: {WHEN_EMPTY} for NodePool {name}"
+            fix = "leave the node to Karpenter: its Events on the node tell what keeps it (DisruptionBlocked)"
             yield Refusal(managed, node.name, detail, fix)
         why = keeps_empty(pool, now)
         if why:
@@ -115,13 +114,12 @@ def deletion_blocked(node: Node, pods: Iterable[Pod], budgets: Budgets, now: flo
 
 def _stays(pod: Pod) -> bool:
     """Whether a drain of ours, or Cluster Autoscaler, would let *pod* go with its node."""
-    of_daemons = pod.daemon or (pod.owner is not None and pod.owner.kind == "DaemonSet")
-    return of_daemons or pod.mirror or pod.expendable or pod.annotations.get(DAEMONSET_POD) == "true"
+    return pod.daemon or pod.mirror or pod.expendable
 
 
 def _ignored(pod: Pod) -> bool:
     """Whether a node with *pod* can be empty: just DaemonSets of ``apps`` and mirror pods don't count."""
-    return pod.mirror or (pod.daemon and pod.owner is not None and pod.owner.api_version in ("apps/v1", ""))
+    return pod.mirror or (pod.owner is not None and pod.owner.kind == "DaemonSet")
 
 
 def _protected(pod: Pod, now: float | None) -> bool:

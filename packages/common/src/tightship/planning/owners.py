@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.objects import WORKLOAD_KINDS, Owner, Pod, PodTemplate, Workload
+from tightship.core.objects.managed import NOBODY, ManagedBy
 from tightship.planning.cluster import Snapshot
 
 TEMPLATE_HASH = "pod-template-hash"
@@ -21,13 +22,16 @@ TEMPLATE_HASH = "pod-template-hash"
 _DEEPEST = 8
 """Owners above a pod that are looked at. Two are usual."""
 
+_OTHERS = ("Rollout.argoproj.io", "CloneSet.apps.kruise.io", "StatefulSet.apps.kruise.io")
+"""Kinds of other groups that roll out their template."""
+
 _TEMPLATES: Mapping[str, tuple[str, ...]] = {
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
-    **dict.fromkeys(("Deployment", "Rollout", "CloneSet", *WORKLOAD_KINDS), ("spec", "template")),
+    **dict.fromkeys(("Deployment", *_OTHERS, *WORKLOAD_KINDS), ("spec", "template")),
 }
 """Where kinds have the template of their pods."""
 
-_ROLLS_OUT = frozenset({"Deployment", "StatefulSet", "DaemonSet", "Rollout", "CloneSet"})
+_ROLLS_OUT = frozenset({"Deployment", "StatefulSet", "DaemonSet", *_OTHERS})
 """Kinds that replace their pods when their template changes. Others leave the pods that run as they are."""
 
 _FIXED = frozenset({"Job"})
@@ -91,11 +95,28 @@ class AnnotationEdit(Struct, frozen=True):
         """The command that makes the change."""
         if self.kind == "Pod":
             return _annotate_pods(self.namespace, self.name, self.key, self.value)
-        change: object = {"metadata": {"annotations": {self.key: self.value}}}
-        for step in reversed(_TEMPLATES[self.kind]):
-            change = {step: change}
-        patch = shlex.quote(msgspec.json.encode(change).decode())
-        return f"kubectl -n {self.namespace} patch {self.kind.lower()} {self.name} --type merge -p {patch}"
+        change = {"metadata": {"annotations": {self.key: self.value}}}
+        return patching(self.namespace, Owner(self.kind, self.name, ""), change, "--type merge ")
+
+
+def template_of(owner: Owner) -> tuple[str, ...] | None:
+    """Return where *owner* has the template of its pods, if that may be changed."""
+    return None if owner.kind in _FIXED else _TEMPLATES.get(owner.kind)
+
+
+def patching(namespace: str, owner: Owner, change: Mapping[str, object], how: str = "") -> str:
+    """Return the command that makes *change* in the pod template of *owner*; kubectl's patches are strategic merges."""
+    written: object = change
+    for step in reversed(_TEMPLATES[owner.kind]):
+        written = {step: written}
+    patch = shlex.quote(msgspec.json.encode(written).decode())
+    return f"kubectl -n {namespace} patch {owner.kind.lower()} {owner.name} {how}-p {patch}"
+
+
+def managing(snapshot: Snapshot, pod: Pod) -> ManagedBy:
+    """Return who deploys the controller of *pod*, as far as *snapshot* shows."""
+    known = None if pod.owner is None else _workload(snapshot, pod, pod.owner)
+    return NOBODY if known is None else known.managed
 
 
 def commands(changes: Iterable[AnnotationEdit]) -> tuple[str, ...]:
@@ -121,7 +142,7 @@ def annotation_changes(snapshot: Snapshot, pod: Pod, key: str, value: str | None
     """Return what gives *pod*, and its successors, the annotation; with ``None`` what removes it."""
     owner = top_owner(snapshot, pod)
     of_pod = AnnotationEdit(pod.namespace, "Pod", pod.name, key, value)
-    if owner is None or owner.kind not in _TEMPLATES or owner.kind in _FIXED or _orphaned(snapshot, pod):
+    if owner is None or template_of(owner) is None or _orphaned(snapshot, pod) or managing(snapshot, pod).operator:
         return (of_pod,)
     if value is None and not _has(snapshot, pod, key):
         # Somebody annotated the pod alone.
@@ -131,8 +152,10 @@ def annotation_changes(snapshot: Snapshot, pod: Pod, key: str, value: str | None
 
 
 def annotating(snapshot: Snapshot, pod: Pod, key: str, value: str | None) -> str:
-    """Return the commands of :func:`annotation_changes`."""
-    return " && ".join(each.command for each in annotation_changes(snapshot, pod, key, value))
+    """Return the commands of :func:`annotation_changes`, and where the change belongs."""
+    told = " && ".join(each.command for each in annotation_changes(snapshot, pod, key, value))
+    note = managing(snapshot, pod).note(named(snapshot, pod))
+    return f"{told} ({note})" if note else told
 
 
 def _above(snapshot: Snapshot, pod: Pod, owner: Owner) -> Owner | None:
@@ -147,7 +170,7 @@ def _above(snapshot: Snapshot, pod: Pod, owner: Owner) -> Owner | None:
         and len(ending) > 1
         and owner.name.endswith(ending)
     ):
-        return Owner("Deployment", owner.name.removesuffix(ending), "", "apps/v1")
+        return Owner("Deployment", owner.name.removesuffix(ending), "")
     return None
 
 

@@ -58,7 +58,7 @@ class AdviceSummary(Struct, frozen=True, rename="camel"):
 
     *together* is what the changes with the numbers *together_of* (from 1) gain at once: each adds something to those
     before it, and the others do not. Both are empty if no two add up. In *seconds*, *tried* sets of changes were
-    planned with, and *untried* were left.
+    planned with, and *untried* were left. *others* are sentences about what only operators or Karpenter should change.
     """
 
     seconds: float
@@ -67,6 +67,7 @@ class AdviceSummary(Struct, frozen=True, rename="camel"):
     changes: tuple[AdviceEntry, ...]
     together: AdviceEntry | None
     together_of: tuple[int, ...]
+    others: tuple[str, ...] = ()
 
 
 class BundleMove(Struct, frozen=True, rename="camel"):
@@ -100,6 +101,7 @@ def advice_summary(advice: Advice, tunable: Tunable, seconds: float, *, priced: 
         changes=tuple(_entry(each, tunable, priced=priced) for each in advice.bundles),
         together=None if advice.together is None else _entry(advice.together, tunable, priced=priced),
         together_of=advice.numbers,
+        others=advice.others,
     )
 
 
@@ -218,6 +220,7 @@ def _rest(summary: AdviceSummary, currency: str) -> Iterator[str]:
         yield f"{numbers} together: {gained(summary.together.gain, currency)}{others}"
     if not summary.changes and summary.tried and not summary.untried:
         yield f"no known change frees a node ({summary.tried:,} tried)"
+    yield from summary.others
     if summary.untried:
         tried = f"{summary.tried:,} tried, {counted(summary.untried, 'other')} not"
         yield f"{tried}: {summary.seconds:g} s were not enough (--advice-time)"
@@ -225,7 +228,7 @@ def _rest(summary: AdviceSummary, currency: str) -> Iterator[str]:
 
 def advice_section(summary: AdviceSummary | None, currency: str) -> Iterator[Section]:
     """Yield the advice as a section of a page."""
-    if summary is None or not (summary.changes or summary.untried):
+    if summary is None or not (summary.changes or summary.untried or summary.others):
         return
     rows = tuple(
         (

@@ -23,8 +23,8 @@ API_VERSION: Final = "tightship.dev/v1"
 Decision = Literal["remove", "keep"]
 
 Plain: TypeAlias = bool | int | float | str | None
-Setting: TypeAlias = Plain | list[str] | dict[str, dict[str, Plain]]
-"""The value of a setting: a scalar, a list of words, or settings by pool."""
+Setting: TypeAlias = Plain | list[str] | dict[str, dict[str, Plain] | str]
+"""The value of a setting: a scalar, a list of words, or words or settings by name."""
 
 
 class Generator(Struct, frozen=True, rename="camel"):

@@ -99,6 +99,10 @@ CASES: tuple[Case, ...] = (
     # Room for the pods of nodes that others empty.
     # What a drain would give up for.
     # Owners and their controllers.
+    Case(
+        "10a-kruise-statefulset.json", "autoscaler#8011", goes=_nodes("n1"), never=("ControllerNotFound", "delete pod")
+    ),
+    Case("11a-daemonset-pod-annotation.json", "autoscaler#2453", goes=_nodes("n1"), never=("CustomController",)),
     # Karpenter.
     Case(
         "80c-karpenter-daemonset-do-not-disrupt.json",
@@ -119,7 +123,45 @@ CASES: tuple[Case, ...] = (
     Case("16a-intree-aws-ebs.json", "aws-ebs-csi-driver#597", goes=_nodes("n1"), never=("UnknownVolume",)),
     Case("16c-intree-azure-disk.json", "aws-ebs-csi-driver#597", goes=_nodes("n1"), never=("UnknownVolume",)),
     # Operating systems and schedulers.
+    Case(
+        "17-gke-optimize-utilization.json",
+        "agones#484",
+        goes=_nodes("gke-c-default-pool-1a2b3c4d-aaaa gke-c-default-pool-1a2b3c4d-bbbb"),
+        never=("OtherScheduler",),
+    ),
+    Case("18-windows-os-field.json", "website#38843", goes=_nodes(""), stays=_stay("win-1", "NoPlace")),
     # Advice.
+    Case(
+        "05b-aks4201-ignore.json",
+        "AKS#4201",
+        goes=_nodes(""),
+        says=("+1 node NoPlace: topology spread of", '"nodeTaintsPolicy":"Honor"'),
+        never=("no known change frees a node",),
+        flags=("--now", AT),
+    ),
+    Case(
+        "06b-ca6984-coredns-five.json",
+        "autoscaler#6984",
+        goes=_nodes(""),
+        says=("NoPlace: topology spread of", '"nodeTaintsPolicy":"Honor"'),
+        flags=("--now", AT),
+    ),
+    Case(
+        "70a-rook-osd-pdb.json",
+        "rook's budgets of OSDs",
+        goes=_nodes(""),
+        stays=_stay("n1", "PdbNeverAllows"),
+        says=("CephCluster.ceph.rook.io/rook-ceph",),
+        never=("patch pdb",),
+        flags=("--now", AT),
+    ),
+    Case(
+        "70c-pdb-of-helm.json",
+        "a Helm release under Argo CD",
+        goes=_nodes(""),
+        says=("patch pdb web", "the PDB belongs to Helm release web and Argo CD application web: change it there"),
+        flags=("--now", AT),
+    ),
     # Time, files and words.
     Case(
         "31-cluster-info-dump.txt",

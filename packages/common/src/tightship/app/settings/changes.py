@@ -25,7 +25,6 @@ AWAITED = 3600.0
 """Seconds for which advice would have drains wait for pods that end by themselves."""
 
 _SWITCHED: Mapping[Reason, str] = {
-    Reason.KARPENTER_MANAGED: "only where Karpenter deletes empty nodes and packs none (consolidationPolicy WhenEmpty)",
     Reason.OTHER_SCHEDULER: "only if that scheduler filters nodes as kube-scheduler does",
 }
 """Rules that advice may switch off, and when that is right."""

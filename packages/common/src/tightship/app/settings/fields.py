@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 from msgspec import Struct
@@ -22,7 +22,7 @@ from tightship.planning.demand import SWITCHABLE as SWITCHABLE_DEMAND_RULES
 from tightship.planning.eviction_rules import SWITCHABLE as SWITCHABLE_POD_RULES
 from tightship.planning.nodes import SWITCHABLE as SWITCHABLE_NODE_RULES
 from tightship.planning.prices import PriceList
-from tightship.report.document import Plain
+from tightship.report.document import Plain, Setting
 
 SWITCHABLE_RULES = SWITCHABLE_NODE_RULES | SWITCHABLE_POD_RULES | SWITCHABLE_DEMAND_RULES
 """Reasons whose rules a user may switch off."""
@@ -183,9 +183,11 @@ Rules = Annotated[frozenset[Reason], BeforeValidator(_rules)]
 """Reasons whose rules are switched off."""
 
 
-def plain(value: object) -> Plain | list[str]:
-    """Return the value of a setting that is no mapping: a scalar or a list of words, sorted if the value is a set."""
+def plain(value: object) -> Setting:
+    """Return the value of a setting: a scalar, a list of words, sorted if the value is a set, or words by name."""
     match value:
+        case Mapping():
+            return {str(name): str(each) for name, each in sorted(value.items())}
         case frozenset():
             return sorted(map(str, value))
         case tuple():

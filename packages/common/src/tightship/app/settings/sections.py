@@ -16,6 +16,7 @@ from tightship.app.settings.fields import SWITCHABLE_RULES, Flag, Rules, Seconds
 from tightship.app.settings.loading import Layered
 from tightship.app.settings.prices import Prices
 from tightship.core.reasons import Reason
+from tightship.core.schedulers import SCHEDULERS, Scoring
 from tightship.core.selectors import Taint
 from tightship.drain.rules import DrainRules
 from tightship.planning.demand import Ahead
@@ -244,6 +245,30 @@ DisabledRules = Annotated[
         "rules",
     ),
 ]
+
+
+def _schedulers(value: object) -> object:
+    """Return the strategies by scheduler, of a mapping, its JSON (as charts write it), or texts ``NAME=STRATEGY``."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        return msgspec.json.decode(value)
+    texts = value.split(",") if isinstance(value, str) else value
+    if isinstance(texts, (list, tuple)):
+        pairs = [str(each).rpartition("=") for each in texts if str(each).strip()]
+        return {name.strip() or strategy: strategy.strip() for name, _, strategy in pairs}
+    return value
+
+
+Schedulers = Annotated[
+    Mapping[str, Scoring],
+    BeforeValidator(_schedulers),
+    Field(default_factory=dict, alias="schedulers"),
+    Flag(
+        "--schedulers NAME=STRATEGY,...",
+        "schedulers that filter nodes as kube-scheduler does, each with how it scores: LeastAllocated or MostAllocated "
+        "(default: default-scheduler and those of GKE)",
+        "rules",
+    ),
+]
 SystemPodTimeout = Annotated[
     Seconds,
     Field(default=3600.0, alias="blockingSystemPodTimeout"),
@@ -262,6 +287,7 @@ class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
     max_nodes: MostRemovals
     pool_labels: PoolLabels
     disabled_rules: DisabledRules
+    schedulers: Schedulers
     system_pod_timeout: SystemPodTimeout
     prices: Prices
 
@@ -282,7 +308,8 @@ class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
     def eviction_rules(self) -> EvictionRules:
         """The rules for pods, which a drain and the plan before it share."""
         awaited = awaited_for(self.await_timeout)
-        return EvictionRules(self.disabled_rules, self.system_pod_timeout, awaited, self.node_timeout)
+        schedulers = {**SCHEDULERS, **self.schedulers}
+        return EvictionRules(self.disabled_rules, self.system_pod_timeout, awaited, self.node_timeout, schedulers)
 
     @property
     def ahead(self) -> Ahead:

@@ -36,6 +36,7 @@ from tightship.core.objects.storage import PersistentVolumeClaim as PersistentVo
 from tightship.core.objects.storage import StorageClass as StorageClass
 from tightship.core.objects.vertical import VerticalPodAutoscaler as VerticalPodAutoscaler
 from tightship.core.objects.volume import Volume as Volume
+from tightship.core.objects.workloads import SAME_NAME as SAME_NAME
 from tightship.core.objects.workloads import WORKLOAD_KINDS as WORKLOAD_KINDS
 from tightship.core.objects.workloads import Namespace as Namespace
 from tightship.core.objects.workloads import Workload as Workload

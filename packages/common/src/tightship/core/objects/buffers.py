@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects.meta import Metadata, Namespaced, seconds
+from tightship.core.objects.meta import Metadata, Namespaced, qualified, seconds
 from tightship.core.objects.mistyped import located, part_explained
 from tightship.core.objects.pod import Pod
 from tightship.core.objects.pod_wire import PodWire, SpecWire
@@ -61,9 +61,10 @@ class StoredTemplate(Namespaced, frozen=True, gc=False):
     pod: Pod
 
 
-class _Reference(Struct, frozen=True, gc=False):
+class _Reference(Struct, frozen=True, gc=False, rename="camel"):
     name: str = ""
     kind: str = ""
+    api_group: str = ""
 
 
 class _Spec(Struct, frozen=True, rename="camel", gc=False):
@@ -112,7 +113,7 @@ class CapacityBufferWire(Struct, frozen=True, gc=False):
             template="" if status.pod_template_ref is None else status.pod_template_ref.name,
             replicas=max(0, status.replicas or 0),
             strategy=status.provisioning_strategy or spec.provisioning_strategy or "",
-            scalable=None if scalable is None else (scalable.kind, scalable.name),
+            scalable=None if scalable is None else (qualified(scalable.kind, f"{scalable.api_group}/"), scalable.name),
             most=spec.replicas,
             percentage=spec.percentage,
             limits=limits,

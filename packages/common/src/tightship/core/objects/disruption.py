@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
+from tightship.core.objects.managed import NOBODY, ManagedBy, managed_by
 from tightship.core.objects.meta import Metadata, Namespaced
 from tightship.core.objects.node import Condition
 from tightship.core.selectors import LabelSelector
@@ -15,7 +16,7 @@ class PodDisruptionBudget(Namespaced, frozen=True, gc=False):
 
     *max_unavailable* and *min_available* are as written (a count or a percentage text) and serve explanations only:
     the status of the disruption controller decides. *sync_failed* is the controller's message if it could not compute
-    the status, else empty.
+    the status, else empty. *managed* tells who would set a change back.
     """
 
     uid: str
@@ -30,6 +31,7 @@ class PodDisruptionBudget(Namespaced, frozen=True, gc=False):
     desired_healthy: int
     expected_pods: int
     sync_failed: str
+    managed: ManagedBy = NOBODY
 
     @property
     def rule(self) -> str:
@@ -94,6 +96,7 @@ class PodDisruptionBudgetWire(Struct, frozen=True, gc=False):
             desired_healthy=self.status.desired_healthy,
             expected_pods=self.status.expected_pods,
             sync_failed=failed,
+            managed=managed_by(self.metadata),
         )
 
     @property

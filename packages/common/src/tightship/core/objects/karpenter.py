@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from tightship.core.cron import CronError, Schedule, parse_schedule
 from tightship.core.durations import DurationError, parse_duration
+from tightship.core.objects.managed import NOBODY, ManagedBy, managed_by
 from tightship.core.objects.meta import Metadata
 from tightship.core.objects.mistyped import part_explained
 from tightship.core.selectors import Taint
@@ -55,6 +56,7 @@ class NodePool(Struct, frozen=True, gc=False):
     replicas: int | None = None
     startup: tuple[Taint, ...] = ()
     problem: str = ""
+    managed: ManagedBy = NOBODY
 
     @property
     def timed(self) -> bool:
@@ -121,6 +123,7 @@ class NodePoolWire(Struct, frozen=True, gc=False):
                 budgets=tuple(each.budget() for each in disruption.budgets or ()),
                 replicas=spec.replicas,
                 startup=spec.template.spec.startup_taints or (),
+                managed=managed_by(self.metadata),
             )
         except msgspec.DecodeError as error:
             return NodePool(name=name, problem=part_explained("spec", self.spec, error))

@@ -77,13 +77,22 @@ class OwnerReference(Struct, frozen=True, rename="camel", gc=False):
     controller: bool = False
 
 
+def qualified(kind: str, api_version: str) -> str:
+    """Return *kind* with its API group as kubectl writes both: ``StatefulSet.apps.kruise.io``.
+
+    Kubernetes' own controllers of pods keep their bare kind. Their groups have no dot, the group of a custom resource
+    always has one (apiextensions validation), so two kinds of the same name differ.
+    """
+    group = api_version.rpartition("/")[0]
+    return f"{kind}.{group}" if "." in group else kind
+
+
 class Owner(Struct, frozen=True, gc=False):
-    """The controller of an object (the owner reference with ``controller: true``)."""
+    """The controller of an object (the owner reference with ``controller: true``); *kind* is :func:`qualified`."""
 
     kind: str
     name: str
     uid: str
-    api_version: str = ""
 
     def __str__(self) -> str:
         return f"{self.kind}/{self.name}"
@@ -108,7 +117,7 @@ class Metadata(Struct, frozen=True, rename="camel", gc=False):
         """The owner reference marked as controller, or ``None`` (``metav1.GetControllerOf``)."""
         for reference in self.owner_references or ():
             if reference.controller:
-                return Owner(reference.kind, reference.name, reference.uid, reference.api_version)
+                return Owner(qualified(reference.kind, reference.api_version), reference.name, reference.uid)
         return None
 
     @property

@@ -16,6 +16,11 @@ from tightship.core.resources import PodResources, Resources
 from tightship.core.selectors import Labels, LabelSelector, NodeSelector, NodeSelectorTerm, Taint, Toleration
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+DAEMON_ANNOTATION = "cluster-autoscaler.kubernetes.io/daemonset-pod"
+"""``true`` on a pod that goes with its node as a DaemonSet's does (utils/pod/pod.go of Cluster Autoscaler)."""
+
+_DAEMON_SETS = ("DaemonSet.", "ExtendedDaemonSetReplicaSet.")
+"""How the kinds of DaemonSets of other groups begin: OpenKruise's and, in Cluster Autoscaler too, any; Datadog's."""
 DEFAULT_SCHEDULER = "default-scheduler"
 
 EXPENDABLE = -10
@@ -81,7 +86,8 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     bytes) as kube-scheduler's scoring assumes. A pod that *tolerates_drain* tolerates both the cordon and our drain
     taint, so its replacement could land on the drained node. *grace* is in seconds. *pod_group* is the PodGroup that
     the pod names (KEP-4671), if any. *features* are those that a node must declare (KEP-5328). *devices_unknown* says
-    why what the pod wants of devices can't be judged. *responders* see to the pod's eviction (KEP-4563).
+    why what the pod wants of devices can't be judged. *responders* see to the pod's eviction (KEP-4563). *os* is the
+    operating system that the pod names (KEP-2802), if any.
     """
 
     requests: Resources
@@ -107,6 +113,7 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     claims: tuple[PodClaim, ...] = ()
     devices_unknown: str = ""
     responders: tuple[str, ...] = ()
+    os: str = ""
 
 
 class PodTemplate(Struct, frozen=True, eq=False, weakref=True):
@@ -175,15 +182,19 @@ class Pod(Struct, frozen=True, gc=False):
 
     @property
     def mirror(self) -> bool:
-        """Whether the pod mirrors a static pod: it has the annotation **and** a Node as controller."""
+        """Whether the pod mirrors a static pod: it has the annotation, and its Node or (kubelets before 1.17) nothing
+        as controller.
+        """
         owner = self.template.owner
-        return MIRROR_ANNOTATION in self.annotations and owner is not None and owner.kind == "Node"
+        return MIRROR_ANNOTATION in self.annotations and (owner is None or owner.kind == "Node")
 
     @property
     def daemon(self) -> bool:
-        """Whether a DaemonSet controls the pod."""
+        """Whether a DaemonSet of any group controls the pod, or the pod says that it goes with its node likewise."""
         owner = self.template.owner
-        return owner is not None and owner.kind == "DaemonSet"
+        if owner is not None and (owner.kind == "DaemonSet" or owner.kind.startswith(_DAEMON_SETS)):
+            return True
+        return bool(self.annotations) and self.annotations.get(DAEMON_ANNOTATION) == "true"
 
     @property
     def expendable(self) -> bool:

@@ -72,6 +72,10 @@ class _Responder(Struct, frozen=True, gc=False):
     name: str = ""
 
 
+class _System(Struct, frozen=True, gc=False):
+    name: str = ""
+
+
 class SpecWire(Struct, rename="camel", gc=False, omit_defaults=True):
     """``spec`` on the wire. Mutable only so that interning can blank what differs between replicas."""
 
@@ -95,6 +99,7 @@ class SpecWire(Struct, rename="camel", gc=False, omit_defaults=True):
     scheduling_gates: tuple[_SchedulingGate, ...] | None = None
     scheduling_group: _SchedulingGroup | None = None
     eviction_responders: tuple[_Responder, ...] | None = None
+    os: _System | None = None
 
 
 class _ClaimStatus(Struct, frozen=True, rename="camel", gc=False):
@@ -212,6 +217,7 @@ def _judged_spec(wire: SpecWire) -> PodSpec:
         features=tuple(sorted(_features(wire))),
         claims=wire.resource_claims or (),
         responders=tuple(each.name for each in wire.eviction_responders or ()),
+        os=wire.os.name if wire.os is not None else "",
     )
 
 

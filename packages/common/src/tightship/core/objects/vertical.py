@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects.meta import Metadata, Namespaced, seconds
+from tightship.core.objects.meta import Metadata, Namespaced, qualified, seconds
 from tightship.core.objects.mistyped import located, part_explained, within
 from tightship.core.quantity import ALLOWED_FORMS, QuantityError, nano
 
@@ -41,9 +41,10 @@ class VerticalPodAutoscaler(Namespaced, frozen=True, gc=False):
     problem: str = ""
 
 
-class _Target(Struct, frozen=True, gc=False):
+class _Target(Struct, frozen=True, gc=False, rename="camel"):
     kind: str = ""
     name: str = ""
+    api_version: str = ""
 
 
 class _UpdatePolicy(Struct, frozen=True, gc=False, rename="camel"):
@@ -130,7 +131,9 @@ class VerticalPodAutoscalerWire(Struct, frozen=True, gc=False):
             target = _references.decode(self.spec).target_ref or _Target()
         except msgspec.DecodeError as error:
             raise msgspec.ValidationError(within("spec", str(error))) from error
-        known = VerticalPodAutoscaler(meta.namespace, meta.name, (target.kind, target.name), meta.created)
+        known = VerticalPodAutoscaler(
+            meta.namespace, meta.name, (qualified(target.kind, target.api_version), target.name), meta.created
+        )
         part, raw = "spec", self.spec
         try:
             spec = _specs.decode(raw)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from tightship.core.objects.managed import NOBODY, ManagedBy, managed_by
 from tightship.core.objects.meta import EMPTY, Metadata, Owner, Present, kept_annotations
 from tightship.core.selectors import Labels
 
 WORKLOAD_KINDS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job"})
 """Controllers that recreate their pods elsewhere (DaemonSet: on every node), as Cluster Autoscaler has them."""
+
+SAME_NAME = frozenset(
+    {"StatefulSet", "StatefulSet.apps.kruise.io", "StrimziPodSet.core.strimzi.io", "Cluster.postgresql.cnpg.io"}
+)
+"""Controllers that give a replacement the name of the pod before, so that it comes once that has gone."""
 
 _AFTERWARDS = frozenset({"Failed", "TerminationComplete"})
 """Values of ``podReplacementPolicy``, of Jobs (KEP-3939) and by KEP-5882, with which replacements wait for the end."""
@@ -19,7 +25,8 @@ class Workload(Struct, frozen=True, gc=False):
 
     *pinned* is the node that the pod template names (``spec.nodeName``), which bypasses any scheduler; mostly empty.
     *annotations* are those of the pod template that some rule reads, ``None`` without a template. With *afterwards*
-    the controller replaces a terminating pod only once it has gone.
+    the controller replaces a terminating pod only once it has gone. *managed* tells who deploys the object; a
+    ReplicaSet has the annotations of its Deployment.
     """
 
     kind: str
@@ -31,6 +38,7 @@ class Workload(Struct, frozen=True, gc=False):
     pinned: str = ""
     annotations: Labels | None = None
     afterwards: bool = False
+    managed: ManagedBy = NOBODY
 
 
 class Namespace(Struct, frozen=True, gc=False):
@@ -97,7 +105,8 @@ class WorkloadWire(Struct, frozen=True, gc=False):
             owner=meta.controller,
             pinned=spec.pinned,
             annotations=spec.annotations,
-            afterwards=kind == "StatefulSet" or spec.afterwards,
+            afterwards=kind in SAME_NAME or spec.afterwards,
+            managed=managed_by(meta, owned=False),
         )
 
 

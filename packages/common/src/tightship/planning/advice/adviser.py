@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from tightship.core.reasons import Reason, Refusal
-from tightship.planning.advice.catalogue import Catalogue, subjects
+from tightship.planning.advice.catalogue import ROOM, Catalogue, subjects
 from tightship.planning.advice.model import Advice, Bundle, Change, Freed, Gain, ReasonCost, Scenario
 from tightship.planning.advice.promising import MOST_CHANGES, Changes, Promising
 from tightship.planning.evaluate import Evaluation
@@ -26,9 +26,6 @@ Measure = Callable[[Scenario], Plan]
 
 RULES = POD_RULES | NODE_RULES
 """Reasons whose cost is measured by switching their rule off, where not every refusal has a change."""
-
-ROOM = frozenset({Reason.NO_PLACE, Reason.NO_PLACE_AFTER_PLAN, Reason.NO_PLACE_TOGETHER})
-"""Reasons that no change takes away; a plan in another order may find room all the same."""
 
 _IMPORTANCE = {reason: number for number, reason in enumerate(Reason)}
 
@@ -74,7 +71,8 @@ class Adviser:
         reasons, untried, idle = self._reasons(refusals)
         found, left = self._bundles({name: each for name, each in blockers.items() if each is not None}, idle)
         together, numbers = self._together(found)
-        return Advice(reasons, found, together, numbers, len(self._results) - 1, untried + left)
+        others = self._catalogue.left_to_others(refusals)
+        return Advice(reasons, found, together, numbers, len(self._results) - 1, untried + left, others)
 
     def free(self, name: str) -> Freed:
         """Return the smallest known bundle that frees node *name*, or what keeps the node whatever is changed.

@@ -12,20 +12,22 @@ from typing import Any
 
 import msgspec
 
-from tightship.core.objects import Owner, Pod, PodDisruptionBudget, PodTemplate
+from tightship.core.objects import Owner, Pod, PodTemplate
 from tightship.core.objects.karpenter import WHEN_EMPTY
 from tightship.core.reasons import Reason, Refusal
+from tightship.planning.advice.budgets import BUDGET_REASONS, BudgetChanges
 from tightship.planning.advice.edits import (
+    HONOR,
     annotate,
-    loosened,
+    honoring_taints,
     uncordoned,
     untainted,
-    with_budgets,
     with_group_minimum,
     with_node_pool,
     without_annotation,
 )
 from tightship.planning.advice.model import Change, Tunable
+from tightship.planning.advice.others import left_to_others
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation
 from tightship.planning.evictability import (
@@ -41,7 +43,16 @@ from tightship.planning.gangs import EVICT_TOGETHER
 from tightship.planning.karpenter import POOL_LABEL
 from tightship.planning.node_groups import MINIMUM_SIZE
 from tightship.planning.nodes import NODE_DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
-from tightship.planning.owners import AnnotationEdit, annotation_changes, commands, named, top_owner
+from tightship.planning.owners import (
+    AnnotationEdit,
+    annotation_changes,
+    commands,
+    managing,
+    named,
+    patching,
+    template_of,
+    top_owner,
+)
 
 _REMOVED: Mapping[Reason, tuple[str, ...]] = {
     Reason.POD_DO_NOT_DRAIN: (DO_NOT_DRAIN,),
@@ -69,6 +80,9 @@ _ON_NODES: Mapping[Reason, tuple[str, ...]] = {
 }
 """Reasons that an annotation of a node gives."""
 
+ROOM = frozenset({Reason.NO_PLACE, Reason.NO_PLACE_AFTER_PLAN, Reason.NO_PLACE_TOGETHER})
+"""Reasons that a plan in another order may take away, and a topology spread that lets emptied nodes go."""
+
 _Top = tuple[str, str, str]
 """Namespace, kind and name of the owner whose template counts."""
 
@@ -89,7 +103,7 @@ class Catalogue:
         self._known: dict[tuple[Reason, str], Change] = {}
         self._of: dict[tuple[str, Refusal], Change | None] = {}
         self._tuned: dict[tuple[Reason, str], Change | None] = {}
-        self._several: dict[tuple[str, ...], Change | None] = {}
+        self._budgets = BudgetChanges(snapshot, self._pods)
         self._owned: dict[_Top, dict[str, set[str]]] | None = None
         self._kept: dict[Reason, Mapping[str, Mapping[str, Pod]]] = {}
 
@@ -104,6 +118,10 @@ class Catalogue:
         """Return the changes against all *refusals* of *node*, ``None`` if one of them has none."""
         found = [self.of(node, refusal) for refusal in refusals]
         return None if None in found else frozenset(each for each in found if each is not None)
+
+    def left_to_others(self, refusals: Mapping[str, Sequence[Refusal]]) -> tuple[str, ...]:
+        """See :func:`~tightship.planning.advice.others.left_to_others`."""
+        return left_to_others(self._snapshot, refusals, self._pods)
 
     def without(self, reason: Reason) -> Change:
         """Return the change that switches the rule of *reason* off."""
@@ -129,13 +147,10 @@ class Catalogue:
         spread = refusal.reason is Reason.GANG_WOULD_BREAK and EVICT_TOGETHER not in refusal.fix
         if pod is None or spread:
             return None
-        budgets = {
-            Reason.PDB_NEVER_ALLOWS: self._of_budget,
-            Reason.PDB_EXHAUSTED: self._of_unhealthy,
-            Reason.MULTIPLE_PDBS: self._of_budgets,
-        }
-        made = budgets.get(refusal.reason)
-        return self._of_pod(pod, refusal.reason) if made is None else made(pod)
+        if refusal.reason in BUDGET_REASONS:
+            found = self._budgets.of(pod, refusal.reason)
+            return found and self._known.setdefault((found.reason, found.thing), found)
+        return self._of_spread(pod) if refusal.reason in ROOM else self._of_pod(pod, refusal.reason)
 
     # -- nodes
 
@@ -161,18 +176,15 @@ class Catalogue:
         pool = self._snapshot.node_pools.get(self._snapshot.nodes[name].node.labels.get(POOL_LABEL, ""))
         if pool is None or pool.problem or pool.replicas is not None:
             return None
-        if reason is Reason.KARPENTER_MANAGED:
-            written, change = {"consolidationPolicy": WHEN_EMPTY}, dict[str, Any](policy=WHEN_EMPTY)
-            note = "Karpenter then deletes the nodes that Tightship has emptied, and packs none itself"
-        elif reason is Reason.KARPENTER_CONSOLIDATION_OFF and pool.after is None:
-            written, change = {"consolidateAfter": "30s"}, dict[str, Any](after=30.0)
-            note = "Karpenter then consolidates by the policy of the NodePool"
-        else:
+        if reason is not Reason.KARPENTER_CONSOLIDATION_OFF or pool.after is not None or pool.managed.operator:
             return None
+        written = {"consolidationPolicy": WHEN_EMPTY, "consolidateAfter": "30s"}
         patch = msgspec.json.encode({"spec": {"disruption": written}}).decode()
         command = f"kubectl patch nodepool {pool.name} --type merge -p '{patch}'"
-        edit = partial(with_node_pool, name=pool.name, change=change)
-        return self._once(reason, f"NodePool {pool.name}", edit, command, note=note)
+        edit = partial(with_node_pool, name=pool.name, change={"policy": WHEN_EMPTY, "after": 30.0})
+        told = "Karpenter then deletes the nodes that Tightship has emptied, and packs none itself"
+        notes = (told, pool.managed.note("the NodePool"))
+        return self._once(reason, f"NodePool {pool.name}", edit, command, note="; ".join(filter(None, notes)))
 
     def _of_group(self, fact: NodeFacts) -> Change | None:
         """Return a lower minimum of the node group, if an object that kubectl reaches says the minimum.
@@ -236,14 +248,33 @@ class Catalogue:
         def only(fact: NodeFacts) -> Change:
             return self._annotating(reason, thing, key, value, [each for each in pods if each.node == fact.view.name])
 
-        return Change(
-            reason,
-            thing,
-            edit,
-            commands=commands(made),
-            note=_VOUCHED.get(reason, "") or _NOTES.get(reason, ""),
-            only=only,
-        )
+        owners = [managing(self._snapshot, each).note(named(self._snapshot, each)) for each in pods]
+        notes = (_VOUCHED.get(reason, "") or _NOTES.get(reason, ""), *dict.fromkeys(owners))
+        note = "; ".join(filter(None, notes))
+        return Change(reason, thing, edit, commands=commands(made), note=note, only=only)
+
+    def _of_spread(self, pod: Pod) -> Change | None:
+        """Return the policy by which a node that is emptied is no domain of the pod's topology spread any more."""
+        owner = top_owner(self._snapshot, pod)
+        wanted = [each for each in pod.spec.spread if each.node_taints_policy != HONOR]
+        if owner is None or not wanted or template_of(owner) is None:
+            return None
+        managed = managing(self._snapshot, pod)
+        thing = f"topology spread of {pod.namespace}/{named(self._snapshot, pod)}"
+        if managed.operator:
+            return None
+        constraints = [
+            {"topologyKey": each.topology_key, "whenUnsatisfiable": each.when_unsatisfiable, "nodeTaintsPolicy": HONOR}
+            for each in wanted
+        ]
+        places = self._owners()[pod.namespace, owner.kind, owner.name]
+        edit = partial(honoring_taints, pods={key for keys in places.values() for key in keys})
+        notes = ("new pods then count only nodes that take them", managed.note(named(self._snapshot, pod)))
+        if "." in owner.kind:  # custom resources have no strategic merge, and any other patch replaces the whole list
+            note = f"set nodeTaintsPolicy: {HONOR} in each constraint of {owner}"
+            return self._once(Reason.NO_PLACE, thing, edit, note="; ".join(filter(None, (note, *notes))))
+        command = patching(pod.namespace, owner, {"spec": {"topologySpreadConstraints": constraints}})
+        return self._once(Reason.NO_PLACE, thing, edit, command, note="; ".join(filter(None, notes)))
 
     def _keeping(self, reason: Reason) -> Mapping[str, Mapping[str, Pod]]:
         """Return the pods that *reason* keeps, by the thing behind it."""
@@ -275,68 +306,6 @@ class Catalogue:
                     place = self._owned.setdefault((pod.namespace, top.kind, top.name), {})
                     place.setdefault(pod.node, set()).add(pod.key)
         return self._owned
-
-    # -- budgets
-
-    def _of_budget(self, pod: Pod) -> Change | None:
-        found = self._snapshot.budgets.of(pod.template)
-        if len(found) != 1:
-            return None
-        budget = found[0]
-        thing = f"PDB {budget.key}"
-        if (Reason.PDB_NEVER_ALLOWS, thing) in self._known:
-            return self._known[Reason.PDB_NEVER_ALLOWS, thing]
-        new, rule = loosened(budget)
-        patch: dict[str, int | None] = dict(rule)
-        if "maxUnavailable" in rule and budget.min_available is not None:
-            patch["minAvailable"] = None
-        written = msgspec.json.encode({"spec": patch}).decode()
-        command = f"kubectl -n {budget.namespace} patch pdb {budget.name} --type merge -p '{written}'"
-        few = budget.expected_pods <= 1
-        note = "nothing runs while the only pod under this budget moves" if few else ""
-        edit: Callable[[Snapshot], Snapshot] = partial(with_budgets, replaced=(new,))
-        return self._once(Reason.PDB_NEVER_ALLOWS, thing, edit, command, note=note)
-
-    def _of_unhealthy(self, pod: Pod) -> Change | None:
-        """Return the policy by which a pod that is not Ready may go, whatever its budget allows."""
-        found = self._snapshot.budgets.of(pod.template)
-        if pod.ready or len(found) != 1:
-            return None
-        budget = found[0]
-        command = (
-            f"kubectl -n {budget.namespace} patch pdb {budget.name} --type merge "
-            """-p '{"spec":{"unhealthyPodEvictionPolicy":"AlwaysAllow"}}'"""
-        )
-        edit = partial(with_budgets, replaced=(msgspec.structs.replace(budget, always_allow_unhealthy=True),))
-        note = "pods that are not Ready may then be evicted at any time"
-        return self._once(Reason.PDB_EXHAUSTED, f"PDB {budget.key}", edit, command, note=note)
-
-    def _of_budgets(self, pod: Pod) -> Change | None:
-        """Return the deletion of all but one budget of *pod*, if the one that stays covers what the others cover."""
-        found = self._snapshot.budgets.of(pod.template)
-        keys = tuple(each.key for each in found)
-        if keys not in self._several:
-            self._several[keys] = self._deletion(found)
-        return self._several[keys]
-
-    def _deletion(self, found: tuple[PodDisruptionBudget, ...]) -> Change | None:
-        for kept in sorted(found, key=lambda each: (each.disruptions_allowed, each.key)):
-            others = [each for each in found if each is not kept]
-            if self._covers(kept, others):
-                told = [f"kubectl -n {each.namespace} delete pdb {each.name}" for each in others]
-                edit = partial(with_budgets, deleted={each.key for each in others})
-                things = f"PDB {', '.join(each.key for each in others)}"
-                note = f"PDB {kept.key} stays, and covers the same pods"
-                return self._once(Reason.MULTIPLE_PDBS, things, edit, *told, note=note)
-        return None
-
-    def _covers(self, kept: PodDisruptionBudget, others: Sequence[PodDisruptionBudget]) -> bool:
-        keys = {each.key for each in others}
-        for template in {id(pod.template): pod.template for pod in self._pods.values()}.values():
-            covering = {each.key for each in self._snapshot.budgets.of(template)}
-            if covering & keys and kept.key not in covering:
-                return False
-        return True
 
     def _once(
         self, reason: Reason, thing: str, edit: Callable[[Snapshot], Snapshot], *told: str, note: str = ""

@@ -7,12 +7,15 @@ from typing import Any
 
 import msgspec
 
-from tightship.core.objects import Node, Pod, PodDisruptionBudget, Workload
+from tightship.core.objects import Node, Pod, PodDisruptionBudget, PodTemplate, Workload
 from tightship.core.objects.pod import CORDON
 from tightship.core.selectors import Labels
 from tightship.planning.cluster import Budgets, NodeView, Snapshot
 from tightship.planning.cluster.state import sum_up
 from tightship.planning.owners import AnnotationEdit
+
+HONOR = "Honor"
+"""The ``nodeTaintsPolicy`` by which nodes with taints that keep a pod away are no domains of its topology spread."""
 
 Pods = Mapping[str, Collection[str]]
 """Pods by node: their keys (``namespace/name``)."""
@@ -54,6 +57,28 @@ def annotate(snapshot: Snapshot, change: AnnotationEdit, pods: Pods) -> Snapshot
 def _written(notes: Labels, change: AnnotationEdit) -> Labels:
     rest = {key: text for key, text in notes.items() if key != change.key}
     return rest if change.value is None else {**rest, change.key: change.value}
+
+
+def honoring_taints(snapshot: Snapshot, pods: Collection[str]) -> Snapshot:
+    """Return *snapshot* with ``nodeTaintsPolicy: Honor`` in each topology spread constraint of *pods*, by key.
+
+    A node in drain, which has a taint, is then no domain of them any more (KEP-3094).
+    """
+    made: dict[PodTemplate, PodTemplate] = {}
+
+    def changed(pod: Pod) -> Pod:
+        old = pod.template
+        if pod.key not in pods or not old.spec.spread:
+            return pod
+        if old not in made:
+            spread = tuple(msgspec.structs.replace(each, node_taints_policy=HONOR) for each in old.spec.spread)
+            made[old] = msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, spread=spread))
+        return msgspec.structs.replace(pod, template=made[old])
+
+    nodes = {
+        name: NodeView(view.node, tuple(map(changed, view.pods)), view.usage) for name, view in snapshot.nodes.items()
+    }
+    return msgspec.structs.replace(snapshot, nodes=nodes, unscheduled=tuple(map(changed, snapshot.unscheduled)))
 
 
 def without_annotation(snapshot: Snapshot, name: str, key: str) -> Snapshot:

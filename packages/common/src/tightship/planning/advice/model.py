@@ -124,6 +124,7 @@ class Advice(Struct, frozen=True):
     *numbers* (from 1) gain at once; the others add nothing to them.
 
     *tried* sets of changes were planned with; *untried* is how many of those known were left when the time ran out.
+    *others* are sentences about what is for operators and for Karpenter to change.
     """
 
     reasons: tuple[ReasonCost, ...]
@@ -132,3 +133,4 @@ class Advice(Struct, frozen=True):
     numbers: tuple[int, ...]
     tried: int
     untried: int
+    others: tuple[str, ...] = ()

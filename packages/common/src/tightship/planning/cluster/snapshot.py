@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from tightship.core.counting import counted
 from tightship.core.objects import (
+    SAME_NAME,
     AutoscalerStatus,
     CapacityBuffer,
     CSINode,
@@ -31,6 +32,7 @@ from tightship.core.objects.eviction_requests import EvictionRequest
 from tightship.core.objects.storage import CSIDriver, StorageCapacity, VolumeAttachment
 from tightship.core.quantity import humanize
 from tightship.core.resources import NOTHING, Resources
+from tightship.core.schedulers import SCHEDULERS, Scoring
 from tightship.planning.cluster.budgets import Budgets
 from tightship.planning.installations import Beside
 
@@ -155,7 +157,8 @@ class Snapshot(Struct, frozen=True):
     *starting*, *headroom* and *anew* (what replacements will request, where a VPA changes that) of autoscalers and
     buffers. *landings* are the nodes where drains under way want pods to
     land, by the uid of the pod: one still to be evicted, or its replacement. *beside* says which installation judges,
-    and which ones are beside it.
+    and which ones are beside it. *schedulers* filter nodes as kube-scheduler does; see
+    :class:`~tightship.planning.eviction_rules.EvictionRules`.
     """
 
     nodes: Mapping[str, NodeView]
@@ -187,6 +190,7 @@ class Snapshot(Struct, frozen=True):
     anew: Mapping[PodTemplate, Anew] = {}
     landings: Mapping[str, str] = {}
     beside: Beside = Beside()
+    schedulers: Mapping[str, Scoring] = SCHEDULERS
     missing: Mapping[str, str] = {}
     unreadable: tuple[Unreadable, ...] = ()
 
@@ -207,7 +211,7 @@ class Snapshot(Struct, frozen=True):
         known = self.workloads.get(owner.kind, {}).get(f"{pod.namespace}/{owner.name}")
         if known is not None:
             return not known.afterwards
-        return owner.kind != "StatefulSet" and not (owner.kind == "Job" and owner.kind in self.missing)
+        return owner.kind not in SAME_NAME and not (owner.kind == "Job" and owner.kind in self.missing)
 
     def at(self, node: Node) -> NodeView:
         """Return *node*, which may be newer than the snapshot's, with the snapshot's pods on it."""

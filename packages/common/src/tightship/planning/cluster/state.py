@@ -64,6 +64,9 @@ _T = TypeVar("_T", bound=ApiObject)
 Key = tuple[str, str]
 """(namespace, name); the namespace is empty for cluster-wide objects."""
 
+_MOVES = frozenset({"ReplicaSet", "StatefulSet", "Job", "ReplicationController"})
+"""Controllers whose pods are no DaemonSet's and no mirror pods, unless an annotation says so."""
+
 
 class ClusterState:
     """Objects by kind and key. Not thread-safe: one task feeds this object and takes snapshots."""
@@ -259,7 +262,7 @@ def sum_up(pods: Iterable[Pod]) -> Usage:
         cpu += more[0]
         memory += more[1]
         owner = pod.template.owner
-        if owner is not None and owner.kind in ("DaemonSet", "Node"):
+        if pod.annotations or (owner is not None and owner.kind not in _MOVES):
             if pod.daemon:
                 add(daemon, pod.requests)
             elif pod.mirror:

@@ -41,6 +41,8 @@ class Ask(Struct, frozen=True, eq=False):
     """Why placement can't judge the pod."""
     apart: bool
     """Whether such a pod makes no difference to other nodes than its own."""
+    strays: NodeMask | None = None
+    """Nodes where kube-scheduler would let the pod go although it can't run there; see :class:`Platforms`."""
 
 
 _Counted = tuple[AffinityRules | None, tuple[SpreadCounter, ...]]

@@ -46,6 +46,9 @@ def why_nowhere(space: Space, ask: Ask) -> tuple[str, str]:
     declared = space.filters.declared(spec)
     count(f"not declaring {', '.join(spec.features)}", np.count_nonzero(left & ~declared))
     left &= declared
+    for _, other, mask in space.platforms.others(ask.template):
+        count(f"of another {other}", np.count_nonzero(left & mask))
+        left &= ~mask
     count("out of reach of the pod's volumes", np.count_nonzero(left & ~ask.static))
     left &= ask.static
     lacking = np.zeros(len(space.nodes), dtype=np.int16)

@@ -33,12 +33,14 @@ class Fit(Struct, frozen=True):
     """The outcome: a node index for each ask in the order given, or the positions of asks without a place.
 
     *alone* are asks that fit nowhere even without the others, and that no other could help to a place (as a companion,
-    or by raising a spread's minimum). For these the answer is exact.
+    or by raising a spread's minimum). For these the answer is exact. *astray* are asks that have a place, but that
+    kube-scheduler would send to a node where they can't run.
     """
 
     nodes: tuple[int, ...] = ()
     unplaced: tuple[int, ...] = ()
     alone: tuple[int, ...] = ()
+    astray: tuple[int, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -82,7 +84,7 @@ def fit_all(
             for position, node in enumerate(found):
                 space.place(asks[position], node)
             return Fit(nodes=found)
-    return Fit(unplaced=(order[0],))
+    return Fit(unplaced=(order[0],), astray=(order[0],) if order[0] in nodes else ())
 
 
 def _looks_everywhere(
@@ -108,7 +110,10 @@ def _alone(asks: Sequence[Ask], fitting: Mapping[Ask, int]) -> tuple[int, ...]:
 def _greedy(
     space: Space, asks: Sequence[Ask], order: Sequence[int], choose: Choice, masks: Mapping[Ask, NodeMask]
 ) -> tuple[int | None, dict[int, int]]:
-    """Place *asks* in *order*. If all are apart, *masks* may tell on which nodes each fits alone."""
+    """Place *asks* in *order*. If all are apart, *masks* may tell on which nodes each fits alone.
+
+    Return the position that failed, and the nodes chosen: also for that one, if the choice is a stray.
+    """
     nodes: dict[int, int] = {}
     queue = list(order)
     while queue:
@@ -121,9 +126,11 @@ def _greedy(
                     return position, nodes
                 postponed.append(position)
                 continue
-            node = int(feasible[0]) if len(feasible) == 1 else choose(space, ask, feasible)
+            alone = len(feasible) == 1 and ask.strays is None
+            nodes[position] = node = int(feasible[0]) if alone else choose(space, ask, feasible)
+            if not ask.static[node]:
+                return position, nodes
             space.place(ask, node)
-            nodes[position] = node
         queue = postponed
     return None, nodes
 
@@ -238,6 +245,8 @@ def certain(space: Space, asks: Sequence[Ask]) -> bool:
         # terminates finds its companion only on the cordoned node, and kube-scheduler does not try it again when that
         # pod has gone (``isSchedulableAfterAssignedPodChange`` skips deletions), but only minutes later.
         return False
+    if any(ask.strays is not None and (space.open & ask.strays).any() for ask in asks):
+        return False  # the scheduler may choose a node where the pod can't run
     work = SEARCH_WORK
     kinds = _kinds(asks)
     safe_states: set[_Placed] = set()

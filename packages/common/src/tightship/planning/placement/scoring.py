@@ -1,6 +1,7 @@
 """Chooses among feasible nodes: our own choices, and a model of kube-scheduler's choices.
 
-The model scores as the default profile of kube-scheduler 1.37 does with ``NodeResourcesFit`` (LeastAllocated),
+The model scores as the default profile of kube-scheduler 1.37 does with ``NodeResourcesFit`` (LeastAllocated; for pods
+of a scheduler that is known to do so MostAllocated, as in noderesources/most_allocated.go),
 ``NodeResourcesBalancedAllocation``, ``TaintToleration`` and preferred ``NodeAffinity``, at their default weights. It
 leaves out image locality and the soft spreading and soft pod-affinity scores. Among equals the scheduler picks at
 random; the model takes the first by name.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -65,8 +67,10 @@ def scheduler_choice(space: Space, ask: Ask, nodes: Indices) -> int:
     """Pick the node that kube-scheduler's default scoring would pick; this module's text says what the model covers.
 
     In a cluster of more than 100 nodes the scheduler stops filtering when it has found enough nodes, and continues from
-    there with the next pod. The model does the same.
+    there with the next pod. The model does the same. The choice may be a stray, where the pod can't run.
     """
+    if ask.strays is not None:
+        nodes = np.union1d(nodes, space.feasible(msgspec.structs.replace(ask, static=ask.strays)).nonzero()[0])
     enough = nodes_to_find(len(space.nodes))
     if len(nodes) > enough:
         start = int(np.searchsorted(nodes, space.next_start))
@@ -85,15 +89,19 @@ def nodes_to_find(nodes: int) -> int:
 def scheduler_scores(space: Space, ask: Ask, nodes: Indices) -> NDArray[np.int64]:
     """Return the modelled score of each of *nodes*; whole numbers, as the scheduler's are."""
     known = space.known.take(nodes, axis=1)
-    room = space.capacity[:2].take(nodes, axis=1)
-    room -= space.assumed.take(nodes, axis=1)
-    room[CPU] -= ask.scoring[CPU]
-    room[MEMORY] -= ask.scoring[MEMORY]
-    np.maximum(room, 0, out=room)
+    amounts = space.capacity[:2].take(nodes, axis=1)
+    if space.snapshot.schedulers.get(ask.template.spec.scheduler) == "MostAllocated":
+        # What will be requested, instead of what will be left.
+        np.minimum(amounts, space.assumed.take(nodes, axis=1) + np.array(ask.scoring)[:, None], out=amounts)
+    else:
+        amounts -= space.assumed.take(nodes, axis=1)
+        amounts[CPU] -= ask.scoring[CPU]
+        amounts[MEMORY] -= ask.scoring[MEMORY]
+        np.maximum(amounts, 0, out=amounts)
     # Memory amounts times 100 stay far below 2**63: 100 * 2**56 bytes is 7 exabytes of one node.
-    room *= _MAX
-    room //= known
-    score: NDArray[np.int64] = room[CPU] + room[MEMORY]
+    amounts *= _MAX
+    amounts //= known
+    score: NDArray[np.int64] = amounts[CPU] + amounts[MEMORY]
     score //= np.maximum(space.kinds.take(nodes), 1)
     score += _balanced(space, ask, nodes, known)
     soft = _soft_taints(space, ask, nodes)

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from tightship.core.objects import Node, Pod, PodTemplate
 from tightship.core.reasons import Reason
-from tightship.core.resources import POD_COUNT, Resources
+from tightship.core.resources import POD_COUNT, largest
 from tightship.core.selectors import Taint
 from tightship.planning.cluster import Anew, NodeView, Snapshot
 from tightship.planning.placement.constraints import Ask, Constraints
+from tightship.planning.placement.platforms import Platforms
 from tightship.planning.placement.static import NodeFilters
 from tightship.planning.placement.topology import NodeMask
 from tightship.planning.placement.volumes import NO_ATTACHMENTS, VolumeUnknownError
@@ -27,6 +28,7 @@ CPU, MEMORY, PODS = 0, 1, 2
 
 UNLIMITED = 2**62
 
+_COMPARED = ("missing", "unreadable", "schedulers", "namespaces")
 _STORAGE = ("claims", "volumes", "storage_classes", "csi_nodes", "csi_drivers", "storage_capacities")
 
 Changes = tuple[tuple[Ask | None, int, int], ...]
@@ -62,6 +64,7 @@ class Space:
         """Nodes about to go, which pods should avoid; the soft taint that tells kube-scheduler so, if there is one."""
         self._asks: dict[tuple[PodTemplate, int], Ask] = {}
         self.filters = NodeFilters(self.nodes)
+        self.platforms = Platforms(snapshot, self.nodes)
         self._journal: list[tuple[Ask | None, int, int]] = []
         self._lengths: NDArray[np.float64] | None = None
         self._changed: set[int] = set()
@@ -133,7 +136,8 @@ class Space:
             self._recount(column, old, new)
         if retainted:
             self.filters.forget_taints()
-        if retainted or before.anew != snapshot.anew:
+        homes, self.platforms = self.platforms.homes, Platforms(snapshot, self.nodes)
+        if retainted or before.anew != snapshot.anew or homes != self.platforms.homes:
             self._asks.clear()
         self.snapshot = snapshot
         self.constraints.follow(snapshot)
@@ -161,9 +165,7 @@ class Space:
         before = self.snapshot
         return (
             self.names == list(snapshot.nodes)
-            and before.missing == snapshot.missing
-            and before.unreadable == snapshot.unreadable
-            and before.namespaces == snapshot.namespaces
+            and all(getattr(before, field) == getattr(snapshot, field) for field in _COMPARED)
             and all(getattr(before, kind) is getattr(snapshot, kind) for kind in _STORAGE)
         )
 
@@ -211,10 +213,11 @@ class Space:
                     static = static & reach
             except VolumeUnknownError as error:
                 unknown = unknown or (Reason.UNKNOWN_VOLUME, str(error))
+        static, strays = self.platforms.split(template, static)
         affinity, spread = self.constraints.rules(template)
         idle = not (affinity.own or affinity.against or affinity.joins or affinity.group)
         plain = idle and not (spread.own or spread.joins or spec.host_ports or attachments is not NO_ATTACHMENTS)
-        amounts, scoring = _larger(pod.requests, spec.requests), spec.scoring
+        amounts, scoring = largest((pod.requests, spec.requests)), spec.scoring
         if anew is not None:
             amounts, scoring = anew.requests, anew.scoring
             if anew.problem:
@@ -238,6 +241,7 @@ class Space:
             plain=plain,
             unknown=unknown,
             apart=plain or (affinity.apart and not (spread.own or spread.joins or attachments is not NO_ATTACHMENTS)),
+            strays=strays,
         )
 
     # Judging
@@ -278,8 +282,7 @@ class Space:
     def sizes(self) -> list[float]:
         """Return each node's size: CPU, memory and extended resources as shares of the largest node's, summed."""
         rows = [row for name, row in self._rows.items() if name not in (POD_COUNT, "ephemeral-storage")]
-        shares: list[float] = (self.capacity[rows] * self.scale[rows, None]).sum(axis=0).tolist()
-        return shares
+        return list((self.capacity[rows] * self.scale[rows, None]).sum(axis=0).tolist())
 
     # Changing
 
@@ -341,10 +344,6 @@ class Space:
     def resource_names(self) -> list[str]:
         """Names of the matrix' rows, in row order."""
         return sorted(self._rows, key=self._rows.__getitem__)
-
-
-def _larger(left: Resources, right: Resources) -> Resources:
-    return left if left is right else {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}
 
 
 __all__ = ["CPU", "MEMORY", "PODS", "UNLIMITED", "Ask", "Changes", "Space"]

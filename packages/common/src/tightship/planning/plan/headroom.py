@@ -13,7 +13,6 @@ import numpy as np
 from msgspec import Struct
 
 from tightship.core.objects import Pod
-from tightship.core.objects.pod import DEFAULT_SCHEDULER
 from tightship.core.reasons import Reason, Refusal
 from tightship.core.resources import Resources
 from tightship.planning.cluster import Headroom, Snapshot
@@ -38,7 +37,7 @@ class BufferRoom:
     def __init__(self, space: Space, snapshot: Snapshot) -> None:
         self._space = space
         pods = [(each, each.pod) for each in snapshot.headroom if each.pod is not None and each.count]
-        asked = [_Units(each, space.ask(pod)) for each, pod in pods if pod.spec.scheduler == DEFAULT_SCHEDULER]
+        asked = [_Units(each, space.ask(pod)) for each, pod in pods if pod.spec.scheduler in snapshot.schedulers]
         self._units = [each for each in asked if each.ask.unknown is None]
         self.held: Mapping[str, Resources] = {}
         """The amounts that buffers would take, by node."""

@@ -8,6 +8,7 @@ from tightship.core.counting import counted
 from tightship.core.objects import Pod
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import Snapshot
+from tightship.planning.owners import named
 from tightship.planning.placement.explain import why_nowhere
 from tightship.planning.placement.fitting import Fit
 from tightship.planning.placement.space import Ask, Space
@@ -46,13 +47,9 @@ class Homeless:
                 told[id(guest.ask)] = why_nowhere(self._space, guest.ask)
             detail, fix = told[id(guest.ask)]
             if not guest.origin:
-                home, what = guest.pod.node, f"pending pod {guest.pod.key}"
-                if home:
-                    what = f"pod {guest.pod.key}, which is leaving the draining node {home},"
-                if home == node:
-                    what = f"the replacement of pod {guest.pod.key}, which comes once the pod has gone,"
-                detail = f"{what} could run only here"
-                found.append(Refusal(Reason.PENDING_POD_NEEDS_NODE, node, detail, fix))
+                found.append(_needed_here(node, guest.pod, fix))
+            elif position in fit.astray:
+                found.append(_astray(self._space, node, guest))
             elif position not in fit.alone:
                 found.append(Refusal(Reason.NO_PLACE_TOGETHER, guest.pod.key, _not_together(guest, everyone)))
             elif planned and self._fits_without_plan(guest, node):
@@ -101,6 +98,24 @@ def _not_together(guest: Guest, everyone: Sequence[Guest]) -> str:
     if shared:
         who = f"surely on one node with all that share claim {shared} (it is attached to one at a time)"
     return f"this pod alone would fit elsewhere, but not {who}"
+
+
+def _needed_here(node: str, pod: Pod, fix: str) -> Refusal:
+    what = f"pending pod {pod.key}"
+    if pod.node:
+        what = f"pod {pod.key}, which is leaving the draining node {pod.node},"
+    if pod.node == node:
+        what = f"the replacement of pod {pod.key}, which comes once the pod has gone,"
+    return Refusal(Reason.PENDING_POD_NEEDS_NODE, node, f"{what} could run only here", fix)
+
+
+def _astray(space: Space, node: str, guest: Guest) -> Refusal:
+    """Return why kube-scheduler may send *guest* from *node* to a node where it can't run."""
+    others = [(label, other) for label, other, mask in space.platforms.others(guest.ask.template) if mask.any()]
+    what = " or ".join(other for _, other in others)
+    detail = f"kube-scheduler may send {guest.pod.key} to a node of {what}, where the pod is not known to run"
+    fix = f"select {' and '.join(dict.fromkeys(label for label, _ in others))} in {named(space.snapshot, guest.pod)}"
+    return Refusal(Reason.SCHEDULER_MAY_STRAND, node, detail, fix)
 
 
 def unjudgeable(guests: Sequence[Guest]) -> list[Refusal]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+import msgspec
 import numpy as np
 
 from tightship.core.drain_record import Phase
 from tightship.core.objects import Pod
-from tightship.core.objects.pod import DEFAULT_SCHEDULER
 from tightship.core.reasons import Reason
 from tightship.core.resources import Resources
 from tightship.planning.cluster import Snapshot
@@ -41,7 +41,7 @@ class Reserved:
         queue = [
             pod
             for pod in space.snapshot.unscheduled
-            if not pod.gated_by_others and not pod.expendable and pod.spec.scheduler == DEFAULT_SCHEDULER
+            if not pod.gated_by_others and not pod.expendable and pod.spec.scheduler in space.snapshot.schedulers
         ]
         for pod in sorted(queue, key=lambda each: (-each.spec.priority, each.created, each.key)):
             ask = space.ask(pod)
@@ -104,7 +104,7 @@ class Reserved:
         held: dict[str, dict[str, int]] = {}
         for starting in space.snapshot.starting:
             pod = starting.pod
-            if pod is None or pod.spec.scheduler != DEFAULT_SCHEDULER:
+            if pod is None or pod.spec.scheduler not in space.snapshot.schedulers:
                 continue
             guest = Guest(pod, space.ask(pod), "", starting)
             for _ in range(0 if guest.ask.unknown is not None else starting.count):
@@ -123,7 +123,8 @@ class Reserved:
         if rather is not None and (feasible & rather).any():
             feasible &= rather
         nodes = np.flatnonzero(feasible)
-        return scheduler_choice(self._space, ask, nodes) if len(nodes) else None
+        able = ask if ask.strays is None else msgspec.structs.replace(ask, strays=None)
+        return scheduler_choice(self._space, able, nodes) if len(nodes) else None
 
     def _place_best(self, pod: Pod, ask: Ask, wanted: str) -> bool:
         """Place *pod* on the node *wanted*, if that takes the pod, else where kube-scheduler would."""

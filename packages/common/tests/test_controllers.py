@@ -1,0 +1,143 @@
+"""What happens to pods of controllers, by their kind and API group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tightship.core.reasons import Reason
+from tightship.planning.controllers import LOSING, RECREATING
+from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.evictability import Evictability, Fate, PodVerdict
+from tightship.planning.eviction_rules import EvictionRules
+from tightship.planning.owners import annotating
+from tightship_testkit.builders import NOW, node, pod, pod_of, state_of, workload
+
+KRUISE = "apps.kruise.io/v1beta1"
+FREE, STAYS = "free", "stays"
+
+
+def owner(api_version: str, kind: str, name: str = "web") -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "name": name, "uid": f"uid-{name}", "controller": True}
+
+
+def judged(given: dict[str, Any], *others: dict[str, Any]) -> PodVerdict:
+    # Controllers of Kubernetes' own kinds have been read, and one of each kind is called "web".
+    known = [workload(kind) for kind in ("ReplicaSet", "StatefulSet", "DaemonSet", "Job")]
+    snapshot = state_of(node(), pod(**given), *known, *others).snapshot()
+    return Evictability(snapshot, EvictionRules(), NOW, DisruptionLedger(snapshot).covers).judge(pod_of(snapshot))
+
+
+ROWS: list[tuple[str, str, str | Reason]] = [
+    # Kubernetes' own, by the groups that they have had.
+    ("apps/v1", "ReplicaSet", FREE),
+    ("extensions/v1beta1", "ReplicaSet", FREE),
+    ("apps/v1beta1", "StatefulSet", FREE),
+    ("apps/v1beta2", "ReplicaSet", FREE),
+    ("batch/v1", "Job", FREE),
+    ("apps/v1", "DaemonSet", STAYS),
+    ("extensions/v1beta1", "DaemonSet", STAYS),
+    # Of the same name in other groups: nothing of that group has been read.
+    (KRUISE, "StatefulSet", FREE),
+    (KRUISE, "CloneSet", FREE),
+    (KRUISE, "DaemonSet", STAYS),
+    (KRUISE, "BroadcastJob", Reason.JOB_RUNNING),
+    ("batch.volcano.sh/v1alpha1", "Job", Reason.JOB_RUNNING),
+    ("example.com/v1", "ReplicaSet", Reason.CUSTOM_CONTROLLER),
+    ("example.com/v1", "Deployment", Reason.CUSTOM_CONTROLLER),
+    ("example.com/v1", "DaemonSet", STAYS),
+    ("datadoghq.com/v1alpha1", "ExtendedDaemonSetReplicaSet", STAYS),
+    # Operators that make the pod anew.
+    ("core.strimzi.io/v1beta2", "StrimziPodSet", FREE),
+    ("postgresql.cnpg.io/v1", "Cluster", FREE),
+    ("operators.coreos.com/v1alpha1", "CatalogSource", FREE),
+    ("acme.cert-manager.io/v1", "Challenge", FREE),
+    # A kind of the same name elsewhere is another one.
+    ("cluster.x-k8s.io/v1beta1", "Cluster", Reason.CUSTOM_CONTROLLER),
+    # What runs to its end.
+    ("argoproj.io/v1alpha1", "Workflow", Reason.JOB_RUNNING),
+    ("tekton.dev/v1", "TaskRun", Reason.JOB_RUNNING),
+    ("sparkoperator.k8s.io/v1beta2", "SparkApplication", Reason.JOB_RUNNING),
+    ("kubeflow.org/v1", "PyTorchJob", Reason.JOB_RUNNING),
+    ("kubeflow.org/v2beta1", "MPIJob", Reason.JOB_RUNNING),
+    ("actions.github.com/v1alpha1", "EphemeralRunner", Reason.JOB_RUNNING),
+    ("velero.io/v2alpha1", "DataUpload", Reason.JOB_RUNNING),
+    ("build.openshift.io/v1", "Build", Reason.JOB_RUNNING),
+    # What nobody can replace, or what nobody knows.
+    ("kubevirt.io/v1", "VirtualMachineInstance", Reason.CUSTOM_CONTROLLER),
+    ("ray.io/v1", "RayCluster", Reason.CUSTOM_CONTROLLER),
+    ("agones.dev/v1", "GameServer", Reason.CUSTOM_CONTROLLER),
+    ("longhorn.io/v1beta2", "InstanceManager", Reason.CUSTOM_CONTROLLER),
+    ("apps/v1", "Deployment", Reason.CUSTOM_CONTROLLER),
+    ("v1", "Pod", Reason.CUSTOM_CONTROLLER),
+    ("v1", "Node", Reason.CUSTOM_CONTROLLER),
+    ("argoproj.io/v1alpha1", "Rollout", Reason.CUSTOM_CONTROLLER),
+]
+
+
+@pytest.mark.parametrize(("api_version", "kind", "right"), ROWS, ids=[f"{kind} {group}" for group, kind, _ in ROWS])
+def test_the_group_of_a_controller_decides_what_happens_to_its_pods(
+    api_version: str, kind: str, right: str | Reason
+) -> None:
+    verdict = judged({"owner": owner(api_version, kind)})
+    if isinstance(right, Reason):
+        [refusal] = verdict.refusals
+        assert refusal.reason is right
+        assert "delete" not in refusal.fix
+    else:
+        assert verdict == PodVerdict(Fate.EVICT if right == FREE else Fate.STAYS)
+
+
+@pytest.mark.parametrize("api_version", [KRUISE, "batch.volcano.sh/v1alpha1", "example.com/v1"])
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "Job", "ReplicationController"])
+def test_a_controller_that_nobody_read_is_never_called_gone(api_version: str, kind: str) -> None:
+    verdict = judged({"owner": owner(api_version, kind, "nobody-knows")})
+    assert Reason.CONTROLLER_NOT_FOUND not in {refusal.reason for refusal in verdict.refusals}
+
+
+def test_a_controller_of_kubernetes_that_is_gone_is_called_gone_and_nobody_is_told_to_delete_the_pod() -> None:
+    [refusal] = judged({"owner": owner("apps/v1beta2", "ReplicaSet", "gone")}).refusals
+    assert refusal.reason is Reason.CONTROLLER_NOT_FOUND
+    assert "delete shop/" not in refusal.fix
+
+
+@pytest.mark.parametrize("kind", sorted(LOSING))
+def test_whoever_vouches_for_a_pod_of_any_controller_may_have_it_evicted(kind: str) -> None:
+    name, _, group = kind.partition(".")
+    vouched = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+    assert judged({"owner": owner(f"{group}/v1", name), "notes": vouched}) == PodVerdict(Fate.EVICT)
+
+
+def test_no_controller_is_in_both_tables() -> None:
+    assert not RECREATING & LOSING.keys()
+
+
+DAEMON = {"cluster-autoscaler.kubernetes.io/daemonset-pod": "true"}
+
+
+@pytest.mark.parametrize(
+    ("given", "fate"),
+    [
+        ({"owner": owner("datadoghq.com/v1alpha1", "Anything"), "notes": DAEMON}, Fate.STAYS),
+        ({"naked": True, "notes": DAEMON}, Fate.STAYS),
+        ({"notes": DAEMON}, Fate.STAYS),
+        ({"notes": {**DAEMON, "tightship.dev/do-not-drain": "true"}}, Fate.STAYS),
+        ({"notes": dict.fromkeys(DAEMON, "false")}, Fate.EVICT),
+        ({"notes": dict.fromkeys(DAEMON, "yes")}, Fate.EVICT),
+    ],
+)
+def test_a_pod_marked_as_a_daemonsets_goes_with_its_node(given: dict[str, Any], fate: Fate) -> None:
+    assert judged(given).fate is fate
+
+
+def test_what_a_marked_pod_requests_counts_as_a_daemonsets() -> None:
+    [view] = state_of(node(), pod(notes=DAEMON, cpu="300m")).snapshot().nodes.values()
+    assert view.usage.daemon["cpu"] == 300
+
+
+@pytest.mark.parametrize(("api_version", "kind"), [(KRUISE, "CloneSet"), ("argoproj.io/v1alpha1", "Rollout")])
+def test_commands_name_a_controller_of_another_group_as_kubectl_takes_it(api_version: str, kind: str) -> None:
+    snapshot = state_of(node(), pod(owner=owner(api_version, kind))).snapshot()
+    command = annotating(snapshot, pod_of(snapshot), "a", "b")
+    assert command.startswith(f"kubectl -n shop patch {kind.lower()}.{api_version.partition('/')[0]} web ")
