@@ -106,7 +106,7 @@ def files_in(path: str | os.PathLike[str]) -> list[str]:
 
 
 _OBJECTS = (".json", ".yaml", ".yml")
-_HOW_FOLDER = "kubectl cluster-info dump --all-namespaces --output-directory=DIR writes one with"
+_HOW_FOLDER = "kubectl cluster-info dump --all-namespaces --output-directory=DIR writes such files"
 
 
 def read_all(paths: Sequence[str | os.PathLike[str]], known: Known, take: Take) -> FileObjects:
