@@ -110,10 +110,12 @@ class Assessment:
         if self.node is None:
             return []
         found = self.sorted
-        if found.refusals or self._unreadable:
-            return sorted([*found.refusals, *self._unreadable])
         record = drain_record(self.node)
         begun = record is None or record.phase is not Phase.CLAIMED
+        # Once evictions have begun, pods that this drain has evicted may take all the time that is left.
+        refusals = [*found.refusals, *self._unreadable, *(() if begun else found.outlasting)]
+        if refusals:
+            return sorted(refusals)
         if begun and not found.evict:
             return []
         candidate = Candidate(self.name, "", 0.0, found.evict, found.stays)
@@ -163,7 +165,6 @@ class Assessment:
         stopping: bool = False,
         releasing: bool = False,
         met: float = 0.0,
-        finalizers: Mapping[str, str] = {},
     ) -> Findings:
         """Return everything that the machine decides on.
 
@@ -193,7 +194,6 @@ class Assessment:
             refusing=tuple(sorted(set(refusing))),
             late=tuple(self._late(record, left, leaving, tries, progress)),
             pending=self._pending(began) if began is not None else (),
-            finalizers=finalizers,
             fresh=fresh,
             judged=rest is not None,
             stopping=stopping,

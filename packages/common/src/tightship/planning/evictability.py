@@ -6,6 +6,7 @@ Each rule has its own :class:`~tightship.core.reasons.Reason`, by which users ca
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 
@@ -36,7 +37,15 @@ DEFAULT_GRACE = 30
 """The default grace period in seconds (``corev1.DefaultTerminationGracePeriodSeconds``)."""
 
 STUCK_AFTER = 60
-"""Seconds past the end of its grace period after which a terminating pod counts as stuck."""
+"""Seconds past the end of its grace period after which a terminating pod counts as stuck, as for Karpenter
+(``IsStuckTerminating`` in pkg/utils/pod/scheduling.go); Cluster Autoscaler waits 30 s (pkg/simulator/drainability)."""
+
+_REMOVES = {
+    "batch.kubernetes.io/job-tracking": "the Job controller",
+    "foregroundDeletion": "the garbage collector, once all that the pod owns is gone,",
+    "orphan": "the garbage collector",
+}
+"""Who removes the finalizers of Kubernetes itself."""
 
 
 class Fate(Enum):
@@ -52,20 +61,24 @@ class Fate(Enum):
 
 
 class PodVerdict(Struct, frozen=True):
-    """A pod's *fate*, and all *refusals* (empty unless the fate is ``EVICT``)."""
+    """A pod's *fate*, and all *refusals*: why it may not be evicted or, if leaving, why it would outlast a drain."""
 
     fate: Fate
     refusals: tuple[Refusal, ...] = ()
 
 
 class Sorted(Struct, frozen=True):
-    """The pods of a node by their fate: *evict*, *awaits*, *leaving*, and how many *stay*, with all *refusals*."""
+    """The pods of a node by their fate: *evict*, *awaits*, *leaving*, and how many *stay*, with all *refusals*.
+
+    *outlasting* says which of those that are *leaving* would still be here when a drain that begins now gives up.
+    """
 
     evict: tuple[Pod, ...]
     stays: int
     refusals: tuple[Refusal, ...]
     awaits: tuple[Pod, ...] = ()
     leaving: tuple[Pod, ...] = ()
+    outlasting: tuple[Refusal, ...] = ()
 
 
 class Evictability:
@@ -94,7 +107,8 @@ class Evictability:
         if pod.daemon or pod.mirror:
             return _STAYS
         if pod.deletion is not None:
-            return _LEAVING
+            outlasts = None if pod.expendable else outlasting(pod, self._now, self._longest_grace)
+            return _STAYS if pod.expendable else PodVerdict(Fate.LEAVING, () if outlasts is None else (outlasts,))
         if not pod.annotations and self._plainly_free(pod.template):
             return _FREE
         disabled = self._rules.disabled
@@ -112,6 +126,7 @@ class Evictability:
         awaits: list[Pod] = []
         leaving: list[Pod] = []
         refusals: list[Refusal] = []
+        outlast: list[Refusal] = []
         stays = 0
         free = self._free
         for pod in pods:
@@ -120,7 +135,7 @@ class Evictability:
                 evict.append(pod)
                 continue
             verdict = self.judge(pod)
-            refusals += verdict.refusals
+            (outlast if verdict.fate is Fate.LEAVING else refusals).extend(verdict.refusals)
             if verdict.fate is Fate.EVICT:
                 evict.append(pod)
             elif verdict.fate is Fate.STAYS:
@@ -129,7 +144,7 @@ class Evictability:
                 awaits.append(pod)
             else:
                 leaving.append(pod)
-        return Sorted(tuple(evict), stays, tuple(refusals), tuple(awaits), tuple(leaving))
+        return Sorted(tuple(evict), stays, tuple(refusals), tuple(awaits), tuple(leaving), tuple(outlast))
 
     def _plainly_free(self, template: PodTemplate) -> bool:
         # Nearly all pods of a fleet have an ordinary controller and no local data. Computed once a template.
@@ -317,7 +332,6 @@ _ONLY_REASON: Mapping[_Rule, Reason] = {
 """The rules that give just one reason. Where users have switched that off, nobody need ask the rule."""
 
 _STAYS = PodVerdict(Fate.STAYS)
-_LEAVING = PodVerdict(Fate.LEAVING)
 _AWAIT = PodVerdict(Fate.AWAIT)
 _FREE = PodVerdict(Fate.EVICT)
 
@@ -342,6 +356,29 @@ def _describe(volume: Volume) -> str:
     return f"{'hostPath' if volume.host_path is not None else 'emptyDir'} {volume.name}"
 
 
-def stuck(pod: Pod, now: float) -> bool:
-    """Whether a terminating pod should be gone long since (a finalizer holds it, or its node is unreachable)."""
-    return pod.deletion is not None and now > pod.deletion + STUCK_AFTER
+def outlasting(pod: Pod, now: float, has: float = math.inf) -> Refusal | None:
+    """Return why *pod*, if it terminates, is still here when a drain gives up that has *has* seconds from *now*.
+
+    A pod that should be gone long since is stuck: a finalizer holds it, or its kubelet or its volumes don't let go.
+    """
+    if pod.deletion is None:
+        return None
+    if now <= pod.deletion + STUCK_AFTER:
+        left = pod.deletion - now
+        if left <= has:
+            return None
+        detail = f"terminates, and may take {format_duration(left)} more; a drain has only {format_duration(has)}"
+        return Refusal(Reason.GRACE_PERIOD_TOO_LONG, pod.key, detail, f"wait until {pod.key} has gone")
+    past = format_duration(now - pod.deletion)
+    if not pod.finalizers:
+        return Refusal(Reason.POD_STUCK, pod.key, f"should have been gone {past} ago")
+    held = f"finalizer{'s' if len(pod.finalizers) > 1 else ''} {', '.join(pod.finalizers)}"
+    holds = "hold" if len(pod.finalizers) > 1 else "holds"
+    who = ", ".join(dict.fromkeys(_removes(each) for each in pod.finalizers))
+    detail = f"should have been gone {past} ago, but {held} {holds} it"
+    return Refusal(Reason.STUCK_FINALIZER, pod.key, detail, f"see why {who} does not remove {held}")
+
+
+def _removes(finalizer: str) -> str:
+    domain = finalizer.partition("/")[0] if "/" in finalizer else finalizer
+    return _REMOVES.get(finalizer) or f"the controller of {domain}"

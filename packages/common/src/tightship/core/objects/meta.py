@@ -111,6 +111,7 @@ class Metadata(Struct, frozen=True, rename="camel", gc=False):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
+    finalizers: tuple[str, ...] | None = None
 
     @property
     def controller(self) -> Owner | None:
