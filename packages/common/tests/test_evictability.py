@@ -8,8 +8,9 @@ import pytest
 
 from tightship.core.reasons import Reason
 from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.evictability import Evictability, Fate, PodVerdict, outlasting
+from tightship.planning.evictability import Evictability, Fate, PodVerdict
 from tightship.planning.eviction_rules import SWITCHABLE, EvictionRules
+from tightship.planning.terminating import outlasting
 from tightship_testkit.builders import DAY, NOW, budget, controller, node, pod, pod_of, state_of, workload
 
 Json = dict[str, Any]

@@ -19,8 +19,8 @@ from tightship.core.reasons import Reason, Refusal
 from tightship.drain import requests
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Step, Wait, Write
-from tightship.planning.evictability import outlasting
 from tightship.planning.nodes import owner_elsewhere
+from tightship.planning.terminating import outlasting
 
 KEPT = 6 * 3600.0
 """Seconds for which the record keeps a drained node; renewed after half of them."""

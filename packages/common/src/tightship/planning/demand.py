@@ -25,6 +25,7 @@ from tightship.core.objects.volume import Volume
 from tightship.core.reasons import Reason
 from tightship.core.resources import largest
 from tightship.planning.cluster import Headroom, Snapshot, Starting
+from tightship.planning.displacing import KEPT_FOR
 from tightship.planning.owners import owners_of
 from tightship.planning.vertical import with_recommendations
 
@@ -49,14 +50,16 @@ _Target = tuple[str, str, str]
 
 
 class Ahead(Struct, frozen=True):
-    """The demand without pods for which to keep room: at most *replicas* of each HPA, and *buffers* or not.
+    """The demand for which to keep room: at most *replicas* of each HPA, and *buffers* or not, which have no pods yet.
 
-    With *recommended*, pods that are made anew request what VerticalPodAutoscalers recommend.
+    With *recommended*, pods that are made anew request what VerticalPodAutoscalers recommend. The pods of a node that
+    others cordoned, or that is not Ready, keep room for *displaced_for* seconds.
     """
 
     replicas: int = 0
     buffers: bool = False
     recommended: bool = False
+    displaced_for: float = KEPT_FOR
 
 
 def with_demand(snapshot: Snapshot, ahead: Ahead) -> Snapshot:

@@ -6,7 +6,6 @@ Each rule has its own :class:`~tightship.core.reasons.Reason`, by which users ca
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 
@@ -21,6 +20,7 @@ from tightship.planning.controllers import LOSING, RECREATING, UNKNOWN
 from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.gangs import Gangs
 from tightship.planning.owners import annotating, named
+from tightship.planning.terminating import outlasting
 
 DO_NOT_DRAIN = "tightship.dev/do-not-drain"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -35,17 +35,6 @@ PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 
 DEFAULT_GRACE = 30
 """The default grace period in seconds (``corev1.DefaultTerminationGracePeriodSeconds``)."""
-
-STUCK_AFTER = 60
-"""Seconds past the end of its grace period after which a terminating pod counts as stuck, as for Karpenter
-(``IsStuckTerminating`` in pkg/utils/pod/scheduling.go); Cluster Autoscaler waits 30 s (pkg/simulator/drainability)."""
-
-_REMOVES = {
-    "batch.kubernetes.io/job-tracking": "the Job controller",
-    "foregroundDeletion": "the garbage collector, once all that the pod owns is gone,",
-    "orphan": "the garbage collector",
-}
-"""Who removes the finalizers of Kubernetes itself."""
 
 
 class Fate(Enum):
@@ -354,31 +343,3 @@ def all_local_volumes(pod: Pod) -> str:
 
 def _describe(volume: Volume) -> str:
     return f"{'hostPath' if volume.host_path is not None else 'emptyDir'} {volume.name}"
-
-
-def outlasting(pod: Pod, now: float, has: float = math.inf) -> Refusal | None:
-    """Return why *pod*, if it terminates, is still here when a drain gives up that has *has* seconds from *now*.
-
-    A pod that should be gone long since is stuck: a finalizer holds it, or its kubelet or its volumes don't let go.
-    """
-    if pod.deletion is None:
-        return None
-    if now <= pod.deletion + STUCK_AFTER:
-        left = pod.deletion - now
-        if left <= has:
-            return None
-        detail = f"terminates, and may take {format_duration(left)} more; a drain has only {format_duration(has)}"
-        return Refusal(Reason.GRACE_PERIOD_TOO_LONG, pod.key, detail, f"wait until {pod.key} has gone")
-    past = format_duration(now - pod.deletion)
-    if not pod.finalizers:
-        return Refusal(Reason.POD_STUCK, pod.key, f"should have been gone {past} ago")
-    held = f"finalizer{'s' if len(pod.finalizers) > 1 else ''} {', '.join(pod.finalizers)}"
-    holds = "hold" if len(pod.finalizers) > 1 else "holds"
-    who = ", ".join(dict.fromkeys(_removes(each) for each in pod.finalizers))
-    detail = f"should have been gone {past} ago, but {held} {holds} it"
-    return Refusal(Reason.STUCK_FINALIZER, pod.key, detail, f"see why {who} does not remove {held}")
-
-
-def _removes(finalizer: str) -> str:
-    domain = finalizer.partition("/")[0] if "/" in finalizer else finalizer
-    return _REMOVES.get(finalizer) or f"the controller of {domain}"
