@@ -13,7 +13,7 @@ from tightship.planning.cluster import Snapshot
 from tightship.planning.cluster.state import add
 from tightship.planning.displacing import displaces
 from tightship.planning.nodes import drain_record, draining
-from tightship.planning.placement.scoring import scheduler_choice
+from tightship.planning.placement.scoring import nodes_to_find, scheduler_choice
 from tightship.planning.placement.space import Ask, Space
 from tightship.planning.placement.topology import NodeMask
 from tightship.planning.plan.scale_ups import Guest, RoomOf, is_displaced, is_starting
@@ -30,6 +30,8 @@ class Reserved:
         self.scale_ups = RoomOf(space, is_starting)
         self.displaced = RoomOf(space, is_displaced)
         self.held: dict[str, dict[str, int]] = {}
+        self._many = nodes_to_find(len(space.nodes)) < len(space.nodes)
+        self._next = 0
 
     def pending(self) -> None:
         """Reserve room for every pending pod that could run somewhere, so that no move takes that room (M8).
@@ -76,7 +78,8 @@ class Reserved:
                         space.lift(ask, origin)
             for guest in leaving:
                 mark, ask = space.mark(), guest.ask
-                if not ask.attachments.shared:
+                # What a closed node holds of pods that are apart makes no difference elsewhere.
+                if not (ask.attachments.shared or ask.apart):
                     space.lift(ask, origin)
                 if not self._place_best(guest, space.snapshot.landings.get(guest.pod.uid, "")):
                     space.rollback(mark)
@@ -100,8 +103,8 @@ class Reserved:
     def starting(self, candidates: Collection[str]) -> None:
         """Reserve room for replicas that HPAs are about to start, first on nodes that are not *candidates*.
 
-        As with pending pods, a replica that fits nowhere blocks nothing by
-        itself. By then the others have filled every node that could take one of them, so no such node can go.
+        As with pending pods, a replica that fits nowhere blocks nothing by itself. By then the others have filled every
+        node that could take one of them, so no such node can go.
         """
         space = self._space
         stays = np.array([name not in candidates for name in space.names], dtype=np.bool_)
@@ -125,11 +128,25 @@ class Reserved:
         able = ask if ask.strays is None else msgspec.structs.replace(ask, strays=None)
         return scheduler_choice(self._space, able, nodes) if len(nodes) else None
 
+    def _next_place(self, ask: Ask) -> int | None:
+        """Return the first node after the last such choice that takes a pod with *ask*.
+
+        A pool under replacement may have thousands of pods. In such a cluster the scheduler's own choice depends on
+        where it continues to look, and the model of that choice would cost more than all the rest of a plan.
+        """
+        space = self._space
+        for number in range(self._next, self._next + _TRIES):
+            if space.accepts(ask, number % len(space.nodes)):
+                self._next = number + 1
+                return number % len(space.nodes)
+        nodes = np.flatnonzero(space.feasible(ask))
+        return int(nodes[np.searchsorted(nodes, self._next % len(space.nodes)) % len(nodes)]) if len(nodes) else None
+
     def _place_best(self, guest: Guest, wanted: str) -> bool:
         """Place *guest* on the node *wanted*, if that takes the pod, else where kube-scheduler would."""
         target = self._space.index.get(wanted)
         if target is None or not self._space.accepts(guest.ask, target):
-            target = self._likely_place(guest.ask)
+            target = self._next_place(guest.ask) if self._many and guest.because else self._likely_place(guest.ask)
         if target is None:
             return False
         self._place(guest, target)
@@ -154,6 +171,8 @@ def pending_pods(snapshot: Snapshot) -> tuple[int, int]:
     reserved.pending()
     return waiting, sum(guest.pod.deletion is None for guests in reserved.waiting.values() for guest in guests)
 
+_TRIES = 20
+"""Nodes to try one by one before all are looked at together, which takes about as long."""
 
 _LEAVES = frozenset({Phase.CLAIMED, Phase.EVICTING, Phase.YIELDED})
 
