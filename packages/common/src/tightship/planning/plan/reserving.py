@@ -19,6 +19,10 @@ from tightship.planning.placement.topology import NodeMask
 from tightship.planning.plan.scale_ups import Guest, RoomOf, is_displaced, is_starting
 
 
+_TRIES = 20
+"""Nodes to try one by one before all are looked at together, which takes about as long."""
+
+
 class Reserved:
     """Reserves room for guests in *space*. :attr:`waiting` holds the guests by node, :attr:`scale_ups` the amounts of
     replicas about to start, :attr:`displaced` those of pods that others will move, :attr:`held` both by node.
@@ -170,9 +174,6 @@ def pending_pods(snapshot: Snapshot) -> tuple[int, int]:
     reserved = Reserved(Space(snapshot))
     reserved.pending()
     return waiting, sum(guest.pod.deletion is None for guests in reserved.waiting.values() for guest in guests)
-
-_TRIES = 20
-"""Nodes to try one by one before all are looked at together, which takes about as long."""
 
 _LEAVES = frozenset({Phase.CLAIMED, Phase.EVICTING, Phase.YIELDED})
 
