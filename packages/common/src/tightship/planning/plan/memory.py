@@ -53,7 +53,7 @@ class PlanMemory:
         return self._states.setdefault(before, len(self._states) + 1)
 
 
-class Moment(Struct, frozen=True):
+class PlannerStart(Struct, frozen=True):
     """What a planner needs to begin again: a mark of its space, and the pods for which it reserves room."""
 
     mark: int

@@ -19,7 +19,7 @@ from tightship.planning.placement.topology import NodeMask
 from tightship.planning.plan.going import Going
 from tightship.planning.plan.headroom import BufferRoom, together
 from tightship.planning.plan.homeless import Homeless, stuck_together, unjudgeable
-from tightship.planning.plan.memory import Attempt, Before, Moment, PlanMemory, Tried
+from tightship.planning.plan.memory import Attempt, Before, PlanMemory, PlannerStart, Tried
 from tightship.planning.plan.model import Candidate, Move, Placement, Removal
 from tightship.planning.plan.planned_targets import PlannedTargets
 from tightship.planning.plan.reserving import Reserved, moving_nodes
@@ -114,10 +114,10 @@ class Planner:
         new.choose_by(choose)
         return new
 
-    def _moment(self) -> Moment:
+    def _moment(self) -> PlannerStart:
         waiting = {node: list(guests) for node, guests in self.waiting.items()}
         sums = self._scale_ups.copied(), self._displaced.copied()
-        return Moment(self.space.mark(), self.space.next_start, waiting, *sums)
+        return PlannerStart(self.space.mark(), self.space.next_start, waiting, *sums)
 
     @property
     def buffered(self) -> list[tuple[Pod, int]]:
