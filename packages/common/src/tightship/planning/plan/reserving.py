@@ -18,7 +18,6 @@ from tightship.planning.placement.space import Ask, Space
 from tightship.planning.placement.topology import NodeMask
 from tightship.planning.plan.scale_ups import Guest, RoomOf, is_displaced, is_starting
 
-
 _TRIES = 20
 """Nodes to try one by one before all are looked at together, which takes about as long."""
 
@@ -174,6 +173,7 @@ def pending_pods(snapshot: Snapshot) -> tuple[int, int]:
     reserved = Reserved(Space(snapshot))
     reserved.pending()
     return waiting, sum(guest.pod.deletion is None for guests in reserved.waiting.values() for guest in guests)
+
 
 _LEAVES = frozenset({Phase.CLAIMED, Phase.EVICTING, Phase.YIELDED})
 
