@@ -25,7 +25,6 @@ from tightship.core.objects.volume import Volume
 from tightship.core.reasons import Reason
 from tightship.core.resources import largest
 from tightship.planning.cluster import Headroom, Snapshot, Starting
-from tightship.planning.displacing import KEPT_FOR
 from tightship.planning.owners import owners_of
 from tightship.planning.vertical import with_recommendations
 
@@ -38,6 +37,10 @@ a few hundred pods at most, and a later pass keeps room for the rest."""
 
 MOST_IN_BUFFERS = 500
 """Most pods of all CapacityBuffers together for which to keep room."""
+
+KEPT_FOR = 86400.0
+"""Seconds for which room is kept by default for the pods of a node that others cordoned: upgrades of pools wait hours
+for a PodDisruptionBudget, or before they delete the old pool."""
 
 _SURGE = 4
 """A Deployment's rollout makes one pod more for so many replicas, by default."""

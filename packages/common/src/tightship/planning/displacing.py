@@ -14,10 +14,6 @@ from tightship.core.objects import Node
 from tightship.planning.cluster import Snapshot
 from tightship.planning.nodes import cordoner, emptied_by_others, owner_elsewhere
 
-KEPT_FOR = 86400.0
-"""Seconds for which room is kept by default. The longest upgrades wait hours for one node: GKE for its soak time, Azure
-for its drain timeout, Cluster API and MCO for PodDisruptionBudgets."""
-
 
 def displaces(node: Node) -> str:
     """Return who moves the pods of *node*, which is in no drain of ours, as half a sentence; empty if nobody does."""

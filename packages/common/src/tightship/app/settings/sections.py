@@ -19,8 +19,7 @@ from tightship.core.reasons import Reason
 from tightship.core.schedulers import SCHEDULERS, Scoring
 from tightship.core.selectors import Taint
 from tightship.drain.rules import DrainRules
-from tightship.planning.demand import Ahead
-from tightship.planning.displacing import KEPT_FOR
+from tightship.planning.demand import KEPT_FOR, Ahead
 from tightship.planning.eviction_rules import EvictionRules, awaited_for
 from tightship.planning.plan.going import CANDIDATE, SteeringRules
 from tightship.planning.plan.model import Placement
