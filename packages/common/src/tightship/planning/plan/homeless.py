@@ -73,8 +73,7 @@ class Homeless:
                 found.append(Refusal(Reason.NO_PLACE_AFTER_PLAN, guest.pod.key, detail, fix))
             else:
                 found.append(Refusal(Reason.NO_PLACE, guest.pod.key, detail, fix))
-        if displaced:
-            found.append(needed_by_displaced(node, displaced))
+        found += [needed_by_displaced(node, displaced)] if displaced else []
         if not found and strand:
             detail = (
                 "all pods of this node fit elsewhere, but kube-scheduler's own choices could leave one without a place"
