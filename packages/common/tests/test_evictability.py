@@ -8,8 +8,9 @@ import pytest
 
 from tightship.core.reasons import Reason
 from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.evictability import Evictability, Fate, PodVerdict, stuck
+from tightship.planning.evictability import Evictability, Fate, PodVerdict
 from tightship.planning.eviction_rules import SWITCHABLE, EvictionRules
+from tightship.planning.terminating import outlasting
 from tightship_testkit.builders import DAY, NOW, budget, controller, node, pod, pod_of, state_of, workload
 
 Json = dict[str, Any]
@@ -229,6 +230,61 @@ def test_a_mirror_pod_is_known_by_annotation_and_owner_together(half: str) -> No
     assert judged({half: MIRROR[half]}).fate is Fate.EVICT
 
 
-@pytest.mark.parametrize(("deletion", "is_stuck"), [(NOW - 61, True), (NOW - 60, False), (NOW + DAY, False)])
-def test_a_terminating_pod_is_stuck_a_minute_past_its_grace(deletion: float, is_stuck: bool) -> None:
-    assert stuck(pod_of(state_of(node(), pod(deletion=deletion)).snapshot()), NOW) is is_stuck
+def held(*finalizers: str, deletion: float | None = NOW - 3600, **more: Any) -> Json:
+    raw = pod(deletion=deletion, **more)
+    raw["metadata"]["finalizers"] = list(finalizers)
+    return raw
+
+
+JOB_TRACKING = "batch.kubernetes.io/job-tracking"
+LEAVING: list[tuple[str, Json, Fate, set[Reason]]] = [
+    ("a second more than a minute past its grace", pod(deletion=NOW - 61), Fate.LEAVING, {Reason.POD_STUCK}),
+    ("a minute past its grace", pod(deletion=NOW - 60), Fate.LEAVING, set()),
+    ("within its grace", pod(deletion=NOW + 20), Fate.LEAVING, set()),
+    ("just in time for the drain", pod(deletion=NOW + 1800), Fate.LEAVING, set()),
+    ("longer than the drain", pod(deletion=NOW + 1801), Fate.LEAVING, {Reason.GRACE_PERIOD_TOO_LONG}),
+    ("deleted with a grace of a day", pod(deletion=NOW + DAY), Fate.LEAVING, {Reason.GRACE_PERIOD_TOO_LONG}),
+    ("a finalizer", held("example.com/workspace"), Fate.LEAVING, {Reason.STUCK_FINALIZER}),
+    ("a finalizer that may go in time", held(JOB_TRACKING, deletion=NOW - 5), Fate.LEAVING, set()),
+    ("a Job's finalizer that did not go", held(JOB_TRACKING), Fate.LEAVING, {Reason.STUCK_FINALIZER}),
+    ("two finalizers", held("a.io/x", "foregroundDeletion"), Fate.LEAVING, {Reason.STUCK_FINALIZER}),
+    ("a finalizer, and a grace not over", held("a.io/x", deletion=NOW + 20), Fate.LEAVING, set()),
+    ("a finalizer, and not deleted", held("a.io/x", deletion=None), Fate.EVICT, set()),
+    ("a DaemonSet's pod", held("a.io/x", owner=controller("DaemonSet", "agent")), Fate.STAYS, set()),
+    ("a mirror pod", held("a.io/x", **MIRROR), Fate.STAYS, set()),
+    ("an expendable pod", held("a.io/x", priority=-11), Fate.STAYS, set()),
+    ("a naked pod", held("a.io/x", naked=True), Fate.LEAVING, {Reason.STUCK_FINALIZER}),
+    ("a pod that opts out", held("a.io/x", notes={OURS: "true"}), Fate.LEAVING, {Reason.STUCK_FINALIZER}),
+]
+
+
+@pytest.mark.parametrize(("raw", "fate", "why"), [row[1:] for row in LEAVING], ids=[row[0] for row in LEAVING])
+def test_a_terminating_pod_is_refused_before_the_drain_if_the_drain_would_give_up_for_it(
+    raw: Json, fate: Fate, why: set[Reason]
+) -> None:
+    snapshot = state_of(node(), raw, *KNOWN).snapshot()
+    judge = Evictability(snapshot, EvictionRules(longest_grace=1800), NOW, DisruptionLedger(snapshot).covers)
+    verdict = judge.judge(pod_of(snapshot))
+    assert (verdict.fate, reasons(verdict)) == (fate, why)
+    sorted_out = judge.sort(snapshot.nodes["n1"].pods)
+    assert ({each.reason for each in sorted_out.outlasting}, sorted_out.refusals) == (why, ())
+
+
+def test_a_finished_pod_behind_a_finalizer_is_no_pod_of_the_node() -> None:
+    assert state_of(node(), held(JOB_TRACKING, phase="Succeeded")).snapshot().nodes["n1"].pods == ()
+
+
+@pytest.mark.parametrize(
+    ("finalizers", "says"),
+    [
+        (("example.com/workspace",), "see why the controller of example.com does not remove finalizer example.com/"),
+        ((JOB_TRACKING,), "see why the Job controller does not remove"),
+        (("foregroundDeletion",), "see why the garbage collector, once all that the pod owns is gone, does not"),
+        (("protect",), "see why the controller of protect does not remove finalizer protect"),
+        (("a.io/x", "a.io/y"), "see why the controller of a.io does not remove finalizers a.io/x, a.io/y"),
+    ],
+)
+def test_whoever_should_remove_a_finalizer_is_named(finalizers: tuple[str, ...], says: str) -> None:
+    found = outlasting(pod_of(state_of(node(), held(*finalizers)).snapshot()), NOW)
+    assert found is not None
+    assert says in found.fix

@@ -245,21 +245,6 @@ async def test_a_pod_held_by_a_finalizer_is_named_with_it(bench: Bench) -> None:
     assert "finalizer example.com/guard holds it" in bench.record.reason
 
 
-async def test_finalizers_that_may_not_be_read_do_not_keep_a_drain_from_ending(bench: Bench) -> None:
-    guard = ["example.com/guard"]
-    bench.api.edit("Pod", "web-1", lambda raw: raw["metadata"].update(finalizers=guard), "shop")
-    replica = await bench.replica()
-
-    async def no_pods(call: Call) -> Fault | None:
-        return LOST if (call.verb, call.path) == ("GET", "/api/v1/namespaces/shop/pods") else None
-
-    replica.meets(no_pods)
-    assert await replica.claim() is None
-    await until(lambda: bench.api.on("n1") == ["shop/agent", "shop/web-1"])
-    assert await ended(replica) is Ending.RESTORED
-    assert reasons(replica) == [Reason.POD_STUCK]
-
-
 async def test_pods_are_not_late_because_a_job_was_awaited_before_them(bench: Bench) -> None:
     job = pod("job", owner=controller("Job", "nightly"), restartPolicy="Never", tolerations=TOLERATIONS)
     bench.api.add(workload("Job", "nightly"), job)

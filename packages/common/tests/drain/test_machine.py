@@ -70,7 +70,6 @@ class World(RuleBasedStateMachine):
 
     @initialize(cordoned=st.booleans(), count=st.integers(0, 3), rules=st.sampled_from([
         RULES,
-        msgspec.structs.replace(RULES, restore_stuck=False),
         msgspec.structs.replace(RULES, keep_drained=True),
     ]))  # fmt: skip
     def begin(self, cordoned: bool, count: int, rules: DrainRules) -> None:

@@ -262,6 +262,9 @@ LIES = {
         story=70.0,
     ),
     "persons-cordon-stays": leader(cordoned("n1", True), writes("n1", {"unschedulable": None})),
+    "room-for-others-kept": leader(
+        cordoned("n1", True), 25, claim("n2"), story=60.0, workloads=[Workload(name="web", replicas=3, cpu="1900m")]
+    ),
     "persons-uncordon-stays": leader(
         claim("n1"), cordoned("n1", False), 1, writes("n1", {"unschedulable": True})
     ),

@@ -90,6 +90,7 @@ class Reason(StrEnum):
     PENDING_POD_NEEDS_NODE = "PendingPodNeedsNode"
     SCALE_UP_NEEDS_NODE = "ScaleUpNeedsNode"
     BUFFER_NEEDS_NODE = "BufferNeedsNode"
+    OTHER_DRAIN_NEEDS_NODE = "OtherDrainNeedsNode"
     REQUESTS_UNKNOWN = "RequestsUnknown"
     RESOURCE_CLAIMS = "ResourceClaims"
     UNKNOWN_VOLUME = "UnknownVolume"

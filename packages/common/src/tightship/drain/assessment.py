@@ -22,6 +22,7 @@ from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.cluster.state import sum_up
 from tightship.planning.demand import Ahead, with_demand
 from tightship.planning.devices import with_devices
+from tightship.planning.displacing import with_abandoned
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.evictability import Evictability, Sorted
 from tightship.planning.eviction_rules import EvictionRules
@@ -110,27 +111,29 @@ class Assessment:
         if self.node is None:
             return []
         found = self.sorted
-        if found.refusals or self._unreadable:
-            return sorted([*found.refusals, *self._unreadable])
         record = drain_record(self.node)
         begun = record is None or record.phase is not Phase.CLAIMED
+        # Once evictions have begun, pods that this drain has evicted may take all the time that is left.
+        refusals = [*found.refusals, *self._unreadable, *(() if begun else found.outlasting)]
+        if refusals:
+            return sorted(refusals)
         if begun and not found.evict:
             return []
         candidate = Candidate(self.name, "", 0.0, found.evict, found.stays)
-        snapshot = with_demand(self.snapshot, ahead)
+        snapshot = with_abandoned(with_demand(self.snapshot, ahead), ahead.displaced_for, self._now)
+        before = self._in_drain_before(snapshot)
         if not begun:
             snapshot = msgspec.structs.replace(snapshot, nodes={**snapshot.nodes, self.name: self._before(self.node)})
         if self._rules.past_budgets:
             snapshot = msgspec.structs.replace(snapshot, budgets=type(snapshot.budgets)())
-        before = self._in_drain_before()
         planner = Planner(snapshot, DisruptionLedger(snapshot), (candidate,), placement, in_drain=before)
         refusals = planner.attempt(candidate)
         places = all(each.reason in _PLACES for each in refusals)
         return [] if refusals and places and all_land(planner.space, self.name, found.evict) else refusals
 
-    def _in_drain_before(self) -> list[str]:
+    def _in_drain_before(self, snapshot: Snapshot) -> list[str]:
         """Return the nodes in drain that were claimed earlier. They come first, or else all drains would give up."""
-        nodes = moving_nodes(self.snapshot)
+        nodes = moving_nodes(snapshot)
         return nodes[: nodes.index(self.name)] if self.name in nodes else nodes
 
     def left(self, tries: Mapping[str, Try]) -> list[Pod]:
@@ -163,7 +166,6 @@ class Assessment:
         stopping: bool = False,
         releasing: bool = False,
         met: float = 0.0,
-        finalizers: Mapping[str, str] = {},
     ) -> Findings:
         """Return everything that the machine decides on.
 
@@ -193,7 +195,6 @@ class Assessment:
             refusing=tuple(sorted(set(refusing))),
             late=tuple(self._late(record, left, leaving, tries, progress)),
             pending=self._pending(began) if began is not None else (),
-            finalizers=finalizers,
             fresh=fresh,
             judged=rest is not None,
             stopping=stopping,

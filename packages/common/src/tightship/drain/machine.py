@@ -19,8 +19,8 @@ from tightship.core.reasons import Reason, Refusal
 from tightship.drain import requests
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Step, Wait, Write
-from tightship.planning.evictability import stuck
 from tightship.planning.nodes import owner_elsewhere
+from tightship.planning.terminating import outlasting
 
 KEPT = 6 * 3600.0
 """Seconds for which the record keeps a drained node; renewed after half of them."""
@@ -192,19 +192,17 @@ def _evicting(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules
         return Over(Ending.PARKED)
     if not node.ready:
         return _not_ready(record, node, seen, rules, now)
-    left = bool(seen.evict or seen.awaits)
-    unmoved = _stuck(seen, now)
+    unmoved = next((found for pod in seen.leaving if (found := outlasting(pod, now)) is not None), None)
     overdue = record.deadline is not None and now >= record.deadline
-    over = overdue or (not left and (unmoved is not None or not seen.leaving))
+    empty = not (seen.evict or seen.awaits or seen.leaving)
     hopeless = _hopeless(seen, rules, now)
     if hopeless is not None:
         return give_up(record, hopeless, now)
-    if over and not seen.fresh:
+    if (overdue or empty or unmoved is not None) and not seen.fresh:
         return Look()
-    if not left and (unmoved is None or not rules.restore_stuck) and (unmoved is not None or not seen.leaving):
-        reason = record.reason if unmoved is None else str(unmoved)
-        return Write(_enter(record, Phase.DRAINED, now, deadline=None, reason=reason), because=unmoved)
-    if over:
+    if empty:
+        return Write(_enter(record, Phase.DRAINED, now, deadline=None))
+    if overdue or unmoved is not None:
         return give_up(record, unmoved or _overdue(node, seen), now)
     if seen.next and not seen.awaits:
         return Evict(seen.next)
@@ -290,24 +288,8 @@ def _waiting_too_long(seen: Findings, rules: DrainRules, now: float) -> Refusal 
     return None
 
 
-def _stuck(seen: Findings, now: float) -> Refusal | None:
-    for pod in seen.leaving:
-        if stuck(pod, now):
-            past = format_duration(now - (pod.deletion or now))
-            held = seen.finalizers.get(pod.uid)
-            if held:
-                detail = f"should have been gone {past} ago, but finalizer {held} holds it"
-                return Refusal(Reason.STUCK_FINALIZER, pod.key, detail, f"fix what should remove finalizer {held}")
-            return Refusal(Reason.POD_STUCK, pod.key, f"should have been gone {past} ago")
-    return None
-
-
 def _overdue(node: Node, seen: Findings) -> Refusal:
     for pod in seen.leaving:
-        held = seen.finalizers.get(pod.uid)
-        if held:
-            detail = f"the time for the drain is up, and finalizer {held} still holds the pod"
-            return Refusal(Reason.STUCK_FINALIZER, pod.key, detail, f"fix what should remove finalizer {held}")
         if pod.deletion is None and pod.spec.responders:
             return requests.overdue(pod)
     left = [pod.key for pod in (*seen.evict, *seen.awaits, *seen.leaving)]

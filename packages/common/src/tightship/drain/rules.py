@@ -10,8 +10,8 @@ class DrainRules(Struct, frozen=True, kw_only=True):
 
     A claimed node is left alone for *settle*, so that bindings under way become visible. One pod may refuse to go for
     *pod_timeout*; the evictions of a node may take *node_timeout*. A drain waits *await_timeout* for pods that end by
-    themselves (0: such pods keep their node). Without *restore_stuck*, the drain hands a node over although a
-    terminating pod is stuck on it. With *keep_drained*, a drained node that nobody takes is kept instead of restored.
+    themselves (0: such pods keep their node). With *keep_drained*, a drained node that nobody takes is kept instead of
+    restored.
     """
 
     settle: float = 5.0
@@ -22,7 +22,6 @@ class DrainRules(Struct, frozen=True, kw_only=True):
     pending_timeout: float = 30.0
     hand_over_timeout: float = 3600.0
     keep_drained: bool = False
-    restore_stuck: bool = True
     backoff: float = 300.0
     backoff_limit: float = 6 * 3600.0
     hold_off: float = 4 * 3600.0

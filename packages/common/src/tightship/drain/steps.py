@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum
 
 from msgspec import Struct
@@ -37,7 +36,6 @@ class Findings(Struct, frozen=True, kw_only=True):
     refusing: tuple[Refusal, ...] = ()
     late: tuple[Refusal, ...] = ()
     pending: tuple[Pod, ...] = ()
-    finalizers: Mapping[str, str] = {}
     fresh: bool = False
     judged: bool = False
     stopping: bool = False

@@ -2,7 +2,7 @@
 
 The node's annotation holds everything that a successor needs. A drive keeps only what it has seen itself: the answers
 to evictions, since when nothing has moved, since when the node has not been Ready, the last verdict on places, what
-finalizers hold pods, what it evicted, and which pods came back. A successor does not know what was evicted before it
+it evicted, and which pods came back. A successor does not know what was evicted before it
 (the history then says so), sees the rest anew, and at worst waits once more.
 
 The machine is first asked about the node in the cache, which costs no request. The cache may lag behind our own writes,
@@ -38,7 +38,7 @@ from tightship.drain.steps import Evict, Findings, Look, Over, Step, Wait, Write
 from tightship.drain_io.guiding import Guided
 from tightship.drain_io.requesting import Requests
 from tightship.drain_io.tools import DrainSettings, Tools
-from tightship.drain_io.writing import LiveNode, finalizers, read_node, record_patch
+from tightship.drain_io.writing import LiveNode, read_node, record_patch
 from tightship.kube.listing import list_all
 from tightship.kube.resources import BY_KIND
 from tightship.planning.cluster import Snapshot
@@ -81,7 +81,6 @@ class Drive:
         self._not_ready_since: float | None = None
         self._rejudged: float | None = None
         self._rest: tuple[Refusal, ...] | None = None
-        self._finalizers: dict[str, str] = {}
         # The present phase, when this drive first saw it, and the latest deadline that it can have.
         self._met = (record.phase, 0.0, 0.0)
         self._returning = Returning(_began(record))
@@ -177,7 +176,6 @@ class Drive:
         under_way = record is not None and record.phase in UNDER_WAY
         keeps = settings.keeps(snapshot, node) if under_way else ()
         self._not_ready_since = None if node.ready else (self._not_ready_since or now)
-        await self._find_finalizers(sight.sorted.leaving, now)
         seen = sight.findings(
             record,
             self._tries,
@@ -190,7 +188,6 @@ class Drive:
             stopping=self._tools.stopping(),
             releasing=self._tools.releasing(),
             met=self._met[1],
-            finalizers=self._finalizers,
         )
         if seen.awaits or seen.leaving or not node.ready:
             self._progress = now
@@ -236,7 +233,6 @@ class Drive:
         live = await read_node(tools.connection, self._name)
         now = tools.clock()
         node = live.node if live is not None else None
-        await self._find_finalizers(pods, now)
         sight = Assessment(tools.sight(), self._name, now, settings.rules, settings.eviction, node=node, pods=pods)
         rest = await tools.in_thread(partial(sight.rest, settings.placement, settings.ahead))
         broken = [
@@ -245,15 +241,6 @@ class Drive:
         ]
         self._rejudged, self._rest = now, tuple(sorted([*rest, *broken]))
         return _Looked(pods, self._rest)
-
-    async def _find_finalizers(self, pods: Sequence[Pod], now: float) -> None:
-        """Ask, once for each pod, why pods still exist after their grace period."""
-        for pod in pods:
-            if pod.deletion is None or pod.deletion >= now or pod.uid in self._finalizers:
-                continue
-            found = await finalizers(self._tools.connection, pod)
-            if found is not None:
-                self._finalizers[pod.uid] = ", ".join(found)
 
     async def _evict(self, pods: Sequence[Pod]) -> None:
         async def one(pod: Pod) -> None:

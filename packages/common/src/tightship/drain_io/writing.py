@@ -79,30 +79,6 @@ async def read_node(connection: Connection, name: str) -> LiveNode | None:
     return _live(raw, "GET", name, connection)
 
 
-class _PodMeta(Struct):
-    uid: str = ""
-    finalizers: list[str] = []
-
-
-class _Pod(Struct):
-    metadata: _PodMeta
-
-
-class _Pods(Struct):
-    items: list[_Pod] = []
-
-
-async def finalizers(connection: Connection, pod: Pod) -> list[str] | None:
-    """Return the finalizers of *pod*, ``None`` if the server does not tell. Never raises for an answer."""
-    # A list of one: the right to list pods is there anyway, and a right to get them would be one more.
-    path, only = f"/api/v1/namespaces/{pod.namespace}/pods", {"fieldSelector": f"metadata.name={pod.name}"}
-    try:
-        found = msgspec.json.decode(await connection.request("GET", path, params=only), type=_Pods)
-    except (KubeError, msgspec.DecodeError):
-        return None
-    return next((each.metadata.finalizers for each in found.items if each.metadata.uid == pod.uid), None)
-
-
 class NodePatch(Struct, kw_only=True, frozen=True):
     """A patch of annotations (``None`` removes one), all taints, and the cordon. ``None`` leaves a field as it is."""
 

@@ -38,6 +38,10 @@ a few hundred pods at most, and a later pass keeps room for the rest."""
 MOST_IN_BUFFERS = 500
 """Most pods of all CapacityBuffers together for which to keep room."""
 
+KEPT_FOR = 86400.0
+"""Seconds for which room is kept by default for the pods of a node that others cordoned: upgrades of pools wait hours
+for a PodDisruptionBudget, or before they delete the old pool."""
+
 _SURGE = 4
 """A Deployment's rollout makes one pod more for so many replicas, by default."""
 
@@ -49,14 +53,16 @@ _Target = tuple[str, str, str]
 
 
 class Ahead(Struct, frozen=True):
-    """The demand without pods for which to keep room: at most *replicas* of each HPA, and *buffers* or not.
+    """The demand for which to keep room: at most *replicas* of each HPA, and *buffers* or not, which have no pods yet.
 
-    With *recommended*, pods that are made anew request what VerticalPodAutoscalers recommend.
+    With *recommended*, pods that are made anew request what VerticalPodAutoscalers recommend. The pods of a node that
+    others cordoned, or that is not Ready, keep room for *displaced_for* seconds.
     """
 
     replicas: int = 0
     buffers: bool = False
     recommended: bool = False
+    displaced_for: float = KEPT_FOR
 
 
 def with_demand(snapshot: Snapshot, ahead: Ahead) -> Snapshot:

@@ -18,6 +18,7 @@ from tightship.planning.checks import Check, remark
 from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import Ahead, with_demand
 from tightship.planning.devices import with_devices
+from tightship.planning.displacing import with_abandoned
 from tightship.planning.disruption_cost import cost_remarks
 from tightship.planning.facts import FactRules, Gatherer, NodeFacts, candidates_of, gather, judgement, plannable
 from tightship.planning.group_size import unknown_minimums
@@ -200,7 +201,10 @@ class Evaluator(Generic[G]):
                 wanted = msgspec.structs.replace(wanted, beside=beside)
             read = self._read = (snapshot, judge, dict(landings), beside, wanted)
             self._planned = None
-        snapshot = read[-1]
+        current = with_abandoned(read[-1], judge.ahead.displaced_for, now)
+        if current is not read[-1]:
+            self._read, self._planned = (*read[:4], current), None
+        snapshot = current
         facts: Facts = facts_of(snapshot, judge, now, horizon.only, self._gather)
         planned, known = self._planned, self._known
         self._known = () if horizon.search is None else horizon.search.warm

@@ -20,6 +20,7 @@ from tightship.planning.controllers import LOSING, RECREATING, UNKNOWN
 from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.gangs import Gangs
 from tightship.planning.owners import annotating, named
+from tightship.planning.terminating import outlasting
 
 DO_NOT_DRAIN = "tightship.dev/do-not-drain"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -35,9 +36,6 @@ PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 DEFAULT_GRACE = 30
 """The default grace period in seconds (``corev1.DefaultTerminationGracePeriodSeconds``)."""
 
-STUCK_AFTER = 60
-"""Seconds past the end of its grace period after which a terminating pod counts as stuck."""
-
 
 class Fate(Enum):
     """The treatment of a pod by a drain."""
@@ -52,20 +50,24 @@ class Fate(Enum):
 
 
 class PodVerdict(Struct, frozen=True):
-    """A pod's *fate*, and all *refusals* (empty unless the fate is ``EVICT``)."""
+    """A pod's *fate*, and all *refusals*: why it may not be evicted or, if leaving, why it would outlast a drain."""
 
     fate: Fate
     refusals: tuple[Refusal, ...] = ()
 
 
 class Sorted(Struct, frozen=True):
-    """The pods of a node by their fate: *evict*, *awaits*, *leaving*, and how many *stay*, with all *refusals*."""
+    """The pods of a node by their fate: *evict*, *awaits*, *leaving*, and how many *stay*, with all *refusals*.
+
+    *outlasting* says which of those that are *leaving* would still be here when a drain that begins now gives up.
+    """
 
     evict: tuple[Pod, ...]
     stays: int
     refusals: tuple[Refusal, ...]
     awaits: tuple[Pod, ...] = ()
     leaving: tuple[Pod, ...] = ()
+    outlasting: tuple[Refusal, ...] = ()
 
 
 class Evictability:
@@ -94,7 +96,8 @@ class Evictability:
         if pod.daemon or pod.mirror:
             return _STAYS
         if pod.deletion is not None:
-            return _LEAVING
+            outlasts = None if pod.expendable else outlasting(pod, self._now, self._longest_grace)
+            return _STAYS if pod.expendable else PodVerdict(Fate.LEAVING, () if outlasts is None else (outlasts,))
         if not pod.annotations and self._plainly_free(pod.template):
             return _FREE
         disabled = self._rules.disabled
@@ -112,6 +115,7 @@ class Evictability:
         awaits: list[Pod] = []
         leaving: list[Pod] = []
         refusals: list[Refusal] = []
+        outlast: list[Refusal] = []
         stays = 0
         free = self._free
         for pod in pods:
@@ -120,7 +124,7 @@ class Evictability:
                 evict.append(pod)
                 continue
             verdict = self.judge(pod)
-            refusals += verdict.refusals
+            (outlast if verdict.fate is Fate.LEAVING else refusals).extend(verdict.refusals)
             if verdict.fate is Fate.EVICT:
                 evict.append(pod)
             elif verdict.fate is Fate.STAYS:
@@ -129,7 +133,7 @@ class Evictability:
                 awaits.append(pod)
             else:
                 leaving.append(pod)
-        return Sorted(tuple(evict), stays, tuple(refusals), tuple(awaits), tuple(leaving))
+        return Sorted(tuple(evict), stays, tuple(refusals), tuple(awaits), tuple(leaving), tuple(outlast))
 
     def _plainly_free(self, template: PodTemplate) -> bool:
         # Nearly all pods of a fleet have an ordinary controller and no local data. Computed once a template.
@@ -317,7 +321,6 @@ _ONLY_REASON: Mapping[_Rule, Reason] = {
 """The rules that give just one reason. Where users have switched that off, nobody need ask the rule."""
 
 _STAYS = PodVerdict(Fate.STAYS)
-_LEAVING = PodVerdict(Fate.LEAVING)
 _AWAIT = PodVerdict(Fate.AWAIT)
 _FREE = PodVerdict(Fate.EVICT)
 
@@ -340,8 +343,3 @@ def all_local_volumes(pod: Pod) -> str:
 
 def _describe(volume: Volume) -> str:
     return f"{'hostPath' if volume.host_path is not None else 'emptyDir'} {volume.name}"
-
-
-def stuck(pod: Pod, now: float) -> bool:
-    """Whether a terminating pod should be gone long since (a finalizer holds it, or its node is unreachable)."""
-    return pod.deletion is not None and now > pod.deletion + STUCK_AFTER

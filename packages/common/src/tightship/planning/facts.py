@@ -205,6 +205,7 @@ def _knower(
             *_selection(view, only),
             *not_autoscaled(view.node, groups, rules.nodes),
             *found.refusals,
+            *found.outlasting,
             *unreadable.get(view.name, ()),
         ]
         if not rules.past_budgets:

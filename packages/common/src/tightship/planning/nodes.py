@@ -244,6 +244,11 @@ def emptied_by_others(node: Node) -> bool:
     )
 
 
+def cordoner(node: Node) -> str:
+    """Return the field managers that cordoned *node*, or "someone else" where the object names none."""
+    return ", ".join(dict.fromkeys(filter(None, node.cordoned_by))) or "someone else"
+
+
 def _taken_by_others(node: Node) -> list[Refusal]:
     found = list(_owners_elsewhere(node))
     if draining(node):
@@ -254,7 +259,7 @@ def _taken_by_others(node: Node) -> list[Refusal]:
             detail = f"a drain{by} is in phase {record.phase}" + (f": {record.reason}" if record.reason else "")
         found.append(Refusal(Reason.DRAIN_IN_PROGRESS, node.name, detail))
     elif node.unschedulable:
-        detail = "someone else cordoned the node, so Tightship leaves it alone"
+        detail = f"{cordoner(node)} cordoned the node, so Tightship leaves it alone"
         found.append(Refusal(Reason.CORDONED, node.name, detail, f"kubectl uncordon {node.name}"))
     return found
 

@@ -20,6 +20,7 @@ from tightship.core.objects.autoscaler_status import STATUS_NAME
 from tightship.core.objects.storage import CSI_DRIVER, STORAGE_CAPACITY, VOLUME_ATTACHMENT
 from tightship.planning.cluster import FORBIDDEN, NOT_IN_FILE, NOT_SERVED, Snapshot
 from tightship.planning.demand import MOST_IN_BUFFERS
+from tightship.planning.displacing import displaces
 from tightship.planning.gangs import LEADER_WORKER_SET_NAME
 from tightship.planning.karpenter import POOL_LABEL
 from tightship.planning.node_groups import MINIMUM_SIZE
@@ -28,6 +29,9 @@ from tightship.planning.prices import HOURLY_PRICE, annotation_problem
 
 UNREADABLE_SHOWN = 10
 """Most unreadable objects that warnings name."""
+
+NODES_SHOWN = 3
+"""Most nodes that a warning names."""
 
 POOLS_SHOWN = 4
 """Most pools that a warning names."""
@@ -56,6 +60,7 @@ def warnings_of(snapshot: Snapshot, unknown_minimums: Sequence[str] = ()) -> tup
         *_unreadable_groups(snapshot),
         *_unreadable_recommendations(snapshot),
         *_unknown_minimums(snapshot, unknown_minimums),
+        *_abandoned(snapshot),
     )
 
 
@@ -177,6 +182,17 @@ def _unknown_minimums(snapshot: Snapshot, pools: Sequence[str]) -> Iterator[str]
         f"the minimum size of the autoscaler's node groups is unknown for {which}, and nobody deletes a node below it: "
         f"{how}, or set the pool's minimumNodeCount (node-compactor), or annotate its nodes with {MINIMUM_SIZE[0]}"
     )
+
+
+def _abandoned(snapshot: Snapshot) -> Iterator[str]:
+    """Tell of nodes whose pods would have to move, and for which no room is kept any more."""
+    told = {name: displaces(view.node) for name in sorted(snapshot.abandoned) if (view := snapshot.nodes.get(name))}
+    with_pods = [name for name in told if any(not (pod.daemon or pod.mirror) for pod in snapshot.nodes[name].pods)]
+    if with_pods:
+        first = ", ".join(f"{name} ({told[name]})" for name in with_pods[:NODES_SHOWN])
+        more = f" and {len(with_pods) - NODES_SHOWN} more" if len(with_pods) > NODES_SHOWN else ""
+        nodes = "node" if len(with_pods) == 1 else "nodes"
+        yield f"no room is kept for the pods of {nodes} {first}{more}: that was longer ago than cordonRoomTimeout"
 
 
 def _unreadable_prices(snapshot: Snapshot) -> Iterator[str]:

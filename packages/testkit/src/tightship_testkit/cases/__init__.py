@@ -97,7 +97,27 @@ CASES: tuple[Case, ...] = (
         stays=_stay("nth kured mco gke cilium", "NodeLifecycle"),
     ),
     # Room for the pods of nodes that others empty.
+    Case(
+        "74-kured-rebooting.json",
+        "AKS#1773",
+        goes=_nodes(""),
+        stays=_stay("n2 n3", "OtherDrainNeedsNode"),
+    ),
+    Case(
+        "90-blue-green.json",
+        "upgrades of GKE, AKS, Cluster API; a person",
+        goes=_nodes(""),
+        stays=_stay("green0 green1 green2 green3 green4", "OtherDrainNeedsNode"),
+    ),
     # What a drain would give up for.
+    Case("14a-stuck-terminating-finalizer.json", "autoscaler#3407", stays=_stay("n2", "StuckFinalizer")),
+    Case("14c-stuck-and-a-movable-pod.json", "autoscaler#3407", stays=_stay("n2", "GracePeriodTooLong")),
+    Case(
+        "14c-stuck-and-a-movable-pod.json",
+        "autoscaler#3407",
+        stays=_stay("n2", "StuckFinalizer"),
+        flags=("--now", "2026-11-27T16:00:00Z", "--advice-time", "0s"),
+    ),
     # Owners and their controllers.
     Case(
         "10a-kruise-statefulset.json", "autoscaler#8011", goes=_nodes("n1"), never=("ControllerNotFound", "delete pod")

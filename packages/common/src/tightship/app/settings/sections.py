@@ -19,7 +19,7 @@ from tightship.core.reasons import Reason
 from tightship.core.schedulers import SCHEDULERS, Scoring
 from tightship.core.selectors import Taint
 from tightship.drain.rules import DrainRules
-from tightship.planning.demand import Ahead
+from tightship.planning.demand import KEPT_FOR, Ahead
 from tightship.planning.eviction_rules import EvictionRules, awaited_for
 from tightship.planning.plan.going import CANDIDATE, SteeringRules
 from tightship.planning.plan.model import Placement
@@ -119,7 +119,9 @@ class NodeKeys(HealthKeys, RegretKeys):
 
 
 class ScaleUpKeys(Layered):
-    """Room for replicas that HorizontalPodAutoscalers are about to start: see :mod:`tightship.planning.demand`."""
+    """Room for replicas that HPAs are about to start (:mod:`tightship.planning.demand`), and for pods
+    that others will move (:mod:`tightship.planning.displacing`).
+    """
 
     scale_up_veto: Annotated[
         bool,
@@ -136,6 +138,17 @@ class ScaleUpKeys(Layered):
         ),
     ] = Field(default=100, ge=1, alias="maximumScaleUpReplicas")
     """Most replicas of each HPA that get room: a runaway HPA must not cost every pass its time."""
+    cordon_room_timeout: Annotated[
+        Seconds,
+        Flag(
+            "--cordon-room-timeout DURATION",
+            "how long room is kept for the pods of a node that others cordoned or that is not Ready; 0 keeps none "
+            "(default: 24h)",
+            "rules",
+        ),
+    ] = Field(default=KEPT_FOR, alias="cordonRoomTimeout")
+    """How long room is kept for the pods of a node that somebody else cordoned, or that is not Ready. Such a node will
+    be drained soon; one that stays so for ever must not keep the cluster from being compacted."""
 
 
 Steering = Literal["off", "taints", "hints", "exact"]
@@ -319,4 +332,5 @@ class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
             self.scale_up_replicas if hpas else 0,
             Reason.BUFFER_NEEDS_NODE not in self.disabled_rules,
             Reason.REQUESTS_UNKNOWN not in self.disabled_rules,
+            self.cordon_room_timeout,
         )

@@ -111,6 +111,7 @@ class Metadata(Struct, frozen=True, rename="camel", gc=False):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
+    finalizers: tuple[str, ...] | None = None
 
     @property
     def controller(self) -> Owner | None:
@@ -142,9 +143,13 @@ class _Fields(Struct, frozen=True, gc=False):
 
 
 class ManagedFields(Struct, frozen=True, rename="camel", gc=False):
-    """An entry of ``managedFields``. Decoding skips all fields but three, because entries are long."""
+    """An entry of ``managedFields``. Decoding skips all fields but three, because entries are long.
+
+    *time* is when the manager last changed one of its fields, not necessarily the field that is asked for.
+    """
 
     manager: str = ""
+    time: datetime | None = None
     fields_v1: _Fields | None = None
 
     def sets(self, field: str) -> bool:

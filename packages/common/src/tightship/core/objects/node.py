@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
+
 from msgspec import Struct
 
 from tightship.core import resources
@@ -19,6 +22,9 @@ class Condition(Struct, frozen=True, gc=False):
     message: str = ""
 
 
+CORDON = "node.kubernetes.io/unschedulable"
+"""The key of the taint as which kube-scheduler treats a cordon."""
+
 MAINTENANCE_PLANNED = "MaintenancePlanned"
 DRAIN_IN_PROGRESS = "DrainInProgress"
 SHUTDOWN_IN_PROGRESS = "GracefulNodeShutdownInProgress"
@@ -34,7 +40,8 @@ class Node(Struct, frozen=True, gc=False):
     *allocatable* holds amounts as in :mod:`tightship.core.resources`; *created* and *deletion* are seconds since 1970.
     *ready* says whether the ``Ready`` condition is ``True``. *cordoned_by* are the field managers to whom the API
     server attributes ``spec.unschedulable``: whoever last changed the field, and whoever applies it. It is empty if
-    the object names none, as in the output of ``kubectl get``. *lifecycle* are the lifecycle conditions that are
+    the object names none, as in the output of ``kubectl get``. *cordoned_at* and *unready_at* are since when the node
+    has been cordoned and not Ready, as far as it says. *lifecycle* are the lifecycle conditions that are
     ``True``, *features* what the kubelet declares to be able to do (KEP-5328).
     """
 
@@ -50,6 +57,8 @@ class Node(Struct, frozen=True, gc=False):
     deletion: int | None
     resource_version: str
     cordoned_by: tuple[str, ...] = ()
+    cordoned_at: int | None = None
+    unready_at: int | None = None
     lifecycle: tuple[Condition, ...] = ()
     features: tuple[str, ...] = ()
 
@@ -59,14 +68,22 @@ class Node(Struct, frozen=True, gc=False):
         return any(each.type == MAINTENANCE_PLANNED for each in self.lifecycle)
 
 
+class _Taint(Taint, frozen=True, rename="camel", gc=False):
+    time_added: datetime | None = None
+
+
+class _Condition(Condition, frozen=True, rename="camel", gc=False):
+    last_transition_time: datetime | None = None
+
+
 class _Spec(Struct, frozen=True, gc=False):
-    taints: tuple[Taint, ...] | None = None
+    taints: tuple[_Taint, ...] | None = None
     unschedulable: bool = False
 
 
 class _Status(Struct, frozen=True, rename="camel", gc=False):
     allocatable: dict[str, str] | None = None
-    conditions: tuple[Condition, ...] | None = None
+    conditions: tuple[_Condition, ...] | None = None
     declared_features: tuple[str, ...] | None = None
 
 
@@ -83,22 +100,41 @@ class NodeWire(Struct, frozen=True, gc=False):
 
     def node(self) -> Node:
         """Return the node. Raises :class:`~tightship.core.quantity.QuantityError` for a bad allocatable amount."""
-        meta, conditions = self.metadata, self.status.conditions or ()
+        meta, conditions, taints = self.metadata, self.status.conditions or (), self.spec.taints or ()
+        cordons = [each for each in meta.managed_fields or () if each.sets("unschedulable")]
+        cordons = cordons if self.spec.unschedulable else []
+        unready = [each.last_transition_time for each in conditions if each.type == "Ready" and each.status != "True"]
         return Node(
             name=meta.name,
             uid=meta.uid,
             labels=meta.labels or EMPTY,
             annotations=meta.kept_annotations,
-            taints=self.spec.taints or (),
+            taints=tuple(Taint(each.key, each.effect, each.value) for each in taints),
             unschedulable=self.spec.unschedulable,
             allocatable=resources.parse(self.status.allocatable),
             ready=any(each.type == "Ready" and each.status == "True" for each in conditions),
             created=meta.created,
             deletion=seconds(meta.deletion_timestamp),
             resource_version=meta.resource_version,
-            cordoned_by=tuple(each.manager for each in meta.managed_fields or () if each.sets("unschedulable"))
-            if self.spec.unschedulable
-            else (),
-            lifecycle=tuple(each for each in conditions if each.status == "True" and each.type in LIFECYCLE),
+            cordoned_by=tuple(each.manager for each in cordons),
+            cordoned_at=_cordoned_at(cordons, taints) if self.spec.unschedulable else None,
+            unready_at=seconds(unready[0]) if unready else None,
+            lifecycle=tuple(
+                Condition(each.type, each.status, each.reason, each.message)
+                for each in conditions
+                if each.status == "True" and each.type in LIFECYCLE
+            ),
             features=self.status.declared_features or (),
         )
+
+
+def _cordoned_at(owners: Sequence[ManagedFields], taints: Sequence[_Taint]) -> int | None:
+    """Return when a cordoned node was cordoned, in seconds since 1970, ``None`` if nothing tells.
+
+    The time of the field's owner may be later, because each change of another field that it owns renews the time. So
+    the taint counts too, which the node lifecycle controller adds to a cordoned node, with the time
+    (``SwapNodeControllerTaint`` in pkg/controller/util/node). ``kubectl get`` prints the taint, but no field's owner.
+    """
+    owned = max((each.time for each in owners if each.time is not None), default=None)
+    tainted = next((each.time_added for each in taints if each.key == CORDON), None)
+    return seconds(min((each for each in (owned, tainted) if each is not None), default=None))

@@ -131,6 +131,7 @@ class Pod(Struct, frozen=True, gc=False):
     *node* is empty while the pod is unscheduled. *requests* differ from ``template.spec.requests`` only during a
     resize. *deletion* is when the pod's grace period ends (the API's ``deletionTimestamp``), or ``None``. *gates* are
     the names of its scheduling gates, *claims* the resource claims made for it: (name in the spec, name of the claim).
+    *finalizers* are those that hold a terminating pod.
     """
 
     name: str
@@ -147,6 +148,7 @@ class Pod(Struct, frozen=True, gc=False):
     nominated_node: str
     gates: tuple[str, ...] = ()
     claims: tuple[tuple[str, str], ...] = ()
+    finalizers: tuple[str, ...] = ()
 
     @property
     def gated(self) -> bool:

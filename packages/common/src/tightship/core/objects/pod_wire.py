@@ -158,6 +158,7 @@ class PodWire(Struct, frozen=True, gc=False):
             nominated_node=status.nominated_node_name,
             gates=gates,
             claims=tuple((each.name, each.resource_claim_name) for each in status.resource_claim_statuses or ()),
+            finalizers=(meta.finalizers or ()) if meta.deletion_timestamp is not None else (),
         )
 
 

@@ -158,7 +158,8 @@ class Snapshot(Struct, frozen=True):
     buffers. *landings* are the nodes where drains under way want pods to
     land, by the uid of the pod: one still to be evicted, or its replacement. *beside* says which installation judges,
     and which ones are beside it. *schedulers* filter nodes as kube-scheduler does; see
-    :class:`~tightship.planning.eviction_rules.EvictionRules`.
+    :class:`~tightship.planning.eviction_rules.EvictionRules`. *abandoned* are nodes that have been cordoned by others,
+    or not Ready, for so long that no room is kept for their pods any more.
     """
 
     nodes: Mapping[str, NodeView]
@@ -191,6 +192,7 @@ class Snapshot(Struct, frozen=True):
     landings: Mapping[str, str] = {}
     beside: Beside = Beside()
     schedulers: Mapping[str, Scoring] = SCHEDULERS
+    abandoned: frozenset[str] = frozenset()
     missing: Mapping[str, str] = {}
     unreadable: tuple[Unreadable, ...] = ()
 

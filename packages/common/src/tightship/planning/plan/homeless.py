@@ -12,7 +12,7 @@ from tightship.planning.owners import named
 from tightship.planning.placement.explain import why_nowhere
 from tightship.planning.placement.fitting import Fit
 from tightship.planning.placement.space import Ask, Space
-from tightship.planning.plan.scale_ups import Guest, needed
+from tightship.planning.plan.scale_ups import Guest, is_displaced, needed, needed_by_displaced
 
 
 class Homeless:
@@ -26,16 +26,26 @@ class Homeless:
         self._fitting: dict[Ask, tuple[int, int]] = {}
 
     def refusals(
-        self, node: str, everyone: Sequence[Guest], fit: Fit, *, planned: int, strand: bool, explain: bool
+        self,
+        node: str,
+        everyone: Sequence[Guest],
+        fit: Fit,
+        *,
+        planned: int,
+        strand: bool,
+        explain: bool,
+        rivals: Callable[[Guest], Sequence[Guest]],
     ) -> list[Refusal]:
         """Return refusals for those of *everyone* on *node* that have no place after *planned* removals.
 
         The space still has the node closed and its pods lifted. With *strand*, the scheduler's choices may be to blame.
+        *rivals* are the pods that others will move and that take a guest's places.
         """
         found: list[Refusal] = []
         starting = [guest for position in fit.unplaced if (guest := everyone[position]).starting is not None]
         if starting:
             found.append(needed(node, starting))
+        displaced: list[Guest] = []
         told: dict[int, tuple[str, str]] = {}
         for position in fit.unplaced:
             guest = everyone[position]
@@ -43,6 +53,12 @@ class Homeless:
                 continue
             if not explain:
                 return [*found, Refusal(Reason.NO_PLACE, guest.pod.key)]
+            alone = position in fit.alone
+            here = () if alone else tuple(filter(is_displaced, everyone))
+            first = (guest,) if guest.because else (*rivals(guest), *here)
+            if first and position not in fit.astray:
+                displaced += first
+                continue
             if id(guest.ask) not in told:  # replicas share it
                 told[id(guest.ask)] = why_nowhere(self._space, guest.ask)
             detail, fix = told[id(guest.ask)]
@@ -50,13 +66,14 @@ class Homeless:
                 found.append(_needed_here(node, guest.pod, fix))
             elif position in fit.astray:
                 found.append(_astray(self._space, node, guest))
-            elif position not in fit.alone:
+            elif not alone:
                 found.append(Refusal(Reason.NO_PLACE_TOGETHER, guest.pod.key, _not_together(guest, everyone)))
             elif planned and self._fits_without_plan(guest, node):
                 detail = f"no place is left after {counted(planned, 'planned removal')}: the pod {detail}"
                 found.append(Refusal(Reason.NO_PLACE_AFTER_PLAN, guest.pod.key, detail, fix))
             else:
                 found.append(Refusal(Reason.NO_PLACE, guest.pod.key, detail, fix))
+        found += [needed_by_displaced(node, displaced)] if displaced else []
         if not found and strand:
             detail = (
                 "all pods of this node fit elsewhere, but kube-scheduler's own choices could leave one without a place"

@@ -8,7 +8,7 @@ from tightship.core.reasons import Refusal
 from tightship.planning.disruption import Charge
 from tightship.planning.placement.scoring import Choice
 from tightship.planning.placement.space import Changes
-from tightship.planning.plan.scale_ups import Guest
+from tightship.planning.plan.scale_ups import Guest, RoomOf
 
 
 class Tried(Struct, frozen=True):
@@ -51,3 +51,13 @@ class PlanMemory:
     def after(self, before: Before) -> int:
         """Return the state of the plan once the candidate of *before* is planned."""
         return self._states.setdefault(before, len(self._states) + 1)
+
+
+class PlannerStart(Struct, frozen=True):
+    """What a planner needs to begin again: a mark of its space, and the pods for which it reserves room."""
+
+    mark: int
+    next_start: int
+    waiting: dict[int, list[Guest]]
+    scale_ups: RoomOf
+    displaced: RoomOf

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 
-from msgspec import Struct
-
 from tightship.core.objects import Pod
 from tightship.core.reasons import Reason, Refusal
 from tightship.core.resources import Resources
@@ -21,21 +19,12 @@ from tightship.planning.placement.topology import NodeMask
 from tightship.planning.plan.going import Going
 from tightship.planning.plan.headroom import BufferRoom, together
 from tightship.planning.plan.homeless import Homeless, stuck_together, unjudgeable
-from tightship.planning.plan.memory import Attempt, Before, PlanMemory, Tried
+from tightship.planning.plan.memory import Attempt, Before, PlanMemory, PlannerStart, Tried
 from tightship.planning.plan.model import Candidate, Move, Placement, Removal
 from tightship.planning.plan.planned_targets import PlannedTargets
 from tightship.planning.plan.reserving import Reserved, moving_nodes
-from tightship.planning.plan.scale_ups import Guest, ScaleUps, needed
+from tightship.planning.plan.scale_ups import Guest, needed
 from tightship.planning.utilization import Measure, measured
-
-
-class _Moment(Struct, frozen=True):
-    """What a planner needs to begin again: a mark of its space, and the pods for which it reserves room."""
-
-    mark: int
-    next_start: int
-    waiting: dict[int, list[Guest]]
-    scale_ups: ScaleUps
 
 
 class Planner:
@@ -83,12 +72,12 @@ class Planner:
         reserved.pending()
         reserved.moving(name for name in moving if name in self.space.index and name not in self.candidates)
         reserved.returning(self.candidates)
-        starting = reserved.starting(self.candidates)
+        reserved.starting(self.candidates)
         self._buffers = BufferRoom(self.space, snapshot)
-        self.starting_on: Mapping[str, Resources] = together(starting, self._buffers.held)
-        """The amounts that replicas about to start and buffers take, by node, before anything is planned."""
+        self.starting_on: Mapping[str, Resources] = together(reserved.held, self._buffers.held)
+        """The amounts that replicas about to start, pods that others will move, and buffers take, by node, at first."""
         self.waiting = reserved.waiting
-        self._scale_ups = reserved.scale_ups
+        self._scale_ups, self._displaced = reserved.scale_ups, reserved.displaced
         self._homeless = Homeless(self.space, snapshot, without_plan)
         self._memory = PlanMemory() if remembers else None
         self._remembered_with = ledger
@@ -118,15 +107,17 @@ class Planner:
         new._arrived, new._received, new._state = {}, {}, 0
         new.space.rollback(self._start.mark)
         new.space.next_start = self._start.next_start
-        new.waiting, new._scale_ups = dict(self._start.waiting), self._start.scale_ups
+        new.waiting = dict(self._start.waiting)
+        new._scale_ups, new._displaced = self._start.scale_ups, self._start.displaced
         new._start = new._moment()
         new._steered = new.going.begin(new.space, new.placement)
         new.choose_by(choose)
         return new
 
-    def _moment(self) -> _Moment:
+    def _moment(self) -> PlannerStart:
         waiting = {node: list(guests) for node, guests in self.waiting.items()}
-        return _Moment(self.space.mark(), self.space.next_start, waiting, self._scale_ups.copied())
+        sums = self._scale_ups.copied(), self._displaced.copied()
+        return PlannerStart(self.space.mark(), self.space.next_start, waiting, *sums)
 
     @property
     def buffered(self) -> list[tuple[Pod, int]]:
@@ -324,23 +315,30 @@ class Planner:
                 self._arrived.setdefault(target, []).append(Guest(guest.pod, guest.ask, name))
                 add(self._received.setdefault(name, {}), self.snapshot.requests_anew(guest.pod))
             else:
-                self.waiting.setdefault(target, []).append(guest)
-                self._scale_ups.shift(guest, node, target)
+                self._shift(guest, node, target)
         for guest, at, target in tried.shifted:
             if target != at:
                 self.waiting[at].remove(guest)
-                self.waiting.setdefault(target, []).append(guest)
-                self._scale_ups.shift(guest, at, target)
+                self._shift(guest, at, target)
         self._arrived.pop(node, None)
         self.waiting.pop(node, None)
         self.removals.append(Removal(candidate.name, self.round, tuple(moves), candidate.stays))
+
+    def _shift(self, guest: Guest, origin: int, target: int) -> None:
+        self.waiting.setdefault(target, []).append(guest)
+        self._scale_ups.shift(guest, origin, target)
+        self._displaced.shift(guest, origin, target)
 
     def _refusals(
         self, candidate: Candidate, guests: list[Guest], waiting: Sequence[Guest], fit: Fit, *, strand: bool
     ) -> list[Refusal]:
         everyone, planned = (*guests, *waiting), len(self.removals)
+
+        def rivals(guest: Guest) -> list[Guest]:
+            return [each for _, each in self._displaced.in_the_way((guest.ask,), self.waiting)]
+
         return self._homeless.refusals(
-            candidate.name, everyone, fit, planned=planned, strand=strand, explain=self.explain
+            candidate.name, everyone, fit, planned=planned, strand=strand, explain=self.explain, rivals=rivals
         )
 
 

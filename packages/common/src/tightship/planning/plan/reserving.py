@@ -8,27 +8,33 @@ import msgspec
 import numpy as np
 
 from tightship.core.drain_record import Phase
-from tightship.core.objects import Pod
 from tightship.core.reasons import Reason
-from tightship.core.resources import Resources
 from tightship.planning.cluster import Snapshot
 from tightship.planning.cluster.state import add
-from tightship.planning.nodes import drain_record, draining, emptied_by_others
-from tightship.planning.placement.scoring import scheduler_choice
+from tightship.planning.displacing import displaces
+from tightship.planning.nodes import drain_record, draining
+from tightship.planning.placement.scoring import nodes_to_find, scheduler_choice
 from tightship.planning.placement.space import Ask, Space
 from tightship.planning.placement.topology import NodeMask
-from tightship.planning.plan.scale_ups import Guest, ScaleUps
+from tightship.planning.plan.scale_ups import Guest, RoomOf, is_displaced, is_starting
+
+_TRIES = 20
+"""Nodes to try one by one before all are looked at together, which takes about as long."""
 
 
 class Reserved:
     """Reserves room for guests in *space*. :attr:`waiting` holds the guests by node, :attr:`scale_ups` the amounts of
-    replicas about to start.
+    replicas about to start, :attr:`displaced` those of pods that others will move, :attr:`held` both by node.
     """
 
     def __init__(self, space: Space) -> None:
         self._space = space
         self.waiting: dict[int, list[Guest]] = {}
-        self.scale_ups = ScaleUps(space)
+        self.scale_ups = RoomOf(space, is_starting)
+        self.displaced = RoomOf(space, is_displaced)
+        self.held: dict[str, dict[str, int]] = {}
+        self._many = nodes_to_find(len(space.nodes)) < len(space.nodes)
+        self._next = 0
 
     def pending(self) -> None:
         """Reserve room for every pending pod that could run somewhere, so that no move takes that room (M8).
@@ -48,33 +54,37 @@ class Reserved:
             # What a pod wants of devices only narrows its choice: it needs the rest of its room all the same.
             if ask.unknown is not None and ask.unknown[0] is not Reason.RESOURCE_CLAIMS:
                 continue
-            self._place_best(pod, ask, pod.nominated_node or space.snapshot.landings.get(pod.uid, ""))
+            self._place_best(Guest(pod, ask, ""), pod.nominated_node or space.snapshot.landings.get(pod.uid, ""))
 
     def moving(self, names: Iterable[str]) -> None:
-        """Reserve room for the pods that are about to leave nodes in drain, so that no plan promises a place twice.
+        """Reserve room for the pods that are about to leave nodes *names*, so that no plan promises a place twice.
 
-        A pod holds the room where its drain wants it to land, if it has a landing that can take it. A terminating pod
-        holds room only if its replacement comes afterwards.
+        A pod holds the room where its drain wants it to land, if it has a landing that can take it. As with pending
+        pods, a pod that fits nowhere blocks nothing by itself: the others have filled every node that could take it. A
+        terminating pod holds room only if its replacement comes afterwards.
         """
         space = self._space
         for name in names:
             origin = space.index[name]
             space.close(origin)
-            leaving: list[tuple[Pod, Ask]] = []
+            node = space.snapshot.nodes[name].node
+            because = "" if draining(node) else displaces(node)
+            leaving: list[Guest] = []
             for pod in space.snapshot.nodes[name].pods:
                 if pod.daemon or pod.mirror or pod.finished or space.snapshot.replaced(pod) or pod.expendable:
                     continue
                 ask = space.ask(pod)
                 if ask.unknown is None:
-                    leaving.append((pod, ask))
+                    leaving.append(Guest(pod, ask, "", because=because))
                     # Pods that share a claim go together: none has a place while another is still here.
                     if ask.attachments.shared:
                         space.lift(ask, origin)
-            for pod, ask in leaving:
-                mark = space.mark()
-                if not ask.attachments.shared:
+            for guest in leaving:
+                mark, ask = space.mark(), guest.ask
+                # What a closed node holds of pods that are apart makes no difference elsewhere.
+                if not (ask.attachments.shared or ask.apart):
                     space.lift(ask, origin)
-                if not self._place_best(pod, ask, space.snapshot.landings.get(pod.uid, "")):
+                if not self._place_best(guest, space.snapshot.landings.get(guest.pod.uid, "")):
                     space.rollback(mark)
                     if ask.attachments.shared:
                         space.place(ask, origin)
@@ -93,15 +103,14 @@ class Reserved:
                 if ask.unknown is None:
                     self.waiting.setdefault(space.index[name], []).append(Guest(pod, ask, ""))
 
-    def starting(self, candidates: Collection[str]) -> dict[str, Resources]:
+    def starting(self, candidates: Collection[str]) -> None:
         """Reserve room for replicas that HPAs are about to start, first on nodes that are not *candidates*.
 
-        Return the amounts that they take, by node. As with pending pods, a replica that fits nowhere blocks nothing by
-        itself. By then the others have filled every node that could take one of them, so no such node can go.
+        As with pending pods, a replica that fits nowhere blocks nothing by itself. By then the others have filled every
+        node that could take one of them, so no such node can go.
         """
         space = self._space
         stays = np.array([name not in candidates for name in space.names], dtype=np.bool_)
-        held: dict[str, dict[str, int]] = {}
         for starting in space.snapshot.starting:
             pod = starting.pod
             if pod is None or pod.spec.scheduler not in space.snapshot.schedulers:
@@ -111,11 +120,7 @@ class Reserved:
                 target = self._likely_place(guest.ask, stays)
                 if target is None:
                     break
-                space.place(guest.ask, target)
-                self.waiting.setdefault(target, []).append(guest)
-                self.scale_ups.add(guest, target)
-                add(held.setdefault(space.names[target], {}), space.snapshot.requests_anew(pod))
-        return dict(held)
+                self._place(guest, target)
 
     def _likely_place(self, ask: Ask, rather: NodeMask | None = None) -> int | None:
         """Return the node that kube-scheduler would choose, one of *rather* if any of these fits."""
@@ -126,24 +131,38 @@ class Reserved:
         able = ask if ask.strays is None else msgspec.structs.replace(ask, strays=None)
         return scheduler_choice(self._space, able, nodes) if len(nodes) else None
 
-    def _place_best(self, pod: Pod, ask: Ask, wanted: str) -> bool:
-        """Place *pod* on the node *wanted*, if that takes the pod, else where kube-scheduler would."""
-        target = self._space.index.get(wanted)
-        if target is None or not self._space.accepts(ask, target):
-            return self._place_somewhere(pod, ask)
-        self._place(pod, ask, target)
-        return True
+    def _next_place(self, ask: Ask) -> int | None:
+        """Return the first node after the last such choice that takes a pod with *ask*.
 
-    def _place_somewhere(self, pod: Pod, ask: Ask) -> bool:
-        target = self._likely_place(ask)
+        A pool under replacement may have thousands of pods. In such a cluster the scheduler's own choice depends on
+        where it continues to look, and the model of that choice would cost more than all the rest of a plan.
+        """
+        space = self._space
+        for number in range(self._next, self._next + _TRIES):
+            if space.accepts(ask, number % len(space.nodes)):
+                self._next = number + 1
+                return number % len(space.nodes)
+        nodes = np.flatnonzero(space.feasible(ask))
+        return int(nodes[np.searchsorted(nodes, self._next % len(space.nodes)) % len(nodes)]) if len(nodes) else None
+
+    def _place_best(self, guest: Guest, wanted: str) -> bool:
+        """Place *guest* on the node *wanted*, if that takes the pod, else where kube-scheduler would."""
+        target = self._space.index.get(wanted)
+        if target is None or not self._space.accepts(guest.ask, target):
+            target = self._next_place(guest.ask) if self._many and guest.because else self._likely_place(guest.ask)
         if target is None:
             return False
-        self._place(pod, ask, target)
+        self._place(guest, target)
         return True
 
-    def _place(self, pod: Pod, ask: Ask, target: int) -> None:
-        self._space.place(ask, target)
-        self.waiting.setdefault(target, []).append(Guest(pod, ask, ""))
+    def _place(self, guest: Guest, target: int) -> None:
+        self._space.place(guest.ask, target)
+        self.waiting.setdefault(target, []).append(guest)
+        self.scale_ups.add(guest, target)
+        self.displaced.add(guest, target)
+        if is_starting(guest) or is_displaced(guest):
+            amounts = self._space.snapshot.requests_anew(guest.pod)
+            add(self.held.setdefault(self._space.names[target], {}), amounts)
 
 
 def pending_pods(snapshot: Snapshot) -> tuple[int, int]:
@@ -160,13 +179,15 @@ _LEAVES = frozenset({Phase.CLAIMED, Phase.EVICTING, Phase.YIELDED})
 
 
 def moving_nodes(snapshot: Snapshot) -> list[str]:
-    """Return the nodes whose pods are about to leave, whoever drains them: the longest in drain first, then by name."""
+    """Return the nodes whose pods are about to leave, whoever moves them: those that others empty first, by name, then
+    our own drains in the order of their claims.
+    """
     found: list[tuple[float, str]] = []
     for name, view in snapshot.nodes.items():
         record = drain_record(view.node)
         if record is not None and record.owns_node:
             if record.phase in _LEAVES:
                 found.append((record.entered(Phase.CLAIMED) or 0.0, name))
-        elif draining(view.node) or emptied_by_others(view.node):
+        elif draining(view.node) or (displaces(view.node) and name not in snapshot.abandoned):
             found.append((0.0, name))
     return [name for _, name in sorted(found)]

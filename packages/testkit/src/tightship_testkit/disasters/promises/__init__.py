@@ -4,6 +4,7 @@ from tightship_testkit.disasters.promises import (
     books,
     bounds,
     cordons,
+    displaced,
     drains,
     evictions,
     following,
@@ -21,6 +22,6 @@ from tightship_testkit.disasters.promises import (
 )
 
 __all__ = [
-    "books", "bounds", "cordons", "drains", "evictions", "following", "gangs", "groups", "installations",
+    "books", "bounds", "cordons", "displaced", "drains", "evictions", "following", "gangs", "groups", "installations",
     "landings", "leading", "lowering", "others", "pace", "raising", "running", "silence",
 ]  # fmt: skip

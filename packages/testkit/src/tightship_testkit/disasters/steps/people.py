@@ -134,6 +134,20 @@ async def kubectl_drain(world: World, *, node: str, joins: bool, back: bool) -> 
         set_cordon(world, node, False)
 
 
+@step(pool=named(lambda scenario: scenario.pools), between=one_of(0.0, 30.0, 90.0), weight=1.5)
+async def replace_pool(world: World, *, pool: str, between: float) -> None:
+    """A person replaces a pool: cordons all its nodes at once, and drains one after another, with time *between*."""
+    nodes = [each.name for each in world.scenario.nodes if each.pool == pool]
+    there = [name for name in nodes if world.store.find("Node", name) is not None]
+    for name in there:
+        if not cordoned(world.thing("Node", name)):
+            set_cordon(world, name, True)
+    for name in there:
+        await world.pause(between)
+        if world.store.find("Node", name) is not None and not world.quiet:
+            await kubectl_drain(world, node=name, joins=False, back=False)
+
+
 def annotate(world: World, kind: str, name: str, namespace: str, annotations: dict[str, str | None]) -> None:
     """Set annotations of an object, ``None`` takes one off."""
 
