@@ -48,8 +48,6 @@ RUNNING_ONLY = frozenset(
         Reason.SCALE_IN_EXPECTED,
         Reason.CLUSTER_UNHEALTHY,
         Reason.DRAIN_DEADLINE,
-        Reason.POD_STUCK,
-        Reason.STUCK_FINALIZER,
         Reason.EVICTION_FORBIDDEN,
         Reason.EVICTION_FAILED,
         Reason.RESPONDERS_LATE,
@@ -67,6 +65,9 @@ ELSEWHERE = frozenset(
     {
         Reason.NOT_SELECTED,
         Reason.BUFFER_NEEDS_NODE,
+        Reason.OTHER_DRAIN_NEEDS_NODE,
+        Reason.POD_STUCK,
+        Reason.STUCK_FINALIZER,
         Reason.REQUESTS_UNKNOWN,
         Reason.KARPENTER_CONSOLIDATION_OFF,
         Reason.NOT_AUTOSCALED,
