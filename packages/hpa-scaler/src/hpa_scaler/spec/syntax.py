@@ -68,9 +68,19 @@ class Expression(Struct, frozen=True):
     height: int = 1
 
     @property
+    def function(self) -> str:
+        """The function or aggregation, in lower case as VictoriaMetrics reads it, "" if this is no call."""
+        return self.name.lower() if self.kind in ("call", "aggregate") else ""
+
+    @property
+    def operator(self) -> str:
+        """The operator between two expressions, "" if this has none."""
+        return self.name if self.kind == "binary" else ""
+
+    @property
     def filters(self) -> bool:
         """Whether this is a comparison that leaves series out."""
-        return self.kind == "binary" and self.name in COMPARISONS and "bool" not in self.modifiers.split()
+        return self.operator in COMPARISONS and "bool" not in self.modifiers.split()
 
 
 def make(node: Expression, *args: Expression) -> Expression:
@@ -111,16 +121,16 @@ def number_of(node: Expression) -> float | None:
     there = [each for each in found if each is not None]
     if node.kind == "unary" and there:
         return -there[0] if node.name == "-" else there[0]
-    if node.kind == "binary" and node.name in ("or", "default"):
+    if node.operator in ("or", "default"):
         return there[0] if there else None
-    if node.kind == "binary" and len(there) == 2 and node.name in "+-*/":
+    if len(there) == 2 and node.operator in ("+", "-", "*", "/"):
         left, right = there
         if node.name == "/":
             return left / right if right else None
         return left + right if node.name == "+" else left - right if node.name == "-" else left * right
-    if node.name in ("clamp_min", "clamp_max") and len(there) == 2:
-        return max(there) if node.name == "clamp_min" else min(there)
-    same = node.name in ("sum", "avg", "min", "max", "vector", "ceil", "floor", "round", "sort", "label_replace")
+    if node.function in ("clamp_min", "clamp_max") and len(there) == 2:
+        return max(there) if node.function == "clamp_min" else min(there)
+    same = node.function in ("sum", "avg", "min", "max", "vector", "ceil", "floor", "round", "sort", "label_replace")
     return there[0] if same and len(there) == 1 else None
 
 
