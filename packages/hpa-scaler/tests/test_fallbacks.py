@@ -215,7 +215,7 @@ def test_what_is_lost_is_named() -> None:
     world = lived(PARTS, (3, BOTH))
     decision = world.cycle(0, others={Query("sum(a)"): answer(), Query("sum(b)"): answer()})
     assert "FallbackAnswer" in reasons(decision)
-    assert "sum(a) has no series, nor have 1 other operands" in str(decision.causes[0])
+    assert "sum(a) has no series since 2027-01-15T08:02:30Z, nor has 1 other operand" in str(decision.causes[0])
 
 
 def test_a_scalar_that_is_no_number_has_no_series() -> None:
