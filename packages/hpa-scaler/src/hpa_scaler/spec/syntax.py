@@ -31,9 +31,10 @@ _NUMBER = re.compile(
     r"|[0-9][0-9_]*(?:\.[0-9_]*)?(?:e[+-]?[0-9]+)?(?:[kmgt]i?b?)?|\.[0-9_]+(?:e[+-]?[0-9]+)?",
     re.ASCII | re.IGNORECASE,
 )
-# Possessive quantifiers ("++"), so that nothing is read twice. Within brackets a colon is no part of a word.
+# Possessive quantifiers ("++"), and open strings that end with the text: so nothing is read twice. Within brackets a
+# colon is no part of a word.
 _LEXEMES = r"""(?P<space>(?:\s|\#[^\n]*+)++)
-    |(?P<string>"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+'|`[^`]*+`)
+    |(?P<string>"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|`[^`]*+(?:`|\Z))
     |(?P<word>(?:[A-Za-z_%s\u0080-\U0010ffff]|\\.)(?:[A-Za-z0-9_%s\u0080-\U0010ffff]|\\.)*+)
     |(?P<number>\$__(?:rate_)?interval|0[xX][0-9a-fA-F_]++
         |(?:[0-9][0-9_]*+\.?+[0-9_]*+|\.[0-9][0-9_]*+)(?:[eE][+-]?+[0-9]++)?+[0-9A-Za-z_.]*+)
@@ -156,6 +157,8 @@ def tokens(text: str) -> list[tuple[str, str]]:
             raise PromqlError(f"{text[at]!r} is nothing that a query has")
         at, kind, word = token.end(), token.lastgroup or "", token[0]
         depth += (word == "[") - (word == "]" and depth > 0)
+        if kind == "string" and (len(word) < 2 or word[-1] != word[0] or ("\n" in word and word[0] != "`")):
+            raise PromqlError(f"{word!r} is not closed")
         if kind == "number" and not (_NUMBER.fullmatch(word) or DURATION.fullmatch(word.lower())):
             raise PromqlError(f"{word!r} is no number")
         if kind != "space":
