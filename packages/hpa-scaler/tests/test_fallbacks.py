@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 from hpa_builder import CYCLE, World, answer, failure, hpa, reasons, spec
+from hypothesis import given
+from hypothesis import strategies as st
 from query_shapes import rows, told
 
 from hpa_scaler.decide.history import LONGEST, State, decode_state, encode_state
@@ -36,6 +38,8 @@ NOTHING = ""
         ("sum(x) or 0 * absent(x)", "sum(x)"),
         ("sum(x) or label_replace(vector(0), 'a', 'b', '', '')", "sum(x)"),
         ("vector(0) or sum(x)", "sum(x)"),
+        ("sum(x) or sum(up) - sum(up)", "sum(x)"),
+        ("sum(x) or clamp_max(sum(up), 0) or 0 / sum(up)", "sum(x)"),
         ("topk(1, x or vector(0))", "count(x)"),
         ("sum(x, vector(0))", "count(x)"),
         ("(sum(x), vector(0))", "sum(x)"),
@@ -78,6 +82,13 @@ NOTHING = ""
         ("sum(x) or sum(y) * 10", "or sum(x) | or sum(y) * 10"),
         ("x == 1 or x == 2", "or count(x)"),
         ('{"my.metric"} or vector(0)', 'count({__name__="my.metric"})'),
+        # Names that are those of functions and operators too.
+        ("scalar or vector(0)", "count(scalar)"),
+        ("absent or union or vector(0)", "or count(absent) | or count(union)"),
+        ("sum(if) or vector(0)", "sum(if)"),
+        ("sum(x) + on (fill_level) sum(y)", NOTHING),
+        ("SUM(x) OR VECTOR(0)", "sum(x)"),
+        ("MAX(SCALAR(sum(x)))", "NaN SCALAR(sum(x))"),
         # Nothing that may go missing unseen.
         ("", NOTHING),
         ("sum(rate(x[5m]))", NOTHING),
@@ -105,7 +116,7 @@ def test_the_shapes_of_public_dashboards_rules_and_scaled_objects_are_told_apart
     found = rows()
     assert len(found) >= 1000
     assert [query for verdict, query, _ in found if verdict == "ok" and parse(query) is None] == []
-    assert [(query, told(query)) for _, query, _ in found] == [(query, operands) for _, query, operands in found]
+    assert [(query, told(query)) for _, query, operands in found if told(query) != operands] == []
 
 
 def test_the_normal_form_of_a_query_is_its_own() -> None:
@@ -126,6 +137,17 @@ LONG = ("(", "or ", "or(", ")", "[", "x or 0 ", '"\\"', "(a or vector(0) ", "#",
 @pytest.mark.parametrize("length", [500, 5_000, 200_000])
 def test_no_text_is_too_much(part: str, length: int) -> None:
     assert fallbacks(part * (length // len(part))).operands is not None
+
+
+WORDS = """x sum( absent( scalar( max_over_time( ( ) ) ) or and unless if default + - * / 0 1 > bool on() by (a) [5m]
+[5m:1m] offset 1h @ { } = 'v' a , vector( up fill(0) with ( info("""
+
+
+@given(st.lists(st.sampled_from(WORDS.split()), max_size=24).map(" ".join))
+def test_no_text_breaks_the_reader(query: str) -> None:
+    found = fallbacks(query)
+    assert all(parse(each.text) is not None for each in found.operands)
+    assert normal(normal(query)) == normal(query)
 
 
 def test_templates_that_double_each_other_end() -> None:
@@ -193,7 +215,7 @@ def test_what_is_lost_is_named() -> None:
     world = lived(PARTS, (3, BOTH))
     decision = world.cycle(0, others={Query("sum(a)"): answer(), Query("sum(b)"): answer()})
     assert "FallbackAnswer" in reasons(decision)
-    assert "sum(a) has no series, nor have 1 other operands" in str(decision.causes[0])
+    assert "sum(a) has no series since 2027-01-15T08:02:30Z, nor has 1 other operand" in str(decision.causes[0])
 
 
 def test_a_scalar_that_is_no_number_has_no_series() -> None:

@@ -23,7 +23,7 @@ from hpa_scaler.decide.history import StateError, decode_state
 from hpa_scaler.prometheus.answers import outcome
 from hpa_scaler.spec import values
 from hpa_scaler.spec.annotations import parse_spec
-from hpa_scaler.spec.promql import lookback, without_fallback
+from hpa_scaler.spec.fallbacks import fallbacks, lookback
 from hpa_scaler.spec.values import parse_float, parse_int32
 from tightship.app.settings.config_maps import mapping_of
 from tightship.app.settings.fields import parse_budget
@@ -78,7 +78,7 @@ def _settings(text: str) -> None:
 
 READERS: dict[str, Callable[[str], object]] = {
     "promql": lookback,
-    "fallback": without_fallback,
+    "fallback": fallbacks,
     "annotations": _annotations,
     "state": _state,
     "answer": lambda text: outcome(200, text.encode()),

@@ -32,6 +32,7 @@ from hpa_scaler.spec.spec import FloorSpec, QuerySpec, Rules
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.core.reasons import Reason, Refusal
+from tightship.core.times import rfc3339
 
 HANDOVER = 3600.0
 """Seconds for which the floor is held after one of two alternatives, such as a metric's old name, has lost its data."""
@@ -163,9 +164,11 @@ def _fallback(
         lost = [each for each in absent if not each.optional or _mark(each.part) not in history.met]
     if not lost:
         return ()
-    more = f", nor have {len(lost) - 1} other operands" if len(lost) > 1 else ""
-    detail = f"{about} was answered by its fallback: {lost[0].part} has no series{more}"
-    return (Refusal(Reason.FALLBACK_ANSWER, detail=detail, fix=NO_SERIES),)
+    last = history.met.get(_mark(lost[0].part))
+    since = "" if last is None else f" since {rfc3339(last)}"
+    more = f", nor has {counted(len(lost) - 1, 'other operand')}" if len(lost) > 1 else ""
+    detail = f"{about} was answered by its fallback: {lost[0].part} has no series{since}{more}"
+    return (Refusal(Reason.FALLBACK_ANSWER, detail=detail, fix=f"{NO_SERIES}; remove what will not return"),)
 
 
 def _there(operand: Operand, outcome: Outcome | None) -> bool:

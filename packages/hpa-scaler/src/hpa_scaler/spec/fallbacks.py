@@ -36,6 +36,7 @@ _ABSENT = frozenset(["absent", "absent_over_time"])
 _NO_DATA = frozenset(["ALERTS", "ALERTS_FOR_STATE"])
 """Series that Prometheus writes only while an alert is pending or firing."""
 _EITHER = frozenset(["or", "default"])
+_FILL = re.compile(r"\bfill(?:_left|_right)? \(")
 _SETS = frozenset(["and", "unless", "if", "ifnot"])
 
 
@@ -123,37 +124,47 @@ def _constant(node: Expression) -> bool:
     """Whether *node* needs no data, or has always the same value: numbers, functions of the time, products with 0."""
     if node.kind == "selector":
         return node.name in _NO_DATA
-    return _zero(node) or node.name in _ABSENT or all(_constant(each) for each in node.args)
+    constants = [_constant(each) for each in node.args]
+    return all(constants) or node.function in _ABSENT or _zero(node, constants)
 
 
-def _zero(node: Expression) -> bool:
-    product = node.kind == "binary" and node.name == "*"
-    return product and any(number_of(each) == 0 and _constant(each) for each in node.args)
+def _zero(node: Expression, constants: list[bool]) -> bool:
+    """Whether *node* is 0 where its data are there, as ``sum(up)*0`` is; *constants* says which operands need none."""
+    if node.operator == "-":
+        return node.args[0].text == node.args[1].text
+    if node.operator not in ("*", "/") and node.function != "clamp_max":
+        return False
+    zeros = [constant and number_of(each) == 0 for each, constant in zip(node.args, constants, strict=True)]
+    return zeros[0] if node.operator == "/" else any(zeros)
 
 
 def _alternatives(node: Expression) -> tuple[Expression, ...]:
     """Return the expressions of which *node* has the series, one in place of the other; none if it is no such thing."""
-    if node.kind == "binary" and node.name in _EITHER:
+    if node.operator in _EITHER:
         return (*(_alternatives(node.args[0]) or node.args[:1]), *(_alternatives(node.args[1]) or node.args[1:]))
-    several = len(node.args) > 1 and node.name not in PARAMETRIC
-    return node.args if several and (node.name == "union" or node.name in AGGREGATES) else ()
+    several = len(node.args) > 1 and node.function in AGGREGATES - PARAMETRIC | {"union"}
+    return node.args if several else ()
 
 
 def _needs_data(node: Expression) -> bool:
     """Whether *node* has no series where its data have none."""
-    if _constant(node) or node.name == "scalar":
+    if _constant(node) or node.function == "scalar":
         return False
     if node.kind == "selector":
         return True
     found = [_needs_data(each) for each in node.args]
-    if _alternatives(node) or "fill" in node.modifiers:
+    if _alternatives(node) or _fills(node):
         return all(found)
-    return any(found[:1] if node.name in ("unless", "ifnot") else found)
+    return any(found[:1] if node.operator in ("unless", "ifnot") else found)
+
+
+def _fills(node: Expression) -> bool:
+    return node.kind == "binary" and _FILL.search(node.modifiers) is not None
 
 
 def _plain(node: Expression) -> bool:
     """Whether *node* loses series only with its data."""
-    hides = node.filters or node.name in ("scalar", *_SETS, *_ABSENT) or "fill" in node.modifiers
+    hides = node.filters or node.operator in _SETS or node.function in ("scalar", *_ABSENT) or _fills(node)
     return not hides and not _alternatives(node) and all(_plain(each) for each in node.args)
 
 
@@ -168,20 +179,20 @@ class _Place(Struct, frozen=True):
 
 def _operands(node: Expression, place: _Place) -> Iterator[Operand]:
     """Yield the operands in *node* that a fallback hides."""
-    name, constant = node.name, _constant(node)
-    single = name == "scalar" and not constant and _plain(node.args[0])
+    name, constant = node.function or node.operator, _constant(node)
+    single = name == "scalar" and not constant and all(_plain(each) for each in node.args)
     if single or (place.hidden and not constant and _plain(node)):
         text = node.text if single else _counted(node)
         if place.shift:
             text = f"last_over_time(({text})[1m:1m]{place.shift})"
         yield Operand(text, node.text, place.group, place.optional, single)
         return
-    if _zero(node):
+    if _zero(node, [_constant(each) for each in node.args]):
         return
     alternatives = _alternatives(node)
     several = sum(not _constant(each) for each in alternatives) > 1
     below = _Place(
-        hidden=place.hidden or bool(alternatives) or name == "scalar" or "fill" in node.modifiers,
+        hidden=place.hidden or bool(alternatives) or name == "scalar" or _fills(node),
         shift=f"{node.after}{place.shift}" if node.kind == "range" else place.shift,
         group=place.group or (node.text if several else ""),
         optional=(place.optional or name in _ABSENT) and not node.filters,
@@ -203,7 +214,7 @@ def _counted(node: Expression) -> str:
 
 def _many(node: Expression) -> bool:
     if node.kind == "aggregate":
-        return bool(node.modifiers) or node.name in PARAMETRIC - {"quantile"}
+        return bool(node.modifiers) or node.function in PARAMETRIC - {"quantile"}
     return node.kind == "selector" or any(_many(each) for each in node.args)
 
 
@@ -225,7 +236,7 @@ def fallbacks(text: str) -> Fallbacks:
 
 def without_fallbacks(node: Expression) -> Expression:
     """Return *node* without what stands in for data."""
-    if node.kind == "binary" and node.name in _EITHER:
+    if node.operator in _EITHER:
         data = [without_fallbacks(each) for each in node.args if not _constant(each)]
         if len(data) < 2:
             return data[0] if data else node

@@ -31,9 +31,10 @@ _NUMBER = re.compile(
     r"|[0-9][0-9_]*(?:\.[0-9_]*)?(?:e[+-]?[0-9]+)?(?:[kmgt]i?b?)?|\.[0-9_]+(?:e[+-]?[0-9]+)?",
     re.ASCII | re.IGNORECASE,
 )
-# Possessive quantifiers ("++"), so that nothing is read twice. Within brackets a colon is no part of a word.
+# Possessive quantifiers ("++"), and open strings that end with the text: so nothing is read twice. Within brackets a
+# colon is no part of a word.
 _LEXEMES = r"""(?P<space>(?:\s|\#[^\n]*+)++)
-    |(?P<string>"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+'|`[^`]*+`)
+    |(?P<string>"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|`[^`]*+(?:`|\Z))
     |(?P<word>(?:[A-Za-z_%s\u0080-\U0010ffff]|\\.)(?:[A-Za-z0-9_%s\u0080-\U0010ffff]|\\.)*+)
     |(?P<number>\$__(?:rate_)?interval|0[xX][0-9a-fA-F_]++
         |(?:[0-9][0-9_]*+\.?+[0-9_]*+|\.[0-9][0-9_]*+)(?:[eE][+-]?+[0-9]++)?+[0-9A-Za-z_.]*+)
@@ -68,9 +69,19 @@ class Expression(Struct, frozen=True):
     height: int = 1
 
     @property
+    def function(self) -> str:
+        """The function or aggregation, in lower case as VictoriaMetrics reads it, "" if this is no call."""
+        return self.name.lower() if self.kind in ("call", "aggregate") else ""
+
+    @property
+    def operator(self) -> str:
+        """The operator between two expressions, "" if this has none."""
+        return self.name if self.kind == "binary" else ""
+
+    @property
     def filters(self) -> bool:
         """Whether this is a comparison that leaves series out."""
-        return self.kind == "binary" and self.name in COMPARISONS and "bool" not in self.modifiers.split()
+        return self.operator in COMPARISONS and "bool" not in self.modifiers.split()
 
 
 def make(node: Expression, *args: Expression) -> Expression:
@@ -111,16 +122,16 @@ def number_of(node: Expression) -> float | None:
     there = [each for each in found if each is not None]
     if node.kind == "unary" and there:
         return -there[0] if node.name == "-" else there[0]
-    if node.kind == "binary" and node.name in ("or", "default"):
+    if node.operator in ("or", "default"):
         return there[0] if there else None
-    if node.kind == "binary" and len(there) == 2 and node.name in "+-*/":
+    if len(there) == 2 and node.operator in ("+", "-", "*", "/"):
         left, right = there
         if node.name == "/":
             return left / right if right else None
         return left + right if node.name == "+" else left - right if node.name == "-" else left * right
-    if node.name in ("clamp_min", "clamp_max") and len(there) == 2:
-        return max(there) if node.name == "clamp_min" else min(there)
-    same = node.name in ("sum", "avg", "min", "max", "vector", "ceil", "floor", "round", "sort", "label_replace")
+    if node.function in ("clamp_min", "clamp_max") and len(there) == 2:
+        return max(there) if node.function == "clamp_min" else min(there)
+    same = node.function in ("sum", "avg", "min", "max", "vector", "ceil", "floor", "round", "sort", "label_replace")
     return there[0] if same and len(there) == 1 else None
 
 
@@ -146,6 +157,8 @@ def tokens(text: str) -> list[tuple[str, str]]:
             raise PromqlError(f"{text[at]!r} is nothing that a query has")
         at, kind, word = token.end(), token.lastgroup or "", token[0]
         depth += (word == "[") - (word == "]" and depth > 0)
+        if kind == "string" and (len(word) < 2 or word[-1] != word[0] or ("\n" in word and word[0] != "`")):
+            raise PromqlError(f"{word!r} is not closed")
         if kind == "number" and not (_NUMBER.fullmatch(word) or DURATION.fullmatch(word.lower())):
             raise PromqlError(f"{word!r} is no number")
         if kind != "space":
