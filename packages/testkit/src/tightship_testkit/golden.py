@@ -42,6 +42,7 @@ REFINERS = _named_in("node-refiner") - _named_in("common") - _named_in("node-com
 
 RUNNING_ONLY = frozenset(
     {
+        Reason.OTHER_INSTALLATION,
         Reason.BUDGET_EXHAUSTED,
         Reason.COOL_DOWN,
         Reason.RECENT_REGRET,

@@ -15,6 +15,7 @@ from tightship_testkit.disasters.known import finding
 from tightship_testkit.disasters.liars import Liar, Lie, Step, play
 from tightship_testkit.disasters.observer import Observer
 from tightship_testkit.disasters.promises.books import CLAIMS, SAVINGS
+from tightship_testkit.disasters.promises.installations import INSTALLATIONS
 from tightship_testkit.disasters.registry import PROMISES
 from tightship_testkit.disasters.run import run
 from tightship_testkit.disasters.scenario import Budget, Controller, Landings, Node, Pool, Scenario, Workload
@@ -109,6 +110,16 @@ def edited(by: str, kind: str, name: str, change: Callable[[Json], object]) -> A
             on.world.store.modify(kind, name or on.home, "" if kind == "Node" else "shop", change)
 
     return edit
+
+
+def another_writes(on: Drainer) -> None:
+    """Have another installation write on a node, while the own one is on the list."""
+    listed = [{"lease": "tightship/node-compactor", "controller": "node-compactor", "pools": {"*": True}}]
+    notes = {INSTALLATIONS: json.dumps(listed)}
+    meta = {"name": "tightship-claims", "namespace": "kube-system", "annotations": notes}
+    on.world.store.create("Lease", {"metadata": meta, "spec": {}})
+    on.world.others["another-0"] = on.program
+    edited("another-0", "Node", "n1", lambda node: node["metadata"].update(annotations={DRAIN: "{}"}))(on)
 
 
 def scaled(replicas: int) -> Act:
@@ -328,6 +339,7 @@ LIES = {
     ),
     "nothing-of-others-changed": leader(writes("n1", labels={"example.com/mine": "now"})),
     "only-nodes-that-go": leader(claim(phase="Evicting"), Drainer.evict, objects=[group_of("a", 3)]),
+    "installations-apart": leader(another_writes),
     "books-are-true": leader(enters_books(standing(0)), objects=[ledger({})]),
 }  # fmt: skip
 

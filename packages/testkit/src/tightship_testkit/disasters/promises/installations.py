@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, ClassVar
 
 from tightship_simulator.api.store import Change
@@ -16,7 +17,7 @@ _WRITES = frozenset({"Lease", "Event"})
 
 @promise
 class InstallationsApart(Promise):
-    """As long as the first one is on the list, the second writes nothing but Leases and Events, and evicts nobody."""
+    """As long as the first one drains all pools, the second writes nothing but Leases and Events, and evicts nobody."""
 
     name = "installations-apart"
     text = "No node changes hands between two live installations of one controller."
@@ -34,7 +35,21 @@ class InstallationsApart(Promise):
         program = self.world.others.get(author)
         if program is None or thing["kind"] in _WRITES or self.world.now < self._lost + LOST:
             return
+        if not self._drains(program):
+            return
         self.broken(f"{thing['kind']} {thing['metadata']['name']}", f"{author} wrote it, and {program} runs elsewhere")
+
+    def _drains(self, program: str) -> bool:
+        """Whether the first one drains all pools: of one that it has given up, the second may begin."""
+        team = self.world.teams[program]
+        lease = self.world.store.find("Lease", "tightship-claims", self.world.ledger(program))
+        own = f"{team.controller.namespace}/{program}"
+        listed = [each for each in json.loads(_notes(lease).get(INSTALLATIONS, "[]")) if each["lease"] == own]
+        if not listed:
+            # Whoever has left for good, as for a dry run, holds nothing any more.
+            return any(each.name not in team.dry for each in team.alive)
+        pools = listed[0].get("pools") or {}
+        return bool(pools) and all(pools.values())
 
 
 def _notes(thing: dict[str, Any] | None) -> dict[str, str]:
