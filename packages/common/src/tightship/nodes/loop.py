@@ -211,7 +211,7 @@ class ConsolidationLoop(Generic[S, G]):
 
     def _find_left(self) -> None:
         """Let a dry run end the drains that its own installation left."""
-        if not self._frame.run.dry_run:
+        if not self._run.gives_back:
             return
         snapshot, before = self._cache.snapshot(), self._left
         self._left = self._drainer.held(snapshot)
