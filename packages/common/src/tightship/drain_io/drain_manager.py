@@ -94,6 +94,11 @@ class Drainer:
         return frozenset(self._drives)
 
     @property
+    def problems(self) -> Sequence[str]:
+        """Whole sentences about what keeps drains from beginning, or their history from being kept."""
+        return (self._history.problem,) if self._history.problem else ()
+
+    @property
     def elsewhere(self) -> Sequence[tuple[str, str]]:
         """Nodes in drain by a controller that keeps its claims elsewhere, each with that controller's name."""
         return self._others.elsewhere
@@ -267,24 +272,8 @@ class Drainer:
             note = msgspec.structs.replace(note, op=entry.op)
             await self._tools.patch(live, record_patch(live, note, NodeChange.NOTHING))
         elif entry.controller == self._controller:
-            await self._remember(entry, record)
+            await self._history.catch_up(entry, record, self._tools.clock())
         await self._ledger.drop(entry.node, entry.op)
-
-    async def _remember(self, entry: Claim, record: DrainRecord | None) -> None:
-        """Record a drain that ended while nobody could record it, so that pauses after drains survive a restart.
-
-        *record* is the record left on the node, ``None`` if the node is gone. The drain then ended now at the latest.
-        """
-        ending, reason, at = Ending.NODE_GONE, "", self._tools.clock()
-        if record is not None:
-            ended = record.entered(Phase.BACKOFF)
-            if ended is None or ended < entry.since:
-                return  # another drain left this note; the claimed one never reached the node
-            ending, reason, at = Ending.RESTORED, record.reason, ended
-        known = await self._history.read()
-        if not any(each.node == entry.node and each.at >= entry.since for each in known):
-            finished = Finished(entry.node, entry.pool, self._controller, ending.value, at, reason, began=entry.since)
-            await self._history.add(finished)
 
     def _drive(self, node: Node, record: DrainRecord, targets: Mapping[str, str] = {}) -> None:
         drive = Drive(self._tools, node, record, targets)

@@ -283,7 +283,7 @@ class ConsolidationLoop(Generic[S, G]):
             return False
 
     def _situation(self, off: bool, finished: Sequence[Finished], settings: SettingsView) -> Situation:
-        writing = (*self._pilot.problems, *self._writes.problems)
+        writing = (*self._pilot.problems, *self._writes.problems, *self._pass_log.told(self._drainer.problems))
         return Situation(
             generator=self._frame.program,
             settings=settings,
