@@ -23,19 +23,22 @@ from tightship.core.backoff import Backoff
 from tightship.core.reasons import Reason, Refusal
 from tightship.core.times import recorded_time, rfc3339
 from tightship.drain_io.lease_room import CLAIMS_ANNOTATION, LIMIT, fitted, size
-from tightship.kube.connection import Connection, transient
-from tightship.kube.host import wall
+from tightship.kube.connection import WRITE_TIMEOUT, Connection, transient
+from tightship.kube.host import monotonic, wall
 from tightship.kube.leases import Lease, LeaseStore, micro_time
 
 CLAIMS_LEASE = "tightship-claims"
 CLAIMS_NAMESPACE = "kube-system"
 """The ledger's default namespace, which every cluster has."""
 
-REQUEST_TIMEOUT = 10.0
-"""Seconds for each request."""
+READ_TIMEOUT = 10.0
+"""Seconds for each read."""
 
 ATTEMPTS = 12
 """Most tries of a change, each a read and a write. Their waits add up to at most half a minute."""
+
+LAST_TRY = 90.0
+"""Seconds after which no further try begins: a pass must not hang on a Lease whose admission hangs."""
 
 _FIRST_WAIT, _LONGEST_WAIT, _LONGEST_RETRY_AFTER = 0.05, 4.0, 10.0
 _LONGEST_SHOWN = 300
@@ -117,7 +120,7 @@ class ClaimLedger:
 
     async def read(self) -> tuple[Claim, ...]:
         """Return all claims, the oldest first. Raises :class:`~tightship.core.api_errors.KubeError`. Never retries."""
-        return tuple(each.claim for each in self._decode(await self._store.get(REQUEST_TIMEOUT)))
+        return tuple(each.claim for each in self._decode(await self._store.get(READ_TIMEOUT)))
 
     async def take(
         self,
@@ -181,7 +184,10 @@ class ClaimLedger:
         failure: KubeError | None = None
         reserved = 0
         async with self._lock:
+            began = monotonic()
             for attempt in range(ATTEMPTS):
+                if attempt and monotonic() >= began + LAST_TRY:
+                    break
                 if attempt:
                     asked = getattr(failure, "retry_after", None) or 0.0
                     await asyncio.sleep(max(backoff.next(), min(asked, _LONGEST_RETRY_AFTER)))
@@ -200,7 +206,7 @@ class ClaimLedger:
         raise failure
 
     async def _try(self, edit: _Edit, reserved: int) -> None:
-        lease = await self._store.get(REQUEST_TIMEOUT)
+        lease = await self._store.get(READ_TIMEOUT)
         version = lease.resource_version
         present = self._decode(lease)
         self._unsettled &= {version}
@@ -215,7 +221,7 @@ class ClaimLedger:
         if len(wanted) > len(present) and size(changed.annotations) > LIMIT:
             raise _NoRoomError
         self._unsettled.add(version)
-        await self._store.write(changed, REQUEST_TIMEOUT)
+        await self._store.write(changed, WRITE_TIMEOUT)
 
     def _decode(self, lease: Lease) -> Sequence[_Entry]:
         value = lease.annotations.get(CLAIMS_ANNOTATION)

@@ -27,7 +27,7 @@ from tightship.core.drain_record import (
     Saving,
 )
 from tightship.core.times import recorded_time, rfc3339_ms
-from tightship.drain_io.claims import CLAIMS_LEASE, REQUEST_TIMEOUT, Claim
+from tightship.drain_io.claims import CLAIMS_LEASE, READ_TIMEOUT, Claim
 from tightship.drain_io.lease_room import (
     ADDITIONS_ANNOTATION,
     HISTORY_ANNOTATION,
@@ -38,7 +38,7 @@ from tightship.drain_io.lease_room import (
     fitted,
     problem_of_room,
 )
-from tightship.kube.connection import Connection
+from tightship.kube.connection import WRITE_TIMEOUT, Connection
 from tightship.kube.leases import Lease, LeaseStore, micro_time
 from tightship.planning.savings import ended
 
@@ -108,7 +108,7 @@ class DrainHistory:
         return _decode(await self._read())
 
     async def _read(self) -> Lease:
-        lease = await self._store.get(REQUEST_TIMEOUT)
+        lease = await self._store.get(READ_TIMEOUT)
         self.problem = problem_of_room(lease)
         return lease
 
@@ -150,7 +150,7 @@ class DrainHistory:
             stamp = micro_time(int(now * 1_000_000))
             changed = msgspec.structs.replace(lease, annotations=annotations, renewed=stamp)
             try:
-                await self._store.write(changed, REQUEST_TIMEOUT)
+                await self._store.write(changed, WRITE_TIMEOUT)
             except Conflict:
                 if attempt == _TRIES - 1:
                     raise

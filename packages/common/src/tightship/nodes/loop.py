@@ -95,7 +95,7 @@ class ConsolidationLoop(Generic[S, G]):
         self._synced = False
         self._pass_log = PassLog(frame.logger, f"{run.claims_namespace}/{run.claims_lease}")
         self._writes = NodeWrites(frame.connection, lambda: installations.beside, frame.logger)
-        self._succession = Succession(run.namespace, run.identity.rpartition("_")[0])
+        self._succession = Succession(run.namespace, run.identity.rpartition("_")[0], by_hand=not run.in_pod)
         self._left: Sequence[str] = ()
         self._judge: tuple[S, bool, ClaimJudge[G]] | None = None
         self._dry_run: tuple[S, S] | None = None

@@ -15,6 +15,7 @@ from tightship.app.settings.sections import SteeringKeys
 from tightship.core.api_errors import Conflict, NotFound, NotSent, one_line
 from tightship.drain_io.writing import LiveNode, patch_node, read_node
 from tightship.kube.connection import Connection
+from tightship.kube.host import monotonic
 from tightship.nodes.controller import NodeNote
 from tightship.nodes.cost_writes import CostWrites
 from tightship.nodes.deletion_costs import Costs, share_costs
@@ -28,6 +29,9 @@ G = TypeVar("G", bound=ExplainedGates)
 
 AT_ONCE = 8
 """Concurrent writes."""
+
+LONGEST = 240.0
+"""Seconds after which a pass begins no more writes of a kind: while admission is slow, a pass must not seem to hang."""
 
 Allowed = Callable[[], bool]
 """Whether writes may still be made: asked before each, and again when its patch is about to leave."""
@@ -116,9 +120,11 @@ class NodeWrites:
             self._steered.discard(name)
 
     async def _each(self, writes: Sequence[tuple[str, Callable[[], Awaitable[None]]]], allowed: Allowed) -> None:
+        until = monotonic() + LONGEST
+
         async def one(todo: tuple[str, Callable[[], Awaitable[None]]]) -> None:
             name, write = todo
-            if not allowed():
+            if not allowed() or monotonic() >= until:
                 return
             try:
                 await write()
