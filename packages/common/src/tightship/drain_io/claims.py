@@ -22,6 +22,7 @@ from tightship.core.api_errors import Conflict, Invalid, KubeError
 from tightship.core.backoff import Backoff
 from tightship.core.reasons import Reason, Refusal
 from tightship.core.times import recorded_time, rfc3339
+from tightship.core.unreadable import UNREADABLE
 from tightship.drain_io.lease_room import CLAIMS_ANNOTATION, LIMIT, fitted, size
 from tightship.kube.connection import WRITE_TIMEOUT, Connection, transient
 from tightship.kube.host import monotonic, wall
@@ -229,7 +230,7 @@ class ClaimLedger:
             return ()
         try:
             return [_Entry(_read(raw), raw) for raw in _entries.decode(value)]
-        except (msgspec.DecodeError, ValueError) as error:
+        except (*UNREADABLE, ValueError) as error:
             raise ClaimsUnreadable(self._store, value, str(error)) from error
 
 

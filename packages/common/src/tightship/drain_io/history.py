@@ -27,6 +27,7 @@ from tightship.core.drain_record import (
     Saving,
 )
 from tightship.core.times import recorded_time, rfc3339_ms
+from tightship.core.unreadable import UNREADABLE
 from tightship.drain_io.claims import CLAIMS_LEASE, READ_TIMEOUT, Claim
 from tightship.drain_io.lease_room import (
     ADDITIONS_ANNOTATION,
@@ -214,7 +215,7 @@ def _decode(lease: Lease) -> PastDrains:
 def _drains(value: str) -> tuple[Finished, ...]:
     try:
         return tuple(_finished(each) for each in msgspec.json.decode(value, type=list[_Wire]))
-    except (msgspec.DecodeError, ValueError):
+    except (*UNREADABLE, ValueError):
         return ()
 
 
@@ -222,7 +223,7 @@ def _regrets(value: str) -> Mapping[str, Regret]:
     try:
         found = msgspec.json.decode(value, type=dict[str, _RegretWire])
         return {pool: Regret(max(1, each.level), recorded_time(each.at), each.node) for pool, each in found.items()}
-    except (msgspec.DecodeError, ValueError):
+    except (*UNREADABLE, ValueError):
         return {}
 
 
@@ -230,7 +231,7 @@ def _additions(value: str) -> Mapping[str, tuple[float, str]]:
     try:
         found = msgspec.json.decode(value, type=dict[str, tuple[str, str]])
         return {pool: (recorded_time(at), node) for pool, (at, node) in found.items()}
-    except (msgspec.DecodeError, ValueError):
+    except (*UNREADABLE, ValueError):
         return {}
 
 
@@ -246,7 +247,7 @@ def _books(value: str) -> Mapping[str, Books]:
             )
             for pool, each in found.items()
         }
-    except (msgspec.DecodeError, ValueError):
+    except (*UNREADABLE, ValueError):
         return {}
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from tightship.core.unreadable import UNREADABLE
 from tightship.core.api_errors import Conflict, KubeError, one_line
 from tightship.core.objects import Node
 from tightship.core.reasons import Reason, Refusal
@@ -180,7 +181,7 @@ def _decode(lease: Lease) -> tuple[Installation, ...] | None:
     """Return the list in *lease*; ``None`` if there is none that can be read."""
     try:
         found = _decoder.decode(lease.annotations.get(INSTALLATIONS_ANNOTATION, "null"))
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return None
     unique = {each.lease: each for each in reversed(found)}
     return tuple(each for each in found if unique[each.lease] is each)

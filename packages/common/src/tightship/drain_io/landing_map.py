@@ -17,6 +17,7 @@ from tightship.core.api_errors import BadAnswer, Conflict, NotFound
 from tightship.core.drain_record import FIELD_MANAGER
 from tightship.core.objects import Pod
 from tightship.core.objects.pod import LANDING_GATE
+from tightship.core.unreadable import UNREADABLE
 from tightship.kube.connection import WRITE_TIMEOUT, Connection
 
 POLICY_ANNOTATION = "tightship.dev/landing-policy"
@@ -107,7 +108,7 @@ class LandingMap:
     def _take(self, verb: str, raw: bytes) -> None:
         try:
             wire = msgspec.json.decode(raw, type=_Wire)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise BadAnswer(verb, self._path, self._connection.server, f"not a ConfigMap: {error}") from error
         self._version, self.data = wire.metadata.resource_version, wire.data or {}
         self.policy = (wire.metadata.annotations or {}).get(POLICY_ANNOTATION, "")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from tightship.core.unreadable import UNREADABLE
 from tightship.kube.leases import Lease
 
 CLAIMS_ANNOTATION = "tightship.dev/claims"
@@ -55,7 +56,7 @@ def _without_oldest(text: str, least: int) -> str:
     """Return the document *text* shorter by at least so many bytes; empty if nothing is left, or nobody can read it."""
     try:
         entries = msgspec.json.decode(text, type=list[msgspec.Raw] | dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return ""
     oldest = 0
     for each in entries if isinstance(entries, list) else entries.items():

@@ -20,6 +20,7 @@ from tightship.core.api_errors import BadAnswer, KubeError, NotFound, NotSent
 from tightship.core.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, DrainRecord, encode_record
 from tightship.core.objects import Node, ObjectError, Pod, decode
 from tightship.core.objects.pod import DRAINING
+from tightship.core.unreadable import UNREADABLE
 from tightship.drain.answers import Heard, classify
 from tightship.drain.steps import NodeChange
 from tightship.kube.connection import WRITE_TIMEOUT, Connection
@@ -55,7 +56,7 @@ class LiveNode(Struct, frozen=True):
 def _live(raw: bytes, verb: str, name: str, connection: Connection) -> LiveNode:
     try:
         node, wire = decode("Node", raw), msgspec.json.decode(raw, type=_Wire)
-    except (ObjectError, msgspec.DecodeError) as error:
+    except (*UNREADABLE, ObjectError) as error:
         raise BadAnswer(verb, _path(name), connection.server, f"not a node: {error}") from error
     if not isinstance(node, Node):  # pragma: no cover - decode() answers by kind
         raise TypeError(f"a node was asked for, not {type(node).__name__}")
