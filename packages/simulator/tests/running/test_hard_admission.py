@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from tightship.core.drain_record import DRAIN_ANNOTATION
 from tightship.drain_io.lease_room import LIMIT, size
-from tightship_testkit.admission import SlowWebhook
+from tightship_testkit.admission import SlowWebhook, cleaning
 from tightship_testkit.drains import SETTINGS
 from tightship_testkit.embedded import Ground, ground, small
 from tightship_testkit.marks import TAINT, drain, taints
@@ -86,3 +88,59 @@ async def test_a_full_lease_stops_no_drain_and_is_said_once(tmp_path: Path) -> N
         assert problem.startswith(f"Lease kube-system/{lease} is full")
         assert "annotation example.com/a" in problem
         assert replica.log.count("is full, as it takes") == 1
+
+
+def writes(on: Ground) -> int:
+    """Return how often controllers have written n1."""
+    return sum((each.resource, each.name) == ("nodes", "n1") for each in on.yard.written())
+
+
+async def test_a_policy_that_removes_each_record_at_once_stops_claims_and_is_said(tmp_path: Path) -> None:
+    async with ground(tmp_path, small(), SETTINGS) as on:
+        on.yard.simulation.store.mutating.append(cleaning(DRAIN_ANNOTATION))
+        replica = on.start()
+        await on.passes(replica, 60)
+        status = await replica.status()
+        [problem] = status["problems"]
+        assert problem.startswith(f"Annotation {DRAIN_ANNOTATION} vanished from node n1 soon after it was written")
+        assert status["held"]["n1"]["reason"] == "Backoff"
+        assert replica.log.count("vanished from node n1 soon") == 1
+        assert writes(on) <= 8
+        assert free(on)
+        assert await claims(on.api, on.team) == []
+        assert on.yard.evicted() == []
+        # Between the claim and its undoing nothing says who is responsible: that is the policy's doing.
+        assert {each.partition(": ")[0] for each in on.recorder.problems} == {"0.10 s"}
+        on.recorder.problems.clear()
+        on.yard.simulation.store.mutating.clear()
+        with on.removing():
+            await on.gone("n1")
+
+
+@pytest.mark.parametrize("after", [1.0, 20.0])
+async def test_a_tool_that_removes_the_note_of_each_failed_drain_gets_few_drains(tmp_path: Path, after: float) -> None:
+    """Without a memory of its own the controller would drain n1 again at once, again and again."""
+    cluster = small()
+    slow(cluster["items"], "10m")
+    async with ground(tmp_path, cluster, LATE, ending=600) as on:
+        replica = on.start()
+        ends = on.yard.simulation.wall() + 300
+        while on.yard.simulation.wall() < ends:
+            await asyncio.sleep(after)
+            if drain(await on.api.get("Node", "n1")).get("phase") == "Backoff":
+                await on.api.patch("Node", "n1", {"metadata": {"annotations": {DRAIN_ANNOTATION: None}}})
+        assert 2 <= replica.log.count("cordoned and tainted the node") <= 4
+        assert "vanished from node n1" in replica.log
+
+
+async def test_a_pool_that_is_switched_on_and_off_costs_few_writes(tmp_path: Path) -> None:
+    off = {**SETTINGS, "nodePools": {"*": {"enabled": False}}}
+    async with ground(tmp_path, small(), {**SETTINGS, "candidateTaints": 3}) as on:
+        on.start()
+        rounds = 40
+        before = on.yard.simulation.wall()
+        for number in range(rounds):
+            await on.configured(off if number % 2 else {**SETTINGS, "neededMarkedTimeForRemoval": 600})
+            await asyncio.sleep(4)
+        hours = (on.yard.simulation.wall() - before) / 3600
+        assert writes(on) <= 10 + 40 * hours

@@ -8,6 +8,19 @@ from collections.abc import Callable
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from tightship_testkit.client import Json
+
+
+def cleaning(*keys: str) -> Callable[[Json], None]:
+    """Return a mutating policy that removes these annotations from nodes."""
+
+    def mutate(thing: Json) -> None:
+        if thing["kind"] == "Node":
+            notes = thing["metadata"].get("annotations") or {}
+            thing["metadata"]["annotations"] = {key: value for key, value in notes.items() if key not in keys}
+
+    return mutate
+
 
 class SlowWebhook:
     """A webhook with ``failurePolicy: Ignore`` on UPDATE of what *matches*; while *hangs*, each call takes *seconds*.
@@ -42,4 +55,4 @@ class SlowWebhook:
         return await handler(request)
 
 
-__all__ = ["SlowWebhook"]
+__all__ = ["SlowWebhook", "cleaning"]

@@ -26,6 +26,7 @@ from tightship.drain_io.claims import Allows, Claim, ClaimLedger
 from tightship.drain_io.drain_task import Drive
 from tightship.drain_io.history import DrainHistory
 from tightship.drain_io.installations import Installations
+from tightship.drain_io.lost_records import LostRecords
 from tightship.drain_io.orphans import Others
 from tightship.drain_io.requesting import withdraw_all
 from tightship.drain_io.tools import Tools, collected
@@ -87,6 +88,9 @@ class Drainer:
             released=frozenset({lease, ""} if unnamed else {lease}),
         )
         self._drives: dict[str, _Driven] = {}
+        self._lost = LostRecords()
+        self.pauses = self._lost.refusal
+        """Returns why no drain of a node begins for a while, ``None`` otherwise."""
 
     @property
     def driving(self) -> frozenset[str]:
@@ -96,7 +100,7 @@ class Drainer:
     @property
     def problems(self) -> Sequence[str]:
         """Whole sentences about what keeps drains from beginning, or their history from being kept."""
-        return (self._history.problem,) if self._history.problem else ()
+        return tuple(each for each in (self._history.problem, self._lost.problem) if each)
 
     @property
     def elsewhere(self) -> Sequence[tuple[str, str]]:
@@ -142,6 +146,8 @@ class Drainer:
         one. Raises :class:`~tightship.core.api_errors.KubeError` if the server does not report the outcome. The entry
         then stays, and :meth:`adopt` checks the node.
         """
+        if (paused := self.pauses(node.name)) is not None:
+            return paused
         op = token(16)
         claim = self._entry(node, op, pool, self._tools.clock())
         known = self._installations
@@ -186,13 +192,22 @@ class Drainer:
         )
         try:
             after = await self._tools.patch(live, claim_patch(live, record))
-        except Conflict:
-            return Refusal(Reason.COOL_DOWN, node.name, "the node has changed and must be judged again first")
-        except NotFound:
-            return Refusal(Reason.NODE_TERMINATING, node.name, "the node is gone")
-        self._tools.tell(DrainEvent(EventKind.CLAIMED, after.node, record))
-        self._drive(after.node, record, targets)
-        return None
+        except (Conflict, NotFound) as error:
+            gone = isinstance(error, NotFound)
+            told = "the node is gone" if gone else "the node has changed and must be judged again first"
+            return Refusal(Reason.NODE_TERMINATING if gone else Reason.COOL_DOWN, node.name, told)
+        written = drain_record(after.node)
+        if written is not None and written.op == op:
+            self._tools.tell(DrainEvent(EventKind.CLAIMED, after.node, record))
+            self._drive(after.node, record, targets)
+            return None
+        return await self._unwritten(after)
+
+    async def _unwritten(self, after: LiveNode) -> Refusal | None:
+        """Undo a claim that has left no record, and return why. It was one write, so cordon and taint are ours."""
+        self._lost.lost(after.node.name)
+        await self._tools.patch(after, record_patch(after, None, NodeChange.RESTORE))
+        return self.pauses(after.node.name)
 
     async def adopt(self, snapshot: Snapshot, *, others: bool = True, ledger: bool = True) -> None:
         """Take over drains that nobody drives, and repair what a crash left, on nodes and in the *ledger*.
@@ -202,6 +217,7 @@ class Drainer:
         Raises :class:`~tightship.core.api_errors.KubeError`; the next call repairs the rest.
         """
         troubles: list[KubeError] = []
+        self._lost.look(snapshot)
         nodes = [view.node for view in snapshot.nodes.values()]
         theirs = [node for node in nodes if self._others.hold(node)]
         self._others.see_drains(theirs)
@@ -295,6 +311,10 @@ class Drainer:
     async def _run(self, drive: Drive, node: Node, record: DrainRecord) -> None:
         try:
             ending = await drive.run()
+            if drive.lost:
+                self._lost.lost(node.name)
+            elif ending is Ending.RESTORED:
+                self._lost.noted(node.name, drive.backoff)
             if ending is not Ending.PARKED:
                 # History first: a crash in between leaves a claim, which counts, rather than a forgotten drain.
                 finished = Finished(

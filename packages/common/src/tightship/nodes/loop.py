@@ -175,7 +175,7 @@ class ConsolidationLoop(Generic[S, G]):
             await self._remember(evaluation, judge)
         off = frame.switched_off()
         if leading and self._may_begin():
-            evaluation = self._writes.waiting(evaluation, settings)
+            evaluation = self._writes.waiting(evaluation, settings, self._drainer.pauses)
         self._pass_log.beside(beside, evaluation.facts)
         self._metrics.beside(beside)
         self._pass_log.judged(evaluation, off=off, leader=frame.leading(), dry_run=dry_run)
