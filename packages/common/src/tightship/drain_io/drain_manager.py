@@ -90,7 +90,6 @@ class Drainer:
         self._drives: dict[str, _Driven] = {}
         self._lost = LostRecords()
         self.pauses = self._lost.refusal
-        """Returns why no drain of a node begins for a while, ``None`` otherwise."""
 
     @property
     def driving(self) -> frozenset[str]:
@@ -175,10 +174,10 @@ class Drainer:
         previous = drain_record(live.node)
         if live.node.unschedulable or (previous is not None and previous.owns_node):
             return Refusal(Reason.CORDONED, node.name, "somebody else has taken the node since it was judged")
-        if live.node.annotations != node.annotations or live.node.labels != node.labels:
-            return Refusal(Reason.COOL_DOWN, node.name, "the node has changed and must be judged again first")
-        if not self._tools.leading():
-            return Refusal(Reason.COOL_DOWN, node.name, "leadership has ended")
+        changed = live.node.annotations != node.annotations or live.node.labels != node.labels
+        if changed or not self._tools.leading():
+            why = "the node has changed and must be judged again first" if changed else "leadership has ended"
+            return Refusal(Reason.COOL_DOWN, node.name, why)
         record = claimed(
             live.node,
             previous,
@@ -192,22 +191,17 @@ class Drainer:
         )
         try:
             after = await self._tools.patch(live, claim_patch(live, record))
-        except (Conflict, NotFound) as error:
-            gone = isinstance(error, NotFound)
-            told = "the node is gone" if gone else "the node has changed and must be judged again first"
-            return Refusal(Reason.NODE_TERMINATING if gone else Reason.COOL_DOWN, node.name, told)
-        written = drain_record(after.node)
-        if written is not None and written.op == op:
-            self._tools.tell(DrainEvent(EventKind.CLAIMED, after.node, record))
-            self._drive(after.node, record, targets)
-            return None
-        return await self._unwritten(after)
-
-    async def _unwritten(self, after: LiveNode) -> Refusal | None:
-        """Undo a claim that has left no record, and return why. It was one write, so cordon and taint are ours."""
-        self._lost.lost(after.node.name)
-        await self._tools.patch(after, record_patch(after, None, NodeChange.RESTORE))
-        return self.pauses(after.node.name)
+        except NotFound:
+            return Refusal(Reason.NODE_TERMINATING, node.name, "the node is gone")
+        except Conflict:
+            return Refusal(Reason.COOL_DOWN, node.name, "the node has changed and must be judged again first")
+        if drain_record(after.node) is None:
+            self._lost.lost(node.name)  # the claim was one write, so that cordon and taint are ours
+            await self._tools.patch(after, record_patch(after, None, NodeChange.RESTORE))
+            return self.pauses(node.name)
+        self._tools.tell(DrainEvent(EventKind.CLAIMED, after.node, record))
+        self._drive(after.node, record, targets)
+        return None
 
     async def adopt(self, snapshot: Snapshot, *, others: bool = True, ledger: bool = True) -> None:
         """Take over drains that nobody drives, and repair what a crash left, on nodes and in the *ledger*.

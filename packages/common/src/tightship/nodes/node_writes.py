@@ -22,6 +22,7 @@ from tightship.nodes.cost_writes import CostWrites
 from tightship.nodes.deletion_costs import Costs, share_costs
 from tightship.nodes.scale_ins import ScaleIns
 from tightship.nodes.soft_taints import candidate_patch, next_to_go, steer, tainted
+from tightship.nodes.write_pace import WritePace
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, ExplainedGates
 from tightship.planning.installations import Beside
@@ -34,33 +35,8 @@ AT_ONCE = 8
 LONGEST = 240.0
 """Seconds after which a pass begins no more writes of a kind: while admission is slow, a pass must not seem to hang."""
 
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 120.0
-"""Seconds between two writes of one node; they double while the node is written again and again."""
-
 Allowed = Callable[[], bool]
 """Whether writes may still be made: asked before each, and again when its patch is about to leave."""
-
-
-class Pace:
-    """Lets a node be written seldom while it is written again and again.
-
-    A configuration that somebody switches on and off, and a policy that takes back what was written, would otherwise
-    cost several writes a pass.
-    """
-
-    def __init__(self) -> None:
-        # When a node was last written, and for how long it was not to be written after that.
-        self._last: dict[str, tuple[float, float]] = {}
-
-    def lets(self, node: str) -> bool:
-        """Whether *node* may be written now. If so it counts as written."""
-        now = monotonic()
-        before, pause = self._last.get(node, (now, 0.0))
-        if now < before + pause:
-            return False
-        calm = now >= before + 2 * LONGEST_PAUSE
-        self._last[node] = now, FIRST_PAUSE if calm or not pause else min(2 * pause, LONGEST_PAUSE)
-        return True
 
 
 class NodeWrites:
@@ -73,7 +49,7 @@ class NodeWrites:
         self._connection = connection
         self._beside = beside
         self._log = logger
-        self._pace = Pace()
+        self._pace = WritePace()
         # Nodes on which a soft taint was put from here: the cache may lag behind our own writes.
         self._steered: set[str] = set()
         self._costs = CostWrites(connection, beside, logger)

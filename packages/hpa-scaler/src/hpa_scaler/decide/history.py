@@ -5,8 +5,7 @@ annotation may be old by the time it is read, so in doubt a floor stays where it
 
 ``{"enabled":"true","prometheusQuery":...,"inputs":{...},"target":8,"reason":"FollowsQuery","originalMin":3,...}``: the
 older controller's keys come first, in its format, then ours. Anybody can compute ``target`` again from ``inputs``. The
-originals are the bounds to put back; ``history`` is for the windows. Unreadable content counts as absent, and is
-reported.
+originals are the bounds to put back; ``history`` is for the windows. Unreadable content is reported as absent.
 """
 
 from __future__ import annotations
