@@ -28,8 +28,8 @@ RESERVED = 16 * 1024
 _FULL = LIMIT - 2 * RESERVED
 _A_CLAIM = 1024
 # Savings are for people, while the others pace the drains to come.
+_OURS = "tightship.dev/"
 _GIVE_WAY = (SAVINGS_ANNOTATION, HISTORY_ANNOTATION, REGRETS_ANNOTATION, ADDITIONS_ANNOTATION)
-_OURS = (CLAIMS_ANNOTATION, *_GIVE_WAY)
 
 
 def size(annotations: Mapping[str, str]) -> int:
@@ -74,7 +74,7 @@ def problem_of_room(lease: Lease) -> str:
     notes = lease.annotations
     if size(notes) <= _FULL:
         return ""
-    others = {name: size({name: value}) for name, value in notes.items() if name not in _OURS}
+    others = {name: size({name: value}) for name, value in notes.items() if not name.startswith(_OURS)}
     needed = sum(others.values()) + size({CLAIMS_ANNOTATION: notes.get(CLAIMS_ANNOTATION, "")})
     lost = "no drain begins" if needed + _A_CLAIM > LIMIT else "the oldest savings and drains are forgotten"
     told = f"Lease {lease.namespace}/{lease.name} is full, as it takes {LIMIT:,} bytes of annotations: {lost}."

@@ -31,7 +31,6 @@ from hpa_scaler.prometheus.answers import labelled, matrix
 from hpa_scaler.spec.queries import Failure, Query
 from hpa_scaler.spec.spec import ServerRef
 from hpa_scaler.spec.values import parse_float
-from tightship.core.unreadable import UNREADABLE
 from tightship.core.quoting import quoted
 from tightship.core.times import parse_rfc3339, rfc3339
 from tightship.core.unreadable import UNREADABLE
