@@ -305,10 +305,7 @@ class Drainer:
     async def _run(self, drive: Drive, node: Node, record: DrainRecord) -> None:
         try:
             ending = await drive.run()
-            if drive.lost:
-                self._lost.lost(node.name)
-            elif ending is Ending.RESTORED:
-                self._lost.noted(node.name, drive.backoff)
+            self._lost.ended(node.name, lost=drive.lost, backoff=drive.backoff)
             if ending is not Ending.PARKED:
                 # History first: a crash in between leaves a claim, which counts, rather than a forgotten drain.
                 finished = Finished(

@@ -51,10 +51,13 @@ class LostRecords:
         self._until = monotonic() + doubled(FIRST, LAST, self._times)
         self._times, self._node = self._times + 1, node
 
-    def noted(self, node: str, seconds: float) -> None:
-        """Record that a drain has failed, and left a note on *node* that holds for so many *seconds*."""
+    def ended(self, node: str, *, lost: bool, backoff: float) -> None:
+        """Record that a drain has ended: its record is *lost*, or a note on *node* holds for *backoff* seconds."""
         now = monotonic()
-        self._noted[node] = now, now + seconds
+        if lost:
+            self.lost(node)
+        elif backoff > 0:
+            self._noted[node] = now, now + backoff
 
     def look(self, snapshot: Snapshot) -> None:
         """See which notes are still there."""
