@@ -23,6 +23,7 @@ from tightship.app.settings.process import ProcessSettings, load_process
 from tightship_charts.configuration import config_keys
 from tightship_charts.matrix import Values, merge
 from tightship_e2e.helm import Helm, objects
+from tightship_testkit.replica import IN_POD
 
 PROCESS: Mapping[str, type[ProcessSettings]] = {
     "node-compactor": node_compactor.run_settings.CompactorRunSettings,
@@ -39,6 +40,7 @@ OTHERWISE = {
     "identity": "the name of the pod, from the downward API",
     "namespace": "the namespace of the pod, from the downward API",
     "listening_port": "the older name of what HTTP_PORTS says, which comes first",
+    "service_host": "the kubelet, in every pod",
     "release": "the Job that gives nodes back sets it, and no controller's own pods do",
 }
 """Settings of a process that no value sets, and what does."""
@@ -84,7 +86,7 @@ CHANGED_TOO: Mapping[str, Values] = {
 
 
 def process_of(chart: str, rendered: Rendered) -> ProcessSettings:
-    return load_process(PROCESS[chart], rendered.env, unique=lambda: "u")
+    return load_process(PROCESS[chart], {**IN_POD, **rendered.env}, unique=lambda: "u")
 
 
 @each_chart
@@ -92,7 +94,7 @@ def test_every_setting_of_the_process_can_be_set_by_values(render: Render, chart
     """All at once to what is no default: what is still one can't be reached. No variable is set that nobody reads."""
     rendered, model = render(chart, merge(CHANGED, CHANGED_TOO[chart])), PROCESS[chart]
     loaded = process_of(chart, rendered).model_dump()
-    plain = load_process(model, {}, unique=lambda: "u").model_dump()
+    plain = load_process(model, IN_POD, unique=lambda: "u").model_dump()
     same = {field for field, value in loaded.items() if value == plain[field]}
     assert same == OTHERWISE.keys() & loaded.keys()
     known = {name for field in model.model_fields for name in model.variables(field)}
@@ -107,11 +109,13 @@ def test_what_no_value_sets_is_set_by_what_is_said(render: Render, chart: str) -
 
 @each_chart
 def test_by_default_the_process_runs_as_it_would_without_the_chart(render: Render, chart: str) -> None:
-    """But for names, which are the release's, and the dry run of what evicts."""
+    """But for names, which are the release's, the dry run of what evicts, and the time for a stop: without the chart a
+    pod has the 30 seconds of Kubernetes.
+    """
     loaded = process_of(chart, render(chart)).model_dump()
-    plain = load_process(PROCESS[chart], {}, unique=lambda: "u").model_dump()
+    plain = load_process(PROCESS[chart], IN_POD, unique=lambda: "u").model_dump()
     different = {field for field, value in loaded.items() if value != plain[field]}
-    expected = {"config_map", "lease_name", "dry_run", "landings"}
+    expected = {"config_map", "lease_name", "dry_run", "landings", "stop_timeout", "grace"}
     assert different == expected - ({"dry_run", "landings"} if chart == "hpa-scaler" else set())
 
 

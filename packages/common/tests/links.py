@@ -141,7 +141,7 @@ class Direct:
         retry: bool | None = None,
     ) -> bytes:
         assert timeout is not None
-        assert timeout < 11
+        assert timeout < 60
         assert retry is False
         link = self.link
         mode = link.once.popleft() if link.once and verb != "GET" else link.mode

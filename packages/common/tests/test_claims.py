@@ -295,7 +295,7 @@ def test_a_cancelled_take_can_be_undone() -> None:
     ("mode", "error", "sent"),
     [
         ("refused", ConnectionFailed, 24),  # the transport repeats a PUT whose idle connection broke
-        ("hang", ConnectionFailed, 12),
+        ("hang", ConnectionFailed, 3),
         (409, ClaimsContended, 12),
     ],
 )

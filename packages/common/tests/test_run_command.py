@@ -66,6 +66,26 @@ def test_flags_and_environment_reach_the_controller(
     assert capsys.readouterr().err.endswith(" own 7.8\n")
 
 
+@pytest.mark.parametrize(
+    ("flags", "dry_run"),
+    [((), True), (("--dry-run",), True), (("--dry-run=false",), False), (("--dry-run", "true"), True)],
+)
+def test_a_run_by_hand_is_live_only_if_that_is_typed(
+    run: Command, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], dry_run: bool
+) -> None:
+    for name in ("KUBERNETES_SERVICE_HOST", "DRY_RUN"):
+        monkeypatch.delenv(name, raising=False)
+    assert run(*flags) == 0
+    [(settings, _)] = run.given
+    assert settings.dry_run is dry_run
+
+
+def test_a_switch_takes_no_other_word(run: Command) -> None:
+    with pytest.raises(BadFlagsError) as refused:
+        run("--dry-run=maybe")
+    assert refused.value.problems == ["--dry-run: 'maybe': is not a switch; allowed are true and false"]
+
+
 def test_all_that_is_wrong_is_told_before_anything_runs(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEASE_NAME", "A B")
     with pytest.raises(BadFlagsError) as refused:
@@ -94,7 +114,7 @@ def test_the_help_names_the_variable_and_the_default_behind_each_flag(
     for told in (
         "(default: $PAUSE_SECONDS, else 300)",
         "(default: $HTTP_PORTS, else 5000)",
-        "(default: $DRY_RUN, else false)",
+        "(default: $DRY_RUN, else false in a pod and true elsewhere)",
         "(default: $CONFIG_PATH)",
     ):
         assert told in text

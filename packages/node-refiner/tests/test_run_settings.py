@@ -25,7 +25,7 @@ def test_what_is_not_set_is_as_in_the_older_controller_or_safe() -> None:
     assert (found.config_map, found.lease_name, found.claims_lease) == (
         "node-refiner-cm", "node-refiner", "tightship-claims",
     )  # fmt: skip
-    assert (found.leader_elect, found.dry_run) == (True, False)
+    assert (found.leader_elect, found.dry_run) == (True, True)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from tightship_e2e.providers.container import command_of, volumes_of
 from tightship_testkit.client import ApiError, Client, Json, wait_for
 from tightship_testkit.ports import free_ports
 from tightship_testkit.processes import fetch
+from tightship_testkit.replica import IN_POD
 
 LABEL = "app.kubernetes.io/part-of=tightship"
 LOOK = 0.4  # seconds between two looks
@@ -145,7 +146,7 @@ class Pods:
             self._plane.service_account_kubeconfig, meta["namespace"], spec["serviceAccountName"]
         )
         port = free_ports("http")["http"]
-        here = {"KUBECONFIG": str(self._via(account)), "HTTP_HOST": "127.0.0.1", "HTTP_PORTS": str(port)}
+        here = {"KUBECONFIG": str(self._via(account)), "HTTP_HOST": "127.0.0.1", "HTTP_PORTS": str(port), **IN_POD}
         # The port of the probes that the chart names may be another pod's here.
         here["HTTP_PROBE_PORT"] = "0"
         program, *arguments = command.argv

@@ -11,6 +11,7 @@ import pytest_asyncio
 from drain.conftest import small_cluster
 
 from tightship.app.settings.process import load_process
+from tightship_testkit.replica import IN_POD
 from tightship_testkit.simulated import simulated
 
 from .toy import NAME, Cluster, Process, ToyRun
@@ -32,7 +33,7 @@ def start(cluster: Cluster, tmp_path: Path) -> Start:
     def begin(program: str = NAME, **flags: Any) -> Process:
         name = f"toy-{len(made)}"
         given = {"kubeconfig": cluster.api.kubeconfig(), "namespace": "default", **flags}
-        run = load_process(ToyRun, {"POD_NAME": name}, given, namespace_file=tmp_path / "none")
+        run = load_process(ToyRun, {"POD_NAME": name, **IN_POD}, given, namespace_file=tmp_path / "none")
         made.append(Process(cluster.api, name, run, program))
         return made[-1]
 

@@ -17,6 +17,7 @@ from tightship.app.settings.process import Name, Ports, Positive, ProcessSetting
 from tightship.kube.cache import CacheCrashed
 from tightship.report.document import Generator
 from tightship.report.presentation import Page
+from tightship_testkit.replica import IN_POD
 from tightship_testkit.simulated import Controller, Simulated, simulated, until
 
 pytestmark = pytest.mark.virtual_time
@@ -116,7 +117,7 @@ def start(api: Simulated, tmp_path: Path) -> Start:
     def begin(*, careful: bool = False, **flags: Any) -> Process:
         name = f"own-{len(made)}"
         given = {"kubeconfig": api.kubeconfig(), "namespace": "default", **flags}
-        settings = load_process(Settings, {"POD_NAME": name}, given, namespace_file=tmp_path / "none")
+        settings = load_process(Settings, {"POD_NAME": name, **IN_POD}, given, namespace_file=tmp_path / "none")
         made.append(Process(api, name, settings, careful=careful))
         return made[-1]
 

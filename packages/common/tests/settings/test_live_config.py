@@ -173,13 +173,14 @@ async def test_a_bad_one_in_the_place_of_one_that_was_deleted_changes_nothing(sc
     assert "nothing new begins until there is a good one: " in scene.sentences(2)[0]
 
 
-async def test_where_there_never_was_one_the_starting_one_stands_again_once_that_is_known(scene: Scene) -> None:
+async def test_where_there_never_was_one_a_bold_starting_one_never_applies(scene: Scene) -> None:
     scene.api.on(LIST, page([]), status(403, "Forbidden", "no"), page([]))
     scene.api.on(WATCH, stream(end="close"))
     async with scene.live(lost=lambda limit: -abs(limit)) as live:
         await until(lambda: len(scene.reports) == 3)
-        assert (live.current, live.valid, live.problems) == (1, True, ())
-    assert scene.told == [(True, False), (False, True), (True, True)]
+        assert (live.current, live.valid) == (-1, True)
+        assert live.problems == (f"ConfigMap {NAMESPACE}/limits does not exist; nothing new begins until it does",)
+    assert scene.told == [(True, True), (False, False), (True, False)]
 
 
 async def test_once_it_is_back_it_counts_again(scene: Scene) -> None:

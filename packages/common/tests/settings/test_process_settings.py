@@ -65,6 +65,52 @@ def test_a_controller_that_drains_nothing_knows_no_claims() -> None:
     assert not hasattr(found, "claims_lease")
 
 
+POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "flags", "dry_run", "host"),
+    [
+        (POD, {}, False, "0.0.0.0"),
+        (POD, {"dry_run": True}, True, "0.0.0.0"),
+        # The chart sets both, for its own cluster and for that of another kubeconfig, whose pod has no account.
+        (POD | {"DRY_RUN": "true", "HTTP_HOST": "::", "TIGHTSHIP_KUBECONFIG": "/k"}, {}, True, "::"),
+        (POD | {"DRY_RUN": "false", "HTTP_HOST": "::", "TIGHTSHIP_KUBECONFIG": "/k"}, {}, False, "::"),
+        ({}, {}, True, "127.0.0.1"),
+        ({"KUBERNETES_SERVICE_HOST": ""}, {}, True, "127.0.0.1"),
+        ({"KUBECONFIG": "/k", "NAMESPACE": "tightship"}, {}, True, "127.0.0.1"),
+        ({"DRY_RUN": "false"}, {}, False, "127.0.0.1"),
+        ({"DRY_RUN": "true"}, {"dry_run": "false"}, False, "127.0.0.1"),
+        ({"HTTP_HOST": "0.0.0.0"}, {}, True, "0.0.0.0"),
+        ({}, {"dry_run": "false", "host": "0.0.0.0"}, False, "0.0.0.0"),
+    ],
+)
+def test_outside_a_pod_it_is_a_dry_run_on_loopback_unless_somebody_says_otherwise(
+    environment: dict[str, str], flags: dict[str, object], dry_run: bool, host: str
+) -> None:
+    for model in (Own, WithoutNodes):
+        found = load_process(model, environment, flags, namespace_file=NOWHERE)
+        assert (found.dry_run, found.host) == (dry_run, host)
+
+
+@pytest.mark.parametrize(
+    ("environment", "gives_back"),
+    [
+        ({}, False),
+        ({"DRY_RUN": "true"}, False),
+        ({"DRY_RUN": "false"}, False),
+        ({"RELEASE": "true"}, True),
+        (POD, False),
+        (POD | {"DRY_RUN": "true"}, True),
+        (POD | {"RELEASE": "true"}, True),
+    ],
+)
+def test_a_dry_run_by_hand_gives_nothing_back_unless_that_is_what_it_is_for(
+    environment: dict[str, str], gives_back: bool
+) -> None:
+    assert loaded(environment).gives_back is gives_back
+
+
 @pytest.mark.parametrize(
     ("environment", "ports", "probe_port"),
     [

@@ -33,7 +33,7 @@ def refiner(environment: Mapping[str, str]) -> NodeController[RefinerSettings, R
         configuration=Configuration(
             lambda data: parse_config_map(data, environment),
             acting=lambda settings: settings.drainer_enabled,
-            # The defaults allow drains, so they must not replace a configuration that somebody deletes.
+            # The defaults allow drains, so they must not apply without a configuration, nor after its deletion.
             lost=lambda settings: settings.model_copy(update={"drainer_enabled": False}),
         ),
         judge=RefinerJudge,

@@ -648,3 +648,16 @@ async def test_a_deletion_cost_is_written_beside_its_mark_and_removed_only_while
     code, after = await api.request("PATCH", path, body=removal(now), content_type=JSON_PATCH)
     assert code == 200
     assert after["metadata"]["annotations"] == {**meta.get("annotations", {}), DELETION_COST: "3"}
+
+
+@pytest.mark.parametrize("more", [0, 1])
+async def test_annotations_of_an_object_take_256_kib_together(api: Api, more: int) -> None:
+    body = lease(api, "full")
+    body["metadata"]["annotations"] = {"e/a": "é" * 131_000}
+    await api.client.create(body)
+    note = "x" * (256 * 1024 - 2 * 131_000 - len("e/a") - len("other") + more)
+    changed = {"metadata": {"annotations": {"other": note}}}
+    code, answer = await api.client.request("PATCH", leases(api, "full"), body=changed, content_type=MERGE)
+    assert code == (422 if more else 200)
+    if more:
+        assert "metadata.annotations: Too long: may not be more than 262144 bytes" in answer["message"]

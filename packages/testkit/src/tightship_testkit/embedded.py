@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+from aiohttp.typedefs import Middleware
+
 from tightship_simulator.api.requests import Asked
 from tightship_simulator.life.changes import Json
 from tightship_simulator.life.kubelet import Pace
@@ -81,14 +83,15 @@ async def yard(
     ending: float = 0.2,
     prometheus: Prometheus | None = None,
     audit: EmbeddedAudit | None = None,
+    admission: Middleware | None = None,
 ) -> AsyncIterator[Yard]:
     """Serve *cluster* and let it live: pods start within half a second and end within *ending* seconds."""
     items = (cluster or {"items": []})["items"]
     # The autoscaler removes what is empty and nothing else: what it does by itself is tested elsewhere.
     speeds = Speeds(Pace(0.5, ending, 0.5), Rules(0.5, 0.2, 30, threshold=0), horizontal_every=0.2, nodes_every=0.2)
-    audits = [audit.middleware] if audit is not None else []
+    between = [*([audit.middleware] if audit is not None else []), *([admission] if admission is not None else [])]
     async with Simulation(
-        0, folder, groups=groups(items), speeds=speeds, prometheus=prometheus, middlewares=audits
+        0, folder, groups=groups(items), speeds=speeds, prometheus=prometheus, middlewares=between
     ) as simulation:
         assert simulation.store.load(items) == {}
         machine = Machine(simulation)
@@ -167,13 +170,15 @@ async def ground(
     *,
     ending: float = 0.2,
     autoscaling: bool = False,
+    admission: Middleware | None = None,
 ) -> AsyncIterator[Ground]:
     """Serve *cluster*, write *settings*, and hold all that is seen against the invariants in the end.
 
+    *admission* stands before the API, as webhooks and policies do.
     No node is removed but within :meth:`Ground.removing`; the HPA controller acts only with *autoscaling*.
     """
     audit = EmbeddedAudit()
-    async with yard(folder, owned(cluster), ending=ending, audit=audit) as made:
+    async with yard(folder, owned(cluster), ending=ending, audit=audit, admission=admission) as made:
         audit.store = made.simulation.store
         idle = ("nodes",) if autoscaling else ("nodes", "horizontal")
         with made.simulation.living.paused(*idle):

@@ -16,6 +16,8 @@ from tightship_testkit.client import ApiError, Client, Json, wait_for
 
 NAMESPACE = "default"
 DEADLINE = 120.0
+IN_POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
+"""What the kubelet sets in every pod."""
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 CLAIMS = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 """Where the ledgers of claims are, one for all namespaces."""
@@ -222,6 +224,7 @@ class Replica:
         self.port = host.free_port()
         environment = {
             "KUBECONFIG": str(kubeconfig),
+            **IN_POD,
             "NAMESPACE": NAMESPACE,
             "POD_NAME": self.name,
             "CONFIG_MAP_NAME": team,

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
+from tightship.core.unreadable import UNREADABLE
+
 
 class KubeError(Exception):
     """The base of all errors at the cluster's edge."""
@@ -180,7 +182,7 @@ def api_error(
     """Return the typed error for an answer with *status* and *body*; *retry_after* is the header of that name."""
     try:
         told = _status.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         # A proxy or load balancer on the way answered in plain text or HTML.
         text = " ".join(bytes(body)[:_LONGEST_TEXT].decode("utf-8", "replace").split())
         told = ApiStatus(message=text)

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.times import recorded_time, rfc3339_ms
+from tightship.core.unreadable import UNREADABLE
 
 DRAIN_ANNOTATION = "tightship.dev/drain"
 VERSION = 1
@@ -203,7 +204,7 @@ def decode_record(text: str) -> DrainRecord:
         for name, time in (("deadline", head.deadline), ("nextTry", head.next_try)):
             fields[name] = None if time is None else recorded_time(time)
         return msgspec.convert(fields, DrainRecord)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+    except (*UNREADABLE, ValueError) as error:
         return DrainRecord(phase=Phase.UNKNOWN, reason=f"annotation {DRAIN_ANNOTATION} can't be read: {error}")
 
 

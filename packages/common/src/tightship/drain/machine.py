@@ -106,7 +106,11 @@ def advance(op: str, record: DrainRecord | None, seen: Findings, rules: DrainRul
         return give_up(record, Refusal(Reason.ORPHANED, node.name, record.reason), now)
     step = _taken_away(record, node, seen, rules, now)
     if step is None and seen.releasing and record.phase is not Phase.RESTORING:
-        step = give_up(record, Refusal(Reason.RELEASED, node.name, "no controller continues the drain"), now)
+        # In one write: while admission is slow, a process that is told to end has no time for two.
+        because = Refusal(Reason.RELEASED, node.name, "no controller continues the drain")
+        given_up = give_up(record, because, now).record
+        assert given_up is not None
+        step = msgspec.structs.replace(_restoring(given_up, node, seen, rules, now), because=because)
     return step or _kept(record, seen, now) or _PHASES[record.phase](record, node, seen, rules, now)
 
 
@@ -238,7 +242,7 @@ def _drained(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules,
     return Wait(now + LOOK_AGAIN, nobody.detail)
 
 
-def _restoring(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step:
+def _restoring(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Write:
     del seen
     attempts = record.attempts + 1
     pause = doubled(rules.backoff, rules.backoff_limit, attempts - 1)

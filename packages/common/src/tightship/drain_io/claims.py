@@ -18,25 +18,28 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 from msgspec import Struct
 
-from tightship.core.api_errors import Conflict, KubeError
+from tightship.core.api_errors import Conflict, Invalid, KubeError
 from tightship.core.backoff import Backoff
 from tightship.core.reasons import Reason, Refusal
 from tightship.core.times import recorded_time, rfc3339
-from tightship.kube.connection import Connection, transient
-from tightship.kube.host import wall
+from tightship.core.unreadable import UNREADABLE
+from tightship.drain_io.lease_room import CLAIMS_ANNOTATION, LIMIT, fitted, size
+from tightship.kube.connection import WRITE_TIMEOUT, Connection, transient
+from tightship.kube.host import monotonic, wall
 from tightship.kube.leases import Lease, LeaseStore, micro_time
 
 CLAIMS_LEASE = "tightship-claims"
 CLAIMS_NAMESPACE = "kube-system"
 """The ledger's default namespace, which every cluster has."""
 
-CLAIMS_ANNOTATION = "tightship.dev/claims"
-
-REQUEST_TIMEOUT = 10.0
-"""Seconds for each request."""
+READ_TIMEOUT = 10.0
+"""Seconds for each read."""
 
 ATTEMPTS = 12
 """Most tries of a change, each a read and a write. Their waits add up to at most half a minute."""
+
+LAST_TRY = 90.0
+"""Seconds after which no further try begins: a pass must not hang on a Lease whose admission hangs."""
 
 _FIRST_WAIT, _LONGEST_WAIT, _LONGEST_RETRY_AFTER = 0.05, 4.0, 10.0
 _LONGEST_SHOWN = 300
@@ -118,7 +121,7 @@ class ClaimLedger:
 
     async def read(self) -> tuple[Claim, ...]:
         """Return all claims, the oldest first. Raises :class:`~tightship.core.api_errors.KubeError`. Never retries."""
-        return tuple(each.claim for each in self._decode(await self._store.get(REQUEST_TIMEOUT)))
+        return tuple(each.claim for each in self._decode(await self._store.get(READ_TIMEOUT)))
 
     async def take(
         self,
@@ -142,6 +145,7 @@ class ClaimLedger:
         if not claim.node or not claim.op:
             raise ValueError(f"a claim needs a node and an op: {claim}")
         refusal: Refusal | None = None
+        taking = _Entry(claim, _encode(claim))
 
         def add(present: Sequence[_Entry], lease: Lease) -> Sequence[_Entry] | None:
             nonlocal refusal
@@ -154,9 +158,12 @@ class ClaimLedger:
             lost = (_Entry(each, _encode(each)) for each in held() if each.op not in known)
             present = (*present, *lost)
             refusal = beside(lease) or allows(tuple(each.claim for each in present))
-            return [*present, _Entry(claim, _encode(claim))] if refusal is None else None
+            return [*present, taking] if refusal is None else None
 
-        await self._change(add)
+        try:
+            await self._change(add)
+        except _NoRoomError:
+            refusal = Refusal(Reason.BUDGET_EXHAUSTED, claim.node, f"{self._store} has no room for another claim")
         return refusal
 
     async def drop(self, node: str, op: str) -> None:
@@ -176,15 +183,22 @@ class ClaimLedger:
         """Read, *edit* and write until the write succeeds; *edit* returns ``None`` if nothing has to change."""
         backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT)
         failure: KubeError | None = None
+        reserved = 0
         async with self._lock:
+            began = monotonic()
             for attempt in range(ATTEMPTS):
+                if attempt and monotonic() >= began + LAST_TRY:
+                    break
                 if attempt:
                     asked = getattr(failure, "retry_after", None) or 0.0
                     await asyncio.sleep(max(backoff.next(), min(asked, _LONGEST_RETRY_AFTER)))
                 try:
-                    return await self._try(edit)
+                    return await self._try(edit, reserved)
                 except KubeError as error:
-                    if not (isinstance(error, Conflict) or transient(error)):
+                    if isinstance(error, Invalid) and not reserved:
+                        # Perhaps too long by a limit that we don't know: without any history it is as short as can be.
+                        reserved = LIMIT
+                    elif not (isinstance(error, Conflict) or transient(error)):
                         raise
                     failure = error
         assert failure is not None
@@ -192,8 +206,8 @@ class ClaimLedger:
             raise ClaimsContended(self._store, ATTEMPTS) from failure
         raise failure
 
-    async def _try(self, edit: _Edit) -> None:
-        lease = await self._store.get(REQUEST_TIMEOUT)
+    async def _try(self, edit: _Edit, reserved: int) -> None:
+        lease = await self._store.get(READ_TIMEOUT)
         version = lease.resource_version
         present = self._decode(lease)
         self._unsettled &= {version}
@@ -204,8 +218,11 @@ class ClaimLedger:
             # An earlier write of ours may still arrive and undo what we are about to report. Another write makes its
             # version outdated.
             wanted = present
+        changed = _with(lease, wanted, reserved)
+        if len(wanted) > len(present) and size(changed.annotations) > LIMIT:
+            raise _NoRoomError
         self._unsettled.add(version)
-        await self._store.write(_with(lease, wanted), REQUEST_TIMEOUT)
+        await self._store.write(changed, WRITE_TIMEOUT)
 
     def _decode(self, lease: Lease) -> Sequence[_Entry]:
         value = lease.annotations.get(CLAIMS_ANNOTATION)
@@ -213,16 +230,20 @@ class ClaimLedger:
             return ()
         try:
             return [_Entry(_read(raw), raw) for raw in _entries.decode(value)]
-        except (msgspec.DecodeError, ValueError) as error:
+        except (*UNREADABLE, ValueError) as error:
             raise ClaimsUnreadable(self._store, value, str(error)) from error
 
 
-def _with(lease: Lease, entries: Sequence[_Entry]) -> Lease:
+class _NoRoomError(Exception):
+    """Claims and the annotations of others leave no room for another claim, even without any history."""
+
+
+def _with(lease: Lease, entries: Sequence[_Entry], reserved: int) -> Lease:
     value = msgspec.json.encode([each.raw for each in entries]).decode()
     # A write that changes nothing keeps the version, so each write has another time.
     now = int(wall() * 1_000_000)
     stamp = micro_time(now if micro_time(now) != lease.renewed else now + 1)
-    annotations = {**lease.annotations, CLAIMS_ANNOTATION: value}
+    annotations = fitted({**lease.annotations, CLAIMS_ANNOTATION: value}, reserved)
     return msgspec.structs.replace(lease, annotations=annotations, renewed=stamp)
 
 

@@ -26,6 +26,7 @@ from tightship.drain_io.claims import Allows, Claim, ClaimLedger
 from tightship.drain_io.drain_task import Drive
 from tightship.drain_io.history import DrainHistory
 from tightship.drain_io.installations import Installations
+from tightship.drain_io.lost_records import LostRecords
 from tightship.drain_io.orphans import Others
 from tightship.drain_io.requesting import withdraw_all
 from tightship.drain_io.tools import Tools, collected
@@ -87,11 +88,18 @@ class Drainer:
             released=frozenset({lease, ""} if unnamed else {lease}),
         )
         self._drives: dict[str, _Driven] = {}
+        self._lost = LostRecords()
+        self.pauses = self._lost.refusal
 
     @property
     def driving(self) -> frozenset[str]:
         """The names of the nodes whose drains this replica drives."""
         return frozenset(self._drives)
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """Whole sentences about what keeps drains from beginning, or their history from being kept."""
+        return tuple(each for each in (self._history.problem, self._lost.problem) if each)
 
     @property
     def elsewhere(self) -> Sequence[tuple[str, str]]:
@@ -137,6 +145,8 @@ class Drainer:
         one. Raises :class:`~tightship.core.api_errors.KubeError` if the server does not report the outcome. The entry
         then stays, and :meth:`adopt` checks the node.
         """
+        if (paused := self.pauses(node.name)) is not None:
+            return paused
         op = token(16)
         claim = self._entry(node, op, pool, self._tools.clock())
         known = self._installations
@@ -164,10 +174,10 @@ class Drainer:
         previous = drain_record(live.node)
         if live.node.unschedulable or (previous is not None and previous.owns_node):
             return Refusal(Reason.CORDONED, node.name, "somebody else has taken the node since it was judged")
-        if live.node.annotations != node.annotations or live.node.labels != node.labels:
-            return Refusal(Reason.COOL_DOWN, node.name, "the node has changed and must be judged again first")
-        if not self._tools.leading():
-            return Refusal(Reason.COOL_DOWN, node.name, "leadership has ended")
+        changed = live.node.annotations != node.annotations or live.node.labels != node.labels
+        if changed or not self._tools.leading():
+            why = "the node has changed and must be judged again first" if changed else "leadership has ended"
+            return Refusal(Reason.COOL_DOWN, node.name, why)
         record = claimed(
             live.node,
             previous,
@@ -181,10 +191,14 @@ class Drainer:
         )
         try:
             after = await self._tools.patch(live, claim_patch(live, record))
-        except Conflict:
-            return Refusal(Reason.COOL_DOWN, node.name, "the node has changed and must be judged again first")
         except NotFound:
             return Refusal(Reason.NODE_TERMINATING, node.name, "the node is gone")
+        except Conflict:
+            return Refusal(Reason.COOL_DOWN, node.name, "the node has changed and must be judged again first")
+        if drain_record(after.node) is None:
+            self._lost.lost(node.name)  # the claim was one write, so that cordon and taint are ours
+            await self._tools.patch(after, record_patch(after, None, NodeChange.RESTORE))
+            return self.pauses(node.name)
         self._tools.tell(DrainEvent(EventKind.CLAIMED, after.node, record))
         self._drive(after.node, record, targets)
         return None
@@ -197,6 +211,7 @@ class Drainer:
         Raises :class:`~tightship.core.api_errors.KubeError`; the next call repairs the rest.
         """
         troubles: list[KubeError] = []
+        self._lost.look(snapshot)
         nodes = [view.node for view in snapshot.nodes.values()]
         theirs = [node for node in nodes if self._others.hold(node)]
         self._others.see_drains(theirs)
@@ -267,24 +282,8 @@ class Drainer:
             note = msgspec.structs.replace(note, op=entry.op)
             await self._tools.patch(live, record_patch(live, note, NodeChange.NOTHING))
         elif entry.controller == self._controller:
-            await self._remember(entry, record)
+            await self._history.catch_up(entry, record, self._tools.clock())
         await self._ledger.drop(entry.node, entry.op)
-
-    async def _remember(self, entry: Claim, record: DrainRecord | None) -> None:
-        """Record a drain that ended while nobody could record it, so that pauses after drains survive a restart.
-
-        *record* is the record left on the node, ``None`` if the node is gone. The drain then ended now at the latest.
-        """
-        ending, reason, at = Ending.NODE_GONE, "", self._tools.clock()
-        if record is not None:
-            ended = record.entered(Phase.BACKOFF)
-            if ended is None or ended < entry.since:
-                return  # another drain left this note; the claimed one never reached the node
-            ending, reason, at = Ending.RESTORED, record.reason, ended
-        known = await self._history.read()
-        if not any(each.node == entry.node and each.at >= entry.since for each in known):
-            finished = Finished(entry.node, entry.pool, self._controller, ending.value, at, reason, began=entry.since)
-            await self._history.add(finished)
 
     def _drive(self, node: Node, record: DrainRecord, targets: Mapping[str, str] = {}) -> None:
         drive = Drive(self._tools, node, record, targets)
@@ -306,6 +305,7 @@ class Drainer:
     async def _run(self, drive: Drive, node: Node, record: DrainRecord) -> None:
         try:
             ending = await drive.run()
+            self._lost.ended(node.name, lost=drive.lost, backoff=drive.backoff)
             if ending is not Ending.PARKED:
                 # History first: a crash in between leaves a claim, which counts, rather than a forgotten drain.
                 finished = Finished(

@@ -99,6 +99,17 @@ class Drive:
         """The reason in the node's record, as this drive last saw it."""
         return self._record.reason if self._record is not None else ""
 
+    @property
+    def lost(self) -> bool:
+        """Whether the node had no record when this drive last read it."""
+        return self._record is None
+
+    @property
+    def backoff(self) -> float:
+        """For how many seconds the node's record now keeps it from another drain."""
+        until = self._record.next_try if self._record is not None else None
+        return 0.0 if until is None else until - self._tools.clock()
+
     async def run(self) -> Ending:
         """Continue until the drain is over for this drive. Only cancellation and bugs propagate."""
         failures = 0

@@ -21,8 +21,10 @@ from tightship.core.api_errors import Conflict, KubeError, one_line
 from tightship.core.objects import Node
 from tightship.core.reasons import Reason, Refusal
 from tightship.core.times import rfc3339
-from tightship.drain_io.claims import CLAIMS_LEASE, REQUEST_TIMEOUT
-from tightship.kube.connection import Connection
+from tightship.core.unreadable import UNREADABLE
+from tightship.drain_io.claims import CLAIMS_LEASE, READ_TIMEOUT
+from tightship.drain_io.lease_room import fitted
+from tightship.kube.connection import WRITE_TIMEOUT, Connection
 from tightship.kube.host import monotonic, wall
 from tightship.kube.leases import Lease, LeaseStore, micro_time
 from tightship.planning.installations import EVERY_OTHER, Beside, Installation, short
@@ -101,14 +103,14 @@ class Installations:
                 pools, own = (dict(pools), own) if fits else ({EVERY_OTHER: True}, ())
                 self._own = msgspec.structs.replace(self._own, pools=pools, labels=own)
             for attempt in range(_TRIES):
-                lease = await self._store.get(REQUEST_TIMEOUT)
+                lease = await self._store.get(READ_TIMEOUT)
                 before = _decode(lease)
                 wanted = self._wanted(before, monotonic())
                 if not self._leading():
                     return
                 try:
                     if wanted != (before or ()):
-                        await self._store.write(_with(lease, wanted), REQUEST_TIMEOUT)
+                        await self._store.write(_with(lease, wanted), WRITE_TIMEOUT)
                         self._wrote = monotonic()
                 except Conflict:
                     if attempt == _TRIES - 1:
@@ -130,11 +132,11 @@ class Installations:
     async def leave(self) -> None:
         """Take us off the list, for others need not wait. Never raises."""
         with contextlib.suppress(KubeError):
-            lease = await self._store.get(REQUEST_TIMEOUT)
+            lease = await self._store.get(READ_TIMEOUT)
             before = _decode(lease) or ()
             rest = tuple(each for each in before if each.lease != self._own.lease)
             if rest != before and self._leading():
-                await self._store.write(_with(lease, rest), REQUEST_TIMEOUT)
+                await self._store.write(_with(lease, rest), WRITE_TIMEOUT)
 
     def refuses(self, node: Node, lease: Lease) -> Refusal | None:
         """Return why *node* may not be claimed by the list in *lease*, which is about to be written with the claim."""
@@ -180,7 +182,7 @@ def _decode(lease: Lease) -> tuple[Installation, ...] | None:
     """Return the list in *lease*; ``None`` if there is none that can be read."""
     try:
         found = _decoder.decode(lease.annotations.get(INSTALLATIONS_ANNOTATION, "null"))
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return None
     unique = {each.lease: each for each in reversed(found)}
     return tuple(each for each in found if unique[each.lease] is each)
@@ -188,7 +190,7 @@ def _decode(lease: Lease) -> tuple[Installation, ...] | None:
 
 def _with(lease: Lease, installations: Sequence[Installation]) -> Lease:
     value = msgspec.json.encode(installations).decode()
-    annotations = {**lease.annotations, INSTALLATIONS_ANNOTATION: value}
+    annotations = fitted({**lease.annotations, INSTALLATIONS_ANNOTATION: value})
     stamp = micro_time(int(wall() * 1_000_000))
     return msgspec.structs.replace(lease, annotations=annotations, renewed=stamp)
 

@@ -17,7 +17,8 @@ from tightship.core.api_errors import BadAnswer, Conflict, NotFound
 from tightship.core.drain_record import FIELD_MANAGER
 from tightship.core.objects import Pod
 from tightship.core.objects.pod import LANDING_GATE
-from tightship.kube.connection import Connection
+from tightship.core.unreadable import UNREADABLE
+from tightship.kube.connection import WRITE_TIMEOUT, Connection
 
 POLICY_ANNOTATION = "tightship.dev/landing-policy"
 
@@ -107,7 +108,7 @@ class LandingMap:
     def _take(self, verb: str, raw: bytes) -> None:
         try:
             wire = msgspec.json.decode(raw, type=_Wire)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise BadAnswer(verb, self._path, self._connection.server, f"not a ConfigMap: {error}") from error
         self._version, self.data = wire.metadata.resource_version, wire.data or {}
         self.policy = (wire.metadata.annotations or {}).get(POLICY_ANNOTATION, "")
@@ -140,10 +141,10 @@ async def nominate(connection: Connection, pod: Pod, node: str, *, only_if: Call
 async def ungate(connection: Connection, pod: Pod) -> None:
     """Remove our gate from *pod*, if that still has its uid; the gates of others stay. Any replica may do so.
 
-    Raises as :func:`nominate`.
+    Raises as :func:`nominate`, after :data:`~tightship.kube.connection.WRITE_TIMEOUT` at the latest.
     """
     body = {"metadata": {"uid": pod.uid}, "spec": {"schedulingGates": [{"name": LANDING_GATE, "$patch": "delete"}]}}
-    await _patch(connection, pod, "", body, "application/strategic-merge-patch+json")
+    await _patch(connection, pod, "", body, "application/strategic-merge-patch+json", timeout=WRITE_TIMEOUT)
 
 
 async def _patch(  # noqa: PLR0917
@@ -153,6 +154,7 @@ async def _patch(  # noqa: PLR0917
     body: Mapping[str, object],
     kind: str,
     only_if: Callable[[], bool] | None = None,
+    timeout: float = REQUEST_TIMEOUT,  # noqa: ASYNC109 - raises a typed error
 ) -> None:
     await connection.request(
         "PATCH",
@@ -160,7 +162,7 @@ async def _patch(  # noqa: PLR0917
         params={"fieldManager": FIELD_MANAGER},
         body=msgspec.json.encode(body),
         content_type=kind,
-        timeout=REQUEST_TIMEOUT,
+        timeout=timeout,
         only_if=only_if,
     )
 

@@ -17,13 +17,14 @@ from tightship.core.objects.eviction_requests import EVICTION_REQUEST, MANAGED_B
 from tightship.drain.answers import EvictionAnswer, Heard, classify
 from tightship.drain.requests import request_for, request_name, requester, unheeded
 from tightship.drain_io.tools import Tools
-from tightship.drain_io.writing import EVICTION_TIMEOUT, send_away
+from tightship.drain_io.writing import send_away
+from tightship.kube.connection import WRITE_TIMEOUT
 from tightship.kube.resources import BY_KIND
 
 _RESOURCE = BY_KIND[EVICTION_REQUEST]
 
 WITHDRAWAL_TIMEOUT = 5.0
-"""Seconds for one withdrawal: a node waits for its cordon to be lifted."""
+"""Seconds for one withdrawal at the end of a drain, whose node waits for its cordon to be lifted."""
 
 
 class Requests:
@@ -77,7 +78,7 @@ class Requests:
         path, tools = _RESOURCE.within(namespace=pod.namespace).path, self._tools
         try:
             await tools.connection.request(
-                "POST", path, body=msgspec.json.encode(request), timeout=EVICTION_TIMEOUT, only_if=tools.leading
+                "POST", path, body=msgspec.json.encode(request), timeout=WRITE_TIMEOUT, only_if=tools.leading
             )
         except NotSent:
             return None
@@ -100,24 +101,22 @@ class Requests:
         self._asked.clear()
 
     async def _withdraw(self, namespace: str, name: str) -> None:
-        error = await _withdraw(self._tools, namespace, name)
+        error = await _withdraw(self._tools, namespace, name, WITHDRAWAL_TIMEOUT)
         if error is not None:
             self._trouble(one_line(error))
 
 
 async def withdraw_all(tools: Tools, requests: Iterable[EvictionRequest]) -> list[KubeError]:
     """Withdraw *requests*, and return what went wrong."""
-    answers = [await _withdraw(tools, each.namespace, each.name) for each in requests]
+    answers = [await _withdraw(tools, each.namespace, each.name, WRITE_TIMEOUT) for each in requests]
     return [each for each in answers if each is not None]
 
 
-async def _withdraw(tools: Tools, namespace: str, name: str) -> KubeError | None:
+async def _withdraw(tools: Tools, namespace: str, name: str, seconds: float) -> KubeError | None:
     path = f"{_RESOURCE.within(namespace=namespace).path}/{name}"
     body = msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions"})
     try:
-        await tools.connection.request(
-            "DELETE", path, body=body, timeout=WITHDRAWAL_TIMEOUT, retry=False, only_if=tools.leading
-        )
+        await tools.connection.request("DELETE", path, body=body, timeout=seconds, retry=False, only_if=tools.leading)
     except (NotFound, NotSent):
         return None
     except KubeError as error:

@@ -12,8 +12,8 @@ from tightship.core.api_errors import Forbidden, Invalid, KubeError, NotFound, o
 from tightship.core.backoff import doubled
 from tightship.core.objects import Pod
 from tightship.core.objects.pod import LANDING_GATE
-from tightship.drain_io.landing_map import REQUEST_TIMEOUT, nominate, ungate
-from tightship.kube.connection import Connection
+from tightship.drain_io.landing_map import nominate, ungate
+from tightship.kube.connection import WRITE_TIMEOUT, Connection
 from tightship.kube.host import monotonic
 
 _log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Ungating:
     def begin(self, pod: Pod, node: str | None, why: str, *, surprising: bool = False) -> asyncio.Task[None]:
         """Set *pod* free, and first nominate *node*, if it has one; *why* says why not."""
         waiting = self._waiting.setdefault(pod.uid, _Waiting(monotonic()))
-        waiting.again = monotonic() + NOMINATION + REQUEST_TIMEOUT + _SEEN_AGAIN
+        waiting.again = monotonic() + NOMINATION + WRITE_TIMEOUT + _SEEN_AGAIN
         self.surprised |= surprising
         level = logging.WARNING if surprising else logging.INFO
         if not waiting.failures:
@@ -104,7 +104,7 @@ class Ungating:
             if node is not None and self._leading():
                 await self._nominate(pod, node)
             try:
-                async with asyncio.timeout(REQUEST_TIMEOUT):
+                async with asyncio.timeout(WRITE_TIMEOUT):
                     await ungate(self._connection, pod)
             except NotFound:
                 pass  # gone; if not, the cache shows the gate again

@@ -20,19 +20,16 @@ from tightship.core.api_errors import BadAnswer, KubeError, NotFound, NotSent
 from tightship.core.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, DrainRecord, encode_record
 from tightship.core.objects import Node, ObjectError, Pod, decode
 from tightship.core.objects.pod import DRAINING
+from tightship.core.unreadable import UNREADABLE
 from tightship.drain.answers import Heard, classify
 from tightship.drain.steps import NodeChange
-from tightship.kube.connection import Connection
+from tightship.kube.connection import WRITE_TIMEOUT, Connection
 
 Taint = dict[str, object]
 """A taint as it is on the wire."""
 
-WRITE_TIMEOUT = 15.0
-"""Seconds for one read or write of a node."""
-
-
-EVICTION_TIMEOUT = 30.0
-"""Seconds. The server answered 50 concurrent evictions under one PDB within 3.4 s, with its own retries."""
+READ_TIMEOUT = 15.0
+"""Seconds for one read of a node."""
 
 
 class _Meta(Struct, frozen=True, rename="camel"):
@@ -59,7 +56,7 @@ class LiveNode(Struct, frozen=True):
 def _live(raw: bytes, verb: str, name: str, connection: Connection) -> LiveNode:
     try:
         node, wire = decode("Node", raw), msgspec.json.decode(raw, type=_Wire)
-    except (ObjectError, msgspec.DecodeError) as error:
+    except (*UNREADABLE, ObjectError) as error:
         raise BadAnswer(verb, _path(name), connection.server, f"not a node: {error}") from error
     if not isinstance(node, Node):  # pragma: no cover - decode() answers by kind
         raise TypeError(f"a node was asked for, not {type(node).__name__}")
@@ -73,7 +70,7 @@ def _path(name: str) -> str:
 async def read_node(connection: Connection, name: str) -> LiveNode | None:
     """Return node *name* from the server, ``None`` if it does not exist. Raises the connection's errors."""
     try:
-        raw = await connection.request("GET", _path(name), timeout=WRITE_TIMEOUT)
+        raw = await connection.request("GET", _path(name), timeout=READ_TIMEOUT)
     except NotFound:
         return None
     return _live(raw, "GET", name, connection)
@@ -157,7 +154,7 @@ async def send_away(
     try:
         if past_budgets:
             body = msgspec.json.encode(options)
-            await connection.request("DELETE", path, body=body, timeout=EVICTION_TIMEOUT, only_if=only_if)
+            await connection.request("DELETE", path, body=body, timeout=WRITE_TIMEOUT, only_if=only_if)
         else:
             eviction = {
                 "apiVersion": "policy/v1",
@@ -166,7 +163,7 @@ async def send_away(
                 "deleteOptions": {"preconditions": {"uid": pod.uid}},
             }
             body = msgspec.json.encode(eviction)
-            await connection.request("POST", f"{path}/eviction", body=body, timeout=EVICTION_TIMEOUT, only_if=only_if)
+            await connection.request("POST", f"{path}/eviction", body=body, timeout=WRITE_TIMEOUT, only_if=only_if)
     except NotSent:
         return None
     except KubeError as error:

@@ -21,6 +21,7 @@ import yaml
 
 from tightship.core.objects.mistyped import quote_quantities
 from tightship.core.quoting import quoted
+from tightship.core.unreadable import UNREADABLE
 
 LARGEST = 4 << 30
 """Most bytes of a file, once unpacked. kubectl prints some 10 kB for a pod: 150,000 pods are 1.5 GB."""
@@ -143,7 +144,7 @@ def _check_utf8(raw: bytes) -> None:
 def _json_documents(raw: bytes) -> Iterator[bytes | msgspec.Raw]:
     try:
         whole = msgspec.json.decode(raw, type=msgspec.Raw)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         # Several documents, or broken JSON: the standard parser tells where a document ends and where an error is.
         yield from _one_by_one(_without_logs(raw).decode())
     else:

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.objects import ObjectError
+from tightship.core.unreadable import UNREADABLE
 from tightship.files.documents import ALLOWED, LARGEST, DocumentError, beginning, documents, read_stream, unpack
 
 Known: TypeAlias = Callable[[str, str], bool]
@@ -176,7 +177,7 @@ class _Reader:
         """Return what to say of a document *raw* that is just text, such as a table for people; empty for any other."""
         try:
             msgspec.json.decode(raw, type=str)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             return ""
         return f"just text; the file begins with {beginning(self.whole)}: {ALLOWED}"
 
@@ -193,7 +194,7 @@ class _Reader:
             return
         try:
             head = _heads.decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             self._no_object(f"{place}: not an API object: {self._text(raw) or error}")
             return
         kind, api_version = head.kind or kind, head.api_version or api_version
@@ -215,7 +216,7 @@ class _Reader:
     def _take_all(self, raw: bytes | msgspec.Raw, place: str, kind: str = "", api_version: str = "") -> None:
         try:
             items = _items.decode(raw) or []
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             self.problem(f"{place}: not a list of API objects: {error}")
             return
         for number, item in enumerate(items, 1):

@@ -16,6 +16,7 @@ from msgspec import Struct
 from tightship.core.objects import CONFIG_MAP, ApiObject, Node, ObjectError, Pod, decode
 from tightship.core.objects.autoscaler_status import MACHINE_KINDS, STATUS_NAME
 from tightship.core.times import parse_rfc3339
+from tightship.core.unreadable import UNREADABLE
 from tightship.files.clocks import agreed_time, odd_clocks
 from tightship.files.object_file import FileError, FileObjects, read_all, read_objects
 from tightship.files.remarks import Repeated, partial, remarks_of
@@ -152,7 +153,7 @@ def _report(raw: bytes | msgspec.Raw) -> tuple[int, bool, int]:
     """Return the latest time by a node's kubelet, whether the kubelet is silent, and when the node was last written."""
     try:
         node = _reporting.decode(raw)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return 0, False, 0
     conditions = (node.status.conditions if node.status is not None else None) or ()
     writes = (node.metadata.managed_fields if node.metadata is not None else None) or ()

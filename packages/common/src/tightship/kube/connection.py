@@ -37,6 +37,12 @@ from tightship.kube.host import ServerClock, monotonic
 CONNECT_TIMEOUT = 10.0
 """Seconds for the TCP and TLS handshakes."""
 
+WRITE_TIMEOUT = 36.0
+"""Seconds for a write, which has to outlast admission: a webhook may take 30 s, and the API server gives up any write
+after 34 s (``requestTimeoutUpperBound`` of apiserver's endpoints/handlers/rest.go). If we went first, it would drop the
+write, and the next one would fare no better.
+"""
+
 _READ_BUFFER = 1 << 20
 
 
@@ -157,13 +163,15 @@ class Connection:
     ) -> bytes:
         """Return the body of a 2xx answer.
 
-        *timeout* is in seconds for each attempt. If *retry* is ``None``, only a GET is retried: a write whose answer
-        got lost may have succeeded, and an eviction's 429 is a verdict. Each attempt gives *on_head* the first bytes of
-        the body as soon as they arrive. *only_if* is asked when the *body* is about to leave, after every wait. Raises
+        *timeout* is in seconds for each attempt; without it a write gets :data:`WRITE_TIMEOUT` at least. If *retry* is
+        ``None``, only a GET is retried: a write whose answer got lost may have succeeded, and an eviction's 429 is a
+        verdict. Each attempt gives *on_head* the first bytes of the body as soon as they arrive. *only_if* is asked
+        when the *body* is about to leave, after every wait. Raises
         :class:`~tightship.core.api_errors.ApiError` by status, :class:`ConnectionFailed`, or
         :class:`~tightship.core.api_errors.NotSent` if *only_if* says no.
         """
-        given = min(timeout or self._timeout, self._longest)
+        usual = self._timeout if method == "GET" else max(self._timeout, WRITE_TIMEOUT)
+        given = min(timeout or usual, self._longest)
         limits = aiohttp.ClientTimeout(total=given, sock_connect=min(CONNECT_TIMEOUT, given))
         sent = _Request(method, path, params, body, content_type, only_if)
 

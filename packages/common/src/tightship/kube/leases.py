@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.api_errors import BadAnswer, ConnectionFailed, NotFound
+from tightship.core.unreadable import UNREADABLE
 from tightship.kube.connection import Connection
 
 _GROUP_VERSION = "coordination.k8s.io/v1"
@@ -159,7 +160,7 @@ class LeaseStore:
             raise ConnectionFailed(verb, path, server, f"no answer in {seconds:.3g} s") from error
         try:
             return decode_lease(answer)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise BadAnswer(verb, path, server, f"not a Lease: {error}") from error
 
 
@@ -177,7 +178,7 @@ async def held_leases(connection: Connection, name: str, now: float, namespace: 
     body = await connection.request("GET", path, params={"fieldSelector": f"metadata.name={name}"})
     try:
         leases = [decode_lease(bytes(raw)) for raw in msgspec.json.decode(body, type=_List).items or []]
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise BadAnswer("GET", path, connection.server, f"not a list of Leases: {error}") from error
     return [each for each in leases if each.holder and _runs_out(each) > now]
 

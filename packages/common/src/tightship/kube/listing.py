@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from tightship.core.api_errors import BadAnswer, Gone, KubeError, NotFound
 from tightship.core.objects import ApiObject, ObjectError, decode
+from tightship.core.unreadable import UNREADABLE
 from tightship.kube.connection import Connection
 from tightship.kube.resources import Resource
 from tightship.planning.cluster import NOT_SERVED
@@ -145,7 +146,7 @@ async def why_missing(connection: Connection, resource: Resource) -> str:
     found: list[str] = []
     if resource.extension and resource.group:
         # Who may not ask, or gets no such answer, knows no more than before.
-        with suppress(KubeError, msgspec.DecodeError):
+        with suppress(KubeError, *UNREADABLE):
             for each in _groups.decode(await connection.request("GET", group)).versions:
                 if each.version not in known:
                     served = _served.decode(await connection.request("GET", f"{group}/{each.version}")).resources
@@ -241,7 +242,7 @@ def _token_in(head: bytes) -> str:
 def _decoded(body: bytes, connection: Connection, resource: Resource) -> _Page:
     try:
         return _pages.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise BadAnswer("GET", resource.path, connection.server, f"not a list: {error}") from error
 
 
@@ -262,5 +263,5 @@ def node_of(kind: str, raw: bytes | msgspec.Raw) -> str:
         return ""
     try:
         return _places.decode(raw).spec.node
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return ""

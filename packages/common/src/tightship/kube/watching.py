@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.api_errors import BadAnswer, Gone, api_error
+from tightship.core.unreadable import UNREADABLE
 from tightship.kube.connection import Connection
 from tightship.kube.resources import Resource
 
@@ -126,7 +127,7 @@ class WatchDriver:
         """
         try:
             event = _lines.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise self._bad(f"not an event: {error}") from error
         if event.type == "ERROR":
             told = api_error(0, event.object, verb="WATCH", path=self.resource.path, server=self._server)
@@ -135,7 +136,7 @@ class WatchDriver:
             raise told
         try:
             meta = _objects.decode(event.object).metadata
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             # The metadata is malformed: keep the version, and pass the object on, to be counted as unreadable.
             meta = _Meta()
         if meta.resource_version:

@@ -14,8 +14,8 @@ from tightship.app.runtime.loop import a_few_at_a_time
 from tightship.core.api_errors import ApiError, BadAnswer, Conflict, Forbidden, Invalid, NotFound, NotSent, one_line
 from tightship.core.drain_record import FIELD_MANAGER
 from tightship.core.objects import Pod
-from tightship.drain_io.writing import WRITE_TIMEOUT
-from tightship.kube.connection import Connection
+from tightship.core.unreadable import UNREADABLE
+from tightship.kube.connection import WRITE_TIMEOUT, Connection
 from tightship.kube.resources import BY_KIND
 from tightship.nodes.deletion_costs import OURS, Costs, notes_of, priced, removal
 from tightship.planning.cluster import Snapshot
@@ -105,7 +105,7 @@ class CostWrites:
         raw = await self._connection.request("GET", path, params=params, timeout=WRITE_TIMEOUT)
         try:
             pods = msgspec.json.decode(raw, type=_Pods).items
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise BadAnswer("GET", path, self._connection.server, f"not a list of pods: {error}") from error
         return {each.metadata.uid: each.metadata for each in pods}
 

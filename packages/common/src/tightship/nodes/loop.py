@@ -95,7 +95,7 @@ class ConsolidationLoop(Generic[S, G]):
         self._synced = False
         self._pass_log = PassLog(frame.logger, f"{run.claims_namespace}/{run.claims_lease}")
         self._writes = NodeWrites(frame.connection, lambda: installations.beside, frame.logger)
-        self._succession = Succession(run.namespace, run.identity.rpartition("_")[0])
+        self._succession = Succession(run.namespace, run.identity.rpartition("_")[0], by_hand=not run.in_pod)
         self._left: Sequence[str] = ()
         self._judge: tuple[S, bool, ClaimJudge[G]] | None = None
         self._dry_run: tuple[S, S] | None = None
@@ -175,7 +175,7 @@ class ConsolidationLoop(Generic[S, G]):
             await self._remember(evaluation, judge)
         off = frame.switched_off()
         if leading and self._may_begin():
-            evaluation = self._writes.waiting(evaluation, settings)
+            evaluation = self._writes.waiting(evaluation, settings, self._drainer.pauses)
         self._pass_log.beside(beside, evaluation.facts)
         self._metrics.beside(beside)
         self._pass_log.judged(evaluation, off=off, leader=frame.leading(), dry_run=dry_run)
@@ -211,7 +211,7 @@ class ConsolidationLoop(Generic[S, G]):
 
     def _find_left(self) -> None:
         """Let a dry run end the drains that its own installation left."""
-        if not self._frame.run.dry_run:
+        if not self._run.gives_back:
             return
         snapshot, before = self._cache.snapshot(), self._left
         self._left = self._drainer.held(snapshot)
@@ -283,7 +283,7 @@ class ConsolidationLoop(Generic[S, G]):
             return False
 
     def _situation(self, off: bool, finished: Sequence[Finished], settings: SettingsView) -> Situation:
-        writing = (*self._pilot.problems, *self._writes.problems)
+        writing = (*self._pilot.problems, *self._writes.problems, *self._pass_log.told(self._drainer.problems))
         return Situation(
             generator=self._frame.program,
             settings=settings,

@@ -13,13 +13,16 @@ from tightship.app.observability.logging import log
 from tightship.app.runtime.loop import a_few_at_a_time
 from tightship.app.settings.sections import SteeringKeys
 from tightship.core.api_errors import Conflict, NotFound, NotSent, one_line
+from tightship.core.reasons import Refusal
 from tightship.drain_io.writing import LiveNode, patch_node, read_node
 from tightship.kube.connection import Connection
+from tightship.kube.host import monotonic
 from tightship.nodes.controller import NodeNote
 from tightship.nodes.cost_writes import CostWrites
 from tightship.nodes.deletion_costs import Costs, share_costs
 from tightship.nodes.scale_ins import ScaleIns
 from tightship.nodes.soft_taints import candidate_patch, next_to_go, steer, tainted
+from tightship.nodes.write_pace import WritePace
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, ExplainedGates
 from tightship.planning.installations import Beside
@@ -28,6 +31,9 @@ G = TypeVar("G", bound=ExplainedGates)
 
 AT_ONCE = 8
 """Concurrent writes."""
+
+LONGEST = 240.0
+"""Seconds after which a pass begins no more writes of a kind: while admission is slow, a pass must not seem to hang."""
 
 Allowed = Callable[[], bool]
 """Whether writes may still be made: asked before each, and again when its patch is about to leave."""
@@ -43,6 +49,7 @@ class NodeWrites:
         self._connection = connection
         self._beside = beside
         self._log = logger
+        self._pace = WritePace()
         # Nodes on which a soft taint was put from here: the cache may lag behind our own writes.
         self._steered: set[str] = set()
         self._costs = CostWrites(connection, beside, logger)
@@ -57,16 +64,21 @@ class NodeWrites:
             live = LiveNode(judged, judged.resource_version, ())
             await patch_node(self._connection, live, note.patch, only_if=allowed)
 
-        await self._each([(note.node, partial(write, note)) for note in notes], allowed)
+        await self._each([(each.node, partial(write, each)) for each in notes if self._pace.lets(each.node)], allowed)
 
     @property
     def problems(self) -> tuple[str, ...]:
         """Whole sentences about what can't be written."""
         return (self._costs.refused,) if self._costs.refused else ()
 
-    def waiting(self, evaluation: Evaluation[G], settings: SteeringKeys) -> Evaluation[G]:
-        """Return *evaluation* with what waits for scale-ins, and choose whose pods get deletion costs."""
+    def waiting(
+        self, evaluation: Evaluation[G], settings: SteeringKeys, pauses: Callable[[str], Refusal | None]
+    ) -> Evaluation[G]:
+        """Return *evaluation* with what *pauses* or waits for scale-ins, and choose whose pods get deletion costs."""
         snapshot, plan = evaluation.snapshot, evaluation.plan
+        planned = [each.node for each in plan.removals]
+        held = {name: why for name in planned if (why := pauses(name)) is not None} | dict(evaluation.held)
+        evaluation = msgspec.structs.replace(evaluation, held=held)
         going: Sequence[str] = ()
         if settings.deletion_cost:
             spared = _spared(evaluation)
@@ -74,7 +86,6 @@ class NodeWrites:
         costs = self._shared = share_costs(snapshot, going, self._beside())
         if not going or self._costs.refused:
             return evaluation
-        planned = [each.node for each in plan.removals]
         timeout = settings.scale_in_timeout
         waits = self._scale_ins.waiting(planned, costs.chosen, timeout, evaluation.now)
         return msgspec.structs.replace(evaluation, held={**waits, **evaluation.held})
@@ -89,7 +100,8 @@ class NodeWrites:
         steering = steer(snapshot, plan, limit, enabled, self._beside(), spared=_spared(evaluation))
         self._steered.intersection_update(snapshot.nodes)
         todo = [(name, True) for name in steering.add] + [(name, False) for name in steering.remove]
-        await self._each([(name, partial(self._taint, name, on, allowed)) for name, on in todo], allowed)
+        paced = [each for each in todo if self._pace.lets(each[0])]
+        await self._each([(name, partial(self._taint, name, on, allowed)) for name, on in paced], allowed)
         await self._costs.write(snapshot, self._shared, allowed)
 
     def left(self, snapshot: Snapshot) -> bool:
@@ -116,9 +128,11 @@ class NodeWrites:
             self._steered.discard(name)
 
     async def _each(self, writes: Sequence[tuple[str, Callable[[], Awaitable[None]]]], allowed: Allowed) -> None:
+        until = monotonic() + LONGEST
+
         async def one(todo: tuple[str, Callable[[], Awaitable[None]]]) -> None:
             name, write = todo
-            if not allowed():
+            if not allowed() or monotonic() >= until:
                 return
             try:
                 await write()

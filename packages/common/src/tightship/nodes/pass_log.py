@@ -27,6 +27,7 @@ class PassLog:
         self._elsewhere: Sequence[tuple[str, str]] = ()
         self._others: Collection[str] = ()
         self._held: Mapping[str, Sequence[str]] = {}
+        self._told: Sequence[str] = ()
 
     def judged(self, evaluation: Evaluation[ExplainedGates], *, off: bool, leader: bool, dry_run: bool) -> None:
         """Log one line for the pass, and one for each node that is newly planned, newly held back, or released."""
@@ -67,6 +68,14 @@ class PassLog:
         self._note = text
         if text:
             self._log.info(text)
+
+    def told(self, sentences: Sequence[str]) -> Sequence[str]:
+        """Warn of each of *sentences* when it first appears, and return them."""
+        before, self._told = self._told, sentences
+        for each in sentences:
+            if each not in before:
+                self._log.warning(each)
+        return sentences
 
     def claimed_elsewhere(self, drains: Sequence[tuple[str, str]]) -> None:
         """Warn of each drain (node and controller) without a claim in our Lease when it first appears."""

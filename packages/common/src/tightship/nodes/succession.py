@@ -24,10 +24,13 @@ _log = logging.getLogger(__name__)
 
 
 class Succession:
-    """Finds out from the Deployment of the pod *name* whether more pods come after it."""
+    """Finds out from the Deployment of the pod *name* whether more pods come after it; nobody does after a process that
+    a person has started *by_hand*.
+    """
 
-    def __init__(self, namespace: str, name: str) -> None:
+    def __init__(self, namespace: str, name: str, *, by_hand: bool = False) -> None:
         self.namespace = namespace
+        self.by_hand = by_hand
         self._name = name
         self._set: Owner | None = None
 
@@ -45,7 +48,7 @@ class Succession:
     def expected(self, snapshot: Snapshot, listed: Iterable[ApiObject] | None = None) -> bool:
         """Return whether another pod exists, or will exist; *listed* are ReplicaSets newer than the snapshot's.
 
-        True if nobody knows: outside of a cluster, or in a pod of another kind.
+        True if nobody knows: in a pod of another cluster, or of another kind.
         """
         self.look(snapshot)
         if self._set is None or (listed is None and _KIND in snapshot.missing):
@@ -64,6 +67,8 @@ class Succession:
 
 async def another_comes(succession: Succession, cache: ClusterCache, connection: Connection) -> bool:
     """Ask the API server whether another replica comes: SIGTERM may arrive before the watch shows its cause."""
+    if succession.by_hand:
+        return False
     try:
         snapshot = cache.snapshot()
     except CacheCrashed:

@@ -20,6 +20,7 @@ from tightship.core.objects.node import DRAIN_IN_PROGRESS, MAINTENANCE_PLANNED, 
 from tightship.core.objects.pod import CORDON, DRAINING
 from tightship.core.quoting import LONGEST
 from tightship.core.reasons import Reason, Refusal
+from tightship.core.unreadable import UNREADABLE
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.evictability import DO_NOT_DRAIN
 from tightship.planning.karpenter import DISRUPTED, deletion_blocked, left_to_karpenter
@@ -85,7 +86,7 @@ def legacy_state(node: Node) -> LegacyState | None:
         return None
     try:
         state = msgspec.json.decode(text, type=dict[str, bool | str | None])
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
     if state.get("scaleDownInProgress") is True:
         return LegacyState(scale_down_in_progress=True)

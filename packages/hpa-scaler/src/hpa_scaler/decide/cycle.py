@@ -47,6 +47,7 @@ from hpa_scaler.spec.spec import FloorSpec, Problems, Rollout, Rules
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.objects.meta import EMPTY
 from tightship.core.reasons import Refusal
+from tightship.core.unreadable import UNREADABLE
 
 VERSION = 1
 _encoder = msgspec.json.Encoder()
@@ -300,7 +301,7 @@ def read_log(lines: Iterable[bytes]) -> Iterator[tuple[int, Line]]:
             continue
         try:
             line = _decoder.decode(raw)
-        except (msgspec.DecodeError, UnicodeError) as error:
+        except (*UNREADABLE, UnicodeError) as error:
             raise LogError(f"line {number}: not a line of a decision log: {error}") from error
         if line.v != VERSION:
             raise LogError(f"line {number}: version {line.v} is not known, only {VERSION}")

@@ -5,8 +5,7 @@ annotation may be old by the time it is read, so in doubt a floor stays where it
 
 ``{"enabled":"true","prometheusQuery":...,"inputs":{...},"target":8,"reason":"FollowsQuery","originalMin":3,...}``: the
 older controller's keys come first, in its format, then ours. Anybody can compute ``target`` again from ``inputs``. The
-originals are the bounds to put back; ``history`` is for the windows. Unreadable content counts as absent, and is
-reported.
+originals are the bounds to put back; ``history`` is for the windows. Unreadable content is reported as absent.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from hpa_scaler.decide.floors import FloorInputs
 from hpa_scaler.spec.spec import FloorSpec, QuerySpec
 from hpa_scaler.spec.values import format_float, quote
 from tightship.core.times import rfc3339
+from tightship.core.unreadable import UNREADABLE
 
 Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 """A number within the range of exact arithmetic, since anybody can write the annotation."""
@@ -278,7 +278,7 @@ def decode_state(text: str) -> State:
     """Return the content of the annotation *text*. Raises :class:`StateError`."""
     try:
         wire = msgspec.json.decode(text, type=_StateWire)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+    except (*UNREADABLE, UnicodeError) as error:
         raise StateError(f"the state annotation can't be read: {error}") from error
     history = FloorHistory(
         **msgspec.structs.asdict(wire.history or _HistoryWire()),

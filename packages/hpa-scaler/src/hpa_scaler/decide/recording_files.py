@@ -33,6 +33,7 @@ from hpa_scaler.spec.spec import ServerRef
 from hpa_scaler.spec.values import parse_float
 from tightship.core.quoting import quoted
 from tightship.core.times import parse_rfc3339, rfc3339
+from tightship.core.unreadable import UNREADABLE
 from tightship.report.document import API_VERSION
 
 Ranges = list[tuple[str, Samples]]
@@ -95,7 +96,7 @@ def read_json(raw: bytes, name: str, series: str = "") -> tuple[Trace, list[str]
     for read in (_promtool, _frames, _responses, _exported):
         try:
             found = read(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             continue
         if found:
             return _of_series(found, name, series)
@@ -221,7 +222,7 @@ def decode_past(raw: bytes, name: str) -> Recorded:
     """Return the contents of a file of :func:`encode_past`. Raises :class:`RecordingError`."""
     try:
         saved = msgspec.json.decode(raw, type=_SavedPast)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise RecordingError(f"{name}: not a recorded past: {error}") from error
     traces = {}
     for number, each in enumerate(saved.traces, 1):

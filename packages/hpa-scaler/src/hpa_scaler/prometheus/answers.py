@@ -15,6 +15,7 @@ from msgspec import Struct
 from hpa_scaler.spec.queries import Failure, Outcome, QueryAnswer, answer_of, of_data
 from hpa_scaler.spec.values import parse_float
 from tightship.core.reasons import Reason
+from tightship.core.unreadable import UNREADABLE
 
 MOST_WARNINGS = 3
 """How many warnings of an answer are kept; one is enough to keep a floor."""
@@ -109,7 +110,7 @@ def outcome(status: int, body: bytes, moment: Moment | None = None, *, labels: b
     """
     try:
         told = _bodies.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         if not 200 <= status < 300:
             return Failure(Reason.HTTP_ERROR, f"HTTP {status}: {_shown(body)}")
         return Failure(Reason.BAD_ANSWER, f"not a Prometheus answer ({error}): {_shown(body)}")
@@ -118,7 +119,7 @@ def outcome(status: int, body: bytes, moment: Moment | None = None, *, labels: b
     try:
         found = _result(status, told, moment)
         return _with_targets(found, told) if labels and isinstance(found, QueryAnswer) else found
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         return Failure(Reason.BAD_ANSWER, f"not a Prometheus answer: {error}")
 
 
@@ -132,7 +133,7 @@ def matrix(status: int, body: bytes) -> Matrix | Failure:
         if data.result_type != "matrix":
             return Failure(Reason.WRONG_RESULT_TYPE, f"a {_cut(data.result_type)}; allowed is matrix")
         found = _ranges.decode(data.result)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         if not 200 <= status < 300:
             return Failure(Reason.HTTP_ERROR, f"HTTP {status}: {_shown(body)}")
         return Failure(Reason.BAD_ANSWER, f"not a Prometheus answer ({error}): {_shown(body)}")

@@ -29,6 +29,7 @@ from hpa_scaler.spec.values import parse_float
 from tightship.core.addresses import AddressError, parse_address
 from tightship.core.reasons import QUERY_FAILURES
 from tightship.core.times import parse_rfc3339, rfc3339
+from tightship.core.unreadable import UNREADABLE
 from tightship.report.document import API_VERSION
 
 
@@ -96,7 +97,7 @@ def decode_outcomes(raw: bytes, name: str) -> RecordedOutcomes:
     """Return the contents of *raw*, the file called *name*. Raises :class:`OutcomeFileError` with all problems."""
     try:
         file = msgspec.json.decode(raw, type=_File)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise OutcomeFileError([f"{name}: not a file of query outcomes: {error}"]) from error
     outcomes: dict[Query, Outcome] = {}
     forecasts: dict[ForecastKey, Expected] = {}
@@ -122,7 +123,7 @@ def asked_at(raw: bytes) -> float | None:
     """Return when the outcomes in *raw* were recorded, in seconds since 1970; ``None`` if nothing tells."""
     try:
         return parse_rfc3339(msgspec.json.decode(raw, type=_File).asked_at)
-    except (msgspec.DecodeError, ValueError):
+    except (*UNREADABLE, ValueError):
         return None
 
 

@@ -17,6 +17,7 @@ from tightship.app.observability.logging import log
 from tightship.core.api_errors import Forbidden, KubeError, NotFound, one_line
 from tightship.core.objects import CAPACITY_BUFFER
 from tightship.core.objects.buffers import ACTIVE
+from tightship.core.unreadable import UNREADABLE
 from tightship.kube.connection import Connection
 from tightship.kube.resources import BY_KIND
 
@@ -111,7 +112,7 @@ class BufferKeeper:
         if self._known is None and self._clock() >= self._not_before:
             try:
                 self._known = await self._read(tuple(namespaces) or ("",))
-            except (KubeError, msgspec.DecodeError) as error:
+            except (*UNREADABLE, KubeError) as error:
                 self._trouble = one_line(error) if isinstance(error, KubeError) else str(error)
                 self._not_before = self._clock() + (AGAIN if isinstance(error, NotFound | Forbidden) else 0.0)
         if self._known is not None:

@@ -79,6 +79,8 @@ class Store(Kept):
         self.now = now
         self._random = random.Random(seed)  # noqa: S311 - names, not secrets
         self.landings = LandingPolicies(now, seed)
+        self.mutating: list[Callable[[Json], None]] = []
+        """Mutating policies on updates: each may change the object that is about to be stored."""
         self.listeners.append(self.landings.told)
         for name in FIRST_NAMESPACES:
             self.create("Namespace", {"metadata": {"name": name}})
@@ -276,7 +278,10 @@ class Store(Kept):
             new = {**new, "kind": kind.name, "apiVersion": kind.group_version, "metadata": meta}
             if kind.status and part == "main":
                 new["status"] = old.get("status")
-        new = self._attributed(normalized(kind.name, new), old)
+        new = normalized(kind.name, new)
+        for mutate in self.mutating:
+            mutate(new)
+        new = self._attributed(new, old)
         new["metadata"]["resourceVersion"] = before["resourceVersion"]
         if "generation" in before:
             counts = new.get("spec") != old.get("spec")

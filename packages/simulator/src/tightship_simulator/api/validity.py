@@ -13,6 +13,7 @@ Problems = list[tuple[str, str]]
 _LISTS = ("containers", "finalizers", "ownerReferences", "schedulingGates", "taints", "tolerations", "volumes")
 _INTEGERS = ("leaseDurationSeconds", "maxReplicas", "minReplicas", "replicas", "terminationGracePeriodSeconds")
 _SHARE = re.compile(r"[0-9]+%", re.ASCII)
+_MOST_NOTES = 256 * 1024
 _EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 
 
@@ -43,6 +44,9 @@ def problems(kind: str, thing: Json, old: Json | None = None) -> Problems:
     """Return what is wrong with *thing*, which is not :func:`malformed`; *old* is what it replaces."""
     judge = _JUDGES.get(kind)
     found = judge(thing.get("spec") or {}) if judge else []
+    notes = thing["metadata"].get("annotations") or {}
+    if sum(len(name.encode()) + len(value.encode()) for name, value in notes.items()) > _MOST_NOTES:
+        found.append(("metadata.annotations", f"Too long: may not be more than {_MOST_NOTES} bytes"))
     return found + _gates(thing, old) if kind == "Pod" else found
 
 

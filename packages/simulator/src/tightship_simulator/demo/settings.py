@@ -74,6 +74,7 @@ def _config_map(name: str, data: Mapping[str, str]) -> Json:
 def environment(name: str) -> dict[str, str]:
     """Return the environment of a controller, but for where it finds the API, Prometheus and its port."""
     return {
+        "KUBERNETES_SERVICE_HOST": "10.96.0.1",  # as in a pod
         "NAMESPACE": SYSTEM,
         "POD_NAME": name,
         "CONFIG_MAP_NAME": name,

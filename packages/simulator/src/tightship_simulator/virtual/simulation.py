@@ -176,6 +176,7 @@ class Simulation:
         process = Process(self.loop, name, self._host(skew))
         environment: Mapping[str, str] = {
             "TIGHTSHIP_KUBECONFIG": str(self._kubeconfig),
+            "KUBERNETES_SERVICE_HOST": "10.96.0.1",
             "NAMESPACE": NAMESPACE,
             "POD_NAME": name,
             "PROMETHEUS_SERVER_URL": self.prometheus.url,

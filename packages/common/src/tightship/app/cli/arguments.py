@@ -179,8 +179,10 @@ def add_flags(
             how |= {"metavar": flag.metavar, "type": value_of(flag.parse), "action": "append" if listed else "store"}
         elif flag.sets is None:
             how["action"] = argparse.BooleanOptionalAction
+        elif flag.sets:
+            how |= {"action": "store", "nargs": "?", "const": True, "metavar": "false"}
         else:
-            how |= {"action": "store_const", "const": flag.sets}
+            how |= {"action": "store_const", "const": False}
         group.add_argument(flag.name, **how)
 
 

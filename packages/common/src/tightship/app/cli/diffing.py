@@ -9,6 +9,7 @@ import msgspec
 from tightship.app.cli.app import EXIT_WOULD_CHANGE, CliError
 from tightship.app.cli.arguments import CommandParser, add_logging_arguments, add_output_arguments
 from tightship.app.cli.basics import write_rendered
+from tightship.core.unreadable import UNREADABLE
 from tightship.files.documents import DocumentError, unpack
 from tightship.files.object_file import FileError, read_bytes
 from tightship.report.difference import DIFFERENCE, difference
@@ -52,5 +53,5 @@ def _plan(file: str) -> NodePlan:
         raise CliError(*error.problems) from error
     try:
         return msgspec.json.decode(unpack(raw), type=NodePlan)
-    except (DocumentError, msgspec.DecodeError, RecursionError) as error:
+    except (*UNREADABLE, DocumentError) as error:
         raise CliError(f"{name}: {error}; allowed is what `plan -o json` writes") from error

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from tightship.app.observability.logging import sparing
 from tightship.core.api_errors import KubeError, one_line
+from tightship.core.unreadable import UNREADABLE
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic
 from tightship.kube.rate_limit import TokenBucket
@@ -111,7 +112,7 @@ class Access:
             return Denial(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests wait for a review of their token")
         try:
             denial = await self._reviewed(token, path)
-        except (KubeError, msgspec.DecodeError) as error:
+        except (*UNREADABLE, KubeError) as error:
             _log.warning("a token can't be reviewed, so nobody gets %s: %s", path, one_line(error))
             return Denial(HTTPStatus.SERVICE_UNAVAILABLE, "the API server could not be asked; the log says why")
         self._verdicts.pop(key, None)

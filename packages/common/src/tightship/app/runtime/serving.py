@@ -149,6 +149,7 @@ async def serve(
         connection = await stack.enter_async_context(
             await connect(run.kubeconfig, run.context, timeout=run.request_timeout)
         )
+        _introduce(run, program, connection)
         events = await stack.enter_async_context(
             EventRecorder(
                 connection,
@@ -206,6 +207,18 @@ async def serve(
         )
         await stack.enter_async_context(await _server(content, frame))
         await _passes(frame, controller, heartbeat)
+
+
+def _introduce(run: ProcessSettings, program: Generator, connection: Connection) -> None:
+    """Say whose cluster this is and what will be done to it: outside a pod a slip of the hand may have started this."""
+    if run.dry_run:
+        doing = "dry run: nothing is changed"
+        if not run.in_pod:
+            doing += f"; to change this cluster, type {program.name} run --dry-run=false"
+    else:
+        doing = "live: this process changes the cluster"
+    level = logging.INFO if run.in_pod else logging.WARNING
+    logging.getLogger(program.name.replace("-", "_")).log(level, "%s; %s", connection.identity, doing)
 
 
 async def _server(content: Content, frame: Frame[T]) -> HttpServer:

@@ -40,3 +40,8 @@ def refused(standing: Standing, problems: tuple[str, ...]) -> Notice:
 def deleted(standing: Standing, source: str) -> Notice:
     """Return the notice that *source* is gone; *standing* names the configuration in use from then on."""
     return Notice(f"{source} was deleted; {standing.value} until it is back")
+
+
+def missing(standing: Standing, source: str) -> Notice:
+    """Return the notice that there has been no *source* yet; *standing* names the configuration in use until then."""
+    return Notice(f"{source} does not exist; {standing.value} until it does")

@@ -9,6 +9,7 @@ import msgspec
 import yaml
 
 from tightship.app.settings.loading import SettingsError
+from tightship.core.unreadable import UNREADABLE
 
 
 def read_config(path: str, keys: Sequence[str]) -> Mapping[str, object]:
@@ -82,7 +83,7 @@ def mapping_of(text: str, name: str) -> Mapping[str, object]:
 def _decoded(text: str) -> object:
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError as as_json:
+    except UNREADABLE as as_json:
         try:
             return yaml.safe_load(text)
         except yaml.YAMLError as as_yaml:

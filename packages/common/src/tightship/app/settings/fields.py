@@ -32,9 +32,10 @@ class Flag(Struct, frozen=True):
     """The flag that sets a field: ``Annotated[int, Flag("--max-nodes N", "removals after which a plan stops")]``.
 
     *usage* is the flag's name and the placeholder of its value. A switch has no placeholder: it sets *sets*, or also
-    has a ``--no-`` form. *topic* names the group of the help that lists the flag, unless that is the main group. Within
-    a group, flags are sorted by *rank*, then in the order of the fields. The validation gets values as texts, unless
-    *parse* converts them first. A process's flag with *plan* belongs to ``plan`` and ``explain`` too.
+    has a ``--no-`` form. One that sets true also takes a value, as in ``--dry-run=false``. *topic* names the group of
+    the help that lists the flag, unless that is the main group. Within a group, flags are sorted by *rank*, then in the
+    order of the fields. The validation gets values as texts, unless *parse* converts them first. A process's flag with
+    *plan* belongs to ``plan`` and ``explain`` too.
     """
 
     usage: str

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from tightship.app.observability.logging import log
-from tightship.app.settings.config_fallback import Notice, Standing, deleted, refused
+from tightship.app.settings.config_fallback import Notice, Standing, deleted, missing, refused
 from tightship.app.settings.sources import Absent, Content, Found, LiveSource, Unusable
 from tightship.core.api_errors import one_line
 
@@ -56,9 +56,9 @@ class LiveConfig(Generic[T]):
     lines; any other error counts as one problem. *starting* (from environment and defaults) is in use until the first
     usable configuration, and again when the ConfigMap or file does not exist.
 
-    If a *starting* configuration acts, it must not replace a written one. Pass *lost* then: it turns the configuration
-    in use into one that begins nothing new. The result is in use after the ConfigMap or file has disappeared, and while
-    there is one that was never usable.
+    If a *starting* configuration acts, it must not apply by itself. Pass *lost* then: it turns the configuration in use
+    into one that begins nothing new. The result is in use while there is no ConfigMap or file, and while there is one
+    that was never usable.
 
     The configuration calls *report* once for each change, the first look included, and sets *changed* whenever another
     configuration is in use. The waiter clears *changed*.
@@ -180,10 +180,11 @@ class LiveConfig(Generic[T]):
 
     def _without(self) -> _Verdict[T]:
         source = self._source.name
+        if self._lost is not None:
+            notice = (deleted if self._there else missing)(Standing.OFF, source)
+            return _Verdict(self._lost(self._current), Standing.OFF, notice, valid=not self._there)
         if not self._there:
             return _Verdict(self._starting, Standing.STARTING)
-        if self._lost is not None:
-            return _Verdict(self._lost(self._current), Standing.OFF, deleted(Standing.OFF, source), valid=False)
         return _Verdict(self._starting, Standing.STARTING, deleted(Standing.STARTING, source))
 
     def _say(self, report: Report, first: bool) -> None:

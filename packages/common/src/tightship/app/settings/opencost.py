@@ -17,6 +17,7 @@ from tightship.app.settings.loading import Layered, SettingsError, load
 from tightship.app.settings.query_servers import ServerSettings, server_of
 from tightship.core.query_servers import Server
 from tightship.core.quoting import quoted
+from tightship.core.unreadable import UNREADABLE
 from tightship.kube.server_access import CredentialsError, ServerCredentials
 from tightship.planning.prices import parse_price
 
@@ -74,7 +75,7 @@ def node_costs(server: Server, credentials: ServerCredentials) -> Mapping[str, i
         raise _unusable(server, f"answers {error.code} {error.reason}") from error
     except (OSError, http.client.HTTPException) as error:
         raise _unusable(server, f"can't be asked: {getattr(error, 'reason', None) or error}") from error
-    except (msgspec.DecodeError, ValueError) as error:
+    except (*UNREADABLE, ValueError) as error:
         raise _unusable(server, f"gives no answer of Prometheus: {error}") from error
     found: dict[str, int] = {}
     for each in series:

@@ -28,6 +28,7 @@ NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """The file with a pod's own namespace."""
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - the kubelet and Prometheus connect from outside
+LOOPBACK = "127.0.0.1"
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 _TRUE, _FALSE = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", "no", "off"})
@@ -140,13 +141,27 @@ class ProcessSettings(Layered):
         "CONFIG_PATH", default=None
     )
     """A mounted file, or a folder of files, instead of the ConfigMap."""
-    dry_run: Annotated[Switch, Flag("--dry-run", "judge and show, but change nothing", rank=1, sets=True)] = variable(
-        "DRY_RUN", default=False
-    )
-    """Judge, plan and show everything; send no request that changes anything."""
-    host: Annotated[str, Flag("--host ADDRESS", "address to serve on", rank=4)] = variable(
-        "HTTP_HOST", default=EVERYWHERE
-    )
+    service_host: str = variable("KUBERNETES_SERVICE_HOST", default="")
+    """The API server of the cluster that this process is a pod of. The kubelet sets the variable in every pod, so
+    without it a person has started the process by hand, with whatever cluster their kubeconfig names."""
+    dry_run: Annotated[
+        Switch,
+        Flag(
+            "--dry-run",
+            "judge and show, but change nothing (default: $DRY_RUN, else false in a pod and true elsewhere)",
+            rank=1,
+            sets=True,
+        ),
+    ] = variable("DRY_RUN", default=False)
+    """Judge, plan and show everything; send no request that changes anything. The default outside a pod."""
+    host: Annotated[
+        str,
+        Flag(
+            "--host ADDRESS",
+            f"address to serve on (default: $HTTP_HOST, else {EVERYWHERE} in a pod and {LOOPBACK} elsewhere)",
+            rank=4,
+        ),
+    ] = variable("HTTP_HOST", default=EVERYWHERE)
     ports: Annotated[Ports, Flag("--port PORT", "HTTP port, repeatable", rank=3, parse=int)]
     """Each port serves everything: metrics, status, page and probes."""
     probe_port: Annotated[Port, Flag("--probe-port PORT", "HTTP port for the probes only", rank=3, parse=int)] = (
@@ -193,14 +208,21 @@ class ProcessSettings(Layered):
             raise ValueError(f"must be above {least}")
         return value
 
+    @property
+    def in_pod(self) -> bool:
+        """Whether this process runs in a pod, where whoever installed it has decided what it may do."""
+        return bool(self.service_host)
+
     def filled(self, namespace: str, unique: str) -> Self:
         """Return the settings with the gaps filled by what only this process knows."""
+        by_hand = {} if self.in_pod else {"dry_run": True, "host": LOOPBACK}
         own = self.namespace if "namespace" in self.model_fields_set else namespace
         name = self.identity or socket.gethostname()
         probes = self.probe_port
         if "ports" in self.model_fields_set and "probe_port" not in self.model_fields_set:
             probes = self.ports[0]
-        return self.model_copy(update={"namespace": own, "identity": f"{name}_{unique}", "probe_port": probes})
+        found = {field: value for field, value in by_hand.items() if field not in self.model_fields_set}
+        return self.model_copy(update={**found, "namespace": own, "identity": f"{name}_{unique}", "probe_port": probes})
 
 
 class NodeProcessSettings(ProcessSettings):
@@ -214,6 +236,13 @@ class NodeProcessSettings(ProcessSettings):
     see :mod:`tightship.drain_io.pilot`."""
     release: Switch = variable("RELEASE", default=False)
     """Give back the nodes that drains of this installation hold, begin nothing, and end."""
+
+    @property
+    def gives_back(self) -> bool:
+        """Whether a dry run ends the drains that its own installation left. Outside a pod nothing says which that is:
+        the default names of a process started by hand are those of an installation in ``default``.
+        """
+        return self.dry_run and (self.in_pod or self.release)
 
     def filled(self, namespace: str, unique: str) -> Self:
         """See :meth:`ProcessSettings.filled`. A release is also a dry run."""

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from tightship.core.api_errors import BadAnswer, Forbidden, KubeError, one_line
 from tightship.core.backoff import Backoff
+from tightship.core.unreadable import UNREADABLE
 from tightship.kube.connection import Connection
 from tightship.kube.reflector import Timing
 from tightship.kube.resources import Resource
@@ -115,7 +116,7 @@ class ConfigMapSource:
         body = await self._connection.request("GET", resource.path, params=resource.selectors)
         try:
             found = _lists.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise BadAnswer("GET", resource.path, self._connection.server, f"not a list: {error}") from error
         held = next((each for each in found.items or () if each.metadata.name == self._object), None)
         sink(Absent() if held is None else Found(held.data or {}))
@@ -134,7 +135,7 @@ class ConfigMapSource:
             case Applied(raw):
                 try:
                     held = _objects.decode(raw)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                except UNREADABLE as error:
                     sink(Unusable((f"{self.name} can't be read: {error}",)))
                     return
                 if held.metadata.name == self._object:

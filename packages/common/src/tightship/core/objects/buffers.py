@@ -11,6 +11,7 @@ from tightship.core.objects.pod import Pod
 from tightship.core.objects.pod_wire import PodWire, SpecWire
 from tightship.core.quantity import QuantityError
 from tightship.core.resources import NOTHING, Container, ResourceRequirements, Resources, parse
+from tightship.core.unreadable import UNREADABLE
 
 ACTIVE = "active-capacity"
 """The last part of the strategy under which an autoscaler keeps running nodes for a buffer; others may keep none."""
@@ -101,7 +102,7 @@ class CapacityBufferWire(Struct, frozen=True, gc=False):
         try:
             spec = _specs.decode(self.spec)
             limits = parse({name: str(amount) for name, amount in (spec.limits or {}).items()})
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             problem = part_explained("spec", self.spec, error)
         except QuantityError as error:
             spec, problem = _Spec(), located(msgspec.json.encode({"spec": self.spec}), error)

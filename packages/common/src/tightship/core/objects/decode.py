@@ -58,6 +58,7 @@ from tightship.core.objects.storage import (
 from tightship.core.objects.vertical import VerticalPodAutoscaler, VerticalPodAutoscalerWire
 from tightship.core.objects.workloads import WORKLOAD_KINDS, Namespace, NamespaceWire, Workload, WorkloadWire
 from tightship.core.quantity import QuantityError
+from tightship.core.unreadable import UNREADABLE
 
 ApiObject: TypeAlias = (
     Node
@@ -184,7 +185,7 @@ def decode_scale_target(kind: str, raw: _JSON) -> ScaleTarget:
 def _read(kind: str, raw: _JSON, decoder: Callable[[_JSON], _T]) -> _T:
     try:
         thing = decoder(raw)
-    except (msgspec.DecodeError, QuantityError, UnicodeDecodeError) as error:
+    except (*UNREADABLE, QuantityError) as error:
         written = raw if isinstance(error, UnicodeDecodeError) else quoted_quantities(raw)
         if written is not raw and isinstance(error, msgspec.ValidationError):
             # As on the API server, ``cpu: 1`` is a quantity.

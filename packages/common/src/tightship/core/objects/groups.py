@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from tightship.core.objects.meta import Metadata, Namespaced, Present
 from tightship.core.objects.mistyped import part_explained
+from tightship.core.unreadable import UNREADABLE
 
 _ALONE = frozenset({"None", "Default"})
 """Restart policies with which a LeaderWorkerSet replaces only the pod that has gone."""
@@ -95,5 +96,5 @@ def _ruled(
 ) -> GroupRule:
     try:
         return GroupRule(meta.namespace, meta.name, decoder.decode(spec).together)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         return GroupRule(meta.namespace, meta.name, problem=part_explained("spec", spec, error))

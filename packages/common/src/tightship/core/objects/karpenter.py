@@ -11,6 +11,7 @@ from tightship.core.objects.managed import NOBODY, ManagedBy, managed_by
 from tightship.core.objects.meta import Metadata
 from tightship.core.objects.mistyped import part_explained
 from tightship.core.selectors import Taint
+from tightship.core.unreadable import UNREADABLE
 
 WHEN_EMPTY = "WhenEmpty"
 NEVER = "Never"
@@ -125,7 +126,7 @@ class NodePoolWire(Struct, frozen=True, gc=False):
                 startup=spec.template.spec.startup_taints or (),
                 managed=managed_by(self.metadata),
             )
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             return NodePool(name=name, problem=part_explained("spec", self.spec, error))
         except (CronError, DurationError, ValueError) as error:
             return NodePool(name=name, problem=str(error))

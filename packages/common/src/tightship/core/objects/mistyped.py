@@ -8,6 +8,7 @@ import msgspec
 
 from tightship.core.quantity import QuantityError
 from tightship.core.quoting import quoted
+from tightship.core.unreadable import UNREADABLE
 
 QUANTITIES = frozenset({"requests", "limits", "allocatable", "capacity", "allocatedResources", "overhead"})
 """Keys of maps of quantities. The ``allocatable.count`` of a CSINode is a number."""
@@ -34,7 +35,7 @@ def tree(raw: _JSON) -> object:
     """Return the JSON in *raw* as plain data, ``None`` if it is broken."""
     try:
         return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return None
 
 
@@ -59,7 +60,10 @@ def quote_quantities(node: object) -> bool:
 def quoted_quantities(raw: _JSON) -> _JSON:
     """Return *raw* with numbers in maps of quantities as text; *raw* itself if it holds none."""
     document = tree(raw)
-    return msgspec.json.encode(document) if quote_quantities(document) else raw
+    try:
+        return msgspec.json.encode(document) if quote_quantities(document) else raw
+    except RecursionError:
+        return raw
 
 
 def explained(raw: _JSON, problem: str) -> str:
@@ -92,7 +96,7 @@ def within(part: str, problem: str) -> str:
     return problem.replace("`$", f"`$.{part}", 1) if "`$" in problem else f"{problem} - at `$.{part}`"
 
 
-def part_explained(part: str, raw: _JSON, error: msgspec.DecodeError) -> str:
+def part_explained(part: str, raw: _JSON, error: Exception) -> str:
     """Return what is wrong in *raw*, the JSON of one *part* of an object, in the words of :func:`explained`."""
     return explained(msgspec.json.encode({part: tree(raw)}), within(part, str(error)))
 
@@ -114,7 +118,10 @@ def located(raw: _JSON, error: QuantityError) -> str:
     document = tree(raw)
     sections = document if isinstance(document, dict) else {}
     places = [section for section in ("spec", "status", "template") if section in sections]
-    path = next((found for section in places if (found := walk(sections[section], section))), "")
+    try:
+        path = next((found for section in places if (found := walk(sections[section], section))), "")
+    except RecursionError:
+        path = ""
     return f"{path}: {error}" if path else str(error)
 
 

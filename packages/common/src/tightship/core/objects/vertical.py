@@ -10,6 +10,7 @@ from msgspec import Struct
 from tightship.core.objects.meta import Metadata, Namespaced, qualified, seconds
 from tightship.core.objects.mistyped import located, part_explained, within
 from tightship.core.quantity import ALLOWED_FORMS, QuantityError, nano
+from tightship.core.unreadable import UNREADABLE
 
 _Quantities = dict[str, str | int | float]
 """Amounts as a custom resource keeps them: a definition may let numbers through."""
@@ -129,7 +130,7 @@ class VerticalPodAutoscalerWire(Struct, frozen=True, gc=False):
         meta = self.metadata
         try:
             target = _references.decode(self.spec).target_ref or _Target()
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise msgspec.ValidationError(within("spec", str(error))) from error
         known = VerticalPodAutoscaler(
             meta.namespace, meta.name, (qualified(target.kind, target.api_version), target.name), meta.created
@@ -142,7 +143,7 @@ class VerticalPodAutoscalerWire(Struct, frozen=True, gc=False):
             if spec.off or seconds(meta.deletion_timestamp) is not None:
                 return known
             return msgspec.structs.replace(known, containers=_containers(spec, status))
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             return msgspec.structs.replace(known, problem=part_explained(part, raw, error))
         except QuantityError as error:
             whole = msgspec.json.encode({"spec": self.spec, "status": self.status})
