@@ -7,7 +7,6 @@ what ``backtest --save-past`` writes.
 from __future__ import annotations
 
 import math
-import re
 from array import array
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -39,8 +38,8 @@ from tightship.report.document import API_VERSION
 Ranges = list[tuple[str, Samples]]
 """Series by their labels."""
 
-_PROMTOOL_SERIES = re.compile(r"(\S.*|) ?=>", re.ASCII)
-_PROMTOOL_SAMPLE = re.compile(r"(\S+) @\[([0-9.]+)\]", re.ASCII)
+_SERIES_END = "=>"
+"""The end of the line with a series' labels, in what ``promtool query range`` prints."""
 
 
 class _Field(Struct):
@@ -112,10 +111,11 @@ def read_promtool(text: str, name: str, series: str = "") -> tuple[Trace, list[s
     """Return the trace in what ``promtool query range`` printed to the file *name*. Raises :class:`RecordingError`."""
     found: list[tuple[str, list[tuple[float, float]]]] = []
     for number, line in enumerate(text.splitlines(), 1):
-        if (header := _PROMTOOL_SERIES.fullmatch(line.strip())) is not None:
-            found.append((header[1], []))
-        elif (sample := _PROMTOOL_SAMPLE.fullmatch(line.strip())) is not None and found:
-            found[-1][1].append((float(sample[2]), _value(sample[1])))
+        value, _, at = line.strip().removesuffix("]").partition(" @[")
+        if line.rstrip().endswith(_SERIES_END):
+            found.append((line.strip().removesuffix(_SERIES_END).rstrip(), []))
+        elif found and (seconds := parse_float(at)) is not None:
+            found[-1][1].append((seconds, _value(value)))
         elif line.strip():
             raise RecordingError(f"{name}: line {number}: {quoted(line)}; allowed is VALUE @[SECONDS]")
     return _of_series(list(found), name, series)
@@ -123,7 +123,7 @@ def read_promtool(text: str, name: str, series: str = "") -> tuple[Trace, list[s
 
 def is_promtool(text: str) -> bool:
     """Whether *text* begins as what ``promtool query range`` prints."""
-    return _PROMTOOL_SERIES.fullmatch(text.lstrip().partition("\n")[0].strip()) is not None
+    return text.lstrip().partition("\n")[0].rstrip().endswith(_SERIES_END)
 
 
 def _of_series(found: Ranges, name: str, series: str) -> tuple[Trace, list[str]]:
