@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpa_scaler.decide.floors import FloorInputs, QueryTerm, solve
+from hpa_scaler.decide.guards import raised_within, with_raise
 from hpa_scaler.decide.history import (
     BUCKETS,
     LONGEST,
@@ -22,10 +23,8 @@ from hpa_scaler.decide.history import (
     encode_state,
     handed_over,
     highest_floor,
-    raised_within,
     resumed,
     with_floor,
-    with_raise,
 )
 from hpa_scaler.spec.queries import queries_of
 from hpa_scaler.spec.spec import AGE_QUERY, Rules

@@ -110,7 +110,7 @@ def test_a_result_is_reduced_to_what_is_judged(content: Any, answer: QueryAnswer
         (error("bad_data", "too long"), 413, "QueryRejected", "too long"),
         (body("7"), 500, "HttpError", "HTTP 500"),
         (b"<h1>502 Bad Gateway</h1>", 502, "HttpError", "HTTP 502: <h1>502 Bad Gateway</h1>"),
-        (b"", 401, "HttpError", "HTTP 401: nothing"),
+        (b"", 401, "HttpError", "HTTP 401: an empty body"),
         ({"message": "no tenant"}, 403, "HttpError", "HTTP 403: "),
     ],
 )

@@ -230,10 +230,10 @@ def bounds_moved(inputs: FloorInputs, maximum: int) -> list[Refusal]:
     return []
 
 
-def lowering_limits(inputs: FloorInputs, solution: Solution, window: float) -> list[Refusal]:
+def lowering_limits(inputs: FloorInputs, solution: Solution, window: float, until: str = "") -> list[Refusal]:
     """Return the reasons that reduce or prevent a step down although nothing holds the floor.
 
-    *window* is how long a wanted floor is kept, in seconds.
+    *window* is how long a wanted floor is kept, in seconds, and *until* says when it ends.
     """
     if inputs.held or solution.wanted >= inputs.minimum:
         return []
@@ -242,6 +242,7 @@ def lowering_limits(inputs: FloorInputs, solution: Solution, window: float) -> l
     if inputs.window is not None and inputs.window > solution.wanted:
         reached = min(inputs.minimum, inputs.window)
         detail = f"{solution.wanted} is wanted, but {inputs.window} was within the last {format_duration(window)}"
+        detail += f": {until}" if until else ""
         found.append(Refusal(Reason.LOWERING_WINDOW, detail=detail))
     if reached < inputs.minimum and inputs.minimum - reached <= inputs.band:
         found.append(

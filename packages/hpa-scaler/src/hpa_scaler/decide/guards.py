@@ -19,10 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from hpa_scaler.decide.floors import Limit
-from hpa_scaler.decide.history import (
-    Raise,
-    raised_within,
-)
+from hpa_scaler.decide.history import Raise
 from hpa_scaler.spec.fallbacks import lookback
 from hpa_scaler.spec.queries import Outcome, Outcomes, Query, QueryAnswer, outcome_of, range_of
 from hpa_scaler.spec.spec import FloorSpec, QuerySpec, Rules
@@ -30,6 +27,7 @@ from hpa_scaler.spec.syntax import Matcher
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.core.horizontal import DEFAULT_UP
+from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.objects.autoscaling import ScalingPolicy, ScalingRules
 from tightship.core.reasons import Reason, Refusal
 
@@ -222,6 +220,17 @@ def longest_period(spec: FloorSpec, behavior: ScalingRules | None) -> float:
     return float(max((each.period_seconds for each in _policies(behavior)), default=0))
 
 
+def with_raise(raises: Iterable[Raise], pods: int, now: float, longest: float) -> tuple[Raise, ...]:
+    """Return *raises* plus one of *pods* at *now*, without raises older than the *longest* period of a policy."""
+    kept = tuple(each for each in raises if now - each.at < longest)
+    return (*kept, Raise(int(now), pods)) if pods > 0 and longest > 0 else kept
+
+
+def raised_within(raises: Iterable[Raise], now: float, period: float) -> int:
+    """Return how many pods our own raises started within the last *period* seconds."""
+    return sum(each.pods for each in raises if now - each.at < period)
+
+
 def _counts(spec: FloorSpec, behavior: ScalingRules) -> bool:
     """Whether *behavior* limits the floor: not if the HPA opts out, nor if the API server filled it in.
 
@@ -249,3 +258,11 @@ def _by_behavior(behavior: ScalingRules, raises: tuple[Raise, ...], running: int
 
 def _policies(behavior: ScalingRules) -> tuple[ScalingPolicy, ...]:
     return behavior.policies or DEFAULT_UP
+
+
+def known_replicas(hpa: HorizontalPodAutoscaler) -> int | None:
+    """Return the present replicas, ``None`` if the HPA controller can't read the scale and the status is outdated."""
+    able = hpa.condition("AbleToScale")
+    if able is not None and able.status == "False" and able.reason == "FailedGetScale":
+        return None
+    return hpa.current_replicas

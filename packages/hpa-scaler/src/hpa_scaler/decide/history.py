@@ -44,6 +44,7 @@ _ROUNDED: Mapping[str, Callable[[float], int]] = {
     "incident": math.ceil,
     "rolling": math.ceil,
     "falling": math.floor,
+    "failing": math.floor,
     "reset_at": math.ceil,
 }
 """How times become whole seconds: always towards keeping a floor."""
@@ -76,8 +77,9 @@ class FloorHistory(Struct, frozen=True, kw_only=True):
     """The controller's memory of one HPA.
 
     *evaluated* is when the HPA was last judged, ``None`` if never. *floors* are the floors wanted within the lowering
-    window, each lower than the one before. *failures* counts consecutive cycles without a complete answer. *answered*
-    is the start of the present run of complete answers, and *recovering* says whether a failure came before that run.
+    window, each lower than the one before. *failures* counts consecutive cycles without a complete answer, the first at
+    *failing*; *gaps* has a bit for each of the last cycles, below a leading 1. *answered* is the start of the present
+    run of complete answers, and *recovering* says whether a failure came before that run.
     *aged* counts the queries whose server has told the age of its data. *incident* is when the hold query last fired,
     *rolling* the start of the target's present rollout.
 
@@ -99,6 +101,8 @@ class FloorHistory(Struct, frozen=True, kw_only=True):
     floors: tuple[Floor, ...] = ()
     raises: tuple[Raise, ...] = ()
     failures: int = 0
+    failing: float | None = None
+    gaps: int = 0
     answered: float | None = None
     recovering: bool = False
     aged: int = 0
@@ -138,6 +142,8 @@ def resumed(history: FloorHistory, minimum: int, now: float, *, gap: float, wind
     return msgspec.structs.replace(
         history,
         failures=0,
+        failing=None,
+        gaps=0,
         answered=None,
         rolling=None,
         floors=with_floor(history.floors, minimum, now, window),
@@ -199,17 +205,6 @@ def with_known(history: FloorHistory, floor: int, now: float, lately: float = 0.
     )
 
 
-def with_raise(raises: Iterable[Raise], pods: int, now: float, longest: float) -> tuple[Raise, ...]:
-    """Return *raises* plus one of *pods* at *now*, without raises older than the *longest* period of a policy."""
-    kept = tuple(each for each in raises if now - each.at < longest)
-    return (*kept, Raise(int(now), pods)) if pods > 0 and longest > 0 else kept
-
-
-def raised_within(raises: Iterable[Raise], now: float, period: float) -> int:
-    """Return how many pods our own raises started within the last *period* seconds."""
-    return sum(each.pods for each in raises if now - each.at < period)
-
-
 class State(Struct, frozen=True, kw_only=True):
     """The content of the annotation; *inputs*, *target* and *reason* describe the last change, if any."""
 
@@ -226,6 +221,8 @@ class _HistoryWire(Struct, rename="camel", omit_defaults=True):
     floors: tuple[Floor, ...] = ()
     raises: tuple[Raise, ...] = ()
     failures: Whole = 0
+    failing: Whole | None = None
+    gaps: Annotated[int, msgspec.Meta(ge=0, lt=2048)] = 0
     answered: Whole | None = None
     recovering: bool = False
     aged: Whole = 0

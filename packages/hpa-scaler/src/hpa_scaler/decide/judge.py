@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from hpa_scaler.decide import advice
 from hpa_scaler.decide.decision import Action, DropVerdict, FloorDecision, Judged, Subject
 from hpa_scaler.decide.floors import (
     FloorInputs,
@@ -17,16 +18,15 @@ from hpa_scaler.decide.floors import (
     solve,
 )
 from hpa_scaler.decide.forecast import forecast_floor, later_floor
-from hpa_scaler.decide.guards import limits, longest_period
-from hpa_scaler.decide.history import FloorHistory, highest_floor, resumed, unwatched, with_floor, with_raise
+from hpa_scaler.decide.guards import known_replicas, limits, longest_period, with_raise
+from hpa_scaler.decide.history import FloorHistory, highest_floor, resumed, unwatched, with_floor
 from hpa_scaler.decide.ownership import contested, not_ours, ownership
 from hpa_scaler.decide.rises import Wanted, judge_rise, judge_spike, maximum_limit, rise_ceiling, time_to_know
-from hpa_scaler.decide.sources import lowering_window, outage, read_sources
+from hpa_scaler.decide.sources import longest_look, lowering_window, outage, read_sources
 from hpa_scaler.spec.annotations import STATE, name_of
 from hpa_scaler.spec.queries import Outcomes, firing, hold_query, outcome_of, read, value_query
 from hpa_scaler.spec.spec import FloorSpec, Rollout
 from tightship.core.durations import format_duration
-from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import Reason, Refusal
 
 
@@ -63,7 +63,7 @@ def _skipped(subject: Subject, cause: Refusal, window: float | None = None) -> F
         maximum=hpa.max_replicas,
         target=hpa.min_replicas,
         target_maximum=hpa.max_replicas,
-        causes=(cause,),
+        causes=(advice.advised(cause),),
         window=window,
         history=unwatched(subject.history, outage=outage(subject.asked, subject.outcomes)),
         written=subject.history,
@@ -80,7 +80,7 @@ class _FloorJudgement:
         self._rules = rules
         self._now = now
         self._state_problem = subject.state_problem
-        self._replicas = _known_replicas(hpa)
+        self._replicas = known_replicas(hpa)
         self._window = lowering_window(spec, rules)
         known = resumed(subject.history, hpa.min_replicas, now, gap=rules.longest_gap, window=self._window)
         self._own = ownership(hpa, known, rules, now, window=self._window)
@@ -199,6 +199,9 @@ class _FloorJudgement:
             detail += f", for more than {format_duration(self._rules.rollout_limit)}: this no longer holds the floor"
             return Refusal(Reason.ROLLOUT_EXPIRED, detail=detail)
         known = rollout is not None and rollout.state == "rolling"
+        detail += (
+            f"; this holds the floor until {advice.moment(since + self._rules.rollout_limit, self._now)} at the latest"
+        )
         return Refusal(Reason.ROLLOUT_IN_PROGRESS if known else Reason.ROLLOUT_UNKNOWN, detail=detail)
 
     def _holds(self) -> list[Refusal]:
@@ -303,6 +306,11 @@ class _FloorJudgement:
             seen=target,
         )
 
+    def _released(self) -> float:
+        """Return from when the floor may come down, as far as young data hold it."""
+        whole = self._sources.whole
+        return advice.when_released(self._now if whole is None else whole, self._window)
+
     def _causes(
         self,
         action: Action,
@@ -313,10 +321,17 @@ class _FloorJudgement:
     ) -> tuple[Refusal, ...]:
         fight, holds, steps = found
         why = [follows(inputs, solution, self._sources.causes, self._forecast.detail)]
+        unknown = [cause for cause in self._sources.causes if cause not in why]
+        if action == "hold" and solution.query is None and solution.wanted < inputs.minimum:
+            why = []  # what the floor would be without an answer explains nothing
+        until = advice.window_detail(self._history.floors, solution.wanted, self._now, self._window)
+        stays = self._spec.missing.rule == "hold" and solution.wanted < inputs.minimum
+        cold = longest_look(self._spec, self._rules) if stays and self._rules.cold_guard else 0.0
+        after = advice.when_released(self._now + cold, self._window) if stays else None
         stops = [
-            *(cause for cause in self._sources.causes if cause not in why),
-            *holds,
-            *lowering_limits(inputs, solution, self._window),
+            *advice.of_outage(unknown, self._history, after, self._now),
+            *(advice.of_cold(each, self._history, solution.wanted, self._released(), self._now) for each in holds),
+            *lowering_limits(inputs, solution, self._window, until),
             *(cause for limit, cause in sorted(steps, key=lambda each: each[0]) if limit < solution.wanted),
         ]
         notes = [] if self._own.changed is None else [self._own.changed]
@@ -331,12 +346,4 @@ class _FloorJudgement:
             detail = f"the controller would set {solution.target}, were it not for the annotation dry-run"
             notes.append(Refusal(Reason.DRY_RUN, detail=detail))
         ordered = [*fight, *stops, *why] if action == "hold" else [*why, *stops]
-        return (*ordered, *caps(inputs, solution), *bounds_moved(inputs, maximum), *notes)
-
-
-def _known_replicas(hpa: HorizontalPodAutoscaler) -> int | None:
-    """Return the present replicas, ``None`` if the HPA controller can't read the scale and the status is outdated."""
-    able = hpa.condition("AbleToScale")
-    if able is not None and able.status == "False" and able.reason == "FailedGetScale":
-        return None
-    return hpa.current_replicas
+        return tuple(map(advice.advised, (*ordered, *caps(inputs, solution), *bounds_moved(inputs, maximum), *notes)))

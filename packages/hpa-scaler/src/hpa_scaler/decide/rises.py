@@ -7,6 +7,7 @@ import math
 import msgspec
 from msgspec import Struct
 
+from hpa_scaler.decide.advice import moment
 from hpa_scaler.decide.floors import Limit
 from hpa_scaler.decide.history import DAY, Floor, FloorHistory, Spike, highest_floor, with_floor, with_known
 from hpa_scaler.spec.fallbacks import lookback
@@ -76,7 +77,7 @@ def judge_rise(wanted: Wanted, history: FloorHistory, rules: Rules, now: float, 
         return Rise(None, history)
     detail = (
         f"{wanted.floor} is wanted, and {known} was the most in the last day: {ceiling} at once, and the rest "
-        f"once it has been wanted for {format_duration(wait)}, in {format_duration(max(0.0, look.at + wait - now))}"
+        f"once it has been wanted for {format_duration(wait)}, at {moment(look.at + wait, now)}"
     )
     fix = "if the traffic is real, wait or raise minReplicas yourself; if not, look at the targets of Prometheus"
     return Rise((max(ceiling, wanted.running), Refusal(Reason.SUDDEN_RISE, detail=detail, fix=fix)), history)

@@ -9,6 +9,7 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
+from hpa_scaler.decide.advice import with_gap
 from hpa_scaler.decide.floors import QueryTerm
 from hpa_scaler.decide.guards import doubts
 from hpa_scaler.decide.history import FloorHistory
@@ -48,7 +49,8 @@ class Sources(Struct, frozen=True):
     answer; *substitute* is the number of replicas in place of missing answers. The
     queries *allow_lower* if each has a usable answer without a warning, or the rule for missing data replaces it.
     *history* includes this cycle. *age* is for how many seconds the data are known to be complete, ``None`` if no query
-    looks back. *cold* says why that is too short to lower anything, *split* that one series became several, *doubts*
+    looks back. *cold* says why that is too short to lower anything, and *whole* when it
+    no longer is, in seconds since 1970. *split* that one series became several, *doubts*
     which gaps the servers know of.
     """
 
@@ -59,6 +61,7 @@ class Sources(Struct, frozen=True):
     substitute: int | None = None
     age: float | None = None
     cold: Refusal | None = None
+    whole: float | None = None
     split: Refusal | None = None
     doubts: tuple[Refusal, ...] = ()
     told: tuple[str, ...] = ()
@@ -81,7 +84,12 @@ def lowering_window(spec: FloorSpec, rules: Rules) -> float:
         return spec.window
     if not spec.queries or not rules.cold_guard:
         return 0.0
-    return max(range_of(query, spec, rules.longest_guard) for query in spec.queries) + rules.longest_gap
+    return longest_look(spec, rules) + rules.longest_gap
+
+
+def longest_look(spec: FloorSpec, rules: Rules) -> float:
+    """Return how far back the queries of *spec* look, in seconds."""
+    return max((range_of(query, spec, rules.longest_guard) for query in spec.queries), default=0.0)
 
 
 def outage(asked: object, outcomes: Outcomes) -> bool:
@@ -185,10 +193,15 @@ def _terms(spec: FloorSpec, readings: list[Reading]) -> tuple[QueryTerm, ...]:
 
 
 def _counted(history: FloorHistory, *, complete: bool, now: float) -> FloorHistory:
+    gaps = with_gap(history.gaps, complete=complete)
     if not complete:
-        return msgspec.structs.replace(history, failures=history.failures + 1, answered=None, recovering=True)
+        failing = history.failing if history.failures else now
+        failures = history.failures + 1
+        return msgspec.structs.replace(
+            history, failures=failures, failing=failing, gaps=gaps, answered=None, recovering=True
+        )
     answered = now if history.answered is None else min(history.answered, now)
-    return msgspec.structs.replace(history, failures=0, answered=answered)
+    return msgspec.structs.replace(history, failures=0, failing=None, gaps=gaps, answered=answered)
 
 
 def _with_series(history: FloorHistory, spec: FloorSpec, outcomes: Outcomes) -> tuple[FloorHistory, Refusal | None]:
@@ -268,7 +281,7 @@ def _aged(sources: Sources, spec: FloorSpec, outcomes: Outcomes, rules: Rules, n
     since = now - (now if history.answered is None else history.answered)
     ages: list[float] = []
     colds: list[Refusal] = []
-    longest = 0.0
+    longest = left = 0.0
     for query, seconds, asked in looks:
         longest = max(longest, seconds)
         told = asked.highest if isinstance(asked, QueryAnswer) else None
@@ -280,6 +293,7 @@ def _aged(sources: Sources, spec: FloorSpec, outcomes: Outcomes, rules: Rules, n
         if young or unproved:
             told_by: _KnownBy = "server" if young else "gap" if history.recovering else "us"
             colds.append(_cold(ages[-1], seconds, query, told_by))
+            left = max(left, seconds - ages[-1])
     if since >= longest:
         history = msgspec.structs.replace(history, recovering=False)
     return msgspec.structs.replace(
@@ -287,6 +301,7 @@ def _aged(sources: Sources, spec: FloorSpec, outcomes: Outcomes, rules: Rules, n
         history=history,
         age=min(ages, default=None),
         cold=colds[0] if colds and rules.cold_guard else None,
+        whole=now + left if colds and rules.cold_guard else None,
     )
 
 
@@ -319,4 +334,4 @@ def _cold(age: float, seconds: float, query: QuerySpec, told_by: _KnownBy) -> Re
     }[told_by]
     looks = "looks back" if lookback(query.text).seconds >= seconds else "counts as looking back"
     detail = f"the query {looks} {format_duration(seconds)}, and {why}"
-    return Refusal(Reason.COLD_SOURCE, detail=detail, fix=f"wait {format_duration(max(0.0, seconds - age))}")
+    return Refusal(Reason.COLD_SOURCE, detail=detail)

@@ -226,7 +226,7 @@ def _result(status: int, told: _AnswerBody, moment: Moment | None) -> Outcome:
 
 
 def _shown(body: bytes) -> str:
-    return _cut(" ".join(body[: 4 * _LONGEST_TEXT].decode("utf-8", "replace").split())) or "nothing"
+    return _cut(" ".join(body[: 4 * _LONGEST_TEXT].decode("utf-8", "replace").split())) or "an empty body"
 
 
 def _cut(text: str) -> str:

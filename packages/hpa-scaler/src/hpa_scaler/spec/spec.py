@@ -216,6 +216,8 @@ def rollout_of(target: ScaleTarget) -> Rollout:
     its phase says so. A spec that the target's controller has not seen yet counts as a rollout.
     """
     what = f"{target.kind} {target.name}"
+    if target.paused or target.phase == "Paused":
+        what += ", which is paused,"
     if target.observed_generation is not None and target.observed_generation < target.generation:
         return Rollout("rolling", f"the controller of {what} has not seen the newest spec yet")
     if target.kind == "StatefulSet":
@@ -223,6 +225,8 @@ def rollout_of(target: ScaleTarget) -> Rollout:
             return Rollout("rolling", f"{what} goes from {target.current_revision} to {target.update_revision}")
     elif target.kind != "ReplicaSet" and target.replicas > target.updated:
         return Rollout("rolling", f"{what} has {counted(target.updated, 'new pod')} of {target.replicas}")
-    if target.phase in ("Progressing", "Paused"):
-        return Rollout("rolling", f"{what} is {target.phase}")
+    if target.phase == "Paused":
+        return Rollout("rolling", f"{target.kind} {target.name} is paused")
+    if target.phase == "Progressing":
+        return Rollout("rolling", f"{what} is Progressing")
     return Rollout("steady")

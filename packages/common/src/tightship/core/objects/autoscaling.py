@@ -98,6 +98,7 @@ class ScaleTarget(Struct, frozen=True, gc=False):
     """A workload's rollout: the numbers of its status, and its revisions if it has any.
 
     *observed_generation* is ``None`` unless the status holds a number. *phase* is the phase of an Argo Rollout.
+    *paused* is ``spec.paused``.
     """
 
     kind: str
@@ -112,6 +113,7 @@ class ScaleTarget(Struct, frozen=True, gc=False):
     current_revision: str
     update_revision: str
     phase: str
+    paused: bool = False
 
 
 class _ManagedFields(ManagedFields, frozen=True, rename="camel", gc=False):
@@ -214,6 +216,7 @@ def _condition(kind: str, status: str, reason: str) -> Condition:
 
 class _TargetSpec(Struct, frozen=True, gc=False):
     replicas: int | None = None
+    paused: bool | None = None
 
 
 class _TargetStatus(Struct, frozen=True, rename="camel", gc=False):
@@ -250,4 +253,5 @@ class ScaleTargetWire(Struct, frozen=True, gc=False):
             current_revision=status.current_revision,
             update_revision=status.update_revision,
             phase=status.phase,
+            paused=bool(self.spec.paused),
         )
