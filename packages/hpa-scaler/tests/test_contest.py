@@ -108,7 +108,18 @@ def test_in_a_contest_the_floor_is_not_lowered_either() -> None:
     [
         ("argocd-controller", "managedFieldsManagers: [hpa-scaler]"),
         ("kustomize-controller", "driftIgnoreRules with the path /spec/minReplicas"),
+        ("helm-controller", "driftDetection.ignore"),
         ("helm", "leave minReplicas out of the chart"),
+        ("HashiCorp", "lifecycle { ignore_changes"),
+        ("Terraform", "lifecycle { ignore_changes"),
+        ("pykube-ng", "downscaler/exclude"),
+        ("py-kube-downscaler", "downscaler/exclude"),
+        ("keda", "minReplicaCount in the ScaledObject"),
+        ("keda-operator", "minReplicaCount in the ScaledObject"),
+        ("pulumi-kubernetes", "ignoreChanges"),
+        ("kubectl-edit", "ask who edits the HPA by hand"),
+        ("kubectl-patch", "ask who edits the HPA by hand"),
+        ("kubectl-client-side-apply", "remove the line minReplicas"),
         ("kubectl", "remove the line minReplicas"),
     ],
 )
@@ -132,3 +143,45 @@ def test_an_hpa_of_nobody_else_is_no_contest() -> None:
     for value in (100, 200, 100, 200, 100):
         assert world.cycle(value).changes
     assert world.history.resets == 0
+
+
+def night(world: World, *, restores: bool, above: int | None = None) -> list[tuple[float, int]]:
+    """Run 20:00 to 09:00 with a writer that keeps the floor at 2 until 06:00; return the floor by the hour of the day.
+
+    The writer looks once a minute, as kube-downscaler does, and *restores* in the morning what it found; *above* is
+    another floor that it sets then. The queries want 10, and 30 from 08:00 on.
+    """
+    start, found, floors = world.now, 0, []
+    for _ in range(int(13 * 3600 / CYCLE)):
+        hour = 20 + (world.now - start) / 3600
+        if hour < 30 and world.bounds[0] != 2:
+            found = world.bounds[0]
+            world.set(minimum=2)
+        elif hour >= 30 and world.bounds[0] == 2:
+            world.set(minimum=found if restores else above)
+        world.cycle(300 if hour >= 32 else 100)
+        floors.append((hour, world.bounds[0]))
+    return floors
+
+
+@pytest.mark.parametrize(("restores", "above"), [(True, None), (False, 5), (False, None)])
+def test_a_night_of_another_writer_does_not_take_the_morning(restores: bool, above: int | None) -> None:
+    """Its contest's pause of up to six hours outlasted the night: the floor was 10 until 09:53, with 30 wanted."""
+    world = World(hpa(3, 60), ASKED, Rules(age_query="", rise_factor=0))
+    world.cycle(100)
+    world.hpa = msgspec.structs.replace(world.hpa, managers=(manager("pykube-ng", time=7),))
+    floors = night(world, restores=restores, above=above)
+    raised = min(hour for hour, floor in floors if floor == 30)
+    assert 32 <= raised <= 32 + CYCLE / 3600
+    tried = sum(floor > 2 for hour, floor in floors if hour < 30)
+    assert tried < 12, "and the night is left alone all the same"
+
+
+def test_a_contest_ends_when_our_bound_is_back() -> None:
+    world = World(hpa(3), ASKED, RULES)
+    fighting(4, world)
+    assert world.cycle(100).reason == "Contested"
+    world.set(minimum=10)
+    decision = world.cycle(100)
+    assert (decision.action, decision.history.resets) == ("hold", 0)
+    assert "Contested" not in reasons(decision)

@@ -94,7 +94,8 @@ class FloorHistory(Struct, frozen=True, kw_only=True):
 
     *original_min* and *original_max* are the user's own bounds, *applied_min* and *applied_max* the bounds that we last
     set: if an HPA has other values now, somebody else changed them. *resets* counts such changes, the last of them at
-    *reset_at*. *seen* is the floor when the HPA was last judged or written; the annotation does not contain it.
+    *reset_at*, which took back the bounds *ousted*. *seen* is the floor when the HPA was last judged or written; the
+    annotation does not contain it.
     """
 
     evaluated: float | None = None
@@ -121,6 +122,7 @@ class FloorHistory(Struct, frozen=True, kw_only=True):
     applied_min: int | None = None
     applied_max: int | None = None
     resets: int = 0
+    ousted: tuple[int, int] | None = None
     reset_at: float = 0.0
     seen: int | None = None
 
@@ -237,6 +239,7 @@ class _HistoryWire(Struct, rename="camel", omit_defaults=True):
     answers: tuple[Floor, ...] = ()
     falling: Whole | None = None
     resets: Whole = 0
+    ousted: tuple[Whole, Whole] | None = None
     reset_at: Whole = 0
 
 

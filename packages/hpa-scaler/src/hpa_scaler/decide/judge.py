@@ -108,7 +108,7 @@ class _FloorJudgement:
         holds = self._holds() if wanted < inputs.minimum else []
         rise = self._check_rise(inputs, alone.query)
         steps = [*rise, *self._steps()] if wanted > inputs.minimum else []
-        fight = contested(self._hpa, self._history, self._rules, self._now)
+        fight = contested(self._hpa, self._history, self._rules, self._now, wanted)
         self._note(inputs, alone.query)
         answered, earlier = self._compare(inputs, alone.query)
         inputs = msgspec.structs.replace(

@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from hpa_scaler.decide.advice import moment
 from hpa_scaler.decide.decision import Asked, FloorDecision
 from hpa_scaler.decide.history import FloorHistory, State, StateError, decode_state, encode_state, with_floor
 from hpa_scaler.spec.annotations import STATE, name_of
@@ -65,7 +66,16 @@ def ownership(
             detail=f"{who} changed {' and '.join(found)}; the controller now treats this as the user's own bound",
         )
         again = now - history.reset_at <= max(rules.contest_window, 2 * _pause(history.resets, rules))
-        history = msgspec.structs.replace(history, resets=history.resets + 1 if again else 1, reset_at=now)
+        ousted = (
+            hpa.min_replicas if history.applied_min is None else history.applied_min,
+            hpa.max_replicas if history.applied_max is None else history.applied_max,
+        )
+        history = msgspec.structs.replace(
+            history, resets=history.resets + 1 if again else 1, reset_at=now, ousted=ousted
+        )
+    elif history.ousted == (hpa.min_replicas, hpa.max_replicas) and not (held_min and held_max):
+        # Who set our bounds back has restored them, as kube-downscaler does in the morning: the contest is over.
+        history = msgspec.structs.replace(history, resets=0, ousted=None)
     before = [each for each in (history.applied_min, history.seen) if each is not None]
     if before and hpa.min_replicas > max(before):
         history = msgspec.structs.replace(history, floors=with_floor(history.floors, hpa.min_replicas, now, window))
@@ -85,16 +95,24 @@ def ownership(
     )
 
 
-def contested(hpa: HorizontalPodAutoscaler, history: FloorHistory, rules: Rules, now: float) -> Refusal | None:
-    """Return why the controller leaves *hpa* alone for now, ``None`` if nobody contests its bounds."""
+def contested(
+    hpa: HorizontalPodAutoscaler, history: FloorHistory, rules: Rules, now: float, wanted: int = 0
+) -> Refusal | None:
+    """Return why the controller leaves *hpa* alone for now, ``None`` if nobody contests its bounds.
+
+    The contest is about the floor that somebody set back. If more than that is *wanted*, the shortest pause is enough.
+    """
     if history.resets < rules.contest_resets:
+        return None
+    fought = None if history.ousted is None else history.ousted[0]
+    if fought is not None and wanted > fought and now - history.reset_at >= rules.contest_pause:
         return None
     left = history.reset_at + _pause(history.resets, rules) - now
     if left <= 0:
         return None
     detail = (
         f"{_who(hpa, of_min=True)} has set the bounds back {counted(history.resets, 'time')}, most recently "
-        f"{format_duration(now - history.reset_at)} ago; next try in {format_duration(left)}"
+        f"{format_duration(now - history.reset_at)} ago; next try at {moment(now + left, now)} at the latest"
     )
     return Refusal(Reason.CONTESTED, detail=detail, fix=_advice(_manager(hpa, of_min=True)))
 
@@ -115,19 +133,52 @@ def _who(hpa: HorizontalPodAutoscaler, *, of_min: bool) -> str:
     return "somebody" if manager is None else f"{manager.manager} ({manager.operation})"
 
 
+_MANIFEST = (
+    "remove the line minReplicas from the manifest, and keep the lowest floor in the annotation minimum-replicas"
+)
+_ADVICE: tuple[tuple[tuple[str, ...], str], ...] = (
+    (
+        ("argocd",),
+        (
+            "in the Application: ignoreDifferences: [{group: autoscaling, kind: HorizontalPodAutoscaler, "
+            "managedFieldsManagers: [hpa-scaler]}], and the sync option RespectIgnoreDifferences=true"
+        ),
+    ),
+    (
+        ("kustomize-controller", "flux"),
+        "in the Kustomization: driftIgnoreRules with the path /spec/minReplicas for HorizontalPodAutoscalers",
+    ),
+    (("helm-controller",), "in the HelmRelease: driftDetection.ignore with the path /spec/minReplicas"),
+    (("helm",), "leave minReplicas out of the chart's HorizontalPodAutoscaler"),
+    (
+        ("hashicorp", "terraform", "opentofu"),
+        (
+            "in the resource: lifecycle { ignore_changes = [spec[0].min_replicas, spec[0].max_replicas] }, "
+            "or for a kubernetes_manifest: computed_fields"
+        ),
+    ),
+    (("pulumi",), "in the resource's options: ignoreChanges of spec.minReplicas and spec.maxReplicas"),
+    (("keda",), "remove our annotations from this HPA, and set minReplicaCount in the ScaledObject"),
+    (
+        ("pykube", "downscaler"),
+        'set downscaler/exclude: "true" on the HPA, or leave it the nights by our annotation paused',
+    ),
+    (
+        ("kubectl-edit", "kubectl-patch", "kubectl-autoscale", "mozilla", "node-fetch"),
+        "ask who edits the HPA by hand; the lowest floor belongs in the annotation minimum-replicas",
+    ),
+)
+"""What ends a contest, by words of the field manager's name; the first that is found counts.
+
+A client without a name of its own is called by its User-Agent up to the slash (apimachinery, managedfields):
+pykube-ng is kube-downscaler and py-kube-downscaler, HashiCorp is Terraform's provider.
+"""
+
+
 def _advice(manager: FieldManager | None) -> str:
     """Return the advice that ends a contest with *manager*."""
     name = "" if manager is None else manager.manager.lower()
-    if "argocd" in name:
-        return (
-            "in the Application: ignoreDifferences: [{group: autoscaling, kind: HorizontalPodAutoscaler, "
-            "managedFieldsManagers: [hpa-scaler]}], and the sync option RespectIgnoreDifferences=true"
-        )
-    if "kustomize-controller" in name or "flux" in name:
-        return "in the Kustomization: driftIgnoreRules with the path /spec/minReplicas for HorizontalPodAutoscalers"
-    if "helm" in name:
-        return "leave minReplicas out of the chart's HorizontalPodAutoscaler"
-    return "remove the line minReplicas from the manifest, and keep the lowest floor in the annotation minimum-replicas"
+    return next((advice for words, advice in _ADVICE if any(word in name for word in words)), _MANIFEST)
 
 
 Ending = Literal["written", "unneeded", "refused", "gone", "failed", "unheard", "left"]
