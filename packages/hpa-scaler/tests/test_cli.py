@@ -190,7 +190,7 @@ def test_a_query_that_is_not_recorded_was_not_asked(cli: Any, tmp_path: Path) ->
     path = tmp_path / "outcomes.json"
     path.write_text('{"outcomes": []}')
     ended = cli("plan", "-f", "one.yaml", "--outcomes", path, "-o", "json")
-    assert json.loads(ended.out)["hpas"][0]["reasons"] == ["NotAsked", "FollowsRatio"]
+    assert json.loads(ended.out)["hpas"][0]["reasons"] == ["NotAsked"]
 
 
 def test_without_a_server_the_floor_is_held_and_it_is_said_how_to_name_one(cli: Any) -> None:

@@ -66,7 +66,7 @@ def test_it_says_what_it_waits_for() -> None:
     assert reasons(decision)[:2] == ["FollowsQuery", "SuddenRise"]
     assert decision.causes[1].detail == (
         "200 is wanted, and 20 was the most in the last day: 60 at once, and the rest once it has been wanted "
-        "for 7m, in 7m"
+        "for 7m, at 2027-01-15T08:37:30Z (in 7m)"
     )
 
 

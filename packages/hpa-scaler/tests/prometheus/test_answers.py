@@ -57,7 +57,7 @@ def test_a_result_is_reduced_to_what_is_judged(content: Any, answer: QueryAnswer
     ("content", "status", "reason", "says"),
     [
         (b"<html>hello</html>", 200, "BadAnswer", "not a Prometheus answer"),
-        (b"", 200, "BadAnswer", "nothing"),
+        (b"", 200, "BadAnswer", "an empty body"),
         (b"\xff\xfe", 200, "BadAnswer", "not a Prometheus answer"),
         (b"null", 200, "BadAnswer", "not a Prometheus answer"),
         (b"{}", 200, "BadAnswer", "`status`"),

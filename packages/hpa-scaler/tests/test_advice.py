@@ -1,0 +1,171 @@
+"""A hold says since when, until when at the latest, and what to do: and the moments are those that come."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+from hpa_builder import CYCLE, NOW, World, answer, failure, hpa, judge, spec
+
+from hpa_scaler.decide.advice import ADVICE, regular_gaps, with_gap
+from hpa_scaler.decide.decision import FloorDecision
+from hpa_scaler.spec.queries import Outcome
+from hpa_scaler.spec.spec import Rollout, Rules
+from tightship.core.reasons import HPA_TROUBLE, QUERY_FAILURES, Reason
+from tightship.core.times import parse_rfc3339
+
+RATED = spec(prometheus_query="sum(rate(x[5m]))", requests_per_replica="10")
+RULES = Rules(age_query="", rise_factor=0, maximum_factor=0, late_query="", failed_query="")
+
+
+def steady(minutes: int = 30) -> World:
+    world = World(hpa(40, 60, 40), RATED, RULES)
+    for _ in range(int(minutes * 60 / CYCLE)):
+        world.cycle(400)
+    return world
+
+
+def moment(text: str) -> float:
+    found = re.search(r"(\S+Z) \(in [0-9a-z]+\) on", text)
+    assert found, text
+    return parse_rfc3339(found[1])
+
+
+def lowered(world: World) -> float:
+    """Let cycles pass until the floor comes down to 9, and return the time of that cycle."""
+    for _ in range(60):
+        if world.cycle(90).target == 9:
+            return world.now - CYCLE
+    raise AssertionError("never lowered")
+
+
+@pytest.mark.parametrize("reason", sorted(QUERY_FAILURES))
+def test_each_failure_of_a_query_has_advice(reason: Reason) -> None:
+    decision = judge(hpa(20), RATED, failure(reason))
+    assert (decision.reason, decision.causes[0].fix) == (reason, ADVICE.get(reason, ""))
+
+
+def test_the_window_names_the_moment_at_which_the_floor_comes_down() -> None:
+    world = steady()
+    decision = world.cycle(90)
+    assert decision.reason == "LoweringWindow"
+    until = moment(decision.causes[0].detail)
+    assert 0 <= lowered(world) - until < CYCLE
+
+
+def test_a_window_of_two_steps_names_both() -> None:
+    world = steady()
+    for _ in range(4):
+        world.cycle(250)
+    detail = world.cycle(90).causes[0].detail
+    assert re.search(r": the floor may be 25 from \S+ \(in 4m\) on, and 9 from \S+ \(in 9m\) on$", detail), detail
+
+
+@pytest.mark.parametrize("outage", [1, 8], ids=["one cycle", "ten minutes"])
+def test_a_cold_source_names_the_moment_at_which_the_floor_comes_down(outage: int) -> None:
+    """It said "wait 5m", and the floor came down 12 minutes after that: the lowering window began only then."""
+    world = steady()
+    for _ in range(outage):
+        world.cycle(failure())
+    decision = world.cycle(90)
+    assert decision.reason == "ColdSource"
+    until = moment(decision.causes[0].fix)
+    assert abs(lowered(world) - until) < CYCLE
+
+
+def test_an_outage_says_since_when_and_for_how_long_and_nothing_else() -> None:
+    world = steady()
+    began = world.now
+    for _ in range(6):
+        decision = world.cycle(failure(Reason.HTTP_ERROR, "HTTP 501"))
+    [cause] = decision.causes
+    assert cause.reason is Reason.HTTP_ERROR
+    assert "no complete answer since 2027-01-15T08:30:00Z, in 6 cycles" in cause.detail
+    assert began == parse_rfc3339("2027-01-15T08:30:00Z")
+    found = re.search(r"the floor stays until (\d+)m after the first complete answer", cause.detail)
+    assert found
+    first = world.now
+    assert 0 <= lowered(world) - first - 60 * int(found[1]) < 60 + 2 * CYCLE
+
+
+def test_a_paused_rollout_says_so_and_when_its_hold_ends() -> None:
+    asked = spec(
+        prometheus_query="requests", requests_per_replica="10", enable_scale_down_ratio_deployment_checking="true"
+    )
+    decision = judge(hpa(40, 60, 40), asked, 90, rollout=Rollout("rolling", "Rollout web is paused"), rules=RULES)
+    assert decision.reason == "RolloutInProgress"
+    assert decision.causes[0].detail == (
+        "Rollout web is paused; this holds the floor until 2027-01-15T08:30:00Z (in 30m) at the latest"
+    )
+    assert decision.causes[0].fix
+
+
+@pytest.mark.parametrize(
+    ("cycles", "says"),
+    [
+        ("0101010101", "no complete answer in 5 of the last 10 cycles"),
+        ("001001001", "no complete answer in 3 of the last 9 cycles"),
+        ("1111100000101010", "no complete answer in 3 of the last 10 cycles"),
+        ("0000000000", ""),
+        ("0001111111", ""),
+        ("1100000011", ""),
+        ("1", ""),
+    ],
+)
+def test_gaps_that_come_again_and_again_are_told_from_an_outage(cycles: str, says: str) -> None:
+    gaps = 0
+    for each in cycles:
+        gaps = with_gap(gaps, complete=each == "0")
+    assert regular_gaps(gaps) == says
+    assert gaps < 2048
+
+
+def test_an_answer_every_second_time_is_no_reason_to_wait() -> None:
+    """Every second cycle said "wait 45s", for ever."""
+    world = steady()
+    decisions: list[FloorDecision] = []
+    for number in range(20):
+        told: Outcome = answer(90) if number % 2 else answer()
+        decisions.append(world.cycle(told))
+    for decision in decisions[-4:]:
+        first = decision.causes[0]
+        assert first.reason in ("EmptyResult", "ColdSource")
+        assert "no complete answer in 5 of the last 10 cycles" in first.detail
+        assert "range" in first.fix
+        assert "wait" not in first.fix
+    assert decision.target == 40
+
+
+def test_what_holds_a_floor_has_advice() -> None:
+    own = {  # their causes bring closer advice
+        Reason.INVALID_ANNOTATION,
+        Reason.UNREADABLE,
+        Reason.CONTROLLED_BY_OTHER,
+        Reason.CONTESTED,
+        Reason.LATE_SAMPLES,
+        Reason.FAILED_SCRAPES,
+        Reason.SERIES_SPLIT,
+        Reason.CORRELATED_DROP,
+        Reason.STATE_UNREADABLE,
+        Reason.SUDDEN_RISE,
+        Reason.MAX_RAISED,
+        Reason.AT_MAX_REPLICAS,
+        Reason.WRITE_REFUSED,
+        Reason.EMPTY_RESULT,
+        Reason.FALLBACK_ANSWER,
+        Reason.SEVERAL_SERIES,
+        Reason.NOT_A_NUMBER,
+        Reason.INFINITE,
+        Reason.NEGATIVE,
+    }
+    assert own.isdisjoint(ADVICE)
+    assert HPA_TROUBLE - own <= set(ADVICE)
+
+
+def test_a_history_without_the_start_of_an_outage_says_how_many_cycles() -> None:
+    world = steady()
+    world.cycle(failure())
+    world.history = msgspec.structs.replace(world.history, failing=None)
+    assert "no complete answer, in 2 cycles" in world.cycle(failure()).causes[0].detail
+    assert world.now > NOW
