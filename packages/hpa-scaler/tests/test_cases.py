@@ -53,8 +53,40 @@ CASES: tuple[Case, ...] = (
     # Targets that fail.
     Case("06-completed-job", "prometheus#4823", floors=(9,), never=("FailedScrapes",)),
     # Several series.
+    Case(
+        "29b-by-pod-nowindow",
+        "a forgotten sum",
+        floors=(3,),
+        reasons=("LargestOfSeries",),
+        says=("the query answered with 40 series, and only the largest counts", "sum the series"),
+    ),
+    Case(
+        "29b-by-pod-nowindow",
+        "a forgotten sum",
+        "explain -f hpas.json --outcomes outcomes.json shop/web",
+        says=("LargestOfSeries the query answered with 40 series", "→ sum the series if their sum is meant"),
+    ),
     # HPAs that can't work.
+    Case(
+        "11-two-hpas",
+        "kubernetes#112027",
+        reasons=("HpaInactive",),
+        says=("shop/app-scale-down, shop/app-scale-up have the same target, Deployment/app in shop", "keep one"),
+    ),
+    Case(
+        "11-two-hpas",
+        "kubernetes#112027",
+        "explain -f hpas.json --outcomes outcomes.json shop/app-scale-up",
+        says=("HpaInactive Kubernetes does not scale Deployment/app", "AmbiguousSelector", "→ keep one HPA"),
+    ),
     # Suggestions and forecasts.
+    Case(
+        "07-container-resource",
+        "kube-state-metrics#2403",
+        "suggest -f web.yaml --past past.json.gz",
+        says=("can't tell",),
+        never=("35.99",),
+    ),
     Case(
         "21-weekly",
         "a load test two weeks ago",
@@ -89,6 +121,36 @@ CASES: tuple[Case, ...] = (
         "plan -f outage.hpas.json --outcomes outage.outcomes.json",
         floors=(40,),
         reasons=("ConnectionFailed",),
+    ),
+    Case(
+        "28-3am",
+        "an outage of Prometheus",
+        "explain -f outage.hpas.json --outcomes outage.outcomes.json --now 2027-01-15T08:45:00Z shop/web",
+        says=(
+            "no complete answer since 2027-01-15T08:37:30Z, in 7 cycles",
+            "the floor stays until 15m after the first complete answer",
+            "→ see that the server runs",
+        ),
+        never=("FollowsLowerBound",),
+    ),
+    Case(
+        "28-3am",
+        "after the outage",
+        "explain -f after-outage.hpas.json --outcomes after-outage.outcomes.json --now 2027-01-15T08:47:30Z shop/web",
+        says=("→ wait: without another gap the floor may be 9 from 2027-01-15T09:00:30Z (in 13m) on",),
+    ),
+    Case(
+        "28-3am",
+        "the lowering window",
+        "explain -f lowering-window.hpas.json --outcomes lowering-window.outcomes.json --now 2027-01-15T08:41:15Z"
+        " shop/web",
+        says=("the floor may be 9 from 2027-01-15T08:46:30Z (in 5m) on", "→ wait;"),
+    ),
+    Case(
+        "28-3am",
+        "a sudden rise",
+        "explain -f sudden-rise.hpas.json --outcomes sudden-rise.outcomes.json --now 2027-01-15T08:38:45Z shop/web",
+        says=("once it has been wanted for 7m, at 2027-01-15T08:45:00Z (in 6m)", "→ if the traffic is real"),
     ),
 )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from hpa_scaler.spec.spec import MissingDataRule
 from tightship.app.settings.loading import wire_keys
 from tightship.app.settings.query_servers import BasicAuth, ServerSettings, TlsSettings
 from tightship.core.reasons import QUERY_FAILURES
+from tightship_testkit.commands import Outcome
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -78,3 +81,30 @@ def test_defaults_are_as_documented() -> None:
 )
 def test_a_deviation_is_told_to_those_who_migrate(word: str) -> None:
     assert word in MIGRATION
+
+
+NIGHTS = {
+    "Prometheus is away": ("outage", "2027-01-15T08:45:00Z"),
+    "Prometheus is back": ("after-outage", "2027-01-15T08:47:30Z"),
+    "The traffic has fallen": ("lowering-window", "2027-01-15T08:41:15Z"),
+    "The traffic has risen at once": ("sudden-rise", "2027-01-15T08:38:45Z"),
+}
+
+
+def test_the_four_states_of_the_night_are_as_the_product_explains_them(cli: Callable[..., Outcome]) -> None:
+    """``TIGHTSHIP_UPDATE_GOLDEN=1`` writes them anew."""
+    folder = Path(__file__).parent / "cases" / "28-3am"
+    parts = []
+    for title, (name, now) in NIGHTS.items():
+        given = ("-f", folder / f"{name}.hpas.json", "--outcomes", folder / f"{name}.outcomes.json", "--now", now)
+        ended = cli("explain", "shop/web", *given)
+        assert ended.code == 0
+        decision = next(line for line in ended.out.splitlines() if line.startswith("  Decision"))
+        why = ended.out.partition("\nWhy\n")[2].partition("\n\n")[0]
+        parts.append(f"{title}:\n\n```text\n{decision}\n\nWhy\n{why}\n```\n")
+    text = "<!-- night -->\n" + "\n".join(parts) + "<!-- day -->"
+    if os.environ.get("TIGHTSHIP_UPDATE_GOLDEN"):
+        before, after = PAGE.partition("<!-- night -->")[0], PAGE.partition("<!-- day -->")[2]
+        (DOCS / "hpa-scaler.md").write_text(before + text + after)
+    else:
+        assert text in PAGE

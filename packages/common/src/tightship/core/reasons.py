@@ -173,6 +173,8 @@ class Reason(StrEnum):
     MISSING_DATA_POLICY = "MissingDataPolicy"
 
     # What happened besides.
+    LARGEST_OF_SERIES = "LargestOfSeries"
+    HPA_INACTIVE = "HpaInactive"
     FORECAST_UNUSED = "ForecastUnused"
     MAX_RAISED = "MaxRaised"
     MAX_TAKEN_BACK = "MaxTakenBack"
@@ -220,6 +222,7 @@ HPA_TROUBLE = QUERY_FAILURES | frozenset(
         Reason.UNREADABLE,
         Reason.CONTROLLED_BY_OTHER,
         Reason.CONTESTED,
+        Reason.HPA_INACTIVE,
         Reason.ANSWER_WITH_WARNINGS,
         Reason.LATE_SAMPLES,
         Reason.FAILED_SCRAPES,

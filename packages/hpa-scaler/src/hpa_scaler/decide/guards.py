@@ -266,3 +266,32 @@ def known_replicas(hpa: HorizontalPodAutoscaler) -> int | None:
     if able is not None and able.status == "False" and able.reason == "FailedGetScale":
         return None
     return hpa.current_replicas
+
+
+_INACTIVE: Mapping[str, str] = {
+    "FailedGetScale": "correct scaleTargetRef: the target is not there, or Kubernetes can't read its scale",
+    "FailedUpdateScale": "see why Kubernetes can't write the scale of the target",
+    "AmbiguousSelector": "keep one HPA for these pods",
+    "InvalidSelector": "give the target a selector that selects its pods",
+    "FailedGetResourceMetric": "see that metrics-server runs, and that each container requests the resource",
+    "FailedGetContainerResourceMetric": "see that metrics-server runs, and that the container is there and requests it",
+    "FailedGetPodsMetric": "see that the adapter of custom.metrics.k8s.io serves the metric",
+    "FailedGetObjectMetric": "see that the adapter of custom.metrics.k8s.io serves the metric",
+    "FailedGetExternalMetric": "see that the adapter of external.metrics.k8s.io serves the metric",
+    "InvalidMetricSourceType": "correct the type of the metric in the HPA",
+}
+"""What to do by the reason of an HPA's condition (kubernetes/pkg/controller/podautoscaler/horizontal.go)."""
+
+
+def inactive(hpa: HorizontalPodAutoscaler) -> Refusal | None:
+    """Return why Kubernetes does not scale by *hpa*, ``None`` as far as its conditions say that it does."""
+    for kind in ("AbleToScale", "ScalingActive"):
+        found = hpa.condition(kind)
+        if found is None or found.status != "False" or found.reason == "ScalingDisabled":
+            continue
+        if kind == "ScalingActive" or found.reason in _INACTIVE:
+            what = f"{kind} is False ({found.reason or 'no reason given'})"
+            detail = f"Kubernetes does not scale {hpa.target} by this HPA's metrics: {what}"
+            fix = _INACTIVE.get(found.reason, "see the message of the condition: kubectl describe hpa")
+            return Refusal(Reason.HPA_INACTIVE, detail=detail, fix=fix)
+    return None

@@ -18,7 +18,7 @@ from hpa_scaler.decide.floors import (
     solve,
 )
 from hpa_scaler.decide.forecast import forecast_floor, later_floor
-from hpa_scaler.decide.guards import known_replicas, limits, longest_period, with_raise
+from hpa_scaler.decide.guards import inactive, known_replicas, limits, longest_period, with_raise
 from hpa_scaler.decide.history import FloorHistory, highest_floor, resumed, unwatched, with_floor
 from hpa_scaler.decide.ownership import contested, not_ours, ownership
 from hpa_scaler.decide.rises import Wanted, judge_rise, judge_spike, maximum_limit, rise_ceiling, time_to_know
@@ -334,9 +334,8 @@ class _FloorJudgement:
             *lowering_limits(inputs, solution, self._window, until),
             *(cause for limit, cause in sorted(steps, key=lambda each: each[0]) if limit < solution.wanted),
         ]
-        notes = [] if self._own.changed is None else [self._own.changed]
-        if self._forecast.unused is not None:
-            notes.append(self._forecast.unused)
+        told = (self._own.changed, self._sources.largest, inactive(self._hpa), self._forecast.unused)
+        notes = [each for each in told if each is not None]
         if self._state_problem:
             fix = f"the memory starts empty; remove the annotation {name_of(self._rules.prefix, STATE)}"
             notes.append(Refusal(Reason.STATE_UNREADABLE, detail=self._state_problem, fix=fix))

@@ -34,12 +34,15 @@ _LATEST = 253_402_300_800.0
 """The first second that no date of four digits can tell."""
 
 _ABOUT = '{{namespace="{namespace}",horizontalpodautoscaler="{name}"}}'
-_CURRENT = "max(kube_horizontalpodautoscaler_status_current_replicas" + _ABOUT + ")"
-_FLOOR = "max(kube_horizontalpodautoscaler_spec_min_replicas" + _ABOUT + ")"
-_LABELS = "metric_name, metric_target_type"
+_SCRAPED = "instance, pod, endpoint, service, job, node, uid, prometheus, prometheus_replica, replica, __replica__"
+"""Labels of who was scraped and who scraped, not of the HPA. Every other one, as ``cluster``, tells HPAs apart."""
+_OTHERS = f"{_SCRAPED}, container, exported_container"
+_CURRENT = f"max without ({_OTHERS}) (kube_horizontalpodautoscaler_status_current_replicas{_ABOUT})"
+_FLOOR = f"max without ({_OTHERS}) (kube_horizontalpodautoscaler_spec_min_replicas{_ABOUT})"
 _RATIO = (
-    f"max(max by ({_LABELS}) (kube_horizontalpodautoscaler_status_target_metric{_ABOUT})"
-    f" / max by ({_LABELS}) (kube_horizontalpodautoscaler_spec_target_metric{_ABOUT}))"
+    f"max without ({_OTHERS}, metric_name, metric_target_type) ("
+    f"max without ({_SCRAPED}) (kube_horizontalpodautoscaler_status_target_metric{_ABOUT})"
+    f" / max without ({_SCRAPED}) (kube_horizontalpodautoscaler_spec_target_metric{_ABOUT}))"
 )
 
 
@@ -56,7 +59,9 @@ def floor_query(namespace: str, name: str, server: ServerRef = ServerRef()) -> Q
 def wanted_query(namespace: str, name: str, server: ServerRef = ServerRef()) -> Query:
     """Return the query for the replicas that an HPA's own metrics asked for, not rounded.
 
-    That is the replicas, times the largest ratio of a metric to its target (kube-state-metrics 2.6 or later).
+    That is the replicas, times the largest ratio of a metric to its target (kube-state-metrics 2.6 or later). There is
+    a series for each HPA of that name, as in a server of several clusters. Metrics of one name and type, as of two
+    containers, are one series until kube-state-metrics tells them apart (kubernetes/kube-state-metrics#2403, #2405).
     """
     return Query(f"{_CURRENT} * {_RATIO}".format(namespace=namespace, name=name), server)
 

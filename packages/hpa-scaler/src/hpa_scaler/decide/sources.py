@@ -50,7 +50,8 @@ class Sources(Struct, frozen=True):
     queries *allow_lower* if each has a usable answer without a warning, or the rule for missing data replaces it.
     *history* includes this cycle. *age* is for how many seconds the data are known to be complete, ``None`` if no query
     looks back. *cold* says why that is too short to lower anything, and *whole* when it
-    no longer is, in seconds since 1970. *split* that one series became several, *doubts*
+    no longer is, in seconds since 1970. *split* that one series became several, *largest* that only one
+    of several counts, *doubts*
     which gaps the servers know of.
     """
 
@@ -63,6 +64,7 @@ class Sources(Struct, frozen=True):
     cold: Refusal | None = None
     whole: float | None = None
     split: Refusal | None = None
+    largest: Refusal | None = None
     doubts: tuple[Refusal, ...] = ()
     told: tuple[str, ...] = ()
 
@@ -123,7 +125,7 @@ def read_sources(
     complete = all(reading.complete for reading in readings)
     history = _counted(history, complete=complete, now=now)
     causes = tuple(cause for reading in readings for cause in reading.causes)
-    history, split = _with_series(history, spec, outcomes)
+    history, split, largest = _with_series(history, spec, outcomes)
     history = msgspec.structs.replace(history, met=_met(history, spec, outcomes, now))
     if complete:
         found = Sources(_terms(spec, readings), causes, True, history, split=split)
@@ -135,7 +137,9 @@ def read_sources(
             "currentIfHigher": None if replicas is None else max(minimum, replicas),
         }
         found = _without_data(spec, readings, causes, history, substitutes.get(spec.missing.rule))
-    return msgspec.structs.replace(found, told=tuple(told), doubts=tuple(doubts(spec, outcomes, rules)))
+    return msgspec.structs.replace(
+        found, told=tuple(told), doubts=tuple(doubts(spec, outcomes, rules)), largest=largest
+    )
 
 
 def _reading(query: QuerySpec, outcome: Outcome, spec: FloorSpec, about: str) -> Reading:
@@ -204,13 +208,16 @@ def _counted(history: FloorHistory, *, complete: bool, now: float) -> FloorHisto
     return msgspec.structs.replace(history, failures=0, failing=None, gaps=gaps, answered=answered)
 
 
-def _with_series(history: FloorHistory, spec: FloorSpec, outcomes: Outcomes) -> tuple[FloorHistory, Refusal | None]:
-    """Return *history* with the number of series of each query, and the cause if that number holds the floor.
+def _with_series(
+    history: FloorHistory, spec: FloorSpec, outcomes: Outcomes
+) -> tuple[FloorHistory, Refusal | None, Refusal | None]:
+    """Return *history* with the number of series of each query, the cause if that number holds the floor, and a remark.
 
-    If one series became several, for example because of a new label, the largest of them is less than the whole.
+    If one series became several, for example because of a new label, the largest of them is less than the whole. Where
+    several came from the first answer on, the largest is probably meant; the remark says so.
     """
     kept: list[int] = []
-    split = None
+    split = largest = None
     for query in spec.queries:
         mark = _mark(query.text)
         outcome = outcome_of(value_query(query), outcomes)
@@ -222,7 +229,11 @@ def _with_series(history: FloorHistory, spec: FloorSpec, outcomes: Outcomes) -> 
             detail = f"a query that returned one series now returns {count}, and the largest is less than their sum"
             fix = "sum the series, or set several-series: max if the largest is meant"
             split = Refusal(Reason.SERIES_SPLIT, detail=detail, fix=fix)
-    return msgspec.structs.replace(history, series=tuple(dict.fromkeys(kept))), split
+        elif known <= 0 and count > 1 and spec.series == "hold" and largest is None:
+            detail = f"the query answered with {count} series, and only the largest counts"
+            fix = "sum the series if their sum is meant, or set several-series: max if the largest is"
+            largest = Refusal(Reason.LARGEST_OF_SERIES, detail=detail, fix=fix)
+    return msgspec.structs.replace(history, series=tuple(dict.fromkeys(kept))), split, largest
 
 
 def _met(history: FloorHistory, spec: FloorSpec, outcomes: Outcomes, now: float) -> dict[int, int]:

@@ -42,6 +42,8 @@ _APART = 0.12
 """How far the votes of one load may differ from their median."""
 _SPREAD, _SURE = 0.10, 0.04
 """The spread of the votes above which nothing is told, and up to which it is sure."""
+_AGREES = 0.15
+"""How far what the metrics asked for may be from the replicas that the HPA set."""
 _MARGIN = 0.98
 _SAFER = ((1.0, 0), (1.0, 1), (1.0, 2), (0.96, 2), (0.93, 3), (0.93, 5))
 """What is tried until no minute is short that is not today: a part of the load, and so many spare twentieths."""
@@ -92,6 +94,9 @@ def fit_load(past: HpaPast, query: QuerySpec, begin: float, end: float) -> LoadF
     traffic = past.traces.get(value_query(query))
     if traffic is None:
         return LoadFit(None, "can't tell", "the query has no recorded answers")
+    if several := _several(past):
+        return LoadFit(None, "can't tell", several)
+    past, proven = _proven(past, begin, end)
     blocks: dict[int, list[float]] = {}
     seen = 0
     for at, load in _loads(past, traffic, begin, end):
@@ -111,7 +116,10 @@ def fit_load(past: HpaPast, query: QuerySpec, begin: float, end: float) -> LoadF
     if spread > _SPREAD:
         why = f"the load of a replica varies by {spread:.0%} from one time to another"
         return LoadFit(None, "can't tell", why, spread, len(latest))
-    sure: Sure = "sure" if spread <= _SURE and len(latest) >= _ENOUGH_BLOCKS else "fairly sure"
+    half = len(latest) // 2
+    foretold = abs(median(latest[:half]) / median(latest[half:]) - 1)
+    known = proven and max(spread, foretold) <= _SURE and len(latest) >= _ENOUGH_BLOCKS
+    sure: Sure = "sure" if known else "fairly sure"
     by = "its own metrics asked for" if past.wanted is not None else "it ran, where no bound set them"
     told = f"{load:.4g} for each of the replicas that {by}, give or take {spread:.0%}"
     if since > votes[0][0]:
@@ -152,6 +160,44 @@ def _loads(past: HpaPast, traffic: Trace, begin: float, end: float) -> Iterator[
         if replicas < past.hpa.max_replicas and not _floored(past, at, replicas):
             # The HPA keeps the most of its stabilization window, and rounds up: half a replica on average.
             yield at, peaks[0][1] / (replicas - 0.5)
+
+
+def _several(past: HpaPast) -> str:
+    """Return that the records are of several HPAs of this name, empty if they aren't."""
+    for trace in (past.wanted, past.replicas):
+        if trace is not None and 20 * sum(count > 1 for count in trace.counts) > sum(
+            count > 0 for count in trace.counts
+        ):
+            return (
+                "several HPAs of this name are recorded, as of several clusters: name a server that knows one of them"
+            )
+    return ""
+
+
+def _proven(past: HpaPast, begin: float, end: float) -> tuple[HpaPast, bool]:
+    """Return *past*, without what the HPA's metrics asked for if its replicas contradict that, and whether they agree.
+
+    An HPA that sets its replicas itself runs about as many as its metrics ask for: its tolerance is a tenth. Otherwise
+    the metrics are not all recorded, as where several have one name.
+    """
+    if past.wanted is None:
+        return past, True
+    shares: list[float] = []
+    before: float | None = None
+    replicas = past.replicas
+    at = begin
+    while replicas is not None and at <= min(end, replicas.end):
+        now, wanted = replicas.value(at), past.wanted.value(at)
+        free = now is not None and max(_FEWEST, past.hpa.min_replicas + 1) <= now < past.hpa.max_replicas
+        if now is not None and wanted is not None and free and now == before and not _floored(past, at, now):
+            shares.append(wanted / now)
+        before = now
+        at += replicas.step
+    if len(shares) < _LEAST_SAMPLES:
+        return past, False
+    if abs(median(shares) - 1) <= _AGREES:
+        return past, True
+    return msgspec.structs.replace(past, wanted=None), False
 
 
 def _floored(past: HpaPast, at: float, replicas: float) -> bool:

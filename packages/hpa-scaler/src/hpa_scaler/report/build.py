@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import repeat
 
 from msgspec import Struct
@@ -35,6 +35,8 @@ from tightship.core.reasons import Reason
 from tightship.core.times import rfc3339
 from tightship.report.document import API_VERSION, Generator, SettingsView, Source
 
+_NAMED = 5
+"""How many HPAs a warning names."""
 _IMPORTANCE = {reason: number for number, reason in enumerate(Reason)}
 
 
@@ -65,8 +67,34 @@ def plan_document(sights: Sights, order: Callable[[HpaEntry], object] | None = N
         settings=sights.settings,
         summary=_summary(sights, entries),
         hpas=tuple(entries),
-        warnings=sights.warnings,
+        warnings=(*sights.warnings, *_lint(sights)),
     )
+
+
+def _lint(sights: Sights) -> Iterator[str]:
+    """Yield what is wrong with the HPAs and their queries, whatever their floors are."""
+    targets: dict[tuple[str, str], list[str]] = {}
+    found: dict[tuple[Reason, str], dict[str, str]] = {}
+    for judged in sights.cycle.judged:
+        hpa = judged.subject.hpa
+        targets.setdefault((hpa.namespace, str(hpa.target)), []).append(hpa.key)
+        for cause in judged.decision.causes:
+            if cause.reason in (Reason.HPA_INACTIVE, Reason.LARGEST_OF_SERIES):
+                found.setdefault((cause.reason, cause.fix), {})[hpa.key] = cause.detail
+    for (namespace, target), keys in sorted(targets.items()):
+        if len(keys) > 1:
+            yield (
+                f"{_few(keys)} have the same target, {target} in {namespace}: Kubernetes scales by none of several "
+                "HPAs of the same pods (AmbiguousSelector); keep one"
+            )
+    for (reason, fix), details in sorted(found.items()):
+        same = set(details.values())
+        yield f"{_few(details)}: {same.pop() if len(same) == 1 else reason}: {fix}"
+
+
+def _few(keys: Collection[str]) -> str:
+    more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+    return ", ".join(sorted(keys)[:_NAMED]) + more
 
 
 def explanation_document(sights: Sights, keys: Iterable[str]) -> FloorExplanation:

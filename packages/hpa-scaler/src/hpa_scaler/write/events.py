@@ -24,6 +24,8 @@ AGAIN = 600.0
 _NOTES = frozenset(
     {
         Reason.SUDDEN_RISE,
+        Reason.LARGEST_OF_SERIES,
+        Reason.HPA_INACTIVE,
         Reason.MAX_RAISED,
         Reason.MAX_TAKEN_BACK,
         Reason.CHANGED_BY_OTHERS,
