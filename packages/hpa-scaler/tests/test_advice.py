@@ -12,6 +12,7 @@ from hpa_scaler.decide.advice import ADVICE, regular_gaps, with_gap
 from hpa_scaler.decide.decision import FloorDecision
 from hpa_scaler.spec.queries import Outcome
 from hpa_scaler.spec.spec import Rollout, Rules
+from tightship.core.objects.node import Condition
 from tightship.core.reasons import HPA_TROUBLE, QUERY_FAILURES, Reason
 from tightship.core.times import parse_rfc3339
 
@@ -137,10 +138,43 @@ def test_an_answer_every_second_time_is_no_reason_to_wait() -> None:
     assert decision.target == 40
 
 
+@pytest.mark.parametrize(
+    ("kind", "reason", "says"),
+    [
+        ("ScalingActive", "AmbiguousSelector", "keep one HPA for these pods"),
+        ("ScalingActive", "InvalidSelector", "selector"),
+        ("ScalingActive", "FailedGetResourceMetric", "metrics-server"),
+        ("ScalingActive", "FailedGetContainerResourceMetric", "container"),
+        ("ScalingActive", "FailedGetPodsMetric", "custom.metrics.k8s.io"),
+        ("ScalingActive", "FailedGetObjectMetric", "custom.metrics.k8s.io"),
+        ("ScalingActive", "FailedGetExternalMetric", "external.metrics.k8s.io"),
+        ("ScalingActive", "Surprise", "kubectl describe hpa"),
+        ("AbleToScale", "FailedGetScale", "scaleTargetRef"),
+        ("AbleToScale", "FailedUpdateScale", "scale of the target"),
+        ("AbleToScale", "BackoffBoth", ""),
+        ("ScalingLimited", "TooFewReplicas", ""),
+    ],
+)
+def test_an_hpa_that_can_not_work_is_told_with_what_to_do(kind: str, reason: str, says: str) -> None:
+    decision = judge(hpa(40, 60, 40, conditions=(Condition(kind, "False", reason),)), RATED, 400, rules=RULES)
+    found = [cause for cause in decision.causes if cause.reason is Reason.HPA_INACTIVE]
+    assert len(found) == bool(says)
+    assert not says or (says in found[0].fix and reason in found[0].detail)
+
+
+@pytest.mark.parametrize(("rule", "told"), [("hold", True), ("max", False)])
+def test_of_several_series_the_largest_counts_and_that_is_said(rule: str, told: bool) -> None:
+    asked = spec(prometheus_query="sum by (pod) (rate(x[5m]))", requests_per_replica="10", several_series=rule)
+    decision = judge(hpa(2, 60, 2), asked, answer(*[100.0] * 40), rules=RULES)
+    assert (decision.action, decision.target) == ("raise", 10)
+    assert (Reason.LARGEST_OF_SERIES in decision.reasons) is told
+
+
 def test_what_holds_a_floor_has_advice() -> None:
     own = {  # their causes bring closer advice
         Reason.INVALID_ANNOTATION,
         Reason.UNREADABLE,
+        Reason.HPA_INACTIVE,
         Reason.CONTROLLED_BY_OTHER,
         Reason.CONTESTED,
         Reason.LATE_SAMPLES,

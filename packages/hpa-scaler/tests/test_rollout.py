@@ -52,3 +52,22 @@ def test_a_rollout_is_told_from_the_status_of_its_target(thing: ScaleTarget, sta
 
 def test_it_says_how_far_it_is() -> None:
     assert rollout_of(target(replicas=8, updated=2)).detail == "Deployment web has 2 new pods of 8"
+
+
+@pytest.mark.parametrize(
+    ("thing", "says"),
+    [
+        (
+            target("Rollout", replicas=34, updated=14, phase="Paused"),
+            "Rollout web, which is paused, has 14 new pods of 34",
+        ),
+        (target("Rollout", phase="Paused"), "Rollout web is paused"),
+        (target(replicas=34, updated=14, paused=True), "Deployment web, which is paused, has 14 new pods of 34"),
+    ],
+)
+def test_a_paused_rollout_says_that_it_is_paused(thing: ScaleTarget, says: str) -> None:
+    assert rollout_of(thing).detail == says
+
+
+def test_a_paused_deployment_whose_pods_are_all_new_is_no_rollout() -> None:
+    assert rollout_of(target(paused=True)).state == "steady"

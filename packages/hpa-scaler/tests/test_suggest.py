@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from synthetic import truth
 
-from hpa_scaler.decide.suggest import fit_load, rounded_down, suggest
-from hpa_scaler.decide.variants import Variant
+from hpa_scaler.decide.recording import Trace
+from hpa_scaler.decide.suggest import LoadFit, fit_load, rounded_down, suggest
+from hpa_scaler.decide.variants import HpaPast, Variant
 
 TODAY = Variant("today", "today")
 
@@ -54,3 +56,34 @@ def test_a_past_of_hours_tells_nothing() -> None:
 def test_values_are_rounded_to_the_safe_side(value: float, wanted: float) -> None:
     assert rounded_down(value) == pytest.approx(wanted)
     assert rounded_down(value) <= value
+
+
+def fitted(seed: int, wanted: float = 1.0, several: float = 0.0) -> tuple[LoadFit, float]:
+    """Return the fit and the truth, with *wanted* times what the metrics asked for, and *several* series of a part."""
+    known = truth(seed)
+    asked, metrics = known.past.yardstick, known.past.wanted
+    assert asked is not None
+    assert metrics is not None
+    counts = bytearray(
+        2 if count and place < several * len(metrics.counts) else count for place, count in enumerate(metrics.counts)
+    )
+    metrics = Trace(metrics.begin, metrics.step, metrics.scaled(wanted).values, counts)
+    past: HpaPast = msgspec.structs.replace(known.past, wanted=metrics)
+    return fit_load(past, asked.queries[0], known.world.begin, known.world.end), known.per_replica
+
+
+@pytest.mark.parametrize("seed", [0, 4, 9])
+@pytest.mark.parametrize("wanted", [0.4, 0.556, 0.8, 1.25, 2.4])
+def test_metrics_that_contradict_the_replicas_are_not_believed(seed: int, wanted: float) -> None:
+    """Of metrics of one name, as of two containers, kube-state-metrics knows one: 36 for 20 was "sure"."""
+    fit, per_replica = fitted(seed, wanted)
+    assert fit.sure != "sure"
+    assert fit.per_replica is None or abs(fit.per_replica / per_replica - 1) <= 0.1
+
+
+@pytest.mark.parametrize(("several", "told"), [(0.0, True), (0.01, True), (0.3, False), (1.0, False)])
+def test_the_records_of_two_clusters_tell_nothing(several: float, told: bool) -> None:
+    """But those of a kube-state-metrics that was replaced, twice for a while, do."""
+    fit, _ = fitted(0, several=several)
+    assert (fit.per_replica is not None) is told
+    assert told or "several HPAs of this name" in fit.why

@@ -42,7 +42,7 @@ _APART = 0.12
 """How far the votes of one load may differ from their median."""
 _SPREAD, _SURE = 0.10, 0.04
 """The spread of the votes above which nothing is told, and up to which it is sure."""
-_AGREES = 0.15
+_AGREES = 0.12
 """How far what the metrics asked for may be from the replicas that the HPA set."""
 _MARGIN = 0.98
 _SAFER = ((1.0, 0), (1.0, 1), (1.0, 2), (0.96, 2), (0.93, 3), (0.93, 5))
@@ -186,11 +186,13 @@ def _proven(past: HpaPast, begin: float, end: float) -> tuple[HpaPast, bool]:
     before: float | None = None
     replicas = past.replicas
     at = begin
+    lately = deque[float](maxlen=1 if replicas is None else max(1, round(STABILIZATION / replicas.step)))
     while replicas is not None and at <= min(end, replicas.end):
         now, wanted = replicas.value(at), past.wanted.value(at)
+        lately.append(wanted or 0.0)
         free = now is not None and max(_FEWEST, past.hpa.min_replicas + 1) <= now < past.hpa.max_replicas
         if now is not None and wanted is not None and free and now == before and not _floored(past, at, now):
-            shares.append(wanted / now)
+            shares.append(max(lately) / (now - 0.5))  # as in _loads
         before = now
         at += replicas.step
     if len(shares) < _LEAST_SAMPLES:
