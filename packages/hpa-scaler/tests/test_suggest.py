@@ -87,3 +87,15 @@ def test_the_records_of_two_clusters_tell_nothing(several: float, told: bool) ->
     fit, _ = fitted(0, several=several)
     assert (fit.per_replica is not None) is told
     assert told or "several HPAs of this name" in fit.why
+
+
+def test_metrics_of_one_name_tell_nothing_where_no_replicas_prove_them() -> None:
+    known = truth(0)
+    asked = known.past.yardstick
+    assert asked is not None
+    twins = msgspec.structs.replace(known.past.hpa, namesakes=True)
+    past = msgspec.structs.replace(known.past, hpa=twins)
+    ends = known.world.begin, known.world.end
+    assert fit_load(past, asked.queries[0], *ends).sure == "sure"
+    fit = fit_load(msgspec.structs.replace(past, replicas=None), asked.queries[0], *ends)
+    assert (fit.per_replica, "have one name" in fit.why) == (None, True)

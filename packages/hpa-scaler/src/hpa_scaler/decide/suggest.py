@@ -97,6 +97,10 @@ def fit_load(past: HpaPast, query: QuerySpec, begin: float, end: float) -> LoadF
     if several := _several(past):
         return LoadFit(None, "can't tell", several)
     past, proven = _proven(past, begin, end)
+    if past.hpa.namesakes and past.wanted is not None and not proven:
+        return LoadFit(
+            None, "can't tell", "two of the HPA's metrics have one name, and kube-state-metrics may know one"
+        )
     blocks: dict[int, list[float]] = {}
     seen = 0
     for at, load in _loads(past, traffic, begin, end):

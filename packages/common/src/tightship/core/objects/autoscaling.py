@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import lru_cache
+from typing import Any
 
 from msgspec import Struct
 
@@ -71,7 +72,8 @@ class HorizontalPodAutoscaler(Namespaced, frozen=True, gc=False):
     *min_replicas* is 1 if the object has none, which is the API server's default too. *current_replicas* comes from the
     status (the scale's *spec* since Kubernetes 1.16), and is ``None`` until the HPA controller has handled the HPA.
     *conditions* have no messages. *managers* are those that own one of the two bounds. *deletion* is in seconds since
-    1970.
+    1970. *namesakes* says that two of its metrics have one name and type, as of two containers; kube-state-metrics does
+    not tell these apart.
     """
 
     uid: str
@@ -88,6 +90,7 @@ class HorizontalPodAutoscaler(Namespaced, frozen=True, gc=False):
     desired_replicas: int
     conditions: tuple[Condition, ...]
     managers: tuple[FieldManager, ...]
+    namesakes: bool = False
 
     def condition(self, kind: str) -> Condition | None:
         """Return the condition of type *kind*, ``None`` if the status has none."""
@@ -141,6 +144,24 @@ class _Spec(Struct, frozen=True, rename="camel", gc=False):
     max_replicas: int
     min_replicas: int | None = None
     behavior: _Behavior | None = None
+    metrics: Any = None
+
+    @property
+    def namesakes(self) -> bool:
+        """Whether two metrics have one name and type of target."""
+        named = [_named(each) for each in self.metrics] if isinstance(self.metrics, list) else []
+        known = [each for each in named if each is not None]
+        return len(known) > len(set(known))
+
+
+def _named(metric: Any) -> tuple[str, str] | None:
+    """Return the name and the type of the target of *metric*, ``None`` unless it has them as in autoscaling/v2."""
+    for source in metric.values() if isinstance(metric, dict) else ():
+        if isinstance(source, dict) and isinstance(source.get("target"), dict):
+            identifier = source.get("metric")
+            name = identifier.get("name") if isinstance(identifier, dict) else source.get("name")
+            return str(name), str(source["target"].get("type"))
+    return None
 
 
 class _Status(Struct, frozen=True, rename="camel", gc=False):
@@ -194,6 +215,7 @@ class HorizontalPodAutoscalerWire(Struct, frozen=True, gc=False):
                 if each.type in KEPT_CONDITIONS
             ),
             managers=tuple(each for each in managers if each is not None),
+            namesakes=spec.namesakes,
         )
 
 
