@@ -170,6 +170,18 @@ def test_of_several_series_the_largest_counts_and_that_is_said(rule: str, told: 
     assert (Reason.LARGEST_OF_SERIES in decision.reasons) is told
 
 
+@pytest.mark.parametrize("ahead", [20.0, 3600.0, 50 * 86_400.0])
+def test_the_history_of_a_clock_that_was_ahead_holds_no_longer_than_its_window(ahead: float) -> None:
+    """It held the floor until our clock had caught up."""
+    world = steady()
+    world.cycle(90)
+    world.now -= ahead
+    decision = world.cycle(90)
+    assert decision.reason == "LoweringWindow"
+    began = world.now
+    assert 600 - 3 * CYCLE <= lowered(world) - began <= 600 + 30
+
+
 def test_what_holds_a_floor_has_advice() -> None:
     own = {  # their causes bring closer advice
         Reason.INVALID_ANNOTATION,

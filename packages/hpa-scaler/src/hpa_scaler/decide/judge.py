@@ -22,6 +22,7 @@ from hpa_scaler.decide.guards import inactive, known_replicas, limits, longest_p
 from hpa_scaler.decide.history import FloorHistory, highest_floor, resumed, unwatched, with_floor
 from hpa_scaler.decide.ownership import contested, not_ours, ownership
 from hpa_scaler.decide.rises import Wanted, judge_rise, judge_spike, maximum_limit, rise_ceiling, time_to_know
+from hpa_scaler.decide.skew import caught_up
 from hpa_scaler.decide.sources import longest_look, lowering_window, outage, read_sources
 from hpa_scaler.spec.annotations import STATE, name_of
 from hpa_scaler.spec.queries import Outcomes, firing, hold_query, outcome_of, read, value_query
@@ -82,7 +83,8 @@ class _FloorJudgement:
         self._state_problem = subject.state_problem
         self._replicas = known_replicas(hpa)
         self._window = lowering_window(spec, rules)
-        known = resumed(subject.history, hpa.min_replicas, now, gap=rules.longest_gap, window=self._window)
+        known = caught_up(subject.history, now)
+        known = resumed(known, hpa.min_replicas, now, gap=rules.longest_gap, window=self._window)
         self._own = ownership(hpa, known, rules, now, window=self._window)
         self._evaluated = self._own.history.evaluated
         self._sources = read_sources(
