@@ -11,7 +11,7 @@ from hpa_builder import CYCLE, NOW, World, answer, failure, hpa, judge, spec
 from hpa_scaler.decide.advice import ADVICE, regular_gaps, with_gap
 from hpa_scaler.decide.decision import FloorDecision
 from hpa_scaler.spec.queries import Outcome
-from hpa_scaler.spec.spec import Rollout, Rules
+from hpa_scaler.spec.spec import FloorSpec, Rollout, Rules
 from tightship.core.objects.node import Condition
 from tightship.core.reasons import HPA_TROUBLE, QUERY_FAILURES, Reason
 from tightship.core.times import parse_rfc3339
@@ -122,16 +122,19 @@ def test_gaps_that_come_again_and_again_are_told_from_an_outage(cycles: str, say
     assert gaps < 2048
 
 
-def test_an_answer_every_second_time_is_no_reason_to_wait() -> None:
+@pytest.mark.parametrize("asked", [RATED, spec(prometheus_query="lag", query_range="0", requests_per_replica="10")])
+def test_an_answer_every_second_time_is_no_reason_to_wait(asked: FloorSpec) -> None:
     """Every second cycle said "wait 45s", for ever."""
-    world = steady()
+    world = World(hpa(40, 60, 40), asked, RULES)
+    for _ in range(12):
+        world.cycle(400)
     decisions: list[FloorDecision] = []
     for number in range(20):
         told: Outcome = answer(90) if number % 2 else answer()
         decisions.append(world.cycle(told))
     for decision in decisions[-4:]:
         first = decision.causes[0]
-        assert first.reason in ("EmptyResult", "ColdSource")
+        assert first.reason in ("EmptyResult", "ColdSource", "LoweringWindow")
         assert "no complete answer in 5 of the last 10 cycles" in first.detail
         assert "range" in first.fix
         assert "wait" not in first.fix

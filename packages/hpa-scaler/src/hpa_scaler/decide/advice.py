@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from hpa_scaler.decide.history import BUCKETS, Floor, FloorHistory
+from hpa_scaler.decide.history import BUCKETS, FloorHistory
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.core.reasons import QUERY_FAILURES, Reason, Refusal
@@ -107,12 +107,17 @@ def of_outage(causes: Iterable[Refusal], history: FloorHistory, released: float 
     return found
 
 
-def of_cold(cause: Refusal, history: FloorHistory, wanted: int, released: float, now: float) -> Refusal:
-    """Return *cause*; if that is young data, with the moment *released* from which the floor may be *wanted*."""
-    if cause.reason is not Reason.COLD_SOURCE:
+def of_wait(cause: Refusal, history: FloorHistory, wanted: int, released: float, now: float) -> Refusal:
+    """Return *cause*; if that is young data, with the moment *released* from which the floor may be *wanted*.
+
+    Where answers are missing again and again, no wait ends.
+    """
+    if cause.reason not in (Reason.COLD_SOURCE, Reason.LOWERING_WINDOW):
         return cause
     if often := regular_gaps(history.gaps):
         return msgspec.structs.replace(cause, detail=f"{cause.detail}; {often}", fix=LENGTHEN)
+    if cause.reason is Reason.LOWERING_WINDOW:
+        return cause
     fix = f"wait: without another gap the floor may be {wanted} from {moment(released, now)} on"
     return msgspec.structs.replace(cause, fix=fix)
 
@@ -126,10 +131,10 @@ def when_released(whole: float, window: float) -> float:
     return (int(whole) // bucket + 1) * bucket + window if window > 0 else whole
 
 
-def window_detail(floors: Iterable[Floor], wanted: int, now: float, window: float) -> str:
+def window_detail(history: FloorHistory, wanted: int, now: float, window: float) -> str:
     """Return how the lowering *window* ends: the next lower floor and its time, and those of *wanted* itself."""
-    ends = [(each.at + window, each.floor) for each in floors if each.at + window > now and each.floor > wanted]
-    if not ends:
+    ends = [(each.at + window, each.floor) for each in history.floors if each.at + window > now and each.floor > wanted]
+    if not ends or regular_gaps(history.gaps):
         return ""
     later = [floor for _, floor in ends[1:]] + [wanted]
     first = f"the floor may be {later[0]} from {moment(ends[0][0], now)} on"

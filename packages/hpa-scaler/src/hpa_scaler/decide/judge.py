@@ -326,14 +326,16 @@ class _FloorJudgement:
         unknown = [cause for cause in self._sources.causes if cause not in why]
         if action == "hold" and solution.query is None and solution.wanted < inputs.minimum:
             why = []  # what the floor would be without an answer explains nothing
-        until = advice.window_detail(self._history.floors, solution.wanted, self._now, self._window)
+        until = advice.window_detail(self._history, solution.wanted, self._now, self._window)
         stays = self._spec.missing.rule == "hold" and solution.wanted < inputs.minimum
         cold = longest_look(self._spec, self._rules) if stays and self._rules.cold_guard else 0.0
         after = advice.when_released(self._now + cold, self._window) if stays else None
         stops = [
             *advice.of_outage(unknown, self._history, after, self._now),
-            *(advice.of_cold(each, self._history, solution.wanted, self._released(), self._now) for each in holds),
-            *lowering_limits(inputs, solution, self._window, until),
+            *(
+                advice.of_wait(each, self._history, solution.wanted, self._released(), self._now)
+                for each in (*holds, *lowering_limits(inputs, solution, self._window, until))
+            ),
             *(cause for limit, cause in sorted(steps, key=lambda each: each[0]) if limit < solution.wanted),
         ]
         told = (self._own.changed, self._sources.largest, inactive(self._hpa), self._forecast.unused)

@@ -7,6 +7,7 @@ while, and all HPAs together report a correlated drop once.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Collection
 
 from msgspec import Struct
@@ -24,8 +25,6 @@ AGAIN = 600.0
 _NOTES = frozenset(
     {
         Reason.SUDDEN_RISE,
-        Reason.LARGEST_OF_SERIES,
-        Reason.HPA_INACTIVE,
         Reason.MAX_RAISED,
         Reason.MAX_TAKEN_BACK,
         Reason.CHANGED_BY_OTHERS,
@@ -35,6 +34,9 @@ _NOTES = frozenset(
 )
 """Reasons that are reported even if they are not the first."""
 
+_REMARKS = frozenset({Reason.LARGEST_OF_SERIES, Reason.HPA_INACTIVE})
+"""Reasons that may last for ever, and are reported once a day."""
+_DAY = 86_400.0
 _TOLD_ONCE = frozenset({Reason.CORRELATED_DROP})
 _ACTIONS = {"raise": "Raise", "lower": "Lower", "hold": "Hold", "skip": "Hold"}
 _DONE = {"raise": "raised", "lower": "lowered", "hold": "bounds changed", "skip": "skipped"}
@@ -109,7 +111,7 @@ class FloorEvents:
     def noted(self, decision: FloorDecision) -> None:
         """Report the other notable reasons: a bound that somebody changed, or a maximum that moved."""
         for cause in decision.causes[1:]:
-            if cause.reason in _NOTES:
+            if cause.reason in _NOTES | _REMARKS:
                 self._tell(decision, cause)
             if cause.reason is Reason.CHANGED_BY_OTHERS:
                 log(self._log, logging.WARNING, "changed by others", hpa=decision.key, detail=cause.detail)
@@ -145,7 +147,8 @@ class FloorEvents:
 
     def _tell(self, decision: FloorDecision, cause: Refusal) -> None:
         now, told = self._clock(), self._known[decision.uid].told
-        if cause.reason in _TOLD_ONCE or now - told.get(cause.reason, -AGAIN) < AGAIN:
+        again = _DAY if cause.reason in _REMARKS else AGAIN
+        if cause.reason in _TOLD_ONCE or now - told.get(cause.reason, -math.inf) < again:
             return
         told[cause.reason] = now
         self._record(_ref(decision), cause, "Hold")

@@ -1,0 +1,55 @@
+"""The Event of a hold says the same as ``explain``, and a remark that may last for ever comes once a day."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, cast
+
+from hpa_builder import CYCLE, World, answer, failure, hpa, spec
+
+from hpa_scaler.write.events import FloorEvents
+from tightship.app.observability.events import EventRecorder, ObjectRef
+from tightship.core.objects import AUTOSCALER
+
+
+class Recorded:
+    """Keeps the reason and the note of each Event."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+
+    def record(self, regarding: ObjectRef, kind: str, reason: str, note: str, action: str) -> None:
+        self.events.append((reason, note))
+
+
+def reporting(world: World) -> tuple[Recorded, FloorEvents]:
+    kept = Recorded()
+    own = ObjectRef(AUTOSCALER, "hpa-scaler", "u", "tightship", "v1")
+    events = FloorEvents(cast("EventRecorder", kept), logging.getLogger("test"), own, lambda: world.now)
+    return kept, events
+
+
+def run(world: World, events: FloorEvents, outcome: Any, cycles: int) -> None:
+    for _ in range(cycles):
+        decision = world.cycle(outcome)
+        events.kept(decision)
+        events.noted(decision)
+
+
+def test_one_series_of_many_is_told_once_a_day() -> None:
+    world = World(hpa(10, 60, 10), spec(prometheus_query="sum by (pod) (rate(x[5m]))", requests_per_replica="10"))
+    kept, events = reporting(world)
+    run(world, events, answer(*[100.0] * 40), int(2 * 86_400 / CYCLE))
+    found = [note for reason, note in kept.events if reason == "LargestOfSeries"]
+    assert len(found) == 2
+    assert found[0].startswith("the query answered with 40 series, and only the largest counts; sum the series")
+
+
+def test_the_event_of_an_outage_says_what_to_do() -> None:
+    world = World(hpa(40, 60, 40), spec(prometheus_query="sum(rate(x[5m]))", requests_per_replica="10"))
+    kept, events = reporting(world)
+    run(world, events, answer(400), 4)
+    run(world, events, failure(), 3)
+    [(reason, note)] = kept.events
+    assert reason == "ConnectionFailed"
+    assert "after the first complete answer; see that the server runs" in note
