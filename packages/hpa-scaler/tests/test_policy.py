@@ -148,8 +148,8 @@ def case(name: str, thing: Any, asked: FloorSpec, told: Any, target: int, *why: 
         ),
         *(
             case(f"{told} with {replicas} replicas", hpa(10, 50, replicas, conditions=conditions), PLAIN, told, *target)
-            for replicas, conditions in ((None, ()), (10, (UNKNOWN,)))
-            for told, target in ((40, (10, "ReplicasUnknown", "FollowsQuery")), (400, (40,)))
+            for replicas, conditions, more in ((None, (), ()), (10, (UNKNOWN,), ("HpaInactive",)))
+            for told, target in ((40, (10, "ReplicasUnknown", "FollowsQuery", *more)), (400, (40,)))
         ),
         # Pauses, dry runs, incidents.
         *(case(f"a pause at {value}", hpa(), asking(paused="true"), value, 5, "Paused") for value in (0, 1000)),

@@ -36,7 +36,7 @@ async def test_told_to_end_it_gives_up_its_lease_and_the_next_one_goes_on_from_t
     assert await on.bounds("web") == (8, 20)
     assert (await on.state("web"))["originalMin"] == 3
     # It waits for the rest of the quarter of an hour, not for another one.
-    await on.until_bounds("web", 4, 20, 600)
+    await on.until_bounds("web", 4, 20, 690)
 
 
 async def test_a_standby_takes_over_from_a_leader_that_was_killed(on: Stall) -> None:

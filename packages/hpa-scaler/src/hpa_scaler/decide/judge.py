@@ -308,11 +308,6 @@ class _FloorJudgement:
             seen=target,
         )
 
-    def _released(self) -> float:
-        """Return from when the floor may come down, as far as young data hold it."""
-        whole = self._sources.whole
-        return advice.when_released(self._now if whole is None else whole, self._window)
-
     def _causes(
         self,
         action: Action,
@@ -329,11 +324,12 @@ class _FloorJudgement:
         until = advice.window_detail(self._history, solution.wanted, self._now, self._window)
         stays = self._spec.missing.rule == "hold" and solution.wanted < inputs.minimum
         cold = longest_look(self._spec, self._rules) if stays and self._rules.cold_guard else 0.0
+        released = advice.when_released(self._sources.whole or self._now, self._window)
         after = advice.when_released(self._now + cold, self._window) if stays else None
         stops = [
             *advice.of_outage(unknown, self._history, after, self._now),
             *(
-                advice.of_wait(each, self._history, solution.wanted, self._released(), self._now)
+                advice.of_wait(each, self._history, solution.wanted, released, self._now)
                 for each in (*holds, *lowering_limits(inputs, solution, self._window, until))
             ),
             *(cause for limit, cause in sorted(steps, key=lambda each: each[0]) if limit < solution.wanted),
