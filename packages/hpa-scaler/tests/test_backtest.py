@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from array import array
 from pathlib import Path
 from typing import Any
@@ -221,5 +222,10 @@ def test_the_command_prints_sets_side_by_side(cli: Any, tmp_path: Path) -> None:
     assert document["sets"] == ["today", "no floor", "older"]
     assert document["currency"] == "USD"
     assert document["hpas"][0]["sets"][0]["shortMinutes"] == 0
-    assert "<svg" in cli(*arguments, "-o", "html").out
+    html = cli(*arguments, "-o", "html").out
+    assert re.findall(r"<li>(today|no floor|older): [0-9,]+</li>", html) == document["sets"]
+    assert re.findall(r"<li>(today|no floor|older): [0-9,]+ min</li>", html) == document["sets"]
+    short = [each["shortMinutes"] > 0 for each in document["hpas"][0]["sets"]]
+    assert [">short of replicas</li>" in each for each in html.split("</figure>")[:3]] == short
+    assert any(short)
     assert "REPLICA-HOURS" in cli(*arguments).out

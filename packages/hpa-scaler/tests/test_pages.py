@@ -256,6 +256,26 @@ def lived(values: list[float | None], *, writes: bool = True) -> tuple[ServedCyc
     return show(sights(judged, subject.now), past.lately(), leader="me", dry_run=not writes, circuits={}), past
 
 
+@pytest.mark.parametrize(
+    ("writes", "says"), [(True, "1 floor of 1 HPA moving"), (False, "1 floor of 1 HPA would move")]
+)
+def test_only_a_dry_run_says_what_would_be(writes: bool, says: str) -> None:
+    shown, _ = lived([100.0, 205.0], writes=writes)
+    page = shown.page()
+    assert page.title == f"hpa-scaler: {says}"
+    html = render_page(page)
+    assert html.index("<h2>Reasons") < html.index(">HPAs</h2>") < html.index("<h2>Servers")
+
+
+def test_an_hpa_of_its_own_dry_run_moves_nothing() -> None:
+    asked = msgspec.structs.replace(ASKED, dry_run=True)
+    subject = msgspec.structs.replace(asked_of(World(hpa(3, 60, 10), asked), 0, 205.0), asked=asked)
+    judged = judge_cycle([subject], DropState(), Rules(age_query=""), NOW)
+    shown = show(sights(judged), Past(NOW, writes=True).lately(), leader="me", dry_run=False, circuits={})
+    assert judged.judged[0].decision.action == "raise"
+    assert shown.page().title == "hpa-scaler: no floor moving"
+
+
 def charts(page: Page) -> list[Chart]:
     assert page.listing is not None
     return [part.chart for entry in page.listing.entries for part in entry.details if part.chart is not None]

@@ -227,6 +227,28 @@ def test_a_line_goes_through_its_points_and_has_no_other_corners(step: bool) -> 
     assert points(drawn) == [(46, 181), last, (498, 128), (649, 128), (950, 22)]
 
 
+@pytest.mark.parametrize("last", range(0, 86400, 3571))
+def test_every_moment_of_a_chart_ends_within_it(last: int) -> None:
+    times = (1_366_800_000.0, 1_366_800_000.0 + 7 * 86400 + last)
+    html = render_page(
+        Page("x", sections=(Section("c", chart=Chart(times, (Series("f", "floor", (1, 2)),), "pods", "x")),))
+    )
+    moments = re.findall(r'<text x="(\d+)" y="252">([^<]+)</text>', html)
+    assert len(moments) >= 7
+    assert all(int(x) >= 46 and int(x) + 3.5 * len(name) <= 960 for x, name in moments)
+
+
+def test_marked_times_have_a_stroke_each_and_a_name() -> None:
+    times = tuple(float(each) for each in range(0, 7200, 60))
+    chart = Chart(times, (Series("f", "floor", (1.0,) * 120),), "pods", "x", (60.0, 61.0, 3600.0), "short of replicas")
+    html = render_page(Page("x", sections=(Section("c", chart=chart),)))
+    [drawn] = re.findall(r'<path class="line marked" d="(M\d\d\d? 234[^"]*)"', html)
+    assert drawn.count("M") == 2
+    assert "short of replicas</li>" in html
+    bare = Chart(times, chart.series, "pods", "x")
+    assert 'class="line marked"' not in render_page(Page("x", sections=(Section("c", chart=bare),)))
+
+
 def test_a_chart_without_times_is_nothing() -> None:
     html = render_page(Page("x", sections=(Section("c", chart=Chart((), (), "pods", "x")),)))
     assert "chart" not in html.partition("<body")[2].partition("<script>")[0]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpa_scaler.prometheus.answers import Moment, outcome
+from hpa_scaler.prometheus.answers import Matrix, Moment, matrix, outcome
 from hpa_scaler.spec.queries import Failure, QueryAnswer
 
 from .conftest import AT, body
@@ -47,10 +47,21 @@ def error(kind: str, text: str) -> dict[str, str]:
         (result("scalar", [AT, "4.5"]), QueryAnswer(1, 4.5)),
         (result("scalar", [AT, "NaN"]), QueryAnswer(1, None, not_numbers=1)),
         (result("vector", [{"value": [1, "2"]}]), QueryAnswer(1, 2.0)),
+        (result("vector", None), QueryAnswer(0)),
+        (result("", None), QueryAnswer(0)),
     ],
 )
 def test_a_result_is_reduced_to_what_is_judged(content: Any, answer: QueryAnswer) -> None:
     assert told(content) == answer
+
+
+@pytest.mark.parametrize("kind", ["", "vector", "matrix"])
+def test_null_of_a_servers_empty_list_is_no_series(kind: str) -> None:
+    raw = json.dumps(result(kind, None)).encode()
+    if kind != "vector":
+        assert matrix(200, raw) == Matrix(())
+    if kind != "matrix":
+        assert outcome(200, raw, labels=True) == QueryAnswer(0)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +77,8 @@ def test_a_result_is_reduced_to_what_is_judged(content: Any, answer: QueryAnswer
         ({"status": "success"}, 200, "BadAnswer", "not a Prometheus answer"),
         ({"status": "success", "data": None}, 200, "BadAnswer", "not a Prometheus answer"),
         ({"status": "success", "data": {"resultType": "vector"}}, 200, "BadAnswer", "`result`"),
-        (result("vector", None), 200, "BadAnswer", "not a Prometheus answer"),
+        (result("matrix", None), 200, "WrongResultType", "matrix"),
+        (result("scalar", None), 200, "BadAnswer", "not a Prometheus answer"),
         (result("vector", [{"metric": {}}]), 200, "BadAnswer", "a series without a value"),
         (result("vector", [{"value": [1, 2]}]), 200, "BadAnswer", "not a Prometheus answer"),
         (result("vector", [{"value": ["1", "2"]}]), 200, "BadAnswer", "not a Prometheus answer"),

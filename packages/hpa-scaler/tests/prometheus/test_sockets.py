@@ -125,3 +125,39 @@ async def test_a_huge_answer_is_given_up(prometheus: Prometheus, monkeypatch: py
     found = await failure_of(server(prometheus.url))
     assert found.reason is Reason.ANSWER_TOO_LARGE
     assert sent < 16 << 20
+
+
+async def test_an_ipv6_address_is_asked_and_named_in_brackets() -> None:
+    asked = b""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked = await reader.readuntil(b"\r\n\r\n")
+        content = b'{"status":"success","data":{"resultType":"vector","result":[]}}'
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(content), content))
+        await writer.drain()
+        writer.close()
+
+    listening = await asyncio.start_server(talk, "::1", 0)
+    host = f"[::1]:{listening.sockets[0].getsockname()[1]}"
+    async with listening, asking(server(f"http://{host}")) as client:
+        assert isinstance(await one(client), QueryAnswer)
+    assert f"Host: {host}\r\n".encode() in asked
+
+
+async def test_https_goes_through_a_tunnel_of_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = b""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+
+    for name in ("https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    async with tcp(talk) as url:
+        monkeypatch.setenv("https_proxy", url)
+        found = await failure_of(server("https://prometheus.example/prefix"))
+    assert asked.startswith(b"CONNECT prometheus.example:443 ")
+    assert (found.reason, "407" in found.detail) == (Reason.CONNECTION_FAILED, True)

@@ -218,12 +218,17 @@ class Series(Struct, frozen=True):
 
 
 class Chart(Struct, frozen=True):
-    """Numbers over time. *times* are seconds since 1970, ascending; *unit* is the unit of all values."""
+    """Numbers over time. *times* are seconds since 1970, ascending; *unit* is the unit of all values.
+
+    *marked* are some of the times, which *mark* tells about.
+    """
 
     times: tuple[float, ...]
     series: tuple[Series, ...]
     unit: str
     label: str
+    marked: tuple[float, ...] = ()
+    mark: str = ""
 
 
 class Section(Struct, frozen=True):
@@ -280,8 +285,9 @@ class EntryList(Struct, frozen=True):
 class Page(Struct, frozen=True):
     """A whole page.
 
-    *alerts* stand on top of everything. A page served by a controller has *links* and reloads every *refresh* seconds.
-    If *refresh* is 0, the page is a file that loads nothing at all.
+    *alerts* stand on top of everything, *sections* before the listing and *below* after it. A page served by a
+    controller has *links* and reloads every *refresh* seconds. If *refresh* is 0, the page is a file that loads nothing
+    at all.
     """
 
     title: str
@@ -290,6 +296,7 @@ class Page(Struct, frozen=True):
     alerts: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
     listing: EntryList | None = None
+    below: tuple[Section, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     refresh: int = 0
 

@@ -249,7 +249,7 @@ def _page(written: bytes, lately: Lately) -> Page:
         page,
         subtitle=(leader, *page.subtitle[1:]),
         alerts=(*_alerts(status), *page.alerts),
-        sections=(*page.sections, Section("Servers", table=servers), *_caution(status.caution)),
+        below=(Section("Servers", table=servers), *_caution(status.caution)),
         links=SERVED_LINKS,
         refresh=REFRESH,
     )

@@ -129,7 +129,7 @@ def matrix(status: int, body: bytes) -> Matrix | Failure:
         told = _bodies.decode(body)
         if told.status != "success" or not 200 <= status < 300:
             return _refused(status, told)
-        data = _datas.decode(told.data)
+        data = _data(told, "matrix")
         if data.result_type != "matrix":
             return Failure(Reason.WRONG_RESULT_TYPE, f"a {_cut(data.result_type)}; allowed is matrix")
         found = _ranges.decode(data.result)
@@ -169,8 +169,19 @@ def _refused(status: int, told: _AnswerBody) -> Failure:
     )
 
 
-def _with_targets(answer: QueryAnswer, told: _AnswerBody) -> Outcome:
+def _data(told: _AnswerBody, kind: str) -> _Data:
+    """Return the data of an answer; the result ``null``, of *kind* or of no type, is one without series.
+
+    Go may write an empty list so: Prometheus 2.0 did (prometheus#3515), and Cortex with an empty type (cortex#1142).
+    """
     data = _datas.decode(told.data)
+    if bytes(data.result) == b"null" and data.result_type in ("", kind):
+        return _Data(kind, msgspec.Raw(b"[]"))
+    return data
+
+
+def _with_targets(answer: QueryAnswer, told: _AnswerBody) -> Outcome:
+    data = _data(told, "vector")
     if data.result_type != "vector":
         return answer
     targets = tuple(each.metric for each in _targets.decode(data.result)[:MOST_TARGETS])
@@ -203,7 +214,7 @@ def _dated(times: list[float], moment: Moment | None) -> list[str]:
 
 
 def _result(status: int, told: _AnswerBody, moment: Moment | None) -> Outcome:
-    data = _datas.decode(told.data)
+    data = _data(told, "vector")
     match data.result_type:
         case "vector":
             series = _vectors.decode(data.result)

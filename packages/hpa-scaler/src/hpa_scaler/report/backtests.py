@@ -205,8 +205,8 @@ def _row(hpa: HpaBacktest, charts: tuple[Section, ...], *, opened: bool) -> Entr
         cells=(
             Cell(hpa.key, detail=hpa.target),
             Cell(f"{len(hpa.sets)}"),
-            Cell(", ".join(f"{each.replica_hours:,.0f}" for each in hpa.sets)),
-            Cell(", ".join(_minutes(each) for each in hpa.sets)),
+            Cell("", lines=tuple(f"{each.name}: {each.replica_hours:,.0f}" for each in hpa.sets)),
+            Cell("", lines=tuple(f"{each.name}: {_minutes(each)}" for each in hpa.sets)),
         ),
         summary=Cell("pictures and numbers"),
         details=(*charts, Section("Sets side by side", table=Table(columns, rows))),
@@ -231,7 +231,10 @@ def _charts(past: HpaPast, row: Sequence[Lived], world: World) -> Iterator[Secti
             )
         label = f"{past.hpa.key}, {lived.variant.name}: traffic, replicas and floors; the table below has the numbers"
         if times and not math.isnan(times[0]):
-            yield Section(f"{lived.variant.name}", chart=Chart(times, tuple(series), "pods", label))
+            yield Section(
+                f"{lived.variant.name}",
+                chart=Chart(times, tuple(series), "pods", label, tuple(lived.shorts), "short of replicas"),
+            )
 
 
 def backtest_view(tested: Tested) -> View[FloorBacktest]:

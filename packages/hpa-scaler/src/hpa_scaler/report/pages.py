@@ -71,8 +71,10 @@ def plan_page(plan: FloorPlan, lately: Lately | None = None) -> Page:
     """Return the page of *plan*, with the recent past from *lately*, if any."""
     summary = plan.summary
     hpas = sorted(plan.hpas, key=lambda each: not _is_troubled(each))
-    moves = summary.actions.raised + summary.actions.lowered
-    told = f"{counted(moves, 'floor')} of {counted(summary.hpas, 'HPA')} would move" if moves else "no floor would move"
+    writes = lately is not None and not lately.dry
+    moves = sum(each.action in ("raise", "lower") and not (writes and each.dry_run) for each in hpas)
+    many = f"{counted(moves, 'floor')} of {counted(summary.hpas, 'HPA')}" if moves else "no floor"
+    told = f"{many} {'moving' if writes else 'would move'}"
     held = (dropping(summary.drops),) if summary.drops.held else ()
     counts = tuple((Cell(each.reason, anchor=each.reason), Cell(f"{each.hpas:,}")) for each in summary.reasons)
     reasons = Section(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from string import Template
 
 from tightship.report.html.markup import ASSETS, Markup, asset, joined, tag
 from tightship.report.html.tables import entry_ids, listing_table, section_of
-from tightship.report.presentation import Fact, Page
+from tightship.report.presentation import Fact, Page, Section
 
 _STYLE = Markup((ASSETS / "page.css").read_text("utf-8"))
 _SCRIPT = Markup((ASSETS / "page.js").read_text("utf-8"))
@@ -55,13 +55,17 @@ def page_parts(page: Page) -> Iterator[str]:
         if page.refresh
         else nothing,
     )
-    for section in page.sections:
-        yield tag("section", section_of(section, ids, "h2", "region"), class_="half" if section.half else None)
+    yield from (_section(each, ids) for each in page.sections)
     if listing is not None:
         yield from listing_table(listing, ids)
+    yield from (_section(each, ids) for each in page.below)
     links = joined(tag("a", name, href=target) for name, target in page.links)
     alone = "" if page.refresh else "The page is complete in itself: it loads nothing."
     yield _filled(_AFTER, footer=joined((links, alone)), script=_SCRIPT) + "\n"
+
+
+def _section(section: Section, ids: Mapping[str, str]) -> Markup:
+    return tag("section", section_of(section, ids, "h2", "region"), class_="half" if section.half else None)
 
 
 def _filled(template: Template, **values: str) -> str:

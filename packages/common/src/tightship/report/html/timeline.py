@@ -16,6 +16,8 @@ COLUMNS = 600
 """Most stretches of time that a picture distinguishes."""
 WIDTH, HEIGHT = 960, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 22, 26
+_LETTER = 7
+"""The width of a letter of the axes at most."""
 _STEPS = (60, 300, 900, 1800, 3600, 10800, 21600, 43200, 86400, 172800, 345600, 604800, 1209600, 2592000)
 """Steps of the time axis in seconds. The picture uses the smallest that gives at most eight marks."""
 
@@ -48,12 +50,15 @@ def chart_picture(chart: Chart) -> Markup:
         "svg",
         *_grid(frame, chart.unit),
         *(_line(each, chart.times, frame) for each in order),
+        _marks(chart, frame),
         class_="chart",
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
         role="img",
         aria_label=chart.label,
     )
-    keys = joined(tag("li", _key(each), each.name) for each in chart.series)
+    keys = joined(tag("li", _key(each.kind), each.name) for each in chart.series)
+    if chart.marked:
+        keys = joined((keys, tag("li", _key("marked"), chart.mark)))
     # In a narrow window the picture scrolls, by keyboard too.
     return tag(
         "figure", drawn, tag("ul", keys, class_="legend"), class_="over-time", aria_label=chart.label, tabindex=0
@@ -118,6 +123,14 @@ def _extremes(stretch: list[tuple[float, float | None]]) -> list[tuple[float, fl
     return sorted(points, key=lambda point: point[0])
 
 
+def _marks(chart: Chart, frame: _Frame) -> Markup:
+    """Return a stroke on the time axis for each marked time, one for all that fall on the same place."""
+    places = sorted({frame.x(at) for at in chart.marked})
+    return (
+        tag("path", class_="line marked", d="".join(f"M{x} {frame.y(0)}v6" for x in places)) if places else Markup("")
+    )
+
+
 def _grid(frame: _Frame, unit: str) -> list[Markup]:
     rules, values, moments = [], [tag("text", unit, x=_LEFT - 6, y=12)], []
     value = 0.0
@@ -134,7 +147,8 @@ def _grid(frame: _Frame, unit: str) -> list[Markup]:
         rules.append(f"M{x} {_TOP}V{HEIGHT - _BOTTOM}")
         moment = datetime.fromtimestamp(at, UTC)
         name = moment.strftime("%d %b") if step >= 86400 else moment.strftime("%d %b %H:%M")
-        moments.append(tag("text", name, x=x, y=HEIGHT - 8))
+        # The last name ends within the picture.
+        moments.append(tag("text", name, x=min(x, WIDTH - _LETTER * len(name) // 2), y=HEIGHT - 8))
         at += step
     return [
         tag("path", class_="rule", d="".join(rules)),
@@ -150,6 +164,6 @@ def _nice(rough: float) -> float:
     return max(1.0, found)
 
 
-def _key(series: Series) -> Markup:
-    drawn = "M0 12V6L10 3L22 7V12z" if series.kind == "traffic" else "M0 8H22"
-    return tag("svg", tag("path", class_=f"line {series.kind}", d=drawn), width=24, height=16, aria_hidden="true")
+def _key(kind: str) -> Markup:
+    drawn = {"traffic": "M0 12V6L10 3L22 7V12z", "marked": "M8 5v6M11 5v6M14 5v6"}.get(kind, "M0 8H22")
+    return tag("svg", tag("path", class_=f"line {kind}", d=drawn), width=24, height=16, aria_hidden="true")
