@@ -24,6 +24,7 @@ from tightship_testkit.disasters.promises.reading import (
     requests,
     room,
     seconds,
+    terminating,
 )
 from tightship_testkit.disasters.registry import promise
 
@@ -258,7 +259,7 @@ class PendingGetsItsNode(Promise):
         holder = holder_of(record)
         replicas = [each for team in self.world.teams.values() for each in team.alive if each.name not in team.dry]
         alive = any(each.name == holder and not each.process.frozen for each in replicas)
-        return alive and ready(node) and not self.world.blind(holder, 0.0)
+        return alive and ready(node) and not terminating(node) and not self.world.blind(holder, 0.0)
 
     def _fits(self, pod: Json, node: Json) -> bool:
         name = node["metadata"]["name"]
