@@ -379,11 +379,15 @@ def test_of_others_gates_none_is_taken_off(gate: str, broken: list[str]) -> None
     assert [each.subject.split()[0] for each in found if each.promise == "nothing-of-others-changed"] == broken
 
 
+RELEASED = {"v": 1, "phase": "Backoff", "reason": "Released n1: no controller continues the drain"}
+
+
 @pytest.mark.parametrize(
     ("steps", "broken"),
     [
         ([claim("n1"), marked_by_handler("n1"), writes("n1", {"unschedulable": None})], "uncordoned it while a ter"),
         ([claim("", phase="Evicting"), marked_by_handler(""), 4, Drainer.evict], "s after the mark of a termination"),
+        ([claim("n1"), marked_by_handler("n1"), writes("n1", {"unschedulable": None}, RELEASED)], ""),
         ([marked_by_handler("n1"), cordoned("n1", True), 10, goes("n1")], ""),
     ],
 )

@@ -173,7 +173,7 @@ class LeftToAutoscaler(Promise):
             self._since[name] = self.world.now
         elif ours(author) and old is not None:
             if cordoned(old) and not cordoned(node):
-                if str((drain_of(old) or {}).get("reason") or "").startswith("Released"):
+                if str(drain_of(node).get("reason") or "").startswith("Released"):
                     # Who writes no more gives back all: nobody would lift our cordon if they let go of the node.
                     return
                 told = "" if drain_of(old) else "; its record can't be read"

@@ -185,7 +185,8 @@ class PausesKept(Promise):
             if left > slack:
                 self.broken(f"Node {name}", f"{author} claimed it {left:.1f} s before its next try")
             failed, least = self._failed.get(change.object["metadata"]["uid"], (0.0, 0.0))
-            if self.world.now - failed < least - slack:
+            # The pause counts from when its write was sent.
+            if self.world.now - failed < least - slack - self.world.scenario.admission:
                 told = f"{self.world.now - failed:.1f} s after its last drain was given up, {least:g} s must pass"
                 self.broken(f"Node {name}", f"{author} claimed it {told}")
         recent = team.recent(self.world.now)
