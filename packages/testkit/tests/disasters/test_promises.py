@@ -18,7 +18,7 @@ from tightship_testkit.disasters.promises.books import CLAIMS, SAVINGS
 from tightship_testkit.disasters.promises.installations import INSTALLATIONS
 from tightship_testkit.disasters.registry import PROMISES
 from tightship_testkit.disasters.run import run
-from tightship_testkit.disasters.scenario import Budget, Controller, Landings, Node, Pool, Scenario, Workload
+from tightship_testkit.disasters.scenario import Budget, Controller, Fault, Landings, Node, Pool, Scenario, Workload
 from tightship_testkit.disasters.steps.clouds import set_ready
 from tightship_testkit.disasters.world import DRAIN, Json, World, writing_as
 
@@ -242,6 +242,11 @@ def goes(name: str = "n1") -> Act:
     return lambda on: on.world.store.delete("Node", name)
 
 
+def marked_by_handler(name: str) -> Act:
+    mark = {"aws-node-termination-handler/action": "cordon-and-drain"}
+    return edited("termination handler", "Node", name, lambda each: each["metadata"]["labels"].update(mark))
+
+
 ALONE: Json = {"nodes": [Node(name="n1", pool="a")], "pools": [Pool(name="a", most=1)]}
 OPTS_OUT = edited(
     "person", "Node", "", lambda each: each["metadata"]["annotations"].update({"karpenter.sh/do-not-disrupt": "true"})
@@ -284,6 +289,7 @@ LIES = {
         edited("autoscaler", "Node", "n1", lambda each: each["spec"]["taints"].append(GOING)),
         writes("n1", {"unschedulable": None}),
     ),
+    "left-to-handler": leader(marked_by_handler("n1"), claim("n1")),
     "within-drain-budget": leader(claim("n1"), claim("n2", "op2")),
     "minimums-kept": leader(claim("n1"), by="node-refiner-0", **told("node-refiner", minimum_nodes=3)),
     "waits-until-well": leader(
@@ -327,6 +333,7 @@ LIES = {
         story=10.0, quiet=80.0,
         **told(nodeDrainTimeout=2, settleTime=1, handOverTimeout=1, awaitCompletionFor=0),
     ),
+    "given-back-in-time": leader(claim("n1", phase="Restoring"), story=40.0),
     "no-gate-outlives-us": idle(
         1, workloads=[Workload(name="web", spec={"schedulingGates": [{"name": "tightship.dev/landing"}]})], **landings()
     ),
@@ -370,6 +377,37 @@ def test_of_others_gates_none_is_taken_off(gate: str, broken: list[str]) -> None
     web = Workload(name="web", spec={"schedulingGates": [{"name": gate}]})
     found = idle(LEADS_AT, ungate, workloads=[web], **landings()).violations()
     assert [each.subject.split()[0] for each in found if each.promise == "nothing-of-others-changed"] == broken
+
+
+RELEASED = {"v": 1, "phase": "Backoff", "reason": "Released n1: no controller continues the drain"}
+
+
+@pytest.mark.parametrize(
+    ("steps", "broken"),
+    [
+        ([claim("n1"), marked_by_handler("n1"), writes("n1", {"unschedulable": None})], "uncordoned it while a ter"),
+        ([claim("", phase="Evicting"), marked_by_handler(""), 4, Drainer.evict], "s after the mark of a termination"),
+        ([claim("n1"), marked_by_handler("n1"), writes("n1", {"unschedulable": None}, RELEASED)], ""),
+        ([marked_by_handler("n1"), cordoned("n1", True), 10, goes("n1")], ""),
+    ],
+)
+def test_who_takes_a_node_from_a_termination_handler_is_seen(steps: list[Step[Drainer]], broken: str) -> None:
+    found = [each.what for each in leader(*steps).violations() if each.promise == "left-to-handler"]
+    assert (broken in found[0]) if broken else found == []
+
+
+OVERDUE = {"v": 1, "phase": "Evicting", "op": "op1", "holder": f"{NAME}_1", "deadline": "2026-01-05T08:00:01.000Z"}
+
+
+@pytest.mark.parametrize(
+    ("change", "seconds", "broken"),
+    [(claim("n1", phase="Restoring"), 0.0, True), (claim("n1", phase="Restoring"), 28.0, False),
+     (writes("n1", {"unschedulable": True}, OVERDUE), 0.0, True), (claim("n1", phase="Evicting"), 0.0, False)],
+)  # fmt: skip
+def test_a_phase_that_is_over_may_last_as_long_as_admission_takes(change: Act, seconds: float, broken: bool) -> None:
+    slow = [Fault(at=0.0, until=1.0, kind="slow-admission", resources=["nodes"], args={"seconds": seconds})]
+    found = leader(change, story=35.0, faults=slow).violations()
+    assert bool([each for each in found if each.promise == "given-back-in-time"]) is broken
 
 
 COST, MARK = "controller.kubernetes.io/pod-deletion-cost", "tightship.dev/deletion-cost"

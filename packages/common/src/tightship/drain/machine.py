@@ -140,7 +140,7 @@ def _tainted(node: Node, record: DrainRecord) -> bool:
 def _taken_away(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step | None:
     """Give way to others: to whoever deletes the node, and to whoever lifted the cordon."""
     other = owner_elsewhere(node)
-    # On release nobody would be left to see that they let go of the node, which carries a taint of theirs anyway.
+    # On release nobody would be left to lift our cordon once they let go of the node.
     if other is not None and not seen.releasing:
         emptied = (record.entered(Phase.DRAINED) or now) if record.phase is Phase.DRAINED else None
         overdue = emptied is not None and now >= emptied + rules.hand_over_timeout

@@ -167,7 +167,8 @@ class Door:
                     self.met += 1
                     way.until = min(each.until, self._end)
                     way.about = _with(about, met=True)
-                    self._world_blind(about, way.until)
+                    if kind.blinds:
+                        self._world_blind(about, way.until)
                     answer: web.StreamResponse = await kind.act(way, **each.args)
                     return answer
             return await way.through()
@@ -246,7 +247,7 @@ async def delayed(way: Way, seconds: float, after: bool = False) -> web.StreamRe
     return await asyncio.shield(asyncio.ensure_future(_later(way, seconds)))
 
 
-@fault(seconds=one_of(10.0, 20.0, 28.0), verbs=frozenset({"update", "patch"}), weight=0)
+@fault(seconds=one_of(10.0, 20.0, 28.0), verbs=frozenset({"update", "patch"}), weight=0, blinds=False)
 async def slow_admission(way: Way, seconds: float) -> web.StreamResponse:
     """A webhook takes its time over writes; the server drops the request of a client that no longer waits."""
     await asyncio.sleep(seconds)

@@ -1,4 +1,4 @@
-"""What else runs beside our controllers in some stories: another installation, and a webhook that takes its time."""
+"""What else runs beside our controllers in some stories: another installation, termination handlers, slow webhooks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import msgspec
 from tightship_testkit.disasters.registry import STEPS
 from tightship_testkit.disasters.scenario import Fault, Scenario, Step
 
-_ANOTHER, _SLOW = 0.2, 0.1
+_ANOTHER, _SLOW, _TERMINATED = 0.2, 0.1, 0.2
 """The parts of stories with each."""
-_KIND = "another-installation"
 _LASTS = (30.0, 90.0)
 """Seconds for which admission is slow."""
 
@@ -20,10 +19,13 @@ def with_neighbours(scenario: Scenario) -> Scenario:
     """Return *scenario*, some of them with neighbours; nothing else of it changes."""
     rng = Random(f"neighbours {scenario.seed}")  # noqa: S311 - a simulation
     steps, faults = list(scenario.steps), list(scenario.faults)
-    if rng.random() < _ANOTHER:
-        args = STEPS[_KIND].draw(rng, scenario)
+
+    def may(kind: str, part: float) -> None:
+        args = STEPS[kind].draw(rng, scenario) if rng.random() < part else None
         if args is not None:
-            steps.append(Step(at=round(rng.uniform(20.0, scenario.story * 0.5), 1), kind=_KIND, args=args))
+            steps.append(Step(at=round(rng.uniform(20.0, scenario.story * 0.5), 1), kind=kind, args=args))
+
+    may("another-installation", _ANOTHER)
     if rng.random() < _SLOW:
         at = round(rng.uniform(10.0, scenario.story * 0.5), 1)
         faults.append(
@@ -36,6 +38,7 @@ def with_neighbours(scenario: Scenario) -> Scenario:
                 args={"seconds": rng.choice((10.0, 20.0, 28.0))},
             )
         )
+    may("termination-handler", _TERMINATED)
     steps.sort(key=lambda each: each.at)
     return msgspec.structs.replace(scenario, steps=steps, faults=faults)
 

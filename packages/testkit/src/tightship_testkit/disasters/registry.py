@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PERSON = "person"
 AUTOSCALER = "autoscaler"
+HANDLER = "termination handler"
 """Authors of writes that a story makes."""
 
 READS = frozenset({"get", "list"})
@@ -32,7 +33,7 @@ class Kind(Struct, frozen=True):
     """A kind of step, or of fault: *act* is called with the world, or a request on its way, and its arguments.
 
     *weight* is how often it is drawn, beside the others'. A step acts as *author*; a fault may meet requests of these
-    *verbs*, and what its *act* returns is the answer.
+    *verbs*, what its *act* returns is the answer, and whoever meets one that *blinds* may know less than there is.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Kind(Struct, frozen=True):
     weight: float
     author: str = ""
     verbs: frozenset[str] = frozenset()
+    blinds: bool = True
 
     def wrong(self, args: Mapping[str, Any]) -> str:
         """Return what is wrong with *args*, empty where nothing is."""
@@ -82,11 +84,13 @@ def step(*parts: Draw, weight: float = 1.0, author: str = PERSON, **what: Drawn)
     return register
 
 
-def fault(*, verbs: frozenset[str] = CALLS, weight: float = 1.0, **what: Drawn) -> Callable[[G], G]:
+def fault(
+    *, verbs: frozenset[str] = CALLS, weight: float = 1.0, blinds: bool = True, **what: Drawn
+) -> Callable[[G], G]:
     """Register a function as the fault of its name, ``_`` written as ``-``; its arguments are drawn by the rest."""
 
     def register(act: G) -> G:
-        _add(FAULTS, Kind(_name(act), act, draws(**what), weight, verbs=verbs))
+        _add(FAULTS, Kind(_name(act), act, draws(**what), weight, verbs=verbs, blinds=blinds))
         return act
 
     return register
@@ -114,6 +118,6 @@ def promise(kind: P) -> P:
 
 
 __all__ = [
-    "AUTOSCALER", "CALLS", "FAULTS", "PERSON", "PROMISES", "READS", "STEPS", "WATCH", "WRITES", "Args", "Kind", "fault",
-    "promise", "step",
+    "AUTOSCALER", "CALLS", "FAULTS", "HANDLER", "PERSON", "PROMISES", "READS", "STEPS", "WATCH", "WRITES", "Args",
+    "Kind", "fault", "promise", "step",
 ]  # fmt: skip

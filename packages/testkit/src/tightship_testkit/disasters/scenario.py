@@ -146,6 +146,12 @@ class Scenario(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     """Seconds that bytes take from one end to the other, at most."""
     format: int = FORMAT
 
+    @property
+    def admission(self) -> float:
+        """The most seconds that a webhook takes over a write of a node."""
+        slow = [each for each in self.faults if each.kind == "slow-admission" and "nodes" in each.resources]
+        return max((float(each.args["seconds"]) for each in slow), default=0.0)
+
     def of(self, kind: str) -> list[Workload]:
         """Return the workloads of a kind."""
         return [each for each in self.workloads if each.kind == kind]

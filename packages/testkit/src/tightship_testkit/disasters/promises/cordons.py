@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from tightship_simulator.api.store import Change
-from tightship_testkit.disasters.promises.base import Eviction, Promise, ours
+from tightship_testkit.disasters.promises.base import Eviction, Json, Promise, ours
 from tightship_testkit.disasters.promises.reading import (
     DRAINING,
     OWNING,
@@ -16,6 +16,7 @@ from tightship_testkit.disasters.promises.reading import (
     holder_of,
     owned,
     seconds,
+    terminating,
 )
 from tightship_testkit.disasters.registry import PERSON, promise
 from tightship_testkit.disasters.world import Team
@@ -49,7 +50,7 @@ class CordonHasOwner(Promise):
             why = self._alone(record, [each for each in teams if each is not None])
             if why:
                 alone[name] = self._since.get(name, self.world.now)
-                if self.world.now - alone[name] > TAKEOVER:
+                if self.world.now - alone[name] > TAKEOVER + self.world.scenario.admission:
                     told = f"is cordoned in {record.get('phase', 'no phase')}"
                     self.broken(f"Node {name}", f"{told} for {self.world.now - alone[name]:.0f} s: {why}")
         self._since = alone
@@ -155,6 +156,7 @@ class LeftToAutoscaler(Promise):
 
     name = "left-to-autoscaler"
     text = "No node that Cluster Autoscaler or Karpenter is taking away is kept from them."
+    who: ClassVar[str] = "the autoscaler"
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -165,24 +167,39 @@ class LeftToAutoscaler(Promise):
             return
         node, old, name = change.object, change.previous, change.object["metadata"]["name"]
         since = self._since.get(name)
-        if change.type == "DELETED" or not has_taint(node, TO_BE_DELETED):
+        if change.type == "DELETED" or not self.taken(node):
             self._since.pop(name, None)
         elif since is None:
             self._since[name] = self.world.now
         elif ours(author) and old is not None:
             if cordoned(old) and not cordoned(node):
-                if str((drain_of(old) or {}).get("reason") or "").startswith("Released"):
-                    # Who writes no more gives back all: the autoscaler's own taint keeps pods away, and nobody would
-                    # lift our cordon if the autoscaler let go of the node.
+                if str(drain_of(node).get("reason") or "").startswith("Released"):
+                    # Who writes no more gives back all: nobody would lift our cordon if they let go of the node.
                     return
                 told = "" if drain_of(old) else "; its record can't be read"
-                self.broken(f"Node {name}", f"{author} uncordoned it while the autoscaler was taking it away{told}")
+                self.broken(f"Node {name}", f"{author} uncordoned it while {self.who} was taking it away{told}")
             elif not owned(old) and owned(node):
-                self.broken(f"Node {name}", f"{author} claimed it while the autoscaler was taking it away")
+                self.broken(f"Node {name}", f"{author} claimed it while {self.who} was taking it away")
 
     def evicted(self, eviction: Eviction) -> None:
         name = eviction.pod["spec"].get("nodeName", "")
         since = self._since.get(name)
         if since is not None and eviction.sent > since + NOTICED and not self.world.blind(eviction.by, since):
-            when = f"{eviction.sent - since:.1f} s after the autoscaler's taint"
+            when = f"{eviction.sent - since:.1f} s after the mark of {self.who}"
             self.broken(f"Node {name}", f"{eviction.by} evicted {eviction.name} {when}")
+
+    def taken(self, node: Json) -> bool:
+        """Whether they are taking *node* away."""
+        return has_taint(node, TO_BE_DELETED)
+
+
+@promise
+class LeftToHandler(LeftToAutoscaler):
+    """The same on a node that a termination handler has marked."""
+
+    name = "left-to-handler"
+    text = "Nothing is evicted from a node, and no cordon is lifted, while a termination handler has the node"
+    who = "a termination handler"
+
+    def taken(self, node: Json) -> bool:
+        return terminating(node)

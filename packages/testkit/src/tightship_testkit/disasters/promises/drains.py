@@ -24,6 +24,7 @@ from tightship_testkit.disasters.promises.reading import (
     requests,
     room,
     seconds,
+    terminating,
 )
 from tightship_testkit.disasters.registry import promise
 
@@ -184,7 +185,8 @@ class PausesKept(Promise):
             if left > slack:
                 self.broken(f"Node {name}", f"{author} claimed it {left:.1f} s before its next try")
             failed, least = self._failed.get(change.object["metadata"]["uid"], (0.0, 0.0))
-            if self.world.now - failed < least - slack:
+            # The pause counts from when its write was sent.
+            if self.world.now - failed < least - slack - self.world.scenario.admission:
                 told = f"{self.world.now - failed:.1f} s after its last drain was given up, {least:g} s must pass"
                 self.broken(f"Node {name}", f"{author} claimed it {told}")
         recent = team.recent(self.world.now)
@@ -258,7 +260,7 @@ class PendingGetsItsNode(Promise):
         holder = holder_of(record)
         replicas = [each for team in self.world.teams.values() for each in team.alive if each.name not in team.dry]
         alive = any(each.name == holder and not each.process.frozen for each in replicas)
-        return alive and ready(node) and not self.world.blind(holder, 0.0)
+        return alive and ready(node) and not terminating(node) and not self.world.blind(holder, 0.0)
 
     def _fits(self, pod: Json, node: Json) -> bool:
         name = node["metadata"]["name"]

@@ -15,6 +15,8 @@ COST = "controller.kubernetes.io/pod-deletion-cost"
 COST_MARK = "tightship.dev/deletion-cost"
 """Says whose a cost is: ``CONTROLLER.INSTALLATION=COST``."""
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
+TERMINATION = "aws-node-termination-handler/"
+"""How the taints and labels of a node begin that this handler takes."""
 OWNING = frozenset({"Claimed", "Evicting", "Drained", "Restoring", "Yielded"})
 """Phases in which a node is cordoned and tainted for a drain."""
 
@@ -50,6 +52,12 @@ def taints(node: Json) -> list[Json]:
 def has_taint(node: Json, key: str) -> bool:
     """Whether a node has a taint of that key."""
     return any(each["key"] == key for each in taints(node))
+
+
+def terminating(node: Json) -> bool:
+    """Whether a termination handler has its mark on a node."""
+    keys = [*(node["metadata"].get("labels") or {}), *(each["key"] for each in taints(node))]
+    return any(each.startswith(TERMINATION) for each in keys)
 
 
 def cordoned(node: Json) -> bool:
@@ -175,8 +183,7 @@ def whose(mark: object) -> str:
 
 
 __all__ = [
-    "CANDIDATE", "COST", "COST_MARK", "DRAINING", "OWNING", "TO_BE_DELETED", "amount", "annotations", "controller",
-    "cordoned", "created", "daemon", "deletes", "drain_of", "gang", "has_taint", "holder_of", "leaving",
-    "node_opts_out", "owned", "pod_opts_out", "ready", "requests", "room", "seconds", "taints",
-    "whose",
+    "CANDIDATE", "COST", "COST_MARK", "DRAINING", "OWNING", "TERMINATION", "TO_BE_DELETED", "amount", "annotations",
+    "controller", "cordoned", "created", "daemon", "deletes", "drain_of", "gang", "has_taint", "holder_of", "leaving",
+    "node_opts_out", "owned", "pod_opts_out", "ready", "requests", "room", "seconds", "taints", "terminating", "whose",
 ]  # fmt: skip

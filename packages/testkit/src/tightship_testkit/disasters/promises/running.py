@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from tightship_simulator.api.store import Change
 from tightship_testkit.disasters.promises.base import Promise, ours
 from tightship_testkit.disasters.promises.cordons import TAKEOVER
-from tightship_testkit.disasters.promises.reading import TO_BE_DELETED, has_taint, leaving, owned, ready, seconds
+from tightship_testkit.disasters.promises.reading import (
+    TO_BE_DELETED,
+    has_taint,
+    holder_of,
+    leaving,
+    owned,
+    ready,
+    seconds,
+    terminating,
+)
 from tightship_testkit.disasters.registry import promise
 from tightship_testkit.disasters.world import Json, Team
 
@@ -101,10 +111,51 @@ class DrainsEnd(Promise):
         """Whether it is not the controller's to end it now."""
         if not any(not each.process.frozen and each.name not in team.dry for each in team.alive):
             return True
-        if has_taint(node, TO_BE_DELETED) or leaving(node):
+        if has_taint(node, TO_BE_DELETED) or terminating(node) or leaving(node):
             return True
         kept = str(team.settings.get("whenNotTaken") or team.settings.get("when_not_taken")) == "keep"
         return (kept and record.get("phase") == "Drained") or not ready(node)
+
+
+@promise
+class GivenBackInTime(Promise):
+    """A phase of a drain that is over is left by one write: none lasts longer than admission takes over that write.
+
+    Restoring is over when it begins, Evicting at its deadline. Whoever else writes the node may have ours begin anew.
+    """
+
+    name = "given-back-in-time"
+    text = "Neither a webhook that takes its 30 seconds for each write nor a full Lease keeps a drain from ending."
+    margin = 15.0
+    """Seconds for the reads before the write, and for its pauses."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._since: dict[tuple[str, str], float] = {}
+
+    def passed(self) -> None:
+        found: dict[tuple[str, str], float] = {}
+        for node in self.world.store.list("Node"):
+            record, meta = owned(node), node["metadata"]
+            if not self._over(node, record) or not self._driven(holder_of(record)):
+                continue
+            key = meta["uid"], meta["resourceVersion"]
+            since = found[key] = self._since.get(key, self.world.now)
+            took, most = self.world.now - since, self.world.scenario.admission + self.margin
+            if took > most and not self.world.blind(holder_of(record), since):
+                told = f"stays {record['phase']}, which is over, for {took:.0f} s; {most:.0f} s are allowed"
+                self.broken(f"Node {meta['name']}", told)
+        self._since = found
+
+    def _over(self, node: Json, record: Json) -> bool:
+        if record.get("phase") == "Restoring":
+            return True
+        end = record.get("deadline") if record.get("phase") == "Evicting" and ready(node) else None
+        return bool(end) and datetime.fromisoformat(end).timestamp() + self.world.skewed < self.world.wall
+
+    def _driven(self, holder: str) -> bool:
+        replicas = [each for team in self.world.teams.values() for each in team.alive if each.name not in team.dry]
+        return any(each.name == holder and not each.process.frozen for each in replicas)
 
 
 def _bound(team: Team) -> float:

@@ -6,10 +6,17 @@ from random import Random
 
 from tightship_testkit.disasters.cluster import node as made_node
 from tightship_testkit.disasters.drawing import named, one_of, share
-from tightship_testkit.disasters.promises.reading import TO_BE_DELETED, cordoned, has_taint, taints
-from tightship_testkit.disasters.registry import AUTOSCALER, Args, step
+from tightship_testkit.disasters.promises.reading import (
+    TERMINATION,
+    TO_BE_DELETED,
+    cordoned,
+    has_taint,
+    taints,
+    terminating,
+)
+from tightship_testkit.disasters.registry import AUTOSCALER, HANDLER, Args, step
 from tightship_testkit.disasters.scenario import Node, Scenario
-from tightship_testkit.disasters.steps.people import NODE, PHASE, WITHIN
+from tightship_testkit.disasters.steps.people import NODE, PHASE, WITHIN, empty, set_cordon
 from tightship_testkit.disasters.world import Json, World
 
 
@@ -44,6 +51,53 @@ async def autoscaler_takes(world: World, *, node: str, joins: bool, seconds: flo
 
     world.tell(f"the autoscaler gives {node} back")
     world.store.modify("Node", node, change=give_back)
+
+
+@step(
+    NODE,
+    joins=share(0.7),
+    tainted=share(0.5),
+    seconds=one_of(5.0, 30.0, 90.0),
+    cancelled=share(0.5),
+    weight=0,
+    author=HANDLER,
+)
+async def termination_handler(
+    world: World, *, node: str, joins: bool, tainted: bool, seconds: float, cancelled: bool
+) -> None:
+    """A handler marks, cordons and empties a node, one in drain if it *joins*. Then the node goes, or what was to come
+    is *cancelled*: the handler lifts the cordon, whoever's it is, and takes its marks off.
+    """
+    if joins:
+        node = await world.in_drain(["Claimed", "Evicting", "Drained"], WITHIN) or node
+    found = world.thing("Node", node)
+    if terminating(found) or world.quiet:
+        return
+    uid = found["metadata"]["uid"]
+
+    def mark(thing: Json) -> None:
+        thing["metadata"]["labels"][f"{TERMINATION}action"] = "cordon-and-drain"
+        more = [{"key": f"{TERMINATION}spot-itn", "value": "event", "effect": "NoSchedule"}] if tainted else []
+        thing["spec"]["taints"] = [*taints(thing), *more]
+
+    def unmark(thing: Json) -> None:
+        del thing["metadata"]["labels"][f"{TERMINATION}action"]
+        thing["spec"]["taints"] = [each for each in taints(thing) if not each["key"].startswith(TERMINATION)]
+
+    world.tell(f"a termination handler takes {node}")
+    world.store.modify("Node", node, change=mark)
+    if not cordoned(found):
+        set_cordon(world, node, True)
+    await empty(world, node)
+    await world.pause(seconds)
+    if world.thing("Node", node)["metadata"]["uid"] != uid:
+        return
+    if not cancelled:
+        world.delete("Node", node)
+        return
+    set_cordon(world, node, False)
+    world.tell(f"the termination handler gives {node} back")
+    world.store.modify("Node", node, change=unmark)
 
 
 @step(NODE, author=AUTOSCALER)

@@ -115,6 +115,14 @@ async def kubectl_drain(world: World, *, node: str, joins: bool, back: bool) -> 
     world.tell(f"kubectl drain {node}")
     if not cordoned(found):
         set_cordon(world, node, True)
+    await empty(world, node)
+    if back and not world.quiet:
+        await world.pause(20.0)
+        set_cordon(world, node, False)
+
+
+async def empty(world: World, node: str) -> None:
+    """Evict the pods of a node, and try again for half a minute."""
     for _ in range(6):
         left = [
             each
@@ -129,9 +137,6 @@ async def kubectl_drain(world: World, *, node: str, joins: bool, back: bool) -> 
         if not left:
             break
         await world.pause(5.0)
-    if back and not world.quiet:
-        await world.pause(20.0)
-        set_cordon(world, node, False)
 
 
 @step(pool=named(lambda scenario: scenario.pools), between=one_of(0.0, 30.0, 90.0), weight=1.5)
@@ -259,4 +264,4 @@ async def delete_claims(world: World, *, phases: list[str], after: float) -> Non
             world.delete("Lease", meta["name"], meta["namespace"])
 
 
-__all__ = ["NODE", "PHASE", "WITHIN", "annotate", "set_cordon"]
+__all__ = ["NODE", "PHASE", "WITHIN", "annotate", "empty", "set_cordon"]
