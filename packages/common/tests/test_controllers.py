@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tightship.core.objects.meta import qualified
 from tightship.core.reasons import Reason
 from tightship.planning.controllers import LOSING, RECREATING
 from tightship.planning.disruption import DisruptionLedger
@@ -49,8 +50,13 @@ ROWS: list[tuple[str, str, str | Reason]] = [
     ("example.com/v1", "DaemonSet", STAYS),
     ("datadoghq.com/v1alpha1", "ExtendedDaemonSetReplicaSet", STAYS),
     # Operators that make the pod anew.
+    ("apps.kruise.io/v1alpha1", "CloneSet", FREE),
     ("core.strimzi.io/v1beta2", "StrimziPodSet", FREE),
+    ("core.strimzi.io/v1", "StrimziPodSet", FREE),
     ("postgresql.cnpg.io/v1", "Cluster", FREE),
+    ("postgresql.k8s.enterprisedb.io/v1", "Cluster", FREE),
+    ("workloads.kubeblocks.io/v1", "InstanceSet", FREE),
+    ("actions.github.com/v1alpha1", "AutoscalingListener", FREE),
     ("operators.coreos.com/v1alpha1", "CatalogSource", FREE),
     ("acme.cert-manager.io/v1", "Challenge", FREE),
     # A kind of the same name elsewhere is another one.
@@ -59,16 +65,30 @@ ROWS: list[tuple[str, str, str | Reason]] = [
     ("argoproj.io/v1alpha1", "Workflow", Reason.JOB_RUNNING),
     ("tekton.dev/v1", "TaskRun", Reason.JOB_RUNNING),
     ("sparkoperator.k8s.io/v1beta2", "SparkApplication", Reason.JOB_RUNNING),
-    ("kubeflow.org/v1", "PyTorchJob", Reason.JOB_RUNNING),
+    *(("kubeflow.org/v1", kind, Reason.JOB_RUNNING) for kind in ("PyTorchJob", "TFJob", "MPIJob", "XGBoostJob")),
+    *(("kubeflow.org/v1", kind, Reason.JOB_RUNNING) for kind in ("PaddleJob", "JAXJob", "MXJob")),
     ("kubeflow.org/v2beta1", "MPIJob", Reason.JOB_RUNNING),
+    ("workload.codeflare.dev/v1beta2", "AppWrapper", Reason.JOB_RUNNING),
+    ("kubernetes.dask.org/v1", "DaskJob", Reason.JOB_RUNNING),
     ("actions.github.com/v1alpha1", "EphemeralRunner", Reason.JOB_RUNNING),
+    ("actions.summerwind.dev/v1alpha1", "Runner", Reason.JOB_RUNNING),
+    ("flyte.lyft.com/v1alpha1", "flyteworkflow", Reason.JOB_RUNNING),
+    ("flyte.lyft.com/v1alpha1", "FlyteWorkflow", Reason.JOB_RUNNING),
+    ("flyte.org/v1", "TaskAction", Reason.JOB_RUNNING),
     ("velero.io/v2alpha1", "DataUpload", Reason.JOB_RUNNING),
+    ("velero.io/v2alpha1", "DataDownload", Reason.JOB_RUNNING),
+    ("velero.io/v1", "PodVolumeBackup", Reason.JOB_RUNNING),
+    ("velero.io/v1", "PodVolumeRestore", Reason.JOB_RUNNING),
+    ("v1", "PersistentVolumeClaim", Reason.JOB_RUNNING),
     ("build.openshift.io/v1", "Build", Reason.JOB_RUNNING),
     # What nobody can replace, or what nobody knows.
     ("kubevirt.io/v1", "VirtualMachineInstance", Reason.CUSTOM_CONTROLLER),
     ("ray.io/v1", "RayCluster", Reason.CUSTOM_CONTROLLER),
     ("agones.dev/v1", "GameServer", Reason.CUSTOM_CONTROLLER),
     ("longhorn.io/v1beta2", "InstanceManager", Reason.CUSTOM_CONTROLLER),
+    ("longhorn.io/v1beta2", "ShareManager", Reason.CUSTOM_CONTROLLER),
+    ("sparkoperator.k8s.io/v1alpha1", "SparkConnect", Reason.CUSTOM_CONTROLLER),
+    ("v1", "Service", Reason.CUSTOM_CONTROLLER),
     ("apps/v1", "Deployment", Reason.CUSTOM_CONTROLLER),
     ("v1", "Pod", Reason.CUSTOM_CONTROLLER),
     ("v1", "Node", Reason.CUSTOM_CONTROLLER),
@@ -107,6 +127,17 @@ def test_whoever_vouches_for_a_pod_of_any_controller_may_have_it_evicted(kind: s
     name, _, group = kind.partition(".")
     vouched = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
     assert judged({"owner": owner(f"{group}/v1", name), "notes": vouched}) == PodVerdict(Fate.EVICT)
+
+
+def test_each_row_of_both_tables_is_asked_with_its_group() -> None:
+    assert {qualified(kind, api_version) for api_version, kind, _ in ROWS} >= LOSING.keys() | RECREATING
+
+
+def test_an_owner_that_is_not_marked_as_controller_makes_no_pod_anew() -> None:
+    # Apache's Spark operator marks none.
+    given = {**owner("spark.apache.org/v1", "SparkApplication"), "controller": False}
+    [refusal] = judged({"owner": given}).refusals
+    assert refusal.reason is Reason.NOT_REPLICATED
 
 
 def test_no_controller_is_in_both_tables() -> None:

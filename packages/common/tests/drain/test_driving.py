@@ -10,11 +10,15 @@ import msgspec
 import pytest
 
 from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Ending, Phase, encode_record
+from tightship.core.objects import Node, NodePool
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
+from tightship.core.selectors import Taint
 from tightship.drain.events import EventKind
 from tightship.drain_io import drain_task as driving
 from tightship.drain_io.drain_task import Drive
+from tightship.planning.cluster import Snapshot
+from tightship.planning.karpenter import left_to_karpenter
 from tightship.planning.nodes import TO_BE_DELETED
 from tightship_simulator.api.store import Change
 from tightship_testkit.builders import controller, pod, workload
@@ -78,6 +82,30 @@ async def test_a_node_the_autoscaler_takes_is_left_to_it_until_it_is_gone(bench:
     assert await ended(replica) is Ending.NODE_GONE, "nor does it count among those that drains have saved"
     assert len(replica.told(EventKind.EVICTION)) == asked
     assert bench.api.evicted == []
+
+
+async def test_a_node_with_a_startup_taint_of_its_pool_is_left_alone_until_the_taint_is_gone(bench: Bench) -> None:
+    replica = await bench.replica()
+    starting = Taint("example.com/gpu-driver", "NoSchedule", "true")
+    pool = NodePool("default", startup=(starting,), policy="WhenEmpty", after=0.0)
+
+    def keeps(snapshot: Snapshot, node: Node) -> list[Refusal]:
+        labels = {**node.labels, "karpenter.sh/nodepool": "default"}
+        return list(left_to_karpenter(msgspec.structs.replace(node, labels=labels), {"default": pool}, None))
+
+    replica.settings = msgspec.structs.replace(replica.settings, keeps=keeps)
+    await evicting(bench, replica)
+    raw_taint = {"key": starting.key, "value": starting.value, "effect": starting.effect}
+    bench.api.edit_node("n1", lambda raw: raw["spec"]["taints"].append(raw_taint))
+    await until(lambda: bench.phase is Phase.YIELDED)
+    bench.api.refuse = None
+    await asyncio.sleep(3600)
+    await replica.looked()
+    assert bench.phase is Phase.YIELDED
+    assert bench.api.evicted == []
+    bench.api.edit_node("n1", lambda raw: raw["spec"]["taints"].remove(raw_taint))
+    assert await ended(replica) is Ending.RESTORED
+    assert bench.pristine
 
 
 async def test_nothing_is_evicted_while_the_cache_does_not_know_yet_that_the_node_is_taken(bench: Bench) -> None:

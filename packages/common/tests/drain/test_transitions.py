@@ -156,6 +156,18 @@ def test_a_node_that_somebody_else_takes_is_left_to_them_cordon_and_all(
     assert written(made) == (Phase.YIELDED, NodeChange.NOTHING, reason)
 
 
+STARTS = Refusal(Reason.NODE_LIFECYCLE, "n1", "something has not started on the node yet")
+MANAGED = Refusal(Reason.KARPENTER_MANAGED, "n1", "Karpenter consolidates underutilized nodes itself")
+
+
+@pytest.mark.parametrize("phase", [Phase.CLAIMED, Phase.EVICTING, Phase.RESTORING])
+def test_a_node_with_a_startup_taint_of_its_pool_is_left_to_whoever_starts_there(phase: Phase) -> None:
+    made = step(phase, seen(keeps=(MANAGED, STARTS), evict=(pod(),), next=(pod(),)))
+    assert written(made) == (Phase.YIELDED, NodeChange.NOTHING, Reason.NODE_LIFECYCLE)
+    assert isinstance(step(Phase.YIELDED, seen(keeps=(MANAGED, STARTS))), Wait)
+    assert gives_up(step(Phase.YIELDED, seen(keeps=(MANAGED,)))) is Reason.NOT_HANDED_OVER
+
+
 @pytest.mark.parametrize("phase", [Phase.YIELDED, Phase.DRAINED])
 def test_a_node_in_other_hands_is_only_watched(phase: Phase) -> None:
     assert isinstance(step(phase, seen(node=node(TO_BE_DELETED), evict=(pod(),), next=(pod(),))), Wait)

@@ -139,7 +139,8 @@ def _tainted(node: Node, record: DrainRecord) -> bool:
 
 def _taken_away(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step | None:
     """Give way to others: to whoever deletes the node, and to whoever lifted the cordon."""
-    other = owner_elsewhere(node)
+    # Start-up taints of the NodePool are among what keeps the node: the node alone does not tell them.
+    other = owner_elsewhere(node) or next((each for each in seen.keeps if each.reason is Reason.NODE_LIFECYCLE), None)
     # On release nobody would be left to lift our cordon once they let go of the node.
     if other is not None and not seen.releasing:
         emptied = (record.entered(Phase.DRAINED) or now) if record.phase is Phase.DRAINED else None

@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from tightship.core.api_errors import Conflict, KubeError, one_line
 from tightship.core.backoff import doubled
-from tightship.core.drain_record import DRAIN_ANNOTATION, UNDER_WAY, DrainRecord, Ending, Phase, owner_mark
+from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Ending, Phase, owner_mark
 from tightship.core.objects import Node, Pod
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.answers import GOING, EvictionAnswer
@@ -184,8 +184,7 @@ class Drive:
         if rest is None and record is not None and record.phase is Phase.EVICTING and record.op == self._op:
             rest = await self._judged(sight, settings, now)
         back = self._returning.refuses(sight.left(self._tries), snapshot)
-        under_way = record is not None and record.phase in UNDER_WAY
-        keeps = settings.keeps(snapshot, node) if under_way else ()
+        keeps = settings.keeps(snapshot, node) if record is not None and record.owns_node else ()
         self._not_ready_since = None if node.ready else (self._not_ready_since or now)
         seen = sight.findings(
             record,
