@@ -37,7 +37,9 @@ VALUES: Mapping[str, frozenset[str]] = {
     "action": frozenset(Action.__args__) | {"not-enabled"},  # type: ignore[attr-defined]
     "state": frozenset(CircuitState.__args__),  # type: ignore[attr-defined]
     "result": frozenset(ENDINGS),
-    "reason": frozenset(each.value for each in {*Reason} - NODE_REASONS | {Reason.UNREADABLE}),
+    "reason": frozenset(
+        each.value for each in {*Reason} - NODE_REASONS | {Reason.UNREADABLE, Reason.OTHER_INSTALLATION}
+    ),
     "which": frozenset({"now", "wanted", "counted", "dropping"}),
     "outcome": frozenset({"answered"}),
 }

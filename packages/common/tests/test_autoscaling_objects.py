@@ -140,7 +140,7 @@ def test_the_controller_of_an_hpa_is_its_owner() -> None:
     assert read(autoscaler(ownerReferences=[reference])).owner is None
     owner = read(autoscaler(ownerReferences=[{**reference, "controller": True}])).owner
     assert owner is not None
-    assert str(owner) == "ScaledObject/web"
+    assert str(owner) == "ScaledObject.keda.sh/web"
 
 
 def test_an_hpa_can_be_written_down_and_read_back() -> None:

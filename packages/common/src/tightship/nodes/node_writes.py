@@ -49,7 +49,7 @@ class NodeWrites:
         self._connection = connection
         self._beside = beside
         self._log = logger
-        self._pace = WritePace()
+        self._note_pace, self._taint_pace = WritePace(), WritePace()
         # Nodes on which a soft taint was put from here: the cache may lag behind our own writes.
         self._steered: set[str] = set()
         self._costs = CostWrites(connection, beside, logger)
@@ -64,7 +64,9 @@ class NodeWrites:
             live = LiveNode(judged, judged.resource_version, ())
             await patch_node(self._connection, live, note.patch, only_if=allowed)
 
-        await self._each([(each.node, partial(write, each)) for each in notes if self._pace.lets(each.node)], allowed)
+        await self._each(
+            [(each.node, partial(write, each)) for each in notes if self._note_pace.lets(each.node)], allowed
+        )
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -100,7 +102,7 @@ class NodeWrites:
         steering = steer(snapshot, plan, limit, enabled, self._beside(), spared=_spared(evaluation))
         self._steered.intersection_update(snapshot.nodes)
         todo = [(name, True) for name in steering.add] + [(name, False) for name in steering.remove]
-        paced = [each for each in todo if self._pace.lets(each[0])]
+        paced = [each for each in todo if self._taint_pace.lets(each[0])]
         await self._each([(name, partial(self._taint, name, on, allowed)) for name, on in paced], allowed)
         await self._costs.write(snapshot, self._shared, allowed)
 
