@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tightship.core.addresses import Address, AddressError, AllowList, is_guarded, parse_address
+from tightship.core.addresses import Address, AddressError, AllowList, is_guarded, parse_address, parse_server
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,18 @@ def test_an_address_has_one_way_to_be_written(text: str, address: Address, writt
 def test_what_is_no_address_is_refused_with_what_is_allowed(text: str) -> None:
     with pytest.raises(AddressError, match=r"allowed is an address such as https://"):
         parse_address(text)
+
+
+AMAZON = "https://aps-workspaces.eu-west-1.amazonaws.com/workspaces/ws-1"
+PROXIED = "https://k8s/api/v1/namespaces/monitoring/services/prometheus:9090/proxy"
+
+
+@pytest.mark.parametrize("server", [AMAZON, PROXIED])
+@pytest.mark.parametrize("end", ["/api/v1", "/api/v1/", "/api/v1/query", "/api/v1/query_range"])
+def test_the_address_of_queries_is_no_server(server: str, end: str) -> None:
+    assert str(parse_server(server)) == server
+    with pytest.raises(AddressError, match="is no server but a part of its API; leave out /api/v1 and what follows"):
+        parse_server(server + end)
 
 
 LISTED = AllowList.of(

@@ -162,6 +162,7 @@ BAD = [
     ("prometheus_server", "a b", "allowed is the name of a server in prometheusServers"),
     ("prometheus_server_url", "", "is not an http or https address; allowed is an address such as"),
     ("prometheus_server_url", "ftp://x", "is not an http or https address"),
+    ("prometheus_server_url", "http://x/api/v1", "is no server but a part of its API; leave out /api/v1"),
     ("prometheus_server_url", "http://me:secret@x", "contains a user name"),
     ("prometheus_server_url", "http://x/?a=b", "contains a query or a fragment"),
     ("request_per_replica", "2", "no annotation has this name; did you mean estafette.io/hpa-scaler-requests-per-"),

@@ -357,3 +357,22 @@ async def test_the_page_of_a_running_controller_in_a_browser(browser: Browser, t
         await assert_accessible(page)
         assert await page.evaluate("document.documentElement.scrollWidth") <= 360
         assert (watch.said, watch.asked_for) == ([], [url])
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_first_hpas_are_seen_without_scrolling(browser: Browser, plan: FloorPlan, tmp_path: Path) -> None:
+    """In a window of 900 pixels, with many reasons and servers, and with an alert."""
+    served = Past(NOW, writes=True).lately()
+    circuits = {f"prometheus-{number}": "open" if number == 0 else "closed" for number in range(12)}
+    subjects = [Subject(hpa=hpa(), asked=ASKED, now=NOW)]
+    shown = show(
+        sights(judge_cycle(subjects, DropState(), Rules(), NOW)), served, leader="me", dry_run=False, circuits=circuits
+    ).page()
+    many = plan_page(plan, served)
+    page_ = msgspec.structs.replace(shown, refresh=0, facts=many.facts, sections=many.sections, listing=many.listing)
+    url = written(tmp_path / "live.html", render_page(page_))
+    async with opened(browser, url) as (page, _):
+        second = await page.locator(f"{ROWS} a.name").nth(1).bounding_box()
+        assert second is not None
+        assert second["y"] + second["height"] < 900
+        assert "prometheus-11" in await page.locator("main").inner_text()

@@ -190,6 +190,11 @@ REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
         ("prometheusServers.a.url: 'a:9090'", "is not an http or https address"),
     ),
     (
+        "the address of queries",
+        {"prometheusServers": {"a": {"url": "https://a/workspaces/ws-1/api/v1/query"}}},
+        ("prometheusServers.a.url", "leave out /api/v1 and what follows"),
+    ),
+    (
         "two ways to log in",
         {"prometheusServers": {"default": {"bearerTokenFile": "x", "basicAuth": {"username": "y"}}}},
         ("prometheusServers.default", "mutually exclusive"),

@@ -134,10 +134,13 @@ def test_colour_is_for_terminals_that_want_it(stream: io.StringIO, environment: 
     assert ("\x1b[" in stream.getvalue()) is coloured
 
 
-@pytest.mark.parametrize(("level", "shown"), [("debug", 3), ("INFO", 2), ("warn", 1), ("fatal", 0)])
+@pytest.mark.parametrize(
+    ("level", "shown"),
+    [("trace", 4), ("debug", 4), ("INFO", 3), ("warn", 2), ("fatal", 1), ("Panic", 1), ("disabled", 0)],
+)
 def test_a_level_hides_what_is_below_it(level: str, shown: int) -> None:
     stream = lines("plaintext", level=level)
-    for each in (logging.DEBUG, logging.INFO, logging.WARNING):
+    for each in (logging.DEBUG, logging.INFO, logging.WARNING, logging.CRITICAL):
         log(LOGGER, each, "x")
     assert len(stream.getvalue().splitlines()) == shown
 
@@ -145,7 +148,7 @@ def test_a_level_hides_what_is_below_it(level: str, shown: int) -> None:
 def test_an_unknown_format_or_level_is_named_with_what_is_allowed() -> None:
     with pytest.raises(LoggingError, match="'logfmt' does not exist; allowed are plaintext, console, json"):
         formatter("logfmt")
-    with pytest.raises(LoggingError, match="'loud' does not exist; allowed are debug, info"):
+    with pytest.raises(LoggingError, match="'loud' does not exist; allowed are trace, debug, info"):
         lines("json", level="loud")
 
 

@@ -59,8 +59,9 @@ class Service(Struct, frozen=True):
         return await says(body("7"))(request)
 
 
-# By the documentation that the page links to. kube-rbac-proxy before OpenShift's port 9092 asks for the right to
-# create pods.metrics.k8s.io where a POST comes, which ``view`` lacks.
+# By the documentation that the page links to. Google's reference has only GET, though its frontend forwards POST.
+# kube-rbac-proxy before OpenShift's port 9092 asks for the right to create pods.metrics.k8s.io where a POST comes,
+# which ``view`` lacks.
 SERVICES = {
     "default": Service(),
     "amazon": Service("/workspaces/ws-0123abcd"),

@@ -81,6 +81,17 @@ def parse_address(text: str) -> Address:
     )
 
 
+def parse_server(text: str) -> Address:
+    """Return the address of a server in *text*. Raises :class:`AddressError`, for the address of its queries too.
+
+    Consoles show that one (Amazon's "Endpoint - query URL" ends with ``/api/v1/query``).
+    """
+    address = parse_address(text)
+    if address.path.endswith(("/api/v1", "/api/v1/query", "/api/v1/query_range")):
+        raise AddressError(text, "is no server but a part of its API; leave out /api/v1 and what follows")
+    return address
+
+
 class AllowList(Struct, frozen=True):
     """Addresses that HPAs may query. A host that begins with ``*.`` matches every name below it."""
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from hpa_scaler.spec.spec import Band, MissingData, PauseSpec, Season
-from tightship.core.addresses import parse_address
+from tightship.core.addresses import parse_server
 from tightship.core.durations import ALLOWED_FORMS, DurationError, parse_duration
 from tightship.core.times import parse_rfc3339
 
@@ -264,4 +264,4 @@ def server_name(text: str) -> str:
 
 def url(text: str) -> str:
     """Read the address of a server, in its canonical form; a later check finds addresses that are not allowed."""
-    return str(parse_address(text))
+    return str(parse_server(text))

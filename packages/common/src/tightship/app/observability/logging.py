@@ -31,6 +31,7 @@ FORMATS = ("plaintext", "console", "json", "stackdriver", "v3")
 """Names of the formats; the first is the default, as in the older controllers."""
 
 LEVELS: Mapping[str, int] = {
+    "trace": logging.DEBUG,
     "debug": logging.DEBUG,
     "info": logging.INFO,
     "warn": logging.WARNING,
@@ -38,8 +39,10 @@ LEVELS: Mapping[str, int] = {
     "error": logging.ERROR,
     "fatal": logging.CRITICAL,
     "critical": logging.CRITICAL,
+    "panic": logging.CRITICAL,
+    "disabled": logging.CRITICAL + 1,
 }
-"""Names of the levels, including the older controllers' names."""
+"""Names of the levels, including the older controllers' (estafette-foundation's ``SetLoggingLevelFromEnv``)."""
 
 _SHORT = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 _STYLES = {"DEBUG": "2", "INFO": "1;32", "WARN": "33", "ERROR": "1;31", "FATAL": "1;31"}

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from tightship.app.settings.fields import Seconds
-from tightship.core.addresses import parse_address
+from tightship.core.addresses import parse_address, parse_server
 from tightship.core.query_servers import CONCURRENCY, TIMEOUT, Server, Tls
 
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
@@ -17,7 +17,7 @@ _SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie"})
 
 
 def _address(text: str) -> str:
-    return str(parse_address(text)) if text else ""
+    return str(parse_server(text)) if text else ""
 
 
 def _plain_texts(value: object) -> object:
