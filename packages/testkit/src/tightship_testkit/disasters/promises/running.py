@@ -150,8 +150,9 @@ class GivenBackInTime(Promise):
     def _over(self, node: Json, record: Json) -> bool:
         if record.get("phase") == "Restoring":
             return True
-        end = record.get("deadline") if record.get("phase") == "Evicting" and ready(node) else None
-        return bool(end) and datetime.fromisoformat(end).timestamp() + self.world.skewed < self.world.wall
+        if record.get("phase") != "Evicting" or not record.get("deadline") or not ready(node):
+            return False
+        return datetime.fromisoformat(record["deadline"]).timestamp() + self.world.skewed < self.world.wall
 
     def _driven(self, holder: str) -> bool:
         replicas = [each for team in self.world.teams.values() for each in team.alive if each.name not in team.dry]

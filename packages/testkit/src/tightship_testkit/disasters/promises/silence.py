@@ -230,7 +230,8 @@ class SwitchedOffBeginsNothing(Promise):
                 self._since.pop(program, None)
                 continue
             since = self._since.setdefault(program, self.world.now)
-            if self.world.now - since < self.takes_effect + 20:
+            # A write that meets another one is sent again.
+            if self.world.now - since < self.takes_effect + 20 + 3 * self.world.scenario.admission:
                 continue
             for node in self.world.store.list("Node"):
                 if any(each["key"] == CANDIDATE and whose(each.get("value")) == program for each in taints(node)):
