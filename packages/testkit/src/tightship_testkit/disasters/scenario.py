@@ -149,7 +149,9 @@ class Scenario(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     @property
     def admission(self) -> float:
         """The most seconds that a webhook takes over a write of a node."""
-        slow = [each for each in self.faults if each.kind == "slow-admission" and "nodes" in each.resources]
+        slow = [
+            each for each in self.faults if each.kind == "slow-admission" and "nodes" in (each.resources or ["nodes"])
+        ]
         return max((float(each.args["seconds"]) for each in slow), default=0.0)
 
     def of(self, kind: str) -> list[Workload]:
