@@ -17,6 +17,7 @@ def main() -> int:
         ("First sync through a real API server, against the official client", "sync.py"),
         ("Controllers on virtual time: what a core gets through", "virtual.py"),
         ("A load that rises and falls: nodes added, and CPUs kept", "regret.py"),
+        ("Floors held falsely in a week, and lowered falsely when series are lost", "holds.py"),
         ("Floors of 10,000 HPAs by one Prometheus", "floors.py"),
     ):
         print(f"\n{title}\n{'-' * len(title)}", flush=True)

@@ -22,60 +22,12 @@ from tightship.core.objects.autoscaling import ScaleTargetRef
 from tightship.core.objects.node import Condition
 from tightship.core.query_servers import Server
 from tightship_e2e.exporter import Exporter
+from tightship_e2e.lost_series import SHAPES
 from tightship_e2e.plugin import require_programs
 from tightship_e2e.prometheus import Prometheus
 
 pytestmark = pytest.mark.controlplane
 
-H, G = 'http_total{job="e2e"}', 'grpc{job="e2e"}'
-R = f"sum(rate({H}[5s]))"
-SHAPES = (
-    R,
-    f"{R} or vector(0)",
-    f"({R} or vector(0))",
-    f"{R} or on() vector(0)",
-    f"{R} or sum(up) * 0",
-    f"{R} or 0 * absent({H})",
-    f"sum(rate({H}[5s]) or vector(0))",
-    f"sum(rate({H}[5s]) or up * 0)",
-    f"max({R} or vector(0)) * 2",
-    f"ceil({R} or vector(0))",
-    f"clamp_min({R} or vector(0), 3)",
-    f"-(-({R} or vector(0)))",
-    f"vector(0) + ({R} or vector(0))",
-    f"({R} or vector(0)) + (sum({G}) or vector(0))",
-    f"({R} or vector(0)) + (sum({G}) or vector(0)) + (sum(never) or vector(0))",
-    f"({R} or vector(0)) + (sum(never) or vector(0))",
-    f"({R} or vector(0)) + ignoring () (sum({G}) or vector(0))",
-    f"{R} + (sum(never) or vector(0))",
-    f"{R} + sum({G})",
-    f"{R} > 0 or vector(0)",
-    f"({R} > bool 0) * 90 or vector(0)",
-    f"{R} * on () group_left () (sum({G}) > 0) / 60 or vector(0)",
-    f"{R} / (sum({G}) > 0) * 60 or vector(0)",
-    f"{R} and on () (sum({G}) > 1) or vector(0)",
-    f"{R} and on () {G} or vector(0)",
-    f"{R} unless on () absent({G}) or vector(0)",
-    f"{R} unless on () ALERTS or vector(0)",
-    f"max(vector(scalar({R})) or vector(0))",
-    f'max(label_replace(vector(scalar({R})), "a", "b", "", "") or vector(3))',
-    f"vector(scalar({R}) > bool 3) * 90",
-    f'label_replace({R} or vector(0), "a", "b", "", "")',
-    f'sum(label_replace(rate({H}[5s]), "a", "b", "", "") or vector(0))',
-    f"max_over_time(({R} or vector(0))[2s:1s])",
-    f"avg_over_time(({R} or vector(0))[4s:1s])",
-    f"quantile(0.9, rate({H}[5s]) or vector(0)) * 2",
-    f"sum(topk(5, rate({H}[5s]) or vector(0)))",
-    f"sum(new) or {R} or vector(0)",
-    f"{R} or sum({G})",
-    f"{R} or sum({G}) or vector(0)",
-    f"sum by (job) (rate({H}[5s])) or label_replace(vector(0), 'job', 'none', '', '')",
-    "sum(rate({__name__=~'http_.*', job='e2e'}[5s])) or vector(0)",
-    "sum(rate({'http_total', 'job'='e2e'}[5s])) or vector(0)",
-    f"sum(rate({H}[5s] offset 1s)) or vector(0)",
-    f"sum(rate({H}[5s] @ end())) or vector(0)",
-    f"(({R} or vector(0)) > 1) or vector(0)",
-)
 ANNOTATIONS = {"requests-per-replica": "10", "lowering-window": "8s", "query-range": "5s"}
 """The window is as long as a rate takes to run out, as the default is; what is lost is lost for longer."""
 RULES = Rules(rise_factor=0, maximum_factor=0)
