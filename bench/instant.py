@@ -12,6 +12,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from hpa_scaler.spec.promql import parse
@@ -110,7 +111,9 @@ class _Instant:
         if name == "scalar":
             return _scalar(first)
         if name == "absent":
-            return {} if first else {NONE: 1.0}
+            named = args[0].matchers if args[0].kind == "selector" else ()
+            labels = frozenset((label, text[1:-1]) for label, how, text in named if how == "=" and label != "__name__")
+            return {} if first else {labels: 1.0}
         if name in ("clamp_min", "clamp_max"):
             bound, choose = _scalar(self.value(args[1], at)), max if name == "clamp_min" else min
             return _each(first, lambda value: choose(value, bound))
@@ -248,11 +251,17 @@ def _divided(one: float, two: float) -> float:
     return one / two if two else math.nan if not one else math.copysign(math.inf, one)
 
 
+def _furthest(choose: Callable[[list[float]], float], values: list[float]) -> float:
+    """Return the highest or the lowest of *values*, NaN only where all are."""
+    return choose([each for each in values if not math.isnan(each)] or values)
+
+
 _OPERATORS: Mapping[str, Callable[[float, float], float]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": _divided,
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
 _REDUCED: Mapping[str, Callable[[list[float]], float]] = {
-    "sum": math.fsum, "max": max, "min": min, "count": lambda values: float(len(values)),
+    "sum": math.fsum, "max": partial(_furthest, max), "min": partial(_furthest, min),
+    "count": lambda values: float(len(values)),
     "avg": lambda values: math.fsum(values) / len(values), "last": lambda values: values[0], "group": lambda _: 1.0,
 }  # fmt: skip
