@@ -26,7 +26,7 @@ import re
 import sys
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import msgspec
 from instant import Series, answer
@@ -331,8 +331,8 @@ def main() -> int:
     options = parser.parse_args()
     held = [week(kind) for kind in KINDS] if options.only != "losses" else []
     lost = [losses(way) for way in WAYS] if options.only != "holds" else []
-    found = {"held": [asdict(each) for each in held], "lost": [asdict(each) for each in lost], "bars": bars(held, lost)}
-    print(json.dumps(found, indent=2) if options.json else table(held, lost))
+    found = {"held": held, "lost": lost, "bars": bars(held, lost)}
+    print(json.dumps(msgspec.to_builtins(found), indent=2) if options.json else table(held, lost))
     return 0 if all(bars(held, lost).values()) else 1
 
 
