@@ -43,6 +43,11 @@ NOT_LIVE: Mapping[Reason, str] = {
     Reason.REQUESTS_UNKNOWN: "its API is not served without a CustomResourceDefinition",
     Reason.NODE_GROUP_MIN_SIZE: "no Cluster Autoscaler tells the minimum size of a group",
     Reason.NOT_SELECTED: "it comes of a selection on the command line, of which there is none here",
+    Reason.NOT_AUTOSCALED: "no Cluster Autoscaler tells its groups",
+    Reason.VIRTUAL_NODE: "no virtual node is in the golden cluster",
+    Reason.OTHER_DRAIN_NEEDS_NODE: "the golden cluster has room for the pods of nodes that others cordoned",
+    Reason.POD_STUCK: "a pod is stuck a minute after its grace period, which is over here when the test is",
+    Reason.STUCK_FINALIZER: "a pod is stuck a minute after its grace period, which is over here when the test is",
 }
 
 YOUNG = "young"

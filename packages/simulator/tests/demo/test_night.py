@@ -76,7 +76,7 @@ def test_a_night_is_told_in_its_order_and_in_plain_text(night: Night) -> None:
         r"autoscaler \w+-new-\d: added, for pods that wait",
         r"hpa-scaler raises .*web \d+→\d+.*: FollowsQuery",
         r"hpa-scaler lowers .*web \d+→\d+.*: FollowsQuery",
-        r"hpa-scaler holds feed, thumbs, checkout, search, web: ConnectionFailed: .*",
+        r"hpa-scaler holds feed, thumbs, checkout, search, web: ConnectionFailed(?:: .*)?",
         r"\* the gateway fails: .*Prometheus does not answer",
         r"pods wait for a node: \w+/\w+ \d+.*",
         r"every pod has a node again; \d+ waited at most",
