@@ -238,8 +238,8 @@ def held(*finalizers: str, deletion: float | None = NOW - 3600, **more: Any) -> 
 
 JOB_TRACKING = "batch.kubernetes.io/job-tracking"
 LEAVING: list[tuple[str, Json, Fate, set[Reason]]] = [
-    ("a second more than a minute past its grace", pod(deletion=NOW - 61), Fate.LEAVING, {Reason.POD_STUCK}),
-    ("a minute past its grace", pod(deletion=NOW - 60), Fate.LEAVING, set()),
+    ("eleven seconds past its grace", pod(deletion=NOW - 11), Fate.LEAVING, {Reason.POD_STUCK}),
+    ("ten seconds past its grace", pod(deletion=NOW - 10), Fate.LEAVING, set()),
     ("within its grace", pod(deletion=NOW + 20), Fate.LEAVING, set()),
     ("just in time for the drain", pod(deletion=NOW + 1800), Fate.LEAVING, set()),
     ("longer than the drain", pod(deletion=NOW + 1801), Fate.LEAVING, {Reason.GRACE_PERIOD_TOO_LONG}),

@@ -20,7 +20,7 @@ from tightship.planning.controllers import LOSING, RECREATING, UNKNOWN
 from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.gangs import Gangs
 from tightship.planning.owners import annotating, named
-from tightship.planning.terminating import outlasting
+from tightship.planning.terminating import OVERDUE, outlasting
 
 DO_NOT_DRAIN = "tightship.dev/do-not-drain"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -96,7 +96,7 @@ class Evictability:
         if pod.daemon or pod.mirror:
             return _STAYS
         if pod.deletion is not None:
-            outlasts = None if pod.expendable else outlasting(pod, self._now, self._longest_grace)
+            outlasts = None if pod.expendable else outlasting(pod, self._now, self._longest_grace, OVERDUE)
             return _STAYS if pod.expendable else PodVerdict(Fate.LEAVING, () if outlasts is None else (outlasts,))
         if not pod.annotations and self._plainly_free(pod.template):
             return _FREE

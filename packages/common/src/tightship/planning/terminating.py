@@ -12,6 +12,10 @@ STUCK_AFTER = 60
 """Seconds past the end of its grace period after which a terminating pod counts as stuck, as for Karpenter
 (``IsStuckTerminating`` in pkg/utils/pod/scheduling.go); Cluster Autoscaler waits 30 s (utils/drain/drain.go)."""
 
+OVERDUE = 10
+"""Seconds past the end of its grace period after which a terminating pod keeps a drain from beginning: the pod may be
+stuck soon, and others would be evicted for nothing."""
+
 _REMOVES = {
     "batch.kubernetes.io/job-tracking": "the Job controller",
     "foregroundDeletion": "the garbage collector, once all that the pod owns is gone,",
@@ -20,14 +24,15 @@ _REMOVES = {
 """Who removes the finalizers of Kubernetes itself."""
 
 
-def outlasting(pod: Pod, now: float, has: float = math.inf) -> Refusal | None:
+def outlasting(pod: Pod, now: float, has: float = math.inf, patience: float = STUCK_AFTER) -> Refusal | None:
     """Return why *pod*, if it terminates, is still here when a drain gives up that has *has* seconds from *now*.
 
-    A pod that should be gone long since is stuck: a finalizer holds it, or its kubelet or its volumes don't let go.
+    A pod that should be gone *patience* seconds ago is stuck: a finalizer holds it, or its kubelet or its volumes don't
+    let go.
     """
     if pod.deletion is None:
         return None
-    if now <= pod.deletion + STUCK_AFTER:
+    if now <= pod.deletion + patience:
         left = pod.deletion - now
         if left <= has:
             return None
