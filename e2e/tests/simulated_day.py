@@ -26,6 +26,8 @@ from tightship_simulator.virtual.simulation import Replica, Simulation, simulate
 
 SCRAPE = 150
 """Seconds between two scrapes: two of them fall into every window of five minutes."""
+SOON = 5.0
+"""Seconds until the first scrape."""
 HOURS = 12
 LATER = timedelta(hours=10)
 """Simulations begin at eight in the morning."""
@@ -76,7 +78,8 @@ class Day:
             yield f"# TYPE {name} unknown\n"
             for series in families[name]:
                 for when, value in self.samples[series]:
-                    yield f"{series} {value} {when + shift:.0f}\n"
+                    # Rounded up, the last sample would come after the day's end.
+                    yield f"{series} {value} {int(when + shift)}\n"
         yield "# EOF\n"
 
 
@@ -113,8 +116,9 @@ def live() -> Day:
             simulation.start(program, CONFIG_MAP_NAME=program.name, LOG_LEVEL="error", **CALM)
         day.begin, version = simulation.wall(), store.version
         async with simulation.session() as session:
-            for _ in range(HOURS * 3600 // SCRAPE):
-                await simulation.sleep(SCRAPE)
+            for number in range(HOURS * 3600 // SCRAPE):
+                # increase() does not see what happened before the first scrape.
+                await simulation.sleep(SCRAPE if number else SOON)
                 simulation.prometheus.outage = Outage.REFUSES if story.fails(traffic.hour()) else Outage.NONE
                 for replica in simulation.replicas:
                     address = f"http://{replica.name}:{PORTS.get(replica.program.name, 9101)}/metrics"
