@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from tightship.core.drain_record import DRAIN_ANNOTATION
 from tightship.drain_io.lease_room import LIMIT, size
@@ -90,6 +92,14 @@ async def test_a_full_lease_stops_no_drain_and_is_said_once(tmp_path: Path) -> N
         assert replica.log.count("is full, as it takes") == 1
 
 
+@web.middleware
+async def no_eviction(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """An API server that has no time for evictions: what fails is the drain, and nothing is left of it."""
+    if request.path.endswith("/eviction"):
+        return web.json_response({"kind": "Status", "code": 429, "reason": "TooManyRequests"}, status=429)
+    return await handler(request)
+
+
 def writes(on: Ground) -> int:
     """Return how often controllers have written n1."""
     return sum((each.resource, each.name) == ("nodes", "n1") for each in on.yard.written())
@@ -120,9 +130,7 @@ async def test_a_policy_that_removes_each_record_at_once_stops_claims_and_is_sai
 @pytest.mark.parametrize("after", [1.0, 20.0])
 async def test_a_tool_that_removes_the_note_of_each_failed_drain_gets_few_drains(tmp_path: Path, after: float) -> None:
     """Without a memory of its own the controller would drain n1 again at once, again and again."""
-    cluster = small()
-    slow(cluster["items"], "10m")
-    async with ground(tmp_path, cluster, LATE, ending=600) as on:
+    async with ground(tmp_path, small(), LATE, admission=no_eviction) as on:
         replica = on.start()
         ends = on.yard.simulation.wall() + 300
         while on.yard.simulation.wall() < ends:
