@@ -23,6 +23,7 @@ async def test_an_exec_plugin_gives_the_token(api: ScriptedApi, tmp_path: Path) 
     }
     plugin = {
         "apiVersion": "client.authentication.k8s.io/v1",
+        "interactiveMode": "Never",
         "command": sys.executable,
         "args": ["-c", f"print({json.dumps(json.dumps(answer))})"],
     }
@@ -35,6 +36,7 @@ async def test_an_exec_plugin_gives_the_token(api: ScriptedApi, tmp_path: Path) 
 async def test_a_failing_exec_plugin_is_an_error_and_not_an_anonymous_request(tmp_path: Path) -> None:
     plugin = {
         "apiVersion": "client.authentication.k8s.io/v1",
+        "interactiveMode": "Never",
         "command": sys.executable,
         "args": ["-c", "import sys; sys.exit('please log in first')"],
     }

@@ -30,7 +30,7 @@ from tightship.core.api_errors import (
     one_line,
 )
 from tightship.kube import credentials
-from tightship.kube.connector import connector
+from tightship.kube.connector import connector, obstacle
 from tightship.kube.credentials import ClusterAccess, ClusterCredentials
 from tightship.kube.host import ServerClock, monotonic
 
@@ -281,22 +281,10 @@ class Connection:
             late = "no answer in time" if seconds is None else f"no answer in {seconds:g} s"
             problem = one_line(error) if str(error) else late
             raise ConnectionFailed(verb, path, self.server, problem) from error
-        except aiohttp.ClientProxyConnectionError as error:
-            # Its text holds the proxy's address, which may hold a password.
-            raise ConnectionFailed(verb, path, self.server, "cannot connect to the proxy") from error
-        except aiohttp.ClientConnectorError as error:
-            # aiohttp's text shows its objects, and names the host a second time.
-            raise ConnectionFailed(verb, path, self.server, f"cannot connect: {_obstacle(error)}") from error
-        except aiohttp.ClientHttpProxyError as error:
-            problem = f"the proxy answered {error.status}"
-            raise ConnectionFailed(verb, path, self.server, problem) from error
-        except aiohttp.ClientResponseError as error:
-            problem = "broken HTTP: " + " ".join(error.message.split())
-            raise ConnectionFailed(verb, path, self.server, problem) from error
         except (aiohttp.ClientError, OSError) as error:
             if isinstance(error.__cause__, _WithheldError):
                 raise NotSent(verb, path, self.server, "the sender may not write any more") from error
-            raise ConnectionFailed(verb, path, self.server, one_line(error)) from error
+            raise ConnectionFailed(verb, path, self.server, obstacle(error)) from error
 
     async def aclose(self) -> None:
         """Close all connections; open streams end."""
@@ -307,15 +295,6 @@ class Connection:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-
-def _obstacle(error: aiohttp.ClientConnectorError) -> str:
-    """Return why a connection failed: what TLS refused, or what the operating system says."""
-    cause: object = getattr(error, "certificate_error", None) or error.os_error
-    number = getattr(cause, "errno", None)
-    if isinstance(cause, ConnectionError) and number:
-        return os.strerror(number)
-    return str(getattr(cause, "verify_message", "") or getattr(cause, "strerror", "") or cause)
 
 
 async def connect(

@@ -1,33 +1,34 @@
 """The address of the API server and our credentials, from kubeconfig files or from the pod that we run in.
 
-``kubernetes.aio`` reads the files; only code that reaches a cluster imports it. This module corrects its loader: with
-several files in ``KUBECONFIG`` the first ``current-context`` counts (as for kubectl), a token file overrides a token
-beside it and loses its line end, a failing exec plugin is an error rather than an anonymous request, and impersonation
-works.
+The rules are those of client-go (``tools/clientcmd/client_config.go`` and ``rest/config.go``): with several files in
+``KUBECONFIG`` the first ``current-context`` counts, data counts before the file beside it, a token file before a token,
+and credentials that are written down before those of a plugin. A plugin that fails is an error and no anonymous
+request. Nothing is written to a file.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import base64
 import logging
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 from urllib.parse import SplitResult, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
+import msgspec
 from msgspec import Struct
 
 from tightship.core.api_errors import ConfigError, one_line
 from tightship.kube import kubeconfig
 from tightship.kube.host import monotonic, wall
-from tightship.kube.kubeconfig import Documents
-
-if TYPE_CHECKING:
-    from kubernetes.aio.client import Configuration
+from tightship.kube.kubeconfig import Documents, KubeconfigSection
+from tightship.kube.oidc import IdTokens
+from tightship.kube.plugins import credential
+from tightship.kube.proxies import ProxyError, proxy_for
+from tightship.kube.tls import ClientTls
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ TOKEN_FILE_PERIOD = 60.0
 _CERTIFICATES = "certificates (of certificate-authority, client-certificate, client-key, or their -data)"
 
 EXPIRY_MARGIN = 60.0
-"""Seconds before its expiry at which we replace a token of an exec plugin."""
+"""Seconds before its expiry at which we replace the credential of an exec plugin."""
 
 IN_CLUSTER = "in-cluster"
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -136,19 +137,16 @@ def in_cluster(mount: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.en
     """Return the credentials of the service account *mount*-ed into our pod."""
 
     async def load() -> LoadedAccess:
-        from kubernetes.aio.client import Configuration
-        from kubernetes.aio.config.config_exception import ConfigException
-        from kubernetes.aio.config.incluster_config import InClusterConfigLoader
-
-        configuration = Configuration()
-        loader = InClusterConfigLoader(
-            str(mount / "token"), str(mount / "ca.crt"), try_refresh_token=False, environ=environ
-        )
+        host, port = (environ.get(f"KUBERNETES_SERVICE_{each}", "") for each in ("HOST", "PORT"))
+        if not host or not port:
+            raise ConfigError("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be set in a pod")
         try:
-            loader.load_and_set(configuration)
-        except (ConfigException, OSError) as error:
+            headers = _bearer((mount / "token").read_text(encoding="utf-8"), str(mount / "token"))
+            tls = ClientTls(authority=(mount / "ca.crt").read_bytes())
+        except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{mount}: {one_line(error)}") from error
-        return LoadedAccess(builder.access(configuration), TOKEN_FILE_PERIOD)
+        server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+        return LoadedAccess(builder.access(server, headers, tls), TOKEN_FILE_PERIOD)
 
     builder = _AccessBuilder(str(mount))
     return ClusterCredentials(IN_CLUSTER, load)
@@ -164,47 +162,74 @@ def _from_files(files: list[Path], context: str | None, *, must_exist: bool) -> 
         raise ConfigError(f"{where}: no current-context is set; name one by --context")
     chosen = context
     builder = _AccessBuilder(where)
+    tokens = IdTokens()
 
     async def load() -> LoadedAccess:
-        return await _load(kubeconfig.read(files, must_exist=must_exist), chosen, where, builder)
+        return await _load(kubeconfig.read(files, must_exist=must_exist), chosen, where, builder, tokens)
 
     return ClusterCredentials(chosen, load)
 
 
-async def _load(documents: Documents, context: str, where: str, builder: _AccessBuilder) -> LoadedAccess:
-    from kubernetes.aio.client import Configuration
-    from kubernetes.aio.config.config_exception import ConfigException
-    from kubernetes.aio.config.kube_config import KubeConfigLoader
-
+async def _load(
+    documents: Documents, context: str, where: str, builder: _AccessBuilder, tokens: IdTokens
+) -> LoadedAccess:
     cluster, user = kubeconfig.sections(documents, context, where)
-    plugin = user.values.get("exec")
-    if user.values.get("tokenFile"):
-        user.values.pop("token", None)
-    # One context with absolute paths: the loader knows one base directory only when it is handed a dictionary.
-    merged = {
-        "current-context": context,
-        "contexts": [{"name": context, "context": {"cluster": "it", "user": "it"}}],
-        "clusters": [{"name": "it", "cluster": cluster.values}],
-        "users": [{"name": "it", "user": user.values}],
-    }
-    configuration = Configuration()
-    with _Complaints() as complaints:
-        try:
-            loader = KubeConfigLoader(merged)
-            await loader.load_and_set(configuration)
-        except (ConfigException, OSError, ValueError, TypeError, KeyError) as error:
-            raise ConfigError(f"kubeconfig {where}, context {context!r}: {one_line(error)}") from error
-    if plugin and not configuration.api_key and not configuration.cert_file:
-        told = "; ".join(complaints.texts) or "it gave neither a token nor a certificate"
-        raise ConfigError(f"{user.key('exec')}: the exec plugin failed: {told}")
-    valid_for = TOKEN_FILE_PERIOD if user.values.get("tokenFile") else None
-    expiry = getattr(loader, "exec_plugin_expiry", None)
-    if expiry is not None:
-        valid_for = max(expiry.timestamp() - wall() - EXPIRY_MARGIN, EXPIRY_MARGIN / 6)
-    return LoadedAccess(builder.access(configuration, _impersonation(user.values)), valid_for)
+    plugin = kubeconfig.plugin(user, cluster)
+    valid_for = TOKEN_FILE_PERIOD if user.text("tokenFile") else None
+    try:
+        headers = _written(user)
+        tls = ClientTls(
+            authority=cluster.content("certificate-authority"),
+            certificate=user.content("client-certificate"),
+            key=user.content("client-key"),
+            insecure=bool(cluster.values.get("insecure-skip-tls-verify")),
+        )
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"kubeconfig {where}, context {context!r}: {one_line(error)}") from error
+    if plugin is not None and not headers and not tls.certificate:
+        found = await credential(plugin)
+        headers = _bearer(found.token, plugin.place) if found.token else ()
+        tls = msgspec.structs.replace(tls, certificate=found.certificate, key=found.key)
+        if found.expires is not None:
+            valid_for = max(found.expires - wall() - EXPIRY_MARGIN, EXPIRY_MARGIN / 6)
+    elif user.values.get("auth-provider") and not headers:
+        token = await tokens.current(user)
+        headers = _bearer(token.text, user.key("auth-provider"))
+        valid_for = max(token.expires - wall() - EXPIRY_MARGIN, EXPIRY_MARGIN / 6)
+    access = builder.access(
+        cluster.text("server"),
+        (*headers, *_impersonation(user.values)),
+        tls,
+        server_name=cluster.text("tls-server-name"),
+        proxy=cluster.text("proxy-url"),
+    )
+    return LoadedAccess(access, valid_for)
 
 
-def _impersonation(user: kubeconfig.Values) -> tuple[tuple[str, str], ...]:
+Headers: TypeAlias = tuple[tuple[str, str], ...]
+
+
+def _written(user: KubeconfigSection) -> Headers:
+    """Return the headers for what *user* has written down: a token, or a user name and a password."""
+    path = user.text("tokenFile")
+    token = Path(path).read_text(encoding="utf-8") if path else user.text("token")
+    if token:
+        return _bearer(token, user.key("tokenFile" if path else "token"))
+    name, password = user.text("username"), user.text("password")
+    if not name and not password:
+        return ()
+    return (("Authorization", f"Basic {base64.b64encode(f'{name}:{password}'.encode()).decode()}"),)
+
+
+def _bearer(text: str, place: str) -> Headers:
+    """Return the header for the token *text*, which may have a line end. Raises :class:`ConfigError`."""
+    token = text.strip()
+    if not token or not token.isascii() or not token.isprintable():
+        raise ConfigError(f"{place}: {'is empty' if not token else 'holds characters that no token has'}")
+    return (("Authorization", f"Bearer {token}"),)
+
+
+def _impersonation(user: kubeconfig.Values) -> Headers:
     names = (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid"))
     headers = [(name, str(user[key])) for key, name in names if user.get(key)]
     groups = user.get("as-groups")
@@ -212,72 +237,40 @@ def _impersonation(user: kubeconfig.Values) -> tuple[tuple[str, str], ...]:
     return tuple(headers)
 
 
-class _Complaints(logging.Handler):
-    """Collects the loader's log: the loader ignores the failure of an exec plugin and goes on without credentials."""
-
-    _logger = logging.getLogger("kubernetes.aio.config.kube_config")
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.texts: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.texts.append(" ".join(record.getMessage().split()))
-
-    def __enter__(self) -> _Complaints:
-        self._propagate, self._logger.propagate = self._logger.propagate, False
-        self._logger.addHandler(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._logger.removeHandler(self)
-        self._logger.propagate = self._propagate
-
-
 class _AccessBuilder:
-    """Makes accesses from configurations. The TLS context, and so the open connections, lasts until a file changes."""
+    """Makes accesses. The TLS context, and so the open connections, lasts until a certificate or key changes."""
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self._key: bytes | None = None
-        self._tls: ssl.SSLContext | None = None
+        self._tls: tuple[ClientTls, ssl.SSLContext] | None = None
 
-    def access(self, configuration: Configuration, headers: tuple[tuple[str, str], ...] = ()) -> ClusterAccess:
-        """Return the access that *configuration* describes. Raises :class:`ConfigError` for unusable certificates."""
-        server = str(configuration.host).rstrip("/")
+    def access(
+        self, server: str, headers: Headers, tls: ClientTls, *, server_name: str = "", proxy: str = ""
+    ) -> ClusterAccess:
+        """Return the access. Raises :class:`ConfigError` for an address, certificate or proxy that can't be used."""
+        server = server.rstrip("/")
         parts = _parts(server)
         if parts is None:
             raise ConfigError(f"{self._where}: server {server!r} is not an http or https address")
-        written = configuration.api_key.get("BearerToken")
-        if written:
-            # The loaders keep the line end of a token file, which a header can't hold.
-            scheme, _, token = written.strip().partition(" ")
-            headers = (("Authorization", f"{scheme.capitalize()} {token.strip()}"), *headers)
+        try:
+            through = proxy or proxy_for(server)
+        except ProxyError as error:
+            raise ConfigError(str(error)) from error
         return ClusterAccess(
             server=server,
             headers=headers,
-            tls=self._context(configuration) if parts.scheme == "https" else None,
-            tls_server_name=configuration.tls_server_name or None,
-            proxy=configuration.proxy or proxy_for(parts.scheme, parts.netloc.rpartition("@")[2]),
+            tls=self._context(tls) if parts.scheme == "https" else None,
+            tls_server_name=server_name or None,
+            proxy=through,
         )
 
-    def _context(self, configuration: Configuration) -> ssl.SSLContext:
-        from kubernetes.aio.client.rest import RESTClientObject
-
-        # Python 3.13 refuses CA certificates without a key identifier by default; kubectl and old clusters do not.
-        configuration.disable_strict_ssl_verification = True
-        configuration.retries = None
-        files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
-        try:
-            digest = hashlib.sha256(repr((files, configuration.verify_ssl)).encode())
-            for name in files:
-                digest.update(Path(name).read_bytes() if name else b"")
-            if self._tls is None or digest.digest() != self._key:
-                self._tls = RESTClientObject(configuration).ssl_context
-                self._key = digest.digest()
-        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            raise ConfigError(f"{self._where}: {_CERTIFICATES}: {one_line(error)}") from error
-        return self._tls
+    def _context(self, tls: ClientTls) -> ssl.SSLContext:
+        if self._tls is None or self._tls[0] != tls:
+            try:
+                self._tls = tls, tls.context()
+            except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+                raise ConfigError(f"{self._where}: {_CERTIFICATES}: {one_line(error)}") from error
+        return self._tls[1]
 
 
 def _parts(server: str) -> SplitResult | None:
@@ -288,9 +281,3 @@ def _parts(server: str) -> SplitResult | None:
     except ValueError:  # also a port that is none
         return None
     return parts if usable else None
-
-
-def proxy_for(scheme: str, host: str) -> str | None:
-    """Return the environment's proxy for *host* (by ``HTTPS_PROXY``, ``NO_PROXY`` and the like), if any."""
-    # aiohttp's trust_env would also let an entry of ~/.netrc replace the Authorization header.
-    return None if proxy_bypass(host) else getproxies().get(scheme)

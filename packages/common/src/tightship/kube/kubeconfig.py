@@ -5,24 +5,41 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-import shutil
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import yaml
 from msgspec import Struct
 
 from tightship.core.api_errors import ConfigError, one_line
 from tightship.core.quoting import quoted
+from tightship.kube.plugins import API_VERSIONS, CLUSTER_EXTENSION, INTERACTIVE_MODES, Plugin
+from tightship.kube.proxies import ProxyError, checked
 
 Values: TypeAlias = dict[str, object]
 Documents: TypeAlias = list[tuple[Path, Values]]
 """Files with what they hold, the first of which counts where several say the same."""
 
 _TEXTS = ("server", "certificate-authority", "certificate-authority-data", "tls-server-name", "proxy-url")
-_USER_TEXTS = ("client-certificate", "client-certificate-data", "client-key", "client-key-data", "tokenFile", "token")
+_USER_TEXTS = (
+    "client-certificate",
+    "client-certificate-data",
+    "client-key",
+    "client-key-data",
+    "tokenFile",
+    "token",
+    "username",
+    "password",
+)
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 _DATA = ("certificate-authority-data", "client-certificate-data", "client-key-data")
+
+_REMOVED = {
+    "azure": "the exec plugin of https://github.com/Azure/kubelogin by: kubelogin convert-kubeconfig",
+    "gcp": "the exec plugin gke-gcloud-auth-plugin by: gcloud container clusters get-credentials",
+    "openstack": "the exec plugin client-keystone-auth of https://github.com/kubernetes/cloud-provider-openstack",
+}
+"""What replaces the ``auth-provider`` that client-go has removed (its ``azure_stub.go`` and ``gcp_stub.go``)."""
 
 _DEEPEST = 100
 
@@ -38,6 +55,18 @@ class KubeconfigSection(Struct, frozen=True):
     def key(self, key: str) -> str:
         """Return *key* with the file and the place, for messages."""
         return f"kubeconfig {self.path}: {self.kind}s[{self.name}].{self.kind}.{key}"
+
+    def text(self, key: str) -> str:
+        """Return the text of *key*, empty if there is none."""
+        return str(self.values.get(key) or "")
+
+    def content(self, key: str) -> bytes:
+        """Return what *key*-data holds, else the file that *key* names, else nothing. Raises :class:`OSError`."""
+        data = self.text(f"{key}-data")
+        if data:
+            return base64.b64decode("".join(data.split()))
+        path = self.text(key)
+        return Path(path).read_bytes() if path else b""
 
 
 def read(files: list[Path], *, must_exist: bool) -> Documents:
@@ -127,9 +156,15 @@ def _checked(section: KubeconfigSection, texts: tuple[str, ...]) -> KubeconfigSe
     skip = values.get("insecure-skip-tls-verify", False)
     if not isinstance(skip, bool):
         raise ConfigError(f"{section.key('insecure-skip-tls-verify')}: {quoted(skip)}: allowed are true and false")
-    plugin = values.get("exec")
-    if plugin is not None:
-        values["exec"] = _plugin(section, plugin)
+    if values.get("proxy-url"):
+        try:
+            checked(str(values["proxy-url"]), section.key("proxy-url"))
+        except ProxyError as error:
+            raise ConfigError(str(error)) from error
+    if values.get("auth-provider"):
+        _check_provider(section, values["auth-provider"])
+        if values.get("exec"):
+            raise ConfigError(f"{section.key('auth-provider')}: beside exec; allowed is one of the two")
     return KubeconfigSection(section.path, section.kind, section.name, values)
 
 
@@ -148,15 +183,76 @@ def _check_base64(key: str, text: str) -> None:
         raise ConfigError(f"{key}: not base64: {error}") from error
 
 
-def _plugin(section: KubeconfigSection, plugin: object) -> Values:
-    """Return an exec plugin; like client-go, a command with a slash is relative to the kubeconfig."""
-    command = plugin.get("command") if isinstance(plugin, dict) else None
-    if not isinstance(plugin, dict) or not isinstance(command, str) or not command:
-        raise ConfigError(f"{section.key('exec.command')}: names no command")
+def _check_provider(section: KubeconfigSection, provider: object) -> None:
+    name = provider.get("name") if isinstance(provider, dict) else None
+    if name != "oidc":
+        instead = _REMOVED.get(str(name))
+        why = f"kubectl has removed it; use {instead}" if instead else "allowed is oidc, or an exec plugin instead"
+        raise ConfigError(f"{section.key('auth-provider')}: {quoted(name)}: {why}")
+
+
+def plugin(user: KubeconfigSection, cluster: KubeconfigSection) -> Plugin | None:
+    """Return the exec plugin of *user*, if any; like client-go, a command with a slash is relative to the kubeconfig.
+
+    Raises :class:`ConfigError`.
+    """
+    given = user.values.get("exec")
+    if given is None:
+        return None
+    command = given.get("command") if isinstance(given, dict) else None
+    if not isinstance(given, dict) or not isinstance(command, str) or not command:
+        raise ConfigError(f"{user.key('exec.command')}: names no command")
     if os.sep in command:
-        command = str(section.path.resolve().parent / command)
-    if shutil.which(command) is None:
-        hint = plugin.get("installHint")
-        more = f"; {' '.join(str(hint).split())}" if hint else ""
-        raise ConfigError(f"{section.key('exec.command')}: {command}: there is no such program{more}")
-    return {**plugin, "command": command}
+        command = str(user.path.resolve().parent / command)
+    version = given.get("apiVersion")
+    if version not in API_VERSIONS:
+        raise ConfigError(f"{user.key('exec.apiVersion')}: {quoted(version)}: allowed are {' and '.join(API_VERSIONS)}")
+    # Only v1 demands a choice.
+    mode = given.get("interactiveMode") or ("IfAvailable" if version != API_VERSIONS[0] else None)
+    if mode not in INTERACTIVE_MODES:
+        raise ConfigError(
+            f"{user.key('exec.interactiveMode')}: {quoted(mode)}: allowed are {', '.join(INTERACTIVE_MODES)}"
+        )
+    arguments = given.get("args") or []
+    if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
+        raise ConfigError(f"{user.key('exec.args')}: {quoted(arguments)} is not a list of texts")
+    variables = given.get("env") or []
+    pairs: list[tuple[Any, Any]] = [
+        (each.get("name"), each.get("value", "")) for each in variables if isinstance(each, dict)
+    ]
+    if not isinstance(variables, list) or len(pairs) < len(variables) or not all(map(_is_variable, pairs)):
+        raise ConfigError(f"{user.key('exec.env')}: allowed is a list with the texts name and value")
+    wanted = given.get("provideClusterInfo") or False
+    if not isinstance(wanted, bool):
+        raise ConfigError(f"{user.key('exec.provideClusterInfo')}: {quoted(wanted)}: allowed are true and false")
+    return Plugin(
+        user.key("exec"),
+        version,
+        command,
+        tuple(arguments),
+        dict(pairs),
+        mode,
+        str(given.get("installHint") or ""),
+        _cluster_info(cluster) if wanted else None,
+    )
+
+
+def _is_variable(pair: tuple[object, object]) -> bool:
+    name, value = pair
+    return isinstance(name, str) and bool(name) and isinstance(value, str)
+
+
+def _cluster_info(cluster: KubeconfigSection) -> Values:
+    """Return *cluster* as plugins are told of it (``ConfigToExecCluster`` of client-go's ``rest/exec.go``)."""
+    extensions = cluster.values.get("extensions")
+    named = [each for each in extensions if isinstance(each, dict)] if isinstance(extensions, list) else []
+    told = {
+        **{key: cluster.values.get(key) for key in ("tls-server-name", "insecure-skip-tls-verify")},
+        "certificate-authority-data": base64.b64encode(cluster.content("certificate-authority")).decode(),
+        **{key: cluster.values.get(key) for key in ("proxy-url", "disable-compression")},
+    }
+    return {
+        "server": cluster.text("server"),
+        **{key: value for key, value in told.items() if value},
+        "config": next((each.get("extension") for each in named if each.get("name") == CLUSTER_EXTENSION), None),
+    }

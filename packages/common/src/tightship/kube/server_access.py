@@ -12,13 +12,12 @@ import os
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from tightship.core.addresses import Address
 from tightship.core.query_servers import Server, Tls
-from tightship.kube.credentials import proxy_for
+from tightship.kube.proxies import proxy_for
 
 _log = logging.getLogger(__name__)
 
@@ -90,8 +89,8 @@ class ServerCredentials:
 
 
 def proxy_of(address: Address) -> str | None:
-    """Return the environment's proxy for *address*. Reads the whole environment, so don't call this for each query."""
-    return proxy_for(address.scheme, urlsplit(str(address)).netloc)
+    """Return the environment's proxy for *address*. Raises :class:`~tightship.kube.proxies.ProxyError`."""
+    return proxy_for(str(address))
 
 
 def _secret(name: str) -> str:

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import ssl
 import subprocess
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from tightship.app.runtime.loop import any_of
 from tightship.core.api_errors import one_line
 from tightship.kube.host import monotonic
+from tightship.kube.tls import as_file
 
 LOOK = 30.0
 """Seconds between two looks at the folder. The kubelet itself takes a minute or so to update a Secret."""
@@ -56,7 +53,7 @@ class Certificate:
             pair = b"\n".join(self._folder.joinpath(name).read_bytes() for name in ("tls.crt", "tls.key"))
         if pair == self._used:
             return False
-        with _as_file(pair) as file:
+        with as_file(pair) as file:
             try:
                 # A key that does not fit would leave half of the pair in use.
                 ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(file)
@@ -94,21 +91,6 @@ def _made(name: str) -> bytes:
         raise OSError(
             f"a certificate needs the program openssl, or a folder with tls.crt and tls.key: {error}"
         ) from error
-
-
-@contextmanager
-def _as_file(content: bytes) -> Iterator[str]:
-    """Return the path of a file with *content*: in memory if possible, as the root file system may be read-only."""
-    if hasattr(os, "memfd_create"):
-        with os.fdopen(os.memfd_create("certificate"), "wb") as file:
-            file.write(content)
-            file.flush()
-            yield f"/proc/self/fd/{file.fileno()}"
-    else:
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(content)
-            file.flush()
-            yield file.name
 
 
 __all__ = ["Certificate"]
