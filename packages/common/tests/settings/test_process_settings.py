@@ -71,8 +71,8 @@ POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
 @pytest.mark.parametrize(
     ("environment", "flags", "dry_run", "host"),
     [
-        (POD, {}, False, "0.0.0.0"),
-        (POD, {"dry_run": True}, True, "0.0.0.0"),
+        (POD, {}, False, "::"),
+        (POD, {"dry_run": True}, True, "::"),
         # The chart sets both, for its own cluster and for that of another kubeconfig, whose pod has no account.
         (POD | {"DRY_RUN": "true", "HTTP_HOST": "::", "TIGHTSHIP_KUBECONFIG": "/k"}, {}, True, "::"),
         (POD | {"DRY_RUN": "false", "HTTP_HOST": "::", "TIGHTSHIP_KUBECONFIG": "/k"}, {}, False, "::"),

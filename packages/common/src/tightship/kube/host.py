@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
+import threading
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
@@ -24,6 +27,41 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class Loop(asyncio.SelectorEventLoop):
+    """An event loop that ends while a name is being resolved, for which the resolver may take half a minute."""
+
+    async def getaddrinfo(
+        self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0  # noqa: A002
+    ) -> Any:
+        """See :func:`socket.getaddrinfo`."""
+        # The end of a process waits for the threads of the loop's executor, but not for this one.
+        found: asyncio.Future[Any] = self.create_future()
+
+        def settle(result: Any, error: OSError | UnicodeError | None) -> None:
+            if not found.done():
+                if error is None:
+                    found.set_result(result)
+                else:
+                    found.set_exception(error)
+
+        def resolve() -> None:
+            result, failure = None, None
+            try:
+                result = socket.getaddrinfo(host, port, family, type, proto, flags)
+            except (OSError, UnicodeError) as error:
+                failure = error
+            with suppress(RuntimeError):  # the loop may have ended meanwhile
+                self.call_soon_threadsafe(settle, result, failure)
+
+        threading.Thread(target=resolve, name=f"resolving {host}", daemon=True).start()
+        return await found
+
+
+def _run(work: Coroutine[Any, Any, Any]) -> Any:
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        return runner.run(work)
+
+
 class Host(Struct, frozen=True, kw_only=True):
     """The machine as one controller sees it.
 
@@ -35,7 +73,7 @@ class Host(Struct, frozen=True, kw_only=True):
 
     wall: Callable[[], float] = time.time
     connector: Callable[[], aiohttp.BaseConnector] | None = None
-    run: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run
+    run: Callable[[Coroutine[Any, Any, Any]], Any] = _run
     own_process: bool = True
     stopwatch: Callable[[], float] | None = time.thread_time
 

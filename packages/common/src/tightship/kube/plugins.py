@@ -124,7 +124,8 @@ class _Running:
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        answer = self._process.stdout.read()
+        with self._process.stdout as stdout:
+            answer = stdout.read()
         code = self._process.wait()
         self._telling.join(0.5)
         with suppress(RuntimeError):  # the loop may have ended meanwhile
@@ -137,12 +138,13 @@ class _Running:
     def _tell(self) -> None:
         assert self._process.stderr is not None
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        while piece := os.read(self._process.stderr.fileno(), 1 << 16):
-            text = decoder.decode(piece)
-            self._tail = (self._tail + text)[-_TOLD:]
-            with suppress(OSError, ValueError, AttributeError):  # no stderr, or a closed one
-                sys.stderr.write(text)
-                sys.stderr.flush()
+        with self._process.stderr as stderr:
+            while piece := os.read(stderr.fileno(), 1 << 16):
+                text = decoder.decode(piece)
+                self._tail = (self._tail + text)[-_TOLD:]
+                with suppress(OSError, ValueError, AttributeError):  # no stderr, or a closed one
+                    sys.stderr.write(text)
+                    sys.stderr.flush()
 
     def last_line(self) -> str:
         """Return the last line on stderr after a colon, nothing if there is none."""

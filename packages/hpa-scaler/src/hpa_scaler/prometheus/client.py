@@ -12,7 +12,6 @@ import random
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import TypeAlias
 
@@ -28,7 +27,8 @@ from tightship import __version__
 from tightship.core.addresses import AllowList
 from tightship.core.query_servers import Server
 from tightship.core.reasons import Reason
-from tightship.kube.host import HOST, monotonic
+from tightship.kube.connector import connector
+from tightship.kube.host import monotonic
 from tightship.kube.server_access import CredentialsError, ServerAccess, ServerCredentials
 
 Asks = Mapping[str, Sequence[Query]]
@@ -131,9 +131,8 @@ class PrometheusClient:
 
     async def __aenter__(self) -> PrometheusClient:
         self._resolver = GuardedResolver(self._directory)
-        tcp = partial(aiohttp.TCPConnector, limit=0, keepalive_timeout=_IDLE, resolver=self._resolver)
         self._session = aiohttp.ClientSession(
-            connector=(HOST.get().connector or tcp)(),
+            connector=connector(keepalive_timeout=_IDLE, resolver=self._resolver),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             headers={

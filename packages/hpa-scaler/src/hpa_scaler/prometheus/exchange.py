@@ -28,6 +28,7 @@ from tightship.core.addresses import Address, AddressError, AllowList, is_guarde
 from tightship.core.api_errors import one_line
 from tightship.core.query_servers import Server
 from tightship.core.reasons import Reason
+from tightship.kube.connector import obstacle
 from tightship.kube.host import wall
 from tightship.kube.server_access import ServerAccess, proxy_of
 
@@ -307,4 +308,4 @@ def _failure(server: Server, error: Exception) -> Failure:
         if isinstance(cause, GuardedAddressError):
             return Failure(Reason.SERVER_NOT_ALLOWED, f"{server.name}: {cause}")
         cause = cause.__cause__
-    return Failure(Reason.CONNECTION_FAILED, f"{server.name}: {one_line(error)}")
+    return Failure(Reason.CONNECTION_FAILED, f"{server.name}: {server.address}: {obstacle(error)}")

@@ -113,7 +113,8 @@ class _Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         transport.set_write_buffer_limits(high=_WRITE_BUFFER)
         self._transport = transport
-        self.address = str((transport.get_extra_info("peername") or ("",))[0])
+        # A socket of both families shows an IPv4 address in IPv6's form.
+        self.address = str((transport.get_extra_info("peername") or ("",))[0]).removeprefix("::ffff:")
         self._within(self._gate.limits.head_timeout)
         self._gate.opened(self)
         if self._gate.tls is not None:

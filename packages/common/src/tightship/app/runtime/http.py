@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import socket
 import ssl
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from tightship.app.observability.logging import sparing
 from tightship.app.runtime.access import Denial
 from tightship.app.runtime.gate import ConnectionLimits, Gate
 from tightship.app.runtime.heartbeat import Heartbeat
+from tightship.app.settings.process import EVERYWHERE
 from tightship.core.api_errors import one_line
 from tightship.kube.host import wall
 from tightship.report.html.page import CONTENT_SECURITY_POLICY, page_parts
@@ -64,6 +66,7 @@ class Content(Struct, frozen=True):
 class HttpServer:
     """Serves *content* on each of *ports* while the asynchronous context lasts; port 0 takes a free one.
 
+    The *host* ``::`` is every address, those of IPv4 too.
     *probe_port* serves only the probes, with connections of its own, so the kubelet gets an answer even if a client
     uses up all other connections. If *probe_port* is one of *ports*, or ``None``, the probes use the shared ports only.
     With *tls*, all ports but *probe_port* serve HTTPS. With *access*, they answer only who may get the path, but for
@@ -148,7 +151,10 @@ class HttpServer:
         stack.callback(gate.close_waiting)
         loop, found = asyncio.get_running_loop(), []
         for port in ports:
-            listener = await loop.create_server(gate, self._host, port)
+            if self._host == EVERYWHERE:
+                listener = await loop.create_server(gate, sock=_socket_of_both(port))
+            else:
+                listener = await loop.create_server(gate, self._host, port)
             stack.callback(listener.close)
             found += [each.getsockname()[1] for each in listener.sockets]
         return tuple(found)
@@ -221,6 +227,14 @@ class HttpServer:
         except Exception as error:
             self._log.exception("answering %s %s failed: %s", request.method, request.path, one_line(error))
             return web.Response(text=f"500 {type(error).__name__}; the log says more\n", status=500)
+
+
+def _socket_of_both(port: int) -> socket.socket:
+    """Return a socket that takes connections of IPv6 and IPv4, the latter alone where the system has no IPv6."""
+    # For "::" asyncio would take IPv6 alone.
+    if socket.has_dualstack_ipv6():
+        return socket.create_server((EVERYWHERE, port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("0.0.0.0", port))  # noqa: S104
 
 
 class _Scrape:

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from tightship.app.runtime.loop import any_of, threads_at_work
 from tightship.core.api_errors import KubeError, one_line
+from tightship.kube.host import Loop
 
 _log = logging.getLogger(__name__)
 
@@ -26,11 +27,15 @@ _OWN_SHARE = 0.8
 
 
 class Runtime:
-    """The argument of a controller's main function. Setting *stop* asks the controller to end; tasks are supervised."""
+    """The argument of a controller's main function. Setting *stop* asks the controller to end; tasks are supervised.
+
+    While *starting*, the controller has nothing to finish, and whatever it waits for, a stop cancels it at once.
+    """
 
     def __init__(self, stopping: Callable[[], None] = lambda: None) -> None:
         self.stop = asyncio.Event()
         self.crashed = False
+        self.starting = False
         self._stopping = stopping
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -84,7 +89,7 @@ def run_controller(main: Callable[[Runtime], Awaitable[None]], grace: float, *, 
     process = _Process(main, grace, name)
     try:
         # Closing the runner waits for the threads of in_thread(), without which the interpreter could not end.
-        with asyncio.Runner() as runner:
+        with asyncio.Runner(loop_factory=Loop) as runner:
             return runner.run(process.run())
     finally:
         process.finished()
@@ -119,7 +124,7 @@ class _Process:
         await runtime.close()
         if runtime.crashed:
             return EXIT_CRASHED
-        if task.cancelled():
+        if task.cancelled() and not runtime.starting:
             _log.error("%s did not end by itself and was cancelled", self._name)
             return EXIT_CRASHED
         return EXIT_INTERRUPTED if self._interrupted else EXIT_OK
@@ -131,6 +136,9 @@ class _Process:
         """Give the main function its share of the grace after the stop, then cancel it."""
         await any_of(runtime.stop)
         self._arm()
+        if runtime.starting:
+            task.cancel()
+            return
         await asyncio.sleep(self._grace * _OWN_SHARE)
         _log.warning(
             "%s still runs %g s after it was told to stop; cancelling it", self._name, self._grace * _OWN_SHARE

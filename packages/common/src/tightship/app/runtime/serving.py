@@ -142,6 +142,7 @@ async def serve(
     A pass of more than *pass_deadline* seconds counts as hung. A dry run begins nothing. Raises
     :class:`~tightship.core.api_errors.KubeError` and :class:`OSError` if the process can't start.
     """
+    runtime.starting = True
     registry = new_registry(program.name, program.version)
     metrics = RunMetrics(registry)
     wake = asyncio.Event()
@@ -206,6 +207,7 @@ async def serve(
             page=controller.page,
         )
         await stack.enter_async_context(await _server(content, frame))
+        runtime.starting = False
         await _passes(frame, controller, heartbeat)
 
 

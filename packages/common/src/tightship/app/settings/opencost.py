@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import ssl
 import urllib.error
@@ -66,6 +67,8 @@ def node_costs(server: Server, credentials: ServerCredentials) -> Mapping[str, i
     try:
         access = credentials.access()
         request = urllib.request.Request(f"{server.address}/api/v1/query?{query}", headers=dict(access.headers))  # noqa: S310 - http only
+        if access.proxy:
+            _through(request, access.proxy)
         with _opened(request, access.tls, server.timeout) as answer:
             series = msgspec.json.decode(_read(answer), type=_Answer).data.result
     except CredentialsError as error:
@@ -96,9 +99,23 @@ class _Here(urllib.request.HTTPRedirectHandler):
         return None
 
 
+def _through(request: urllib.request.Request, proxy: str) -> None:
+    """Let *request* go through *proxy*. Raises :class:`CredentialsError` for a kind that urllib does not know."""
+    parts = urllib.parse.urlsplit(proxy)
+    if parts.scheme != "http":
+        raise CredentialsError(f"the proxy's scheme is {parts.scheme}; allowed is http here, or the server in NO_PROXY")
+    user, _, place = parts.netloc.rpartition("@")
+    if user:
+        pair = base64.b64encode(urllib.parse.unquote(user).encode()).decode()
+        request.add_header("Proxy-Authorization", f"Basic {pair}")
+    request.set_proxy(place, parts.scheme)
+
+
 def _opened(request: urllib.request.Request, tls: ssl.SSLContext | bool, timeout: float) -> Any:
     context = tls if isinstance(tls, ssl.SSLContext) else None
-    return urllib.request.build_opener(_Here, urllib.request.HTTPSHandler(context=context)).open(request, None, timeout)
+    # urllib would choose a proxy by rules of its own.
+    handlers = (_Here, urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    return urllib.request.build_opener(*handlers).open(request, None, timeout)
 
 
 def _read(answer: Any) -> bytes:

@@ -27,7 +27,8 @@ from tightship.kube.host import token
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """The file with a pod's own namespace."""
 
-EVERYWHERE = "0.0.0.0"  # noqa: S104 - the kubelet and Prometheus connect from outside
+EVERYWHERE = "::"
+"""Every address of IPv6 and IPv4, because the kubelet and Prometheus connect from outside, by either."""
 LOOPBACK = "127.0.0.1"
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
