@@ -31,7 +31,14 @@ class Loop(asyncio.SelectorEventLoop):
     """An event loop that ends while a name is being resolved, for which the resolver may take half a minute."""
 
     async def getaddrinfo(
-        self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0  # noqa: A002
+        self,
+        host: Any,
+        port: Any,
+        *,
+        family: int = 0,
+        type: int = 0,  # noqa: A002
+        proto: int = 0,
+        flags: int = 0,
     ) -> Any:
         """See :func:`socket.getaddrinfo`."""
         # The end of a process waits for the threads of the loop's executor, but not for this one.

@@ -38,7 +38,8 @@ def checked(proxy: str, place: str) -> str:
     allowed = f"allowed are {', '.join(SCHEMES[:-1])} and {SCHEMES[-1]}, as in http://proxy.example.com:3128"
     if scheme not in SCHEMES:
         raise ProxyError(f"{place}: the proxy's scheme is {scheme!r}; {allowed}")
-    if _valid(proxy) is None:
+    # Go makes http://http://proxy:port of http://proxy:port, and fails later.
+    if _valid(proxy) is None or proxy.count("://") > 1:
         raise ProxyError(f"{place}: the proxy has no valid host or port; {allowed}")
     return proxy
 
