@@ -10,6 +10,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Mapping
+from urllib.parse import quote_plus
 
 import aiohttp
 from msgspec import Struct
@@ -96,7 +97,7 @@ async def _refreshed(user: KubeconfigSection, settings: Values, refresh_token: s
         if status != 200 or not isinstance(endpoint, str):
             raise ValueError(f"{issuer} answered {status}, and names no token_endpoint")
         # As golang.org/x/oauth2, which doesn't know either which of the two a provider takes.
-        status, answer = await _asked(session, "POST", endpoint, form, aiohttp.BasicAuth(client, secret))
+        status, answer = await _asked(session, "POST", endpoint, form, _basic(client, secret))
         if status >= 400:
             both = {**form, "client_id": client, **({"client_secret": secret} if secret else {})}
             status, answer = await _asked(session, "POST", endpoint, both)
@@ -106,14 +107,19 @@ async def _refreshed(user: KubeconfigSection, settings: Values, refresh_token: s
     return answer
 
 
+def _basic(client: str, secret: str) -> Mapping[str, str]:
+    pair = base64.b64encode(f"{quote_plus(client)}:{quote_plus(secret)}".encode()).decode()
+    return {"Authorization": f"Basic {pair}"}
+
+
 async def _asked(
     session: aiohttp.ClientSession,
     method: str,
     url: str,
     form: Mapping[str, str] | None = None,
-    auth: aiohttp.BasicAuth | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> tuple[int, Values]:
-    async with session.request(method, url, data=form, auth=auth, proxy=proxy_for(url)) as response:
+    async with session.request(method, url, data=form, headers=headers, proxy=proxy_for(url)) as response:
         body = await response.read()
     try:
         found = json.loads(body)
