@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import aiohttp
 import pytest
@@ -70,6 +71,29 @@ async def served(scene: Scene) -> AsyncIterator[Served]:
     server = HttpServer(scene.content, host=HOST, ports=(0, 0), probe_port=0)
     async with server, aiohttp.ClientSession() as session:
         yield Served(session, server)
+
+
+@pytest.mark.parametrize(("has_both", "found"), [(True, "::"), (False, "0.0.0.0")])
+async def test_by_default_every_address_is_served_where_ipv6_is_off_those_of_ipv4(
+    has_both: bool, found: str, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if has_both and not socket.has_dualstack_ipv6():
+        pytest.skip("this system has no IPv6")
+    bound: list[str] = []
+    create = socket.create_server
+
+    def recorded(address: tuple[str, int], **options: Any) -> socket.socket:
+        bound.append(address[0])
+        return create(address, **options)
+
+    monkeypatch.setattr(socket, "create_server", recorded)
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: has_both)
+    async with (
+        HttpServer(scene.content, host="::", ports=(0,), probe_port=0) as server,
+        aiohttp.ClientSession() as session,
+    ):
+        assert (await Served(session, server).get("/metrics"))[0] == 200
+    assert bound == [found, found]
 
 
 async def test_the_port_of_the_probes_serves_nothing_else(served: Served) -> None:

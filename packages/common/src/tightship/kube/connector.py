@@ -15,13 +15,13 @@ from weakref import WeakSet
 import aiohttp
 from aiohappyeyeballs import start_connection
 from aiohttp.client_proto import ResponseHandler
-from yarl import URL
 
 from tightship.core.api_errors import one_line
 from tightship.kube.host import HOST
 
 if TYPE_CHECKING:
     from aiohttp.client_reqrep import ClientRequest
+    from yarl import URL
 
 IDLE = 60.0
 """Seconds after which an idle connection is closed."""
