@@ -92,6 +92,32 @@ def test_a_server_that_is_away_is_an_error_that_names_it() -> None:
         priced(NodeSettings(prices=read_prices("http://127.0.0.1:9")))
 
 
+async def test_the_question_goes_through_the_proxy_that_go_would_choose(monkeypatch: pytest.MonkeyPatch) -> None:
+    heads: list[str] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        body = json.dumps(vector(({"node": "n1"}, "0.25"))).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        writer.close()
+
+    for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    asked = NodeSettings(prices=read_prices("http://opencost.invalid:9003"))
+    async with await asyncio.start_server(talk, "127.0.0.1", 0) as proxy:
+        place = f"127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+        monkeypatch.setenv("HTTP_PROXY", f"http://u:p%40@{place}")
+        # Python's own rules would go there directly.
+        monkeypatch.setenv("NO_PROXY", ".opencost.invalid")
+        prices = (await asyncio.to_thread(priced, asked)).prices
+    assert [each.hourly for each in [price_of(made("n1"), prices)] if each] == [250_000]
+    assert heads[0].startswith("GET http://opencost.invalid:9003/api/v1/query?")
+    assert "\r\nProxy-authorization: basic dtpwqa==\r\n".lower() in heads[0].lower()
+    monkeypatch.setenv("HTTP_PROXY", "socks5://127.0.0.1:1")
+    with pytest.raises(SettingsError, match="the proxy's scheme is socks5; allowed is http here, or the server in NO_"):
+        await asyncio.to_thread(priced, asked)
+
+
 def test_a_list_says_its_server_and_credentials_and_a_password_in_an_address_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "prices.yaml"
     path.write_text("instanceTypes: {m5.large: 7}\nopenCost: {url: 'http://p:9090', bearerTokenFile: /t}\n")

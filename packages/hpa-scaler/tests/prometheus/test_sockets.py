@@ -161,3 +161,31 @@ async def test_https_goes_through_a_tunnel_of_the_proxy(monkeypatch: pytest.Monk
         found = await failure_of(server("https://prometheus.example/prefix"))
     assert asked.startswith(b"CONNECT prometheus.example:443 ")
     assert (found.reason, "407" in found.detail) == (Reason.CONNECTION_FAILED, True)
+
+
+async def test_queries_go_through_a_socks_proxy_unless_the_network_is_excepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    places: list[bytes] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(3)
+        writer.write(b"\x05\x00")
+        places.append((await reader.readexactly(5 + len("prometheus.example") + 2))[5:])
+        writer.write(b"\x05\x00\x00\x01" + bytes(6))
+        await reader.readuntil(b"\r\n\r\n")
+        content = b'{"status":"success","data":{"resultType":"vector","result":[]}}'
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(content), content))
+        await writer.drain()
+
+    for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    async with tcp(talk) as url:
+        monkeypatch.setenv("HTTP_PROXY", url.replace("http://", "socks5://"))
+        async with asking(server("http://prometheus.example:9090")) as client:
+            assert isinstance(await one(client), QueryAnswer)
+        monkeypatch.setenv("HTTP_PROXY", "socks6://127.0.0.1:1")
+        found = await failure_of(server("http://prometheus.example:9090"))
+        assert (found.reason, "allowed are http, https" in found.detail) == (Reason.CONNECTION_FAILED, True)
+        monkeypatch.setenv("NO_PROXY", "192.0.2.0/24,.example")
+        found = await failure_of(server("http://prometheus.example:9090"))
+        assert found.reason is Reason.CONNECTION_FAILED
+    assert places == [b"prometheus.example" + (9090).to_bytes(2)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -98,6 +99,7 @@ def _target(url: str) -> tuple[str, str]:
     return _ascii(unquote(host)), port
 
 
+@lru_cache(maxsize=64)
 def _direct(host: str, port: str, no_proxy: str) -> bool:
     """Whether requests to *host* go to it directly."""
     if host == "localhost":

@@ -29,12 +29,11 @@ class CredentialsError(Exception):
 
 
 class ServerAccess(Struct, frozen=True, eq=False):
-    """The headers and the TLS settings of a request; *proxy* is the environment's proxy, if any."""
+    """The headers and the TLS settings of a request."""
 
     headers: Mapping[str, str]
     tls: ssl.SSLContext | bool = True
     server_name: str | None = None
-    proxy: str | None = None
 
 
 class ServerCredentials:
@@ -85,7 +84,7 @@ class ServerCredentials:
             pair = base64.b64encode(f"{server.username}:{password}".encode()).decode()
             headers["Authorization"] = f"Basic {pair}"
         tls = _context(server.tls) if server.address.scheme == "https" else True
-        return ServerAccess(headers, tls, server.tls.server_name or None, proxy_of(server.address))
+        return ServerAccess(headers, tls, server.tls.server_name or None)
 
 
 def proxy_of(address: Address) -> str | None:

@@ -240,7 +240,7 @@ async def _sent(
         headers={**(access.headers if own else {}), **(_FORM if posts else {})},
         ssl=access.tls if own else True,
         server_hostname=access.server_name if own else None,
-        proxy=access.proxy if own else proxy_of(hop.address),
+        proxy=proxy_of(hop.address),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),
         allow_redirects=False,
     ) as response:

@@ -19,7 +19,7 @@ from tightship.app.settings.query_servers import ServerSettings, server_of
 from tightship.core.query_servers import Server
 from tightship.core.quoting import quoted
 from tightship.core.unreadable import UNREADABLE
-from tightship.kube.server_access import CredentialsError, ServerCredentials
+from tightship.kube.server_access import CredentialsError, ServerCredentials, proxy_of
 from tightship.planning.prices import parse_price
 
 METRIC = "node_total_hourly_cost"
@@ -67,8 +67,8 @@ def node_costs(server: Server, credentials: ServerCredentials) -> Mapping[str, i
     try:
         access = credentials.access()
         request = urllib.request.Request(f"{server.address}/api/v1/query?{query}", headers=dict(access.headers))  # noqa: S310 - http only
-        if access.proxy:
-            _through(request, access.proxy)
+        if proxy := proxy_of(server.address):
+            _through(request, proxy)
         with _opened(request, access.tls, server.timeout) as answer:
             series = msgspec.json.decode(_read(answer), type=_Answer).data.result
     except CredentialsError as error:
