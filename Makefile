@@ -195,7 +195,7 @@ COMPILE := $(BIN)/uv pip compile --quiet $(UPGRADE) --universal --python-version
 
 .PHONY: lock
 lock: install ## Resolve the locked requirements again.
-	@$(COMPILE) --group build --group lint --group site --group test $(PACKAGES:%=%/pyproject.toml) -o requirements/dev.lock
+	@$(COMPILE) --group build --group lint --group site --group test --group bench $(PACKAGES:%=%/pyproject.toml) -o requirements/dev.lock
 	@$(COMPILE) --group wheels -o requirements/build.lock
 	@$(COMPILE) packages/node-compactor/pyproject.toml -o requirements/node-compactor.lock
 	@$(COMPILE) packages/node-refiner/pyproject.toml -o requirements/node-refiner.lock

@@ -6,7 +6,7 @@
     python bench/planning.py --json
 
 Each row is made in a process of its own. Seconds are CPU seconds of one core (noise of a shared machine left out as far
-as may be); *memory* is the process's largest resident set, with the Kubernetes client imported as a running controller
+as may be); *memory* is the process's largest resident set, with the connection imported as a running controller
 has it, the whole fleet held as the controller holds it and one decision pass made. Fleets come from the project's own
 generator, object by object through the decoder, as a list from the API server would.
 
@@ -112,7 +112,7 @@ def fleet(nodes: int, pods: int, conflicts: int = 0, seed: int = 1) -> tuple[Clu
 
 def measure_fleet(nodes: int) -> dict[str, Any]:
     """Memory, a decision pass, a watch event, and full plans on a generated fleet."""
-    importlib.import_module("kubernetes.aio")
+    importlib.import_module("tightship.kube.connection")
     state, taken_in = fleet(nodes, nodes * PODS_PER_NODE)
     now = NOW.timestamp()
     snapshot = state.snapshot()

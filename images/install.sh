@@ -27,8 +27,7 @@ locked() {
 
 # Compiles every module below the directory $2 with the interpreter $1.
 compiled() {
-    "$1" -m compileall -q -j 0 --invalidation-mode unchecked-hash \
-        -x 'site-packages/(kubernetes/.*/models/(?!__init__)|.*/tests/)' "$2"
+    "$1" -m compileall -q -j 0 --invalidation-mode unchecked-hash -x 'site-packages/.*/tests/' "$2"
 }
 
 case "$1" in
@@ -42,8 +41,6 @@ wheels)
     ;;
 locked)
     locked "$2" "requirements/$3.lock"
-    # `compiled` leaves out the API models of the Kubernetes client: thousands of modules, each loaded only when it is used,
-    # which is rare. Their byte-code would be a quarter of the image.
     compiled "$2/bin/python" "$2/lib"
     ;;
 controller)

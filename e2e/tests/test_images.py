@@ -37,8 +37,8 @@ FOREIGN = (
     "setuptools",
 )
 COMMANDS = {"plan", "explain", "run", "version"}
-AT_MOST = 256 * 2**20
-"""Bytes of an environment: what the lock names is some 170 MiB, its byte-code some 45."""
+AT_MOST = 128 * 2**20
+"""Bytes of an environment: what the lock names, with its byte-code, is some 95 MB with numpy."""
 
 UNREACHABLE = re.compile(r"\(from versions: none\)|ConnectionError|NameResolutionError|Timeout|ProxyError")
 

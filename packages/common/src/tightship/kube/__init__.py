@@ -1,5 +1,4 @@
 """The edge to the cluster: connection, lists and watches, the cache that they feed, and files in place of a cluster.
 
-Import the modules themselves. This package re-exports nothing, so reading a file loads neither aiohttp nor the
-Kubernetes client (together about 1 s and 80 MB).
+Import the modules themselves. This package re-exports nothing, so reading a file does not load aiohttp.
 """
