@@ -107,6 +107,7 @@ TOOLS = (
     _prometheus("prometheus"),
     _prometheus("promtool"),
     Tool("promql", "promql", "tightship.dev/e2e/controlplane/promql", "github.com/prometheus/prometheus"),
+    Tool("httpproxy", "httpproxy", "tightship.dev/e2e/controlplane/httpproxy", "golang.org/x/net"),
     Tool("kind", "kind", "sigs.k8s.io/kind", "sigs.k8s.io/kind"),
 )
 

@@ -1,0 +1,8 @@
+// The rules of Go for proxies, with which ours are compared.
+module tightship.dev/e2e/controlplane/httpproxy
+
+go 1.26.0
+
+require golang.org/x/net v0.60.0
+
+require golang.org/x/text v0.43.0 // indirect
