@@ -28,7 +28,7 @@ from tightship.app.runtime.gate import ConnectionLimits, Gate
 from tightship.app.runtime.heartbeat import Heartbeat
 from tightship.app.settings.process import EVERYWHERE
 from tightship.core.api_errors import one_line
-from tightship.kube.host import wall
+from tightship.kube.host import HOST, wall
 from tightship.report.html.page import CONTENT_SECURITY_POLICY, page_parts
 from tightship.report.presentation import Page
 
@@ -151,7 +151,8 @@ class HttpServer:
         stack.callback(gate.close_waiting)
         loop, found = asyncio.get_running_loop(), []
         for port in ports:
-            if self._host == EVERYWHERE:
+            # A simulated host has no sockets, nor families of addresses.
+            if self._host == EVERYWHERE and HOST.get().connector is None:
                 listener = await loop.create_server(gate, sock=_socket_of_both(port))
             else:
                 listener = await loop.create_server(gate, self._host, port)
