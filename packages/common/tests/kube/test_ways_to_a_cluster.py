@@ -66,6 +66,16 @@ async def test_a_login_that_no_longer_works_is_named_with_its_replacement(
         await find(path).access()
 
 
+@pytest.mark.parametrize(("token", "problem"), [("\n", "is empty"), ("a\nb", "holds characters that no token has")])
+async def test_a_token_file_without_a_token_is_an_error_and_no_anonymous_request(
+    token: str, problem: str, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text(token)
+    path = kubeconfig(tmp_path / "config", "https://127.0.0.1:1", {"tokenFile": "token", "token": "beside"})
+    with pytest.raises(ConfigError, match=r"users\[u\].user.tokenFile: " + problem):
+        await find(path).access()
+
+
 def id_token(expires: float | str) -> str:
     parts = ({"alg": "none"}, {"exp": expires})
     return ".".join(

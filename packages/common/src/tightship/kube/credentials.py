@@ -211,10 +211,10 @@ Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 def _written(user: KubeconfigSection) -> Headers:
     """Return the headers for what *user* has written down: a token, or a user name and a password."""
-    path = user.text("tokenFile")
-    token = Path(path).read_text(encoding="utf-8") if path else user.text("token")
-    if token:
-        return _bearer(token, user.key("tokenFile" if path else "token"))
+    if path := user.text("tokenFile"):
+        return _bearer(Path(path).read_text(encoding="utf-8"), user.key("tokenFile"))
+    if token := user.text("token"):
+        return _bearer(token, user.key("token"))
     name, password = user.text("username"), user.text("password")
     if not name and not password:
         return ()
