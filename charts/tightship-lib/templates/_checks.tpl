@@ -2,19 +2,21 @@
 
 {{- define "tightship-lib.checks" -}}
 {{- $v := .Values -}}
-{{- $replicas := $v.replicaCount | int -}}
+{{- $replicas := include "tightship-lib.replicas" . | int -}}
 {{- if and (gt $replicas 1) (not $v.leaderElection.enabled) -}}
 {{- fail (printf "replicaCount: %d: more than one replica needs leaderElection.enabled=true, or all of them would act at once" $replicas) -}}
 {{- end -}}
 {{- if and (not $v.leaderElection.enabled) ($v.strategy.type | default "Recreate" | ne "Recreate") -}}
 {{- fail "strategy.type: without leader election only Recreate is allowed, or two replicas would act during an update" -}}
 {{- end -}}
-{{- $pods := include "tightship-lib.enabled" (list . "podMonitor") -}}
-{{- if and $pods (include "tightship-lib.enabled" (list . "serviceMonitor")) -}}
+{{- if and $v.podMonitor.enabled $v.serviceMonitor.enabled -}}
 {{- fail "serviceMonitor.enabled, podMonitor.enabled: enable only one of the two, or Prometheus scrapes everything twice" -}}
 {{- end -}}
-{{- if and $v.http.secure.enabled $pods (empty $v.podMonitor.authorization) -}}
-{{- fail "podMonitor.authorization: http.secure needs credentials here, or a serviceMonitor, which can use the token of Prometheus' own account" -}}
+{{- range $key := list "serviceMonitor" "podMonitor" -}}
+{{- $monitor := index $v $key -}}
+{{- if and $v.http.secure.enabled $monitor.enabled (empty $monitor.authorization) (not $v.rbac.create) -}}
+{{- fail (printf "%s.authorization: http.secure needs credentials here, since with rbac.create=false the chart makes no account for scrapes" $key) -}}
+{{- end -}}
 {{- end -}}
 {{- if and (eq (include "tightship-lib.pilot" .) "exact") (ne (include "tightship-lib.givesBack" .) "true") -}}
 {{- fail "config.steering: exact: needs the Job that runs after an uninstall (giveBack.enabled=true, and rbac.create=true or serviceAccount.create=false), or an uninstall in the middle of a drain would leave pods with a scheduling gate" -}}
@@ -29,7 +31,7 @@
 {{/* A budget that allows no eviction blocks every drain for ever. */}}
 {{- define "tightship-lib.checkBudget" -}}
 {{- $b := .Values.podDisruptionBudget -}}
-{{- $replicas := .Values.replicaCount | int -}}
+{{- $replicas := include "tightship-lib.replicas" . | int -}}
 {{- $least := $b.minAvailable | toString -}}
 {{- $most := kindIs "invalid" $b.maxUnavailable | ternary "nothing" ($b.maxUnavailable | toString) -}}
 {{- if and $b.enabled (not (kindIs "invalid" $b.minAvailable)) -}}

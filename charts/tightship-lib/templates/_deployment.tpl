@@ -3,12 +3,14 @@
 {{- define "tightship-lib.deployment" -}}
 {{- include "tightship-lib.checks" . -}}
 {{- $v := .Values -}}
+{{- $notes := dict "kubectl.kubernetes.io/default-container" (include "tightship-lib.controller" .) -}}
+{{- if $v.configMap.mounted -}}{{- $_ := set $notes "checksum/config" (.Own.config | sha256sum) -}}{{- end -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
   {{- include "tightship-lib.metadata" (dict "root" . "annotations" $v.deploymentAnnotations) | nindent 2 }}
 spec:
-  replicas: {{ include "tightship-lib.text" $v.replicaCount }}
+  replicas: {{ include "tightship-lib.replicas" . }}
   revisionHistoryLimit: {{ include "tightship-lib.text" $v.revisionHistoryLimit }}
   strategy:
     {{- include "tightship-lib.strategy" . | nindent 4 }}
@@ -16,180 +18,126 @@ spec:
     matchLabels:
       {{- include "tightship-lib.selectorLabels" . | nindent 6 }}
   template:
-    metadata:
-      labels:
-        {{- include "tightship-lib.labelsWith" (list . $v.podLabels) | nindent 8 }}
-      annotations:
-        kubectl.kubernetes.io/default-container: {{ include "tightship-lib.controller" . }}
-        {{- if $v.configMap.mounted }}
-        checksum/config: {{ .Own.config | sha256sum }}
-        {{- end }}
-        {{- with mergeOverwrite (dict) ($v.commonAnnotations | default dict) ($v.podAnnotations | default dict) }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
-    spec:
-      {{- include "tightship-lib.podSpec" . | nindent 6 }}
+    {{- include "tightship-lib.podTemplate" (dict
+      "root" .
+      "part" ""
+      "annotations" $notes
+      "account" (include "tightship-lib.serviceAccountName" .)
+      "pod" (include "tightship-lib.replicaPod" .)
+      "container" (include "tightship-lib.controllerContainer" .)
+      "env" (include "tightship-lib.controllerEnv" .)
+      "mounts" (include "tightship-lib.mounts" .)
+      "volumes" (include "tightship-lib.volumes" .)) | nindent 4 }}
+{{- end -}}
+
+{{/* Two replicas where one takes over from the other, and one where each would make its own plan. */}}
+{{- define "tightship-lib.replicas" -}}
+{{- $own := .Values.replicaCount -}}
+{{- if not (kindIs "invalid" $own) -}}
+{{- include "tightship-lib.text" $own -}}
+{{- else -}}
+{{- ternary 2 1 (and (include "tightship-lib.live" . | eq "true") .Values.leaderElection.enabled) -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "tightship-lib.strategy" -}}
 {{- if .Values.strategy -}}
 {{ toYaml .Values.strategy }}
 {{- else if .Values.leaderElection.enabled -}}
+{{- /* Two pods on one node can't both have the node's ports. */ -}}
+{{- $surge := ternary 0 1 .Values.hostNetwork -}}
 type: RollingUpdate
 rollingUpdate:
-  maxSurge: 1
-  maxUnavailable: 0
+  maxSurge: {{ $surge }}
+  maxUnavailable: {{ sub 1 $surge }}
 {{- else -}}
 {{/* Without election nothing keeps the old replica from acting beside the new one. */ -}}
 type: Recreate
 {{- end -}}
 {{- end -}}
 
-{{- define "tightship-lib.podSpec" -}}
-{{- $v := .Values -}}
-{{- $name := include "tightship-lib.controller" . -}}
-serviceAccountName: {{ include "tightship-lib.serviceAccountName" . }}
-{{- /* The account's own default is false. This pod needs the token, unless it uses a kubeconfig. */}}
-automountServiceAccountToken: {{ empty $v.kubeconfig.secretName }}
-{{ include "tightship-lib.pod" . }}
-{{- with $v.priorityClassName | default $v.global.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
-{{- with $v.runtimeClassName }}
-runtimeClassName: {{ . }}
-{{- end }}
-{{- if not (kindIs "invalid" $v.hostUsers) }}
-hostUsers: {{ $v.hostUsers }}
-{{- end }}
-{{- if $v.hostNetwork }}
-hostNetwork: true
-{{- end }}
-{{- with $v.dnsPolicy }}
-dnsPolicy: {{ . }}
-{{- end }}
-{{- with $v.dnsConfig }}
-dnsConfig:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $v.hostAliases }}
-hostAliases:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-terminationGracePeriodSeconds: {{ include "tightship-lib.text" $v.terminationGracePeriodSeconds }}
-{{- with $v.initContainers }}
-initContainers:
-  {{- tpl (toYaml .) $ | nindent 2 }}
-{{- end }}
-containers:
-  - name: {{ $name }}
-    {{- include "tightship-lib.controllerContainer" . | nindent 4 }}
-    args:
-      - run
-      {{- range $v.extraArgs }}
-      - {{ tpl . $ | quote }}
-      {{- end }}
-    env:
-      {{- include "tightship-lib.env" . | nindent 6 }}
-      - name: {{ .Own.interval }}
-        value: {{ include "tightship-lib.text" $v.interval | quote }}
-      {{- with .Own.env }}
-      {{- . | nindent 6 }}
-      {{- end }}
-      {{- with include "tightship-lib.claimsEnv" . }}
-      {{- . | nindent 6 }}
-      {{- end }}
-      {{- with $v.env }}
-      {{- tpl (toYaml .) $ | nindent 6 }}
-      {{- end }}
-    ports:
-      - name: http
-        containerPort: {{ $v.http.port }}
-        protocol: TCP
-      {{- if eq (include "tightship-lib.probes" .) "probes" }}
-      - name: probes
-        containerPort: {{ $v.http.probePort }}
-        protocol: TCP
-      {{- end }}
-      {{- range $v.http.extraPorts }}
-      - name: http-{{ . }}
-        containerPort: {{ . }}
-        protocol: TCP
-      {{- end }}
-    {{- range $kind, $path := dict "livenessProbe" "/healthz" "readinessProbe" "/readyz" "startupProbe" "/healthz" }}
-    {{- $probe := index $v $kind }}
-    {{- $get := dict "path" $path "port" (include "tightship-lib.probes" $) }}
-    {{- if and $v.http.secure.enabled (ne $get.port "probes") }}
-    {{- $_ := set $get "scheme" "HTTPS" }}
-    {{- end }}
-    {{- if $probe.enabled }}
-    {{ $kind }}:
-      {{- toYaml (merge (omit $probe "enabled") (dict "httpGet" $get)) | nindent 6 }}
-    {{- end }}
-    {{- end }}
-    {{- with $v.lifecycle }}
-    lifecycle:
-      {{- tpl (toYaml .) $ | nindent 6 }}
-    {{- end }}
-    {{- with include "tightship-lib.mounts" . | trim }}
-    volumeMounts:
-      {{- . | nindent 6 }}
-    {{- end }}
-  {{- with $v.extraContainers }}
-  {{- tpl (toYaml .) $ | nindent 2 }}
-  {{- end }}
-{{- with include "tightship-lib.volumes" . | trim }}
-volumes:
-  {{- . | nindent 2 }}
-{{- end }}
-{{- with $v.affinity }}
-affinity:
-  {{- tpl (toYaml .) $ | nindent 2 }}
-{{- end }}
-{{- with $v.topologySpreadConstraints }}
+{{/* What is in the pod for replicas that stay. */}}
+{{- define "tightship-lib.replicaPod" -}}
+{{- with .Values.topologySpreadConstraints }}
 topologySpreadConstraints:
   {{- $selector := dict "matchLabels" (include "tightship-lib.selectorLabels" $ | fromYaml) }}
   {{- range . }}
   - {{- merge (dict) . (dict "labelSelector" $selector) | toYaml | nindent 4 }}
   {{- end }}
 {{- end }}
+{{- with .Values.extraContainers }}
+containers:
+  {{- tpl (toYaml .) $ | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "tightship-lib.controllerContainer" -}}
+{{- $v := .Values -}}
+name: {{ include "tightship-lib.controller" . }}
+command: [{{ include "tightship-lib.controller" . }}]
+args:
+  - run
+  {{- range $v.extraArgs }}
+  - {{ tpl . $ | quote }}
+  {{- end }}
+ports:
+  - name: {{ include "tightship-lib.scheme" . }}
+    containerPort: {{ $v.http.port }}
+    protocol: TCP
+  {{- if eq (include "tightship-lib.probes" .) "probes" }}
+  - name: probes
+    containerPort: {{ $v.http.probePort }}
+    protocol: TCP
+  {{- end }}
+  {{- range $v.http.extraPorts }}
+  - name: {{ include "tightship-lib.scheme" $ }}-{{ . }}
+    containerPort: {{ . }}
+    protocol: TCP
+  {{- end }}
+{{- range $kind, $path := dict "livenessProbe" "/healthz" "readinessProbe" "/readyz" "startupProbe" "/healthz" }}
+{{- $probe := index $v $kind }}
+{{- $get := dict "path" $path "port" (include "tightship-lib.probes" $) }}
+{{- if and $v.http.secure.enabled (ne $get.port "probes") }}
+{{- $_ := set $get "scheme" "HTTPS" }}
+{{- end }}
+{{- if $probe.enabled }}
+{{ $kind }}:
+  {{- toYaml (merge (omit $probe "enabled") (dict "httpGet" $get)) | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* What is served, as names of ports have to begin: http or https. */}}
+{{- define "tightship-lib.scheme" -}}
+{{- ternary "https" "http" .Values.http.secure.enabled -}}
 {{- end -}}
 
 {{/* The name of the container port for probes: a port that serves everything already has a name. */}}
 {{- define "tightship-lib.probes" -}}
 {{- $http := .Values.http -}}
 {{- if eq (toString $http.probePort) (toString $http.port) -}}
-http
+{{ include "tightship-lib.scheme" . }}
 {{- else if has (toString $http.probePort) ($http.extraPorts | default list | toStrings) -}}
-http-{{ $http.probePort }}
+{{ include "tightship-lib.scheme" . }}-{{ $http.probePort }}
 {{- else -}}
 probes
 {{- end -}}
 {{- end -}}
 
+{{/* Only of the controller itself: the other pods outlive the ConfigMap, or serve nothing. */}}
 {{- define "tightship-lib.mounts" -}}
 {{- if .Values.configMap.mounted }}
 - name: config
   mountPath: /etc/tightship/config
   readOnly: true
 {{- end }}
-{{- with include "tightship-lib.kubeconfigMount" . }}
-{{ . }}
-{{- end }}
 {{- if include "tightship-lib.tlsSecret" . }}
 - name: tls
   mountPath: /etc/tightship/tls
   readOnly: true
 {{- end }}
-{{- range $name, $_ := .Values.secretMounts }}
-- name: secret-{{ $name }}
-  mountPath: /secrets/{{ $name }}
-  readOnly: true
-{{- end }}
 {{- with .Own.mounts }}
 {{ . }}
-{{- end }}
-{{- with .Values.extraVolumeMounts }}
-{{ tpl (toYaml .) $ }}
 {{- end }}
 {{- end -}}
 
@@ -199,25 +147,24 @@ probes
   configMap:
     name: {{ include "tightship-lib.configMapName" . }}
 {{- end }}
-{{- with include "tightship-lib.kubeconfigVolume" . }}
-{{ . }}
-{{- end }}
 {{- with include "tightship-lib.tlsSecret" . }}
 - name: tls
   secret:
     secretName: {{ . }}
 {{- end }}
-{{- range $name, $secret := .Values.secretMounts }}
-- name: secret-{{ $name }}
-  secret:
-    secretName: {{ $secret }}
-{{- end }}
 {{- with .Own.volumes }}
 {{ . }}
 {{- end }}
-{{- with .Values.extraVolumes }}
-{{ tpl (toYaml .) $ }}
+{{- end -}}
+
+{{- define "tightship-lib.controllerEnv" -}}
+{{ include "tightship-lib.env" . }}
+- name: {{ .Own.interval }}
+  value: {{ include "tightship-lib.text" .Values.interval | quote }}
+{{- with .Own.env }}
+{{ . }}
 {{- end }}
+{{ include "tightship-lib.claimsEnv" . }}
 {{- end -}}
 
 {{/* The environment of every controller: its process settings (docs/settings.md, "The process"). */}}

@@ -23,9 +23,7 @@
 {{- end -}}
 {{- $context := merge (dict "Own" (omit . "root")) .root -}}
 {{- if ne (include "tightship-lib.installed" .root) "true" -}}
-{{- if lookup "apps/v1" "Deployment" (include "tightship-lib.namespace" .root) (include "tightship-lib.fullname" .root) -}}
 {{ include "tightship-lib.release" $context }}
-{{- end -}}
 {{- else -}}
 {{ include "tightship-lib.certificate" $context }}
 ---
@@ -77,16 +75,9 @@
 {{- if hasKey .Values "claims" -}}true{{- end -}}
 {{- end -}}
 
-{{/* "true" or "false": the chart's dryRun, else global.dryRun, else a dry run for a controller that drains nodes: somebody
-     has to read its plan first. */}}
+{{/* "true" or "false"; a dry run unless values say otherwise: somebody has to read the plan first. */}}
 {{- define "tightship-lib.dryRun" -}}
-{{- if not (kindIs "invalid" .Values.dryRun) -}}
-{{- .Values.dryRun -}}
-{{- else if not (kindIs "invalid" .Values.global.dryRun) -}}
-{{- .Values.global.dryRun -}}
-{{- else -}}
-{{- eq (include "tightship-lib.drains" .) "true" -}}
-{{- end -}}
+{{- ne (toString .Values.dryRun) "false" -}}
 {{- end -}}
 
 {{/* "true" where the controller may change anything. */}}

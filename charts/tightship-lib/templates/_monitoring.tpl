@@ -3,18 +3,15 @@
 {{- define "tightship-lib.endpoint" -}}
 {{- $root := index . 0 -}}
 {{- $m := index . 1 -}}
-port: http
+port: {{ include "tightship-lib.scheme" $root }}
 path: /metrics
 {{- if $root.Values.http.secure.enabled }}
 scheme: https
 tlsConfig:
   {{- $m.tlsConfig | default (include "tightship-lib.scrapeTls" $root | fromYaml) | toYaml | nindent 2 }}
-{{- with $m.authorization }}
 authorization:
-  {{- toYaml . | nindent 2 }}
-{{- else }}
-bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
-{{- end }}
+  {{- $own := dict "credentials" (dict "name" (include "tightship-lib.scraperName" $root) "key" "token") }}
+  {{- $m.authorization | default $own | toYaml | nindent 2 }}
 {{- else }}
 scheme: http
 {{- end }}
@@ -48,10 +45,43 @@ insecureSkipVerify: true
 {{- end -}}
 {{- end -}}
 
+{{- define "tightship-lib.scraperName" -}}
+{{- include "tightship-lib.fullname" . }}-scraper
+{{- end -}}
+
+{{/* With http.secure: an account that may read the metrics alone, and its token, where the operator looks for it: beside the
+     monitor. Prometheus itself need not show a token of its own, which OpenShift refuses to take from a file. Takes
+     (list root monitor). */}}
+{{- define "tightship-lib.scraper" -}}
+{{- $root := index . 0 -}}
+{{- $m := index . 1 -}}
+{{- if and $root.Values.http.secure.enabled (empty $m.authorization) }}
+{{- $name := include "tightship-lib.scraperName" $root }}
+{{- $namespace := $m.namespace | default (include "tightship-lib.namespace" $root) }}
+{{- $role := printf "%s:scraper" (include "tightship-lib.clusterName" $root) }}
+{{- $rules := "- nonResourceURLs: [/metrics]\n  verbs: [get]" }}
+{{- $metadata := include "tightship-lib.metadata" (dict "root" $root "name" $role "namespace" "-") }}
+{{- include "tightship-lib.grant" (dict "root" $root "kind" "ClusterRole" "name" $role "metadata" $metadata "account" $name "accountNamespace" $namespace "rules" $rules) }}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  {{- include "tightship-lib.metadata" (dict "root" $root "name" $name "namespace" $namespace) | nindent 2 }}
+automountServiceAccountToken: false
+---
+apiVersion: v1
+kind: Secret
+metadata:
+  {{- include "tightship-lib.metadata" (dict "root" $root "name" $name "namespace" $namespace "annotations" (dict "kubernetes.io/service-account.name" $name)) | nindent 2 }}
+type: kubernetes.io/service-account-token
+{{- end }}
+{{- end -}}
+
 {{- define "tightship-lib.monitors" -}}
 {{- range $kind, $endpoints := dict "ServiceMonitor" "endpoints" "PodMonitor" "podMetricsEndpoints" }}
 {{- $m := index $.Values (untitle $kind) }}
-{{- if and (include "tightship-lib.enabled" (list $ (untitle $kind))) (include "tightship-lib.served" (list $ (printf "monitoring.coreos.com/v1/%s" $kind))) }}
+{{- if and $m.enabled (include "tightship-lib.served" (list $ (printf "monitoring.coreos.com/v1/%s" $kind))) }}
+{{- include "tightship-lib.scraper" (list $ $m) }}
 ---
 apiVersion: monitoring.coreos.com/v1
 kind: {{ $kind }}
@@ -79,7 +109,7 @@ spec:
      THRESHOLD for the alert's threshold; prometheusRule.alerts.NAME replaces threshold, for, severity, or switches off. */}}
 {{- define "tightship-lib.prometheusRule" -}}
 {{- $p := .Values.prometheusRule -}}
-{{- if and (include "tightship-lib.enabled" (list . "prometheusRule")) (include "tightship-lib.served" (list . "monitoring.coreos.com/v1/PrometheusRule")) -}}
+{{- if and $p.enabled (include "tightship-lib.served" (list . "monitoring.coreos.com/v1/PrometheusRule")) -}}
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:

@@ -57,8 +57,14 @@
 {{- end -}}
 
 {{- define "tightship-lib.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "tightship-lib.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+{{- include "tightship-lib.labelsOf" (list . "") -}}
+{{- end -}}
+
+{{/* By which a selector finds the pods of a part: see tightship-lib.podTemplate. */}}
+{{- define "tightship-lib.labelsOf" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ list (include "tightship-lib.name" $root) (index . 1) | compact | join "-" }}
+app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 {{- end -}}
 
 {{/* The labels that no selector uses. */}}
@@ -73,24 +79,17 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end -}}
 
-{{- define "tightship-lib.commonLabels" -}}
-{{- with mergeOverwrite (dict) (.Values.global.commonLabels | default dict) (.Values.commonLabels | default dict) -}}
-{{ toYaml . }}
-{{- end -}}
-{{- end -}}
-
-{{/* The labels of all objects and the extra ones, which can't replace the labels of selectors. Takes (list root extra). */}}
+{{/* The labels of all objects and the extra ones, which can't replace the labels of selectors. Takes (list root extra part),
+     the part being that of a pod that is not the controller's own: no selector of those finds it. */}}
 {{- define "tightship-lib.labelsWith" -}}
 {{- $root := index . 0 -}}
-{{- $labels := mergeOverwrite (dict) (include "tightship-lib.commonLabels" $root | fromYaml) (index . 1 | default dict) -}}
-{{- range list "partLabels" "selectorLabels" -}}
-{{- $_ := mergeOverwrite $labels (include (printf "tightship-lib.%s" .) $root | fromYaml) -}}
-{{- end -}}
+{{- $labels := mergeOverwrite (dict) ($root.Values.commonLabels | default dict) (index . 1 | default dict) -}}
+{{- $labels = mergeOverwrite $labels (include "tightship-lib.partLabels" $root | fromYaml) (include "tightship-lib.labelsOf" (list $root (index . 2)) | fromYaml) -}}
 {{ toYaml $labels }}
 {{- end -}}
 
 {{/* Name, namespace, labels and annotations of an object. Takes a dict: root, and perhaps name, namespace ("-" for an
-     object of the cluster), labels, annotations. */}}
+     object of the cluster), labels, part, annotations. */}}
 {{- define "tightship-lib.metadata" -}}
 {{- $root := .root -}}
 name: {{ default (include "tightship-lib.fullname" $root) .name }}
@@ -99,7 +98,7 @@ name: {{ default (include "tightship-lib.fullname" $root) .name }}
 namespace: {{ $namespace }}
 {{- end }}
 labels:
-  {{- include "tightship-lib.labelsWith" (list $root .labels) | nindent 2 }}
+  {{- include "tightship-lib.labelsWith" (list $root .labels (.part | default "")) | nindent 2 }}
   {{- include "tightship-lib.chartLabels" $root | nindent 2 }}
 {{- with mergeOverwrite (dict) ($root.Values.commonAnnotations | default dict) (.annotations | default dict) }}
 annotations:
@@ -123,16 +122,4 @@ annotations:
 {{- define "tightship-lib.served" -}}
 {{- $root := index . 0 -}}
 {{- if $root.Capabilities.APIVersions.Has (index . 1) -}}true{{- end -}}
-{{- end -}}
-
-{{/* "true" if a feature is on: the chart's own `enabled`, else that of `global`. Takes (list root "networkPolicy"). */}}
-{{- define "tightship-lib.enabled" -}}
-{{- $root := index . 0 -}}
-{{- $own := index $root.Values (index . 1) -}}
-{{- $all := index $root.Values.global (index . 1) | default dict -}}
-{{- if not (kindIs "invalid" $own.enabled) -}}
-{{- if $own.enabled -}}true{{- end -}}
-{{- else if $all.enabled -}}
-true
-{{- end -}}
 {{- end -}}

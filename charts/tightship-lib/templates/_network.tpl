@@ -16,15 +16,17 @@ spec:
   selector:
     {{- include "tightship-lib.selectorLabels" . | nindent 4 }}
   ports:
-    - name: http
+    {{- /* Meshes go by the name, or by appProtocol, to tell TLS from plain HTTP. */}}
+    - name: {{ include "tightship-lib.scheme" . }}
       port: {{ $s.port | default .Values.http.port }}
-      targetPort: http
+      targetPort: {{ include "tightship-lib.scheme" . }}
       protocol: TCP
+      appProtocol: {{ include "tightship-lib.scheme" . }}
 {{- end -}}
 
 {{- define "tightship-lib.networkPolicy" -}}
 {{- $n := .Values.networkPolicy -}}
-{{- if include "tightship-lib.enabled" (list . "networkPolicy") -}}
+{{- if $n.enabled -}}
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
@@ -37,14 +39,14 @@ spec:
   ingress:
     {{- /* Scrapes, and probes if the network plug-in does not exempt the kubelet. */}}
     - ports:
-        - port: http
+        - port: {{ include "tightship-lib.scheme" . }}
           protocol: TCP
         {{- if eq (include "tightship-lib.probes" .) "probes" }}
         - port: probes
           protocol: TCP
         {{- end }}
         {{- range .Values.http.extraPorts }}
-        - port: http-{{ . }}
+        - port: {{ include "tightship-lib.scheme" $ }}-{{ . }}
           protocol: TCP
         {{- end }}
       {{- with $n.ingress.from }}
@@ -53,33 +55,14 @@ spec:
         {{- /* And `helm test`, which would otherwise not reach the controller. */}}
         - podSelector:
             matchLabels:
-              {{- include "tightship-lib.testLabels" $ | nindent 14 }}
+              {{- include "tightship-lib.labelsOf" (list $ "test") | nindent 14 }}
       {{- end }}
     {{- with $n.ingress.extra }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
   egress:
-    - ports:
-        {{- range $n.egress.dnsPorts }}
-        - port: {{ . }}
-          protocol: UDP
-        - port: {{ . }}
-          protocol: TCP
-        {{- end }}
-      {{- with $n.egress.dnsTo }}
-      to:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-    {{- /* Some plug-ins see the port of the Service, others the API server's own port. */}}
-    - ports:
-        {{- range $n.egress.apiServerPorts }}
-        - port: {{ . }}
-          protocol: TCP
-        {{- end }}
-      {{- with $n.egress.apiServerTo }}
-      to:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
+    {{- include "tightship-lib.egressToNames" . | nindent 4 }}
+    {{- include "tightship-lib.egressToApi" . | nindent 4 }}
     {{- with .Own.ports }}
     - ports:
         {{- range . }}
@@ -91,10 +74,40 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
     {{- end }}
-    {{- with $n.egress.extra }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
 {{- end -}}
+{{- end -}}
+
+{{- define "tightship-lib.egressToNames" -}}
+{{- $e := .Values.networkPolicy.egress -}}
+- ports:
+    {{- range $e.dnsPorts }}
+    - port: {{ . }}
+      protocol: UDP
+    - port: {{ . }}
+      protocol: TCP
+    {{- end }}
+  {{- with $e.dnsTo }}
+  to:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end -}}
+
+{{/* And to whatever else is on the way there, such as a proxy: networkPolicy.egress.extra. Some plug-ins see the port of the
+     Service, others the API server's own port. */}}
+{{- define "tightship-lib.egressToApi" -}}
+{{- $e := .Values.networkPolicy.egress -}}
+- ports:
+    {{- range $e.apiServerPorts }}
+    - port: {{ . }}
+      protocol: TCP
+    {{- end }}
+  {{- with $e.apiServerTo }}
+  to:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- with $e.extra }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{- define "tightship-lib.podDisruptionBudget" -}}

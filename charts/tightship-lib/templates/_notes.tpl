@@ -29,7 +29,7 @@ WARNING: {{ include "tightship-lib.valuesOf" . }}http.secure.issuerRef is set, b
 Metrics, /status and the page are plain HTTP, open to anyone on the pod network. A later release will set {{ include "tightship-lib.valuesOf" . }}http.secure.enabled=true by default.
 {{- end }}
 {{- range $key, $api := dict "serviceMonitor" "monitoring.coreos.com/v1/ServiceMonitor" "podMonitor" "monitoring.coreos.com/v1/PodMonitor" "prometheusRule" "monitoring.coreos.com/v1/PrometheusRule" "verticalPodAutoscaler" "autoscaling.k8s.io/v1/VerticalPodAutoscaler" }}
-{{- $on := eq $key "verticalPodAutoscaler" | ternary $root.Values.verticalPodAutoscaler.enabled (include "tightship-lib.enabled" (list $root $key) | eq "true") }}
+{{- $on := eq $key "verticalPodAutoscaler" | ternary $root.Values.verticalPodAutoscaler.enabled (index $root.Values $key).enabled }}
 {{- if and $on (not (include "tightship-lib.served" (list $root $api))) }}
 WARNING: {{ include "tightship-lib.valuesOf" $root }}{{ $key }}.enabled is true, but this cluster does not serve {{ $api }}, so the chart created none.
 {{- end }}
@@ -42,14 +42,14 @@ WARNING: {{ include "tightship-lib.valuesOf" $root }}{{ $key }}.enabled is true,
 {{- end }}
 {{- if not $dry }}
 {{ $leaving }}
-{{- else if and .Release.IsUpgrade (include "tightship-lib.drains" .) }}
+{{- else if and .Release.IsUpgrade (include "tightship-lib.drains" .) (ne (include "tightship-lib.before" .) "dry") }}
 {{- if eq (include "tightship-lib.givesBack" .) "true" }}
 If a drain was under way, a Job has given its node back.
 {{- else }}
 WARNING: {{ include "tightship-lib.valuesOf" . }}giveBack.enabled is false. If a drain was under way, its node stays cordoned: kubectl get nodes shows the status SchedulingDisabled.
 {{- end }}
 {{- end }}
-{{- if and (gt (.Values.replicaCount | int) 1) $dry }}
+{{- if and (gt (include "tightship-lib.replicas" . | int) 1) $dry }}
 A dry run has no leader election: each replica makes its own plan.
 {{- end }}
 {{- end -}}
@@ -63,6 +63,8 @@ A dry run has no leader election: each replica makes its own plan.
 An uninstall or a return to a dry run aborts drains under way. A Job then gives the nodes back, and Helm waits for the Job.
 To let the drains finish first, {{ .how }} ({{ $values }}{{ .value }}), and wait
 until no node has the taint tightship.dev/draining or tightship.dev/candidate.
+If Helm says that the Job {{ include "tightship-lib.releaseName" .root }} failed, nodes may still be cordoned. This frees them:
+  {{ include "tightship-lib.rescue" .root }}
 {{- else -}}
 An uninstall or a return to a dry run aborts drains under way, and their nodes stay cordoned: {{ $values }}giveBack.enabled is false.
 To let the drains finish first, {{ .how }} ({{ $values }}{{ .value }}), and wait
@@ -75,6 +77,11 @@ To free a node that stayed cordoned, install the controller again with that valu
 {{- define "tightship-lib.nextSteps" -}}
 {{- $release := printf "%s --namespace %s" .root.Release.Name .root.Release.Namespace -}}
 Check:     helm test {{ $release }} --logs
+{{- $dry := false }}
+{{- range .controllers }}{{ if eq (include "tightship-lib.dryRun" .) "true" }}{{ $dry = true }}{{ end }}{{ end }}
+{{- if $dry }}
+Read:      https://tightship.github.io/tightship/five-steps/#4-let-it-drain-one-pool before you let a controller change anything
+{{- end }}
 {{- range .controllers }}
 {{- if eq (include "tightship-lib.dryRun" .) "true" }}
 Go live:   helm upgrade {{ .Release.Name }} CHART --namespace {{ .Release.Namespace }} --reset-then-reuse-values --set {{ include "tightship-lib.valuesOf" . }}dryRun=false

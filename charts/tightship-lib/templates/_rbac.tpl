@@ -11,8 +11,8 @@ automountServiceAccountToken: {{ $account.automountServiceAccountToken }}
 {{- end -}}
 {{- end -}}
 
-{{/* A role and its binding. Takes a dict: root, kind (ClusterRole or Role), name, metadata and rules, both as text, and the
-     name of the account. */}}
+{{/* A role and its binding. Takes a dict: root, kind (ClusterRole or Role), name, metadata and rules, both as text, the name
+     of the account, and its namespace if that is not the release's. */}}
 {{- define "tightship-lib.grant" }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -33,7 +33,7 @@ roleRef:
 subjects:
   - kind: ServiceAccount
     name: {{ .account }}
-    namespace: {{ include "tightship-lib.namespace" .root }}
+    namespace: {{ .accountNamespace | default (include "tightship-lib.namespace" .root) }}
 {{- end -}}
 
 {{/* All that the controller's account may do. */}}

@@ -18,20 +18,47 @@
 {{- ternary (include "tightship-lib.releaseName" .) .Values.serviceAccount.name .Values.serviceAccount.create -}}
 {{- end -}}
 
-{{/* No selector of the controller's pods matches these labels. */}}
-{{- define "tightship-lib.releaseLabels" -}}
-app.kubernetes.io/name: {{ printf "%s-release" (include "tightship-lib.name" .) }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+{{/* When the Job runs: the events of Helm, or nothing. A live controller may leave nodes behind when it goes. A dry run may
+     find some only where a live controller was before: a rollback does not know, so its Job looks. An upgrade looks at
+     what is installed. */}}
+{{- define "tightship-lib.releaseEvents" -}}
+{{- if eq (include "tightship-lib.givesBack" .) "true" -}}
+{{- $installed := eq (include "tightship-lib.installed" .) "true" -}}
+{{- $before := include "tightship-lib.before" . -}}
+{{- if and $installed (include "tightship-lib.live" .) -}}
+post-delete
+{{- else if eq $before "live" -}}
+post-upgrade,post-rollback
+{{- else if and $installed (eq $before "unknown") -}}
+post-upgrade,post-rollback
+{{- else if $installed -}}
+post-rollback
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
-{{/* Takes a dict: root, weight, and perhaps name and namespace. */}}
+{{/* What is installed now: live, dry, or unknown where nothing is, or where charts are rendered without a cluster. A Job that
+     is still there has failed, and what it should have given back may still be held. */}}
+{{- define "tightship-lib.before" -}}
+{{- $namespace := include "tightship-lib.namespace" . -}}
+{{- $deployment := lookup "apps/v1" "Deployment" $namespace (include "tightship-lib.fullname" .) -}}
+{{- if lookup "batch/v1" "Job" $namespace (include "tightship-lib.releaseName" .) -}}
+live
+{{- else if $deployment -}}
+{{- $dry := dict "name" "DRY_RUN" "value" "true" -}}
+{{- ternary "dry" "live" (has $dry ((first $deployment.spec.template.spec.containers).env | default list)) -}}
+{{- else -}}
+unknown
+{{- end -}}
+{{- end -}}
+
+{{/* Takes a dict: root, weight, and perhaps name, namespace and annotations. */}}
 {{- define "tightship-lib.releaseMetadata" -}}
-{{- $live := and (eq (include "tightship-lib.installed" .root) "true") (eq (include "tightship-lib.live" .root) "true") -}}
-{{- $hook := dict "helm.sh/hook" (ternary "post-delete" "post-upgrade,post-rollback" $live) -}}
+{{- $hook := dict "helm.sh/hook" (include "tightship-lib.releaseEvents" .root) -}}
 {{- $_ := set $hook "helm.sh/hook-weight" (toString .weight) -}}
 {{- $_ := set $hook "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" -}}
 {{- $name := .name | default (include "tightship-lib.releaseName" .root) -}}
-{{- include "tightship-lib.metadata" (dict "root" .root "name" $name "namespace" .namespace "annotations" $hook) -}}
+{{- include "tightship-lib.metadata" (dict "root" .root "name" $name "namespace" .namespace "annotations" (mergeOverwrite $hook (.annotations | default dict))) -}}
 {{- end -}}
 
 {{/* Takes a dict: root, kind, name, namespace, rules (as text). */}}
@@ -75,7 +102,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "tightship-lib.release" -}}
 {{- $v := .Values -}}
-{{- if eq (include "tightship-lib.givesBack" .) "true" -}}
+{{- if include "tightship-lib.releaseEvents" . -}}
 {{- $namespace := include "tightship-lib.namespace" . -}}
 {{- $there := include "tightship-lib.claimsNamespace" . -}}
 {{- $name := include "tightship-lib.releaseName" . -}}
@@ -109,56 +136,76 @@ automountServiceAccountToken: false
 {{- $metadata := include "tightship-lib.releaseMetadata" (dict "root" $ "weight" -5 "name" $policy "namespace" "-") }}
 {{ include "tightship-lib.policy" (dict "root" $ "name" $policy "metadata" $metadata "account" (include "tightship-lib.releaseAccount" $) "gates" $gates "costs" $costs "spec" (printf "tightship-lib.policyOf%s" $what)) }}
 {{- end }}
+{{- if $v.networkPolicy.enabled }}
 ---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  {{- include "tightship-lib.releaseMetadata" (dict "root" . "weight" -5) | nindent 2 }}
+spec:
+  podSelector:
+    matchLabels:
+      {{- include "tightship-lib.labelsOf" (list . "release") | nindent 6 }}
+  policyTypes: [Ingress, Egress]
+  egress:
+    {{- include "tightship-lib.egressToNames" . | nindent 4 }}
+    {{- include "tightship-lib.egressToApi" . | nindent 4 }}
+{{- end }}
+{{- if not $v.giveBack.leftToParent }}
+{{- include "tightship-lib.releaseJobs" (list .) }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* The Jobs of some controllers. Those that run at the same time are one hook, since Helm stops at the first hook that fails:
+     a Job that can't start keeps no other from starting. Takes the root contexts. */}}
+{{- define "tightship-lib.releaseJobs" -}}
+{{- $together := dict -}}
+{{- range $root := . -}}
+{{- with include "tightship-lib.releaseEvents" $root -}}
+{{- $_ := set $together . (append (index $together . | default list) $root) -}}
+{{- end -}}
+{{- end -}}
+{{- range $events, $roots := $together }}
+---
+{{- if eq (len $roots) 1 }}
+{{ include "tightship-lib.releaseJob" (first $roots) }}
+{{- else }}
+apiVersion: v1
+kind: List
+metadata:
+  {{- include "tightship-lib.releaseMetadata" (dict "root" (first $roots) "weight" 0) | nindent 2 }}
+items:
+  {{- range $roots }}
+  - {{- include "tightship-lib.releaseJob" . | nindent 4 }}
+  {{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "tightship-lib.releaseJob" -}}
+{{- $failing := dict "tightship.dev/if-this-job-fails" (printf "nodes in drain stay cordoned; this frees them: %s" (include "tightship-lib.rescue" .)) -}}
 apiVersion: batch/v1
 kind: Job
 metadata:
-  {{- include "tightship-lib.releaseMetadata" (dict "root" . "weight" 0) | nindent 2 }}
+  {{- include "tightship-lib.releaseMetadata" (dict "root" . "weight" 0 "annotations" $failing) | nindent 2 }}
 spec:
   backoffLimit: 3
   # Below the five minutes that Helm waits by default.
   activeDeadlineSeconds: 240
   template:
-    metadata:
-      labels:
-        {{- include "tightship-lib.releaseLabels" . | nindent 8 }}
-        {{- include "tightship-lib.partLabels" . | nindent 8 }}
-      {{- with $v.commonAnnotations }}
-      annotations:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-    spec:
-      {{- include "tightship-lib.releasePod" . | nindent 6 }}
-{{- end -}}
+    {{- include "tightship-lib.podTemplate" (dict
+      "root" .
+      "part" "release"
+      "account" (include "tightship-lib.releaseAccount" .)
+      "pod" "restartPolicy: Never"
+      "container" (printf "name: release\ncommand: [%s]\nargs: [run]" (include "tightship-lib.controller" .))
+      "env" (include "tightship-lib.releaseEnv" .)) | nindent 4 }}
 {{- end -}}
 
-{{- define "tightship-lib.releasePod" -}}
-{{- $v := .Values -}}
-restartPolicy: Never
-serviceAccountName: {{ include "tightship-lib.releaseAccount" . }}
-automountServiceAccountToken: {{ empty $v.kubeconfig.secretName }}
-{{ include "tightship-lib.pod" . }}
-{{- with $v.priorityClassName | default $v.global.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
-containers:
-  - name: release
-    {{- include "tightship-lib.controllerContainer" . | nindent 4 }}
-    args: [run]
-    env:
-      {{- include "tightship-lib.releaseEnv" . | nindent 6 }}
-      {{- include "tightship-lib.claimsEnv" . | nindent 6 }}
-      {{- with $v.env }}
-      {{- tpl (toYaml .) $ | nindent 6 }}
-      {{- end }}
-    {{- with include "tightship-lib.kubeconfigMount" . }}
-    volumeMounts:
-      {{- . | nindent 6 }}
-    {{- end }}
-{{- with include "tightship-lib.kubeconfigVolume" . }}
-volumes:
-  {{- . | nindent 2 }}
-{{- end }}
+{{/* What a person can do instead of the Job, with rights of their own. */}}
+{{- define "tightship-lib.rescue" -}}
+kubectl get nodes -o go-template='{{ "{{range .items}}{{$node := .metadata.name}}{{range .spec.taints}}{{if eq .key \"tightship.dev/draining\"}}{{$node}} {{end}}{{end}}{{end}}" }}' | xargs -n1 sh -c 'kubectl taint node $0 tightship.dev/draining- && kubectl uncordon $0'
 {{- end -}}
 
 {{/* The controller's environment without what a pod that gives back and exits does not use. */}}
@@ -173,4 +220,5 @@ volumes:
   value: "0"
 - name: RELEASE
   value: "true"
+{{ include "tightship-lib.claimsEnv" . }}
 {{- end -}}

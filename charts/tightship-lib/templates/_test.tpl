@@ -1,51 +1,61 @@
 {{/* `helm test`: asks the controller, through its Service, whether it is ready, its configuration is valid, and its passes
      succeed. The pod uses only HTTP and has no token. */}}
 
-{{/* Only the NetworkPolicy that lets the test in selects these labels. */}}
-{{- define "tightship-lib.testLabels" -}}
-app.kubernetes.io/name: {{ printf "%s-test" (include "tightship-lib.name" .) }}
-app.kubernetes.io/instance: {{ .Release.Name }}
-{{- end -}}
-
 {{- define "tightship-lib.test" -}}
 {{- $name := printf "%s-test" (include "tightship-lib.fullname" .) -}}
+{{- $template := include "tightship-lib.podTemplate" (dict
+  "root" .
+  "part" "test"
+  "pod" "restartPolicy: Never"
+  "container" (include "tightship-lib.testContainer" .)
+  "env" (include "tightship-lib.testEnv" .)) | fromYaml -}}
+{{- $hook := dict "helm.sh/hook" "test" "helm.sh/hook-delete-policy" "before-hook-creation" -}}
+{{- $notes := mergeOverwrite (dict) ($template.metadata.annotations | default dict) $hook -}}
 apiVersion: v1
 kind: Pod
 metadata:
-  name: {{ $name }}
-  namespace: {{ include "tightship-lib.namespace" . }}
-  labels:
-    {{- include "tightship-lib.testLabels" . | nindent 4 }}
-    {{- include "tightship-lib.partLabels" . | nindent 4 }}
-    {{- include "tightship-lib.chartLabels" . | nindent 4 }}
-  annotations:
-    helm.sh/hook: test
-    helm.sh/hook-delete-policy: before-hook-creation
-    {{- with .Values.commonAnnotations }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+  {{- include "tightship-lib.metadata" (dict "root" . "name" $name "labels" .Values.podLabels "part" "test" "annotations" $notes) | nindent 2 }}
 spec:
-  restartPolicy: Never
-  automountServiceAccountToken: false
-  {{- include "tightship-lib.pod" . | nindent 2 }}
-  containers:
-    - name: asks
-      {{- include "tightship-lib.container" . | nindent 6 }}
-      env:
-        - name: TARGET
-          value: {{ printf "%s://%s:%v" (ternary "https" "http" .Values.http.secure.enabled) (include "tightship-lib.fullname" .) (.Values.service.port | default .Values.http.port) }}
-        - name: CONTROLLER
-          value: {{ include "tightship-lib.controller" . }}
-        - name: DEADLINE
-          value: "120"
-      command: [python, -c]
-      args:
-        - |
-          {{- include "tightship-lib.testScript" . | nindent 10 }}
-      resources:
-        requests:
-          cpu: 10m
-          memory: 32Mi
+  {{- toYaml $template.spec | nindent 2 }}
+{{- if .Values.networkPolicy.enabled }}
+{{- $hook = mergeOverwrite $hook (dict "helm.sh/hook-weight" "-5" "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded") }}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  {{- include "tightship-lib.metadata" (dict "root" . "name" $name "annotations" $hook) | nindent 2 }}
+spec:
+  podSelector:
+    matchLabels:
+      {{- include "tightship-lib.labelsOf" (list . "test") | nindent 6 }}
+  policyTypes: [Ingress, Egress]
+  egress:
+    {{- include "tightship-lib.egressToNames" . | nindent 4 }}
+    - ports:
+        - port: {{ include "tightship-lib.scheme" . }}
+          protocol: TCP
+      to:
+        - podSelector:
+            matchLabels:
+              {{- include "tightship-lib.selectorLabels" . | nindent 14 }}
+{{- end }}
+{{- end -}}
+
+{{- define "tightship-lib.testContainer" -}}
+name: asks
+command: [python, -c]
+args:
+  - |
+    {{- include "tightship-lib.testScript" . | nindent 4 }}
+{{- end -}}
+
+{{- define "tightship-lib.testEnv" -}}
+- name: TARGET
+  value: {{ printf "%s://%s:%v" (include "tightship-lib.scheme" .) (include "tightship-lib.fullname" .) (.Values.service.port | default .Values.http.port) }}
+- name: CONTROLLER
+  value: {{ include "tightship-lib.controller" . }}
+- name: DEADLINE
+  value: "120"
 {{- end -}}
 
 {{- define "tightship-lib.testScript" -}}
@@ -53,13 +63,15 @@ import json, os, re, ssl, sys, time, urllib.error, urllib.request
 
 TARGET, CONTROLLER = os.environ["TARGET"], os.environ["CONTROLLER"]
 SECURE = TARGET.startswith("https:")
-TRUST = ssl._create_unverified_context()
+TRUST = urllib.request.HTTPSHandler(context=ssl._create_unverified_context())
+# The Service is in the cluster, whatever proxy the environment names for what is not.
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), TRUST)
 until = time.monotonic() + float(os.environ["DEADLINE"])
 
 
 def ask(path):
     try:
-        with urllib.request.urlopen(TARGET + path, timeout=10, context=TRUST) as answer:
+        with OPENER.open(TARGET + path, timeout=10) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

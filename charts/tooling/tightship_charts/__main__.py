@@ -12,11 +12,11 @@ import msgspec
 from tightship_charts.alerts import alert_file
 from tightship_charts.dashboards import dashboard
 from tightship_charts.pictures import pictures
-from tightship_charts.places import CHARTS, CONTROLLERS, INSTALLABLE
+from tightship_charts.places import CHARTS, CONTROLLERS, INSTALLABLE, LIBRARY
 from tightship_charts.readme import readme
 from tightship_charts.reference import REFERENCE, reference
 from tightship_charts.schema import schema_of
-from tightship_charts.values import values_file, values_text
+from tightship_charts.values import shared_defaults, values_file, values_text
 
 
 def generated() -> Iterator[tuple[Path, str]]:
@@ -29,6 +29,7 @@ def generated() -> Iterator[tuple[Path, str]]:
             yield folder / "files" / "alerts.json", pretty(alert_file(chart))
         yield folder / "README.md", readme(chart)
         yield folder / "dashboards" / f"{chart}.json", pretty(dashboard(chart))
+    yield CHARTS / LIBRARY / "templates" / "_defaults.tpl", shared_defaults()
     yield REFERENCE, reference()
     yield from pictures()
 

@@ -53,6 +53,7 @@ KINDS: Mapping[str, Json] = {
     },
     "bool or null": {"type": ["boolean", "null"]},
     "count": {"type": "integer", "minimum": 0},
+    "count or null": {"type": ["integer", "null"], "minimum": 0},
     "digest or empty": _TEXT | {"pattern": "^(|sha256:[0-9a-f]{64})$"},
     "duration": {"type": ["string", "number"], "pattern": DURATION, "exclusiveMinimum": 0},
     "int or string": _LINE | {"type": ["integer", "string"]},
@@ -65,6 +66,8 @@ KINDS: Mapping[str, Json] = {
     "number, percentage or null": {"type": ["integer", "string", "null"], "minimum": 0, "pattern": _PERCENTAGE},
     "object": _OBJECT,
     "objects": {"type": "array", "items": _OBJECT},
+    # Another chart of a parent may have a global value of the same name: what is no list is nothing of ours.
+    "our objects": {"items": _OBJECT},
     "objects or strings": {"type": "array", "items": {"type": ["object", "string"]}},
     "one or more ports": {"type": "array", "items": _PORT, "minItems": 1},
     "port": _PORT,
@@ -97,6 +100,9 @@ def schema_of(chart: str) -> Json:
     said = {each.dotted: each for each in documented(chart)}
     schema = _closed(defaults(chart), (), said, {"config": config_schema(chart)} if chart in MODELS else {})
     schema["properties"]["global"] |= {"required": [], "additionalProperties": True}
+    compatibility = schema["properties"]["global"]["properties"]["compatibility"]
+    for known in (compatibility, compatibility["properties"]["openshift"]):
+        known |= {"required": [], "additionalProperties": True}  # other charts have these words too
     if chart == UMBRELLA:
         # Each of them checks its own values.
         for controller in CONTROLLERS:
@@ -105,6 +111,8 @@ def schema_of(chart: str) -> Json:
         schema["required"] = [each for each in schema["required"] if each not in {"global", *CONTROLLERS}]
     what = "Whether a parent chart installs this chart."
     schema["properties"]["enabled"] = {"type": "boolean", "description": what}
+    # For anchors, which YAML has to see before they are used.
+    schema["patternProperties"] = {"^x-": {}}
     schema["properties"][LIBRARY] = {"type": "object", "description": "Helm sets this. Leave it out."}
     return {"$schema": "http://json-schema.org/draft-07/schema#", "title": f"Values of the chart {chart}", **schema}
 

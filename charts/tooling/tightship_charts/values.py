@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 from msgspec import Struct
 
-from tightship_charts.places import AUDIENCES, CHARTS, TOOLING
+from tightship_charts.places import AUDIENCES, CHARTS, CONTROLLERS, TOOLING
 
 MARK = "# -- "
 """Begins the description of the key below it."""
@@ -16,7 +16,7 @@ MARK = "# -- "
 SHARED = "# --- Shared values: `make charts` copies them from charts/tooling/shared-values.yaml ---"
 """From this line on a chart's ``values.yaml`` is made from ``shared-values.yaml``."""
 
-_PORTS = {"node-refiner": ("8080", "9102")}
+_PORTS = {"node-refiner": ("8080", "9102"), "hpa-scaler": ("9103", "9104")}
 _USUAL_PORTS = ("9101", "5000")
 _PART = re.compile(r"^# --- For (.+) ---\n+", re.MULTILINE)
 _KIND = re.compile(r"\(([^)]*)\) ")
@@ -55,6 +55,28 @@ def defaults(chart: str) -> dict[str, object]:
     """Return the values of *chart* as they are by default."""
     found: dict[str, object] = yaml.safe_load(values_text(chart))
     return found
+
+
+def shared_defaults() -> str:
+    """Return the template that says what is the default of each value which ``global`` may have too."""
+    values = defaults(CONTROLLERS[0])
+    found = _in_both(values, values["global"])
+    # Its template asks for the global value itself.
+    del found["priorityClassName"]
+    text = yaml.safe_dump(found, default_flow_style=False)
+    comment = "{{/* Made by `make charts`: defaults of the values that `global` may have too. */}}"
+    return f'{comment}\n{{{{- define "tightship-lib.defaults" -}}}}\n{text}{{{{- end -}}}}\n'
+
+
+def _in_both(values: object, everywhere: object) -> dict[str, object]:
+    """Return those of *values* that *everywhere* has too; of a mapping that is empty there, the whole."""
+    assert isinstance(values, dict)
+    assert isinstance(everywhere, dict)
+    return {
+        key: _in_both(values[key], value) if isinstance(value, dict) and value else values[key]
+        for key, value in everywhere.items()
+        if key in values
+    }
 
 
 def own_keys(chart: str) -> frozenset[str]:
@@ -121,4 +143,15 @@ def _above(lines: list[str], line: int) -> str:
     return ""
 
 
-__all__ = ["MARK", "SHARED", "Value", "defaults", "documented", "leaves", "own_keys", "values_file", "values_text"]
+__all__ = [
+    "MARK",
+    "SHARED",
+    "Value",
+    "defaults",
+    "documented",
+    "leaves",
+    "own_keys",
+    "shared_defaults",
+    "values_file",
+    "values_text",
+]
