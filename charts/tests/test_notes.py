@@ -40,7 +40,7 @@ def test_they_say_what_is_live_how_to_watch_it_and_how_to_leave(notes: Notes, ch
     assert f"{chart} 0.1.0: LIVE." in live
     assert "dryRun" not in live
     assert "An uninstall " in live
-    commands = [line.strip() for line in live.splitlines() if line.startswith("  kubectl")]
+    commands = [line.strip() for line in live.splitlines() if line.startswith("  kubectl ")]
     assert [line.split()[3] for line in commands] == ["logs", "exec", "port-forward"]
     assert all(f"/rel-{chart}" in line for line in commands)
 
@@ -94,7 +94,7 @@ def test_what_could_not_be_made_is_named_as_it_was_asked_for(notes: Notes) -> No
 def test_those_of_all_speak_of_each_that_is_installed(notes: Notes) -> None:
     said = notes(UMBRELLA, {"node-refiner": {"enabled": False}, "node-compactor": {"dryRun": False}})
     assert "node-compactor 0.1.0: LIVE." in said
-    assert "hpa-scaler 0.1.0: LIVE." in said
+    assert "hpa-scaler 0.1.0: DRY RUN." in said
     assert "node-refiner" not in said
     assert "--set node-compactor.dryRun=false" in notes(UMBRELLA)
 

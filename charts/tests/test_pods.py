@@ -48,9 +48,11 @@ def test_probes_ask_what_the_controllers_serve(feature: Feature, chart: str, nam
     assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": probed, **scheme}
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": probed, **scheme}
     assert ports[probed] == env["HTTP_PROBE_PORT"]
-    assert [ports["http"], *(port for name, port in ports.items() if name not in ("http", "probes"))] == env[
+    main = "https" if env["HTTP_SECURE"] == "true" else "http"
+    assert [ports[main], *(port for name, port in ports.items() if name not in (main, "probes"))] == env[
         "HTTP_PORTS"
     ].split(",")
+    assert all(name == "probes" or name.split("-")[0] == main for name in ports)
 
 
 @each_chart

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from rendering import Feature, Json, Render, each_case, each_chart, each_node_chart
 
-from tightship_charts.matrix import POLICY
+from tightship_charts.matrix import POLICY, features
 
 Right = tuple[str, str, str, str]
 
@@ -177,8 +177,8 @@ def test_a_refiner_whose_drainer_is_switched_off_may_finish_what_it_had_begun(re
     assert ("patch", "nodes") in rendered.rights()
 
 
-def test_a_scaler_of_some_namespaces_has_rights_in_those_alone(feature: Feature) -> None:
-    rendered = feature("hpa-scaler", "namespaces")
+def test_a_scaler_of_some_namespaces_has_rights_in_those_alone(feature: Feature, render: Render) -> None:
+    rendered = render("hpa-scaler", {**features("hpa-scaler")["namespaces"], "dryRun": False})
     assert not rendered.of("ClusterRole")
     granted = {role["metadata"]["namespace"]: rights_of(role["rules"]) for role in rendered.of("Role")}
     assert set(granted) == {"ns", "elsewhere", "monitoring"}

@@ -20,6 +20,8 @@ from tightship_e2e.helm import HelmError
 VALUES: Mapping[str, object] = {
     "config": {},
     "extraObjects": [],
+    "global.compatibility.openshift.adaptSecurityContext": "force",
+    "global.dryRun": False,
     "image.digest": "",
     "prometheusRule.alerts": {"NodeCompactorDown": {"enabled": False}},
     "startupProbe": {"enabled": True},
@@ -28,10 +30,13 @@ VALUES: Mapping[str, object] = {
 """Another value, where neither the kind nor the type says what is allowed."""
 
 _PODS: Values = {"podMonitor": FEATURES["pod monitor"]["podMonitor"], "serviceMonitor": {"enabled": False}}
+MONITORS = ("serviceMonitor", "podMonitor", "prometheusRule")
 NEEDED: Mapping[str, Values] = {
     "giveBack": {"config": {"steering": "taints", "deletionCost": False}},
     "global.dryRun": {"dryRun": None, "global": {"dryRun": False}},
+    "global.podMonitor.labels": _PODS,
     "global.priorityClassName": {"priorityClassName": ""},
+    "global.replicaCount": {"replicaCount": None},
     **{
         f"global.{key}.enabled": {key: {"enabled": None}}
         for key in ("networkPolicy", "prometheusRule", "serviceMonitor")
@@ -94,15 +99,16 @@ def with_at(values: Values, path: tuple[str, ...], value: object) -> Values:
 @pytest.mark.takes(8)
 @pytest.mark.parametrize("chart", [*CONTROLLERS, UMBRELLA])
 def test_no_value_is_without_effect(render: Render, chart: str) -> None:
-    base = everything(chart)
+    base, needs = everything(chart), NEEDED
     if chart == UMBRELLA:
         # What is global gives way to what is a controller's own.
         for controller in CONTROLLERS:
-            base[controller] |= {"dryRun": None, "log": {}, "priorityClassName": ""}
+            base[controller] |= {"dryRun": None, "log": {}, "priorityClassName": "", "replicaCount": None}
             for key in ("networkPolicy", "prometheusRule", "serviceMonitor"):
                 base[controller][key]["enabled"] = None
             base[controller]["podMonitor"] = {**_PODS["podMonitor"], "enabled": None}
         base["grafanaDashboard"]["namespace"] = ""
+        needs = {**NEEDED, **{f"global.{key}.labels": {"global": {key: {"enabled": True}}} for key in MONITORS}}
 
     known: dict[bytes, bytes] = {}
 
@@ -114,7 +120,7 @@ def test_no_value_is_without_effect(render: Render, chart: str) -> None:
         return known[key]
 
     def trouble(value: Value) -> str:
-        needed = NEEDED.get(value.dotted, NEEDED.get(value.path[0], {}))
+        needed = needs.get(value.dotted, needs.get(value.path[0], {}))
         before = merge(base, needed) if needed.keys() <= defaults(chart).keys() else base
         now = at(merge(defaults(chart), before), value.path)
         changed = VALUES[value.dotted] if value.dotted in VALUES else other(now, value.kind)

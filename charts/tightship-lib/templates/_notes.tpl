@@ -64,7 +64,7 @@ An uninstall or a return to a dry run aborts drains under way. A Job then gives 
 To let the drains finish first, {{ .how }} ({{ $values }}{{ .value }}), and wait
 until no node has the taint tightship.dev/draining or tightship.dev/candidate.
 If Helm says that the Job {{ include "tightship-lib.releaseName" .root }} failed, nodes may still be cordoned. This frees them:
-  {{ include "tightship-lib.rescue" .root }}
+    {{ include "tightship-lib.rescue" .root }}
 {{- else -}}
 An uninstall or a return to a dry run aborts drains under way, and their nodes stay cordoned: {{ $values }}giveBack.enabled is false.
 To let the drains finish first, {{ .how }} ({{ $values }}{{ .value }}), and wait

@@ -18,7 +18,8 @@
 {{- if and (kindIs "map" $own) (kindIs "map" .all) -}}
 {{- range $key, $all := .all -}}
 {{- $default := kindIs "map" $.default | ternary $.default dict -}}
-{{- if or (hasKey $own $key) (not (hasKey $default $key)) -}}
+{{- /* A part that the user has taken away stays away; Helm takes those away whose default is null. */}}
+{{- if or (hasKey $own $key) (empty (index $default $key)) -}}
 {{- $part := dict "own" (index $own $key) "all" $all "default" (index $default $key) -}}
 {{- $_ := set $value $key (include "tightship-lib.settled" $part | fromYaml).value -}}
 {{- end -}}

@@ -106,7 +106,9 @@ def schema_of(chart: str) -> Json:
     if chart == UMBRELLA:
         # Each of them checks its own values.
         for controller in CONTROLLERS:
-            schema["properties"][controller] |= {"required": [], "additionalProperties": True}
+            own = schema["properties"][controller]
+            for each in (own, own["properties"].get("giveBack", {})):
+                each |= {"required": [], "additionalProperties": True}
         # A heading with nothing under it leaves the controllers' own defaults.
         schema["required"] = [each for each in schema["required"] if each not in {"global", *CONTROLLERS}]
     what = "Whether a parent chart installs this chart."

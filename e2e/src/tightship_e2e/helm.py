@@ -68,8 +68,9 @@ class Helm:
 
 
 def objects(text: str) -> list[Json]:
-    """Return the objects in a stream of YAML documents."""
-    return [each for each in yaml.load_all(text, _LOADER) if each]
+    """Return the objects in a stream of YAML documents, and those in lists of them."""
+    read = [each for each in yaml.load_all(text, _LOADER) if each]
+    return [item for each in read for item in (each["items"] if each["kind"] == "List" else [each])]
 
 
 def run(command: Sequence[str], given: bytes, environment: Mapping[str, str]) -> str:
