@@ -66,6 +66,7 @@ UNGUARDED = {name: work.least for name, work in WORKLOADS.items()}
 _COMMON: Values = {
     "interval": "1s",
     "dryRun": False,
+    "replicaCount": 1,
     "nodeSelector": {POOL: "system"},
     "leaderElection": {"leaseDuration": "10s", "renewDeadline": "8s", "retryPeriod": "1s"},
     "requestTimeout": "5s",

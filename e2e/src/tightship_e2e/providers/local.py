@@ -129,7 +129,7 @@ class ControlPlaneProvider(Releases):
         ports = {each.name: each.port for each in await self.controllers(namespace)}
         said = []
         for hook in hooks:
-            if hook["metadata"]["annotations"][HOOK] != "test":
+            if (hook["kind"], hook["metadata"]["annotations"][HOOK]) != ("Pod", "test"):
                 continue
             [container] = hook["spec"]["containers"]
             given = {each["name"]: each["value"] for each in container["env"]}
