@@ -86,9 +86,11 @@ class Render:
         release: str = "rel",
         namespace: str = "ns",
         apis: Sequence[str] = (),
+        tests: bool = False,
     ) -> Rendered:
-        """Render *chart* with *values*."""
-        found = self._renderings(self._charts / chart, values, release=release, namespace=namespace, apis=apis)
+        """Render *chart* with *values*, its *tests* among its hooks or not."""
+        path = self._charts / chart
+        found = self._renderings(path, values, release=release, namespace=namespace, apis=apis, tests=tests)
         return Rendered(found)
 
 

@@ -71,7 +71,7 @@ async def policed(on: Town, expression: str) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def locked_down(on: Town) -> AsyncIterator[None]:
-    """A namespace with Pod Security *restricted*, a quota of limits, a deny of all traffic, and a label that pods need."""
+    """A namespace with Pod Security *restricted*, a quota of limits, no traffic by default, and a label that pods need."""
     async with policed(on, LABELLED):
         secure = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
         await on.api.patch("Namespace", SYSTEM, {"metadata": {"labels": secure}})
