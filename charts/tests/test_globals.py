@@ -1,4 +1,4 @@
-"""What is written once for all controllers, which of it gives way to a controller's own values, and the defaults of both."""
+"""What is written once for all controllers, what gives way to a controller's own values, and the defaults of both."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def test_jobs_that_run_at_the_same_time_are_one_hook(helm: Helm, charts: Path) -
 
 @each_chart
 def test_on_the_nodes_network_ports_differ_and_none_waits_for_a_second(render: Render, chart: str) -> None:
-    """All three may share a node; a rollout can't have two pods of one controller there; the cluster's names resolve."""
+    """All three may share a node, a rollout can't have two pods of one there, and names of the cluster resolve."""
     rendered = render(UMBRELLA, {each: {"hostNetwork": True} for each in CONTROLLERS})
     taken = [
         port["containerPort"]

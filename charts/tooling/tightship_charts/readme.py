@@ -50,15 +50,12 @@ SETTINGS_PAGES = {controller: about.settings for controller, about in _ABOUT.ite
 """Where the settings of each controller are explained, from the folder of all docs."""
 
 _DRY_AT_FIRST = "The controller starts in a dry run: read the plan before you set `dryRun=false`."
-_LIVE_AT_FIRST = (
-    "The controller starts live, for annotated HPAs only. With `dryRun=true` the controller changes no HPA."
-)
 
 _PROMISES = """\
 The chart creates:
 
-* A Deployment whose pods meet the Pod Security Standard *restricted*, with a read-only root file system. One value,
-  `replicaCount`, makes it two replicas.
+* A Deployment whose pods meet the Pod Security Standard *restricted*, with a read-only root file system: one replica of a
+  dry run, two of a live controller.
 * [RBAC rules](../../docs/permissions.md) without a wildcard. In a dry run the controller has no right to write. The
   controller reads and updates Leases, and reads its ConfigMap, by name only.
 * A ConfigMap that the controller watches: a change needs no restart. With `configMap.mounted` the pods mount the
@@ -86,10 +83,10 @@ $ helm install tightship charts/tightship -n tightship --create-namespace --depe
 $ helm test tightship -n tightship --logs
 ```
 
-node-compactor and node-refiner start in a dry run. hpa-scaler starts live, and changes only annotated HPAs. The notes
-that Helm prints say which controllers are live. `--set global.dryRun=true` puts every controller in a dry run, and
-`--set global.dryRun=false` makes every controller live. A controller's own value overrides the global one:
-`--set node-compactor.dryRun=false`. Each controller's chart lists its values:
+All controllers start in a dry run. The notes that Helm prints say which are live. `--set global.dryRun=false` makes every
+controller live, `--set node-compactor.dryRun=false` one. What is written under `global` is the default of every
+controller's value of the same name: lists add up, mappings merge by key, and anything that a controller's own values
+change wins. Keys that begin with `x-` are yours, for YAML anchors. Each controller's chart lists its values:
 [node-compactor](../node-compactor/README.md), [node-refiner](../node-refiner/README.md),
 [hpa-scaler](../hpa-scaler/README.md).
 
@@ -118,7 +115,7 @@ def _controller(chart: str) -> Iterator[str]:
     yield f"    {said.flags}"
     yield f"$ helm test {chart} -n tightship --logs"
     yield "```\n"
-    yield f"{_DRY_AT_FIRST if chart in NODE_CONTROLLERS else _LIVE_AT_FIRST}\n"
+    yield f"{_DRY_AT_FIRST}\n"
     oldest = about["kubeVersion"].removeprefix(">=").removesuffix(".0-0")
     tested = about["annotations"]["tightship.dev/tested-kubernetes"].replace(", ", " and ")
     releases = f"[tested](../../docs/contributing.md#releases-of-kubernetes) on {tested}"
