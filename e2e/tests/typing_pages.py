@@ -37,7 +37,8 @@ class Typist:
     def __init__(self, on: Town, folder: Path, words: dict[str, str]) -> None:
         self.on = on
         self.folder = folder
-        self._words = {"http://localhost:9090": on.metrics.url, "charts/": f"{on.charts}/", **words}
+        servers = ("http://localhost:9090", "http://prometheus.monitoring.svc:9090")
+        self._words = {**dict.fromkeys(servers, on.metrics.url), "charts/": f"{on.charts}/", **words}
         programs = folder / "programs"
         programs.mkdir()
         for name in ("kubectl", "helm"):
