@@ -54,8 +54,8 @@ _DRY_AT_FIRST = "The controller starts in a dry run: read the plan before you se
 _PROMISES = """\
 The chart creates:
 
-* A Deployment whose pods meet the Pod Security Standard *restricted*, with a read-only root file system: one replica of a
-  dry run, two of a live controller.
+* A Deployment whose pods meet the Pod Security Standard *restricted*, with a read-only root file system: one replica of
+  a dry run, two of a live controller.
 * [RBAC rules](../../docs/permissions.md) without a wildcard. In a dry run the controller has no right to write. The
   controller reads and updates Leases, and reads its ConfigMap, by name only.
 * A ConfigMap that the controller watches: a change needs no restart. With `configMap.mounted` the pods mount the
@@ -83,8 +83,8 @@ $ helm install tightship charts/tightship -n tightship --create-namespace --depe
 $ helm test tightship -n tightship --logs
 ```
 
-All controllers start in a dry run. The notes that Helm prints say which are live. `--set global.dryRun=false` makes every
-controller live, `--set node-compactor.dryRun=false` one. What is written under `global` is the default of every
+All controllers start in a dry run. The notes that Helm prints say which are live. `--set global.dryRun=false` makes
+every controller live, `--set node-compactor.dryRun=false` one. What is written under `global` is the default of every
 controller's value of the same name: lists add up, mappings merge by key, and anything that a controller's own values
 change wins. Keys that begin with `x-` are yours, for YAML anchors. Each controller's chart lists its values:
 [node-compactor](../node-compactor/README.md), [node-refiner](../node-refiner/README.md),
