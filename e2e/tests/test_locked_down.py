@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from day import AT_NIGHT, CONTROLLERS, RELEASE, SYSTEM, Live, Town, settings
-from test_release import DRY, LONG, PATIENT, held, slow, under_way
+from test_release import LONG, PATIENT, held, slow, under_way
 
 from tightship_charts.matrix import merge
 from tightship_e2e import ControlPlane
@@ -25,9 +26,6 @@ TRAFFIC = f"/apis/networking.k8s.io/v1/namespaces/{SYSTEM}/networkpolicies"
 
 LABELLED = "has(object.metadata.labels) && 'team' in object.metadata.labels"
 """What Kyverno's policy ``require-labels`` asks of a pod."""
-
-NO_JOBS = "!object.metadata.labels[?'app.kubernetes.io/name'].orValue('').endsWith('-release')"
-"""True of every pod but those of the Jobs that give nodes back."""
 
 ALLOWED: Values = {
     "commonLabels": {"team": "platform"},
@@ -98,10 +96,10 @@ async def install(on: Town, everywhere: Values, **more: Values) -> None:
 
 async def hooks(on: Town) -> Sequence[Json]:
     """Return the hooks of the release's current revision."""
-    return objects(await asyncio.to_thread(helm(on), "get", "hooks", RELEASE, "--namespace", SYSTEM))
+    return objects(await asyncio.to_thread(as_administrator(on), "get", "hooks", RELEASE, "--namespace", SYSTEM))
 
 
-def helm(on: Town) -> Helm:
+def as_administrator(on: Town) -> Helm:
     return Helm(find_or_installed("helm"), on.provider.kubeconfig.parent / "helm", on.provider.kubeconfig)  # type: ignore[attr-defined]
 
 
@@ -135,32 +133,44 @@ def test_an_uninstall_of_a_locked_down_namespace_leaves_nothing_cordoned(in_town
     in_town(work, by_night=True)
 
 
-@pytest.mark.takes(40)
-def test_a_dry_run_that_stays_one_is_upgraded_without_a_job(in_town: Live) -> None:
-    """So no policy about pods can fail its upgrade; what was live before does run the Job, and again if that failed."""
+@pytest.mark.takes(20)
+def test_a_dry_run_that_stays_one_is_upgraded_without_a_job(
+    empty_plane: ControlPlane, charts: Path, tmp_path: Path
+) -> None:
+    """So no policy about pods can fail its upgrade. What was live before runs the Job, and runs it again if it failed.
 
-    async def work(on: Town) -> None:
-        def events(made: Sequence[Json]) -> set[str]:
-            return {each["metadata"]["annotations"][HOOK] for each in made if each["kind"] == "Job"}
+    Nothing runs a pod here: an upgrade that waited for a Job would fail.
+    """
+    command = Helm(find_or_installed("helm"), tmp_path, empty_plane.kubeconfig)
+    where = ("--namespace", "default")
+    release: tuple[str | Path, ...] = ("upgrade", "--install", "rel", charts / "tightship", *where)
 
-        await install(on, {}, **DRY)
-        async with policed(on, NO_JOBS):
-            await install(on, {"podAnnotations": {"example.com/second": "yes"}}, **DRY)
-            assert events(await hooks(on)) == {"post-rollback"}
-        await install(on, {}, **PATIENT)
-        await on.until_led()
-        assert events(await hooks(on)) == {"post-delete"}
-        command = ("upgrade", RELEASE, on.charts / "tightship", "--namespace", SYSTEM, "--timeout", "10s")
-        given = {name: merge(settings(name, on.metrics.url), dict(DRY.get(name, {}))) for name in CONTROLLERS}
-        async with policed(on, NO_JOBS):
-            with pytest.raises(HelmError, match="node-compactor-release"):
-                await asyncio.to_thread(lambda: helm(on)(*command, values=given))
-        await install(on, {}, **DRY)
-        assert events(await hooks(on)) == {"post-upgrade,post-rollback"}
-        await install(on, {}, **DRY)
-        assert events(await hooks(on)) == {"post-rollback"}
+    def events(*flags: str, **values: Values) -> dict[str, str]:
+        """Upgrade, and return when the Jobs of the new revision run, by controller."""
+        # Without any value an upgrade would keep those that it finds.
+        command(*release, *flags, values={"hpa-scaler": {}, "x-any": True, **values})
+        made = objects(command("get", "hooks", "rel", *where))
+        jobs = [each["metadata"] for each in made if each["kind"] == "Job"]
+        return {each["labels"]["app.kubernetes.io/component"]: each["annotations"][HOOK] for each in jobs}
 
-    in_town(work, by_night=True)
+    live: Values = {"dryRun": False}
+    rolled, both = "post-rollback", "post-upgrade,post-rollback"
+    events()
+    assert events("--timeout", "5s", **{"global": {"podLabels": {"a": "b"}}}) == dict.fromkeys(PATIENT, rolled)
+    assert events("--no-hooks", **{"node-refiner": live}) == {"node-compactor": rolled, "node-refiner": "post-delete"}
+    assert events("--no-hooks") == {"node-compactor": rolled, "node-refiner": both}
+    assert events("--no-hooks", **{"node-refiner": {"enabled": False}}) == {"node-compactor": rolled}
+    assert events("--no-hooks", **{"node-refiner": live})
+    assert events("--no-hooks", **{"node-refiner": {"enabled": False}})["node-refiner"] == both
+
+    async def failed(api: Client) -> None:
+        pod = {"restartPolicy": "Never", "containers": [{"name": "release", "image": "none"}]}
+        meta = {"name": "rel-node-compactor-release", "namespace": "default"}
+        await api.create({"kind": "Job", "metadata": meta, "spec": {"template": {"spec": pod}}})
+
+    empty_plane.run(failed)
+    assert events("--no-hooks")["node-compactor"] == both
+    command("uninstall", "rel", *where, "--no-hooks")
 
 
 @pytest.mark.takes(60)
@@ -174,7 +184,7 @@ def test_a_job_that_cannot_start_keeps_no_other_from_giving_nodes_back(in_town: 
         async with policed(on, refused):
             command = ("uninstall", RELEASE, "--namespace", SYSTEM, "--timeout", "60s")
             with pytest.raises(HelmError, match="node-compactor-release"):
-                await asyncio.to_thread(helm(on), *command)
+                await asyncio.to_thread(as_administrator(on), *command)
             assert await held(on) == []
         await on.provider.command("kubectl", "delete", "jobs", "--all", "-n", SYSTEM)
         await on.until_ready(AT_NIGHT)
@@ -183,8 +193,8 @@ def test_a_job_that_cannot_start_keeps_no_other_from_giving_nodes_back(in_town: 
 
 
 @pytest.mark.takes(3)
-def test_the_job_says_what_to_type_in_its_place(empty_plane: ControlPlane, helm: Helm, charts: object) -> None:
-    text = helm.template(charts / "node-compactor", {"dryRun": False})  # type: ignore[operator]
+def test_the_job_says_what_to_type_in_its_place(empty_plane: ControlPlane, helm: Helm, charts: Path) -> None:
+    text = helm.template(charts / "node-compactor", {"dryRun": False})
     [job] = [each for each in text if each["kind"] == "Job"]
     said = job["metadata"]["annotations"]["tightship.dev/if-this-job-fails"]
     ours = {"key": "tightship.dev/draining", "value": "op", "effect": "NoSchedule"}
