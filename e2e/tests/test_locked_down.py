@@ -211,6 +211,8 @@ def test_the_job_says_what_to_type_in_its_place(empty_plane: ControlPlane, helm:
         path = f"{find_or_installed('kubectl').parent}:/usr/bin:/bin"
         environment = {"KUBECONFIG": str(empty_plane.kubeconfig), "PATH": path}
         command = said.partition("this frees them: ")[2]
+        page = Path(__file__).resolve().parents[2] / "docs" / "rollback.md"
+        assert command in page.read_text()
         await asyncio.to_thread(run, ["bash", "-eu", "-o", "pipefail", "-c", command], b"", environment)
         return {
             each["metadata"]["name"]: (

@@ -205,7 +205,7 @@ spec:
 
 {{/* What a person can do instead of the Job, with rights of their own. */}}
 {{- define "tightship-lib.rescue" -}}
-kubectl get nodes -o go-template='{{ "{{range .items}}{{$node := .metadata.name}}{{range .spec.taints}}{{if eq .key \"tightship.dev/draining\"}}{{$node}} {{end}}{{end}}{{end}}" }}' | xargs -n1 sh -c 'kubectl taint node $0 tightship.dev/draining- && kubectl uncordon $0'
+for node in $(kubectl get nodes -o go-template='{{ "{{range .items}}{{$node := .metadata.name}}{{range .spec.taints}}{{if eq .key \"tightship.dev/draining\"}}{{$node}} {{end}}{{end}}{{end}}" }}'); do kubectl taint node $node tightship.dev/draining- && kubectl uncordon $node; done
 {{- end -}}
 
 {{/* The controller's environment without what a pod that gives back and exits does not use. */}}
