@@ -197,6 +197,9 @@ def test_the_job_says_what_to_type_in_its_place(empty_plane: ControlPlane, helm:
     text = helm.template(charts / "node-compactor", {"dryRun": False})
     [job] = [each for each in text if each["kind"] == "Job"]
     said = job["metadata"]["annotations"]["tightship.dev/if-this-job-fails"]
+    command = said.partition("this frees them: ")[2]
+    page = Path(__file__).resolve().parents[2] / "docs" / "rollback.md"
+    assert command in page.read_text()
     ours = {"key": "tightship.dev/draining", "value": "op", "effect": "NoSchedule"}
     other = {"key": "example.com/other", "effect": "NoSchedule"}
     nodes: Mapping[str, Json] = {
@@ -210,9 +213,6 @@ def test_the_job_says_what_to_type_in_its_place(empty_plane: ControlPlane, helm:
             await api.create({"kind": "Node", "metadata": {"name": name}, "spec": spec})
         path = f"{find_or_installed('kubectl').parent}:/usr/bin:/bin"
         environment = {"KUBECONFIG": str(empty_plane.kubeconfig), "PATH": path}
-        command = said.partition("this frees them: ")[2]
-        page = Path(__file__).resolve().parents[2] / "docs" / "rollback.md"
-        assert command in page.read_text()
         await asyncio.to_thread(run, ["bash", "-eu", "-o", "pipefail", "-c", command], b"", environment)
         return {
             each["metadata"]["name"]: (
