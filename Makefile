@@ -97,18 +97,25 @@ skew: install ## Build an older Kubernetes and run the contract suite, the sched
 	@TIGHTSHIP_KUBERNETES=$(OLDER) $(PYTEST) packages/simulator/tests/contract e2e/tests/test_scheduler_agreement.py e2e/tests/test_release.py e2e/tests/test_day.py $(ARGS)
 
 .PHONY: check
-check: install ## Check lint, format, types, which layer imports which, and the site.
+check: install ## Check lint, format, types, which layer imports which, what the charts render, and the site.
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/hadolint images/Dockerfile
 	@$(BIN)/zizmor --quiet --offline --persona pedantic .github
+	@if command -v go >/dev/null; then $(MAKE) --no-print-directory lint-charts; \
+	else echo "skipped: kube-score on the charts needs Go 1.26 or newer; install it and run make lint-charts"; fi
 	@$(MAKE) --no-print-directory site
 
 .PHONY: site
 site: install ## Build the site from docs/ into build/site. A link that leads nowhere is an error.
 	@$(BIN)/zensical build --clean --strict
+
+.PHONY: lint-charts
+lint-charts: install ## Check what the charts render with kube-score (needs Go 1.26+).
+	@$(PYTHON) e2e/controlplane/build.py helm kube-score
+	@$(BIN)/pytest -q -n 0 charts/tests/test_linters.py
 
 .PHONY: lint-workflows
 lint-workflows: ## Check the workflows with actionlint (needs Go 1.26+).

@@ -85,13 +85,16 @@ class Render:
         *,
         release: str = "rel",
         namespace: str = "ns",
-        apis: Sequence[str] = (),
+        apis: Sequence[str] | None = (),
+        kubernetes: str = "",
         tests: bool = False,
     ) -> Rendered:
-        """Render *chart* with *values*, its *tests* among its hooks or not."""
-        path = self._charts / chart
-        found = self._renderings(path, values, release=release, namespace=namespace, apis=apis, tests=tests)
-        return Rendered(found)
+        """Render *chart* with *values*, its *tests* among its hooks or not.
+
+        *apis* and *kubernetes* are those of the cluster, if there is one: see :meth:`Helm.template`.
+        """
+        told = {"release": release, "namespace": namespace, "kubernetes": kubernetes}
+        return Rendered(self._renderings(self._charts / chart, values, **told, apis=apis, tests=tests))
 
 
 Feature = Callable[[str, str], Rendered]

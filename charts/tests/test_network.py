@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rendering import Feature, Json, Render, each_case, each_chart
+from rendering import EVERYTHING, Feature, Json, Render, each_case, each_chart
 
 from tightship_charts.matrix import ALL_APIS, Values
 from tightship_e2e.helm import Helm, objects
@@ -93,6 +93,32 @@ def test_a_scalers_policy_takes_the_ports_and_the_peers_of_the_pods_instead(rend
     plain = policy(render, "hpa-scaler", url)["egress"]
     own = policy(render, "hpa-scaler", {**url, "prometheusEgress": {"ports": [9090], "to": peers}})["egress"]
     assert [each for each in own if each not in plain] == [{"ports": [{"port": 9090, "protocol": "TCP"}], "to": peers}]
+
+
+@each_case
+def test_nothing_is_of_one_ip_family_unless_values_say_so(feature: Feature, chart: str, name: str) -> None:
+    """No CIDR is in a rule, no address in a probe, and the process listens on every address."""
+    rendered = feature(chart, name)
+    peers = [
+        peer
+        for each in rendered.of("NetworkPolicy")
+        for rule in [*each["spec"]["ingress"], *each["spec"]["egress"]]
+        for peer in rule.get("from", rule.get("to", []))
+    ]
+    both = {"192.0.2.0/24", "2001:db8::/32"}
+    asked = {"network policy": {"192.0.2.0/24"}, "dual stack": both, EVERYTHING: both}.get(name, set())
+    assert {each["ipBlock"]["cidr"] for each in peers if "ipBlock" in each} == asked
+    probes = [each for key, each in rendered.container.items() if key.endswith("Probe")]
+    assert probes
+    assert all(each["httpGet"].keys() <= {"path", "port", "scheme"} for each in probes)
+    assert rendered.env["HTTP_HOST"] == "::"
+
+
+@each_chart
+def test_a_service_has_the_families_that_values_ask_for(render: Render, chart: str) -> None:
+    assert not {"ipFamilies", "ipFamilyPolicy"} & render(chart).one("Service")["spec"].keys()
+    asked = {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6", "IPv4"]}
+    assert asked.items() <= render(chart, {"service": asked}).one("Service")["spec"].items()
 
 
 @each_chart

@@ -9,9 +9,12 @@ import pytest
 import yaml
 from rendering import Feature, Json, Render, each_case, each_chart, each_node_chart
 
-from tightship_charts.matrix import POLICY, features
+from tightship_charts.matrix import POLICY, Values, features
 
 Right = tuple[str, str, str, str]
+
+ROLLOUT = "argoproj.io/v1alpha1/Rollout"
+ROLLOUTS: Right = ("get", "argoproj.io", "rollouts", "")
 
 WRITES = {"create", "patch", "update", "delete", "deletecollection", "*"}
 PERMISSIONS = Path(__file__).resolve().parents[2] / "docs" / "permissions.md"
@@ -182,8 +185,36 @@ def test_a_scaler_of_some_namespaces_has_rights_in_those_alone(feature: Feature,
     assert not rendered.of("ClusterRole")
     granted = {role["metadata"]["namespace"]: rights_of(role["rules"]) for role in rendered.of("Role")}
     assert set(granted) == {"ns", "elsewhere", "monitoring"}
-    assert granted["elsewhere"] == granted["monitoring"] == rights_of(feature("hpa-scaler", "live").rules())
+    assert granted["elsewhere"] == granted["monitoring"]
+    # Nobody grants a right that nobody holds: where there are no Rollouts, a tenant's own roles name none.
+    assert rights_of(feature("hpa-scaler", "live").rules()) - granted["elsewhere"] == {ROLLOUTS}
     assert "horizontalpodautoscalers" not in {right[2] for right in granted["ns"]}
+
+
+@pytest.mark.parametrize(
+    ("values", "apis", "granted"),
+    [
+        ({}, [], True),
+        ({"optionalRights": {"rollouts": False}}, [ROLLOUT], False),
+        ({"config": {"namespaces": ["a"]}}, [], False),
+        ({"config": {"namespaces": ["a"]}}, [ROLLOUT], True),
+        ({"config": {"namespaces": ["a"]}, "optionalRights": {"rollouts": True}}, [], True),
+        ({"config": {"namespaces": ["a"]}, "optionalRights": {"rollouts": False}}, [ROLLOUT], False),
+        ({"config": {"namespaces": ["a"]}}, None, True),
+    ],
+)
+def test_rollouts_are_read_by_who_may_and_where_there_are_some(
+    render: Render, values: Values, apis: list[str] | None, granted: bool
+) -> None:
+    rendered = render("hpa-scaler", values, apis=apis)
+    assert (ROLLOUTS in rights_of([*rendered.rules(), *rendered.rules("Role")])) is granted
+
+
+@pytest.mark.parametrize("namespaces", [[], ["a"]])
+def test_a_scaler_does_without_events_and_with_no_rule_that_says_nothing(render: Render, namespaces: list[str]) -> None:
+    rendered = render("hpa-scaler", {"config": {"namespaces": namespaces}, "optionalRights": {"events": False}})
+    assert "events" not in {resource for _, resource in rendered.rights()}
+    assert all(rule for rule in [*rendered.rules(), *rendered.rules("Role")])
 
 
 @each_case

@@ -108,6 +108,7 @@ TOOLS = (
     _prometheus("promtool"),
     Tool("promql", "promql", "tightship.dev/e2e/controlplane/promql", "github.com/prometheus/prometheus"),
     Tool("httpproxy", "httpproxy", "tightship.dev/e2e/controlplane/httpproxy", "golang.org/x/net"),
+    Tool("kube-score", "lint", "github.com/zegl/kube-score/cmd/kube-score", "github.com/zegl/kube-score"),
     Tool("kind", "kind", "sigs.k8s.io/kind", "sigs.k8s.io/kind"),
 )
 

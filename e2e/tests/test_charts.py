@@ -177,6 +177,30 @@ def test_a_second_install_changes_nothing(cluster: Cluster, chart: str) -> None:
         cluster.helm("uninstall", release, "--namespace", "charts", "--no-hooks")
 
 
+def test_what_is_rendered_without_hooks_is_applied_again_with_another_image(cluster: Cluster) -> None:
+    """By ``kubectl apply``, as docs/gitops.md says; with the hooks the second time fails."""
+
+    def apply(release: str, tag: str, *flags: str) -> str:
+        values = {**everything("node-refiner"), "image": {"tag": tag}, "claims": {"namespace": ""}}
+        where = ("--namespace", "charts", "--kube-version", "1.37.0", "--skip-tests")
+        text = cluster.helm("template", release, cluster.charts / "node-refiner", *where, *flags, values=values)
+        return cluster.kubectl("apply", "-f", "-", given=text)
+
+    try:
+        for tag in ("1", "2"):
+            assert "deployment.apps/" in apply("applied", tag, "--no-hooks")
+        apply("hooked", "1")
+        with pytest.raises(HelmError, match=r"Job.*field is immutable"):
+            apply("hooked", "2")
+    finally:
+        kinds = (
+            f"deployments,jobs,{POLICIES},clusterroles,clusterrolebindings,flowschemas,servicemonitors,prometheusrules"
+        )
+        for release in ("applied", "hooked"):
+            chosen = ("--selector", f"app.kubernetes.io/instance={release}", "--wait=false")
+            cluster.kubectl("delete", kinds, "--all-namespaces", *chosen)
+
+
 def versions(cluster: Cluster, release: str) -> dict[tuple[str, str, str], tuple[str, int]]:
     """Uid and generation of every object of a release; those without a generation have their data here."""
     kinds = "deployments,services,configmaps,serviceaccounts,poddisruptionbudgets,networkpolicies,roles,rolebindings"

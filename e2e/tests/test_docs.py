@@ -67,12 +67,10 @@ def check_make(arguments: list[str]) -> None:
 
 
 def check_helm(arguments: list[str]) -> None:
-    assert arguments[0] in {"install", "upgrade", "uninstall", "test", "history", "rollback"} or arguments[:2] == [
-        "dependency",
-        "build",
-    ]
+    known = {"install", "upgrade", "uninstall", "template", "test", "history", "rollback"}
+    assert arguments[0] in known or arguments[:2] == ["dependency", "build"]
     charts = [each for each in arguments if each.startswith("charts/")]
-    assert len(charts) == (arguments[0] in {"install", "upgrade", "dependency"})
+    assert len(charts) == (arguments[0] in {"install", "upgrade", "template", "dependency"})
     for chart in charts:
         assert (ROOT / chart / "Chart.yaml").exists()
         for flag, value in pairwise(arguments):

@@ -57,13 +57,13 @@ hpa-scaler-config.yaml: |
 - apiGroups: [apps]
   resources: [deployments, statefulsets, replicasets]
   verbs: [get]
+{{- if include "hpa-scaler.readsRollouts" . }}
 - apiGroups: [argoproj.io]
   resources: [rollouts]
   verbs: [get]
+{{- end }}
 {{- if include "tightship-lib.live" . }}
-- apiGroups: [events.k8s.io]
-  resources: [events]
-  verbs: [create]
+{{ include "hpa-scaler.eventRules" . }}
 {{- if .Values.forecastBuffers }}
 - apiGroups: [autoscaling.x-k8s.io]
   resources: [capacitybuffers]
@@ -72,12 +72,30 @@ hpa-scaler-config.yaml: |
 {{- end }}
 {{- end -}}
 
-{{/* Events on the ConfigMap: without a ClusterRole, nothing else grants them. */}}
-{{- define "hpa-scaler.ownRules" -}}
-{{- if and .Values.config.namespaces (include "tightship-lib.live" .) -}}
+{{- define "hpa-scaler.eventRules" -}}
+{{- if .Values.optionalRights.events -}}
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
+{{- end -}}
+{{- end -}}
+
+{{/* Whoever grants a right must hold it, and the roles of a tenant name only kinds that there are. */}}
+{{- define "hpa-scaler.readsRollouts" -}}
+{{- $said := .Values.optionalRights.rollouts -}}
+{{- if not (kindIs "invalid" $said) -}}
+{{- if $said -}}true{{- end -}}
+{{- else if empty .Values.config.namespaces -}}
+true
+{{- else -}}
+{{- include "tightship-lib.served" (list . "argoproj.io/v1alpha1/Rollout") -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Events on the ConfigMap: without a ClusterRole, nothing else grants them. */}}
+{{- define "hpa-scaler.ownRules" -}}
+{{- if and .Values.config.namespaces (include "tightship-lib.live" .) -}}
+{{- include "hpa-scaler.eventRules" . -}}
 {{- end -}}
 {{- end -}}
 

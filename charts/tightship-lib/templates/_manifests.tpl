@@ -31,6 +31,9 @@
 ---
 {{ include "tightship-lib.dashboards" $context }}
 ---
+{{- range list "missing" "landingNotes" "costNotes" }}
+{{- include (printf "tightship-lib.%s" .) $context | include "tightship-lib.comments" }}
+{{- end }}
 {{ include "tightship-lib.deployment" $context }}
 ---
 {{ include "tightship-lib.extraObjects" $context }}

@@ -117,9 +117,3 @@ annotations:
 {{- printf "%s:%s" $name (default .Chart.AppVersion $image.tag) -}}
 {{- end -}}
 {{- end -}}
-
-{{/* "true" if the cluster serves a kind: its CRD is installed. Takes (list root "group/version/Kind"). */}}
-{{- define "tightship-lib.served" -}}
-{{- $root := index . 0 -}}
-{{- if $root.Capabilities.APIVersions.Has (index . 1) -}}true{{- end -}}
-{{- end -}}

@@ -9,7 +9,6 @@
 {{- $effect := required "tightship-lib.notes: effect is missing" .effect -}}
 {{- $leaving := required "tightship-lib.notes: leaving is missing" .leaving -}}
 {{- with required "tightship-lib.notes: root is missing" .root -}}
-{{- $root := . -}}
 {{- $controller := include "tightship-lib.controller" . -}}
 {{- $name := include "tightship-lib.fullname" . -}}
 {{- $kubectl := printf "kubectl --namespace %s" (include "tightship-lib.namespace" .) -}}
@@ -22,18 +21,10 @@
   {{ $kubectl }} port-forward service/{{ $name }} {{ .Values.http.port }}:{{ .Values.service.port | default .Values.http.port }}   # then {{ ternary "https" "http" .Values.http.secure.enabled }}://localhost:{{ .Values.http.port }}
 {{- if .Values.http.secure.enabled }}
 Metrics, /status and the page need a bearer token: curl -k -H "Authorization: Bearer TOKEN" https://localhost:{{ .Values.http.port }}/status
-{{- if and .Values.http.secure.issuerRef (not (include "tightship-lib.served" (list . "cert-manager.io/v1/Certificate"))) }}
-WARNING: {{ include "tightship-lib.valuesOf" . }}http.secure.issuerRef is set, but this cluster does not serve cert-manager.io/v1/Certificate, so the chart created none.
-{{- end }}
 {{- else }}
 Metrics, /status and the page are plain HTTP, open to anyone on the pod network. A later release will set {{ include "tightship-lib.valuesOf" . }}http.secure.enabled=true by default.
 {{- end }}
-{{- range $key, $api := dict "serviceMonitor" "monitoring.coreos.com/v1/ServiceMonitor" "podMonitor" "monitoring.coreos.com/v1/PodMonitor" "prometheusRule" "monitoring.coreos.com/v1/PrometheusRule" "verticalPodAutoscaler" "autoscaling.k8s.io/v1/VerticalPodAutoscaler" }}
-{{- $on := eq $key "verticalPodAutoscaler" | ternary $root.Values.verticalPodAutoscaler.enabled (index $root.Values $key).enabled }}
-{{- if and $on (not (include "tightship-lib.served" (list $root $api))) }}
-WARNING: {{ include "tightship-lib.valuesOf" $root }}{{ $key }}.enabled is true, but this cluster does not serve {{ $api }}, so the chart created none.
-{{- end }}
-{{- end }}
+{{- include "tightship-lib.missing" . }}
 {{- with include "tightship-lib.landingNotes" . }}
 {{ . }}
 {{- end }}

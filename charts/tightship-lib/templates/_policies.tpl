@@ -1,10 +1,16 @@
 {{/* What RBAC can't say: which fields of an object an account may change. Each ValidatingAdmissionPolicy here is about one
      kind of object and one account, whatever that account's token is used for. docs/security.md says what is left. */}}
 
-{{/* "true" if the chart holds its account to its work. An account made elsewhere may serve other programs too. */}}
+{{/* "true" if the chart holds its account to its work. */}}
 {{- define "tightship-lib.holdsAccounts" -}}
-{{- $here := and .Values.admissionPolicy.enabled .Values.serviceAccount.create (empty .Values.kubeconfig.secretName) -}}
-{{- if and $here (include "tightship-lib.served" (list . "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy")) -}}true{{- end -}}
+{{- if include "tightship-lib.mayHoldAccounts" . -}}
+{{- include "tightship-lib.served" (list . "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy") -}}
+{{- end -}}
+{{- end -}}
+
+{{/* "true" if the chart would, wherever the API is served. An account made elsewhere may serve other programs too. */}}
+{{- define "tightship-lib.mayHoldAccounts" -}}
+{{- if and .Values.admissionPolicy.enabled .Values.serviceAccount.create (empty .Values.kubeconfig.secretName) -}}true{{- end -}}
 {{- end -}}
 
 {{- define "tightship-lib.policies" -}}

@@ -203,7 +203,8 @@ subjects:
 {{- define "tightship-lib.flowSchema" -}}
 {{- $f := .Values.flowSchema -}}
 {{- if $f.enabled -}}
-apiVersion: flowcontrol.apiserver.k8s.io/v1
+{{- /* Stable since 1.29, where v1beta3 is deprecated. */}}
+apiVersion: flowcontrol.apiserver.k8s.io/{{ semverCompare ">=1.29-0" .Capabilities.KubeVersion.Version | ternary "v1" "v1beta3" }}
 kind: FlowSchema
 metadata:
   {{- include "tightship-lib.metadata" (dict "root" . "name" (include "tightship-lib.policyName" .) "namespace" "-") | nindent 2 }}

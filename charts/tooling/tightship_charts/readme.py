@@ -70,7 +70,33 @@ _LANDINGS = """\
 * With `config.steering=hints` or `exact`, where MutatingAdmissionPolicy is served (Kubernetes 1.36 or newer): a policy
   that leads the replacements of evicted pods to the nodes that the plan chose, the ConfigMap that the policy reads, and
   with `exact` a fence around the [rights on pods](../../docs/permissions.md#steering-by-hints-or-exact).
-  `helm template` needs `--api-versions admissionregistration.k8s.io/v1/MutatingAdmissionPolicy` to render them.
+"""
+
+_TENANTS = """\
+## Without rights on the cluster
+
+A tenant with the ClusterRole `admin` in some namespaces can install hpa-scaler for them, into one of them:
+
+```yaml
+config:
+  namespaces: [team-a, team-b]
+admissionPolicy:
+  enabled: false
+# Kubernetes 1.34 and older, where `admin` may not write Events of events.k8s.io:
+optionalRights:
+  events: false
+```
+
+hpa-scaler then has a Role in each of these namespaces, and no ClusterRole. These values need more than `admin` holds:
+`http.secure.enabled` and `flowSchema.enabled` (objects of the cluster), and, unless a role that aggregates to `admin`
+has them, `forecastBuffers` and objects of other projects, such as monitors and alerts. If Argo Rollouts is installed
+without its aggregated roles, set `optionalRights.rollouts=false`. Controllers of nodes need ClusterRoles: a tenant
+can't install them. With a GitOps tool, kustomize or `helm template`, read [GitOps](../../docs/gitops.md).
+"""
+
+_NO_TENANTS = """\
+The chart creates ClusterRoles, because nodes belong to no namespace: a tenant without rights on the cluster can't
+install it. With a GitOps tool, kustomize or `helm template`, read [GitOps](../../docs/gitops.md).
 """
 
 _UMBRELLA = """\
@@ -121,7 +147,7 @@ def _controller(chart: str) -> Iterator[str]:
     releases = f"[tested](../../docs/contributing.md#releases-of-kubernetes) on {tested}"
     yield f"Kubernetes {oldest} or newer ({releases}), Helm 4 or 3."
     yield f"To migrate from {said.older}, read [the migration page](../../docs/{said.migration}).\n"
-    yield _PROMISES + (_LANDINGS if chart in NODE_CONTROLLERS else "")
+    yield _PROMISES + (_LANDINGS + "\n" + _NO_TENANTS if chart in NODE_CONTROLLERS else "\n" + _TENANTS)
     yield "## Values\n"
     yield from _values(chart)
     yield "## Configuration\n"

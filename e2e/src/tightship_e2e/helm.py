@@ -53,15 +53,18 @@ class Helm:
         *,
         release: str = "rel",
         namespace: str = "ns",
-        apis: Sequence[str] = (),
+        apis: Sequence[str] | None = (),
+        kubernetes: str = "",
         tests: bool = False,
     ) -> list[Json]:
         """Return the objects that *chart* renders, in the order of their installation, with its *tests* or without.
 
-        *apis* are those that the cluster serves besides Kubernetes' own, such as
-        ``monitoring.coreos.com/v1/ServiceMonitor``.
+        *apis* are the kinds that the cluster serves besides those that every release of Kubernetes has, such as
+        ``monitoring.coreos.com/v1/ServiceMonitor``; ``None`` renders without a cluster. *kubernetes* is its version.
         """
-        flags = [f"--api-versions={each}" for each in apis]
+        # A list with a Pod is what a cluster, or Argo CD, says of itself.
+        flags = [f"--api-versions={each}" for each in (() if apis is None else ("v1/Pod", *apis))]
+        flags += [f"--kube-version={kubernetes}"] if kubernetes else []
         flags += [] if tests else ["--skip-tests"]
         text = self("template", release, chart, "--namespace", namespace, *flags, values=values or {})
         return objects(text)

@@ -34,14 +34,22 @@ class Renderings:
         *,
         release: str = "rel",
         namespace: str = "ns",
-        apis: Sequence[str] = (),
+        apis: Sequence[str] | None = (),
+        kubernetes: str = "",
         tests: bool = False,
     ) -> list[Json]:
         """Return the objects that *chart* renders: see :meth:`Helm.template`. They belong to the caller."""
-        told = [release, namespace, list(apis), values or {}]
+        told = [release, namespace, apis if apis is None else list(apis), kubernetes, values or {}]
         key = hashlib.sha256(f"{self._helm.path} {chart} {content(chart)}".encode() + _text(told)).hexdigest()
         render = partial(
-            self._helm.template, chart, values, release=release, namespace=namespace, apis=apis, tests=True
+            self._helm.template,
+            chart,
+            values,
+            release=release,
+            namespace=namespace,
+            apis=apis,
+            kubernetes=kubernetes,
+            tests=True,
         )
         found: list[Json] | str = msgspec.json.decode(self._rendered(key, render))
         if isinstance(found, str):
