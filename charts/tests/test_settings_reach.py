@@ -79,7 +79,6 @@ CHANGED_TOO: Mapping[str, Values] = {
         "annotationPrefix": "changed.example.com",
         "cycleDeadline": "119s",
         "watch": True,
-        "forecastBuffers": True,
         "decisionLog": {"enabled": True, "megabytes": 199},
     },
 }

@@ -23,7 +23,7 @@ from hpa_scaler.decide.judge import judge_one
 from hpa_scaler.decide.recording import Trace, smoothed
 from hpa_scaler.decide.variants import EVERY, AnnotationChange, HpaPast, Variant, World
 from hpa_scaler.prometheus.answers import Matrix
-from hpa_scaler.spec.outcome_file import decode_outcomes, encode_outcomes
+from hpa_scaler.spec.outcome_file import decode_outcomes
 from hpa_scaler.spec.queries import Expected, Failure, Query, value_query
 from hpa_scaler.spec.spec import ForecastSpec, Rules
 from tightship.core.reasons import Reason
@@ -197,8 +197,10 @@ def test_a_log_and_a_file_of_outcomes_keep_forecasts() -> None:
         hpa=hpa(5, 50, 5), asked=ASKED, outcomes=outcomes, expected=(Expected(120, 7),), now=NOW, rules=FREE
     )
     assert replay([decision_line("c", subject, judge_one(subject).decision)]).differences == ()
-    again = decode_outcomes(encode_outcomes(outcomes, NOW, subject.forecasts), "x")
-    assert again.forecasts == subject.forecasts == {(Query("q"), DAILY): Expected(120, 7)}
+    forecast = {"query": "q", "season": "daily", "expected": {"value": 120, "seasons": 7}}
+    file = msgspec.json.encode({"kind": "QueryOutcomes", "outcomes": [], "forecasts": [forecast]})
+    found = decode_outcomes(file, "x")
+    assert found.forecasts == subject.forecasts == {(Query("q"), DAILY): Expected(120, 7)}
 
 
 # Over the past, and as the controller runs.

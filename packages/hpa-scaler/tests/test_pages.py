@@ -12,11 +12,10 @@ from hpa_builder import NOW, World, answer, failure, hpa, spec
 from playwright.async_api import Browser, expect
 
 from hpa_scaler.app.status import Past, ServedCycle, nothing_yet, show
-from hpa_scaler.decide.cycle import Cycle, cycle_line, decision_line, judge_cycle, replay
+from hpa_scaler.decide.cycle import Cycle, judge_cycle
 from hpa_scaler.decide.decision import DropState, FloorDecision, Subject
-from hpa_scaler.decide.judge import judge_one
 from hpa_scaler.report import FloorPlan, Sights, plan_page
-from hpa_scaler.report.pages import CHARTED, LogStory, replay_page
+from hpa_scaler.report.pages import CHARTED
 from hpa_scaler.spec.queries import Query
 from hpa_scaler.spec.spec import Rules
 from tightship.app.settings.config_fallback import Standing, deleted, refused
@@ -144,66 +143,6 @@ def asked_of(world: World, minute: int, value: float | None) -> Subject:
         rules=world.rules,
         now=NOW + 60 * minute,
     )
-
-
-def told(values: list[float | None]) -> tuple[LogStory, list[bytes]]:
-    """The log of one HPA, a minute between two cycles; ``None`` is a query that failed."""
-    world = World(hpa(3, 60, 10), ASKED, Rules(age_query=""))
-    lines = []
-    for number, value in enumerate(values):
-        subject = asked_of(world, number, value)
-        decision: FloorDecision = judge_one(subject).decision
-        lines += [
-            decision_line(str(number), subject, decision),
-            cycle_line(str(number), subject.now, [decision], DropState(), world.rules),
-        ]
-        after(world, decision)
-    return LogStory(), lines
-
-
-def test_a_story_has_a_point_for_each_decision_and_gaps_where_nothing_was_answered() -> None:
-    story, lines = told([100.0, 205.0, None, 50.0])
-    assert replay(lines, story.add).differences == ()
-    one = story.story.hpas["shop/web"].told()
-    assert one.times == (NOW, NOW + 60, NOW + 120, NOW + 180)
-    assert one.traffic == (10.0, 20.5, None, 5.0)
-    assert one.floors[:3] == (10, 21, 21)
-    assert one.replicas == (10, 10, 10, 10)
-    assert (story.decisions["shop/web"], story.unanswered["shop/web"]) == (4, 1)
-    assert [(change.before, change.after) for change in one.changes[:2]] == [(3, 10), (10, 21)]
-
-
-@pytest.mark.asyncio(loop_scope="session")
-@pytest.mark.parametrize("dark", [False, True])
-async def test_a_log_over_time_in_a_browser(browser: Browser, tmp_path: Path, dark: bool) -> None:
-    story, lines = told([100.0, 205.0, None, 50.0] * 30)
-    url = written(tmp_path / "log.html", render_page(replay_page("hpa-scaler", "log", replay(lines, story.add), story)))
-    async with opened(browser, url, width=360, dark=dark) as (page, watch):
-        chart = page.get_by_role("img")
-        await expect(chart).to_be_visible()
-        assert (await chart.locator(".traffic").get_attribute("d") or "").count("M") == 31
-        assert (await chart.locator(".floor").get_attribute("d") or "").count("M") == 1
-        await expect(page.get_by_role("group", name="Changes")).to_contain_text("3 → 10")
-        await assert_accessible(page)
-        assert await page.evaluate("document.documentElement.scrollWidth") <= 360
-        assert (watch.said, watch.asked_for) == ([], [url])
-
-
-def test_the_command_draws_a_log_and_still_counts_differences(cli: Any, tmp_path: Path) -> None:
-    _, lines = told([100.0, 205.0])
-    log = tmp_path / "log"
-    log.write_bytes(b"".join(lines))
-    ended = cli("replay", log, "-o", "html")
-    assert (ended.code, ended.out[:15]) == (0, "<!doctype html>")
-    assert "2 decisions of 2 cycles: 0 differences" in ended.out
-    log.write_bytes(b"".join(lines).replace(b'"target":21', b'"target":20'))
-    ended = cli("replay", log, "-o", "html")
-    assert ended.code == 1
-    assert "raise to 20 of 60" in ended.out
-
-
-def test_a_log_without_a_decision_is_a_page_too() -> None:
-    assert "The log has no decision." in render_page(replay_page("hpa-scaler", "log", replay([]), LogStory()))
 
 
 def sights(judged: Cycle, now: float = NOW) -> Sights:

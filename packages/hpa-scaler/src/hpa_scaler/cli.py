@@ -20,9 +20,9 @@ from hpa_scaler.decide.decision import DropState
 from hpa_scaler.report import EXPLANATION, PLAN, Sights, explanation_document, plan_document
 from hpa_scaler.report.backtest_document import backtest_document
 from hpa_scaler.report.backtests import BACKTEST, backtest_view
-from hpa_scaler.report.pages import LogStory, replay_page, replayed
 from hpa_scaler.report.suggestions import SUGGESTIONS
-from hpa_scaler.spec.outcome_file import OutcomeFileError, asked_at, encode_outcomes
+from hpa_scaler.report.views import replay_text
+from hpa_scaler.spec.outcome_file import OutcomeFileError, asked_at
 from tightship.app.cli.app import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, UsageError, run
 from tightship.app.cli.arguments import (
     CommandParser,
@@ -40,7 +40,6 @@ from tightship.files.documents import DocumentError, unpack
 from tightship.files.object_file import read_bytes
 from tightship.kube import host
 from tightship.report.formats import formats_of
-from tightship.report.html.page import render_page
 
 _EXITS = """exit codes: 0 done; 1 an error, or a difference in a replay; 2 with --exit-code, when a floor would move;
 64 wrong usage; 130 interrupted; 141 the reader closed the pipe."""
@@ -140,9 +139,9 @@ def fill(parser: Parser, program: str) -> argparse._SubParsersAction[CommandPars
         epilog=_EXITS,
         description="Repeat every decision of a decision log offline, and print each one that comes out differently.",
     )
-    again.usage = f"{program} replay [-o html] [--set SET] LOG"
+    again.usage = f"{program} replay [--set SET] LOG"
     forms = add_output_arguments(again, ("text", *formats_of(BACKTEST)), table=False)
-    forms.description = "Without --set: text, the differences; html, each HPA's traffic and floor over time."
+    forms.description = "Without --set: text, the differences."
     again.add_argument("--set", dest="sets", metavar="SET", action="append", default=[], help=SETS)
     again.add_argument("log", metavar="LOG", help="a decision log, .gz too; - for standard input")
     add_logging_arguments(again)
@@ -196,13 +195,10 @@ def _look(arguments: argparse.Namespace, names: Sequence[str] | None) -> Sights:
             # With files alone there is nobody to wait for.
             offline = arguments.filename and arguments.outcomes is not None
             say = progress.say if offline else progress.wait
-            judged = host.run(judge_selected(arguments, configured, _now(arguments), names, say))
+            sights = host.run(judge_selected(arguments, configured, _now(arguments), names, say))
     except OutcomeFileError as error:
         raise CliError(*error.problems) from error
-    if arguments.save_outcomes is not None:
-        saved = encode_outcomes(judged.outcomes, judged.sights.now, judged.forecasts)
-        write_file("--save-outcomes", arguments.save_outcomes, saved)
-    return judged.sights
+    return sights
 
 
 def _now(arguments: argparse.Namespace) -> float:
@@ -218,22 +214,16 @@ def _now(arguments: argparse.Namespace) -> float:
 
 def _replay(arguments: argparse.Namespace) -> int:
     raw, name = read_bytes(arguments.log)
-    story = LogStory()
     if arguments.sets:
         return _replay_sets(arguments, raw, name)
-    if arguments.output not in ("text", "html"):
-        raise UsageError(f"-o {arguments.output} needs --set; without, text and html are allowed")
-    drawn = arguments.output == "html"
+    if arguments.output != "text":
+        raise UsageError(f"-o {arguments.output} needs --set; without, text is allowed")
     try:
-        lines = unpack(raw).splitlines()
-        found = replay(lines, story.add) if drawn else replay(lines)
+        found = replay(unpack(raw).splitlines())
     except (LogError, DocumentError) as error:
         raise CliError(f"{name}: {error}") from error
-    if drawn:
-        write_document(render_page(replay_page(PROGRAM, name, found, story)), always_utf8=True)
-    else:
-        differences = "".join(f"{each}\n" for each in found.differences)
-        write_document(f"{differences}{replayed(found)}\n", always_utf8=False)
+    differences = "".join(f"{each}\n" for each in found.differences)
+    write_document(f"{differences}{replay_text(found)}\n", always_utf8=False)
     return EXIT_ERROR if found.differences else 0
 
 

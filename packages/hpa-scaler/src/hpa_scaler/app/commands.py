@@ -87,10 +87,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_flags(settings, ScalerRunSettings, "floors", plan=True)
     add_time_argument(settings)
     answers = parser.add_argument_group("queries")
-    answers.add_argument(
-        "--outcomes", metavar="FILE", help="take the answers from FILE instead of asking servers (see --save-outcomes)"
-    )
-    answers.add_argument("--save-outcomes", metavar="FILE", help="write the answers to FILE, for another --outcomes")
+    answers.add_argument("--outcomes", metavar="FILE", help="take the answers from FILE instead of asking servers")
 
 
 def add_selection(group: argparse._ArgumentGroup, *, all_by_default: bool = True) -> None:
@@ -152,17 +149,9 @@ class CommandSettings(Struct, frozen=True):
         return cls(process, settings, rules_of(settings, process), arguments.config)
 
 
-class JudgedSelection(Struct, frozen=True):
-    """The selected HPAs, judged; *outcomes* has the outcome of every query, *forecasts* every forecast."""
-
-    sights: Sights
-    outcomes: Mapping[Query, Outcome]
-    forecasts: Expectations
-
-
 async def judge_selected(
     arguments: argparse.Namespace, configured: CommandSettings, now: float, names: Sequence[str] | None, say: Say
-) -> JudgedSelection:
+) -> Sights:
     """Judge the HPAs that *arguments* select, at *now*: all opted-in HPAs, or the HPAs called *names*, opted in or not.
 
     Raises :class:`CliError`, :class:`~tightship.files.object_file.FileError`,
@@ -203,7 +192,7 @@ class _There(Struct, frozen=True):
 
 async def _judged(
     there: _There, configured: CommandSettings, now: float, names: Sequence[str] | None, say: Say
-) -> JudgedSelection:
+) -> Sights:
     fleet, rules = there.fleet, configured.rules
     asked = {hpa.key: asked_of(hpa, rules.prefix, configured.settings.defaults) for hpa in fleet.hpas}
     hpas = named(names, fleet.hpas) if names is not None else [hpa for hpa in fleet.hpas if asked[hpa.key] is not None]
@@ -238,7 +227,7 @@ async def _judged(
         )
         for hpa in hpas
     ]
-    sights = Sights(
+    return Sights(
         generator=Generator(PROGRAM, hpa_scaler.__version__),
         source=there.source,
         settings=settings_view(configured.settings, configured.process, configured.config, there.outcomes),
@@ -252,7 +241,6 @@ async def _judged(
             *_unanswered(queries, outcomes),
         ),
     )
-    return JudgedSelection(sights, outcomes, forecasts)
 
 
 def _unanswered(queries: Collection[Query], outcomes: Mapping[Query, Outcome]) -> tuple[str, ...]:

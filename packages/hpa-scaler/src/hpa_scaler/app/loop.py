@@ -28,7 +28,6 @@ from hpa_scaler.report import Sights
 from hpa_scaler.spec.queries import Outcomes
 from hpa_scaler.spec.spec import Rollout, Rules
 from hpa_scaler.write.applying import Applier, Todo, WritesDone
-from hpa_scaler.write.buffers import BufferKeeper
 from hpa_scaler.write.events import FloorEvents
 from hpa_scaler.write.memory import Memory, Noted, noted_after
 from hpa_scaler.write.metrics import ScalerMetrics
@@ -80,7 +79,6 @@ class ScalerLoop:
         *,
         client: PrometheusClient,
         forecasts: ForecastReader,
-        buffers: BufferKeeper,
         metrics: ScalerMetrics,
         events: FloorEvents,
         waits_for: Callable[[], Sequence[str]],
@@ -91,7 +89,6 @@ class ScalerLoop:
         self._run = run
         self._client = client
         self._forecasts = forecasts
-        self._buffers = buffers
         self._metrics = metrics
         self._events = events
         self._waits_for = waits_for
@@ -180,7 +177,6 @@ class ScalerLoop:
         self._term = term
         self._memory.clear()
         self._forecasts.forget()
-        self._buffers.forget()
         self._drops = DropState()
         self._noted = {}
         self._last = self.reactor.last = None
@@ -303,7 +299,6 @@ class ScalerLoop:
 
         done = await self._applier.apply(todo, may)
         final = done.final(cycle)
-        await self._buffers.keep(final.judged, ground.settings.namespaces, may)
         self._last = self.reactor.last = msgspec.structs.replace(todo, cycle=final)
         self._noted = noted_after((each.decision for each in final.judged), done.endings, self._noted)
         for each in final.judged:

@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Iterable, Sequence
 
 import hpa_scaler
-from hpa_scaler.app.apart import backtest_apart
 from hpa_scaler.app.commands import CommandSettings
 from hpa_scaler.app.fleet import Say
 from hpa_scaler.app.past import check_targets, load
 from hpa_scaler.app.past_options import replica_price, variants_of
 from hpa_scaler.app.run_settings import PROGRAM
+from hpa_scaler.decide.backtest import backtest
 from hpa_scaler.decide.cycle import asked_of
 from hpa_scaler.decide.log_past import pasts_of_log
 from hpa_scaler.decide.suggest import suggest
@@ -30,10 +30,10 @@ _TODAY = Variant("today", "today")
 
 async def tested(arguments: argparse.Namespace, configured: CommandSettings, say: Say) -> Tested:
     """Return the backtest that *arguments* ask for. Raises :class:`CliError` and the errors of files and of the API."""
-    variants = variants_of(arguments.sets, older=arguments.older)
+    variants = variants_of(arguments.sets)
     price = replica_price(arguments)
     loaded = await load(arguments, configured, variants, say)
-    lived = backtest_apart(
+    lived = backtest(
         loaded.pasts,
         variants,
         loaded.world,
@@ -57,7 +57,7 @@ def replayed_sets(lines: Iterable[bytes], name: str, texts: Sequence[str]) -> Te
 
     Raises :class:`~hpa_scaler.decide.cycle.LogError` and :class:`CliError`.
     """
-    variants = variants_of(texts, older=False)
+    variants = variants_of(texts)
     pasts, world = pasts_of_log(lines)
     check_targets(variants, [past.hpa for past in pasts])
     for variant in variants:
@@ -73,4 +73,4 @@ def replayed_sets(lines: Iterable[bytes], name: str, texts: Sequence[str]) -> Te
         settings=SettingsView("the rules of the log", {}),
     )
     warning = f"{counted(len(pasts), 'HPA')}: a log has no metrics of the HPA; each HPA is taken to follow the traffic"
-    return Tested(head, world, pasts, backtest_apart(pasts, variants, world), None, (warning,))
+    return Tested(head, world, pasts, backtest(pasts, variants, world), None, (warning,))

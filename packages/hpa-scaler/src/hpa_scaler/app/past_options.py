@@ -12,7 +12,7 @@ from hpa_scaler.app.fleet import (
     KINDS,
 )
 from hpa_scaler.app.run_settings import ScalerRunSettings
-from hpa_scaler.decide.variants import EVERY, OLDER, AnnotationChange, Span, Variant
+from hpa_scaler.decide.variants import EVERY, AnnotationChange, Span, Variant
 from hpa_scaler.spec.annotations import BY_NAME
 from hpa_scaler.spec.values import parse_float
 from tightship.app.cli.app import UsageError
@@ -131,7 +131,6 @@ def add_backtest_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help=SETS,
     )
-    past.add_argument("--older", action="store_true", help="also try the older controller's rules, without any guard")
 
 
 def _duration(text: str) -> float:
@@ -187,15 +186,13 @@ def parse_set(text: str) -> tuple[str, AnnotationChange]:
     return name, AnnotationChange(target, annotation, value or None)
 
 
-def variants_of(texts: Sequence[str], *, older: bool) -> list[Variant]:
-    """Return the sets to try: today's, no floor, the older controller's if wished, and those of *texts*."""
+def variants_of(texts: Sequence[str]) -> list[Variant]:
+    """Return the sets to try: today's, no floor, and those of *texts*."""
     found: dict[str, list[AnnotationChange]] = {}
     for text in texts:
         name, change = parse_set(text)
         found.setdefault(name or text, []).append(change)
     tried = [Variant("today", "today"), Variant("no floor", "none")]
-    if older:
-        tried.append(Variant("older", "older", OLDER))
     return tried + [Variant(name, "changed", tuple(changes)) for name, changes in found.items()]
 
 

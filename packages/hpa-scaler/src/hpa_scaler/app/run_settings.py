@@ -104,10 +104,6 @@ class ScalerRunSettings(ProcessSettings):
     watch: Annotated[
         Switch, Flag("--watch", "watch HPAs too, and raise again at once what is set back", "floors", rank=1, sets=True)
     ] = variable("WATCH_HPAS", default=False)
-    forecast_buffers: Annotated[
-        Switch, Flag("--forecast-buffers", "write CapacityBuffers for forecasts", "floors", rank=1, sets=True)
-    ] = variable("FORECAST_BUFFERS", default=False)
-    """Whether to write CapacityBuffers for the HPAs that ask for one by ``forecast-buffer``."""
     decision_log: Annotated[
         Path | None, Flag("--decision-log FILE", "append every judgement to FILE, for `replay`", "floors")
     ] = variable("DECISION_LOG", default=None)

@@ -13,7 +13,6 @@ from hpa_scaler.app.loop import ScalerLoop
 from hpa_scaler.app.run_settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.app.settings import CYCLES_APART, ScalerSettings, allowed_of, limits_of, parse_config_map, servers_of
 from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.write.buffers import BufferKeeper
 from hpa_scaler.write.events import FloorEvents
 from hpa_scaler.write.metrics import ScalerMetrics
 from tightship.app.observability.events import ObjectRef
@@ -160,7 +159,6 @@ async def serve(runtime: Runtime, run: ScalerRunSettings, environment: Mapping[s
                 run,
                 client=client,
                 forecasts=forecasts,
-                buffers=BufferKeeper(frame.connection, frame.logger, monotonic, on=run.forecast_buffers),
                 metrics=metrics,
                 events=events,
                 waits_for=first.waits_for,

@@ -29,7 +29,7 @@ ADVICE: Mapping[Reason, str] = {
     Reason.ANSWER_TOO_LARGE: "aggregate the query, for example by sum()",
     Reason.WRONG_RESULT_TYPE: "let the query return one number: an instant vector or a scalar",
     Reason.OUT_OF_RANGE: "check the query's unit and requests-per-replica",
-    Reason.NOT_ASKED: "record the answer anew with --save-outcomes",
+    Reason.NOT_ASKED: "add the answer to the file of --outcomes",
     Reason.ANSWER_WITH_WARNINGS: "remove the warning's cause: mostly a store or a replica that the server can't reach",
     Reason.INCIDENT_HOLD: "end the incident that the hold query reports, or correct the query",
     Reason.HOLD_QUERY_FAILED: "see that the hold query is answered",

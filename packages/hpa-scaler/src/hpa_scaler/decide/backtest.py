@@ -10,27 +10,23 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from hpa_scaler.decide.cycle import asked_of, concluded
+from hpa_scaler.decide.cycle import asked_of, judge_cycle
 from hpa_scaler.decide.decision import (
     Asked,
-    DropCount,
     DropState,
     FloorDecision,
     Guard,
     Judged,
     Subject,
-    count_drops,
     guard_of,
 )
 from hpa_scaler.decide.floors import QueryTerm, unguarded
 from hpa_scaler.decide.forecast import SeasonMemory, learn_cycle
 from hpa_scaler.decide.history import FloorHistory
-from hpa_scaler.decide.judge import judge_one
 from hpa_scaler.decide.recording import Trace
 from hpa_scaler.decide.variants import Held, HpaPast, Lived, Span, Variant, World, Worst
 from hpa_scaler.spec.queries import (
@@ -104,7 +100,6 @@ class _Life:
 
     def __init__(self, past: HpaPast, variant: Variant, world: World, *, keep: bool) -> None:
         self.past, self.variant, self.world = past, variant, world
-        self.rules = variant.rules(world.rules)
         hpa = variant.hpa(past.hpa, world.rules.prefix)
         self.asked: Asked = asked_of(hpa, world.rules.prefix)
         first = past.replicas.value(world.begin) if past.replicas is not None else None
@@ -128,7 +123,7 @@ class _Life:
             rollout=_STEADY,
             history=self.history,
             expected=tuple(memory.expected(now) for memory in self._memories.values()),
-            rules=self.rules,
+            rules=self.world.rules,
             now=now,
         )
 
@@ -245,10 +240,6 @@ def _partly(answer: QueryAnswer, since: float, seconds: float) -> QueryAnswer:
     return msgspec.structs.replace(answer, highest=answer.highest * since / seconds)
 
 
-Counts: TypeAlias = list[DropCount]
-"""The queries that fell in one cycle, for each variant."""
-
-
 def backtest(
     pasts: Sequence[HpaPast],
     variants: Sequence[Variant],
@@ -258,26 +249,6 @@ def backtest(
     """Return what each of *variants* would have done to each of *pasts*: a list for each HPA, in the given orders.
 
     *tell* hears the part that is done, from 0 to 1.
-    """
-    part = replayed(pasts, variants, world)
-    try:
-        counts = next(part)
-        for number in range(world.count):
-            if tell is not None and number % max(1, world.count // 100) == 0:
-                tell(number / world.count)
-            counts = part.send(counts)
-    except StopIteration as ended:
-        found: list[list[Lived]] = ended.value
-        return found
-    raise AssertionError("more cycles than there are")
-
-
-def replayed(
-    pasts: Sequence[HpaPast], variants: Sequence[Variant], world: World
-) -> Generator[Counts, Counts, list[list[Lived]]]:
-    """Replay *pasts*, which may be a part of a fleet: yield their own counts in each cycle, and get the fleet's.
-
-    HPAs with the same queries must be in the same part.
     """
     lives = [
         [_Life(past, variant, world, keep=number < world.drawn) for variant in variants]
@@ -291,20 +262,16 @@ def replayed(
         [number for number, row in enumerate(lives) if isinstance(row[place].asked, FloorSpec)]
         for place in range(len(variants))
     ]
-    rules = [variant.rules(world.rules) for variant in variants]
     drops = [DropState() for _ in variants]
-    for now in world.cycles():
-        told = [each.at(now) for each in answers]
+    for cycle_number, now in enumerate(world.cycles()):
+        if tell is not None and cycle_number % max(1, world.count // 100) == 0:
+            tell(cycle_number / world.count)
+        found = [each.at(now) for each in answers]
         needs = [past.need(now) for past in pasts]
         wanted = [_wanted(past, need, now) for past, need in zip(pasts, needs, strict=True)]
-        alone = [
-            [judge_one(lives[each][place].subject(told[each], now)) for each in judging[place]]
-            for place in range(len(variants))
-        ]
-        mine = zip(alone, rules, strict=True)
-        counts = yield [count_drops((each.first for each in judged), of) for judged, of in mine]
-        for place, count in enumerate(counts):
-            cycle = concluded(alone[place], count, drops[place], rules[place], now)
+        for place in range(len(variants)):
+            subjects = [lives[each][place].subject(found[each], now) for each in judging[place]]
+            cycle = judge_cycle(subjects, drops[place], world.rules, now)
             drops[place] = cycle.verdict.state
             made = dict(zip(judging[place], cycle.judged, strict=True))
             for each, row in enumerate(lives):

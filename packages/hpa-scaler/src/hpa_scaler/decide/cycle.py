@@ -9,7 +9,7 @@ new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -130,11 +130,7 @@ def _own(asked: Asked, outcomes: Outcomes, rules: Rules) -> Outcomes:
 def judge_cycle(subjects: Iterable[Subject], before: DropState, rules: Rules, now: float) -> Cycle:
     """Judge all HPAs; *before* is the state of drops after the previous cycle."""
     alone = [judge_one(subject) for subject in subjects]
-    return concluded(alone, count_drops((each.first for each in alone), rules), before, rules, now)
-
-
-def concluded(alone: Iterable[Judged], count: DropCount, before: DropState, rules: Rules, now: float) -> Cycle:
-    """Return the cycle of the judgements *alone*, each without a verdict so far; *count* is that of the whole fleet."""
+    count = count_drops((each.first for each in alone), rules)
     verdict = judge_drops(count, before, rules, now)
     return Cycle(tuple(each.under(verdict) for each in alone), count, verdict)
 
@@ -272,8 +268,8 @@ def _logged_subject(line: DecisionLine) -> Subject:
     )
 
 
-def replay(lines: Iterable[bytes], tell: Callable[[DecisionLine, FloorDecision], None] | None = None) -> Replay:
-    """Repeat every decision of a log, and *tell* each. Raises :class:`LogError` for an unreadable line."""
+def replay(lines: Iterable[bytes]) -> Replay:
+    """Repeat every decision of a log. Raises :class:`LogError` for an unreadable line."""
     differences: list[Difference] = []
     decisions = cycles = 0
     going: dict[str, list[FloorDecision]] = {}
@@ -282,8 +278,6 @@ def replay(lines: Iterable[bytes], tell: Callable[[DecisionLine, FloorDecision],
             judged = judge_one(_logged_subject(line), DropVerdict(line.drop))
             going.setdefault(line.cycle, []).append(judged.first)
             decisions += 1
-            if tell is not None:
-                tell(line, judged.decision)
             result = Result.of(judged.decision)
             if result != line.result:
                 about = f"HPA {line.hpa.key}"

@@ -47,8 +47,7 @@ class FloorDecision(Struct, frozen=True, kw_only=True):
     lose something: the conditions that a lowering waits for, or a bound that is the user's own again.
 
     *follows* are the HPA's queries. *answered* is the floor that they want together, ``None`` if one of them has no
-    answer; *earlier* is the highest floor that they wanted lately. *room* is for how many replicas more a buffer should
-    keep room; ``None`` if the HPA asks for no buffer.
+    answer; *earlier* is the highest floor that they wanted lately.
     """
 
     namespace: str
@@ -72,7 +71,6 @@ class FloorDecision(Struct, frozen=True, kw_only=True):
     follows: tuple[Query, ...] = ()
     answered: int | None = None
     earlier: int | None = None
-    room: int | None = None
 
     @property
     def key(self) -> str:

@@ -195,9 +195,7 @@ def learn_cycle(memories: Mapping[ForecastKey, SeasonMemory], judged: Judged) ->
     decision, asked = judged.decision, judged.subject.asked
     if not isinstance(asked, FloorSpec) or not DOUBTS.isdisjoint(decision.reasons):
         return
-    answers = list(zip(decision.terms, decision.told, strict=False))
-    for number, key in enumerate(forecast_keys(asked) if answers else ()):
-        term, told = answers[number % len(answers)]
+    for key, term, told in zip(forecast_keys(asked), decision.terms, decision.told, strict=False):
         if told == "answered" and term.value is not None and key in memories:
             memories[key].learn(judged.subject.now, term.value)
 
@@ -224,13 +222,6 @@ def forecast_floor(spec: FloorSpec, expected: Sequence[Expected]) -> ForecastFlo
                 f"{counted(each.seasons, f'earlier {name}')}"
             )
             best = ForecastFloor(term.replicas, detail)
-    why = next((each.why for each in expected[: len(spec.queries)] if each.why), None)
+    why = next((each.why for each in expected if each.why), None)
     unused = None if why is None else Refusal(Reason.FORECAST_UNUSED, detail=why)
     return msgspec.structs.replace(best, unused=unused)
-
-
-def later_floor(spec: FloorSpec, expected: Sequence[Expected]) -> int | None:
-    """Return the floor that a forecast twice as far asks for, ``None`` without one."""
-    later = zip(spec.queries, expected[len(spec.queries) :], strict=False)
-    floors = [QueryTerm(each.value, query.per_replica, query.delta).replicas for query, each in later]
-    return max((each for each in floors if each is not None), default=None)

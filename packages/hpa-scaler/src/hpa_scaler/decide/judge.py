@@ -17,7 +17,7 @@ from hpa_scaler.decide.floors import (
     lowering_limits,
     solve,
 )
-from hpa_scaler.decide.forecast import forecast_floor, later_floor
+from hpa_scaler.decide.forecast import forecast_floor
 from hpa_scaler.decide.guards import inactive, known_replicas, limits, longest_period, with_raise
 from hpa_scaler.decide.history import FloorHistory, highest_floor, resumed, unwatched, with_floor
 from hpa_scaler.decide.ownership import contested, not_ours, ownership
@@ -100,7 +100,6 @@ class _FloorJudgement:
         self._incident = self._check_incident(subject.outcomes)
         self._rolling = self._check_rollout(subject.rollout)
         self._forecast = forecast_floor(spec, subject.expected)
-        self._later = later_floor(spec, subject.expected)
 
     def decision(self) -> FloorDecision:
         inputs = self._inputs()
@@ -147,7 +146,6 @@ class _FloorJudgement:
             follows=tuple(value_query(query) for query in self._spec.queries),
             answered=answered,
             earlier=earlier,
-            room=self._room(inputs, solution.target),
         )
 
     def _inputs(self) -> FloorInputs:
@@ -244,13 +242,6 @@ class _FloorJudgement:
         self._history = rise.history
         top = maximum_limit(inputs.own_maximum, wanted, self._rules)
         return top if rise.limit is None else [rise.limit, *top]
-
-    def _room(self, inputs: FloorInputs, target: int) -> int | None:
-        """Return for how many replicas more a buffer should keep room, ``None`` if the HPA asks for no buffer."""
-        if not self._spec.buffer:
-            return None
-        floor = self._within_reach(self._later, inputs)
-        return 0 if floor is None else max(0, floor - max(target, self._replicas or 0))
 
     def _within_reach(self, floor: int | None, inputs: FloorInputs) -> int | None:
         """Return the *floor* of a forecast, within the user's own maximum and the limit of a sudden rise."""

@@ -18,8 +18,8 @@ from hpa_scaler.spec.queries import Query, value_query
 from hpa_scaler.spec.spec import FloorSpec, Rules
 from tightship.core.objects import HorizontalPodAutoscaler
 
-Kind = Literal["today", "none", "older", "changed"]
-"""The annotations as they are, no floor at all, the older controller's rules, or changed annotations."""
+Kind = Literal["today", "none", "changed"]
+"""The annotations as they are, no floor at all, or changed annotations."""
 
 EVERY = "*"
 """The target of a change to all HPAs."""
@@ -53,21 +53,6 @@ class Variant(Struct, frozen=True):
             if change.text is not None:
                 notes[name_of(prefix, change.name)] = change.text
         return msgspec.structs.replace(hpa, annotations=notes)
-
-    def rules(self, rules: Rules) -> Rules:
-        """Return the rules of this variant: the older controller had no guard besides a missing answer."""
-        if self.kind != "older":
-            return rules
-        return msgspec.structs.replace(
-            rules, cold_guard=False, rise_factor=0.0, maximum_factor=0.0, drop_count=2**31, age_query=""
-        )
-
-
-OLDER = tuple(
-    AnnotationChange(EVERY, name, text)
-    for name, text in (("lowering-window", "0"), ("deadband", None), ("honour-scale-up-behavior", "false"))
-)
-"""How the older controller lowers a floor: by one answer."""
 
 
 class Span(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The story of each HPA, decision by decision: from a decision log, or from a process's memory."""
+"""The story of each HPA, decision by decision: from a process's memory."""
 
 from __future__ import annotations
 

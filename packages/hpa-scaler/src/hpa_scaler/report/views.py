@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from hpa_scaler.decide.cycle import Replay
 from hpa_scaler.decide.floors import QueryTerm, short, term_text
 from hpa_scaler.report.document import (
     Drops,
@@ -298,6 +299,14 @@ def release_printout(release: FloorRelease) -> Printout:
     numbers = ", ".join(f"{number:,} {outcome}" for outcome, number in sorted(outcomes.items())) or "none"
     told = TextLine(f"{counted(len(hpas), 'HPA')}: {numbers}", indent=0)
     return Printout(grid=grid, end=(told, *(TextLine(text, style="bad", indent=0) for text in release.warnings)))
+
+
+def replay_text(found: Replay) -> str:
+    """Return the result of a replay in one line."""
+    unended = f", {found.unended} of them cut off" if found.unended else ""
+    cycles = found.cycles + found.unended
+    decisions, in_all = counted(found.decisions, "decision"), counted(cycles, "cycle")
+    return f"{decisions} of {in_all}{unended}: {counted(len(found.differences), 'difference')}"
 
 
 def plan_rows(plan: FloorPlan) -> list[tuple[str, HpaEntry]]:

@@ -91,7 +91,6 @@ ANNOTATIONS = (
     Annotation("lowering-window", values.duration, "window"),
     Annotation("forecast", values.season),
     Annotation("forecast-ahead", values.ahead),
-    Annotation("forecast-buffer", values.switch, "buffer"),
     Annotation("hold-query", values.query),
     Annotation("hold-query-server", values.server_name),
     Annotation("hold-cool-down", values.duration),

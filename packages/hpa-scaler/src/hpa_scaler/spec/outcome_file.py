@@ -1,21 +1,18 @@
 """The file of recorded outcomes, and of forecasts. Pure.
 
-A person, or ``plan --save-outcomes``, writes the file: ``{"kind": "QueryOutcomes", "outcomes": [{"query": "...",
+A person or a script writes the file: ``{"kind": "QueryOutcomes", "outcomes": [{"query": "...",
 "server": "main", "values": [110.5]}, ...]}``. ``values`` has one value for each series, ``targets`` their labels.
 Instead, an entry may have a ``failure`` with its reason, or the whole ``answer``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
 from hpa_scaler.spec.queries import (
-    NOTHING_FORECAST,
-    Expectations,
     Expected,
     Failure,
     ForecastKey,
@@ -28,7 +25,7 @@ from hpa_scaler.spec.spec import ForecastSpec, Season, ServerRef
 from hpa_scaler.spec.values import parse_float
 from tightship.core.addresses import AddressError, parse_address
 from tightship.core.reasons import QUERY_FAILURES
-from tightship.core.times import parse_rfc3339, rfc3339
+from tightship.core.times import parse_rfc3339
 from tightship.core.unreadable import UNREADABLE
 from tightship.report.document import API_VERSION
 
@@ -66,24 +63,6 @@ class OutcomeFileError(ValueError):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
-
-
-def encode_outcomes(outcomes: Mapping[Query, Outcome], now: float, forecasts: Expectations = NOTHING_FORECAST) -> bytes:
-    """Return the file of *outcomes* and *forecasts*, recorded at *now*."""
-    entries = []
-    for query, outcome in sorted(outcomes.items(), key=lambda item: item[0]):
-        entry = _RecordedOutcome(query.text, query.server.name or query.server.url, query.labels)
-        if isinstance(outcome, QueryAnswer):
-            entry.answer = outcome
-        else:
-            entry.failure = outcome
-        entries.append(entry)
-    expected = [
-        _RecordedForecast(query.text, spec.season, each, spec.ahead, query.server.name or query.server.url)
-        for (query, spec), each in sorted(forecasts.items(), key=lambda item: item[0])
-    ]
-    raw = msgspec.json.encode(_File(entries, expected, asked_at=rfc3339(now)))
-    return msgspec.json.format(raw, indent=2) + b"\n"
 
 
 class RecordedOutcomes(Struct, frozen=True):

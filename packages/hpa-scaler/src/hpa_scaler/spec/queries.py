@@ -11,7 +11,6 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
 from hpa_scaler.spec.fallbacks import Operand, fallbacks, lookback, normal, without_fallbacks
@@ -249,16 +248,9 @@ def operand_answer(whole: Outcome, query: QuerySpec, value: Outcome | None) -> O
 
 
 def forecast_keys(spec: FloorSpec) -> tuple[ForecastKey, ...]:
-    """Return what to forecast for *spec*: each of its queries; nothing if there is no forecast.
-
-    If *spec* asks for room for what the forecast will start, each query is also forecast twice as far.
-    """
-    if spec.forecast is None:
-        return ()
-    aheads = [spec.forecast]
-    if spec.buffer:
-        aheads.append(msgspec.structs.replace(spec.forecast, ahead=2 * spec.forecast.ahead))
-    return tuple((value_query(query), ahead) for ahead in aheads for query in spec.queries)
+    """Return what to forecast for *spec*: each of its queries; nothing if there is no forecast."""
+    forecast = spec.forecast
+    return () if forecast is None else tuple((value_query(query), forecast) for query in spec.queries)
 
 
 def hold_query(hold: HoldSpec) -> Query:

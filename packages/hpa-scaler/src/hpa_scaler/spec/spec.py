@@ -122,8 +122,7 @@ class FloorSpec(Struct, frozen=True):
     *ratio* is the part of the present replicas that one step down may remove (at least one pod). *up_ratio* and
     *up_pods* limit steps up; the smaller counts. *query_range* is the look-back of queries whose text does not show it,
     such as recording rules; ``None`` if the HPA does not set it. *lowest* and *highest* bound the floor. *window* is
-    how long a wanted floor is kept; ``None``: as long as the queries need. *buffer* asks for room for what a forecast
-    will start.
+    how long a wanted floor is kept; ``None``: as long as the queries need.
     """
 
     queries: tuple[QuerySpec, ...] = ()
@@ -146,7 +145,6 @@ class FloorSpec(Struct, frozen=True):
     dry_run: bool = False
     hold: HoldSpec | None = None
     forecast: ForecastSpec | None = None
-    buffer: bool = False
 
 
 class Problems(Struct, frozen=True):

@@ -49,7 +49,6 @@ def _rest(spec: FloorSpec) -> Iterator[tuple[str, str]]:
     yield "forecast", forecast.season if forecast is not None else "off"
     if forecast is not None and forecast != ForecastSpec(forecast.season):
         yield "forecast-ahead", format_float(forecast.ahead)
-    yield "forecast-buffer", _switch(spec.buffer)
     if hold.text:
         yield "hold-query", hold.text
         yield "hold-cool-down", format_float(hold.cool_down)
