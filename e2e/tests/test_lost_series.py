@@ -53,7 +53,7 @@ class Floor:
             conditions=able, managers=(),
         )  # fmt: skip
         subject = Subject(hpa=hpa, asked=self.asked, outcomes=outcomes, history=self.history, rules=RULES, now=now)  # type: ignore[arg-type]
-        decision = judge_one(subject).decision
+        decision = judge_one(subject)
         self.history = decision.written if decision.changes else decision.history
         self.floor = decision.target
         return decision

@@ -110,9 +110,7 @@ def judge(
         first = asked.queries[0]
         told = answer(outcome) if isinstance(outcome, float | int | str) else outcome
         outcomes[Query(first.text, first.server)] = told
-    return judge_one(
-        Subject(hpa=thing, asked=asked, outcomes=outcomes, **({"now": NOW, "rules": FREE} | more))
-    ).decision
+    return judge_one(Subject(hpa=thing, asked=asked, outcomes=outcomes, **({"now": NOW, "rules": FREE} | more)))
 
 
 def reasons(decision: FloorDecision) -> list[str]:

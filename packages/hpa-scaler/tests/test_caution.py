@@ -26,9 +26,8 @@ def spent(outcomes: list[Outcome | None], above: int = 0, asked: FloorSpec = ASK
         known = {} if outcome is None else {Query("q"): outcome}
         thing = hpa(minimum, 100, minimum + above)
         subject = Subject(hpa=thing, asked=asked, outcomes=known, history=history, now=now, rules=FREE)
-        judged = judge_one(subject)
-        ledger.note(Cycle((judged,), DropCount(), DropVerdict()), now, 600.0)
-        decision = judged.decision
+        decision = judge_one(subject)
+        ledger.note(Cycle((decision,), DropCount(), DropVerdict()), now, 600.0)
         history = decision.written if decision.changes else decision.history
         minimum = decision.target
     return {guard: round(seconds / CYCLE, 3) for guard, seconds in ledger.spent.items() if seconds}

@@ -186,8 +186,7 @@ class HpaFleet:
         ]
         cycle = judge_cycle(subjects, self.drops, NO_AGE, self.now)
         self.drops = cycle.verdict.state
-        for world, judged in zip(self.worlds, cycle.judged, strict=True):
-            decision = judged.decision
+        for world, decision in zip(self.worlds, cycle.decisions, strict=True):
             world.history = decision.written if decision.changes else decision.history
             world.set(minimum=decision.target, maximum=decision.target_maximum, replicas=decision.target)
         self.now += CYCLE

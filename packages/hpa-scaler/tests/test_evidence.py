@@ -211,5 +211,5 @@ def test_where_too_many_of_its_own_fail_all_count() -> None:
     whole = {FAILED: failed(*[TARGET] * 21), Query(ASKED): answer(40)}
     subject = subject_of(hpa(10), asks(), outcomes=whole, rollout=None, rules=RULES, now=NOW)
     assert subject.outcomes[FAILED] == failed(others=21)
-    [cause] = [each for each in judge_one(subject).decision.causes if each.reason == "FailedScrapes"]
+    [cause] = [each for each in judge_one(subject).causes if each.reason == "FailedScrapes"]
     assert cause.detail == "21 targets of server default could not always be scraped within 60s"

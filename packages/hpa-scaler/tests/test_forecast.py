@@ -196,7 +196,7 @@ def test_a_log_and_a_file_of_outcomes_keep_forecasts() -> None:
     subject = Subject(
         hpa=hpa(5, 50, 5), asked=ASKED, outcomes=outcomes, expected=(Expected(120, 7),), now=NOW, rules=FREE
     )
-    assert replay([decision_line("c", subject, judge_one(subject).decision)]).differences == ()
+    assert replay([decision_line("c", judge_one(subject))]).differences == ()
     forecast = {"query": "q", "season": "daily", "expected": {"value": 120, "seasons": 7}}
     file = msgspec.json.encode({"kind": "QueryOutcomes", "outcomes": [], "forecasts": [forecast]})
     found = decode_outcomes(file, "x")

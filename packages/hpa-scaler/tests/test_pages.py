@@ -189,9 +189,9 @@ def lived(values: list[float | None], *, writes: bool = True) -> tuple[ServedCyc
     for number, value in enumerate(values):
         subject = asked_of(world, number, value)
         judged = judge_cycle([subject], DropState(), world.rules, subject.now)
-        [one] = judged.judged
-        past.note(judged, {"u1": "written"} if one.decision.changes and writes else {}, subject.now)
-        after(world, one.decision, writes=writes)
+        [one] = judged.decisions
+        past.note(judged, {"u1": "written"} if one.changes and writes else {}, subject.now)
+        after(world, one, writes=writes)
     return show(sights(judged, subject.now), past.lately(), leader="me", dry_run=not writes, circuits={}), past
 
 
@@ -211,7 +211,7 @@ def test_an_hpa_of_its_own_dry_run_moves_nothing() -> None:
     subject = msgspec.structs.replace(asked_of(World(hpa(3, 60, 10), asked), 0, 205.0), asked=asked)
     judged = judge_cycle([subject], DropState(), Rules(age_query=""), NOW)
     shown = show(sights(judged), Past(NOW, writes=True).lately(), leader="me", dry_run=False, circuits={})
-    assert judged.judged[0].decision.action == "raise"
+    assert judged.decisions[0].action == "raise"
     assert shown.page().title == "hpa-scaler: no floor moving"
 
 

@@ -11,7 +11,7 @@ from hpa_builder import NOW, hpa, judge, spec
 
 from hpa_scaler.app.status import KEPT, Past
 from hpa_scaler.decide.cycle import Cycle
-from hpa_scaler.decide.decision import DropState, Judged, Subject, count_drops, judge_drops
+from hpa_scaler.decide.decision import DropState, count_drops, judge_drops
 from hpa_scaler.decide.ownership import ENDINGS, Ending
 from hpa_scaler.report.story import Told
 from hpa_scaler.spec.spec import FloorSpec, Rules
@@ -22,12 +22,8 @@ DRY = spec(prometheus_query="q", requests_per_replica="10", dry_run="true")
 
 def cycle(rate: float, *names: str, minimum: int = 3, asked: FloorSpec = ASKED) -> Cycle:
     """A cycle of HPAs that all ask the same."""
-    made = []
-    for name in names or ("web",):
-        thing = hpa(minimum, 50, 5, name=name, uid=f"uid-{name}")
-        decision = judge(thing, asked, rate)
-        made.append(Judged(Subject(hpa=thing, asked=asked, now=NOW), decision, decision))
-    count = count_drops([each.first for each in made], Rules())
+    made = [judge(hpa(minimum, 50, 5, name=name, uid=f"uid-{name}"), asked, rate) for name in names or ("web",)]
+    count = count_drops(made, Rules())
     return Cycle(tuple(made), count, judge_drops(count, DropState(), Rules(), NOW))
 
 

@@ -50,7 +50,7 @@ def log(cycles: int = 120) -> list[bytes]:
         outcomes = {} if 90 <= number < 93 else {Query(QUERY): answer(100 if number < cycles / 2 else 200)}
         thing = msgspec.structs.replace(world.hpa, current_replicas=max(10, world.hpa.min_replicas))
         subject = Subject(hpa=thing, asked=asked, outcomes=outcomes, history=world.history, now=world.now, rules=FREE)
-        lines.append(decision_line(f"{number}", subject, judge_one(subject).decision))
+        lines.append(decision_line(f"{number}", judge_one(subject)))
         world.hpa = thing
         world.cycle(outcomes.get(Query(QUERY)))
     return lines

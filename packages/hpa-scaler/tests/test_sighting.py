@@ -164,7 +164,7 @@ async def test_a_cluster_is_planned_on_with_recorded_answers(api: ScriptedApi, t
     outcomes.write_text('{"outcomes": [{"query": "q", "values": [4]}]}')
     given = arguments("--kubeconfig", str(kubeconfig), "--outcomes", str(outcomes))
     sights = await judge_selected(given, CommandSettings.of(given, {}), NOW, None, lambda _: None)
-    decided = {each.decision.name: (each.decision.action, each.decision.reason) for each in sights.cycle.judged}
+    decided = {each.name: (each.action, each.reason) for each in sights.cycle.decisions}
     assert decided == {"web": ("hold", "RolloutInProgress"), "other": ("lower", "FollowsQuery")}
     assert (sights.source.type, sights.source.name, sights.not_enabled) == ("cluster", "here", 1)
     [warning] = sights.warnings

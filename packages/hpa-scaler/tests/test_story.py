@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-import msgspec
 import pytest
 from hpa_builder import CYCLE, NOW, World, hpa, spec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpa_scaler.decide.decision import FloorDecision
+from hpa_scaler.decide.decision import FloorDecision, Subject
 from hpa_scaler.report.story import Fate, HpaStory, Keep, Story, Told
 from tightship.core.reasons import Reason, Refusal
 
@@ -21,12 +20,7 @@ DAY = Keep(points=240, seconds=86_400.0, changes=20)
 
 def decision(minimum: int, target: int, *reasons: Reason, maximum: int = 50) -> FloorDecision:
     return FloorDecision(
-        namespace="shop",
-        name="web",
-        uid="u1",
-        action="hold" if minimum == target else "raise" if target > minimum else "lower",
-        minimum=minimum,
-        maximum=maximum,
+        subject=Subject(hpa=hpa(minimum, maximum), asked=None, now=NOW),
         target=target,
         target_maximum=maximum,
         causes=tuple(map(Refusal, reasons)) or (Refusal(Reason.FOLLOWS_QUERY),),
@@ -187,7 +181,7 @@ def test_what_is_gone_is_forgotten() -> None:
     made = Story()
     for name in ("web", "cart"):
         thing = hpa(name=name)
-        made.add(NOW, thing, msgspec.structs.replace(decision(5, 5), name=name), "set")
+        made.add(NOW, thing, decision(5, 5), "set")
     made.retain({"shop/cart", "shop/new"})
     assert list(made.hpas) == ["shop/cart"]
 

@@ -158,13 +158,13 @@ def _plan(arguments: argparse.Namespace) -> int:
         write_file("--decision-log", arguments.decision_log, b"".join(lines))
     document = plan_document(sights, ORDERS[arguments.sort_by])
     write_rendered(PROGRAM, PLAN, document, arguments, sights.warnings)
-    changes = any(judged.decision.changes for judged in sights.cycle.judged)
+    changes = any(each.changes for each in sights.cycle.decisions)
     return EXIT_WOULD_CHANGE if arguments.exit_code and changes else 0
 
 
 def _explain(arguments: argparse.Namespace) -> int:
     sights = _look(arguments, arguments.names)
-    document = explanation_document(sights, [judged.decision.key for judged in sights.cycle.judged])
+    document = explanation_document(sights, [each.key for each in sights.cycle.decisions])
     write_rendered(PROGRAM, EXPLANATION, document, arguments, sights.warnings)
     return 0
 

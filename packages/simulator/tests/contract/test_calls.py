@@ -16,8 +16,6 @@ ASKS = {"request", "stream", "_send"}
 Site = tuple[str, str, str]
 """Module, verb, and the expression of the content type, empty where it is that of plain JSON."""
 
-_BUFFERS = ("test_a_forecast_has_its_buffers_and_an_account_writes_no_others",)
-
 CONTRACTS: dict[Site, tuple[str, ...]] = {
     ("tightship/drain_io/writing.py", "DELETE", ""): ("test_only_the_pod_of_the_uid_is_deleted",),
     ("tightship/drain_io/writing.py", "POST", ""): (
@@ -100,10 +98,6 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
         "test_a_json_patch_in_a_dry_run_says_the_same_and_changes_nothing",
         "test_bounds_the_wrong_way_round_are_invalid",
     ),
-    ("hpa_scaler/write/buffers.py", "GET", ""): _BUFFERS,
-    ("hpa_scaler/write/buffers.py", "POST", ""): _BUFFERS,
-    ("hpa_scaler/write/buffers.py", "PATCH", "'application/merge-patch+json'"): _BUFFERS,
-    ("hpa_scaler/write/buffers.py", "DELETE", ""): _BUFFERS,
     ("hpa_scaler/app/fleet.py", "GET", ""): ("test_the_target_of_an_hpa_that_is_not_there_is_not_found",),
 }
 

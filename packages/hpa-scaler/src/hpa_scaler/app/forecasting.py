@@ -63,8 +63,8 @@ class ForecastReader:
         """Learn the answers of a cycle."""
         memories = self._memories
         if memories:
-            for judged in cycle.judged:
-                learn_cycle(memories, judged)
+            for decision in cycle.decisions:
+                learn_cycle(memories, decision)
 
     async def run(self) -> None:
         """Read one past after the other, until cancelled."""

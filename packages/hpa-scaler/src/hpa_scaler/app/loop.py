@@ -226,7 +226,7 @@ class ScalerLoop:
         final = done.final(cycle)
         if done.again:
             # Logged as a separate cycle: the first one has counted the drops.
-            again = msgspec.structs.replace(cycle, judged=tuple(done.again.values()))
+            again = msgspec.structs.replace(cycle, decisions=tuple(done.again.values()))
             await self._record(again, f"{seen.now:.3f}-again", DropState(), rules, seen.now)
         self._metrics.counted(final, seen.passed_over, done.endings)
         self._metrics.cautioned(await in_thread(self._past.note, final, done.endings, seen.now))
@@ -300,18 +300,17 @@ class ScalerLoop:
         done = await self._applier.apply(todo, may)
         final = done.final(cycle)
         self._last = self.reactor.last = msgspec.structs.replace(todo, cycle=final)
-        self._noted = noted_after((each.decision for each in final.judged), done.endings, self._noted)
-        for each in final.judged:
-            if each.decision.uid not in done.endings or each.decision.pending:
-                self._events.kept(each.decision)
-                self._events.noted(each.decision)
+        self._noted = noted_after(final.decisions, done.endings, self._noted)
+        for each in final.decisions:
+            if each.uid not in done.endings or each.pending:
+                self._events.kept(each)
+                self._events.noted(each)
         return done
 
     def _pretend(self, cycle: Cycle) -> WritesDone:
         """In a dry run, remember and report what would happen."""
-        for judged in cycle.judged:
-            decision = judged.decision
-            self._memory.keep(judged.subject.hpa, decision.history)
+        for decision in cycle.decisions:
+            self._memory.keep(decision.subject.hpa, decision.history)
             if decision.changes:
                 self._events.changed(decision, dry=True)
             else:
@@ -321,8 +320,12 @@ class ScalerLoop:
 
     def _say(self, cycle: Cycle, seen: ListedHpas, term: _Role) -> None:
         """Log one line for the cycle; each change has its own line."""
-        actions = Counter(each.decision.action for each in cycle.judged)
-        fields: dict[str, Any] = {"hpas": len(cycle.judged), "queries": len(seen.queries), "raised": actions["raise"]}
+        actions = Counter(each.action for each in cycle.decisions)
+        fields: dict[str, Any] = {
+            "hpas": len(cycle.decisions),
+            "queries": len(seen.queries),
+            "raised": actions["raise"],
+        }
         fields |= {"lowered": actions["lower"], "held": actions["hold"], "skipped": actions["skip"]}
         log(self._log, logging.INFO, "judged", dry_run=not term.writes, **fields)
 

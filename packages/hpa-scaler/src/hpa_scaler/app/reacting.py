@@ -99,19 +99,19 @@ class Reactor:
         last, now = self.last, self._clock()
         if last is None or now - last.now > last.rules.longest_gap or not (self._may() and self.concerns(hpa)):
             return
-        judged = next((each for each in last.cycle.judged if each.decision.uid == hpa.uid), None)
+        judged = next((each for each in last.cycle.decisions if each.uid == hpa.uid), None)
         present = None if judged is None else await read_again(self._connection, hpa)
         if judged is None or present is None or present.uid != hpa.uid or not self.concerns(present):
             return
         todo = msgspec.structs.replace(last, now=now, returns=())
         again = judge_again(judged, present, todo, self._memory)
-        if again is None or again.decision.action != "raise" or again.decision.dry_run:
+        if again is None or again.action != "raise" or again.dry_run:
             return
         # Only a cycle counts queries without an answer.
-        written = msgspec.structs.replace(again.decision.written, failures=again.subject.history.failures)
-        again = msgspec.structs.replace(again, decision=msgspec.structs.replace(again.decision, written=written))
+        history = msgspec.structs.replace(again.history, failures=again.subject.history.failures)
+        again = msgspec.structs.replace(again, history=history)
         self.touched.add(hpa.uid)
-        cycle = msgspec.structs.replace(last.cycle, judged=(again,))
+        cycle = msgspec.structs.replace(last.cycle, decisions=(again,))
         applied = await self._applier.apply(msgspec.structs.replace(todo, cycle=cycle), self._may)
         if applied.endings.get(hpa.uid) == "written":
             self._metrics.reacted()

@@ -87,8 +87,7 @@ class Past:
 
         Return what the guards have cost since the last cycle, in replica-seconds.
         """
-        for judged in final.judged:
-            decision = judged.decision
+        for decision in final.decisions:
             ending = endings.get(decision.uid)
             if ending == "gone":
                 continue
@@ -96,7 +95,7 @@ class Past:
             if decision.dry_run or not self._writes:
                 fate = "would"
             with self._lock:
-                self._story.add(now, judged.subject.hpa, decision, fate)
+                self._story.add(now, decision.subject.hpa, decision, fate)
         self._until = now
         return self._ledger.note(final, now, LONGEST_GAP)
 

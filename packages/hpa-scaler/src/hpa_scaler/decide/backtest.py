@@ -20,7 +20,6 @@ from hpa_scaler.decide.decision import (
     DropState,
     FloorDecision,
     Guard,
-    Judged,
     Subject,
     guard_of,
 )
@@ -127,13 +126,11 @@ class _Life:
             now=now,
         )
 
-    def follow(self, judged: Judged | None, now: float, need: float | None, wanted: float | None) -> None:
-        """Set the bounds that *judged* decides, and let the HPA live until the next cycle."""
+    def follow(self, decision: FloorDecision | None, now: float, need: float | None, wanted: float | None) -> None:
+        """Set the bounds of *decision*, and let the HPA live until the next cycle."""
         lived, seconds = self.lived, self.world.interval
-        decision = None if judged is None else judged.decision
-        if judged is not None and self._memories:
-            learn_cycle(self._memories, judged)
         if decision is not None:
+            learn_cycle(self._memories, decision)
             changes = decision.changes and not decision.dry_run
             self.history = decision.written if changes else decision.history
             if changes:
@@ -273,7 +270,7 @@ def backtest(
             subjects = [lives[each][place].subject(found[each], now) for each in judging[place]]
             cycle = judge_cycle(subjects, drops[place], world.rules, now)
             drops[place] = cycle.verdict.state
-            made = dict(zip(judging[place], cycle.judged, strict=True))
+            made = dict(zip(judging[place], cycle.decisions, strict=True))
             for each, row in enumerate(lives):
                 row[place].follow(made.get(each), now, needs[each], wanted[each])
     for past, row in zip(pasts, lives, strict=True):

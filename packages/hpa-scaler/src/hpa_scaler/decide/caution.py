@@ -43,11 +43,10 @@ class CautionLedger:
         self._last = now
         added: dict[Guard, float] = dict.fromkeys(GUARDS, 0.0)
         before, self._free = self._free, {}
-        for judged in cycle.judged:
-            decision = judged.decision
+        for decision in cycle.decisions:
             if decision.inputs is None:
                 continue
-            running = judged.subject.hpa.current_replicas or decision.minimum
+            running = decision.subject.hpa.current_replicas or decision.minimum
             free = before.get(decision.uid) or _Free(decision.minimum, ())
             if running <= decision.minimum:
                 added[free.guard] += max(0, running - free.floor) * seconds

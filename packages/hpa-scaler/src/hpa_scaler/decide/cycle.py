@@ -21,10 +21,10 @@ from hpa_scaler.decide.decision import (
     DropState,
     DropVerdict,
     FloorDecision,
-    Judged,
     Subject,
     count_drops,
     judge_drops,
+    with_fleet_verdict,
 )
 from hpa_scaler.decide.guards import evidence_queries, own
 from hpa_scaler.decide.history import FloorHistory, State, handed_over
@@ -54,9 +54,9 @@ _encoder = msgspec.json.Encoder()
 
 
 class Cycle(Struct, frozen=True):
-    """A cycle: the judgement of every HPA, the count of drops, and the verdict on them."""
+    """A cycle: the decision about every HPA, the count of drops, and the verdict on them."""
 
-    judged: tuple[Judged, ...]
+    decisions: tuple[FloorDecision, ...]
     count: DropCount
     verdict: DropVerdict
 
@@ -130,9 +130,9 @@ def _own(asked: Asked, outcomes: Outcomes, rules: Rules) -> Outcomes:
 def judge_cycle(subjects: Iterable[Subject], before: DropState, rules: Rules, now: float) -> Cycle:
     """Judge all HPAs; *before* is the state of drops after the previous cycle."""
     alone = [judge_one(subject) for subject in subjects]
-    count = count_drops((each.first for each in alone), rules)
+    count = count_drops(alone, rules)
     verdict = judge_drops(count, before, rules, now)
-    return Cycle(tuple(each.under(verdict) for each in alone), count, verdict)
+    return Cycle(tuple(with_fleet_verdict(each, verdict) for each in alone), count, verdict)
 
 
 class Result(Struct, frozen=True, rename="camel"):
@@ -212,8 +212,9 @@ class Replay(Struct, frozen=True):
     differences: tuple[Difference, ...]
 
 
-def decision_line(cycle: str, subject: Subject, decision: FloorDecision, drop: Refusal | None = None) -> bytes:
+def decision_line(cycle: str, decision: FloorDecision, drop: Refusal | None = None) -> bytes:
     """Return the line of *decision*, with a line end; *drop* is the breaker's reason to hold lowering, if any."""
+    subject = decision.subject
     asked = subject.asked
     line = DecisionLine(
         v=VERSION,
@@ -236,7 +237,7 @@ def decision_line(cycle: str, subject: Subject, decision: FloorDecision, drop: R
 
 
 def cycle_line(cycle: str, now: float, decisions: Iterable[FloorDecision], before: DropState, rules: Rules) -> bytes:
-    """Return the line that ends a cycle; *decisions* are from before the breaker's verdict."""
+    """Return the line that ends a cycle of *decisions*."""
     made = list(decisions)
     count = count_drops(made, rules)
     held = judge_drops(count, before, rules, now).cause is not None
@@ -248,8 +249,8 @@ def cycle_line(cycle: str, now: float, decisions: Iterable[FloorDecision], befor
 
 def log_lines(cycle: Cycle, name: str, before: DropState, rules: Rules, now: float) -> list[bytes]:
     """Return the lines of a decision log for *cycle*, which the log calls *name*."""
-    lines = [decision_line(name, each.subject, each.decision, cycle.verdict.cause) for each in cycle.judged]
-    lines.append(cycle_line(name, now, (each.first for each in cycle.judged), before, rules))
+    lines = [decision_line(name, each, cycle.verdict.cause) for each in cycle.decisions]
+    lines.append(cycle_line(name, now, cycle.decisions, before, rules))
     return lines
 
 
@@ -275,10 +276,10 @@ def replay(lines: Iterable[bytes]) -> Replay:
     going: dict[str, list[FloorDecision]] = {}
     for number, line in read_log(lines):
         if isinstance(line, DecisionLine):
-            judged = judge_one(_logged_subject(line), DropVerdict(line.drop))
-            going.setdefault(line.cycle, []).append(judged.first)
+            decision = judge_one(_logged_subject(line), DropVerdict(line.drop))
+            going.setdefault(line.cycle, []).append(decision)
             decisions += 1
-            result = Result.of(judged.decision)
+            result = Result.of(decision)
             if result != line.result:
                 about = f"HPA {line.hpa.key}"
                 differences.append(Difference(number, about, _shown(line.result), _shown(result)))

@@ -19,8 +19,10 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.decide.floors import FloorInputs, QueryTerm, Solution, solve
-from hpa_scaler.decide.history import Floor, FloorHistory
-from hpa_scaler.spec.queries import Expectations, Expected, Outcomes, Query, forecast_keys
+from hpa_scaler.decide.guards import longest_period, with_raise
+from hpa_scaler.decide.history import Floor, FloorHistory, highest_floor, with_floor
+from hpa_scaler.decide.rises import time_to_know
+from hpa_scaler.spec.queries import Expectations, Expected, Outcomes, Query, forecast_keys, value_query
 from hpa_scaler.spec.spec import FloorSpec, Problems, Rollout, Rules
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
@@ -31,95 +33,6 @@ Action = Literal["raise", "lower", "hold", "skip"]
 
 Asked: TypeAlias = FloorSpec | Problems | None
 """The parsed annotations of an HPA; ``None`` if the HPA is not opted in."""
-
-
-class FloorDecision(Struct, frozen=True, kw_only=True):
-    """The decision for one HPA, and its reasons.
-
-    *target* and *target_maximum* are the new bounds; they equal the present ones if nothing changes. *inputs* and
-    *solution* are ``None`` for a skipped HPA. *causes* are all reasons, the most important first. *age* is for how many
-    seconds the data are known to be complete.
-
-    *told* says for each query whether it was answered, or the reason without a usable answer. *window* is how long a
-    wanted floor is kept, in seconds; ``None`` if the annotations are invalid.
-
-    *history* is kept by default; *written* replaces it once the PATCH succeeds. *pending* says that a restart would
-    lose something: the conditions that a lowering waits for, or a bound that is the user's own again.
-
-    *follows* are the HPA's queries. *answered* is the floor that they want together, ``None`` if one of them has no
-    answer; *earlier* is the highest floor that they wanted lately.
-    """
-
-    namespace: str
-    name: str
-    uid: str
-    action: Action
-    minimum: int
-    maximum: int
-    target: int
-    target_maximum: int
-    inputs: FloorInputs | None = None
-    solution: Solution | None = None
-    causes: tuple[Refusal, ...] = ()
-    age: float | None = None
-    told: tuple[str, ...] = ()
-    window: float | None = None
-    dry_run: bool = False
-    history: FloorHistory = FloorHistory()
-    written: FloorHistory = FloorHistory()
-    pending: bool = False
-    follows: tuple[Query, ...] = ()
-    answered: int | None = None
-    earlier: int | None = None
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
-
-    @property
-    def changes(self) -> bool:
-        """Whether the decision sets anything."""
-        return (self.target, self.target_maximum) != (self.minimum, self.maximum)
-
-    @property
-    def reason(self) -> Reason:
-        """The most important reason."""
-        return self.causes[0].reason if self.causes else Reason.FOLLOWS_QUERY
-
-    @property
-    def reasons(self) -> tuple[Reason, ...]:
-        """All reasons, each once."""
-        return tuple(dict.fromkeys(cause.reason for cause in self.causes))
-
-    @property
-    def unanswered(self) -> bool:
-        """Whether a query had no usable answer."""
-        return not QUERY_FAILURES.isdisjoint(self.reasons)
-
-    @property
-    def terms(self) -> tuple[QueryTerm, ...]:
-        """The queries' parts of the formula; empty for a skipped HPA."""
-        return () if self.inputs is None else self.inputs.terms
-
-
-Guard = Literal["outage", "cold-source", "lowering-window", "forecast", "other"]
-"""What keeps a floor above what its queries want: missing answers, young data, the lowering window, a forecast, or
-anything else."""
-
-GUARDS: tuple[Guard, ...] = Guard.__args__  # type: ignore[attr-defined]
-
-
-def guard_of(decision: FloorDecision) -> Guard:
-    """Return the guard that keeps the floor of *decision*; of several, the first of :data:`GUARDS`."""
-    reasons = {cause.reason for cause in decision.causes}
-    if not QUERY_FAILURES.isdisjoint(reasons):
-        return "outage"
-    if Reason.COLD_SOURCE in reasons:
-        return "cold-source"
-    if Reason.FOLLOWS_FORECAST in reasons:
-        return "forecast"
-    return "lowering-window" if Reason.LOWERING_WINDOW in reasons else "other"
 
 
 class Subject(Struct, frozen=True, kw_only=True):
@@ -145,6 +58,148 @@ class Subject(Struct, frozen=True, kw_only=True):
         """The forecasts of the HPA's queries."""
         keys = forecast_keys(self.asked) if isinstance(self.asked, FloorSpec) else ()
         return dict(zip(keys, self.expected, strict=False))
+
+
+class FloorDecision(Struct, frozen=True, kw_only=True):
+    """The decision about one HPA: the *subject* that was judged, the new bounds, and the reasons.
+
+    *target* and *target_maximum* are the new bounds; they equal the present ones if nothing changes. *inputs* are
+    ``None`` for a skipped HPA. *causes* are all reasons, the most important first. *age* is for how many seconds the
+    data are known to be complete. *answers* says for each query whether it was answered, or the reason without a usable
+    answer. *history* is what to remember, unless the bounds are set.
+
+    *answered* is the floor that the HPA's queries want together, ``None`` if one of them has no answer; *earlier* is
+    the highest floor that they wanted lately.
+    """
+
+    subject: Subject
+    target: int
+    target_maximum: int
+    inputs: FloorInputs | None = None
+    causes: tuple[Refusal, ...] = ()
+    age: float | None = None
+    answers: tuple[str, ...] = ()
+    history: FloorHistory = FloorHistory()
+    answered: int | None = None
+    earlier: int | None = None
+
+    @property
+    def namespace(self) -> str:
+        """The HPA's namespace."""
+        return self.subject.hpa.namespace
+
+    @property
+    def name(self) -> str:
+        """The HPA's name."""
+        return self.subject.hpa.name
+
+    @property
+    def uid(self) -> str:
+        """The HPA's uid."""
+        return self.subject.hpa.uid
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return self.subject.hpa.key
+
+    @property
+    def minimum(self) -> int:
+        """The present ``minReplicas``."""
+        return self.subject.hpa.min_replicas
+
+    @property
+    def maximum(self) -> int:
+        """The present ``maxReplicas``."""
+        return self.subject.hpa.max_replicas
+
+    @property
+    def action(self) -> Action:
+        """What happens to the floor; a skipped HPA was not judged."""
+        if self.inputs is None:
+            return "skip"
+        return "lower" if self.target < self.minimum else "raise" if self.target > self.minimum else "hold"
+
+    @property
+    def changes(self) -> bool:
+        """Whether the decision sets anything."""
+        return (self.target, self.target_maximum) != (self.minimum, self.maximum)
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether the HPA asks that the decision be shown only."""
+        return self.inputs is not None and isinstance(self.subject.asked, FloorSpec) and self.subject.asked.dry_run
+
+    @property
+    def solution(self) -> Solution | None:
+        """The floors that follow from the inputs."""
+        return None if self.inputs is None else solve(self.inputs)
+
+    @property
+    def reason(self) -> Reason:
+        """The most important reason."""
+        return self.causes[0].reason if self.causes else Reason.FOLLOWS_QUERY
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """All reasons, each once."""
+        return tuple(dict.fromkeys(cause.reason for cause in self.causes))
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether a query had no usable answer."""
+        return not QUERY_FAILURES.isdisjoint(self.reasons)
+
+    @property
+    def terms(self) -> tuple[QueryTerm, ...]:
+        """The queries' parts of the formula; empty for a skipped HPA."""
+        return () if self.inputs is None else self.inputs.terms
+
+    @property
+    def pending(self) -> bool:
+        """Whether a restart would lose something: what a lowering waits for, or a bound that is the user's again."""
+        if self.inputs is None:
+            return False
+        waits = self.action == "hold" and solve(self.inputs).wanted < self.minimum
+        taken = Reason.CHANGED_BY_OTHERS in self.reasons and not self.changes
+        return taken or (waits and Reason.CONTESTED not in self.reasons)
+
+    @property
+    def written(self) -> FloorHistory:
+        """The history to remember once the bounds are set."""
+        if not self.changes or self.inputs is None or not isinstance(self.subject.asked, FloorSpec):
+            return self.history
+        history, hpa = self.history, self.subject.hpa
+        started = self.target - max(self.minimum, self.inputs.replicas or 0)
+        longest = longest_period(self.subject.asked, hpa.scale_up)
+        return msgspec.structs.replace(
+            history,
+            raises=with_raise(history.raises, started, self.subject.now, longest),
+            original_min=self.minimum if history.original_min is None else history.original_min,
+            original_max=self.inputs.own_maximum,
+            applied_min=self.target,
+            applied_max=self.target_maximum,
+            seen=self.target,
+        )
+
+
+Guard = Literal["outage", "cold-source", "lowering-window", "forecast", "other"]
+"""What keeps a floor above what its queries want: missing answers, young data, the lowering window, a forecast, or
+anything else."""
+
+GUARDS: tuple[Guard, ...] = Guard.__args__  # type: ignore[attr-defined]
+
+
+def guard_of(decision: FloorDecision) -> Guard:
+    """Return the guard that keeps the floor of *decision*; of several, the first of :data:`GUARDS`."""
+    reasons = {cause.reason for cause in decision.causes}
+    if not QUERY_FAILURES.isdisjoint(reasons):
+        return "outage"
+    if Reason.COLD_SOURCE in reasons:
+        return "cold-source"
+    if Reason.FOLLOWS_FORECAST in reasons:
+        return "forecast"
+    return "lowering-window" if Reason.LOWERING_WINDOW in reasons else "other"
 
 
 class DropState(Struct, frozen=True):
@@ -176,38 +231,41 @@ class DropVerdict(Struct, frozen=True):
     believed: bool = False
 
 
-class Judged(Struct, frozen=True):
-    """One HPA's judgement: *first* by itself, *decision* together with the others of the cycle."""
+def compared(
+    history: FloorHistory, spec: FloorSpec, inputs: FloorInputs, query: int | None, *, rules: Rules, now: float
+) -> tuple[int | None, int | None, FloorHistory]:
+    """Return the floor that the queries want together, the highest that they wanted for long enough lately, and
+    *history* with what to compare the next answers with.
 
-    subject: Subject
-    first: FloorDecision
-    decision: FloorDecision
-
-    def under(self, drops: DropVerdict) -> Judged:
-        """Return the judgement with the verdict on the whole cycle applied. Nothing else applies the verdict.
-
-        The history of the HPA's queries is changed to match.
-        """
-        decision = self.first
-        if drops.cause is not None:
-            decision = hold_lowering(decision, drops.cause)
-            if decision.earlier is not None:
-                decision = _remembering(decision, decision.earlier, drops.state.since, self.subject.now)
-        elif drops.believed and decision.answered is not None:
-            decision = _remembering(decision, decision.answered, None, self.subject.now)
-        return msgspec.structs.replace(self, decision=decision)
+    *query* is the floor of the queries alone. Only :func:`with_fleet_verdict` changes these answers again.
+    """
+    window = 2 * time_to_know(spec, rules)
+    falling, hold = history.falling, rules.drop_hold
+    if falling is not None and (not hold or now - falling < hold):
+        # While many queries have fallen at once, the floors that they wanted before do not expire.
+        earlier = max((each.floor for each in history.answers), default=None)
+    else:
+        earlier = highest_floor(history.answers, now, window)
+    if not inputs.terms or any(each.replicas is None for each in inputs.terms):
+        return None, earlier, history
+    answered = max(query or 0, inputs.lower_bound)
+    # Without a known floor, as after a change of leader, the first answer counts.
+    answers = history.answers if earlier is not None else with_floor((), answered, now, window)
+    return answered, earlier, msgspec.structs.replace(history, answers=answers, falling=None)
 
 
 def count_drops(decisions: Iterable[FloorDecision], rules: Rules) -> DropCount:
     """Return how many queries want far less than lately."""
     groups: dict[tuple[Query, ...], tuple[int, int]] = {}
     for decision in decisions:
-        if decision.answered is None:
+        asked = decision.subject.asked
+        if decision.answered is None or not isinstance(asked, FloorSpec):
             continue
-        earlier, now = groups.get(decision.follows, (0, 0))
+        follows = tuple(map(value_query, asked.queries))
+        earlier, now = groups.get(follows, (0, 0))
         before = decision.answered if decision.earlier is None else decision.earlier
         most = decision.maximum
-        groups[decision.follows] = (earlier + min(before, most), now + min(decision.answered, most))
+        groups[follows] = (earlier + min(before, most), now + min(decision.answered, most))
     dropping = [before - now for before, now in groups.values() if before - now > before * rules.drop_size]
     floor = sum(before for before, _ in groups.values())
     return DropCount(len(groups), len(dropping), floor, sum(dropping))
@@ -233,29 +291,34 @@ def judge_drops(count: DropCount, state: DropState, rules: Rules, now: float) ->
     )
 
 
-def _remembering(decision: FloorDecision, answered: int, falling: float | None, now: float) -> FloorDecision:
-    """Return *decision* with *answered* as the only floor that its queries wanted."""
-    answers = (Floor(int(now), answered),)
-    return msgspec.structs.replace(
-        decision,
-        history=msgspec.structs.replace(decision.history, answers=answers, falling=falling),
-        written=msgspec.structs.replace(decision.written, answers=answers, falling=falling),
-    )
+def with_fleet_verdict(decision: FloorDecision, drops: DropVerdict) -> FloorDecision:
+    """Return *decision* with the verdict on the whole cycle applied. Nothing else applies the verdict.
+
+    The history of the HPA's queries is changed to match.
+    """
+    if drops.cause is not None:
+        decision = hold_lowering(decision, drops.cause)
+        return _remembering(decision, decision.earlier, drops.state.since)
+    return _remembering(decision, decision.answered, None) if drops.believed else decision
+
+
+def _remembering(decision: FloorDecision, answered: int | None, falling: float | None) -> FloorDecision:
+    """Return *decision* with *answered*, if that is known, as the only floor that its queries wanted."""
+    if answered is None:
+        return decision
+    answers = (Floor(int(decision.subject.now), answered),)
+    history = msgspec.structs.replace(decision.history, answers=answers, falling=falling)
+    return msgspec.structs.replace(decision, history=history)
 
 
 def hold_lowering(decision: FloorDecision, cause: Refusal) -> FloorDecision:
     """Return *decision* without its lowering, because of *cause*; other decisions are returned unchanged."""
     if decision.action != "lower" or decision.inputs is None:
         return decision
-    inputs = msgspec.structs.replace(decision.inputs, held=True)
     return msgspec.structs.replace(
         decision,
-        action="hold",
         target=decision.minimum,
         target_maximum=decision.maximum,
-        inputs=inputs,
-        solution=solve(inputs),
+        inputs=msgspec.structs.replace(decision.inputs, held=True),
         causes=(cause, *(each for each in decision.causes if each.reason is not Reason.MAX_TAKEN_BACK)),
-        written=decision.history,
-        pending=True,
     )

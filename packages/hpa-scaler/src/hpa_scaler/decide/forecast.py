@@ -22,7 +22,7 @@ from statistics import median
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.decide.decision import Judged
+from hpa_scaler.decide.decision import FloorDecision
 from hpa_scaler.decide.floors import QueryTerm, term_text
 from hpa_scaler.decide.recording import Trace
 from hpa_scaler.spec.queries import Expected, ForecastKey, forecast_keys
@@ -190,14 +190,14 @@ def _usual(values: Sequence[float]) -> float:
     return min(values) if len(values) == 2 else median(values)
 
 
-def learn_cycle(memories: Mapping[ForecastKey, SeasonMemory], judged: Judged) -> None:
-    """Let *memories* learn the answers of a judgement, unless they are missing or doubtful."""
-    decision, asked = judged.decision, judged.subject.asked
-    if not isinstance(asked, FloorSpec) or not DOUBTS.isdisjoint(decision.reasons):
+def learn_cycle(memories: Mapping[ForecastKey, SeasonMemory], decision: FloorDecision) -> None:
+    """Let *memories* learn the answers of a decision, unless they are missing or doubtful."""
+    asked = decision.subject.asked
+    if not memories or not isinstance(asked, FloorSpec) or not DOUBTS.isdisjoint(decision.reasons):
         return
-    for key, term, told in zip(forecast_keys(asked), decision.terms, decision.told, strict=False):
+    for key, term, told in zip(forecast_keys(asked), decision.terms, decision.answers, strict=False):
         if told == "answered" and term.value is not None and key in memories:
-            memories[key].learn(judged.subject.now, term.value)
+            memories[key].learn(decision.subject.now, term.value)
 
 
 class ForecastFloor(Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from hpa_scaler.decide import advice
-from hpa_scaler.decide.decision import Action, DropVerdict, FloorDecision, Judged, Subject
+from hpa_scaler.decide.decision import Action, DropVerdict, FloorDecision, Subject, compared, with_fleet_verdict
 from hpa_scaler.decide.floors import (
     FloorInputs,
     Limit,
@@ -18,20 +18,20 @@ from hpa_scaler.decide.floors import (
     solve,
 )
 from hpa_scaler.decide.forecast import forecast_floor
-from hpa_scaler.decide.guards import inactive, known_replicas, limits, longest_period, with_raise
-from hpa_scaler.decide.history import FloorHistory, highest_floor, resumed, unwatched, with_floor
+from hpa_scaler.decide.guards import inactive, known_replicas, limits
+from hpa_scaler.decide.history import highest_floor, resumed, unwatched, with_floor
 from hpa_scaler.decide.ownership import contested, not_ours, ownership
 from hpa_scaler.decide.rises import Wanted, judge_rise, judge_spike, maximum_limit, rise_ceiling, time_to_know
 from hpa_scaler.decide.skew import caught_up
 from hpa_scaler.decide.sources import longest_look, lowering_window, outage, read_sources
 from hpa_scaler.spec.annotations import STATE, name_of
-from hpa_scaler.spec.queries import Outcomes, firing, hold_query, outcome_of, read, value_query
+from hpa_scaler.spec.queries import Outcomes, firing, hold_query, outcome_of, read
 from hpa_scaler.spec.spec import FloorSpec, Rollout
 from tightship.core.durations import format_duration
 from tightship.core.reasons import Reason, Refusal
 
 
-def judge_one(subject: Subject, drops: DropVerdict = DropVerdict()) -> Judged:
+def judge_one(subject: Subject, drops: DropVerdict = DropVerdict()) -> FloorDecision:
     """Return the judgement of one HPA: the floor to write if any, every reason, and the history to keep.
 
     *drops* is the verdict on the HPA's cycle. Equal arguments always get equal judgements. The controller, ``plan``,
@@ -42,32 +42,23 @@ def judge_one(subject: Subject, drops: DropVerdict = DropVerdict()) -> Judged:
     except Exception as error:  # a bug with one HPA must not cost all others their judgement
         why = f"judging this HPA failed: {type(error).__name__}: {' '.join(str(error).split())}"
         alone = _skipped(subject, Refusal(Reason.UNREADABLE, detail=why, fix="report this bug"))
-    return Judged(subject, alone, alone).under(drops)
+    return with_fleet_verdict(alone, drops)
 
 
 def _alone(subject: Subject) -> FloorDecision:
     refusal = not_ours(subject.hpa, subject.asked, subject.now)
     if refusal is not None or not isinstance(subject.asked, FloorSpec):
-        window = lowering_window(subject.asked, subject.rules) if isinstance(subject.asked, FloorSpec) else None
-        return _skipped(subject, refusal or Refusal(Reason.NOT_ENABLED), window)
+        return _skipped(subject, refusal or Refusal(Reason.NOT_ENABLED))
     return _FloorJudgement(subject, subject.asked).decision()
 
 
-def _skipped(subject: Subject, cause: Refusal, window: float | None = None) -> FloorDecision:
-    hpa = subject.hpa
+def _skipped(subject: Subject, cause: Refusal) -> FloorDecision:
     return FloorDecision(
-        namespace=hpa.namespace,
-        name=hpa.name,
-        uid=hpa.uid,
-        action="skip",
-        minimum=hpa.min_replicas,
-        maximum=hpa.max_replicas,
-        target=hpa.min_replicas,
-        target_maximum=hpa.max_replicas,
+        subject=subject,
+        target=subject.hpa.min_replicas,
+        target_maximum=subject.hpa.max_replicas,
         causes=(advice.advised(cause),),
-        window=window,
         history=unwatched(subject.history, outage=outage(subject.asked, subject.outcomes)),
-        written=subject.history,
     )
 
 
@@ -76,6 +67,7 @@ class _FloorJudgement:
 
     def __init__(self, subject: Subject, spec: FloorSpec) -> None:
         hpa, rules, now = subject.hpa, subject.rules, subject.now
+        self._subject = subject
         self._hpa = hpa
         self._spec = spec
         self._rules = rules
@@ -111,7 +103,9 @@ class _FloorJudgement:
         steps = [*rise, *self._steps()] if wanted > inputs.minimum else []
         fight = contested(self._hpa, self._history, self._rules, self._now, wanted)
         self._note(inputs, alone.query)
-        answered, earlier = self._compare(inputs, alone.query)
+        answered, earlier, self._history = compared(
+            self._history, self._spec, inputs, alone.query, rules=self._rules, now=self._now
+        )
         inputs = msgspec.structs.replace(
             inputs,
             held=bool(holds) or not self._sources.allow_lower or fight is not None,
@@ -120,30 +114,17 @@ class _FloorJudgement:
         )
         solution = solve(inputs)
         maximum = inputs.maximum if fight is not None else solution.maximum
-        changes = (solution.target, maximum) != (inputs.minimum, inputs.maximum)
         lowered = solution.target < inputs.minimum
         action: Action = "lower" if lowered else "raise" if solution.target > inputs.minimum else "hold"
-        waits = action == "hold" and solution.wanted < inputs.minimum
         return FloorDecision(
-            namespace=self._hpa.namespace,
-            name=self._hpa.name,
-            uid=self._hpa.uid,
-            action=action,
-            minimum=inputs.minimum,
-            maximum=inputs.maximum,
+            subject=self._subject,
             target=solution.target,
             target_maximum=maximum,
             inputs=inputs,
-            solution=solution,
             causes=self._causes(action, inputs, solution, ([] if fight is None else [fight], holds, steps), maximum),
             age=self._sources.age,
-            told=self._sources.told,
-            window=self._window,
-            dry_run=self._spec.dry_run,
+            answers=self._sources.told,
             history=self._history,
-            written=self._written(solution.target, maximum) if changes else self._history,
-            pending=(waits and fight is None) or (self._own.changed is not None and not changes),
-            follows=tuple(value_query(query) for query in self._spec.queries),
             answered=answered,
             earlier=earlier,
         )
@@ -267,37 +248,6 @@ class _FloorJudgement:
             self._history = msgspec.structs.replace(self._history, last=None, spike=None)
         floors = with_floor(self._history.floors, floor, self._now, self._window)
         self._history = msgspec.structs.replace(self._history, floors=floors)
-
-    def _compare(self, inputs: FloorInputs, query: int | None) -> tuple[int | None, int | None]:
-        """Return the floor that the queries want together, and the highest that they wanted for long enough lately."""
-        history, now, window = self._history, self._now, 2 * time_to_know(self._spec, self._rules)
-        falling, hold = history.falling, self._rules.drop_hold
-        if falling is not None and (not hold or now - falling < hold):
-            # While many queries have fallen at once, the floors that they wanted before do not expire.
-            earlier = max((each.floor for each in history.answers), default=None)
-        else:
-            earlier = highest_floor(history.answers, now, window)
-        if not inputs.terms or any(each.replicas is None for each in inputs.terms):
-            return None, earlier
-        answered = max(query or 0, inputs.lower_bound)
-        # Without a known floor, as after a change of leader, the first answer counts.
-        answers = history.answers if earlier is not None else with_floor((), answered, now, window)
-        self._history = msgspec.structs.replace(history, answers=answers, falling=None)
-        return answered, earlier
-
-    def _written(self, target: int, maximum: int) -> FloorHistory:
-        """Return the history to keep once the bounds are set."""
-        hpa, longest = self._hpa, longest_period(self._spec, self._hpa.scale_up)
-        started = target - max(hpa.min_replicas, self._replicas or 0)
-        return msgspec.structs.replace(
-            self._history,
-            raises=with_raise(self._history.raises, started, self._now, longest),
-            original_min=self._own.minimum,
-            original_max=self._own.maximum,
-            applied_min=target,
-            applied_max=maximum,
-            seen=target,
-        )
 
     def _causes(
         self,

@@ -9,10 +9,11 @@ from itertools import repeat
 from msgspec import Struct
 
 from hpa_scaler.decide.cycle import Cycle
-from hpa_scaler.decide.decision import Judged
+from hpa_scaler.decide.decision import FloorDecision
 from hpa_scaler.decide.floors import formula
 from hpa_scaler.decide.history import highest_floor
 from hpa_scaler.decide.ownership import restoration, state_of
+from hpa_scaler.decide.sources import lowering_window
 from hpa_scaler.report.document import (
     Actions,
     BoundMove,
@@ -55,7 +56,7 @@ class Sights(Struct, frozen=True):
 
 def plan_document(sights: Sights, order: Callable[[HpaEntry], object] | None = None) -> FloorPlan:
     """Return the plan as a document, with its HPAs by namespace and name, or in another *order*."""
-    entries = [_entry(judged) for judged in sights.cycle.judged]
+    entries = [_entry(each) for each in sights.cycle.decisions]
     entries.sort(key=lambda entry: (entry.namespace, entry.name))
     if order is not None:
         entries.sort(key=order)  # type: ignore[arg-type]
@@ -75,10 +76,10 @@ def _lint(sights: Sights) -> Iterator[str]:
     """Yield what is wrong with the HPAs and their queries, whatever their floors are."""
     targets: dict[tuple[str, str], list[str]] = {}
     found: dict[tuple[Reason, str], dict[str, str]] = {}
-    for judged in sights.cycle.judged:
-        hpa = judged.subject.hpa
+    for decision in sights.cycle.decisions:
+        hpa = decision.subject.hpa
         targets.setdefault((hpa.namespace, str(hpa.target)), []).append(hpa.key)
-        for cause in judged.decision.causes:
+        for cause in decision.causes:
             if cause.reason in (Reason.HPA_INACTIVE, Reason.LARGEST_OF_SERIES):
                 found.setdefault((cause.reason, cause.fix), {})[hpa.key] = cause.detail
     for (namespace, target), keys in sorted(targets.items()):
@@ -99,7 +100,7 @@ def _few(keys: Collection[str]) -> str:
 
 def explanation_document(sights: Sights, keys: Iterable[str]) -> FloorExplanation:
     """Return everything about the HPAs called *keys* (``namespace/name``), in that order."""
-    by_key = {judged.decision.key: judged for judged in sights.cycle.judged}
+    by_key = {each.key: each for each in sights.cycle.decisions}
     return FloorExplanation(
         api_version=API_VERSION,
         generator=sights.generator,
@@ -111,8 +112,8 @@ def explanation_document(sights: Sights, keys: Iterable[str]) -> FloorExplanatio
     )
 
 
-def _entry(judged: Judged) -> HpaEntry:
-    subject, decision = judged.subject, judged.decision
+def _entry(decision: FloorDecision) -> HpaEntry:
+    subject = decision.subject
     inputs, solution = decision.inputs, decision.solution
     floors = None
     if inputs is not None and solution is not None:
@@ -138,19 +139,25 @@ def _entry(judged: Judged) -> HpaEntry:
         own_maximum=decision.maximum if inputs is None else inputs.own_maximum,
         replicas=subject.hpa.current_replicas if inputs is None else inputs.replicas,
         desired_replicas=None if subject.hpa.current_replicas is None else subject.hpa.desired_replicas,
-        queries=_queries(judged),
+        queries=_queries(decision),
         formula="" if inputs is None else formula(inputs),
         ratio=None if inputs is None else inputs.ratio,
         floors=floors,
         data_age_seconds=None if decision.age is None else int(decision.age),
-        lowering_window_seconds=None if decision.window is None else int(decision.window),
+        lowering_window_seconds=None if (window := _window(decision)) is None else int(window),
         reasons=tuple(reason.value for reason in decision.reasons),
         causes=tuple(CauseEntry(each.reason.value, each.detail, each.fix or None) for each in decision.causes),
     )
 
 
-def _queries(judged: Judged) -> tuple[QueryEntry, ...]:
-    asked, rules = judged.subject.asked, judged.subject.rules
+def _window(decision: FloorDecision) -> float | None:
+    """Return for how many seconds a wanted floor is kept, ``None`` if the annotations are invalid."""
+    asked = decision.subject.asked
+    return lowering_window(asked, decision.subject.rules) if isinstance(asked, FloorSpec) else None
+
+
+def _queries(decision: FloorDecision) -> tuple[QueryEntry, ...]:
+    asked, rules = decision.subject.asked, decision.subject.rules
     if not isinstance(asked, FloorSpec):
         return ()
     return tuple(
@@ -167,13 +174,13 @@ def _queries(judged: Judged) -> tuple[QueryEntry, ...]:
             expected=None if expected is None else expected.value,
         )
         for query, term, told, expected in zip(
-            asked.queries, judged.decision.terms, judged.decision.told, _expected(judged), strict=False
+            asked.queries, decision.terms, decision.answers, _expected(decision), strict=False
         )
     )
 
 
-def _expected(judged: Judged) -> Iterable[Expected | None]:
-    return judged.subject.expected or repeat(None)
+def _expected(decision: FloorDecision) -> Iterable[Expected | None]:
+    return decision.subject.expected or repeat(None)
 
 
 def _summary(sights: Sights, entries: list[HpaEntry]) -> FloorSummary:
@@ -194,13 +201,13 @@ def _summary(sights: Sights, entries: list[HpaEntry]) -> FloorSummary:
     )
 
 
-def _detail(judged: Judged) -> HpaDetail:
-    subject = judged.subject
+def _detail(decision: FloorDecision) -> HpaDetail:
+    subject = decision.subject
     hpa, rules = subject.hpa, subject.rules
     back = restoration(hpa, subject.history, rules, subject.now)
     start = f"{rules.prefix}/{ENABLE}"
     return HpaDetail(
-        hpa=_entry(judged),
+        hpa=_entry(decision),
         annotations={key: text for key, text in sorted(hpa.annotations.items()) if key.startswith(start)},
         conditions=tuple(
             f"{each.type}={each.status}{f' ({each.reason})' if each.reason else ''}" for each in hpa.conditions
@@ -212,24 +219,24 @@ def _detail(judged: Judged) -> HpaDetail:
             )
             for each in hpa.managers
         ),
-        remembered=_remembered(judged),
+        remembered=_remembered(decision),
         gives_back=None if back is None else (back.minimum, back.maximum),
     )
 
 
-def _remembered(judged: Judged) -> RememberedState:
-    history, window = judged.subject.history, judged.decision.window or 0.0
-    state, _ = state_of(judged.subject.hpa, judged.subject.rules.prefix)
+def _remembered(decision: FloorDecision) -> RememberedState:
+    history, window = decision.subject.history, _window(decision) or 0.0
+    state, _ = state_of(decision.subject.hpa, decision.subject.rules.prefix)
     return RememberedState(
         target=state.target,
         reason=state.reason or None,
         evaluated_at=_time(history.evaluated),
         answered_since=_time(history.answered),
         failures=history.failures,
-        highest_floor_in_window=highest_floor(history.floors, judged.subject.now, window),
+        highest_floor_in_window=highest_floor(history.floors, decision.subject.now, window),
         incident_at=_time(history.incident),
         rolling_since=_time(history.rolling),
-        set_back_by_others=judged.decision.history.resets,
+        set_back_by_others=decision.history.resets,
         original_minimum=history.original_min,
         original_maximum=history.original_max,
         applied_minimum=history.applied_min,

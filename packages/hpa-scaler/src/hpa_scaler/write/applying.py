@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.decide.cycle import Cycle, asked_of, subject_of
-from hpa_scaler.decide.decision import FloorDecision, Judged
+from hpa_scaler.decide.decision import FloorDecision
 from hpa_scaler.decide.history import FloorHistory
 from hpa_scaler.decide.judge import judge_one
 from hpa_scaler.decide.ownership import (
@@ -170,22 +170,23 @@ class WritesDone(Struct, frozen=True):
     """The results by uid: how each write ended, which HPAs were judged again, and why a change was refused."""
 
     endings: dict[str, Ending] = {}
-    again: dict[str, Judged] = {}
+    again: dict[str, FloorDecision] = {}
     refused: dict[str, Refusal] = {}
 
     def final(self, cycle: Cycle) -> Cycle:
         """Return *cycle* with its final decisions; *cycle* itself if no decision changed."""
         if not self.again and not self.refused:
             return cycle
-        return msgspec.structs.replace(cycle, judged=tuple(map(self._final, cycle.judged)))
+        return msgspec.structs.replace(cycle, decisions=tuple(map(self._final, cycle.decisions)))
 
-    def _final(self, judged: Judged) -> Judged:
-        uid = judged.decision.uid
-        last, cause = self.again.get(uid, judged), self.refused.get(uid)
-        return last if cause is None else msgspec.structs.replace(last, decision=_with(last.decision, cause))
+    def _final(self, decision: FloorDecision) -> FloorDecision:
+        last, cause = self.again.get(decision.uid, decision), self.refused.get(decision.uid)
+        return last if cause is None else _with(last, cause)
 
 
-def judge_again(judged: Judged, hpa: HorizontalPodAutoscaler, todo: Todo, memory: Memory) -> Judged | None:
+def judge_again(
+    decision: FloorDecision, hpa: HorizontalPodAutoscaler, todo: Todo, memory: Memory
+) -> FloorDecision | None:
     """Judge an HPA in its present state, by the cycle's answers; ``None`` if the HPA is not opted in."""
     asked = asked_of(hpa, todo.rules.prefix, todo.defaults)
     if asked is None:
@@ -193,9 +194,9 @@ def judge_again(judged: Judged, hpa: HorizontalPodAutoscaler, todo: Todo, memory
     subject = subject_of(
         hpa,
         asked,
-        outcomes=judged.subject.outcomes,
-        forecasts=judged.subject.forecasts,
-        rollout=judged.subject.rollout,
+        outcomes=decision.subject.outcomes,
+        forecasts=decision.subject.forecasts,
+        rollout=decision.subject.rollout,
         rules=todo.rules,
         now=todo.now,
         remembered=memory.recorded(hpa),
@@ -228,48 +229,47 @@ class Applier:
         raises: list[_Job] = []
         others: list[_Job] = []
         notes: list[_Job] = []
-        for judged in todo.cycle.judged:
-            decision = judged.decision
+        for decision in todo.cycle.decisions:
             if decision.changes:
                 jobs = raises if decision.action == "raise" else others
-                jobs.append(partial(self._change, judged, todo, done, may))
+                jobs.append(partial(self._change, decision, todo, done, may))
                 continue
-            self._memory.keep(judged.subject.hpa, decision.history)
+            self._memory.keep(decision.subject.hpa, decision.history)
             if is_due(decision, todo.noted):
-                notes.append(partial(self._note, judged, todo, done, may))
+                notes.append(partial(self._note, decision, todo, done, may))
         returns = [partial(self._give_back, each, todo, done, may) for each in todo.returns]
         await self._run((*raises, *returns, *others, *notes))
         return done
 
     async def remember(self, todo: Todo, may: Callable[[], bool]) -> None:
         """Write the histories of the pending HPAs of *todo*, because a restart would forget them."""
-        pending = [each for each in todo.cycle.judged if each.decision.pending and not each.decision.dry_run]
+        pending = [each for each in todo.cycle.decisions if each.pending and not each.dry_run]
         await self._run(partial(self._note, each, todo, WritesDone(), may) for each in pending)
 
     async def _run(self, jobs: Iterable[_Job]) -> None:
         self._unanswered = 0
         await a_few_at_a_time(lambda job: job(), jobs, AT_ONCE)
 
-    async def _change(self, judged: Judged, todo: Todo, done: WritesDone, may: Callable[[], bool]) -> None:
+    async def _change(self, judged: FloorDecision, todo: Todo, done: WritesDone, may: Callable[[], bool]) -> None:
         memory, events = self._memory, self._events
 
-        def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[Judged | None]:
+        def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[FloorDecision | None]:
             now = judged if hpa is judged.subject.hpa else judge_again(judged, hpa, todo, memory)
-            if now is None or not isinstance(now.subject.asked, FloorSpec) or not now.decision.changes:
+            if now is None or not isinstance(now.subject.asked, FloorSpec) or not now.changes:
                 return PlannedPatch(None, now)
-            return PlannedPatch(change(now.decision, now.subject.asked, todo.rules, todo.now), now)
+            return PlannedPatch(change(now, now.subject.asked, todo.rules, todo.now), now)
 
         sent = await self._sent(judged.subject.hpa, make, may)
-        last, uid = sent.write.of, judged.decision.uid
+        decision, uid = sent.write.of, judged.uid
         done.endings[uid] = sent.ending
         if sent.ending == "gone":
             memory.forget(uid)
             return
-        if last is None:
+        if decision is None:
             return  # opted out meanwhile: the next cycle gives the HPA back
-        hpa, decision = last.subject.hpa, last.decision
+        hpa = decision.subject.hpa
         if sent.again:
-            done.again[uid] = last
+            done.again[uid] = decision
         if sent.ending == "written" and not decision.dry_run and sent.write.patch is not None:
             memory.keep(hpa, decision.written, sent.write.patch.state)
         else:
@@ -286,9 +286,9 @@ class Applier:
         if sent.ending in ("written", "refused", "unneeded"):
             events.noted(decision)
 
-    async def _note(self, judged: Judged, todo: Todo, done: WritesDone, may: Callable[[], bool]) -> None:
+    async def _note(self, decision: FloorDecision, todo: Todo, done: WritesDone, may: Callable[[], bool]) -> None:
         """Write the history of an HPA, and nothing else."""
-        judged_hpa, asked, decision = judged.subject.hpa, judged.subject.asked, judged.decision
+        judged_hpa, asked = decision.subject.hpa, decision.subject.asked
 
         def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[None]:
             if hpa is not judged_hpa or not isinstance(asked, FloorSpec):

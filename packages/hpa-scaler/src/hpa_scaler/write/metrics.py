@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from hpa_scaler.decide.cycle import Cycle
-from hpa_scaler.decide.decision import GUARDS, Action, FloorDecision, Guard, Judged
+from hpa_scaler.decide.decision import GUARDS, Action, FloorDecision, Guard
 from hpa_scaler.decide.ownership import ENDINGS, Ending
 from hpa_scaler.prometheus.servers import CircuitState
 from tightship.app.observability.metrics import NamedCounter, SnapshotGauge
@@ -162,8 +162,7 @@ class ScalerMetrics:
     def counted(self, cycle: Cycle, passed_over: Mapping[str, int], endings: Mapping[str, Ending]) -> None:
         """Count a finished cycle; *endings* says how its writes ended, by uid; see :meth:`show` for *passed_over*."""
         totals: Count[tuple[str, str]] = Count()
-        for judged in cycle.judged:
-            decision = judged.decision
+        for decision in cycle.decisions:
             totals[decision.namespace, _status(decision, endings.get(decision.uid))] += 1
             self._decisions.labels(decision.action).inc()
             if Reason.CHANGED_BY_OTHERS in decision.reasons:
@@ -190,20 +189,20 @@ class ScalerMetrics:
         *passed_over* counts HPAs that are not opted in, by namespace; *unreadable* counts HPAs that could not be
         decoded. *each* says whether HPAs have series of their own, *dry* that nothing is written at all.
         """
-        judged, count = cycle.judged, cycle.count
-        actions = Count(each.decision.action for each in judged)
+        decisions, count = cycle.decisions, cycle.count
+        actions = Count(each.action for each in decisions)
         self._actions.replace(
             {(action,): float(actions[action]) for action in _ACTIONS}
             | {("not-enabled",): float(sum(passed_over.values()))}
         )
-        reasons = Count(reason.value for each in judged for reason in each.decision.reasons)
+        reasons = Count(reason.value for each in decisions for reason in each.reasons)
         if unreadable:
             reasons[Reason.UNREADABLE.value] += unreadable
         self._reasons.replace({(reason,): float(number) for reason, number in reasons.items()})
         self._floor.replace(
             {
-                ("now",): float(sum(each.decision.minimum for each in judged)),
-                ("wanted",): float(sum(each.decision.target for each in judged)),
+                ("now",): float(sum(each.minimum for each in decisions)),
+                ("wanted",): float(sum(each.target for each in decisions)),
             }
         )
         self._drop.set(cycle.verdict.cause is not None)
@@ -215,7 +214,7 @@ class ScalerMetrics:
                 for each in _STATES
             }
         )
-        self._show_each(judged if each else (), dry=dry)
+        self._show_each(decisions if each else (), dry=dry)
 
     def clear(self) -> None:
         """Remove the series of all cycles: another replica exports them."""
@@ -224,16 +223,16 @@ class ScalerMetrics:
         self._drop.set(0)
         self._totals.keep(lambda _: False)
 
-    def _show_each(self, judged: Iterable[Judged], *, dry: bool) -> None:
+    def _show_each(self, decisions: Iterable[FloorDecision], *, dry: bool) -> None:
         found: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in _OLD_GAUGES}
         would_be: dict[tuple[str, ...], float] = {}
         raised: dict[tuple[str, ...], float] = {}
-        for each in judged:
-            decision, inputs = each.decision, each.decision.inputs
+        for decision in decisions:
+            inputs, hpa = decision.inputs, decision.subject.hpa
             labels = (decision.name, decision.namespace)
             found["min_replicas"][labels] = decision.target
-            if each.subject.hpa.current_replicas is not None:
-                found["actual_replicas"][labels] = each.subject.hpa.current_replicas
+            if hpa.current_replicas is not None:
+                found["actual_replicas"][labels] = hpa.current_replicas
             usable = [term for term in decision.terms if term.replicas is not None and term.value is not None]
             if usable:  # the value of the query that asks for the most replicas
                 found["request_rate"][labels] = max(usable, key=lambda term: term.replicas or 0).value or 0.0
