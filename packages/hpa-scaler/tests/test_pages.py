@@ -18,6 +18,7 @@ from hpa_scaler.report import FloorPlan, Sights, plan_page
 from hpa_scaler.report.pages import CHARTED
 from hpa_scaler.spec.queries import Query
 from hpa_scaler.spec.spec import Rules
+from hpa_scaler.write.records import Records
 from tightship.app.settings.config_fallback import Standing, deleted, refused
 from tightship.report.document import Generator, SettingsView, Source
 from tightship.report.html.page import render_page
@@ -157,12 +158,16 @@ def sights(judged: Cycle, now: float = NOW) -> Sights:
     )
 
 
+def kept(*, writes: bool = True) -> Past:
+    return Past(Records("estafette.io", writes=True), NOW, writes=writes)
+
+
 def served(**changes: Any) -> list[str]:
     """The alerts of a running controller's page."""
     subject = Subject(hpa=hpa(), asked=ASKED, now=NOW)
     given: dict[str, Any] = {"leader": "me", "dry_run": False, "circuits": {"p": "closed"}, **changes}
     judged = judge_cycle([subject], DropState(), Rules(), NOW)
-    made = show(sights(judged), Past(NOW, writes=True).lately(), **given)
+    made = show(sights(judged), kept().lately(), **given)
     page = made.page()
     assert json.loads(made.json)["plan"]["summary"]["hpas"] == 1
     assert (page.refresh, page.subtitle[0].partition("; ")[2]) == (30, "leader me")
@@ -185,7 +190,10 @@ def test_what_only_a_running_controller_knows_stands_on_top() -> None:
 
 def lived(values: list[float | None], *, writes: bool = True) -> tuple[ServedCycle, Past]:
     """What is served of one HPA, a minute between two cycles; ``None`` is a query that failed."""
-    world, past = World(hpa(3, 60, 10), ASKED, Rules(age_query="")), Past(NOW, writes=writes)
+    world, past = (
+        World(hpa(3, 60, 10), ASKED, Rules(age_query="")),
+        kept(writes=writes),
+    )
     for number, value in enumerate(values):
         subject = asked_of(world, number, value)
         judged = judge_cycle([subject], DropState(), world.rules, subject.now)
@@ -210,7 +218,13 @@ def test_an_hpa_of_its_own_dry_run_moves_nothing() -> None:
     asked = msgspec.structs.replace(ASKED, dry_run=True)
     subject = msgspec.structs.replace(asked_of(World(hpa(3, 60, 10), asked), 0, 205.0), asked=asked)
     judged = judge_cycle([subject], DropState(), Rules(age_query=""), NOW)
-    shown = show(sights(judged), Past(NOW, writes=True).lately(), leader="me", dry_run=False, circuits={})
+    shown = show(
+        sights(judged),
+        kept().lately(),
+        leader="me",
+        dry_run=False,
+        circuits={},
+    )
     assert judged.decisions[0].action == "raise"
     assert shown.page().title == "hpa-scaler: no floor moving"
 
@@ -269,7 +283,7 @@ def test_after_the_first_cycle_there_is_no_line_to_draw_yet() -> None:
 
 
 def test_of_very_many_hpas_the_first_ones_have_what_was() -> None:
-    past, many = Past(NOW, writes=True), range(CHARTED + 5)
+    past, many = kept(), range(CHARTED + 5)
     for number in range(2):
         now = NOW + 60 * number
         subjects = [Subject(hpa=hpa(name=f"w{each:04}", uid=f"u{each}"), asked=ASKED, now=now) for each in many]
@@ -301,7 +315,7 @@ async def test_the_page_of_a_running_controller_in_a_browser(browser: Browser, t
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_first_hpas_are_seen_without_scrolling(browser: Browser, plan: FloorPlan, tmp_path: Path) -> None:
     """In a window of 900 pixels, with many reasons and servers, and with an alert."""
-    served = Past(NOW, writes=True).lately()
+    served = kept().lately()
     circuits = {f"prometheus-{number}": "open" if number == 0 else "closed" for number in range(12)}
     subjects = [Subject(hpa=hpa(), asked=ASKED, now=NOW)]
     shown = show(

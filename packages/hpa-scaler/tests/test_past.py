@@ -15,6 +15,7 @@ from hpa_scaler.decide.decision import DropState, count_drops, judge_drops
 from hpa_scaler.decide.ownership import ENDINGS, Ending
 from hpa_scaler.report.story import Told
 from hpa_scaler.spec.spec import FloorSpec, Rules
+from hpa_scaler.write.records import Records
 
 ASKED = spec(prometheus_query="q", requests_per_replica="10")
 DRY = spec(prometheus_query="q", requests_per_replica="10", dry_run="true")
@@ -27,13 +28,17 @@ def cycle(rate: float, *names: str, minimum: int = 3, asked: FloorSpec = ASKED) 
     return Cycle(tuple(made), count, judge_drops(count, DropState(), Rules(), NOW))
 
 
+def kept(*, writes: bool = True) -> Past:
+    return Past(Records("estafette.io", writes=True), NOW, writes=writes)
+
+
 def told(past: Past, name: str = "web") -> Told | None:
     return past.lately().told(f"shop/{name}")
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_only_what_was_written_became_of_it(ending: Ending) -> None:
-    past = Past(NOW, writes=True)
+    past = kept()
     past.note(cycle(72), {"uid-web": ending}, NOW)
     found = told(past)
     if ending == "gone":
@@ -46,7 +51,7 @@ def test_only_what_was_written_became_of_it(ending: Ending) -> None:
 
 
 def test_a_change_that_it_did_not_come_to_is_none() -> None:
-    past = Past(NOW, writes=True)
+    past = kept()
     past.note(cycle(72), {}, NOW)
     found = told(past)
     assert found is not None
@@ -55,7 +60,7 @@ def test_a_change_that_it_did_not_come_to_is_none() -> None:
 
 @pytest.mark.parametrize(("writes", "asked"), [(False, ASKED), (True, DRY)])
 def test_a_dry_run_of_all_or_of_one_has_what_would_be(writes: bool, asked: FloorSpec) -> None:
-    past = Past(NOW, writes=writes)
+    past = kept(writes=writes)
     past.note(cycle(72, asked=asked), {"uid-web": "written"} if writes else {}, NOW)
     found = told(past)
     assert found is not None
@@ -63,15 +68,16 @@ def test_a_dry_run_of_all_or_of_one_has_what_would_be(writes: bool, asked: Floor
 
 
 def test_what_is_gone_is_forgotten() -> None:
-    past = Past(NOW, writes=True)
+    records = Records("estafette.io", writes=True)
+    past = Past(records, NOW, writes=True)
     past.note(cycle(72, "web", "cart"), {}, NOW)
-    past.retain({"shop/cart"})
+    records.retain({"uid-cart"})
     assert told(past) is None
     assert told(past, "cart") is not None
 
 
 def test_who_looks_while_it_is_added_to_sees_whole_points(often: None) -> None:
-    past, names = Past(NOW, writes=True), [f"web-{number}" for number in range(4)]
+    past, names = kept(), [f"web-{number}" for number in range(4)]
     cycles = [cycle(30 + 10 * number, *names) for number in range(4)]
 
     def live() -> None:

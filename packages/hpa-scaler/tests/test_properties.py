@@ -20,7 +20,7 @@ from hpa_scaler.spec.annotations import MOST_QUERIES
 from hpa_scaler.spec.queries import Failure, Outcome, QueryAnswer, queries_of, value_query
 from hpa_scaler.spec.spec import Band, FloorSpec, HoldSpec, MissingData, PauseSpec, QuerySpec, Rollout, Rules
 from hpa_scaler.spec.values import INT32_MAX
-from hpa_scaler.write.memory import Noted, is_due, noted_after
+from hpa_scaler.write.records import Records
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import QUERY_FAILURES, Reason
 
@@ -246,7 +246,7 @@ def test_after_anything_the_user_gets_their_last_own_bounds_back(
 ) -> None:
     rules = Rules(age_query="", cold_guard=False, contest_resets=resets)
     history, now = FloorHistory(), NOW
-    noted: Noted = {}
+    records = Records("estafette.io", writes=True)
     own_min, own_max = thing.min_replicas, thing.max_replicas
     for step, drawn, value in steps:
         # As noted is the number that a process that begins anew would take for what it had set.
@@ -258,9 +258,9 @@ def test_after_anything_the_user_gets_their_last_own_bounds_back(
                 Subject(hpa=thing, asked=asked, outcomes=outcomes, history=history, rules=rules, now=now)
             )
             history = decision.written if decision.changes else decision.history
-            writes = decision.changes or is_due(decision, noted)
+            writes = decision.changes or records.is_due(decision)
             thing = written(thing, decision, asked, now) if writes else thing
-            noted = noted_after([decision], {decision.uid: "written"} if writes else {}, noted)
+            records.settle([decision], {decision.uid: "written"} if writes else {})
             now += CYCLE
         elif what == "replicas":
             thing = msgspec.structs.replace(thing, current_replicas=number)

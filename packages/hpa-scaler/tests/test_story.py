@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpa_scaler.decide.decision import FloorDecision, Subject
-from hpa_scaler.report.story import Fate, HpaStory, Keep, Story, Told
+from hpa_scaler.report.story import Fate, HpaStory, Keep, Told
 from tightship.core.reasons import Reason, Refusal
 
 KEEP = Keep(points=24, seconds=3600.0, changes=5)
@@ -170,20 +170,11 @@ def test_judged_again_at_the_same_time_or_after_a_clock_was_set_back_the_later_j
 @pytest.mark.parametrize(("rate", "asked"), [(72, 7.2), (None, None), ("NaN", None)])
 def test_traffic_is_what_the_queries_ask_for(rate: float | str | None, asked: float | None) -> None:
     world = World(hpa(3), spec(prometheus_query="q", requests_per_replica="10"))
-    made = Story()
-    made.add(world.now, world.hpa, world.cycle(rate), "set")
-    [traffic] = made.hpas["shop/web"].told().traffic
+    made = HpaStory("shop/web", "Deployment/web")
+    made.add(world.now, world.hpa.current_replicas, world.cycle(rate), "set")
+    [traffic] = made.told().traffic
     assert (traffic is None) == (asked is None)
     assert traffic is None or asked is None or math.isclose(traffic, asked, rel_tol=1e-6)
-
-
-def test_what_is_gone_is_forgotten() -> None:
-    made = Story()
-    for name in ("web", "cart"):
-        thing = hpa(name=name)
-        made.add(NOW, thing, decision(5, 5), "set")
-    made.retain({"shop/cart", "shop/new"})
-    assert list(made.hpas) == ["shop/cart"]
 
 
 def test_a_story_is_told_up_to_a_time() -> None:

@@ -19,7 +19,7 @@ from hpa_scaler.spec.annotations import STATE, enabled, name_of
 from hpa_scaler.spec.queries import Outcomes, Query
 from hpa_scaler.spec.spec import Rollout, Rules, rollout_of
 from hpa_scaler.write.applying import Return
-from hpa_scaler.write.memory import Memory
+from hpa_scaler.write.records import Records
 from tightship.app.runtime.loop import a_few_at_a_time
 from tightship.core.api_errors import Forbidden, KubeError, NotFound, one_line
 from tightship.core.objects import (
@@ -186,7 +186,7 @@ class ListedHpas(Struct, frozen=True):
     now: float
 
 
-def sort_fleet(fleet: HpaFleet, defaults: Mapping[str, str], rules: Rules, now: float, memory: Memory) -> ListedHpas:
+def sort_fleet(fleet: HpaFleet, defaults: Mapping[str, str], rules: Rules, now: float, records: Records) -> ListedHpas:
     """Return the HPAs of *fleet* that matter, without the rest."""
     prefix, state = rules.prefix, name_of(rules.prefix, STATE)
     opted_in, others = [], []
@@ -196,7 +196,7 @@ def sort_fleet(fleet: HpaFleet, defaults: Mapping[str, str], rules: Rules, now: 
             opted_in.append(hpa)
             continue
         passed_over[hpa.namespace] += 1
-        if hpa.uid in memory or state in hpa.annotations:
+        if hpa.uid in records or state in hpa.annotations:
             others.append(hpa)
     asked = {hpa.uid: asked_of(hpa, prefix, defaults) for hpa in opted_in}
     asks = {uid: questions([each], rules) for uid, each in asked.items()}
@@ -212,14 +212,14 @@ def sort_fleet(fleet: HpaFleet, defaults: Mapping[str, str], rules: Rules, now: 
     )
 
 
-def returns_of(seen: ListedHpas, rules: Rules, memory: Memory) -> tuple[Return, ...]:
+def returns_of(seen: ListedHpas, rules: Rules, records: Records) -> tuple[Return, ...]:
     """Return the HPAs to give back, and forget each HPA with nothing of ours on it."""
     found = []
     for hpa in seen.others:
-        history = memory.recall(hpa) or state_of(hpa, rules.prefix)[0].history
+        history = records.recall(hpa) or state_of(hpa, rules.prefix)[0].history
         given = restoration(hpa, history, rules, seen.now)
         if given is None:
-            memory.forget(hpa.uid)
+            records.forget(hpa.uid)
         else:
             found.append(Return(hpa, history, given))
     return tuple(found)

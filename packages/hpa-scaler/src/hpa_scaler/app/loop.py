@@ -29,8 +29,8 @@ from hpa_scaler.spec.queries import Outcomes
 from hpa_scaler.spec.spec import Rollout, Rules
 from hpa_scaler.write.applying import Applier, Todo, WritesDone
 from hpa_scaler.write.events import FloorEvents
-from hpa_scaler.write.memory import Memory, Noted, noted_after
 from hpa_scaler.write.metrics import ScalerMetrics
+from hpa_scaler.write.records import Records
 from tightship.app.observability.logging import log
 from tightship.app.runtime.http import Draw
 from tightship.app.runtime.loop import JITTER, in_thread
@@ -81,6 +81,7 @@ class ScalerLoop:
         forecasts: ForecastReader,
         metrics: ScalerMetrics,
         events: FloorEvents,
+        records: Records,
         waits_for: Callable[[], Sequence[str]],
         clock: Callable[[], float] = wall,
         monotonic: Callable[[], float] = monotonic,
@@ -95,19 +96,18 @@ class ScalerLoop:
         self._clock = clock
         self._monotonic = monotonic
         self._log = frame.logger
-        self._memory = Memory(run.annotation_prefix, writes=not run.dry_run)
+        self._records = records
         rate = frame.live.current.writes_per_second
         self._bucket = TokenBucket(rate, max(1.0, rate / 10))
-        self._applier = Applier(frame.connection, self._memory, bucket=self._bucket, events=events, metrics=metrics)
+        self._applier = Applier(frame.connection, self._records, bucket=self._bucket, events=events, metrics=metrics)
         self._journal = Journal(run.decision_log, run.decision_log_megabytes * 1e6) if run.decision_log else None
         self._term: _Role | None = None
         self._drops = DropState()
-        self._noted: Noted = {}
         self._last: Todo | None = None
-        self._past = Past(clock(), writes=False)
+        self._past = Past(records, clock(), writes=False)
         self._shown = nothing_yet(frame.program.name, "No cycle has run yet.")
         self.reactor = Reactor(
-            frame.connection, self._memory, self._applier, metrics, may=self._may, logger=self._log, clock=clock
+            frame.connection, self._records, self._applier, metrics, may=self._may, logger=self._log, clock=clock
         )
         """Acts between two cycles."""
 
@@ -175,12 +175,11 @@ class ScalerLoop:
     def _begin(self, term: _Role | None) -> None:
         """Forget what the previous term knew."""
         self._term = term
-        self._memory.clear()
+        self._records.begin_term()
         self._forecasts.forget()
         self._drops = DropState()
-        self._noted = {}
         self._last = self.reactor.last = None
-        self._past = Past(self._clock(), writes=term is not None and term.writes)
+        self._past = Past(self._records, self._clock(), writes=term is not None and term.writes)
 
     def _stand_by(self) -> None:
         frame = self._frame
@@ -199,11 +198,9 @@ class ScalerLoop:
         selection = Selection(settings.namespaces, settings.label_selector)
         self.reactor.touched.clear()
         fleet = await self._in_time(fleet_of_cluster(self._frame.connection, selection, lambda _: None), ground)
-        seen = await in_thread(sort_fleet, fleet, settings.defaults, rules, self._clock(), self._memory)
+        seen = await in_thread(sort_fleet, fleet, settings.defaults, rules, self._clock(), self._records)
         del fleet
-        self._memory.retain({hpa.uid for hpa in (*seen.opted_in, *seen.others)})
-        self._events.retain(seen.asked.keys())
-        self._past.retain({hpa.key for hpa in seen.opted_in})
+        self._records.retain(seen.asked.keys(), [hpa.uid for hpa in seen.others])
         self._forecasts.want(forecasts_of(seen.asked.values()))
         outcomes, rollouts = await self._in_time(
             ask_fleet(self._client, self._frame.connection, seen, settings.query_deadline), ground
@@ -248,7 +245,7 @@ class ScalerLoop:
                 rules=ground.rules,
                 now=seen.now,
                 forecasts=forecasts,
-                remembered=self._memory.recall(hpa),
+                remembered=self._records.recall(hpa),
             )
             for hpa in seen.opted_in
         ]
@@ -290,8 +287,8 @@ class ScalerLoop:
     async def _write(self, cycle: Cycle, seen: ListedHpas, ground: _Ground) -> WritesDone:
         """Write, and report the outcome for each HPA."""
         rules = ground.rules
-        returns = returns_of(seen, rules, self._memory)
-        todo = Todo(cycle, returns, self._noted, ground.settings.defaults, rules, seen.now)
+        returns = returns_of(seen, rules, self._records)
+        todo = Todo(cycle, returns, ground.settings.defaults, rules, seen.now)
         self._last = todo
 
         def may() -> bool:
@@ -300,7 +297,7 @@ class ScalerLoop:
         done = await self._applier.apply(todo, may)
         final = done.final(cycle)
         self._last = self.reactor.last = msgspec.structs.replace(todo, cycle=final)
-        self._noted = noted_after(final.decisions, done.endings, self._noted)
+        self._records.settle(final.decisions, done.endings)
         for each in final.decisions:
             if each.uid not in done.endings or each.pending:
                 self._events.kept(each)
@@ -310,7 +307,7 @@ class ScalerLoop:
     def _pretend(self, cycle: Cycle) -> WritesDone:
         """In a dry run, remember and report what would happen."""
         for decision in cycle.decisions:
-            self._memory.keep(decision.subject.hpa, decision.history)
+            self._records.keep(decision.subject.hpa, decision.history)
             if decision.changes:
                 self._events.changed(decision, dry=True)
             else:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from hpa_scaler.write.applying import Applier, Todo, judge_again, read_again
-from hpa_scaler.write.memory import Memory
 from hpa_scaler.write.metrics import ScalerMetrics
+from hpa_scaler.write.records import Records
 from tightship.app.observability.logging import log
 from tightship.core.api_errors import KubeError, one_line
 from tightship.core.objects import HorizontalPodAutoscaler, ObjectError
@@ -33,7 +33,7 @@ class Reactor:
     def __init__(
         self,
         connection: Connection,
-        memory: Memory,
+        records: Records,
         applier: Applier,
         metrics: ScalerMetrics,
         *,
@@ -45,7 +45,7 @@ class Reactor:
         self.last: Todo | None = None
         self.touched: set[str] = set()
         self._connection = connection
-        self._memory = memory
+        self._records = records
         self._applier = applier
         self._metrics = metrics
         self._may = may
@@ -60,7 +60,7 @@ class Reactor:
 
     def concerns(self, hpa: HorizontalPodAutoscaler) -> bool:
         """Whether somebody seems to have changed our bounds; the given *hpa* may be outdated."""
-        return not self._memory.ours(hpa)
+        return not self._records.ours(hpa)
 
     def ring(self, hpa: HorizontalPodAutoscaler) -> None:
         """Queue *hpa* for a check before the next cycle."""
@@ -104,7 +104,7 @@ class Reactor:
         if judged is None or present is None or present.uid != hpa.uid or not self.concerns(present):
             return
         todo = msgspec.structs.replace(last, now=now, returns=())
-        again = judge_again(judged, present, todo, self._memory)
+        again = judge_again(judged, present, todo, self._records)
         if again is None or again.action != "raise" or again.dry_run:
             return
         # Only a cycle counts queries without an answer.

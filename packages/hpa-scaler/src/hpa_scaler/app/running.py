@@ -15,6 +15,7 @@ from hpa_scaler.app.settings import CYCLES_APART, ScalerSettings, allowed_of, li
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.write.events import FloorEvents
 from hpa_scaler.write.metrics import ScalerMetrics
+from hpa_scaler.write.records import Records
 from tightship.app.observability.events import ObjectRef
 from tightship.app.observability.logging import log
 from tightship.app.runtime.main import Runtime
@@ -148,7 +149,8 @@ async def serve(runtime: Runtime, run: ScalerRunSettings, environment: Mapping[s
             servers_of(settings, run), allowed_of(settings), limits=limits_of(settings), observe=metrics.asked
         )
         lease = ObjectRef("Lease", run.lease_name, "", run.namespace, "coordination.k8s.io/v1")
-        events = FloorEvents(frame.events, frame.logger, lease, monotonic)
+        records = Records(run.annotation_prefix, writes=not run.dry_run)
+        events = FloorEvents(frame.events, frame.logger, lease, records, monotonic)
         first = FirstLook(frame)
         runtime.spawn(first.run(), "first look at HPAs")
         async with client:
@@ -161,6 +163,7 @@ async def serve(runtime: Runtime, run: ScalerRunSettings, environment: Mapping[s
                 forecasts=forecasts,
                 metrics=metrics,
                 events=events,
+                records=records,
                 waits_for=first.waits_for,
             )
             if run.watch and not run.dry_run:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -20,9 +20,10 @@ from hpa_scaler.decide.ownership import Ending
 from hpa_scaler.prometheus.servers import CircuitState
 from hpa_scaler.report import FloorPlan, Sights, plan_document, plan_page
 from hpa_scaler.report.pages import Lately
-from hpa_scaler.report.story import Fate, Keep, Story, Told
+from hpa_scaler.report.story import Fate, HpaStory, Keep, Told
 from hpa_scaler.spec.annotations import BY_NAME
 from hpa_scaler.spec.spec import PREFIX
+from hpa_scaler.write.records import Records
 from tightship.app.observability.logging import log
 from tightship.app.settings.fields import plain, scalar
 from tightship.app.settings.loading import wire_keys
@@ -71,13 +72,13 @@ class Journal:
 
 
 class Past:
-    """The stories of all HPAs *since* a time, in a term that *writes* or in a dry run."""
+    """The stories in *records* *since* a time, in a term that *writes* or in a dry run."""
 
-    def __init__(self, since: float, *, writes: bool) -> None:
+    def __init__(self, records: Records, since: float, *, writes: bool) -> None:
+        self._records = records
         self._since = since
         self._writes = writes
         self._until = since
-        self._story = Story(KEPT)
         self._ledger = CautionLedger()
         # Held for one HPA at a time, so that nobody waits for long.
         self._lock = Lock()
@@ -94,8 +95,11 @@ class Past:
             fate: Fate = "set" if ending == "written" or not decision.changes else "left"
             if decision.dry_run or not self._writes:
                 fate = "would"
+            record, hpa = self._records.of(decision.uid), decision.subject.hpa
+            if record.story is None:
+                record.story = HpaStory(hpa.key, str(hpa.target), KEPT)
             with self._lock:
-                self._story.add(now, decision.subject.hpa, decision, fate)
+                record.story.add(now, hpa.current_replicas, decision, fate)
         self._until = now
         return self._ledger.note(final, now, LONGEST_GAP)
 
@@ -105,19 +109,13 @@ class Past:
         hours: dict[str, float] = {guard: round(seconds / 3600, 2) for guard, seconds in spent.items()}
         return CautionSpent(rfc3339(self._since), hours, round(whole / 3600, 2))
 
-    def retain(self, keys: Collection[str]) -> None:
-        """Forget all HPAs except *keys*."""
-        with self._lock:
-            self._story.retain(keys)
-
     def lately(self) -> Lately:
         """Return the stories so far; later notes do not change the result."""
-        until = self._until
+        until, stories = self._until, self._records.stories()
 
         def told(key: str) -> Told | None:
             with self._lock:
-                story = self._story.hpas.get(key)
-                return None if story is None else story.told(until)
+                return stories[key].told(until) if key in stories else None
 
         return Lately(self._since, not self._writes, told)
 

@@ -3,6 +3,12 @@
 The controller compares three values of a bound: the present value, the value that we last set, and the user's value
 before. If the first two differ, somebody else has changed the bound, and its present value is the user's own.
 
+What we last set is in the controller's record and in the state annotation. An annotation counts if it is newer than the
+one last seen or written: then a write whose answer was lost did succeed, or a write of the previous leader came late.
+Otherwise our own bound would count as the user's from then on. An older annotation, for example from a manifest that
+somebody kept, does not count, with one exception: nobody else owns a bound that the annotation says we set, and the HPA
+has exactly these bounds. Then etcd has restored our earlier write.
+
 Each write is one JSON patch that tests the uid and both bounds before setting anything. So the status updates in
 between, one every 15 s, do not matter. If a bound changed, or another object has the name, the API server answers 422,
 and the HPA must be read and judged again. A patch of a deleted HPA gets a 404 and never creates one.
@@ -11,6 +17,7 @@ and the HPA must be read and judged again. A patch of a deleted HPA gets a 404 a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -42,6 +49,73 @@ class Ownership(Struct, frozen=True):
     changed: Refusal | None = None
 
 
+class Remembered(Struct, frozen=True):
+    """A *history*, the *annotation* seen or written with it, and the bounds of a return that may have succeeded."""
+
+    history: FloorHistory
+    annotation: str | None
+    returned: tuple[int, int] | None = None
+
+
+def unchanged(hpa: HorizontalPodAutoscaler, history: FloorHistory) -> tuple[bool, bool]:
+    """Return whether ``minReplicas`` and ``maxReplicas`` of *hpa* are what we last set, as far as we set any."""
+    return history.applied_min in (None, hpa.min_replicas), history.applied_max in (None, hpa.max_replicas)
+
+
+def valid_history(
+    hpa: HorizontalPodAutoscaler, remembered: Remembered, annotation: str | None, *, writes: bool
+) -> FloorHistory | None:
+    """Return the history of *hpa* with this state *annotation*, ``None`` if the annotation's counts.
+
+    A process that does not write (a dry run) must expect another writer: what it has *remembered* counts as long as the
+    annotation does not change.
+    """
+    history = remembered.history
+    if annotation == remembered.annotation:
+        return history
+    if not writes:
+        return None
+    if annotation is None:
+        # Somebody removed the annotation, or we gave the HPA back to its user.
+        return None if remembered.returned == (hpa.min_replicas, hpa.max_replicas) else history
+    then, last = _history_in(annotation), _history_in(remembered.annotation)
+    if then is None:
+        return history
+    before = 0.0 if last is None else last.evaluated or 0.0
+    newer = then.evaluated is not None and then.evaluated >= before
+    return None if newer else _brought_back(hpa, history, then)
+
+
+def _history_in(state: str | None) -> FloorHistory | None:
+    """Return the history in the annotation *state*, ``None`` without one that can be read."""
+    with suppress(StateError):
+        return None if state is None else decode_state(state).history
+    return None
+
+
+def _brought_back(hpa: HorizontalPodAutoscaler, history: FloorHistory, then: FloorHistory) -> FloorHistory:
+    """Return *history*, with the owned bounds from *then* if *hpa* has exactly these, and nobody else owns them.
+
+    Otherwise our own floor would count as the user's from then on, and the user's own would be lost.
+    """
+    others = [each for each in hpa.managers if each.manager != MANAGER]
+    theirs = any(each.sets_min for each in others), any(each.sets_max for each in others)
+    applied = (then.applied_min, then.applied_max)
+    # The user owns a maximum that we had not raised.
+    raised = then.original_max != then.applied_max
+    ours = None not in applied and all(unchanged(hpa, then)) and not theirs[0] and not (theirs[1] and raised)
+    if not ours or (history.applied_min, history.applied_max) == applied:
+        return history
+    return msgspec.structs.replace(
+        history,
+        original_min=then.original_min,
+        original_max=then.original_max,
+        applied_min=then.applied_min,
+        applied_max=then.applied_max,
+        seen=None,
+    )
+
+
 def ownership(
     hpa: HorizontalPodAutoscaler, history: FloorHistory, rules: Rules, now: float, *, window: float = 0.0
 ) -> Ownership:
@@ -49,8 +123,7 @@ def ownership(
 
     A floor that somebody else has raised counts as wanted now, and stays for the lowering *window*.
     """
-    min_changed = history.applied_min is not None and history.applied_min != hpa.min_replicas
-    max_changed = history.applied_max is not None and history.applied_max != hpa.max_replicas
+    min_changed, max_changed = (not same for same in unchanged(hpa, history))
     held_min = history.applied_min is not None and not min_changed
     held_max = history.applied_max is not None and not max_changed
     cause = None

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from hpa_scaler.decide.decision import FloorDecision
-from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import Reason
 
 Fate: TypeAlias = Literal["set", "would", "left"]
@@ -179,26 +178,3 @@ def _spread(times: Sequence[float], apart: float, others: Collection[int]) -> li
         if times[number + 1] - times[stay[-1]] > apart or number in others:
             stay.append(number)
     return stay
-
-
-class Story:
-    """The stories of all HPAs, in order of appearance."""
-
-    def __init__(self, keep: Keep | None = None) -> None:
-        self._keep = keep
-        self._hpas: dict[str, HpaStory] = {}
-
-    @property
-    def hpas(self) -> Mapping[str, HpaStory]:
-        """The stories by ``namespace/name``."""
-        return self._hpas
-
-    def add(self, at: float, hpa: HorizontalPodAutoscaler, decision: FloorDecision, fate: Fate) -> None:
-        """Add the result of *decision* for *hpa* at the time *at*."""
-        if hpa.key not in self._hpas:
-            self._hpas[hpa.key] = HpaStory(hpa.key, str(hpa.target), self._keep)
-        self._hpas[hpa.key].add(at, hpa.current_replicas, decision, fate)
-
-    def retain(self, keys: Collection[str]) -> None:
-        """Forget all HPAs except *keys*."""
-        self._hpas = {key: each for key, each in self._hpas.items() if key in keys}

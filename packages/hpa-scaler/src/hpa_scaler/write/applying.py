@@ -31,8 +31,8 @@ from hpa_scaler.decide.ownership import (
 )
 from hpa_scaler.spec.spec import FloorSpec, Rules
 from hpa_scaler.write.events import FloorEvents
-from hpa_scaler.write.memory import Memory, Noted, is_due
 from hpa_scaler.write.metrics import ScalerMetrics
+from hpa_scaler.write.records import Records
 from tightship.app.runtime.loop import a_few_at_a_time
 from tightship.core.api_errors import (
     ApiError,
@@ -156,11 +156,10 @@ class Return(Struct, frozen=True):
 
 
 class Todo(Struct, frozen=True):
-    """The writes of a cycle. *noted* are the notes of earlier cycles about waiting HPAs."""
+    """The writes of a cycle."""
 
     cycle: Cycle
     returns: tuple[Return, ...]
-    noted: Noted
     defaults: Mapping[str, str]
     rules: Rules
     now: float
@@ -185,7 +184,7 @@ class WritesDone(Struct, frozen=True):
 
 
 def judge_again(
-    decision: FloorDecision, hpa: HorizontalPodAutoscaler, todo: Todo, memory: Memory
+    decision: FloorDecision, hpa: HorizontalPodAutoscaler, todo: Todo, records: Records
 ) -> FloorDecision | None:
     """Judge an HPA in its present state, by the cycle's answers; ``None`` if the HPA is not opted in."""
     asked = asked_of(hpa, todo.rules.prefix, todo.defaults)
@@ -199,7 +198,7 @@ def judge_again(
         rollout=decision.subject.rollout,
         rules=todo.rules,
         now=todo.now,
-        remembered=memory.recorded(hpa),
+        remembered=records.recorded(hpa),
     )
     return judge_one(subject, todo.cycle.verdict)
 
@@ -210,14 +209,14 @@ class Applier:
     def __init__(
         self,
         connection: Connection,
-        memory: Memory,
+        records: Records,
         *,
         bucket: TokenBucket,
         events: FloorEvents,
         metrics: ScalerMetrics,
     ) -> None:
         self._connection = connection
-        self._memory = memory
+        self._records = records
         self._bucket = bucket
         self._events = events
         self._metrics = metrics
@@ -234,8 +233,8 @@ class Applier:
                 jobs = raises if decision.action == "raise" else others
                 jobs.append(partial(self._change, decision, todo, done, may))
                 continue
-            self._memory.keep(decision.subject.hpa, decision.history)
-            if is_due(decision, todo.noted):
+            self._records.keep(decision.subject.hpa, decision.history)
+            if self._records.is_due(decision):
                 notes.append(partial(self._note, decision, todo, done, may))
         returns = [partial(self._give_back, each, todo, done, may) for each in todo.returns]
         await self._run((*raises, *returns, *others, *notes))
@@ -251,10 +250,10 @@ class Applier:
         await a_few_at_a_time(lambda job: job(), jobs, AT_ONCE)
 
     async def _change(self, judged: FloorDecision, todo: Todo, done: WritesDone, may: Callable[[], bool]) -> None:
-        memory, events = self._memory, self._events
+        records, events = self._records, self._events
 
         def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[FloorDecision | None]:
-            now = judged if hpa is judged.subject.hpa else judge_again(judged, hpa, todo, memory)
+            now = judged if hpa is judged.subject.hpa else judge_again(judged, hpa, todo, records)
             if now is None or not isinstance(now.subject.asked, FloorSpec) or not now.changes:
                 return PlannedPatch(None, now)
             return PlannedPatch(change(now, now.subject.asked, todo.rules, todo.now), now)
@@ -263,7 +262,7 @@ class Applier:
         decision, uid = sent.write.of, judged.uid
         done.endings[uid] = sent.ending
         if sent.ending == "gone":
-            memory.forget(uid)
+            records.forget(uid)
             return
         if decision is None:
             return  # opted out meanwhile: the next cycle gives the HPA back
@@ -271,10 +270,10 @@ class Applier:
         if sent.again:
             done.again[uid] = decision
         if sent.ending == "written" and not decision.dry_run and sent.write.patch is not None:
-            memory.keep(hpa, decision.written, sent.write.patch.state)
+            records.keep(hpa, decision.written, sent.write.patch.state)
         else:
             # If the answer was lost, the annotation will tell.
-            memory.keep(hpa, decision.history)
+            records.keep(hpa, decision.history)
         if sent.ending == "refused":
             fix = "see what the text names, such as an admission policy"
             done.refused[uid] = Refusal(Reason.WRITE_REFUSED, detail=sent.detail, fix=fix)
@@ -299,16 +298,16 @@ class Applier:
         sent = await self._sent(judged_hpa, make, may)
         done.endings[decision.uid] = sent.ending
         if sent.ending == "written" and sent.write.patch is not None:
-            self._memory.keep(judged_hpa, decision.history, sent.write.patch.state)
+            self._records.keep(judged_hpa, decision.history, sent.write.patch.state)
 
     async def _give_back(self, back: Return, todo: Todo, done: WritesDone, may: Callable[[], bool]) -> None:
         """Restore the user's own bounds, and remove our annotation."""
-        memory = self._memory
+        records = self._records
 
         def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[Return]:
             if hpa is back.hpa:
                 return PlannedPatch(back.given.patch, back)
-            history = memory.recorded(hpa) or state_of(hpa, todo.rules.prefix)[0].history
+            history = records.recorded(hpa) or state_of(hpa, todo.rules.prefix)[0].history
             opted_in = asked_of(hpa, todo.rules.prefix, todo.defaults) is not None
             given = None if opted_in else restoration(hpa, history, todo.rules, todo.now)
             return PlannedPatch(None if given is None else given.patch, Return(hpa, history, given or back.given))
@@ -317,9 +316,9 @@ class Applier:
         last, uid = sent.write.of, back.hpa.uid
         done.endings[uid] = sent.ending
         if sent.ending in ("written", "gone"):
-            memory.forget(uid)
+            records.forget(uid)
         elif sent.ending == "unheard":
-            memory.keep(last.hpa, last.history, returned=last.given)
+            records.keep(last.hpa, last.history, returned=last.given)
         if sent.ending == "written":
             self._events.given_back(last.hpa, last.given)
         elif sent.ending == "refused":

@@ -12,7 +12,7 @@ from hpa_scaler.decide.history import FloorHistory
 from hpa_scaler.decide.ownership import change, ownership, restoration, state_of
 from hpa_scaler.spec.annotations import STATE, name_of
 from hpa_scaler.spec.spec import PREFIX
-from hpa_scaler.write.memory import Memory
+from hpa_scaler.write.records import Records
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.objects.autoscaling import FieldManager
 
@@ -32,34 +32,34 @@ def made(at: float, floor: int = 5) -> str:
 
 
 def test_what_was_kept_is_recalled_as_long_as_the_annotation_is_ours() -> None:
-    memory = Memory(PREFIX, writes=True)
-    memory.keep(with_state(hpa(), made(NOW)), KNOWN)
-    assert memory.recall(with_state(hpa(), made(NOW))) == KNOWN
-    assert memory.recall(hpa(uid="another")) is None
-    memory.keep(hpa(), KNOWN, made(NOW + 60))
-    assert memory.recall(with_state(hpa(), made(NOW + 60))) == KNOWN
+    records = Records(PREFIX, writes=True)
+    records.keep(with_state(hpa(), made(NOW)), KNOWN)
+    assert records.recall(with_state(hpa(), made(NOW))) == KNOWN
+    assert records.recall(hpa(uid="another")) is None
+    records.keep(hpa(), KNOWN, made(NOW + 60))
+    assert records.recall(with_state(hpa(), made(NOW + 60))) == KNOWN
 
 
 def test_an_annotation_that_is_newer_counts_in_its_place() -> None:
     """Such as one that the leader before wrote late."""
-    memory = Memory(PREFIX, writes=True)
-    memory.keep(with_state(hpa(), made(NOW)), KNOWN)
-    assert memory.recall(with_state(hpa(), made(NOW + 1))) is None
-    memory.keep(hpa(), KNOWN)
-    assert memory.recall(with_state(hpa(), made(NOW))) is None
+    records = Records(PREFIX, writes=True)
+    records.keep(with_state(hpa(), made(NOW)), KNOWN)
+    assert records.recall(with_state(hpa(), made(NOW + 1))) is None
+    records.keep(hpa(), KNOWN)
+    assert records.recall(with_state(hpa(), made(NOW))) is None
 
 
 @pytest.mark.parametrize("text", [None, "{broken", made(NOW - 600), '{"enabled":"true"}'])
 def test_an_annotation_that_is_older_gone_or_broken_does_not(text: str | None) -> None:
-    memory = Memory(PREFIX, writes=True)
-    memory.keep(with_state(hpa(), made(NOW)), KNOWN)
-    assert memory.recall(with_state(hpa(), text)) == KNOWN
+    records = Records(PREFIX, writes=True)
+    records.keep(with_state(hpa(), made(NOW)), KNOWN)
+    assert records.recall(with_state(hpa(), text)) == KNOWN
 
 
 def brought_back(*managers: FieldManager) -> FloorHistory | None:
     """What is recalled of an HPA that we had set to 5 and then to 8, and which is as it was at 5 again."""
-    memory = Memory(PREFIX, writes=True)
-    memory.keep(
+    records = Records(PREFIX, writes=True)
+    records.keep(
         hpa(8, 20), FloorHistory(original_min=3, original_max=20, applied_min=8, applied_max=20, resets=1), made(NOW)
     )
     then = json.dumps(
@@ -71,7 +71,7 @@ def brought_back(*managers: FieldManager) -> FloorHistory | None:
             "history": {"evaluated": int(NOW) - 75},
         }
     )
-    return memory.recall(with_state(hpa(5, 20, managers=managers), then))
+    return records.recall(with_state(hpa(5, 20, managers=managers), then))
 
 
 @pytest.mark.parametrize("managers", [(), (manager("hpa-scaler"),)])
@@ -92,40 +92,40 @@ def test_a_floor_that_somebody_sets_back_with_a_manifest_of_then_is_theirs() -> 
 
 
 def test_what_a_dry_run_knows_counts_until_somebody_else_has_written() -> None:
-    memory = Memory(PREFIX, writes=False)
+    records = Records(PREFIX, writes=False)
     seen = with_state(hpa(), "first")
-    memory.keep(seen, KNOWN)
-    assert memory.recall(seen) == KNOWN
-    assert memory.recall(with_state(seen, "second")) is None
+    records.keep(seen, KNOWN)
+    assert records.recall(seen) == KNOWN
+    assert records.recall(with_state(seen, "second")) is None
 
 
 def test_a_write_without_an_answer_is_settled_by_what_the_hpa_says() -> None:
-    memory, thing = Memory(PREFIX, writes=True), with_state(hpa(), made(NOW - 75))
+    records, thing = Records(PREFIX, writes=True), with_state(hpa(), made(NOW - 75))
     decision = judge(thing, ASKED, answer(72.0), rules=NO_AGE)
     patch = change(decision, ASKED, NO_AGE, NOW)
-    memory.keep(thing, decision.history)
-    assert memory.recall(thing) == decision.history
-    assert memory.recall(with_state(thing, patch.state, min_replicas=8)) is None
+    records.keep(thing, decision.history)
+    assert records.recall(thing) == decision.history
+    assert records.recall(with_state(thing, patch.state, min_replicas=8)) is None
     assert state_of(with_state(thing, patch.state), PREFIX)[0].history.applied_min == 8
 
 
 def test_a_return_without_an_answer_is_settled_by_what_the_hpa_says() -> None:
-    memory = Memory(PREFIX, writes=True)
+    records = Records(PREFIX, writes=True)
     ours = with_state(hpa(minimum=5), made(NOW))
     given = restoration(ours, KNOWN, NO_AGE, NOW)
     assert given is not None
-    memory.keep(ours, KNOWN, returned=given)
-    assert memory.recall(ours) == KNOWN
-    assert memory.recall(with_state(ours, made(NOW), min_replicas=3)) == KNOWN
-    assert memory.recall(with_state(ours, None, min_replicas=3)) is None
+    records.keep(ours, KNOWN, returned=given)
+    assert records.recall(ours) == KNOWN
+    assert records.recall(with_state(ours, made(NOW), min_replicas=3)) == KNOWN
+    assert records.recall(with_state(ours, None, min_replicas=3)) is None
 
 
 def test_what_is_gone_is_forgotten() -> None:
-    memory = Memory(PREFIX, writes=True)
+    records = Records(PREFIX, writes=True)
     for uid in ("u1", "u2", "u3"):
-        memory.keep(hpa(uid=uid), KNOWN)
-    memory.retain({"u1", "u2"})
-    memory.forget("u2")
-    assert ["u1" in memory, "u2" in memory, "u3" in memory] == [True, False, False]
-    memory.clear()
-    assert "u1" not in memory
+        records.keep(hpa(uid=uid), KNOWN)
+    records.retain({"u1", "u2"})
+    records.forget("u2")
+    assert ["u1" in records, "u2" in records, "u3" in records] == [True, False, False]
+    records.begin_term()
+    assert "u1" not in records
