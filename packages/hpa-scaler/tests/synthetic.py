@@ -10,8 +10,8 @@ import msgspec
 from hpa_builder import annotated, hpa
 from msgspec import Struct
 
-from hpa_scaler.decide.recording import Trace
-from hpa_scaler.decide.variants import HpaPast, World
+from hpa_scaler.backtest.variants import HpaPast, World
+from hpa_scaler.prometheus.samples import Trace
 from hpa_scaler.spec.annotations import parse_spec
 from hpa_scaler.spec.queries import value_query
 from hpa_scaler.spec.spec import FloorSpec, Rules

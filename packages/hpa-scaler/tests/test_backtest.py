@@ -13,15 +13,15 @@ import msgspec
 import pytest
 from hpa_builder import annotated, hpa, spec
 
-from hpa_scaler.app.past_options import parse_set, variants_of
-from hpa_scaler.app.past_source import Asking, chunks, fetch
-from hpa_scaler.decide.backtest import backtest
-from hpa_scaler.decide.recording import Recorded, RecordingError, Trace, trace_of
-from hpa_scaler.decide.recording_csv import read_csv
-from hpa_scaler.decide.recording_files import decode_past, encode_past
-from hpa_scaler.decide.variants import HpaPast, Lived, Span, Variant, World
+from hpa_scaler.backtest.csv_files import read_csv
+from hpa_scaler.backtest.options import parse_set, variants_of
+from hpa_scaler.backtest.past_files import decode_past, encode_past
+from hpa_scaler.backtest.replaying import backtest
+from hpa_scaler.backtest.variants import HpaPast, Lived, Span, Variant, World
 from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.client import PrometheusClient
+from hpa_scaler.prometheus.ranges import Asking, chunks, fetch
+from hpa_scaler.prometheus.samples import Recorded, RecordingError, Trace, trace_of
 from hpa_scaler.spec.queries import Failure, Query, value_query
 from hpa_scaler.spec.spec import Rules
 from tightship.app.cli.app import UsageError

@@ -14,6 +14,7 @@ from kube.conftest import api, connection, sleeper
 
 from hpa_scaler.app.commands import CommandSettings, judge_selected
 from hpa_scaler.app.fleet import Selection, fleet_of_cluster, fleet_of_files, read_rollout
+from hpa_scaler.app.forecasts import made_by
 from hpa_scaler.cli import build_parser
 from hpa_scaler.spec.spec import Rollout
 from tightship.core.api_errors import Forbidden
@@ -163,7 +164,9 @@ async def test_a_cluster_is_planned_on_with_recorded_answers(api: ScriptedApi, t
     outcomes = tmp_path / "outcomes.json"
     outcomes.write_text('{"outcomes": [{"query": "q", "values": [4]}]}')
     given = arguments("--kubeconfig", str(kubeconfig), "--outcomes", str(outcomes))
-    sights = await judge_selected(given, CommandSettings.of(given, {}), NOW, None, lambda _: None)
+    sights = await judge_selected(
+        given, CommandSettings.of(given, {}), NOW, None, lambda _: None, forecasts=made_by(())
+    )
     decided = {each.name: (each.action, each.reason) for each in sights.cycle.decisions}
     assert decided == {"web": ("hold", "RolloutInProgress"), "other": ("lower", "FollowsQuery")}
     assert (sights.source.type, sights.source.name, sights.not_enabled) == ("cluster", "here", 1)

@@ -9,21 +9,18 @@ from contextlib import suppress
 from pathlib import Path
 
 import hpa_scaler
+from hpa_scaler.annexes import COMMANDS, FORECASTS
 from hpa_scaler.app.commands import ORDERS, CommandSettings, add_options, judge_selected
-from hpa_scaler.app.past_commands import replayed_sets, suggested, tested
-from hpa_scaler.app.past_options import SETS, add_backtest_options, add_past_options
+from hpa_scaler.app.forecasts import made_by, offline
 from hpa_scaler.app.release import add_release
 from hpa_scaler.app.run_settings import PROGRAM, ScalerRunSettings
-from hpa_scaler.app.running import serve
 from hpa_scaler.decide.cycle import LogError, log_lines, replay
 from hpa_scaler.decide.decision import DropState
 from hpa_scaler.report import EXPLANATION, PLAN, Sights, explanation_document, plan_document
-from hpa_scaler.report.backtest_document import backtest_document
-from hpa_scaler.report.backtests import BACKTEST, backtest_view
-from hpa_scaler.report.suggestions import SUGGESTIONS
 from hpa_scaler.report.views import replay_text
+from hpa_scaler.running import serve
 from hpa_scaler.spec.outcome_file import OutcomeFileError, asked_at
-from tightship.app.cli.app import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, UsageError, run
+from tightship.app.cli.app import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, run
 from tightship.app.cli.arguments import (
     CommandParser,
     Parser,
@@ -107,32 +104,6 @@ def fill(parser: Parser, program: str) -> argparse._SubParsersAction[CommandPars
     add_output_arguments(explain, formats_of(EXPLANATION), table=False)
     add_logging_arguments(explain)
     explain.set_defaults(run=_explain)
-    past = commands.add_parser(
-        "backtest",
-        help="show what these annotations, or others, would have done over the past",
-        epilog=_EXITS,
-        description="Replay the recorded past, cycle by cycle, with the controller's own judgement and a model of the "
-        "HPA: floors, replicas, replica-hours, money, and minutes short of replicas, for several sets of annotations "
-        "side by side. Writes nothing to the cluster.",
-    )
-    past.usage = f"{PROGRAM} backtest [-f FILE | --context NAME] [--past FILE] [--set SET] [flags] [NAME ...]"
-    add_backtest_options(past)
-    add_output_arguments(past, formats_of(BACKTEST), table=False)
-    add_logging_arguments(past)
-    past.set_defaults(run=_backtest)
-    fit = commands.add_parser(
-        "suggest",
-        help="show which values to annotate, fitted to the past",
-        epilog=_EXITS,
-        description="Fit what one replica carries to the recorded past, and print the annotations that follow, with "
-        "the reason of each, or why the past does not tell. Each suggestion is replayed beside today's annotations. "
-        "Writes nothing to the cluster.",
-    )
-    fit.usage = f"{PROGRAM} suggest [-f FILE | --context NAME] [--past FILE] [flags] [NAME ...]"
-    add_past_options(fit)
-    add_output_arguments(fit, formats_of(SUGGESTIONS), table=False)
-    add_logging_arguments(fit)
-    fit.set_defaults(run=_suggest)
     again = commands.add_parser(
         "replay",
         help="repeat every decision of a decision log, and show what differs",
@@ -140,12 +111,11 @@ def fill(parser: Parser, program: str) -> argparse._SubParsersAction[CommandPars
         description="Repeat every decision of a decision log offline, and print each one that comes out differently.",
     )
     again.usage = f"{program} replay [--set SET] LOG"
-    forms = add_output_arguments(again, ("text", *formats_of(BACKTEST)), table=False)
-    forms.description = "Without --set: text, the differences."
-    again.add_argument("--set", dest="sets", metavar="SET", action="append", default=[], help=SETS)
+    again.set_defaults(run=_replay)
+    for add in COMMANDS:
+        add(commands, again, offline(made_by(FORECASTS)))
     again.add_argument("log", metavar="LOG", help="a decision log, .gz too; - for standard input")
     add_logging_arguments(again)
-    again.set_defaults(run=_replay)
     version = commands.add_parser("version", help="print the version", description="Print the version.")
     version.set_defaults(run=lambda _: print_version(program, hpa_scaler.__version__))
     return commands
@@ -169,25 +139,6 @@ def _explain(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _backtest(arguments: argparse.Namespace) -> int:
-    configured = CommandSettings.of(arguments, environment())
-    with Progress() as progress:
-        say = progress.say if arguments.filename and arguments.past else progress.wait
-        found = host.run(tested(arguments, configured, say))
-    document = backtest_document(found)
-    write_rendered(PROGRAM, backtest_view(found), document, arguments, found.warnings)
-    return 0
-
-
-def _suggest(arguments: argparse.Namespace) -> int:
-    configured = CommandSettings.of(arguments, environment())
-    with Progress() as progress:
-        say = progress.say if arguments.filename and arguments.past else progress.wait
-        document = host.run(suggested(arguments, configured, say))
-    write_rendered(PROGRAM, SUGGESTIONS, document, arguments, document.warnings)
-    return 0
-
-
 def _look(arguments: argparse.Namespace, names: Sequence[str] | None) -> Sights:
     configured = CommandSettings.of(arguments, environment())
     try:
@@ -195,7 +146,8 @@ def _look(arguments: argparse.Namespace, names: Sequence[str] | None) -> Sights:
             # With files alone there is nobody to wait for.
             offline = arguments.filename and arguments.outcomes is not None
             say = progress.say if offline else progress.wait
-            sights = host.run(judge_selected(arguments, configured, _now(arguments), names, say))
+            found = judge_selected(arguments, configured, _now(arguments), names, say, forecasts=made_by(FORECASTS))
+            sights = host.run(found)
     except OutcomeFileError as error:
         raise CliError(*error.problems) from error
     return sights
@@ -214,10 +166,6 @@ def _now(arguments: argparse.Namespace) -> float:
 
 def _replay(arguments: argparse.Namespace) -> int:
     raw, name = read_bytes(arguments.log)
-    if arguments.sets:
-        return _replay_sets(arguments, raw, name)
-    if arguments.output != "text":
-        raise UsageError(f"-o {arguments.output} needs --set; without, text is allowed")
     try:
         found = replay(unpack(raw).splitlines())
     except (LogError, DocumentError) as error:
@@ -225,17 +173,6 @@ def _replay(arguments: argparse.Namespace) -> int:
     differences = "".join(f"{each}\n" for each in found.differences)
     write_document(f"{differences}{replay_text(found)}\n", always_utf8=False)
     return EXIT_ERROR if found.differences else 0
-
-
-def _replay_sets(arguments: argparse.Namespace, raw: bytes, name: str) -> int:
-    try:
-        found = replayed_sets(unpack(raw).splitlines(), name, arguments.sets)
-    except (LogError, DocumentError) as error:
-        raise CliError(f"{name}: {error}") from error
-    if arguments.output == "text":
-        arguments.output = "table"
-    write_rendered(PROGRAM, backtest_view(found), backtest_document(found), arguments, found.warnings)
-    return 0
 
 
 if __name__ == "__main__":

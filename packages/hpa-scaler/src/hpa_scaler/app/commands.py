@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from hpa_scaler.app.fleet import (
     read_rollouts,
     rollouts_of_file,
 )
-from hpa_scaler.app.forecasting import read_forecasts
+from hpa_scaler.app.forecasts import ForecastMaker
 from hpa_scaler.app.run_settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.app.settings import (
     ScalerSettings,
@@ -65,6 +66,8 @@ from tightship.core.reasons import Reason, Refusal
 from tightship.files.object_file import FileError
 from tightship.kube.connection import Connection
 from tightship.report.document import Generator, Source
+
+_log = logging.getLogger(__name__)
 
 _ACTIONS = ("raise", "lower", "hold", "skip")
 
@@ -150,7 +153,13 @@ class CommandSettings(Struct, frozen=True):
 
 
 async def judge_selected(
-    arguments: argparse.Namespace, configured: CommandSettings, now: float, names: Sequence[str] | None, say: Say
+    arguments: argparse.Namespace,
+    configured: CommandSettings,
+    now: float,
+    names: Sequence[str] | None,
+    say: Say,
+    *,
+    forecasts: ForecastMaker,
 ) -> Sights:
     """Judge the HPAs that *arguments* select, at *now*: all opted-in HPAs, or the HPAs called *names*, opted in or not.
 
@@ -168,7 +177,7 @@ async def judge_selected(
             fleet = fleet_of_files(paths, selection)
         except UnknownNamespaceError as error:
             raise CliError(*error.problems) from error
-        there = _There(fleet, file_source(paths), arguments.outcomes)
+        there = _There(fleet, file_source(paths), arguments.outcomes, forecasts)
         return await _judged(there, configured, now, names, say)
     say("connecting")
     async with await connected(arguments) as connection:
@@ -177,7 +186,7 @@ async def judge_selected(
             fleet = await fleet_of_cluster(connection, selection, say)
         except UnknownNamespaceError as error:
             raise CliError(*error.problems) from error
-        there = _There(fleet, Source("cluster", connection.context), arguments.outcomes, connection)
+        there = _There(fleet, Source("cluster", connection.context), arguments.outcomes, forecasts, connection)
         return await _judged(there, configured, now, names, say)
 
 
@@ -187,6 +196,7 @@ class _There(Struct, frozen=True):
     fleet: HpaFleet
     source: Source
     outcomes: str | None
+    forecasts: ForecastMaker
     connection: Connection | None = None
 
 
@@ -213,7 +223,7 @@ async def _judged(
                 outcomes[query] = found if whole is None else operand_answer(found, whole, value)
         forecasts: Expectations = {key: known.forecasts[key] for key in keys if key in known.forecasts}
     else:
-        outcomes, forecasts = await _asked(queries, keys, configured, now, say)
+        outcomes, forecasts = await _asked(queries, keys, configured, now, say, forecasts=there.forecasts)
     say(f"judging {counted(len(hpas), 'HPA')}")
     subjects = [
         subject_of(
@@ -261,14 +271,20 @@ def _recorded(path: str) -> RecordedOutcomes:
 
 
 async def _asked(
-    queries: Collection[Query], keys: Collection[ForecastKey], configured: CommandSettings, now: float, say: Say
+    queries: Collection[Query],
+    keys: Collection[ForecastKey],
+    configured: CommandSettings,
+    now: float,
+    say: Say,
+    *,
+    forecasts: ForecastMaker,
 ) -> tuple[dict[Query, Outcome], Expectations]:
     settings = configured.settings
     say(f"asking {counted(len(queries), 'query', 'queries')}")
     servers, limits = servers_of(settings, configured.process), limits_of(settings)
     async with PrometheusClient(servers, allowed_of(settings), limits=limits) as client:
         outcomes = await client.ask(queries, settings.query_deadline)
-        return outcomes, await read_forecasts(client, keys, now, say)
+        return outcomes, await forecasts(client, _log, lambda: now).read(keys, now, say)
 
 
 def named(names: Sequence[str], hpas: Iterable[HorizontalPodAutoscaler]) -> list[HorizontalPodAutoscaler]:

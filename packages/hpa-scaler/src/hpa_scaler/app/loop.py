@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.app.fleet import ListedHpas, Selection, ask_fleet, fleet_of_cluster, returns_of, sort_fleet
-from hpa_scaler.app.forecasting import ForecastReader
+from hpa_scaler.app.forecasts import Forecasts
 from hpa_scaler.app.reacting import Reactor
 from hpa_scaler.app.run_settings import ScalerRunSettings
 from hpa_scaler.app.settings import ScalerSettings, allowed_of, limits_of, rules_of, servers_of
@@ -78,7 +78,7 @@ class ScalerLoop:
         run: ScalerRunSettings,
         *,
         client: PrometheusClient,
-        forecasts: ForecastReader,
+        forecasts: Forecasts,
         metrics: ScalerMetrics,
         events: FloorEvents,
         records: Records,
@@ -216,7 +216,7 @@ class ScalerLoop:
         rules, before = ground.rules, self._drops
         cycle = await in_thread(self._judge, seen, outcomes, rollouts, ground)
         self._drops = cycle.verdict.state
-        self._forecasts.learn(cycle)
+        self._forecasts.learn(cycle.decisions)
         await self._record(cycle, f"{seen.now:.3f}", before, rules, seen.now)
         self._events.drops(cycle.verdict.cause)
         done = await self._write(cycle, seen, ground) if ground.term.writes else self._pretend(cycle)

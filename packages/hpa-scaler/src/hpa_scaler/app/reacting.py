@@ -1,6 +1,6 @@
 """Between two cycles: raises a floor again at once, by the last answers, if somebody has lowered it.
 
-A :class:`~hpa_scaler.app.running.Doorbell` reports the HPAs whose bounds somebody has set back. Its events may be older
+A :class:`~hpa_scaler.running.Doorbell` reports the HPAs whose bounds somebody has set back. Its events may be older
 than our last write, so a reaction reads the HPA again and never judges by the event.
 
 Only cycles lower floors, and only cycles change counts of cycles. No reaction runs during the second half of a cycle,

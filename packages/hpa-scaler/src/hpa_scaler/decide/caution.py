@@ -2,7 +2,7 @@
 
 Nobody knows how many replicas an HPA would keep under a lower floor, so this is an upper limit: where the replicas
 stand on the floor, all above the lower floor counts. While answers are missing or doubtful, the last good ones count.
-:mod:`~hpa_scaler.decide.backtest` knows what came, and compares replicas.
+:mod:`~hpa_scaler.backtest.replaying` knows what came, and compares replicas.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.decide.cycle import Cycle
-from hpa_scaler.decide.decision import GUARDS, FloorDecision, Guard, guard_of
+from hpa_scaler.decide.decision import DOUBTS, GUARDS, FloorDecision, Guard, guard_of
 from hpa_scaler.decide.floors import QueryTerm, unguarded
-from hpa_scaler.decide.forecast import DOUBTS
 from tightship.core.reasons import Reason
 
 

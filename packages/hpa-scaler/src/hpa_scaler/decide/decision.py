@@ -202,6 +202,10 @@ def guard_of(decision: FloorDecision) -> Guard:
     return "lowering-window" if Reason.LOWERING_WINDOW in reasons else "other"
 
 
+DOUBTS = frozenset({Reason.COLD_SOURCE, Reason.SERIES_SPLIT, Reason.LATE_SAMPLES, Reason.FAILED_SCRAPES})
+"""Reasons for which an answer may be too low, so that nothing is learned from it."""
+
+
 class DropState(Struct, frozen=True):
     """The time since which queries have been falling together, ``None`` while they are not."""
 

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from hpa_scaler.spec.queries import Expected
+from hpa_scaler.spec.spec import FloorSpec
 from hpa_scaler.spec.values import INT32_MAX, INT32_MIN, format_float
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
@@ -249,3 +251,30 @@ def lowering_limits(inputs: FloorInputs, solution: Solution, window: float, unti
             Refusal(Reason.DEADBAND, detail=f"{reached} is within the deadband of {inputs.band} below {inputs.minimum}")
         )
     return found
+
+
+class ForecastFloor(Struct, frozen=True):
+    """The *floor* that forecasts ask for, ``None`` without any, and its numbers; *unused* says why one is missing."""
+
+    floor: int | None = None
+    detail: str = ""
+    unused: Refusal | None = None
+
+
+def forecast_floor(spec: FloorSpec, expected: Sequence[Expected]) -> ForecastFloor:
+    """Return the floor of *expected*, the forecasts of the queries of *spec*: the highest of them."""
+    if spec.forecast is None:
+        return ForecastFloor()
+    best = ForecastFloor()
+    name = "day" if spec.forecast.season == "daily" else "week"
+    for query, each in zip(spec.queries, expected, strict=False):
+        term = QueryTerm(each.value, query.per_replica, query.delta)
+        if term.replicas is not None and (best.floor is None or term.replicas > best.floor):
+            detail = (
+                f"{term_text(term)}: the most that is expected within {format_duration(spec.forecast.ahead)}, by "
+                f"{counted(each.seasons, f'earlier {name}')}"
+            )
+            best = ForecastFloor(term.replicas, detail)
+    why = next((each.why for each in expected if each.why), None)
+    unused = None if why is None else Refusal(Reason.FORECAST_UNUSED, detail=why)
+    return msgspec.structs.replace(best, unused=unused)

@@ -14,10 +14,10 @@ from hpa_scaler.decide.floors import (
     by_query,
     caps,
     follows,
+    forecast_floor,
     lowering_limits,
     solve,
 )
-from hpa_scaler.decide.forecast import forecast_floor
 from hpa_scaler.decide.guards import inactive, known_replicas, limits
 from hpa_scaler.decide.history import highest_floor, resumed, unwatched, with_floor
 from hpa_scaler.decide.ownership import contested, not_ours, ownership

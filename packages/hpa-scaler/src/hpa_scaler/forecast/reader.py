@@ -10,11 +10,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from hpa_scaler.app.fleet import Say
-from hpa_scaler.app.past_source import Asking, fetch
-from hpa_scaler.decide.cycle import Cycle
-from hpa_scaler.decide.forecast import CELL, SeasonMemory, learn_cycle, past_of
+from hpa_scaler.app.forecasts import Forecasts
+from hpa_scaler.decide.decision import FloorDecision
+from hpa_scaler.forecast.seasons import CELL, SeasonMemory, learn_decision, past_of
 from hpa_scaler.prometheus.client import PrometheusClient
+from hpa_scaler.prometheus.ranges import Asking, fetch
+from hpa_scaler.prometheus.samples import Trace
 from hpa_scaler.spec.queries import Expectations, Expected, ForecastKey
 from tightship.app.observability.logging import log
 from tightship.app.runtime.loop import in_thread
@@ -30,7 +31,7 @@ _LOOK = 1.0
 _READING = Expected(why="the query's past is still being read")
 
 
-class ForecastReader:
+class ForecastReader(Forecasts):
     """Keeps the pasts of the forecasts that HPAs ask for."""
 
     def __init__(self, client: PrometheusClient, logger: logging.Logger, clock: Callable[[], float]) -> None:
@@ -59,18 +60,33 @@ class ForecastReader:
         memories = self._memories
         return {key: memories[key].expected(now) if key in memories else self._missing(key) for key in self._wanted}
 
-    def learn(self, cycle: Cycle) -> None:
-        """Learn the answers of a cycle."""
+    def learn(self, decisions: Iterable[FloorDecision]) -> None:
+        """Learn the answers that led to *decisions*."""
         memories = self._memories
         if memories:
-            for decision in cycle.decisions:
-                learn_cycle(memories, decision)
+            for decision in decisions:
+                learn_decision(memories, decision)
+
+    def know(self, key: ForecastKey, past: Trace, until: float) -> None:
+        """See :meth:`hpa_scaler.app.forecasts.Forecasts.know`."""
+        memory = SeasonMemory(key[1])
+        memory.learn_trace(past, until)
+        self._memories[key] = memory
 
     async def run(self) -> None:
         """Read one past after the other, until cancelled."""
         while True:
             if not await self.read_next():
                 await asyncio.sleep(_LOOK)
+
+    async def read(self, keys: Iterable[ForecastKey], now: float, say: Callable[[str], None]) -> Expectations:
+        """Return the forecasts of *keys* at *now*, one read after the other."""
+        found = {}
+        for key in keys:
+            say("reading the past of the forecasts")
+            memory, why = await read_past(self._client, key, now, lambda _: None)
+            found[key] = Expected(why=why) if memory is None else memory.expected(now)
+        return found
 
     async def read_next(self) -> bool:
         """Read one past that is wanted and not known; return whether there was one."""
@@ -95,7 +111,7 @@ class ForecastReader:
 
 
 async def read_past(
-    client: PrometheusClient, key: ForecastKey, now: float, say: Say
+    client: PrometheusClient, key: ForecastKey, now: float, say: Callable[[str], None]
 ) -> tuple[SeasonMemory | None, str]:
     """Return the past of *key* up to *now*; or ``None``, and why it can't be read."""
     query, spec = key
@@ -109,11 +125,6 @@ async def read_past(
     return memory, ""
 
 
-async def read_forecasts(client: PrometheusClient, keys: Iterable[ForecastKey], now: float, say: Say) -> Expectations:
-    """Return the forecasts of *keys* at *now*, one read after the other."""
-    found = {}
-    for key in keys:
-        say("reading the past of the forecasts")
-        memory, why = await read_past(client, key, now, lambda _: None)
-        found[key] = Expected(why=why) if memory is None else memory.expected(now)
-    return found
+def forecasts_of_past(client: PrometheusClient, logger: logging.Logger, clock: Callable[[], float]) -> Forecasts:
+    """Return the source of the forecasts that HPAs ask for, learned from what *client* answers."""
+    return ForecastReader(client, logger, clock)

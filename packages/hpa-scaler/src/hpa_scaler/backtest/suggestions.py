@@ -12,9 +12,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.decide.suggest import Suggestion
-from hpa_scaler.decide.variants import Lived, World
-from hpa_scaler.report.backtest_document import WEEK, WorstMoment, worst_moment
+from hpa_scaler.backtest.document import WEEK, WorstMoment, worst_moment
+from hpa_scaler.backtest.fitting import Suggestion
+from hpa_scaler.backtest.variants import Lived, World
 from hpa_scaler.report.document import FloorHead
 from hpa_scaler.spec.annotations import ENABLE, enabled, name_of
 from tightship.core.counting import counted

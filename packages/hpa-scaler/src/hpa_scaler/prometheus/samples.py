@@ -8,14 +8,12 @@ from __future__ import annotations
 import math
 import statistics
 from array import array
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
 
 from hpa_scaler.spec.queries import Query, QueryAnswer
-from hpa_scaler.spec.spec import ServerRef
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.core.quoting import quoted
@@ -32,38 +30,6 @@ _FRESH = 1.5
 """Steps for which a sample counts. Prometheus's own answers are already as old as its look-back allows."""
 _LATEST = 253_402_300_800.0
 """The first second that no date of four digits can tell."""
-
-_ABOUT = '{{namespace="{namespace}",horizontalpodautoscaler="{name}"}}'
-_SCRAPED = "instance, pod, endpoint, service, job, node, uid, prometheus, prometheus_replica, replica, __replica__"
-"""Labels of who was scraped and who scraped, not of the HPA. Every other one, as ``cluster``, tells HPAs apart."""
-_OTHERS = f"{_SCRAPED}, container, exported_container"
-_CURRENT = f"max without ({_OTHERS}) (kube_horizontalpodautoscaler_status_current_replicas{_ABOUT})"
-_FLOOR = f"max without ({_OTHERS}) (kube_horizontalpodautoscaler_spec_min_replicas{_ABOUT})"
-_RATIO = (
-    f"max without ({_OTHERS}, metric_name, metric_target_type) ("
-    f"max without ({_SCRAPED}) (kube_horizontalpodautoscaler_status_target_metric{_ABOUT})"
-    f" / max without ({_SCRAPED}) (kube_horizontalpodautoscaler_spec_target_metric{_ABOUT}))"
-)
-
-
-def replicas_query(namespace: str, name: str, server: ServerRef = ServerRef()) -> Query:
-    """Return the query for the replicas that an HPA had, by kube-state-metrics."""
-    return Query(_CURRENT.format(namespace=namespace, name=name), server)
-
-
-def floor_query(namespace: str, name: str, server: ServerRef = ServerRef()) -> Query:
-    """Return the query for the ``minReplicas`` that an HPA had, by kube-state-metrics."""
-    return Query(_FLOOR.format(namespace=namespace, name=name), server)
-
-
-def wanted_query(namespace: str, name: str, server: ServerRef = ServerRef()) -> Query:
-    """Return the query for the replicas that an HPA's own metrics asked for, not rounded.
-
-    That is the replicas, times the largest ratio of a metric to its target (kube-state-metrics 2.6 or later). There is
-    a series for each HPA of that name, as in a server of several clusters. Metrics of one name and type, as of two
-    containers, are one series until kube-state-metrics tells them apart (kubernetes/kube-state-metrics#2403, #2405).
-    """
-    return Query(f"{_CURRENT} * {_RATIO}".format(namespace=namespace, name=name), server)
 
 
 class RecordingError(ValueError):
@@ -134,25 +100,8 @@ class Trace(Struct, frozen=True):
         return found
 
 
-def smoothed(trace: Trace, seconds: float) -> Trace:
-    """Return *trace* with the mean of the last *seconds* in place of each number; places without a number stay."""
-    most = round(seconds / trace.step)
-    if most < 2:
-        return trace
-    values = array("d", trace.values)
-    total, known = 0.0, deque[float]()
-    for place, value in enumerate(trace.values):
-        if not math.isfinite(value):
-            total = 0.0
-            known.clear()
-            continue
-        known.append(value)
-        total += value
-        if len(known) > most:
-            total -= known.popleft()
-        values[place] = max(0.0, total / len(known)) if value >= 0 else value
-    return Trace(trace.begin, trace.step, values, trace.counts)
-
+NO_TRACE = Trace(0.0, 1.0, array("d"), bytearray())
+"""Nothing recorded."""
 
 Recording = Mapping[Query, Trace]
 

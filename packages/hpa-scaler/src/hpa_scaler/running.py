@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import hpa_scaler
-from hpa_scaler.app.forecasting import ForecastReader
+from hpa_scaler.annexes import FORECASTS
+from hpa_scaler.app.forecasts import made_by
 from hpa_scaler.app.loop import ScalerLoop
 from hpa_scaler.app.run_settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.app.settings import CYCLES_APART, ScalerSettings, allowed_of, limits_of, parse_config_map, servers_of
@@ -154,7 +155,7 @@ async def serve(runtime: Runtime, run: ScalerRunSettings, environment: Mapping[s
         first = FirstLook(frame)
         runtime.spawn(first.run(), "first look at HPAs")
         async with client:
-            forecasts = ForecastReader(client, frame.logger, wall)
+            forecasts = made_by(FORECASTS)(client, frame.logger, wall)
             runtime.spawn(forecasts.run(), "pasts of forecasts")
             loop = ScalerLoop(
                 frame,

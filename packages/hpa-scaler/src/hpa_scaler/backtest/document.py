@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from hpa_scaler.decide.variants import HpaPast, Kind, Lived, World, Worst
+from hpa_scaler.backtest.variants import HpaPast, Kind, Lived, World, Worst
 from hpa_scaler.report.document import FloorHead
 from hpa_scaler.spec.spec import FloorSpec
 from tightship.core.times import rfc3339

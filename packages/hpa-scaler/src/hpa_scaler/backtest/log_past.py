@@ -10,13 +10,13 @@ from statistics import median
 
 import msgspec
 
+from hpa_scaler.backtest.texts import texts_of
+from hpa_scaler.backtest.variants import HpaPast, World
 from hpa_scaler.decide.cycle import DecisionLine, LogError, read_log
-from hpa_scaler.decide.recording import LONGEST, Trace
-from hpa_scaler.decide.variants import HpaPast, World
+from hpa_scaler.prometheus.samples import LONGEST, Trace
 from hpa_scaler.spec.annotations import ENABLE, name_of
 from hpa_scaler.spec.queries import Outcome, Query, QueryAnswer
 from hpa_scaler.spec.spec import FloorSpec, Rules
-from hpa_scaler.spec.texts import texts_of
 from tightship.core.times import rfc3339
 
 STEP = 15.0

@@ -12,7 +12,7 @@ from hpa_scaler.app.fleet import (
     KINDS,
 )
 from hpa_scaler.app.run_settings import ScalerRunSettings
-from hpa_scaler.decide.variants import EVERY, AnnotationChange, Span, Variant
+from hpa_scaler.backtest.variants import EVERY, AnnotationChange, Span, Variant
 from hpa_scaler.spec.annotations import BY_NAME
 from hpa_scaler.spec.values import parse_float
 from tightship.app.cli.app import UsageError

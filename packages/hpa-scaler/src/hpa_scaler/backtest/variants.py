@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
+from hpa_scaler.app.forecasts import Forecasts
 from hpa_scaler.decide.decision import GUARDS, Guard
-from hpa_scaler.decide.recording import Trace
+from hpa_scaler.prometheus.samples import Trace
 from hpa_scaler.spec.annotations import ENABLE, name_of
 from hpa_scaler.spec.queries import Query, value_query
-from hpa_scaler.spec.spec import FloorSpec, Rules
+from hpa_scaler.spec.spec import FloorSpec, Rules, ServerRef
 from tightship.core.objects import HorizontalPodAutoscaler
 
 Kind = Literal["today", "none", "changed"]
@@ -100,7 +101,7 @@ class World(Struct, frozen=True):
     """What all variants share.
 
     A cycle takes *interval* seconds, a new replica is ready after *start* seconds. In *outages* no query has an answer;
-    after each, the server has lost its data.
+    after each, the server has lost its data. *forecasts* makes the source of an HPA's forecasts.
     """
 
     rules: Rules
@@ -109,6 +110,7 @@ class World(Struct, frozen=True):
     interval: float = 75.0
     start: float = 60.0
     outages: tuple[Span, ...] = ()
+    forecasts: Callable[[], Forecasts] = Forecasts
     drawn: int = 40
     """How many HPAs keep every number, for pictures."""
 
@@ -171,3 +173,36 @@ class Lived(Struct, kw_only=True):
     floors: array[int] = msgspec.field(default_factory=lambda: array("i"))
     running: array[int] = msgspec.field(default_factory=lambda: array("i"))
     shorts: list[float] = []
+
+
+_ABOUT = '{{namespace="{namespace}",horizontalpodautoscaler="{name}"}}'
+_SCRAPED = "instance, pod, endpoint, service, job, node, uid, prometheus, prometheus_replica, replica, __replica__"
+"""Labels of who was scraped and who scraped, not of the HPA. Every other one, as ``cluster``, tells HPAs apart."""
+_OTHERS = f"{_SCRAPED}, container, exported_container"
+_CURRENT = f"max without ({_OTHERS}) (kube_horizontalpodautoscaler_status_current_replicas{_ABOUT})"
+_FLOOR = f"max without ({_OTHERS}) (kube_horizontalpodautoscaler_spec_min_replicas{_ABOUT})"
+_RATIO = (
+    f"max without ({_OTHERS}, metric_name, metric_target_type) ("
+    f"max without ({_SCRAPED}) (kube_horizontalpodautoscaler_status_target_metric{_ABOUT})"
+    f" / max without ({_SCRAPED}) (kube_horizontalpodautoscaler_spec_target_metric{_ABOUT}))"
+)
+
+
+def replicas_query(namespace: str, name: str, server: ServerRef = ServerRef()) -> Query:
+    """Return the query for the replicas that an HPA had, by kube-state-metrics."""
+    return Query(_CURRENT.format(namespace=namespace, name=name), server)
+
+
+def floor_query(namespace: str, name: str, server: ServerRef = ServerRef()) -> Query:
+    """Return the query for the ``minReplicas`` that an HPA had, by kube-state-metrics."""
+    return Query(_FLOOR.format(namespace=namespace, name=name), server)
+
+
+def wanted_query(namespace: str, name: str, server: ServerRef = ServerRef()) -> Query:
+    """Return the query for the replicas that an HPA's own metrics asked for, not rounded.
+
+    That is the replicas, times the largest ratio of a metric to its target (kube-state-metrics 2.6 or later). There is
+    a series for each HPA of that name, as in a server of several clusters. Metrics of one name and type, as of two
+    containers, are one series until kube-state-metrics tells them apart (kubernetes/kube-state-metrics#2403, #2405).
+    """
+    return Query(f"{_CURRENT} * {_RATIO}".format(namespace=namespace, name=name), server)

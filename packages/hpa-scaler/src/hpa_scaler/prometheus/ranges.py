@@ -1,4 +1,4 @@
-"""The recorded past of HPAs: read from files, or asked from servers in chunks of a day.
+"""The answers to queries over a stretch of the past, asked from servers in chunks of a day.
 
 A chunk that a server refuses or can't answer in time is halved, down to an hour; what still fails is left out and
 reported. Chunks begin at the same times on every call, so that Thanos and Mimir can cache them.
@@ -8,45 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import math
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from datetime import tzinfo
 
 from msgspec import Struct
 
-from hpa_scaler.app.fleet import Say
-from hpa_scaler.decide.recording import Recorded, RecordingError, Trace, replicas_query, trace_of, wanted_query
-from hpa_scaler.decide.recording_csv import read_csv
-from hpa_scaler.decide.recording_files import decode_past, is_promtool, read_json, read_promtool
 from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.spec.proposals import proposals
-from hpa_scaler.spec.queries import Failure, Outcome, Query, QueryAnswer, value_query
-from hpa_scaler.spec.spec import FloorSpec, QuerySpec
-from tightship.app.cli.app import CliError
+from hpa_scaler.prometheus.samples import Recorded, Trace, trace_of
+from hpa_scaler.spec.queries import Failure, Query
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
-from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import Reason
 from tightship.core.times import rfc3339
-from tightship.files.documents import DocumentError, unpack
-from tightship.files.object_file import read_bytes
 
 IN_FLIGHT = 8
 """The most range queries at a time, to all servers together."""
 CHUNK = 86_400.0
 SHORTEST = 3600.0
-PROPOSED = 100
-"""HPAs whose proposed queries are asked at once."""
 _LOST = 3
 """Failures in a row, of shortest chunks, after which a server is asked no more."""
 
 _SMALLER = frozenset({Reason.TIMED_OUT, Reason.QUERY_REJECTED, Reason.ANSWER_TOO_LARGE, Reason.HTTP_ERROR})
 """Failures that a smaller chunk may avoid: limits of samples, of series and of time."""
-
-Ask = Callable[[Query, float, float, float], "asyncio.Future[Matrix | Failure]"]
-HpaQuery = Callable[[str, str], Query]
 
 
 class Asking(Struct, frozen=True):
@@ -133,7 +117,9 @@ def chunks(asking: Asking) -> Iterable[tuple[float, float]]:
         begin = after
 
 
-async def fetch(client: PrometheusClient, queries: Sequence[Query], asking: Asking, say: Say) -> Recorded:
+async def fetch(
+    client: PrometheusClient, queries: Sequence[Query], asking: Asking, say: Callable[[str], None]
+) -> Recorded:
     """Return the past of *queries*. Failures are remarks."""
     whole = len(queries) * len(list(chunks(asking)))
     done = 0
@@ -161,96 +147,6 @@ def _all_of(abouts: Sequence[str]) -> str:
     """Return what a remark is about that is the same for several queries."""
     first, *others = abouts
     return f"{first} and {counted(len(others), 'other query', 'other queries')}" if others else first
-
-
-async def proposed_specs(
-    client: PrometheusClient, hpas: Sequence[HorizontalPodAutoscaler], seconds: float
-) -> dict[str, FloorSpec]:
-    """Return a spec with a query for each of *hpas* for which one answers above 0, by the HPA's key.
-
-    A hundred HPAs at a time are asked for, within so many *seconds*.
-    """
-    found: dict[str, FloorSpec] = {}
-    for first in range(0, len(hpas), PROPOSED):
-        asked = {hpa.key: list(proposals(hpa)) for hpa in hpas[first : first + PROPOSED]}
-        queries = dict.fromkeys(query for each in asked.values() for query in each)
-        outcomes = await client.ask(queries, seconds)
-        for key, tried in asked.items():
-            best = next((query for query in tried if _answers(outcomes.get(query))), None)
-            if best is not None:
-                found[key] = FloorSpec(queries=(QuerySpec(best.text, server=best.server),))
-    return found
-
-
-def _answers(outcome: Outcome | None) -> bool:
-    return isinstance(outcome, QueryAnswer) and outcome.highest is not None and outcome.highest > 0
-
-
-def read_pasts(
-    paths: Sequence[str],
-    hpas: Sequence[tuple[HorizontalPodAutoscaler, FloorSpec | None]],
-    zone: tzinfo | None = None,
-    series: str = "",
-) -> Recorded:
-    """Return the past in the files *paths*: what ``--save-past`` wrote, CSV, or JSON with the samples of one query.
-
-    All but the first belong to the one HPA there is, or to the one before an equals sign: ``shop/web=FILE``. *zone* is
-    of times without an offset, *series* names one of several. Raises :class:`CliError` and
-    :class:`~tightship.files.object_file.FileError`.
-    """
-    traces: dict[Query, Trace] = {}
-    remarks: list[str] = []
-    for path in paths:
-        key, file = _named(path)
-        raw, name = read_bytes(file)
-        try:
-            text = unpack(raw)
-            if text.lstrip()[:1] == b"{" and b'"QueryPast"' in text:
-                found = decode_past(text, name)
-                traces |= found.traces
-                remarks += found.remarks
-                continue
-            hpa, spec = _only(key, hpas, name)
-            server = spec.queries[0].server
-            value = value_query(spec.queries[0])
-            # PowerShell and spreadsheets write UTF-16.
-            plain = text.decode("utf-16" if text[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig")
-            if is_promtool(plain):
-                traces[value], told = read_promtool(plain, name, series)
-            elif plain.lstrip()[:1] in ("{", "["):
-                traces[value], told = read_json(plain.encode(), name, series)
-            else:
-                columns, told = read_csv(plain, name, zone, series)
-                traces[value] = columns["value"]
-                others: dict[str, Query] = {
-                    "replicas": replicas_query(hpa.namespace, hpa.name, server),
-                    "wanted": wanted_query(hpa.namespace, hpa.name, server),
-                }
-                traces |= {others[column]: trace for column, trace in columns.items() if column in others}
-            remarks += told
-        except (RecordingError, DocumentError, UnicodeDecodeError) as error:
-            raise CliError(str(error) if str(error).startswith(name) else f"{name}: {error}") from error
-    return Recorded(traces, tuple(remarks))
-
-
-def _named(path: str) -> tuple[str, str]:
-    key, equals, file = path.partition("=")
-    return (key, file) if equals and key.count("/") == 1 else ("", path)
-
-
-def _only(
-    key: str, hpas: Sequence[tuple[HorizontalPodAutoscaler, FloorSpec | None]], name: str
-) -> tuple[HorizontalPodAutoscaler, FloorSpec]:
-    """Return the HPA whose first query the file called *name* records."""
-    found = [each for each in hpas if key in ("", each[0].key)]
-    if len(found) != 1:
-        raise CliError(
-            f"{name}: records one query, and {counted(len(found), 'HPA')} may be meant: write NAMESPACE/NAME=FILE"
-        )
-    hpa, spec = found[0]
-    if spec is None or not spec.queries:
-        raise CliError(f"{name}: {hpa.key} has no query that the file could record: give one by --set or an annotation")
-    return hpa, spec
 
 
 def _cut(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The usual names of request rates, as queries to propose for an HPA without one. Pure.
+"""The usual names of request rates, as queries to propose for an HPA without one.
 
 From the most specific source to the least: what a mesh or a gateway counts for the target itself, what an ingress
 counts for the Service of the target's name, and what the pods count themselves, by the names of client libraries.
@@ -6,13 +6,16 @@ counts for the Service of the target's name, and what the pods count themselves,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from hpa_scaler.spec.queries import Query
-from hpa_scaler.spec.spec import ServerRef
+from hpa_scaler.prometheus.client import PrometheusClient
+from hpa_scaler.spec.queries import Outcome, Query, QueryAnswer
+from hpa_scaler.spec.spec import FloorSpec, QuerySpec, ServerRef
 from tightship.core.objects import HorizontalPodAutoscaler
 
 _RANGE = "5m"
+PROPOSED = 100
+"""HPAs whose proposed queries are asked at once."""
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-.")
 """The characters of names that the API server allows; they need no quoting in a selector."""
 
@@ -49,3 +52,26 @@ def proposals(hpa: HorizontalPodAutoscaler, server: ServerRef = ServerRef()) -> 
     ]
     for selector in selectors:
         yield Query(f"sum(rate({selector}[{_RANGE}]))", server)
+
+
+async def proposed_specs(
+    client: PrometheusClient, hpas: Sequence[HorizontalPodAutoscaler], seconds: float
+) -> dict[str, FloorSpec]:
+    """Return a spec with a query for each of *hpas* for which one answers above 0, by the HPA's key.
+
+    A hundred HPAs at a time are asked for, within so many *seconds*.
+    """
+    found: dict[str, FloorSpec] = {}
+    for first in range(0, len(hpas), PROPOSED):
+        asked = {hpa.key: list(proposals(hpa)) for hpa in hpas[first : first + PROPOSED]}
+        queries = dict.fromkeys(query for each in asked.values() for query in each)
+        outcomes = await client.ask(queries, seconds)
+        for key, tried in asked.items():
+            best = next((query for query in tried if _answers(outcomes.get(query))), None)
+            if best is not None:
+                found[key] = FloorSpec(queries=(QuerySpec(best.text, server=best.server),))
+    return found
+
+
+def _answers(outcome: Outcome | None) -> bool:
+    return isinstance(outcome, QueryAnswer) and outcome.highest is not None and outcome.highest > 0

@@ -19,17 +19,14 @@ from array import array
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-import msgspec
 from msgspec import Struct
 
-from hpa_scaler.decide.decision import FloorDecision
-from hpa_scaler.decide.floors import QueryTerm, term_text
-from hpa_scaler.decide.recording import Trace
+from hpa_scaler.decide.decision import DOUBTS, FloorDecision
+from hpa_scaler.prometheus.samples import Trace
 from hpa_scaler.spec.queries import Expected, ForecastKey, forecast_keys
 from hpa_scaler.spec.spec import FloorSpec, ForecastSpec, Season
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
-from tightship.core.reasons import Reason, Refusal
 
 CELL = 300.0
 """Seconds of one cell of the past."""
@@ -60,9 +57,6 @@ _JUDGED = 24
 """Cells, the last two hours, over which forecasts are compared with what came."""
 _MISSING = 10.0
 """How many times as bad a missing replica is as one too many."""
-
-DOUBTS = frozenset({Reason.COLD_SOURCE, Reason.SERIES_SPLIT, Reason.LATE_SAMPLES, Reason.FAILED_SCRAPES})
-"""Reasons for which an answer may be too low, so that nothing is learned from it."""
 
 
 def past_of(spec: ForecastSpec) -> float:
@@ -190,7 +184,7 @@ def _usual(values: Sequence[float]) -> float:
     return min(values) if len(values) == 2 else median(values)
 
 
-def learn_cycle(memories: Mapping[ForecastKey, SeasonMemory], decision: FloorDecision) -> None:
+def learn_decision(memories: Mapping[ForecastKey, SeasonMemory], decision: FloorDecision) -> None:
     """Let *memories* learn the answers of a decision, unless they are missing or doubtful."""
     asked = decision.subject.asked
     if not memories or not isinstance(asked, FloorSpec) or not DOUBTS.isdisjoint(decision.reasons):
@@ -198,30 +192,3 @@ def learn_cycle(memories: Mapping[ForecastKey, SeasonMemory], decision: FloorDec
     for key, term, told in zip(forecast_keys(asked), decision.terms, decision.answers, strict=False):
         if told == "answered" and term.value is not None and key in memories:
             memories[key].learn(decision.subject.now, term.value)
-
-
-class ForecastFloor(Struct, frozen=True):
-    """The *floor* that forecasts ask for, ``None`` without any, and its numbers; *unused* says why one is missing."""
-
-    floor: int | None = None
-    detail: str = ""
-    unused: Refusal | None = None
-
-
-def forecast_floor(spec: FloorSpec, expected: Sequence[Expected]) -> ForecastFloor:
-    """Return the floor of *expected*, the forecasts of the queries of *spec*: the highest of them."""
-    if spec.forecast is None:
-        return ForecastFloor()
-    best = ForecastFloor()
-    name = _SEASONS[spec.forecast.season].name
-    for query, each in zip(spec.queries, expected, strict=False):
-        term = QueryTerm(each.value, query.per_replica, query.delta)
-        if term.replicas is not None and (best.floor is None or term.replicas > best.floor):
-            detail = (
-                f"{term_text(term)}: the most that is expected within {format_duration(spec.forecast.ahead)}, by "
-                f"{counted(each.seasons, f'earlier {name}')}"
-            )
-            best = ForecastFloor(term.replicas, detail)
-    why = next((each.why for each in expected if each.why), None)
-    unused = None if why is None else Refusal(Reason.FORECAST_UNUSED, detail=why)
-    return msgspec.structs.replace(best, unused=unused)

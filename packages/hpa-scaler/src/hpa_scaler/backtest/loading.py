@@ -17,17 +17,18 @@ from hpa_scaler.app.fleet import (
     fleet_of_cluster,
     fleet_of_files,
 )
-from hpa_scaler.app.past_options import DEFAULT_SPAN, LONGEST_SPAN
-from hpa_scaler.app.past_source import Asking, fetch, proposed_specs, read_pasts
 from hpa_scaler.app.run_settings import PROGRAM
 from hpa_scaler.app.settings import CYCLES_APART, allowed_of, limits_of, servers_of
 from hpa_scaler.app.status import settings_view
+from hpa_scaler.backtest.options import DEFAULT_SPAN, LONGEST_SPAN
+from hpa_scaler.backtest.past_files import encode_past, read_pasts, smoothed
+from hpa_scaler.backtest.proposals import proposed_specs
+from hpa_scaler.backtest.variants import EVERY, HpaPast, Variant, World, floor_query, replicas_query, wanted_query
 from hpa_scaler.decide.cycle import asked_of
 from hpa_scaler.decide.ownership import ownership, state_of
-from hpa_scaler.decide.recording import Recorded, Trace, floor_query, replicas_query, smoothed, wanted_query
-from hpa_scaler.decide.recording_files import encode_past
-from hpa_scaler.decide.variants import EVERY, HpaPast, Variant, World
 from hpa_scaler.prometheus.client import PrometheusClient
+from hpa_scaler.prometheus.ranges import Asking, fetch
+from hpa_scaler.prometheus.samples import Recorded, Trace
 from hpa_scaler.report.document import FloorHead
 from hpa_scaler.spec.queries import (
     Query,
@@ -119,6 +120,7 @@ async def load(
         interval=interval,
         start=arguments.pod_start,
         outages=tuple(arguments.outage),
+        forecasts=arguments.forecasts,
     )
     head = FloorHead(
         api_version=API_VERSION,

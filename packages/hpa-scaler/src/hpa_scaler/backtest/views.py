@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from hpa_scaler.decide.variants import HpaPast, Lived, World
-from hpa_scaler.report.backtest_document import FloorBacktest, HpaBacktest, Tested, VariantEntry, WorstMoment
+from hpa_scaler.backtest.document import FloorBacktest, HpaBacktest, Tested, VariantEntry, WorstMoment
+from hpa_scaler.backtest.variants import HpaPast, Lived, World
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.planning.prices import MICROS

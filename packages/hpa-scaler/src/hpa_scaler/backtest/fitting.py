@@ -17,10 +17,10 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.decide.backtest import backtest
-from hpa_scaler.decide.recording import Trace
+from hpa_scaler.backtest.replaying import backtest
+from hpa_scaler.backtest.variants import EVERY, AnnotationChange, HpaPast, Lived, Variant, World
 from hpa_scaler.decide.sources import lowering_window
-from hpa_scaler.decide.variants import EVERY, AnnotationChange, HpaPast, Lived, Variant, World
+from hpa_scaler.prometheus.samples import Trace
 from hpa_scaler.spec.queries import value_query
 from hpa_scaler.spec.spec import FloorSpec, QuerySpec
 from tightship.core.counting import counted

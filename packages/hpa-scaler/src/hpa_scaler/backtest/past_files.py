@@ -1,6 +1,6 @@
-"""The files that hold a recorded past. Pure.
+"""The files that hold a recorded past.
 
-A file is CSV (:mod:`hpa_scaler.decide.recording_csv`), JSON of Prometheus, promtool, Grafana or VictoriaMetrics, or
+A file is CSV (:mod:`hpa_scaler.backtest.csv_files`), JSON of Prometheus, promtool, Grafana or VictoriaMetrics, or
 what ``backtest --save-past`` writes.
 """
 
@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from collections import deque
+from collections.abc import Iterator, Sequence
+from datetime import tzinfo
 from http import HTTPStatus
 from typing import Literal
 
 import msgspec
 from msgspec import Struct, field
 
-from hpa_scaler.decide.recording import (
+from hpa_scaler.backtest.csv_files import read_csv
+from hpa_scaler.backtest.variants import replicas_query, wanted_query
+from hpa_scaler.prometheus.answers import labelled, matrix
+from hpa_scaler.prometheus.samples import (
     LONGEST,
     MOST_SAMPLES,
     MOST_SERIES,
@@ -26,13 +32,17 @@ from hpa_scaler.decide.recording import (
     listed,
     trace_of,
 )
-from hpa_scaler.prometheus.answers import labelled, matrix
-from hpa_scaler.spec.queries import Failure, Query
-from hpa_scaler.spec.spec import ServerRef
+from hpa_scaler.spec.queries import Failure, Query, value_query
+from hpa_scaler.spec.spec import FloorSpec, ServerRef
 from hpa_scaler.spec.values import parse_float
+from tightship.app.cli.app import CliError
+from tightship.core.counting import counted
+from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.quoting import quoted
 from tightship.core.times import parse_rfc3339, rfc3339
 from tightship.core.unreadable import UNREADABLE
+from tightship.files.documents import DocumentError, unpack
+from tightship.files.object_file import read_bytes
 from tightship.report.document import API_VERSION
 
 Ranges = list[tuple[str, Samples]]
@@ -250,3 +260,90 @@ def _number(value: float | str, about: str) -> float:
     if number is None:
         raise RecordingError(f"{about}: values: {quoted(str(value))}; allowed are numbers, null, and NaN")
     return number
+
+
+def read_pasts(
+    paths: Sequence[str],
+    hpas: Sequence[tuple[HorizontalPodAutoscaler, FloorSpec | None]],
+    zone: tzinfo | None = None,
+    series: str = "",
+) -> Recorded:
+    """Return the past in the files *paths*: what ``--save-past`` wrote, CSV, or JSON with the samples of one query.
+
+    All but the first belong to the one HPA there is, or to the one before an equals sign: ``shop/web=FILE``. *zone* is
+    of times without an offset, *series* names one of several. Raises :class:`CliError` and
+    :class:`~tightship.files.object_file.FileError`.
+    """
+    traces: dict[Query, Trace] = {}
+    remarks: list[str] = []
+    for path in paths:
+        key, file = _named(path)
+        raw, name = read_bytes(file)
+        try:
+            text = unpack(raw)
+            if text.lstrip()[:1] == b"{" and b'"QueryPast"' in text:
+                found = decode_past(text, name)
+                traces |= found.traces
+                remarks += found.remarks
+                continue
+            hpa, spec = _only(key, hpas, name)
+            server = spec.queries[0].server
+            value = value_query(spec.queries[0])
+            # PowerShell and spreadsheets write UTF-16.
+            plain = text.decode("utf-16" if text[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig")
+            if is_promtool(plain):
+                traces[value], told = read_promtool(plain, name, series)
+            elif plain.lstrip()[:1] in ("{", "["):
+                traces[value], told = read_json(plain.encode(), name, series)
+            else:
+                columns, told = read_csv(plain, name, zone, series)
+                traces[value] = columns["value"]
+                others: dict[str, Query] = {
+                    "replicas": replicas_query(hpa.namespace, hpa.name, server),
+                    "wanted": wanted_query(hpa.namespace, hpa.name, server),
+                }
+                traces |= {others[column]: trace for column, trace in columns.items() if column in others}
+            remarks += told
+        except (RecordingError, DocumentError, UnicodeDecodeError) as error:
+            raise CliError(str(error) if str(error).startswith(name) else f"{name}: {error}") from error
+    return Recorded(traces, tuple(remarks))
+
+
+def _named(path: str) -> tuple[str, str]:
+    key, equals, file = path.partition("=")
+    return (key, file) if equals and key.count("/") == 1 else ("", path)
+
+
+def _only(
+    key: str, hpas: Sequence[tuple[HorizontalPodAutoscaler, FloorSpec | None]], name: str
+) -> tuple[HorizontalPodAutoscaler, FloorSpec]:
+    """Return the HPA whose first query the file called *name* records."""
+    found = [each for each in hpas if key in ("", each[0].key)]
+    if len(found) != 1:
+        raise CliError(
+            f"{name}: records one query, and {counted(len(found), 'HPA')} may be meant: write NAMESPACE/NAME=FILE"
+        )
+    hpa, spec = found[0]
+    if spec is None or not spec.queries:
+        raise CliError(f"{name}: {hpa.key} has no query that the file could record: give one by --set or an annotation")
+    return hpa, spec
+
+
+def smoothed(trace: Trace, seconds: float) -> Trace:
+    """Return *trace* with the mean of the last *seconds* in place of each number; places without a number stay."""
+    most = round(seconds / trace.step)
+    if most < 2:
+        return trace
+    values = array("d", trace.values)
+    total, known = 0.0, deque[float]()
+    for place, value in enumerate(trace.values):
+        if not math.isfinite(value):
+            total = 0.0
+            known.clear()
+            continue
+        known.append(value)
+        total += value
+        if len(known) > most:
+            total -= known.popleft()
+        values[place] = max(0.0, total / len(known)) if value >= 0 else value
+    return Trace(trace.begin, trace.step, values, trace.counts)

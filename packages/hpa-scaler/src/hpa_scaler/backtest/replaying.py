@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from hpa_scaler.backtest.variants import Held, HpaPast, Lived, Span, Variant, World, Worst
 from hpa_scaler.decide.cycle import asked_of, judge_cycle
 from hpa_scaler.decide.decision import (
     Asked,
@@ -24,13 +25,10 @@ from hpa_scaler.decide.decision import (
     guard_of,
 )
 from hpa_scaler.decide.floors import QueryTerm, unguarded
-from hpa_scaler.decide.forecast import SeasonMemory, learn_cycle
 from hpa_scaler.decide.history import FloorHistory
-from hpa_scaler.decide.recording import Trace
-from hpa_scaler.decide.variants import Held, HpaPast, Lived, Span, Variant, World, Worst
+from hpa_scaler.prometheus.samples import NO_TRACE, Trace
 from hpa_scaler.spec.queries import (
     Failure,
-    ForecastKey,
     Outcome,
     Query,
     QueryAnswer,
@@ -110,8 +108,11 @@ class _Life:
         self._guard: Guard = "other"
         self._keep = keep
         self.lived = Lived(key=hpa.key, variant=variant)
+        self._forecasts = world.forecasts()
         keys = forecast_keys(self.asked) if isinstance(self.asked, FloorSpec) else ()
-        self._memories = {key: _remembered(key, past.traces.get(key[0]), world.begin) for key in keys}
+        self._forecasts.want(keys)
+        for key in keys:
+            self._forecasts.know(key, past.traces.get(key[0], NO_TRACE), world.begin)
 
     def subject(self, outcomes: Mapping[Query, Outcome], now: float) -> Subject:
         """Return what the controller would judge at *now*."""
@@ -121,7 +122,7 @@ class _Life:
             outcomes=outcomes,
             rollout=_STEADY,
             history=self.history,
-            expected=tuple(memory.expected(now) for memory in self._memories.values()),
+            expected=tuple(self._forecasts.expected(now).values()),
             rules=self.world.rules,
             now=now,
         )
@@ -130,7 +131,7 @@ class _Life:
         """Set the bounds of *decision*, and let the HPA live until the next cycle."""
         lived, seconds = self.lived, self.world.interval
         if decision is not None:
-            learn_cycle(self._memories, decision)
+            self._forecasts.learn((decision,))
             changes = decision.changes and not decision.dry_run
             self.history = decision.written if changes else decision.history
             if changes:
@@ -187,14 +188,6 @@ class _Life:
             self._guard = guard_of(decision)
         if extra > 0:
             self.lived.caution[self._guard] += extra
-
-
-def _remembered(key: ForecastKey, trace: Trace | None, begin: float) -> SeasonMemory:
-    """Return what a controller that starts at *begin* knows of the past in *trace*."""
-    memory = SeasonMemory(key[1])
-    if trace is not None:
-        memory.learn_trace(trace, begin)
-    return memory
 
 
 class _Answers:
