@@ -22,7 +22,7 @@ CORE = (
     "test_records.py",
     "test_cycle.py",
     "test_decision_log.py",
-    "test_sighting.py",
+    "test_fleet.py",
 )
 """Tests of the core, with the cases of no annex's commands."""
 

@@ -17,7 +17,7 @@ from hpa_scaler.backtest.csv_files import read_csv
 from hpa_scaler.backtest.options import parse_set, variants_of
 from hpa_scaler.backtest.past_files import decode_past, encode_past
 from hpa_scaler.backtest.replaying import backtest
-from hpa_scaler.backtest.variants import HpaPast, Lived, Span, Variant, World
+from hpa_scaler.backtest.variants import BacktestResult, BacktestSetup, HpaPast, Span, Variant
 from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.prometheus.ranges import Asking, chunks, fetch
@@ -44,9 +44,11 @@ def past(values: list[float], **named: str) -> HpaPast:
     return HpaPast(thing, {value_query(asked.queries[0]): trace(values)}, asked)
 
 
-def live(thing: HpaPast, *variants: Variant, outages: tuple[Span, ...] = ()) -> list[Lived]:
+def live(thing: HpaPast, *variants: Variant, outages: tuple[Span, ...] = ()) -> list[BacktestResult]:
     [query] = thing.traces
-    world = World(Rules(longest_gap=240.0), 0.0, thing.traces[query].end, interval=MINUTE, start=30.0, outages=outages)
+    world = BacktestSetup(
+        Rules(longest_gap=240.0), 0.0, thing.traces[query].end, interval=MINUTE, start=30.0, outages=outages
+    )
     [row] = backtest([thing], variants, world)
     return row
 
@@ -73,7 +75,7 @@ def test_many_queries_that_fall_at_once_hold_the_floors_of_all_hpas() -> None:
         values = [100.0 + number] * 30 + [40.0 if number < 11 else 100.0] * 90
         return HpaPast(thing, {value_query(asked.queries[0]): trace(values)}, asked)
 
-    world = World(Rules(longest_gap=240.0), 0.0, 120 * MINUTE, interval=MINUTE)
+    world = BacktestSetup(Rules(longest_gap=240.0), 0.0, 120 * MINUTE, interval=MINUTE)
     rows = backtest([one(number) for number in range(13)], [TODAY, NONE], world)
     assert rows[0][0].reasons[Reason.CORRELATED_DROP] > 30
 

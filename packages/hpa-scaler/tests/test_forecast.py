@@ -16,7 +16,7 @@ from traffic import august_1995
 from hpa_scaler.app.forecasts import offline
 from hpa_scaler.backtest.past_files import smoothed
 from hpa_scaler.backtest.replaying import backtest
-from hpa_scaler.backtest.variants import EVERY, AnnotationChange, HpaPast, Variant, World
+from hpa_scaler.backtest.variants import EVERY, AnnotationChange, BacktestSetup, HpaPast, Variant
 from hpa_scaler.decide.cycle import decision_line, replay
 from hpa_scaler.decide.decision import Subject
 from hpa_scaler.decide.history import Floor, FloorHistory
@@ -219,7 +219,7 @@ def test_over_the_past_the_replicas_are_there_before_the_ramp_and_the_cost_is_to
         thing, {value_query(asked.queries[0]): Trace(0.0, 60.0, values, bytearray(b"\1" * len(values)))}, asked
     )
     ahead = Variant("ahead", "changed", (AnnotationChange(EVERY, "forecast", "daily"),))
-    world = World(
+    world = BacktestSetup(
         Rules(longest_gap=240.0), 5 * DAY + 4 * 3600, 5 * DAY + 9 * 3600, interval=60.0, start=600.0, forecasts=SOURCE
     )
     [[today, tried]] = backtest([past], [Variant("today", "today"), ahead], world)
@@ -237,7 +237,7 @@ def test_a_week_of_august_has_half_the_short_minutes_in_the_morning() -> None:
     past = HpaPast(thing, {value_query(spec(**asked).queries[0]): trace}, spec(**asked))
     begin = datetime.datetime(1995, 8, 21, 4, tzinfo=datetime.UTC).timestamp()
     ahead = Variant("ahead", "changed", (AnnotationChange(EVERY, "forecast", "daily"),))
-    world = World(Rules(longest_gap=300.0), begin, begin + 5 * DAY, forecasts=SOURCE, drawn=0)
+    world = BacktestSetup(Rules(longest_gap=300.0), begin, begin + 5 * DAY, forecasts=SOURCE, drawn=0)
     [[today, tried]] = backtest([past], [Variant("today", "today"), ahead], world)
     mornings = [[at for at in each.shorts if 6 <= (at - begin) % DAY / 3600 < 11] for each in (today, tried)]
     assert 2 * len(mornings[1]) <= len(mornings[0])

@@ -11,10 +11,10 @@ import pytest
 from hpa_builder import NOW, World, answer, failure, hpa, spec
 from playwright.async_api import Browser, expect
 
-from hpa_scaler.app.status import Past, ServedCycle, nothing_yet, show
+from hpa_scaler.app.status import ServedCycle, Timelines, nothing_yet, show
 from hpa_scaler.decide.cycle import Cycle, judge_cycle
 from hpa_scaler.decide.decision import DropState, FloorDecision, Subject
-from hpa_scaler.report import FloorPlan, Sights, plan_page
+from hpa_scaler.report import FloorPlan, PlanContext, plan_page
 from hpa_scaler.report.pages import CHARTED
 from hpa_scaler.spec.queries import Query
 from hpa_scaler.spec.spec import Rules
@@ -146,8 +146,8 @@ def asked_of(world: World, minute: int, value: float | None) -> Subject:
     )
 
 
-def sights(judged: Cycle, now: float = NOW) -> Sights:
-    return Sights(
+def sights(judged: Cycle, now: float = NOW) -> PlanContext:
+    return PlanContext(
         generator=Generator("hpa-scaler", "1"),
         source=Source("cluster", "c"),
         settings=SettingsView("s", {}),
@@ -158,8 +158,8 @@ def sights(judged: Cycle, now: float = NOW) -> Sights:
     )
 
 
-def kept(*, writes: bool = True) -> Past:
-    return Past(Records("estafette.io", writes=True), NOW, writes=writes)
+def kept(*, writes: bool = True) -> Timelines:
+    return Timelines(Records("estafette.io", writes=True), NOW, writes=writes)
 
 
 def served(**changes: Any) -> list[str]:
@@ -167,7 +167,7 @@ def served(**changes: Any) -> list[str]:
     subject = Subject(hpa=hpa(), asked=ASKED, now=NOW)
     given: dict[str, Any] = {"leader": "me", "dry_run": False, "circuits": {"p": "closed"}, **changes}
     judged = judge_cycle([subject], DropState(), Rules(), NOW)
-    made = show(sights(judged), kept().lately(), **given)
+    made = show(sights(judged), kept().recent(), **given)
     page = made.page()
     assert json.loads(made.json)["plan"]["summary"]["hpas"] == 1
     assert (page.refresh, page.subtitle[0].partition("; ")[2]) == (30, "leader me")
@@ -188,7 +188,7 @@ def test_what_only_a_running_controller_knows_stands_on_top() -> None:
     assert nothing_yet("hpa-scaler", "Stands by.").page().alerts == ("Stands by.",)
 
 
-def lived(values: list[float | None], *, writes: bool = True) -> tuple[ServedCycle, Past]:
+def lived(values: list[float | None], *, writes: bool = True) -> tuple[ServedCycle, Timelines]:
     """What is served of one HPA, a minute between two cycles; ``None`` is a query that failed."""
     world, past = (
         World(hpa(3, 60, 10), ASKED, Rules(age_query="")),
@@ -200,7 +200,7 @@ def lived(values: list[float | None], *, writes: bool = True) -> tuple[ServedCyc
         [one] = judged.decisions
         past.note(judged, {"u1": "written"} if one.changes and writes else {}, subject.now)
         after(world, one, writes=writes)
-    return show(sights(judged, subject.now), past.lately(), leader="me", dry_run=not writes, circuits={}), past
+    return show(sights(judged, subject.now), past.recent(), leader="me", dry_run=not writes, circuits={}), past
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_an_hpa_of_its_own_dry_run_moves_nothing() -> None:
     judged = judge_cycle([subject], DropState(), Rules(age_query=""), NOW)
     shown = show(
         sights(judged),
-        kept().lately(),
+        kept().recent(),
         leader="me",
         dry_run=False,
         circuits={},
@@ -272,7 +272,7 @@ def test_a_page_has_what_was_remembered_when_it_was_shown() -> None:
     cycle = judge_cycle([subject], DropState(), Rules(), subject.now)
     past.note(cycle, {}, subject.now)
     assert render_page(shown.page()) == before
-    after = show(sights(cycle, subject.now), past.lately(), leader="me", dry_run=False, circuits={}).page()
+    after = show(sights(cycle, subject.now), past.recent(), leader="me", dry_run=False, circuits={}).page()
     assert len(charts(after)[0].times) > len(charts(shown.page())[0].times)
 
 
@@ -289,7 +289,7 @@ def test_of_very_many_hpas_the_first_ones_have_what_was() -> None:
         subjects = [Subject(hpa=hpa(name=f"w{each:04}", uid=f"u{each}"), asked=ASKED, now=now) for each in many]
         judged = judge_cycle(subjects, DropState(), Rules(), now)
         past.note(judged, {}, now)
-    page = show(sights(judged), past.lately(), leader="me", dry_run=False, circuits={}).page()
+    page = show(sights(judged), past.recent(), leader="me", dry_run=False, circuits={}).page()
     assert len(charts(page)) == CHARTED
     assert page.listing is not None
     assert "Only the first 1,000 rows have it here." in page.listing.note
@@ -315,7 +315,7 @@ async def test_the_page_of_a_running_controller_in_a_browser(browser: Browser, t
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_first_hpas_are_seen_without_scrolling(browser: Browser, plan: FloorPlan, tmp_path: Path) -> None:
     """In a window of 900 pixels, with many reasons and servers, and with an alert."""
-    served = kept().lately()
+    served = kept().recent()
     circuits = {f"prometheus-{number}": "open" if number == 0 else "closed" for number in range(12)}
     subjects = [Subject(hpa=hpa(), asked=ASKED, now=NOW)]
     shown = show(

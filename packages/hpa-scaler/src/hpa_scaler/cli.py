@@ -16,7 +16,7 @@ from hpa_scaler.app.release import add_release
 from hpa_scaler.app.run_settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.decide.cycle import LogError, log_lines, replay
 from hpa_scaler.decide.decision import DropState
-from hpa_scaler.report import EXPLANATION, PLAN, Sights, explanation_document, plan_document
+from hpa_scaler.report import EXPLANATION, PLAN, PlanContext, explanation_document, plan_document
 from hpa_scaler.report.views import replay_text
 from hpa_scaler.running import serve
 from hpa_scaler.spec.outcome_file import OutcomeFileError, asked_at
@@ -122,24 +122,24 @@ def fill(parser: Parser, program: str) -> argparse._SubParsersAction[CommandPars
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    sights = _look(arguments, None)
+    context = _look(arguments, None)
     if arguments.decision_log is not None:
-        lines = log_lines(sights.cycle, str(int(sights.now)), DropState(), sights.rules, sights.now)
+        lines = log_lines(context.cycle, str(int(context.now)), DropState(), context.rules, context.now)
         write_file("--decision-log", arguments.decision_log, b"".join(lines))
-    document = plan_document(sights, ORDERS[arguments.sort_by])
-    write_rendered(PROGRAM, PLAN, document, arguments, sights.warnings)
-    changes = any(each.changes for each in sights.cycle.decisions)
+    document = plan_document(context, ORDERS[arguments.sort_by])
+    write_rendered(PROGRAM, PLAN, document, arguments, context.warnings)
+    changes = any(each.changes for each in context.cycle.decisions)
     return EXIT_WOULD_CHANGE if arguments.exit_code and changes else 0
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    sights = _look(arguments, arguments.names)
-    document = explanation_document(sights, [each.key for each in sights.cycle.decisions])
-    write_rendered(PROGRAM, EXPLANATION, document, arguments, sights.warnings)
+    context = _look(arguments, arguments.names)
+    document = explanation_document(context, [each.key for each in context.cycle.decisions])
+    write_rendered(PROGRAM, EXPLANATION, document, arguments, context.warnings)
     return 0
 
 
-def _look(arguments: argparse.Namespace, names: Sequence[str] | None) -> Sights:
+def _look(arguments: argparse.Namespace, names: Sequence[str] | None) -> PlanContext:
     configured = CommandSettings.of(arguments, environment())
     try:
         with Progress() as progress:
@@ -147,10 +147,10 @@ def _look(arguments: argparse.Namespace, names: Sequence[str] | None) -> Sights:
             offline = arguments.filename and arguments.outcomes is not None
             say = progress.say if offline else progress.wait
             found = judge_selected(arguments, configured, _now(arguments), names, say, forecasts=made_by(FORECASTS))
-            sights = host.run(found)
+            context = host.run(found)
     except OutcomeFileError as error:
         raise CliError(*error.problems) from error
-    return sights
+    return context
 
 
 def _now(arguments: argparse.Namespace) -> float:

@@ -50,7 +50,7 @@ class FirstLook:
 
     async def run(self) -> None:
         """Retry until the first look succeeds."""
-        frame, backoff, told = self._frame, Backoff(_FIRST, _LONGEST), False
+        frame, backoff, logged = self._frame, Backoff(_FIRST, _LONGEST), False
         while self._why:
             if not frame.live.read:
                 # The configuration says which namespaces to read.
@@ -63,29 +63,29 @@ class FirstLook:
             except KubeError as error:
                 hint = "; see docs/permissions.md" if isinstance(error, Forbidden) else ""
                 self._why = f"HPAs can't be read: {one_line(error)}{hint}"
-                log(frame.logger, logging.DEBUG if told else logging.WARNING, "not ready", error=self._why)
-                told = True
+                log(frame.logger, logging.DEBUG if logged else logging.WARNING, "not ready", error=self._why)
+                logged = True
                 await asyncio.sleep(backoff.next())
             else:
                 self._why = ""
 
 
-class Doorbell:
-    """A reflector's sink that calls *ring* for each reported HPA that *concerns* us, and keeps no HPA."""
+class BoundChangeWatch:
+    """A reflector's sink that calls *notify* for each reported HPA that *concerns* us, and keeps no HPA."""
 
     def __init__(
         self,
         concerns: Callable[[HorizontalPodAutoscaler], bool],
-        ring: Callable[[HorizontalPodAutoscaler], None],
+        notify: Callable[[HorizontalPodAutoscaler], None],
     ) -> None:
         self._concerns = concerns
-        self._ring = ring
+        self._notify = notify
 
     def upsert(self, kind: str, thing: ApiObject) -> None:
         """See :class:`tightship.kube.reflector.Sink`."""
         del kind
         if isinstance(thing, HorizontalPodAutoscaler) and self._concerns(thing):
-            self._ring(thing)
+            self._notify(thing)
 
     def replace(self, kind: str, things: Iterable[ApiObject], errors: Iterable[tuple[ObjectError, str]] = ()) -> None:
         """See :class:`tightship.kube.reflector.Sink`."""
@@ -103,7 +103,7 @@ class Doorbell:
         """Leave missing kinds to the next cycle."""
 
 
-async def watch(frame: Frame[ScalerSettings], doorbell: Doorbell, timing: Timing = Timing()) -> None:
+async def watch(frame: Frame[ScalerSettings], changes: BoundChangeWatch, timing: Timing = Timing()) -> None:
     """Watch the HPAs that the configuration names while this replica leads, until cancelled.
 
     API errors only delay the notification; bugs propagate.
@@ -121,7 +121,7 @@ async def watch(frame: Frame[ScalerSettings], doorbell: Doorbell, timing: Timing
             if wanted != watched:
                 await _ended(tasks)
                 watched = wanted
-                reflectors = [Reflector(frame.connection, each, doorbell, lambda: None, timing) for each in wanted]
+                reflectors = [Reflector(frame.connection, each, changes, lambda: None, timing) for each in wanted]
                 tasks = [asyncio.create_task(each.run(), name=f"watch of {each.resource.path}") for each in reflectors]
             for task in tasks:
                 if task.done():
@@ -168,8 +168,10 @@ async def serve(runtime: Runtime, run: ScalerRunSettings, environment: Mapping[s
                 waits_for=first.waits_for,
             )
             if run.watch and not run.dry_run:
-                runtime.spawn(watch(frame, Doorbell(loop.reactor.may_concern, loop.reactor.ring)), "watch of HPAs")
-                runtime.spawn(loop.reactor.run(), "reaction to changes by others")
+                runtime.spawn(
+                    watch(frame, BoundChangeWatch(loop.raiser.may_concern, loop.raiser.notify)), "watch of HPAs"
+                )
+                runtime.spawn(loop.raiser.run(), "reaction to changes by others")
             yield loop
 
     await serve_frame(

@@ -37,7 +37,7 @@ from hpa_scaler.app.status import settings_view
 from hpa_scaler.decide.cycle import asked_of, forecasts_of, judge_cycle, questions, subject_of, wants_rollout
 from hpa_scaler.decide.decision import DropState
 from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.report import Sights
+from hpa_scaler.report import PlanContext
 from hpa_scaler.report.document import HpaEntry
 from hpa_scaler.spec.outcome_file import RecordedOutcomes, decode_outcomes
 from hpa_scaler.spec.queries import (
@@ -160,7 +160,7 @@ async def judge_selected(
     say: Say,
     *,
     forecasts: ForecastMaker,
-) -> Sights:
+) -> PlanContext:
     """Judge the HPAs that *arguments* select, at *now*: all opted-in HPAs, or the HPAs called *names*, opted in or not.
 
     Raises :class:`CliError`, :class:`~tightship.files.object_file.FileError`,
@@ -177,8 +177,8 @@ async def judge_selected(
             fleet = fleet_of_files(paths, selection)
         except UnknownNamespaceError as error:
             raise CliError(*error.problems) from error
-        there = _There(fleet, file_source(paths), arguments.outcomes, forecasts)
-        return await _judged(there, configured, now, names, say)
+        inputs = _Inputs(fleet, file_source(paths), arguments.outcomes, forecasts)
+        return await _judged(inputs, configured, now, names, say)
     say("connecting")
     async with await connected(arguments) as connection:
         say(f"connecting to {connection.server}")
@@ -186,11 +186,11 @@ async def judge_selected(
             fleet = await fleet_of_cluster(connection, selection, say)
         except UnknownNamespaceError as error:
             raise CliError(*error.problems) from error
-        there = _There(fleet, Source("cluster", connection.context), arguments.outcomes, forecasts, connection)
-        return await _judged(there, configured, now, names, say)
+        inputs = _Inputs(fleet, Source("cluster", connection.context), arguments.outcomes, forecasts, connection)
+        return await _judged(inputs, configured, now, names, say)
 
 
-class _There(Struct, frozen=True):
+class _Inputs(Struct, frozen=True):
     """The input of a command; *outcomes* is the file with recorded outcomes, if any."""
 
     fleet: HpaFleet
@@ -201,20 +201,20 @@ class _There(Struct, frozen=True):
 
 
 async def _judged(
-    there: _There, configured: CommandSettings, now: float, names: Sequence[str] | None, say: Say
-) -> Sights:
-    fleet, rules = there.fleet, configured.rules
+    inputs: _Inputs, configured: CommandSettings, now: float, names: Sequence[str] | None, say: Say
+) -> PlanContext:
+    fleet, rules = inputs.fleet, configured.rules
     asked = {hpa.key: asked_of(hpa, rules.prefix, configured.settings.defaults) for hpa in fleet.hpas}
     hpas = named(names, fleet.hpas) if names is not None else [hpa for hpa in fleet.hpas if asked[hpa.key] is not None]
     watched = [hpa for hpa in hpas if wants_rollout(asked[hpa.key])]
-    if there.connection is None:
+    if inputs.connection is None:
         rollouts = rollouts_of_file(fleet, watched)
     else:
-        rollouts = await read_rollouts(there.connection, watched, LONGEST)
+        rollouts = await read_rollouts(inputs.connection, watched, LONGEST)
     queries = questions((asked[hpa.key] for hpa in hpas), rules)
     keys = forecasts_of(asked[hpa.key] for hpa in hpas)
-    if there.outcomes is not None:
-        known = _recorded(there.outcomes)
+    if inputs.outcomes is not None:
+        known = _recorded(inputs.outcomes)
         outcomes = {query: known.outcomes[query] for query in queries if query in known.outcomes}
         for spec in (each for hpa in hpas if isinstance(each := asked[hpa.key], FloorSpec)):
             for query, instead, whole in recorded_instead(spec, known.outcomes):
@@ -223,7 +223,7 @@ async def _judged(
                 outcomes[query] = found if whole is None else operand_answer(found, whole, value)
         forecasts: Expectations = {key: known.forecasts[key] for key in keys if key in known.forecasts}
     else:
-        outcomes, forecasts = await _asked(queries, keys, configured, now, say, forecasts=there.forecasts)
+        outcomes, forecasts = await _asked(queries, keys, configured, now, say, forecasts=inputs.forecasts)
     say(f"judging {counted(len(hpas), 'HPA')}")
     subjects = [
         subject_of(
@@ -237,10 +237,10 @@ async def _judged(
         )
         for hpa in hpas
     ]
-    return Sights(
+    return PlanContext(
         generator=Generator(PROGRAM, hpa_scaler.__version__),
-        source=there.source,
-        settings=settings_view(configured.settings, configured.process, configured.config, there.outcomes),
+        source=inputs.source,
+        settings=settings_view(configured.settings, configured.process, configured.config, inputs.outcomes),
         cycle=judge_cycle(subjects, DropState(), rules, now),
         rules=rules,
         not_enabled=sum(1 for each in asked.values() if each is None),

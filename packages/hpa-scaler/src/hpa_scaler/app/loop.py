@@ -17,14 +17,14 @@ from msgspec import Struct
 
 from hpa_scaler.app.fleet import ListedHpas, Selection, ask_fleet, fleet_of_cluster, returns_of, sort_fleet
 from hpa_scaler.app.forecasts import Forecasts
-from hpa_scaler.app.reacting import Reactor
+from hpa_scaler.app.immediate_raises import ImmediateRaiser
 from hpa_scaler.app.run_settings import ScalerRunSettings
 from hpa_scaler.app.settings import ScalerSettings, allowed_of, limits_of, rules_of, servers_of
-from hpa_scaler.app.status import Journal, Past, nothing_yet, settings_view, show
+from hpa_scaler.app.status import Journal, Timelines, nothing_yet, settings_view, show
 from hpa_scaler.decide.cycle import Cycle, forecasts_of, judge_cycle, log_lines, subject_of
 from hpa_scaler.decide.decision import DropState
 from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.report import Sights
+from hpa_scaler.report import PlanContext
 from hpa_scaler.spec.queries import Outcomes
 from hpa_scaler.spec.spec import Rollout, Rules
 from hpa_scaler.write.applying import Applier, Todo, WritesDone
@@ -59,7 +59,7 @@ class _Role(Struct, frozen=True):
     writes: bool
 
 
-class _Ground(Struct, frozen=True):
+class _CycleInputs(Struct, frozen=True):
     """The inputs of one cycle."""
 
     settings: ScalerSettings
@@ -104,9 +104,9 @@ class ScalerLoop:
         self._term: _Role | None = None
         self._drops = DropState()
         self._last: Todo | None = None
-        self._past = Past(records, clock(), writes=False)
+        self._timelines = Timelines(records, clock(), writes=False)
         self._shown = nothing_yet(frame.program.name, "No cycle has run yet.")
-        self.reactor = Reactor(
+        self.raiser = ImmediateRaiser(
             frame.connection, self._records, self._applier, metrics, may=self._may, logger=self._log, clock=clock
         )
         """Acts between two cycles."""
@@ -140,9 +140,9 @@ class ScalerLoop:
         # Commands show how the leader continues; here another leader may have judged without writing.
         gap = (1 - JITTER) * self._run.interval
         rules = msgspec.structs.replace(rules_of(settings, self._run), handover_gap=gap)
-        ground = _Ground(settings, rules, term, self._monotonic() + self._run.cycle_deadline)
+        inputs = _CycleInputs(settings, rules, term, self._monotonic() + self._run.cycle_deadline)
         try:
-            await self._cycle(ground)
+            await self._cycle(inputs)
         except _Stopping:
             self._log.info("stopping: abandoning the cycle where it is")
 
@@ -152,7 +152,7 @@ class ScalerLoop:
         if last is None or term is None:
             return
         until = self._monotonic() + self._run.stop_timeout
-        async with self.reactor.lock:
+        async with self.raiser.lock:
             # Nothing was judged since the last cycle, nor will be: the next leader continues from now.
             last = msgspec.structs.replace(last, now=self._clock())
             await self._applier.remember(last, lambda: self._holds(term) and self._monotonic() < until)
@@ -178,8 +178,8 @@ class ScalerLoop:
         self._records.begin_term()
         self._forecasts.forget()
         self._drops = DropState()
-        self._last = self.reactor.last = None
-        self._past = Past(self._records, self._clock(), writes=term is not None and term.writes)
+        self._last = self.raiser.last = None
+        self._timelines = Timelines(self._records, self._clock(), writes=term is not None and term.writes)
 
     def _stand_by(self) -> None:
         frame = self._frame
@@ -190,51 +190,53 @@ class ScalerLoop:
             why = "The configuration has not been read yet."
         self._shown = nothing_yet(frame.program.name, why, leader)
 
-    async def _cycle(self, ground: _Ground) -> None:
-        settings, rules = ground.settings, ground.rules
+    async def _cycle(self, inputs: _CycleInputs) -> None:
+        settings, rules = inputs.settings, inputs.rules
         self._client.configure(servers_of(settings, self._run), allowed_of(settings), limits_of(settings))
         self._metrics.serve(servers_of(settings, self._run))
         self._bucket.change(settings.writes_per_second, max(1.0, settings.writes_per_second / 10))
         selection = Selection(settings.namespaces, settings.label_selector)
-        self.reactor.touched.clear()
-        fleet = await self._in_time(fleet_of_cluster(self._frame.connection, selection, lambda _: None), ground)
+        self.raiser.touched.clear()
+        fleet = await self._in_time(fleet_of_cluster(self._frame.connection, selection, lambda _: None), inputs)
         seen = await in_thread(sort_fleet, fleet, settings.defaults, rules, self._clock(), self._records)
         del fleet
         self._records.retain(seen.asked.keys(), [hpa.uid for hpa in seen.others])
         self._forecasts.want(forecasts_of(seen.asked.values()))
         outcomes, rollouts = await self._in_time(
-            ask_fleet(self._client, self._frame.connection, seen, settings.query_deadline), ground
+            ask_fleet(self._client, self._frame.connection, seen, settings.query_deadline), inputs
         )
-        async with self.reactor.lock:
-            present = await self._in_time(self.reactor.refreshed(seen.opted_in), ground)
+        async with self.raiser.lock:
+            present = await self._in_time(self.raiser.refreshed(seen.opted_in), inputs)
             seen = msgspec.structs.replace(seen, opted_in=present)
-            await self._settle(seen, outcomes, rollouts, ground)
+            await self._settle(seen, outcomes, rollouts, inputs)
 
     async def _settle(
-        self, seen: ListedHpas, outcomes: Outcomes, rollouts: Mapping[str, Rollout], ground: _Ground
+        self, seen: ListedHpas, outcomes: Outcomes, rollouts: Mapping[str, Rollout], inputs: _CycleInputs
     ) -> None:
-        rules, before = ground.rules, self._drops
-        cycle = await in_thread(self._judge, seen, outcomes, rollouts, ground)
+        rules, before = inputs.rules, self._drops
+        cycle = await in_thread(self._judge, seen, outcomes, rollouts, inputs)
         self._drops = cycle.verdict.state
         self._forecasts.learn(cycle.decisions)
         await self._record(cycle, f"{seen.now:.3f}", before, rules, seen.now)
         self._events.drops(cycle.verdict.cause)
-        done = await self._write(cycle, seen, ground) if ground.term.writes else self._pretend(cycle)
+        done = await self._write(cycle, seen, inputs) if inputs.term.writes else self._pretend(cycle)
         final = done.final(cycle)
         if done.again:
             # Logged as a separate cycle: the first one has counted the drops.
             again = msgspec.structs.replace(cycle, decisions=tuple(done.again.values()))
             await self._record(again, f"{seen.now:.3f}-again", DropState(), rules, seen.now)
         self._metrics.counted(final, seen.passed_over, done.endings)
-        self._metrics.cautioned(await in_thread(self._past.note, final, done.endings, seen.now))
-        await self._show(final, seen, ground)
-        self._say(cycle, seen, ground.term)
+        self._metrics.cautioned(await in_thread(self._timelines.note, final, done.endings, seen.now))
+        await self._show(final, seen, inputs)
+        self._say(cycle, seen, inputs.term)
 
     async def _record(self, cycle: Cycle, name: str, before: DropState, rules: Rules, now: float) -> None:
         if self._journal is not None:
             await in_thread(self._journal.append, log_lines(cycle, name, before, rules, now))
 
-    def _judge(self, seen: ListedHpas, outcomes: Outcomes, rollouts: Mapping[str, Rollout], ground: _Ground) -> Cycle:
+    def _judge(
+        self, seen: ListedHpas, outcomes: Outcomes, rollouts: Mapping[str, Rollout], inputs: _CycleInputs
+    ) -> Cycle:
         forecasts = self._forecasts.expected(seen.now)
         subjects = [
             subject_of(
@@ -242,17 +244,17 @@ class ScalerLoop:
                 seen.asked[hpa.uid],
                 outcomes=outcomes,
                 rollout=rollouts.get(hpa.key),
-                rules=ground.rules,
+                rules=inputs.rules,
                 now=seen.now,
                 forecasts=forecasts,
                 remembered=self._records.recall(hpa),
             )
             for hpa in seen.opted_in
         ]
-        return judge_cycle(subjects, self._drops, ground.rules, seen.now)
+        return judge_cycle(subjects, self._drops, inputs.rules, seen.now)
 
-    async def _show(self, cycle: Cycle, seen: ListedHpas, ground: _Ground) -> None:
-        frame, run, settings = self._frame, self._run, ground.settings
+    async def _show(self, cycle: Cycle, seen: ListedHpas, inputs: _CycleInputs) -> None:
+        frame, run, settings = self._frame, self._run, inputs.settings
         place = str(run.config_path) if run.config_path else f"ConfigMap {run.namespace}/{run.config_map}"
         circuits = self._client.circuits()
         self._metrics.show(
@@ -261,42 +263,42 @@ class ScalerLoop:
             unreadable=len(seen.problems),
             circuits=circuits,
             each=settings.hpa_metrics,
-            dry=not ground.term.writes,
+            dry=not inputs.term.writes,
         )
-        sights = Sights(
+        context = PlanContext(
             generator=frame.program,
             source=Source("cluster", frame.connection.identity),
             settings=settings_view(settings, run, place),
             cycle=cycle,
-            rules=ground.rules,
+            rules=inputs.rules,
             not_enabled=sum(seen.passed_over.values()),
             now=seen.now,
             warnings=tuple(str(Refusal(Reason.UNREADABLE, detail=problem)) for problem in seen.problems),
         )
         self._shown = await in_thread(
             show,
-            sights,
-            self._past.lately(),
+            context,
+            self._timelines.recent(),
             leader=frame.elector.holder,
             dry_run=frame.run.dry_run,
             circuits=circuits,
-            caution=self._past.caution(),
+            caution=self._timelines.caution(),
             problems=frame.live.problems,
         )
 
-    async def _write(self, cycle: Cycle, seen: ListedHpas, ground: _Ground) -> WritesDone:
+    async def _write(self, cycle: Cycle, seen: ListedHpas, inputs: _CycleInputs) -> WritesDone:
         """Write, and report the outcome for each HPA."""
-        rules = ground.rules
+        rules = inputs.rules
         returns = returns_of(seen, rules, self._records)
-        todo = Todo(cycle, returns, ground.settings.defaults, rules, seen.now)
+        todo = Todo(cycle, returns, inputs.settings.defaults, rules, seen.now)
         self._last = todo
 
         def may() -> bool:
-            return self._may() and self._monotonic() < ground.until
+            return self._may() and self._monotonic() < inputs.until
 
         done = await self._applier.apply(todo, may)
         final = done.final(cycle)
-        self._last = self.reactor.last = msgspec.structs.replace(todo, cycle=final)
+        self._last = self.raiser.last = msgspec.structs.replace(todo, cycle=final)
         self._records.settle(final.decisions, done.endings)
         for each in final.decisions:
             if each.uid not in done.endings or each.pending:
@@ -326,12 +328,12 @@ class ScalerLoop:
         fields |= {"lowered": actions["lower"], "held": actions["hold"], "skipped": actions["skip"]}
         log(self._log, logging.INFO, "judged", dry_run=not term.writes, **fields)
 
-    async def _in_time(self, work: Coroutine[Any, Any, T], ground: _Ground) -> T:
+    async def _in_time(self, work: Coroutine[Any, Any, T], inputs: _CycleInputs) -> T:
         """Return the result of *work*, unless the process stops or the cycle's time is over first."""
         stop = self._frame.runtime.stop
         task, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
         try:
-            left = max(0.0, ground.until - self._monotonic())
+            left = max(0.0, inputs.until - self._monotonic())
             await asyncio.wait((task, stopping), timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()

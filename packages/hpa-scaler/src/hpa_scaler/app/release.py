@@ -212,8 +212,8 @@ async def _released(arguments: argparse.Namespace, process: ScalerRunSettings, s
             entries = await release.carry_out(planned, say)
         warnings = [f"a controller runs, and takes up again what is opted in: {text}" for text in leaders]
         if unknown:
-            told = "whether a controller runs can't be told, and it would take up again what is opted in"
-            warnings = [f"{told}: {unknown}"]
+            uncertain = "whether a controller runs can't be told, and it would take up again what is opted in"
+            warnings = [f"{uncertain}: {unknown}"]
         return FloorRelease(
             api_version=API_VERSION,
             generator=Generator(PROGRAM, hpa_scaler.__version__),

@@ -18,9 +18,9 @@ from hpa_scaler.decide.cycle import Cycle
 from hpa_scaler.decide.decision import Guard
 from hpa_scaler.decide.ownership import Ending
 from hpa_scaler.prometheus.servers import CircuitState
-from hpa_scaler.report import FloorPlan, Sights, plan_document, plan_page
-from hpa_scaler.report.pages import Lately
-from hpa_scaler.report.story import Fate, HpaStory, Keep, Told
+from hpa_scaler.report import FloorPlan, PlanContext, plan_document, plan_page
+from hpa_scaler.report.pages import RecentTimelines
+from hpa_scaler.report.timeline import Effect, Keep, Timeline, TimelineLog
 from hpa_scaler.spec.annotations import BY_NAME
 from hpa_scaler.spec.spec import PREFIX
 from hpa_scaler.write.records import Records
@@ -71,7 +71,7 @@ class Journal:
             self._failing = False
 
 
-class Past:
+class Timelines:
     """The stories in *records* *since* a time, in a term that *writes* or in a dry run."""
 
     def __init__(self, records: Records, since: float, *, writes: bool) -> None:
@@ -92,14 +92,14 @@ class Past:
             ending = endings.get(decision.uid)
             if ending == "gone":
                 continue
-            fate: Fate = "set" if ending == "written" or not decision.changes else "left"
+            effect: Effect = "set" if ending == "written" or not decision.changes else "left"
             if decision.dry_run or not self._writes:
-                fate = "would"
+                effect = "would"
             record, hpa = self._records.of(decision.uid), decision.subject.hpa
-            if record.story is None:
-                record.story = HpaStory(hpa.key, str(hpa.target), KEPT)
+            if record.timeline is None:
+                record.timeline = TimelineLog(hpa.key, str(hpa.target), KEPT)
             with self._lock:
-                record.story.add(now, hpa.current_replicas, decision, fate)
+                record.timeline.add(now, hpa.current_replicas, decision, effect)
         self._until = now
         return self._ledger.note(final, now, LONGEST_GAP)
 
@@ -109,15 +109,15 @@ class Past:
         hours: dict[str, float] = {guard: round(seconds / 3600, 2) for guard, seconds in spent.items()}
         return CautionSpent(rfc3339(self._since), hours, round(whole / 3600, 2))
 
-    def lately(self) -> Lately:
+    def recent(self) -> RecentTimelines:
         """Return the stories so far; later notes do not change the result."""
-        until, stories = self._until, self._records.stories()
+        until, timelines = self._until, self._records.timelines()
 
-        def told(key: str) -> Told | None:
+        def timeline(key: str) -> Timeline | None:
             with self._lock:
-                return stories[key].told(until) if key in stories else None
+                return timelines[key].timeline(until) if key in timelines else None
 
-        return Lately(self._since, not self._writes, told)
+        return RecentTimelines(self._since, not self._writes, timeline)
 
 
 def settings_view(
@@ -155,8 +155,8 @@ def _summary(settings: ScalerSettings, run: ScalerRunSettings, config: str | Non
     ]
     more = f" and {len(servers) - _NAMED} more" if len(servers) > _NAMED else ""
     named = f"{', '.join(servers[:_NAMED])}{more}"
-    told = f"{'servers' if len(servers) > 1 else 'server'} {named}" if servers else "no server is configured"
-    parts = [told if outcomes is None else f"answers from {outcomes}"]
+    asked = f"{'servers' if len(servers) > 1 else 'server'} {named}" if servers else "no server is configured"
+    parts = [asked if outcomes is None else f"answers from {outcomes}"]
     parts.append(f"lower bound {run.lower_bound}")
     if run.annotation_prefix != PREFIX:
         parts.append(f"annotations {run.annotation_prefix}/hpa-scaler")
@@ -208,8 +208,8 @@ def nothing_yet(name: str, why: str, leader: str = "") -> ServedCycle:
 
 
 def show(
-    sights: Sights,
-    lately: Lately,
+    context: PlanContext,
+    recent: RecentTimelines,
     *,
     leader: str,
     dry_run: bool,
@@ -217,11 +217,11 @@ def show(
     caution: CautionSpent | None = None,
     problems: Sequence[str] = (),
 ) -> ServedCycle:
-    """Return the status of a cycle, and a page that also shows the stories in *lately*.
+    """Return the status of a cycle, and a page that also shows the timelines in *recent*.
 
     *problems* are problems of the configuration. This takes as long as ``plan -o json``: call it in a thread.
     """
-    cause = sights.cycle.verdict.cause
+    cause = context.cycle.verdict.cause
     status = ScalerStatus(
         api_version=API_VERSION,
         kind=KIND,
@@ -230,16 +230,16 @@ def show(
         correlated_drop=None if cause is None else cause.detail,
         servers=dict(sorted(circuits.items())),
         problems=tuple(problems),
-        plan=plan_document(sights),
+        plan=plan_document(context),
         caution=caution,
     )
     written = msgspec.json.format(msgspec.json.encode(status), indent=2) + b"\n"
-    return ServedCycle(written, partial(_page, written, lately))
+    return ServedCycle(written, partial(_page, written, recent))
 
 
-def _page(written: bytes, lately: Lately) -> Page:
+def _page(written: bytes, recent: RecentTimelines) -> Page:
     status = msgspec.json.decode(written, type=ScalerStatus)
-    page = plan_page(status.plan, lately)
+    page = plan_page(status.plan, recent)
     leader = f"judged at {status.plan.evaluated_at}; leader {status.leader or 'none'}"
     servers = Table(("Server", "Circuit"), tuple(status.servers.items()), "No server was asked.")
     return msgspec.structs.replace(

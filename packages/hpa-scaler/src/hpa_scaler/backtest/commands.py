@@ -123,13 +123,13 @@ async def tested(arguments: argparse.Namespace, configured: CommandSettings, say
     variants = variants_of(arguments.sets)
     price = replica_price(arguments)
     loaded = await load(arguments, configured, variants, say)
-    lived = backtest(
+    result = backtest(
         loaded.pasts,
         variants,
-        loaded.world,
+        loaded.setup,
         lambda part: say(f"replaying {counted(len(loaded.pasts), 'HPA')}: {part:.0%}"),
     )
-    return Tested(loaded.head, loaded.world, loaded.pasts, lived, price, loaded.warnings)
+    return Tested(loaded.head, loaded.setup, loaded.pasts, result, price, loaded.warnings)
 
 
 async def suggested(arguments: argparse.Namespace, configured: CommandSettings, say: Say) -> FloorSuggestions:
@@ -138,8 +138,8 @@ async def suggested(arguments: argparse.Namespace, configured: CommandSettings, 
     found = []
     for past in loaded.pasts:
         say(f"fitting {past.hpa.key}")
-        found.append(suggest(past, loaded.world, _TODAY, say))
-    return suggestions_document(loaded.head, loaded.world, found, loaded.warnings)
+        found.append(suggest(past, loaded.setup, _TODAY, say))
+    return suggestions_document(loaded.head, loaded.setup, found, loaded.warnings)
 
 
 def replayed_sets(
@@ -150,20 +150,20 @@ def replayed_sets(
     Raises :class:`~hpa_scaler.decide.cycle.LogError` and :class:`CliError`.
     """
     variants = variants_of(texts)
-    pasts, world = pasts_of_log(lines)
-    world = msgspec.structs.replace(world, forecasts=forecasts)
+    pasts, setup = pasts_of_log(lines)
+    setup = msgspec.structs.replace(setup, forecasts=forecasts)
     check_targets(variants, [past.hpa for past in pasts])
     for variant in variants:
         for past in pasts:
-            asked = asked_of(variant.hpa(past.hpa, world.rules.prefix), world.rules.prefix)
+            asked = asked_of(variant.hpa(past.hpa, setup.rules.prefix), setup.rules.prefix)
             if isinstance(asked, Problems):
                 raise CliError(*(f"{past.hpa.key} with the set {variant.name}: {line}" for line in asked.lines))
     head = FloorHead(
         api_version=API_VERSION,
         generator=Generator(PROGRAM, hpa_scaler.__version__),
         source=Source("file", name),
-        evaluated_at=rfc3339(world.end),
+        evaluated_at=rfc3339(setup.end),
         settings=SettingsView("the rules of the log", {}),
     )
     warning = f"{counted(len(pasts), 'HPA')}: a log has no metrics of the HPA; each HPA is taken to follow the traffic"
-    return Tested(head, world, pasts, backtest(pasts, variants, world), None, (warning,))
+    return Tested(head, setup, pasts, backtest(pasts, variants, setup), None, (warning,))

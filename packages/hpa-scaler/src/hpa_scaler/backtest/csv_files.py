@@ -84,8 +84,8 @@ def read_csv(
     value = columns[0] if keys else columns[names.index(chosen)]
     remarks = []
     if len(names) > 1 and not series:
-        told = f"{name}: holds {counted(len(names), 'series', 'series')}, {listed(names)}; the first counts"
-        remarks.append(f"{told}; --series NAME names another")
+        remark = f"{name}: holds {counted(len(names), 'series', 'series')}, {listed(names)}; the first counts"
+        remarks.append(f"{remark}; --series NAME names another")
     found: dict[Column, list[tuple[float, float]]] = {}
     for column, place in {"value": value, **own}.items():
         of_series = [not keys or place != value or key == chosen for key in keys or table.rows]
@@ -123,8 +123,8 @@ def _table(text: str, name: str) -> _Table:
     table = _Table(name, separator, header, [])
     for line, row in enumerate(rows[1:], start + 2):
         if len(row) > len(header) and any(row[len(header) :]):
-            told = f"{quoted(separator.join(row))} has {len(row)} cells; allowed are {len(header)}, as in the header"
-            table.bad.append(f"line {line}: {told}")
+            remark = f"{quoted(separator.join(row))} has {len(row)} cells; allowed are {len(header)}, as in the header"
+            table.bad.append(f"line {line}: {remark}")
         elif any(row):
             table.rows.append((line, [*row, *[""] * (len(header) - len(row))][: len(header)]))
     return table
@@ -158,7 +158,7 @@ class _Clock:
 
     def __init__(self, cells: Sequence[str], zone: tzinfo | None) -> None:
         self._zone = zone or UTC
-        self._told = zone is not None
+        self._has_zone = zone is not None
         self._last = float("-inf")
         self.remarks: list[str] = []
         days = [match for cell in cells if (match := _DAY.fullmatch(cell)) is not None and match[2] != "."]
@@ -184,8 +184,8 @@ class _Clock:
         if moment is None:
             return None
         if moment.tzinfo is None:
-            if not self._told:
-                self._told = True
+            if not self._has_zone:
+                self._has_zone = True
                 self.remarks.append("the times have no offset and are read as UTC; --time-zone names another zone")
             moment = moment.replace(tzinfo=self._zone)
             # When clocks are set back, an hour of local times comes twice.

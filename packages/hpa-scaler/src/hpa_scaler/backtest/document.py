@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from hpa_scaler.backtest.variants import HpaPast, Kind, Lived, World, Worst
+from hpa_scaler.backtest.variants import BacktestResult, BacktestSetup, HpaPast, Kind, Worst
 from hpa_scaler.report.document import FloorHead
 from hpa_scaler.spec.spec import FloorSpec
 from tightship.core.times import rfc3339
@@ -116,35 +116,35 @@ class Tested(Struct, frozen=True):
     """A finished backtest: each of *pasts* and what the variants did to it, and the price of a replica-hour."""
 
     head: FloorHead
-    world: World
+    setup: BacktestSetup
     pasts: Sequence[HpaPast]
-    lived: Sequence[Sequence[Lived]]
+    result: Sequence[Sequence[BacktestResult]]
     price: NodePrice | None = None
     warnings: tuple[str, ...] = ()
 
 
 def backtest_document(tested: Tested) -> FloorBacktest:
     """Return the document of *tested*."""
-    world, head, price = tested.world, tested.head, tested.price
+    setup, head, price = tested.setup, tested.head, tested.price
     return FloorBacktest(
         api_version=head.api_version,
         generator=head.generator,
         source=head.source,
         evaluated_at=head.evaluated_at,
         settings=head.settings,
-        begin=rfc3339(world.begin),
-        end=rfc3339(world.end),
-        interval_seconds=round(world.interval),
-        pod_start_seconds=round(world.start),
+        begin=rfc3339(setup.begin),
+        end=rfc3339(setup.end),
+        interval_seconds=round(setup.interval),
+        pod_start_seconds=round(setup.start),
         currency=None if price is None else price.currency,
         price=None if price is None else price.basis,
-        sets=tuple(each.variant.name for each in tested.lived[0]) if tested.lived else (),
-        hpas=tuple(_hpa(past, row, world, price) for past, row in zip(tested.pasts, tested.lived, strict=True)),
+        sets=tuple(each.variant.name for each in tested.result[0]) if tested.result else (),
+        hpas=tuple(_hpa(past, row, setup, price) for past, row in zip(tested.pasts, tested.result, strict=True)),
         warnings=tested.warnings,
     )
 
 
-def _hpa(past: HpaPast, row: Sequence[Lived], world: World, price: NodePrice | None) -> HpaBacktest:
+def _hpa(past: HpaPast, row: Sequence[BacktestResult], setup: BacktestSetup, price: NodePrice | None) -> HpaBacktest:
     queries = past.yardstick.queries if isinstance(past.yardstick, FloorSpec) else ()
     wanted = "its own metrics" if past.wanted is not None else "its traffic"
     return HpaBacktest(
@@ -154,37 +154,37 @@ def _hpa(past: HpaPast, row: Sequence[Lived], world: World, price: NodePrice | N
         queries=tuple(query.text for query in queries),
         per_replica=tuple(query.per_replica for query in queries),
         wanted_from=wanted if queries or past.wanted is not None else "nothing that is known",
-        sets=tuple(_entry(lived, past, world, price) for lived in row),
+        sets=tuple(_entry(result, past, setup, price) for result in row),
     )
 
 
-def _entry(lived: Lived, past: HpaPast, world: World, price: NodePrice | None) -> VariantEntry:
-    hours = lived.replicas / _HOUR
-    spanned = max(world.count * world.interval, 1.0) / _HOUR
-    caution = Caution(*(round(seconds / _HOUR, 1) for seconds in lived.caution.values()))
-    free = hours - sum(lived.caution.values()) / _HOUR
+def _entry(result: BacktestResult, past: HpaPast, setup: BacktestSetup, price: NodePrice | None) -> VariantEntry:
+    hours = result.replicas / _HOUR
+    spanned = max(setup.count * setup.interval, 1.0) / _HOUR
+    caution = Caution(*(round(seconds / _HOUR, 1) for seconds in result.caution.values()))
+    free = hours - sum(result.caution.values()) / _HOUR
     return VariantEntry(
-        name=lived.variant.name,
-        kind=lived.variant.kind,
-        changes={each.name: each.text for each in lived.variant.changes if each.target in ("*", lived.key)},
-        floor_hours=round(lived.floor / _HOUR, 1),
+        name=result.variant.name,
+        kind=result.variant.kind,
+        changes={each.name: each.text for each in result.variant.changes if each.target in ("*", result.key)},
+        floor_hours=round(result.floor / _HOUR, 1),
         replica_hours=round(hours, 1),
         replica_hours_a_week=round(hours / spanned * WEEK, 1),
         micros=None if price is None else round(hours * price.hourly),
-        short_minutes=None if past.yardstick is None else round(lived.short / 60),
-        short_by_hour=_by_hour(lived.shorts, world.interval),
-        unknown_minutes=round(lived.unknown / 60),
-        worst=worst_moment(lived.worst),
-        lowest_floor=lived.lowest,
-        highest_floor=lived.highest,
-        floor_changes=lived.changes,
+        short_minutes=None if past.yardstick is None else round(result.short / 60),
+        short_by_hour=_by_hour(result.shorts, setup.interval),
+        unknown_minutes=round(result.unknown / 60),
+        worst=worst_moment(result.worst),
+        lowest_floor=result.lowest,
+        highest_floor=result.highest,
+        floor_changes=result.changes,
         held=tuple(
             HeldFloor(rfc3339(each.span.begin), rfc3339(each.span.end), each.before, each.lowest, each.held)
-            for each in lived.held
+            for each in result.held
         ),
         caution=caution,
         caution_share=round(caution.total / free, 4) if free > 0 else 0.0,
-        reasons=dict(sorted(lived.reasons.items(), key=lambda item: (-item[1], item[0]))),
+        reasons=dict(sorted(result.reasons.items(), key=lambda item: (-item[1], item[0]))),
     )
 
 

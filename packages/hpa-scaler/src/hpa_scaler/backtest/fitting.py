@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.backtest.replaying import backtest
-from hpa_scaler.backtest.variants import EVERY, AnnotationChange, HpaPast, Lived, Variant, World
+from hpa_scaler.backtest.variants import EVERY, AnnotationChange, BacktestResult, BacktestSetup, HpaPast, Variant
 from hpa_scaler.decide.sources import lowering_window
 from hpa_scaler.prometheus.samples import Trace
 from hpa_scaler.spec.queries import value_query
@@ -85,8 +85,8 @@ class Suggestion(Struct, frozen=True):
     fit: LoadFit
     advice: tuple[AnnotationAdvice, ...] = ()
     why: str = ""
-    before: Lived | None = None
-    after: Lived | None = None
+    before: BacktestResult | None = None
+    after: BacktestResult | None = None
 
 
 def fit_load(past: HpaPast, query: QuerySpec, begin: float, end: float) -> LoadFit:
@@ -125,10 +125,10 @@ def fit_load(past: HpaPast, query: QuerySpec, begin: float, end: float) -> LoadF
     known = proven and max(spread, foretold) <= _SURE and len(latest) >= _ENOUGH_BLOCKS
     sure: Sure = "sure" if known else "fairly sure"
     by = "its own metrics asked for" if past.wanted is not None else "it ran, where no bound set them"
-    told = f"{load:.4g} for each of the replicas that {by}, give or take {spread:.0%}"
+    detail = f"{load:.4g} for each of the replicas that {by}, give or take {spread:.0%}"
     if since > votes[0][0]:
-        told += f"; from {rfc3339(since)} on, before that it was another"
-    return LoadFit(load, sure, told, spread, len(latest))
+        detail += f"; from {rfc3339(since)} on, before that it was another"
+    return LoadFit(load, sure, detail, spread, len(latest))
 
 
 def _loads(past: HpaPast, traffic: Trace, begin: float, end: float) -> Iterator[tuple[float, float]]:
@@ -239,7 +239,9 @@ def _since(votes: Sequence[tuple[float, float]]) -> float:
     return votes[0][0]
 
 
-def suggest(past: HpaPast, world: World, today: Variant, tell: Callable[[str], None] | None = None) -> Suggestion:
+def suggest(
+    past: HpaPast, setup: BacktestSetup, today: Variant, tell: Callable[[str], None] | None = None
+) -> Suggestion:
     """Return what to write for the HPA of *past*; *today* is how it lives now."""
     spec = past.yardstick
     if spec is None or not spec.queries:
@@ -248,17 +250,17 @@ def suggest(past: HpaPast, world: World, today: Variant, tell: Callable[[str], N
         why = "the HPA has several queries, and the past doesn't say which of them its load follows"
         return Suggestion(past, LoadFit(None, "can't tell", why), why=why)
     query = spec.queries[0]
-    fit = fit_load(past, query, world.begin, world.end)
+    fit = fit_load(past, query, setup.begin, setup.end)
     if fit.per_replica is None:
         return Suggestion(past, fit, why=fit.why)
     # One replica carries what was fitted, whatever the annotation says.
     fitted = msgspec.structs.replace(query, per_replica=fit.per_replica, delta=0.0)
     past = msgspec.structs.replace(past, yardstick=msgspec.structs.replace(spec, queries=(fitted,)))
-    known = sorted(need for at in world.cycles() if (need := past.need(at)) is not None)
+    known = sorted(need for at in setup.cycles() if (need := past.need(at)) is not None)
     spare = max(1, math.ceil(known[len(known) // 2] / 20)) if known else 1
-    ratio, why_ratio = _ratio(past, world)
-    window, why_window = _window(past, spec, world)
-    before: Lived | None = None
+    ratio, why_ratio = _ratio(past, setup)
+    window, why_window = _window(past, spec, setup)
+    before: BacktestResult | None = None
     number = 0
     while number < len(_SAFER):
         part, times = _SAFER[number]
@@ -278,7 +280,7 @@ def suggest(past: HpaPast, world: World, today: Variant, tell: Callable[[str], N
             )
         changes = tuple(AnnotationChange(EVERY, each.name, each.text) for each in advice)
         tried = Variant("suggested", "changed", changes)
-        [row] = backtest([past], [today, tried] if before is None else [tried], world)
+        [row] = backtest([past], [today, tried] if before is None else [tried], setup)
         before, after = (row[0], row[1]) if before is None else (before, row[0])
         if set(after.shorts) - set(before.shorts):
             number += 1
@@ -304,11 +306,11 @@ def _why_delta(delta: int) -> str:
     return f"with fewer than {counted(delta, 'spare replica')} a minute would have been short that is not today"
 
 
-def _ratio(past: HpaPast, world: World) -> tuple[float, str]:
+def _ratio(past: HpaPast, setup: BacktestSetup) -> tuple[float, str]:
     """Return the smallest ratio with which a floor keeps up with nearly every real fall."""
     before: float | None = None
     falls: list[float] = []
-    for at in world.cycles():
+    for at in setup.cycles():
         need = past.need(at)
         if need is not None and before is not None and before >= _FEWEST:
             falls.append((before - need) / before)
@@ -316,14 +318,14 @@ def _ratio(past: HpaPast, world: World) -> tuple[float, str]:
     falls.sort()
     usual = falls[int(len(falls) * 0.99)] if falls else 0.0
     ratio = next((each for each in _RATIOS if each >= usual), _RATIOS[-1])
-    told = f"in 99 of 100 cycles the traffic fell by no more than {max(0.0, usual):.1%}"
-    return ratio, f"{told}, so a floor that comes down by {ratio:.0%} a cycle keeps up, and an error takes no more"
+    detail = f"in 99 of 100 cycles the traffic fell by no more than {max(0.0, usual):.1%}"
+    return ratio, f"{detail}, so a floor that comes down by {ratio:.0%} a cycle keeps up, and an error takes no more"
 
 
-def _window(past: HpaPast, spec: FloorSpec, world: World) -> tuple[float | None, str]:
+def _window(past: HpaPast, spec: FloorSpec, setup: BacktestSetup) -> tuple[float | None, str]:
     """Return a window that outlasts nearly every dip, ``None`` if the default one does."""
-    plain = lowering_window(msgspec.structs.replace(spec, window=None), world.rules)
-    dips = sorted(_dips(past, world))
+    plain = lowering_window(msgspec.structs.replace(spec, window=None), setup.rules)
+    dips = sorted(_dips(past, setup))
     longest = dips[int(len(dips) * 0.9)] if len(dips) >= 3 else 0.0
     if longest <= plain:
         seen = f"{counted(len(dips), 'dip')} of the traffic came back" if dips else "no dip of the traffic came back"
@@ -332,15 +334,15 @@ def _window(past: HpaPast, spec: FloorSpec, world: World) -> tuple[float | None,
             f"{seen} within half an hour, and the default of {format_duration(plain)} covers 9 of 10",
         )
     window = math.ceil(longest / 60) * 60.0
-    told = f"9 of 10 of the {len(dips)} dips of the traffic that came back within half an hour lasted up to"
-    return window, f"{told} {format_duration(window)}"
+    detail = f"9 of 10 of the {len(dips)} dips of the traffic that came back within half an hour lasted up to"
+    return window, f"{detail} {format_duration(window)}"
 
 
-def _dips(past: HpaPast, world: World) -> Iterator[float]:
+def _dips(past: HpaPast, setup: BacktestSetup) -> Iterator[float]:
     """Yield how long each dip lasted: a fall by a fifth and two replicas from which the traffic came back."""
     high, since = 0.0, 0.0
     low = math.inf
-    for at in world.cycles():
+    for at in setup.cycles():
         need = past.need(at)
         if need is None or at - since > _LONGEST_DIP or need >= 0.95 * high:
             if need is not None and need >= 0.95 * high and low <= 0.8 * high and high - low >= 2 and at > since:

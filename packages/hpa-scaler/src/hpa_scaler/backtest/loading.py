@@ -23,7 +23,15 @@ from hpa_scaler.app.status import settings_view
 from hpa_scaler.backtest.options import DEFAULT_SPAN, LONGEST_SPAN
 from hpa_scaler.backtest.past_files import encode_past, read_pasts, smoothed
 from hpa_scaler.backtest.proposals import proposed_specs
-from hpa_scaler.backtest.variants import EVERY, HpaPast, Variant, World, floor_query, replicas_query, wanted_query
+from hpa_scaler.backtest.variants import (
+    EVERY,
+    BacktestSetup,
+    HpaPast,
+    Variant,
+    floor_query,
+    replicas_query,
+    wanted_query,
+)
 from hpa_scaler.decide.cycle import asked_of
 from hpa_scaler.decide.ownership import ownership, state_of
 from hpa_scaler.prometheus.client import PrometheusClient
@@ -56,7 +64,7 @@ class LoadedPast(Struct, frozen=True):
 
     head: FloorHead
     pasts: tuple[HpaPast, ...]
-    world: World
+    setup: BacktestSetup
     warnings: tuple[str, ...]
 
 
@@ -113,7 +121,7 @@ async def load(
     if not pasts:
         raise CliError("no HPA has a recorded past", *warnings)
     begin, end = _stretch(arguments, pasts)
-    world = World(
+    setup = BacktestSetup(
         rules=msgspec.structs.replace(rules, longest_gap=CYCLES_APART * interval),
         begin=begin,
         end=end,
@@ -131,7 +139,7 @@ async def load(
             settings, process, configured.config, ", ".join(arguments.past) if arguments.past else None
         ),
     )
-    return LoadedPast(head, tuple(pasts), world, (*warnings, *_assumed(arguments, pasts)))
+    return LoadedPast(head, tuple(pasts), setup, (*warnings, *_assumed(arguments, pasts)))
 
 
 async def _fleet(arguments: argparse.Namespace, configured: CommandSettings, say: Say) -> tuple[HpaFleet, Source]:
@@ -237,8 +245,8 @@ def _operand_trace(recorded: Recorded, instead: Query, whole: QuerySpec | None) 
     if whole is None or value is None:
         return found
     times = [value.begin + place * value.step for place in range(len(value.values))]
-    told = (operand_answer(found.answer(at), whole, value.answer(at)) for at in times)
-    counts = bytearray(isinstance(each, QueryAnswer) and each.series > 0 for each in told)
+    answers = (operand_answer(found.answer(at), whole, value.answer(at)) for at in times)
+    counts = bytearray(isinstance(each, QueryAnswer) and each.series > 0 for each in answers)
     return Trace(value.begin, value.step, value.values, counts)
 
 
@@ -262,14 +270,14 @@ def _is_value(past: HpaPast, query: Query) -> bool:
 def _assumed(arguments: argparse.Namespace, pasts: Sequence[HpaPast]) -> list[str]:
     """Return what the numbers rest on that nobody measured."""
     blind = [past.hpa.key for past in pasts if past.wanted is None]
-    told = []
+    assumed = []
     if blind:
         which = blind[0] if len(blind) == 1 else counted(len(blind), "HPA")
-        told.append(
+        assumed.append(
             f"{which}: the HPA's own metrics are not recorded; it is taken to follow the traffic, at "
             f"{arguments.hpa_target:g} of what requests-per-replica says"
         )
     rollouts = [past.hpa.key for past in pasts if past.yardstick is not None and past.yardstick.rollout_check]
     if rollouts:
-        told.append(f"{counted(len(rollouts), 'HPA')}: rollouts are not recorded, and hold nothing")
-    return told
+        assumed.append(f"{counted(len(rollouts), 'HPA')}: rollouts are not recorded, and hold nothing")
+    return assumed

@@ -11,7 +11,7 @@ from statistics import median
 import msgspec
 
 from hpa_scaler.backtest.texts import texts_of
-from hpa_scaler.backtest.variants import HpaPast, World
+from hpa_scaler.backtest.variants import BacktestSetup, HpaPast
 from hpa_scaler.decide.cycle import DecisionLine, LogError, read_log
 from hpa_scaler.prometheus.samples import LONGEST, Trace
 from hpa_scaler.spec.annotations import ENABLE, name_of
@@ -25,7 +25,7 @@ _CYCLES = 2.5
 """Cycles for which an answer counts."""
 
 
-def pasts_of_log(lines: Iterable[bytes]) -> tuple[list[HpaPast], World]:
+def pasts_of_log(lines: Iterable[bytes]) -> tuple[list[HpaPast], BacktestSetup]:
     """Return the past of each HPA in a decision log, and the stretch that the log spans.
 
     An HPA has the annotations of its last line, and the bounds of its user. Raises :class:`LogError` for an unreadable
@@ -43,8 +43,8 @@ def pasts_of_log(lines: Iterable[bytes]) -> tuple[list[HpaPast], World]:
     apart = [after - before for before, after in pairwise(times)]
     interval = min(3600.0, max(5.0, round(median(apart)) if apart else 75.0))
     rules = next(iter(logged.values()))[-1].rules
-    world = World(rules=rules, begin=times[0], end=times[-1] + interval, interval=interval)
-    return [_past(each, interval, rules) for each in logged.values()], world
+    setup = BacktestSetup(rules=rules, begin=times[0], end=times[-1] + interval, interval=interval)
+    return [_past(each, interval, rules) for each in logged.values()], setup
 
 
 def _past(lines: list[DecisionLine], interval: float, rules: Rules) -> HpaPast:
@@ -72,15 +72,15 @@ def _with_answers(traces: Mapping[Query, Trace]) -> dict[Query, Trace]:
     return {query: trace for query, trace in traces.items() if any(trace.counts)}
 
 
-def _trace(told: list[tuple[float, Outcome | None]], interval: float) -> Trace:
+def _trace(outcomes: list[tuple[float, Outcome | None]], interval: float) -> Trace:
     """Return the answers at regular steps: each counts until the next, for a few cycles at most."""
-    begin = told[0][0]
-    length = int((told[-1][0] + interval - begin) // STEP) + 1
+    begin = outcomes[0][0]
+    length = int((outcomes[-1][0] + interval - begin) // STEP) + 1
     values, counts = array("d", [math.nan]) * length, bytearray(length)
-    for number, (at, outcome) in enumerate(told):
+    for number, (at, outcome) in enumerate(outcomes):
         if not isinstance(outcome, QueryAnswer):
             continue
-        until = told[number + 1][0] if number + 1 < len(told) else at + interval
+        until = outcomes[number + 1][0] if number + 1 < len(outcomes) else at + interval
         until = min(until, at + _CYCLES * interval)
         place = math.ceil((at - begin) / STEP)
         while place < length and begin + place * STEP < until:

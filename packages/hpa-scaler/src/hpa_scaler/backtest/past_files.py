@@ -292,18 +292,18 @@ def read_pasts(
             # PowerShell and spreadsheets write UTF-16.
             plain = text.decode("utf-16" if text[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig")
             if is_promtool(plain):
-                traces[value], told = read_promtool(plain, name, series)
+                traces[value], more = read_promtool(plain, name, series)
             elif plain.lstrip()[:1] in ("{", "["):
-                traces[value], told = read_json(plain.encode(), name, series)
+                traces[value], more = read_json(plain.encode(), name, series)
             else:
-                columns, told = read_csv(plain, name, zone, series)
+                columns, more = read_csv(plain, name, zone, series)
                 traces[value] = columns["value"]
                 others: dict[str, Query] = {
                     "replicas": replicas_query(hpa.namespace, hpa.name, server),
                     "wanted": wanted_query(hpa.namespace, hpa.name, server),
                 }
                 traces |= {others[column]: trace for column, trace in columns.items() if column in others}
-            remarks += told
+            remarks += more
         except (RecordingError, DocumentError, UnicodeDecodeError) as error:
             raise CliError(str(error) if str(error).startswith(name) else f"{name}: {error}") from error
     return Recorded(traces, tuple(remarks))

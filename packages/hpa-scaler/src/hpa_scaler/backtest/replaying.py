@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from hpa_scaler.backtest.variants import Held, HpaPast, Lived, Span, Variant, World, Worst
+from hpa_scaler.backtest.variants import BacktestResult, BacktestSetup, Held, HpaPast, Span, Variant, Worst
 from hpa_scaler.decide.cycle import asked_of, judge_cycle
 from hpa_scaler.decide.decision import (
     Asked,
@@ -92,27 +92,27 @@ class _Scaled:
         self.count = after
 
 
-class _Life:
+class _HpaReplay:
     """One HPA under one variant, from cycle to cycle."""
 
-    def __init__(self, past: HpaPast, variant: Variant, world: World, *, keep: bool) -> None:
-        self.past, self.variant, self.world = past, variant, world
-        hpa = variant.hpa(past.hpa, world.rules.prefix)
-        self.asked: Asked = asked_of(hpa, world.rules.prefix)
-        first = past.replicas.value(world.begin) if past.replicas is not None else None
-        begun = max(hpa.min_replicas, min(hpa.max_replicas, math.ceil(first or past.need(world.begin) or 0)))
-        self._scaled, self._free = _Scaled(hpa, begun, world.start), _Scaled(hpa, begun, world.start)
+    def __init__(self, past: HpaPast, variant: Variant, setup: BacktestSetup, *, keep: bool) -> None:
+        self.past, self.variant, self.setup = past, variant, setup
+        hpa = variant.hpa(past.hpa, setup.rules.prefix)
+        self.asked: Asked = asked_of(hpa, setup.rules.prefix)
+        first = past.replicas.value(setup.begin) if past.replicas is not None else None
+        begun = max(hpa.min_replicas, min(hpa.max_replicas, math.ceil(first or past.need(setup.begin) or 0)))
+        self._scaled, self._free = _Scaled(hpa, begun, setup.start), _Scaled(hpa, begun, setup.start)
         self.hpa = msgspec.structs.replace(hpa, deletion=None, conditions=(), managers=(), current_replicas=begun)
         self.history = FloorHistory()
         self._free_floor = hpa.min_replicas
         self._guard: Guard = "other"
         self._keep = keep
-        self.lived = Lived(key=hpa.key, variant=variant)
-        self._forecasts = world.forecasts()
+        self.result = BacktestResult(key=hpa.key, variant=variant)
+        self._forecasts = setup.forecasts()
         keys = forecast_keys(self.asked) if isinstance(self.asked, FloorSpec) else ()
         self._forecasts.want(keys)
         for key in keys:
-            self._forecasts.know(key, past.traces.get(key[0], NO_TRACE), world.begin)
+            self._forecasts.know(key, past.traces.get(key[0], NO_TRACE), setup.begin)
 
     def subject(self, outcomes: Mapping[Query, Outcome], now: float) -> Subject:
         """Return what the controller would judge at *now*."""
@@ -123,46 +123,46 @@ class _Life:
             rollout=_STEADY,
             history=self.history,
             expected=tuple(self._forecasts.expected(now).values()),
-            rules=self.world.rules,
+            rules=self.setup.rules,
             now=now,
         )
 
     def follow(self, decision: FloorDecision | None, now: float, need: float | None, wanted: float | None) -> None:
         """Set the bounds of *decision*, and let the HPA live until the next cycle."""
-        lived, seconds = self.lived, self.world.interval
+        result, seconds = self.result, self.setup.interval
         if decision is not None:
             self._forecasts.learn((decision,))
             changes = decision.changes and not decision.dry_run
             self.history = decision.written if changes else decision.history
             if changes:
-                lived.changes += 1
+                result.changes += 1
                 self.hpa = msgspec.structs.replace(
                     self.hpa, min_replicas=decision.target, max_replicas=decision.target_maximum
                 )
-            lived.reasons[decision.reason] += 1
+            result.reasons[decision.reason] += 1
         floor, most = self.hpa.min_replicas, self.hpa.max_replicas
         self._judge_need(need, now)
         spent = self._scaled.live(now, seconds, wanted, floor, most)
-        lived.floor += floor * seconds
-        lived.replicas += spent
-        lived.lowest, lived.highest = min(lived.lowest, floor), max(lived.highest, floor)
+        result.floor += floor * seconds
+        result.replicas += spent
+        result.lowest, result.highest = min(result.lowest, floor), max(result.highest, floor)
         if decision is not None and decision.inputs is not None:
             self._judge_caution(decision, now, need, wanted, spent)
-        lived.floors.append(floor)
+        result.floors.append(floor)
         if self._keep:
-            lived.running.append(self._scaled.count)
+            result.running.append(self._scaled.count)
 
     def _judge_need(self, need: float | None, now: float) -> None:
-        lived, seconds = self.lived, self.world.interval
+        result, seconds = self.result, self.setup.interval
         ready = self._scaled.settle(now)
         if need is None:
-            lived.unknown += seconds
+            result.unknown += seconds
             return
         if need > ready * (1 + TOLERANCE):
-            lived.short += seconds
-            lived.shorts.append(now)
-        if need > 0 and (lived.worst is None or need * lived.worst.ready > lived.worst.need * ready):
-            lived.worst = Worst(now, need, ready)
+            result.short += seconds
+            result.shorts.append(now)
+        if need > 0 and (result.worst is None or need * result.worst.ready > result.worst.need * ready):
+            result.worst = Worst(now, need, ready)
 
     def _judge_caution(
         self, decision: FloorDecision, now: float, need: float | None, wanted: float | None, spent: float
@@ -171,7 +171,7 @@ class _Life:
         assert decision.inputs is not None
         free, most = self._free, self.hpa.max_replicas
         if need is None:
-            free.live(now, self.world.interval, wanted, self.hpa.min_replicas, most)
+            free.live(now, self.setup.interval, wanted, self.hpa.min_replicas, most)
             self._free_floor = self.hpa.min_replicas
             return
         assert isinstance(self.asked, FloorSpec)
@@ -182,22 +182,22 @@ class _Life:
         )
         inputs = msgspec.structs.replace(decision.inputs, terms=terms)
         self._free_floor = unguarded(inputs, self._free_floor, free.count)
-        extra = spent - free.live(now, self.world.interval, wanted, self._free_floor, max(most, self._free_floor))
+        extra = spent - free.live(now, self.setup.interval, wanted, self._free_floor, max(most, self._free_floor))
         ahead = decision.inputs.forecast is not None and Reason.FOLLOWS_FORECAST in decision.reasons
         if ahead or (decision.solution is not None and decision.target > decision.solution.wanted):
             self._guard = guard_of(decision)
         if extra > 0:
-            self.lived.caution[self._guard] += extra
+            self.result.caution[self._guard] += extra
 
 
 class _Answers:
     """The answers that all variants of one HPA get in one cycle."""
 
-    def __init__(self, past: HpaPast, specs: Iterable[FloorSpec], world: World) -> None:
-        self._world = world
+    def __init__(self, past: HpaPast, specs: Iterable[FloorSpec], setup: BacktestSetup) -> None:
+        self._world = setup
         self._values: dict[Query, tuple[Trace, float]] = {}
         self._ages: dict[Query, float] = {}
-        rules = world.rules
+        rules = setup.rules
         for spec in specs:
             for query in spec.queries:
                 seconds = range_of(query, spec, rules.longest_guard)
@@ -212,11 +212,11 @@ class _Answers:
 
     def at(self, now: float) -> Mapping[Query, Outcome]:
         """Return the outcomes of the queries at *now*."""
-        world = self._world
-        if any(now in each for each in world.outages):
+        setup = self._world
+        if any(now in each for each in setup.outages):
             return dict.fromkeys(self._values, _AWAY)
         found = {query: trace.answer(now) for query, (trace, _) in self._values.items()}
-        since = world.since(now)
+        since = setup.since(now)
         if math.isinf(since):
             return self._whole | found
         # A server that begins anew answers with a rate over its whole range, of the little that it has seen.
@@ -233,43 +233,43 @@ def _partly(answer: QueryAnswer, since: float, seconds: float) -> QueryAnswer:
 def backtest(
     pasts: Sequence[HpaPast],
     variants: Sequence[Variant],
-    world: World,
+    setup: BacktestSetup,
     tell: Callable[[float], None] | None = None,
-) -> list[list[Lived]]:
+) -> list[list[BacktestResult]]:
     """Return what each of *variants* would have done to each of *pasts*: a list for each HPA, in the given orders.
 
     *tell* hears the part that is done, from 0 to 1.
     """
-    lives = [
-        [_Life(past, variant, world, keep=number < world.drawn) for variant in variants]
+    replays = [
+        [_HpaReplay(past, variant, setup, keep=number < setup.drawn) for variant in variants]
         for number, past in enumerate(pasts)
     ]
     answers = [
-        _Answers(past, [each.asked for each in row if isinstance(each.asked, FloorSpec)], world)
-        for past, row in zip(pasts, lives, strict=True)
+        _Answers(past, [each.asked for each in row if isinstance(each.asked, FloorSpec)], setup)
+        for past, row in zip(pasts, replays, strict=True)
     ]
     judging = [
-        [number for number, row in enumerate(lives) if isinstance(row[place].asked, FloorSpec)]
+        [number for number, row in enumerate(replays) if isinstance(row[place].asked, FloorSpec)]
         for place in range(len(variants))
     ]
     drops = [DropState() for _ in variants]
-    for cycle_number, now in enumerate(world.cycles()):
-        if tell is not None and cycle_number % max(1, world.count // 100) == 0:
-            tell(cycle_number / world.count)
+    for cycle_number, now in enumerate(setup.cycles()):
+        if tell is not None and cycle_number % max(1, setup.count // 100) == 0:
+            tell(cycle_number / setup.count)
         found = [each.at(now) for each in answers]
         needs = [past.need(now) for past in pasts]
         wanted = [_wanted(past, need, now) for past, need in zip(pasts, needs, strict=True)]
         for place in range(len(variants)):
-            subjects = [lives[each][place].subject(found[each], now) for each in judging[place]]
-            cycle = judge_cycle(subjects, drops[place], world.rules, now)
+            subjects = [replays[each][place].subject(found[each], now) for each in judging[place]]
+            cycle = judge_cycle(subjects, drops[place], setup.rules, now)
             drops[place] = cycle.verdict.state
             made = dict(zip(judging[place], cycle.decisions, strict=True))
-            for each, row in enumerate(lives):
+            for each, row in enumerate(replays):
                 row[place].follow(made.get(each), now, needs[each], wanted[each])
-    for past, row in zip(pasts, lives, strict=True):
-        for life in row:
-            life.lived.held = list(_holds(past, life.lived, world))
-    return [[life.lived for life in row] for row in lives]
+    for past, row in zip(pasts, replays, strict=True):
+        for replay in row:
+            replay.result.held = list(_holds(past, replay.result, setup))
+    return [[replay.result for replay in row] for row in replays]
 
 
 def _wanted(past: HpaPast, need: float | None, now: float) -> float | None:
@@ -278,27 +278,27 @@ def _wanted(past: HpaPast, need: float | None, now: float) -> float | None:
     return None if need is None else need * past.share
 
 
-def silences(past: HpaPast, world: World) -> list[Span]:
+def silences(past: HpaPast, setup: BacktestSetup) -> list[Span]:
     """Return the stretches of at least two cycles in which no query of *past* had a usable answer, or one had none."""
-    least = 2 * world.interval
+    least = 2 * setup.interval
     queries = past.yardstick.queries if past.yardstick is not None else ()
     traces = [past.traces[value_query(query)] for query in queries if value_query(query) in past.traces]
     gaps = [Span(*gap) for trace in traces for gap in trace.gaps(least)]
-    return sorted({*world.outages, *(each for each in gaps if world.begin <= each.begin < world.end)}, key=_begins)
+    return sorted({*setup.outages, *(each for each in gaps if setup.begin <= each.begin < setup.end)}, key=_begins)
 
 
 def _begins(span: Span) -> float:
     return span.begin
 
 
-def _holds(past: HpaPast, lived: Lived, world: World) -> Iterator[Held]:
+def _holds(past: HpaPast, result: BacktestResult, setup: BacktestSetup) -> Iterator[Held]:
     """Yield how the floor fared in each silence, and for as long after as the queries look back."""
-    if not lived.floors or past.yardstick is None:
+    if not result.floors or past.yardstick is None:
         return
-    times = list(world.cycles())
+    times = list(setup.cycles())
     longest = max((range_of(query, past.yardstick, math.inf) for query in past.yardstick.queries), default=0.0)
-    for span in silences(past, world):
+    for span in silences(past, setup):
         begin, end = bisect_right(times, span.begin) - 1, bisect_right(times, span.end + longest)
-        during = lived.floors[max(0, begin) : end]
+        during = result.floors[max(0, begin) : end]
         if begin >= 0 and len(during):
             yield Held(span, during[0], min(during))

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hpa_scaler.backtest.document import WEEK, WorstMoment, worst_moment
 from hpa_scaler.backtest.fitting import Suggestion
-from hpa_scaler.backtest.variants import Lived, World
+from hpa_scaler.backtest.variants import BacktestResult, BacktestSetup
 from hpa_scaler.report.document import FloorHead
 from hpa_scaler.spec.annotations import ENABLE, enabled, name_of
 from tightship.core.counting import counted
@@ -95,7 +95,7 @@ class FloorSuggestions(FloorHead, frozen=True, rename="camel", tag_field="kind",
 
 
 def suggestions_document(
-    head: FloorHead, world: World, found: Sequence[Suggestion], warnings: Sequence[str]
+    head: FloorHead, setup: BacktestSetup, found: Sequence[Suggestion], warnings: Sequence[str]
 ) -> FloorSuggestions:
     """Return the document of the suggestions *found*."""
     return FloorSuggestions(
@@ -104,15 +104,15 @@ def suggestions_document(
         source=head.source,
         evaluated_at=head.evaluated_at,
         settings=head.settings,
-        begin=rfc3339(world.begin),
-        end=rfc3339(world.end),
-        hpas=tuple(_hpa(each, world) for each in found),
+        begin=rfc3339(setup.begin),
+        end=rfc3339(setup.end),
+        hpas=tuple(_hpa(each, setup) for each in found),
         warnings=tuple(warnings),
     )
 
 
-def _hpa(found: Suggestion, world: World) -> HpaSuggestion:
-    hpa, fit, prefix = found.past.hpa, found.fit, world.rules.prefix
+def _hpa(found: Suggestion, setup: BacktestSetup) -> HpaSuggestion:
+    hpa, fit, prefix = found.past.hpa, found.fit, setup.rules.prefix
     queries = found.past.yardstick.queries if found.past.yardstick is not None else ()
     annotations = [SuggestedAnnotation(name_of(prefix, each.name), each.text, each.why) for each in found.advice]
     if annotations and not enabled(hpa.annotations, prefix):
@@ -129,19 +129,19 @@ def _hpa(found: Suggestion, world: World) -> HpaSuggestion:
         per_replica=fit.per_replica,
         spread=round(fit.spread, 3) if fit.blocks else None,
         annotations=tuple(annotations),
-        before=_replayed(found.before, world),
-        after=_replayed(found.after, world),
+        before=_replayed(found.before, setup),
+        after=_replayed(found.after, setup),
         kubectl=_kubectl(hpa.namespace, hpa.name, names) if names else None,
         values=_values(names) if names else None,
         kustomize=_kustomize(hpa.namespace, hpa.name, names) if names else None,
     )
 
 
-def _replayed(lived: Lived | None, world: World) -> Replayed | None:
-    if lived is None:
+def _replayed(result: BacktestResult | None, setup: BacktestSetup) -> Replayed | None:
+    if result is None:
         return None
-    hours = lived.replicas / 3600 / max(world.count * world.interval / 3600, 1e-9) * WEEK
-    return Replayed(round(hours, 1), round(lived.short / 60), worst_moment(lived.worst))
+    hours = result.replicas / 3600 / max(setup.count * setup.interval / 3600, 1e-9) * WEEK
+    return Replayed(round(hours, 1), round(result.short / 60), worst_moment(result.worst))
 
 
 def _kubectl(namespace: str, name: str, texts: dict[str, str | None]) -> str:
@@ -176,8 +176,8 @@ def _kustomize(namespace: str, name: str, texts: dict[str, str | None]) -> str:
 
 def suggestions_printout(document: FloorSuggestions) -> Printout:
     """Return everything about each HPA, one after the other."""
-    told = sum(1 for each in document.hpas if each.annotations)
-    end = [figure("HPAs", f"{counted(len(document.hpas), 'HPA')}: {told} with a suggestion", "bold")]
+    suggested = sum(1 for each in document.hpas if each.annotations)
+    end = [figure("HPAs", f"{counted(len(document.hpas), 'HPA')}: {suggested} with a suggestion", "bold")]
     blocks = [block for hpa in document.hpas for block in _blocks(hpa)]
     heading = (*document.heading, f"fitted to {document.begin} to {document.end}")
     return Printout(heading, blocks=blocks, end=[*end, *map(warning, document.warnings)])
@@ -189,7 +189,7 @@ def _blocks(hpa: HpaSuggestion) -> Iterator[Block]:
         about.append(TextLine(f"{hpa.query}{'   (proposed: the HPA has none)' if hpa.proposed else ''}", "query  "))
     for label, each in (("before ", hpa.before), ("after  ", hpa.after)):
         if each is not None:
-            about.append(TextLine(_told(each), label))
+            about.append(TextLine(_text(each), label))
     yield Block(f"HPA {hpa.key}", tuple(about))
     if not hpa.annotations:
         return
@@ -209,7 +209,7 @@ def _yaml(text: str | None) -> tuple[TextLine, ...]:
     return tuple(TextLine(line.lstrip(), indent=len(line) - len(line.lstrip())) for line in (text or "").splitlines())
 
 
-def _told(each: Replayed) -> str:
+def _text(each: Replayed) -> str:
     short = f"{counted(each.short_minutes, 'minute')} short of replicas"
     worst = "" if each.worst is None else f"; worst: {each.worst.ready} for {each.worst.needed} at {each.worst.at}"
     return f"{each.replica_hours_a_week:,.0f} replica-hours a week, {short}{worst}"
@@ -224,8 +224,8 @@ def suggestions_columns(document: FloorSuggestions) -> Sequence[Column]:
         Column("SURE", [hpa.sure for hpa in hpas]),
         Column("PER REPLICA", ["-" if hpa.per_replica is None else f"{hpa.per_replica:.4g}" for hpa in hpas], ">"),
         Column("SPREAD", ["-" if hpa.spread is None else f"{hpa.spread:.1%}" for hpa in hpas], ">"),
-        Column("BEFORE", ["-" if hpa.before is None else _told(hpa.before) for hpa in hpas]),
-        Column("AFTER", ["-" if hpa.after is None else _told(hpa.after) for hpa in hpas]),
+        Column("BEFORE", ["-" if hpa.before is None else _text(hpa.before) for hpa in hpas]),
+        Column("AFTER", ["-" if hpa.after is None else _text(hpa.after) for hpa in hpas]),
         Column("KUBECTL", [hpa.kubectl or "-" for hpa in hpas]),
         Column("WHY", [hpa.why for hpa in hpas], style="why"),
     )
@@ -233,13 +233,13 @@ def suggestions_columns(document: FloorSuggestions) -> Sequence[Column]:
 
 def suggestions_page(document: FloorSuggestions) -> Page:
     """Return the page of *document*."""
-    told = sum(1 for each in document.hpas if each.annotations)
+    suggested = sum(1 for each in document.hpas if each.annotations)
     return Page(
         title=f"{document.generator.name}: annotations for {counted(len(document.hpas), 'HPA')}",
         subtitle=(*document.heading, f"fitted to {document.begin} to {document.end}"),
         facts=(
-            Fact("with a suggestion", f"{told}", "good" if told else ""),
-            Fact("can't tell", f"{len(document.hpas) - told}"),
+            Fact("with a suggestion", f"{suggested}", "good" if suggested else ""),
+            Fact("can't tell", f"{len(document.hpas) - suggested}"),
         ),
         alerts=document.warnings,
         listing=EntryList(
@@ -270,7 +270,7 @@ def _row(hpa: HpaSuggestion) -> Entry:
         (each.annotation, "leave it out" if each.value is None else each.value, each.why) for each in hpa.annotations
     )
     replays = tuple(
-        (name, _told(each)) for name, each in (("before", hpa.before), ("after", hpa.after)) if each is not None
+        (name, _text(each)) for name, each in (("before", hpa.before), ("after", hpa.after)) if each is not None
     )
     sections = [
         Section("Annotations", note=hpa.why, table=Table(("Annotation", "Value", "Why"), rows)),

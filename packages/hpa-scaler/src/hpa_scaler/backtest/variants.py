@@ -97,7 +97,7 @@ class HpaPast(Struct, frozen=True):
         return max(needs, default=None)
 
 
-class World(Struct, frozen=True):
+class BacktestSetup(Struct, frozen=True):
     """What all variants share.
 
     A cycle takes *interval* seconds, a new replica is ready after *start* seconds. In *outages* no query has an answer;
@@ -149,7 +149,7 @@ class Held(Struct, frozen=True):
         return self.lowest >= self.before
 
 
-class Lived(Struct, kw_only=True):
+class BacktestResult(Struct, kw_only=True):
     """What one variant did to one HPA, in seconds and replica-seconds.
 
     *short* is how long each ready replica had to carry more than a tenth above the yardstick, *unknown* how long the

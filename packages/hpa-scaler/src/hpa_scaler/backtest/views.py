@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from hpa_scaler.backtest.document import FloorBacktest, HpaBacktest, Tested, VariantEntry, WorstMoment
-from hpa_scaler.backtest.variants import HpaPast, Lived, World
+from hpa_scaler.backtest.variants import BacktestResult, BacktestSetup, HpaPast
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.planning.prices import MICROS
@@ -69,11 +69,11 @@ def backtest_printout(document: FloorBacktest) -> Printout:
 
 def _heading(document: FloorBacktest) -> tuple[str, ...]:
     price = f"; {document.price}" if document.price else ""
-    lived = (
+    result = (
         f"{document.begin} to {document.end}, a cycle every {document.interval_seconds} s, a pod is ready after "
         f"{document.pod_start_seconds} s{price}"
     )
-    return (*document.heading, lived)
+    return (*document.heading, result)
 
 
 def _totals(document: FloorBacktest) -> Iterator[TextLine]:
@@ -83,10 +83,10 @@ def _totals(document: FloorBacktest) -> Iterator[TextLine]:
         money = "" if document.currency is None else f", {_amount(sum(each.micros or 0 for each in entries))} "
         money += document.currency or ""
         caution = sum(each.caution.total for each in entries)
-        told = f"{name}: {hours:,.0f} replica-hours{money}, {counted(short, 'minute')} short of replicas"
+        line = f"{name}: {hours:,.0f} replica-hours{money}, {counted(short, 'minute')} short of replicas"
         if entries and entries[0].kind != "none":
-            told += f", {caution:,.0f} for caution"
-        yield figure("Sets" if number == 0 else "", told)
+            line += f", {caution:,.0f} for caution"
+        yield figure("Sets" if number == 0 else "", line)
     unknown = max((hpa.sets[0].unknown_minutes for hpa in document.hpas if hpa.sets), default=0)
     if unknown:
         yield figure(
@@ -152,8 +152,8 @@ def backtest_page(document: FloorBacktest, tested: Tested | None = None) -> Page
     names = {past.hpa.key: number for number, past in enumerate(tested.pasts)} if tested is not None else {}
 
     def charts(hpa: HpaBacktest) -> Iterator[Section]:
-        if tested is not None and (number := names[hpa.key]) < tested.world.drawn:
-            yield from _charts(tested.pasts[number], tested.lived[number], tested.world)
+        if tested is not None and (number := names[hpa.key]) < tested.setup.drawn:
+            yield from _charts(tested.pasts[number], tested.result[number], tested.setup)
 
     return Page(
         title=f"{document.generator.name}: {counted(len(document.hpas), 'HPA')} over the past",
@@ -214,26 +214,26 @@ def _row(hpa: HpaBacktest, charts: tuple[Section, ...], *, opened: bool) -> Entr
     )
 
 
-def _charts(past: HpaPast, row: Sequence[Lived], world: World) -> Iterator[Section]:
+def _charts(past: HpaPast, row: Sequence[BacktestResult], setup: BacktestSetup) -> Iterator[Section]:
     """Yield a picture for each set: its floor and replicas against traffic, and the first set's floor."""
-    times = tuple(world.cycles())
+    times = tuple(setup.cycles())
     needs = tuple(past.need(at) for at in times)
     first = row[0]
-    for lived in row:
+    for result in row:
         series = [
             Series("what the traffic needs, in pods", "traffic", needs),
-            Series(f"replicas ({lived.variant.name})", "replicas", tuple(map(float, lived.running)), step=True),
-            Series(f"minReplicas ({lived.variant.name})", "floor", tuple(map(float, lived.floors)), step=True),
+            Series(f"replicas ({result.variant.name})", "replicas", tuple(map(float, result.running)), step=True),
+            Series(f"minReplicas ({result.variant.name})", "floor", tuple(map(float, result.floors)), step=True),
         ]
-        if lived is not first:
+        if result is not first:
             series.append(
                 Series(f"minReplicas ({first.variant.name})", "maximum", tuple(map(float, first.floors)), step=True)
             )
-        label = f"{past.hpa.key}, {lived.variant.name}: traffic, replicas and floors; the table below has the numbers"
+        label = f"{past.hpa.key}, {result.variant.name}: traffic, replicas and floors; the table below has the numbers"
         if times and not math.isnan(times[0]):
             yield Section(
-                f"{lived.variant.name}",
-                chart=Chart(times, tuple(series), "pods", label, tuple(lived.shorts), "short of replicas"),
+                f"{result.variant.name}",
+                chart=Chart(times, tuple(series), "pods", label, tuple(result.shorts), "short of replicas"),
             )
 
 

@@ -187,16 +187,16 @@ def formula(inputs: FloorInputs) -> str:
     return texts[0] if len(texts) == 1 else ", ".join(texts)
 
 
-def follows(inputs: FloorInputs, solution: Solution, told: Sequence[Refusal] = (), forecast: str = "") -> Refusal:
+def follows(inputs: FloorInputs, solution: Solution, causes: Sequence[Refusal] = (), forecast: str = "") -> Refusal:
     """Return the largest of the floors, which decides, as a reason.
 
-    If the rule for missing data gave that floor, its cause is among *told*, the causes of the queries. *forecast* says
+    If the rule for missing data gave that floor, its cause is among *causes*, those of the queries. *forecast* says
     where the floor of a forecast comes from.
     """
     floor = solution.unbounded
     if inputs.terms and solution.query == floor:
         by_rule = inputs.substitute == floor and all(term.replicas != floor for term in inputs.terms)
-        word = next((cause for cause in told if cause.reason is Reason.MISSING_DATA_POLICY), None)
+        word = next((cause for cause in causes if cause.reason is Reason.MISSING_DATA_POLICY), None)
         return word if by_rule and word is not None else Refusal(Reason.FOLLOWS_QUERY, detail=formula(inputs))
     if solution.by_ratio == floor:
         replicas = counted(inputs.replicas or 0, "replica")

@@ -71,12 +71,12 @@ def doubts(spec: FloorSpec, outcomes: Outcomes, rules: Rules) -> list[Refusal]:
     """Return, each once, the servers' reasons not to lower anything by their answers to *spec*."""
     if not rules.cold_guard:
         return []
-    told = (
+    causes = (
         each
         for query in spec.queries
         for each in (_late(query, outcomes, rules), _failed(query, spec, outcomes, rules))
     )
-    return list(dict.fromkeys(cause for cause in told if cause is not None))
+    return list(dict.fromkeys(cause for cause in causes if cause is not None))
 
 
 def own(spec: FloorSpec, query: Query, outcome: Outcome) -> Outcome:
@@ -105,24 +105,24 @@ def _failed_query(query: QuerySpec, spec: FloorSpec, rules: Rules) -> Query:
 def _late(query: QuerySpec, outcomes: Outcomes, rules: Rules) -> Refusal | None:
     if not rules.late_query:
         return None
-    told = outcome_of(_late_query(query, rules), outcomes)
-    if not isinstance(told, QueryAnswer) or told.highest is None or told.highest <= LATE:
+    answer = outcome_of(_late_query(query, rules), outcomes)
+    if not isinstance(answer, QueryAnswer) or answer.highest is None or answer.highest <= LATE:
         return None
-    detail = f"the newest sample of server {query.server} is {told.highest:.1f} scrape intervals old"
+    detail = f"the newest sample of server {query.server} is {answer.highest:.1f} scrape intervals old"
     return Refusal(Reason.LATE_SAMPLES, detail=detail, fix="see why the server scrapes late or receives samples late")
 
 
 def _failed(query: QuerySpec, spec: FloorSpec, outcomes: Outcomes, rules: Rules) -> Refusal | None:
     if not rules.failed_query or not _selects(query):
         return None
-    told = outcome_of(_failed_query(query, spec, rules), outcomes)
-    if not isinstance(told, QueryAnswer) or not told.series:
+    answer = outcome_of(_failed_query(query, spec, rules), outcomes)
+    if not isinstance(answer, QueryAnswer) or not answer.series:
         return None
     seconds = format_duration(range_of(query, spec, rules.longest_guard))
-    if told.series > len(told.targets):
-        number, of, named = told.series, f"server {query.server}", ""
+    if answer.series > len(answer.targets):
+        number, of, named = answer.series, f"server {query.server}", ""
     else:
-        mine = _targets_of([query], told)
+        mine = _targets_of([query], answer)
         if not mine:
             return None
         more = f" and {len(mine) - _SHOWN} more" if len(mine) > _SHOWN else ""
@@ -132,10 +132,10 @@ def _failed(query: QuerySpec, spec: FloorSpec, outcomes: Outcomes, rules: Rules)
     return Refusal(Reason.FAILED_SCRAPES, detail=detail, fix=fix)
 
 
-def _targets_of(queries: Iterable[QuerySpec], told: QueryAnswer) -> list[dict[str, str]]:
-    """Return the targets in *told* that *queries* concern."""
+def _targets_of(queries: Iterable[QuerySpec], answer: QueryAnswer) -> list[dict[str, str]]:
+    """Return the targets in *answer* that *queries* concern."""
     selectors = [each for query in queries for each in lookback(query.text).selectors]
-    return [target for target in told.targets if any(_concerns(target, each) for each in selectors)]
+    return [target for target in answer.targets if any(_concerns(target, each) for each in selectors)]
 
 
 def _selects(query: QuerySpec) -> bool:

@@ -123,7 +123,7 @@ class _FloorJudgement:
             inputs=inputs,
             causes=self._causes(action, inputs, solution, ([] if fight is None else [fight], holds, steps), maximum),
             age=self._sources.age,
-            answers=self._sources.told,
+            answers=self._sources.answers,
             history=self._history,
             answered=answered,
             earlier=earlier,
@@ -275,8 +275,8 @@ class _FloorJudgement:
             ),
             *(cause for limit, cause in sorted(steps, key=lambda each: each[0]) if limit < solution.wanted),
         ]
-        told = (self._own.changed, self._sources.largest, inactive(self._hpa), self._forecast.unused)
-        notes = [each for each in told if each is not None]
+        remarks = (self._own.changed, self._sources.largest, inactive(self._hpa), self._forecast.unused)
+        notes = [each for each in remarks if each is not None]
         if self._state_problem:
             fix = f"the memory starts empty; remove the annotation {name_of(self._rules.prefix, STATE)}"
             notes.append(Refusal(Reason.STATE_UNREADABLE, detail=self._state_problem, fix=fix))

@@ -45,14 +45,13 @@ _KnownBy = Literal["server", "gap", "us"]
 class Sources(Struct, frozen=True):
     """The queries of an HPA, read.
 
-    *terms* and *causes* cover all queries; *told* says for each whether it was answered, or the reason without a usable
-    answer; *substitute* is the number of replicas in place of missing answers. The
-    queries *allow_lower* if each has a usable answer without a warning, or the rule for missing data replaces it.
-    *history* includes this cycle. *age* is for how many seconds the data are known to be complete, ``None`` if no query
-    looks back. *cold* says why that is too short to lower anything, and *whole* when it
-    no longer is, in seconds since 1970. *split* that one series became several, *largest* that only one
-    of several counts, *doubts*
-    which gaps the servers know of.
+    *terms* and *causes* cover all queries; *answers* says for each whether it was answered, or the reason without a
+    usable answer; *substitute* is the number of replicas in place of missing answers. The queries *allow_lower* if
+    each has a usable answer without a warning, or the rule for missing data replaces it. *history* includes this
+    cycle. *age* is for how many seconds the data are known to be complete, ``None`` if no query looks back. *cold*
+    says why that is too short to lower anything, and *whole* when it no longer is, in seconds since 1970. *split*
+    that one series became several, *largest* that only one of several counts, *doubts* which gaps the servers know
+    of.
     """
 
     terms: tuple[QueryTerm, ...]
@@ -66,7 +65,7 @@ class Sources(Struct, frozen=True):
     split: Refusal | None = None
     largest: Refusal | None = None
     doubts: tuple[Refusal, ...] = ()
-    told: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
 
     @property
     def holds(self) -> tuple[Refusal, ...]:
@@ -115,11 +114,11 @@ def read_sources(
     """Return the reading of *outcomes* for *spec* at *now*; rules for missing data may use *minimum* and *replicas*."""
     several = len(spec.queries) > 1
     readings: list[Reading] = []
-    told: list[str] = []
+    answers: list[str] = []
     for number, query in enumerate(spec.queries, 1):
         about = f"query {number}" if several else "the query"
         reading = _reading(query, outcome_of(value_query(query), outcomes), spec, about)
-        told.append(reading.causes[0].reason.value if reading.causes else "answered")
+        answers.append(reading.causes[0].reason.value if reading.causes else "answered")
         fallback = _fallback(query, outcomes, history, about, now) if reading.complete else ()
         readings.append(Reading(reading.value, (*reading.causes, *fallback)))
     complete = all(reading.complete for reading in readings)
@@ -138,7 +137,7 @@ def read_sources(
         }
         found = _without_data(spec, readings, causes, history, substitutes.get(spec.missing.rule))
     return msgspec.structs.replace(
-        found, told=tuple(told), doubts=tuple(doubts(spec, outcomes, rules)), largest=largest
+        found, answers=tuple(answers), doubts=tuple(doubts(spec, outcomes, rules)), largest=largest
     )
 
 
@@ -164,7 +163,7 @@ def _fallback(
         if isinstance(outcome, Failure):
             detail = f"{about}: {operand.part}: {outcome.detail or 'failed'}"
             return (Refusal(outcome.reason, detail=detail),)
-    absent = [each for each, outcome in found.items() if outcome is not None and not _there(each, outcome)]
+    absent = [each for each, outcome in found.items() if outcome is not None and not _has_series(each, outcome)]
     answering = {each.group for each in found if each not in absent}
     lost = []
     for operand in absent:
@@ -183,7 +182,7 @@ def _fallback(
     return (Refusal(Reason.FALLBACK_ANSWER, detail=detail, fix=f"{NO_SERIES}; remove what will not return"),)
 
 
-def _there(operand: Operand, outcome: Outcome | None) -> bool:
+def _has_series(operand: Operand, outcome: Outcome | None) -> bool:
     if not isinstance(outcome, QueryAnswer):
         return False
     return outcome.series > (outcome.not_numbers if operand.single else 0)
@@ -242,7 +241,7 @@ def _met(history: FloorHistory, spec: FloorSpec, outcomes: Outcomes, now: float)
     for query in spec.queries:
         for operand, asked in operand_queries(query):
             mark = _mark(operand.part)
-            if _there(operand, outcomes.get(asked)):
+            if _has_series(operand, outcomes.get(asked)):
                 found[mark] = int(now)
             elif mark in history.met:
                 found[mark] = history.met[mark]
@@ -283,27 +282,27 @@ def _mark(text: str) -> int:
 def _aged(sources: Sources, spec: FloorSpec, outcomes: Outcomes, rules: Rules, now: float) -> Sources:
     """Add the age of the data, and whether the age covers the look-back of the queries.
 
-    A server that lost its data, or was away, answers with low rates until their range is full again. So the controller
+    A server that lost its data, or was away, reported with low rates until their range is full again. So the controller
     asks the server for the age of its data. After an outage that we saw, the whole range must pass without another.
     """
     ranges = [(query, range_of(query, spec, rules.longest_guard)) for query in spec.queries]
     looks = [(query, seconds, _asked_age(query, seconds, outcomes, rules)) for query, seconds in ranges if seconds > 0]
-    history = _with_ages(sources.history, [told for _, _, told in looks], rules, now)
+    history = _with_ages(sources.history, [asked for _, _, asked in looks], rules, now)
     since = now - (now if history.answered is None else history.answered)
     ages: list[float] = []
     colds: list[Refusal] = []
     longest = left = 0.0
     for query, seconds, asked in looks:
         longest = max(longest, seconds)
-        told = asked.highest if isinstance(asked, QueryAnswer) else None
-        young = told is not None and told < seconds - age_step(seconds)
+        reported = asked.highest if isinstance(asked, QueryAnswer) else None
+        young = reported is not None and reported < seconds - age_step(seconds)
         # Until we see an outage, the server's own report of the age is enough.
-        unproved = since < seconds and (history.recovering or told is None)
-        known = [since] if told is None else [told, since] if history.recovering else [told]
+        unproved = since < seconds and (history.recovering or reported is None)
+        known = [since] if reported is None else [reported, since] if history.recovering else [reported]
         ages.append(min(known))
         if young or unproved:
-            told_by: _KnownBy = "server" if young else "gap" if history.recovering else "us"
-            colds.append(_cold(ages[-1], seconds, query, told_by))
+            known_by: _KnownBy = "server" if young else "gap" if history.recovering else "us"
+            colds.append(_cold(ages[-1], seconds, query, known_by))
             left = max(left, seconds - ages[-1])
     if since >= longest:
         history = msgspec.structs.replace(history, recovering=False)
@@ -321,7 +320,7 @@ def _asked_age(query: QuerySpec, seconds: float, outcomes: Outcomes, rules: Rule
     return outcome_of(age_query(rules.age_query, query, seconds), outcomes) if rules.age_query else None
 
 
-def _with_ages(history: FloorHistory, told: Sequence[Outcome | None], rules: Rules, now: float) -> FloorHistory:
+def _with_ages(history: FloorHistory, answers: Sequence[Outcome | None], rules: Rules, now: float) -> FloorHistory:
     """Return *history* with the number of queries whose server told the age of its data.
 
     A server that told the age before and now finds nothing has lost its data, and has not scraped since. A query with a
@@ -329,20 +328,20 @@ def _with_ages(history: FloorHistory, told: Sequence[Outcome | None], rules: Rul
     """
     if not rules.age_query:
         return history
-    aged = sum(isinstance(each, QueryAnswer) and each.highest is not None for each in told)
-    failed = sum(isinstance(each, Failure) for each in told)
-    if aged + failed < min(history.aged, len(told)):
+    aged = sum(isinstance(each, QueryAnswer) and each.highest is not None for each in answers)
+    failed = sum(isinstance(each, Failure) for each in answers)
+    if aged + failed < min(history.aged, len(answers)):
         return msgspec.structs.replace(history, answered=now, recovering=True, aged=aged)
     return msgspec.structs.replace(history, aged=max(aged, min(history.aged, aged + failed)))
 
 
-def _cold(age: float, seconds: float, query: QuerySpec, told_by: _KnownBy) -> Refusal:
+def _cold(age: float, seconds: float, query: QuerySpec, known_by: _KnownBy) -> Refusal:
     old = format_duration(age)
     why = {
         "server": f"the data of server {query.server} go back only {old}",
         "gap": f"server {query.server} has answered without a gap for only {old}",
         "us": f"server {query.server} does not say how old its data are, and has answered for {old}",
-    }[told_by]
+    }[known_by]
     looks = "looks back" if lookback(query.text).seconds >= seconds else "counts as looking back"
     detail = f"the query {looks} {format_duration(seconds)}, and {why}"
     return Refusal(Reason.COLD_SOURCE, detail=detail)

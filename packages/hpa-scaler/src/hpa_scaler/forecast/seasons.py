@@ -77,7 +77,7 @@ class SeasonMemory:
         self._cells = array("f", [math.nan]) * self._size
         self._newest = -1
         self._made: dict[int, Expected] = {}
-        self._told: tuple[int, Expected] | None = None
+        self._last: tuple[int, Expected] | None = None
 
     def learn(self, at: float, value: float) -> None:
         """Learn that the query had *value* at the time *at*; NaN, infinity and negative values count as unknown."""
@@ -90,10 +90,10 @@ class SeasonMemory:
             self._newest = number
         elif number <= self._newest - self._size:
             return
-        elif self._told is not None and number < self._told[0]:
+        elif self._last is not None and number < self._last[0]:
             # Older than what was forecast from: the past came later.
             self._made.clear()
-            self._told = None
+            self._last = None
         present = self._cells[number % self._size]
         if not present >= value:
             self._cells[number % self._size] = value
@@ -111,9 +111,9 @@ class SeasonMemory:
     def expected(self, now: float) -> Expected:
         """Return the forecast at *now*, from the cells that are over."""
         number = int(now // CELL)
-        if self._told is None or self._told[0] != number:
-            self._told = number, self._judged(number)
-        return self._told[1]
+        if self._last is None or self._last[0] != number:
+            self._last = number, self._judged(number)
+        return self._last[1]
 
     def _judged(self, number: int) -> Expected:
         found = self._forecast(number)
@@ -189,6 +189,6 @@ def learn_decision(memories: Mapping[ForecastKey, SeasonMemory], decision: Floor
     asked = decision.subject.asked
     if not memories or not isinstance(asked, FloorSpec) or not DOUBTS.isdisjoint(decision.reasons):
         return
-    for key, term, told in zip(forecast_keys(asked), decision.terms, decision.answers, strict=False):
-        if told == "answered" and term.value is not None and key in memories:
+    for key, term, outcome in zip(forecast_keys(asked), decision.terms, decision.answers, strict=False):
+        if outcome == "answered" and term.value is not None and key in memories:
             memories[key].learn(decision.subject.now, term.value)

@@ -81,11 +81,11 @@ class _Chunks:
             remarks.append(f"{about}: answered with: {warned[0]}")
         if not any(series):
             return None, [*remarks, f"{about}: no sample from {rfc3339(asking.begin)} to {rfc3339(asking.end)}"]
-        trace, told = trace_of(series, about, asking.step)
+        trace, more = trace_of(series, about, asking.step)
         if trace.begin - asking.begin > max(SHORTEST, 2 * asking.step):
             kept = format_duration(trace.end - trace.begin)
             remarks.append(f"{about}: the data begin only at {rfc3339(trace.begin)}: {kept} of them")
-        return trace, [*remarks, *told]
+        return trace, [*remarks, *more]
 
     async def _chunk(self, query: Query, begin: float, end: float) -> list[tuple[float, float, Matrix | Failure]]:
         server, step = str(query.server), self._asking.step
@@ -132,11 +132,11 @@ async def fetch(
     asker = _Chunks(client, asking, tell)
     found = await asyncio.gather(*(asker.trace(query) for query in queries))
     traces = {query: trace for query, (trace, _) in zip(queries, found, strict=True) if trace is not None}
-    told: dict[str, list[str]] = {}
+    by_text: dict[str, list[str]] = {}
     for query, (_, remarks) in zip(queries, found, strict=True):
         for remark in remarks:
-            told.setdefault(remark.removeprefix(f"{_about(query)}: "), []).append(_about(query))
-    return Recorded(traces, tuple(f"{_all_of(abouts)}: {text}" for text, abouts in told.items()))
+            by_text.setdefault(remark.removeprefix(f"{_about(query)}: "), []).append(_about(query))
+    return Recorded(traces, tuple(f"{_all_of(abouts)}: {text}" for text, abouts in by_text.items()))
 
 
 def _about(query: Query) -> str:

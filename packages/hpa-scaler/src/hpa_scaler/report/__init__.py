@@ -1,6 +1,6 @@
 """Reports about floors: documents made from judgements, and their presentation. No I/O."""
 
-from hpa_scaler.report.build import Sights, explanation_document, plan_document
+from hpa_scaler.report.build import PlanContext, explanation_document, plan_document
 from hpa_scaler.report.document import FloorExplanation, FloorPlan, FloorRelease
 from hpa_scaler.report.pages import plan_page
 from hpa_scaler.report.views import explanation_printout, plan_printout, plan_rows, release_printout, wide_columns
@@ -17,7 +17,7 @@ __all__ = [
     "FloorExplanation",
     "FloorPlan",
     "FloorRelease",
-    "Sights",
+    "PlanContext",
     "explanation_document",
     "plan_document",
     "plan_page",

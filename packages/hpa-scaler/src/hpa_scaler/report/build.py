@@ -41,7 +41,7 @@ _NAMED = 5
 _IMPORTANCE = {reason: number for number, reason in enumerate(Reason)}
 
 
-class Sights(Struct, frozen=True):
+class PlanContext(Struct, frozen=True):
     """A cycle, and the values for the head of its document. *not_enabled* HPAs are not opted in."""
 
     generator: Generator
@@ -54,29 +54,29 @@ class Sights(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-def plan_document(sights: Sights, order: Callable[[HpaEntry], object] | None = None) -> FloorPlan:
+def plan_document(context: PlanContext, order: Callable[[HpaEntry], object] | None = None) -> FloorPlan:
     """Return the plan as a document, with its HPAs by namespace and name, or in another *order*."""
-    entries = [_entry(each) for each in sights.cycle.decisions]
+    entries = [_entry(each) for each in context.cycle.decisions]
     entries.sort(key=lambda entry: (entry.namespace, entry.name))
     if order is not None:
         entries.sort(key=order)  # type: ignore[arg-type]
     return FloorPlan(
         api_version=API_VERSION,
-        generator=sights.generator,
-        source=sights.source,
-        evaluated_at=rfc3339(sights.now),
-        settings=sights.settings,
-        summary=_summary(sights, entries),
+        generator=context.generator,
+        source=context.source,
+        evaluated_at=rfc3339(context.now),
+        settings=context.settings,
+        summary=_summary(context, entries),
         hpas=tuple(entries),
-        warnings=(*sights.warnings, *_lint(sights)),
+        warnings=(*context.warnings, *_lint(context)),
     )
 
 
-def _lint(sights: Sights) -> Iterator[str]:
+def _lint(context: PlanContext) -> Iterator[str]:
     """Yield what is wrong with the HPAs and their queries, whatever their floors are."""
     targets: dict[tuple[str, str], list[str]] = {}
     found: dict[tuple[Reason, str], dict[str, str]] = {}
-    for decision in sights.cycle.decisions:
+    for decision in context.cycle.decisions:
         hpa = decision.subject.hpa
         targets.setdefault((hpa.namespace, str(hpa.target)), []).append(hpa.key)
         for cause in decision.causes:
@@ -98,17 +98,17 @@ def _few(keys: Collection[str]) -> str:
     return ", ".join(sorted(keys)[:_NAMED]) + more
 
 
-def explanation_document(sights: Sights, keys: Iterable[str]) -> FloorExplanation:
+def explanation_document(context: PlanContext, keys: Iterable[str]) -> FloorExplanation:
     """Return everything about the HPAs called *keys* (``namespace/name``), in that order."""
-    by_key = {each.key: each for each in sights.cycle.decisions}
+    by_key = {each.key: each for each in context.cycle.decisions}
     return FloorExplanation(
         api_version=API_VERSION,
-        generator=sights.generator,
-        source=sights.source,
-        evaluated_at=rfc3339(sights.now),
-        settings=sights.settings,
+        generator=context.generator,
+        source=context.source,
+        evaluated_at=rfc3339(context.now),
+        settings=context.settings,
         hpas=tuple(_detail(by_key[key]) for key in keys),
-        warnings=sights.warnings,
+        warnings=context.warnings,
     )
 
 
@@ -164,7 +164,7 @@ def _queries(decision: FloorDecision) -> tuple[QueryEntry, ...]:
         QueryEntry(
             query=query.text,
             server=str(query.server),
-            outcome=told,
+            outcome=outcome,
             value=term.value,
             per_replica=term.per_replica,
             delta=term.delta,
@@ -173,7 +173,7 @@ def _queries(decision: FloorDecision) -> tuple[QueryEntry, ...]:
             range_from=range_from(query, asked),
             expected=None if expected is None else expected.value,
         )
-        for query, term, told, expected in zip(
+        for query, term, outcome, expected in zip(
             asked.queries, decision.terms, decision.answers, _expected(decision), strict=False
         )
     )
@@ -183,17 +183,17 @@ def _expected(decision: FloorDecision) -> Iterable[Expected | None]:
     return decision.subject.expected or repeat(None)
 
 
-def _summary(sights: Sights, entries: list[HpaEntry]) -> FloorSummary:
+def _summary(context: PlanContext, entries: list[HpaEntry]) -> FloorSummary:
     actions = Counter(entry.action for entry in entries)
     reasons = Counter(reason for entry in entries for reason in entry.reasons)
-    count = sights.cycle.count
+    count = context.cycle.count
     return FloorSummary(
         hpas=len(entries),
-        not_enabled=sights.not_enabled,
+        not_enabled=context.not_enabled,
         actions=Actions(actions["raise"], actions["lower"], actions["hold"], actions["skip"]),
         floor=BoundMove(sum(entry.minimum.now for entry in entries), sum(entry.minimum.after for entry in entries)),
         maxima_raised=sum(1 for entry in entries if entry.maximum.after > entry.maximum.now),
-        drops=Drops(count.counted, count.dropping, count.floor, count.lost, sights.cycle.verdict.cause is not None),
+        drops=Drops(count.counted, count.dropping, count.floor, count.lost, context.cycle.verdict.cause is not None),
         reasons=tuple(
             ReasonCount(reason, number)
             for reason, number in sorted(reasons.items(), key=lambda item: (-item[1], _IMPORTANCE[Reason(item[0])]))

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hpa_scaler.decide.floors import short
 from hpa_scaler.report.document import FloorPlan, HpaEntry
-from hpa_scaler.report.story import BoundChange, Told
+from hpa_scaler.report.timeline import BoundChange, Timeline
 from hpa_scaler.report.views import deciding, dropping, floor_rows, query_formula
 from tightship.core.counting import counted
 from tightship.core.reasons import HPA_TROUBLE
@@ -59,14 +59,14 @@ _FARTHEST = 3
 """A scale or a chart includes maxReplicas up to this many times the largest other number."""
 
 
-def plan_page(plan: FloorPlan, lately: Lately | None = None) -> Page:
-    """Return the page of *plan*, with the recent past from *lately*, if any."""
+def plan_page(plan: FloorPlan, recent: RecentTimelines | None = None) -> Page:
+    """Return the page of *plan*, with the recent past from *recent*, if any."""
     summary = plan.summary
     hpas = sorted(plan.hpas, key=lambda each: not _is_troubled(each))
-    writes = lately is not None and not lately.dry
+    writes = recent is not None and not recent.dry
     moves = sum(each.action in ("raise", "lower") and not (writes and each.dry_run) for each in hpas)
     many = f"{counted(moves, 'floor')} of {counted(summary.hpas, 'HPA')}" if moves else "no floor"
-    told = f"{many} {'moving' if writes else 'would move'}"
+    headline = f"{many} {'moving' if writes else 'would move'}"
     held = (dropping(summary.drops),) if summary.drops.held else ()
     counts = tuple((Cell(each.reason, anchor=each.reason), Cell(f"{each.hpas:,}")) for each in summary.reasons)
     reasons = Section(
@@ -74,12 +74,12 @@ def plan_page(plan: FloorPlan, lately: Lately | None = None) -> Page:
         note="How many HPAs have each. docs/reasons.md has a heading for each reason, with what to do about it.",
         table=Table(("Reason", "HPAs"), counts, filters=True, compact=True),
     )
-    past = "" if lately is None else f" {lately}"
+    past = "" if recent is None else f" {recent}"
     if past and len(hpas) > CHARTED:
         past += f" Only the first {CHARTED:,} rows have it here."
     others = (f"{counted(summary.not_enabled, 'more HPA')} not enabled",) if summary.not_enabled else ()
     return Page(
-        title=f"{plan.generator.name}: {told}",
+        title=f"{plan.generator.name}: {headline}",
         subtitle=(*plan.heading, *others),
         facts=_facts(plan),
         alerts=(*held, *plan.warnings),
@@ -88,7 +88,7 @@ def plan_page(plan: FloorPlan, lately: Lately | None = None) -> Page:
             heading="HPAs",
             columns=COLUMNS,
             keys=tuple(hpa.key for hpa in hpas),
-            rows=lambda: _rows(hpas, lately),
+            rows=lambda: _rows(hpas, recent),
             states=STATES,
             noun="HPA",
             hint="name, target, query or reason",
@@ -120,16 +120,16 @@ def _is_troubled(hpa: HpaEntry) -> bool:
     return not _TROUBLE.isdisjoint(hpa.reasons)
 
 
-def _rows(hpas: Sequence[HpaEntry], lately: Lately | None) -> Iterator[Entry]:
+def _rows(hpas: Sequence[HpaEntry], recent: RecentTimelines | None) -> Iterator[Entry]:
     for number, hpa in enumerate(hpas):
-        told = lately.told(hpa.key) if lately is not None and number < CHARTED else None
+        timeline = recent.timeline(hpa.key) if recent is not None and number < CHARTED else None
         yield Entry(
             key=hpa.key,
             state="trouble" if _is_troubled(hpa) else hpa.action,
             cells=(Cell(hpa.key, detail=hpa.target), _bounds(hpa), _decision(hpa), _query(hpa)),
             tags=hpa.reasons,
             summary=Cell(", ".join(hpa.reasons) or "no reason"),
-            details=tuple(_hpa_details(hpa, told)),
+            details=tuple(_hpa_details(hpa, timeline)),
         )
 
 
@@ -164,14 +164,14 @@ def _query(hpa: HpaEntry) -> Cell:
     return Cell(query_formula(query), detail=f"and {counted(more, 'more query', 'more queries')}" if more else "")
 
 
-def _hpa_details(hpa: HpaEntry, told: Told | None) -> Iterator[Section]:
+def _hpa_details(hpa: HpaEntry, timeline: Timeline | None) -> Iterator[Section]:
     rows = tuple(
         (Cell(each.reason, about=each.reason), each.detail, each.fix or "none is known") for each in hpa.causes
     )
     if rows:
         yield Section("Why", table=Table(("Reason", "Detail", "Smallest change"), rows))
-    if told is not None:
-        yield from over_time(told)
+    if timeline is not None:
+        yield from over_time(timeline)
     if hpa.queries:
         yield Section("Queries", table=_queries(hpa))
     floors = tuple(floor_rows(hpa))
@@ -197,12 +197,12 @@ def _queries(hpa: HpaEntry) -> Table:
     return Table(columns, rows)
 
 
-class Lately(Struct, frozen=True):
-    """A running controller's memory: *told* returns the story of an HPA by its key. *dry* marks a dry run."""
+class RecentTimelines(Struct, frozen=True):
+    """A running controller's memory: *timeline* returns the story of an HPA by its key. *dry* marks a dry run."""
 
     since: float
     dry: bool
-    told: Callable[[str], Told | None]
+    timeline: Callable[[str], Timeline | None]
 
     def __str__(self) -> str:
         """Say how far back the story goes, and where to find more."""
@@ -213,13 +213,13 @@ class Lately(Struct, frozen=True):
         )
 
 
-def over_time(told: Told) -> Iterator[Section]:
+def over_time(timeline: Timeline) -> Iterator[Section]:
     """Yield the chart, if there are several points, and the changes, the latest first."""
-    if len(told.times) > 1:
-        yield Section("Traffic, floor and replicas", chart=_chart(told))
-    if told.changes:
+    if len(timeline.times) > 1:
+        yield Section("Traffic, floor and replicas", chart=_chart(timeline))
+    if timeline.changes:
         columns = ("At", "minReplicas", "maxReplicas", "Reasons")
-        yield Section("Changes", table=Table(columns, tuple(map(_change_row, reversed(told.changes)))))
+        yield Section("Changes", table=Table(columns, tuple(map(_change_row, reversed(timeline.changes)))))
 
 
 def _change_row(change: BoundChange) -> tuple[Cell | str, ...]:
@@ -232,16 +232,16 @@ def _change_row(change: BoundChange) -> tuple[Cell | str, ...]:
     )
 
 
-def _chart(told: Told) -> Chart:
-    would = " that would be set" if told.dry else ""
+def _chart(timeline: Timeline) -> Chart:
+    would = " that would be set" if timeline.dry else ""
     series = [
-        Series("what the queries ask for, in pods", "traffic", told.traffic),
-        Series("replicas", "replicas", told.replicas, step=True),
-        Series(f"minReplicas{would}", "floor", told.floors, step=True),
+        Series("what the queries ask for, in pods", "traffic", timeline.traffic),
+        Series("replicas", "replicas", timeline.replicas, step=True),
+        Series(f"minReplicas{would}", "floor", timeline.floors, step=True),
     ]
     most = max((value for each in series for value in each.values if value is not None), default=1.0)
-    if max(told.maxima) <= _FARTHEST * most:
-        series.append(Series(f"maxReplicas{would}", "maximum", told.maxima, step=True))
-    begin, end = rfc3339(told.times[0]), rfc3339(told.times[-1])
-    label = f"{told.key}: traffic, floor and replicas from {begin} to {end}; the tables below have the changes"
-    return Chart(told.times, tuple(series), "pods", label)
+    if max(timeline.maxima) <= _FARTHEST * most:
+        series.append(Series(f"maxReplicas{would}", "maximum", timeline.maxima, step=True))
+    begin, end = rfc3339(timeline.times[0]), rfc3339(timeline.times[-1])
+    label = f"{timeline.key}: traffic, floor and replicas from {begin} to {end}; the tables below have the changes"
+    return Chart(timeline.times, tuple(series), "pods", label)

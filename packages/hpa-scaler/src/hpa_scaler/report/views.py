@@ -230,9 +230,9 @@ def _queries(hpa: HpaEntry) -> Iterator[TextLine]:
         yield TextLine("none: the floor follows the ratio and the lower bound alone")
     for query in hpa.queries:
         yield TextLine(query.query)
-        told = "" if query.outcome == "answered" else f"   {query.outcome}"
+        note = "" if query.outcome == "answered" else f"   {query.outcome}"
         back = f", looks back {format_duration(query.looks_back_seconds)} ({_RANGE_FROM[query.range_from]})"
-        yield TextLine(f"  {query_formula(query)}   server {query.server}{back}{told}")
+        yield TextLine(f"  {query_formula(query)}   server {query.server}{back}{note}")
     if hpa.queries and hpa.lowering_window_seconds:
         yield TextLine(f"lowered to what all answers of {format_duration(hpa.lowering_window_seconds)} want")
     elif hpa.queries:
@@ -297,8 +297,8 @@ def release_printout(release: FloorRelease) -> Printout:
     )
     outcomes = Counter(hpa.outcome for hpa in hpas)
     numbers = ", ".join(f"{number:,} {outcome}" for outcome, number in sorted(outcomes.items())) or "none"
-    told = TextLine(f"{counted(len(hpas), 'HPA')}: {numbers}", indent=0)
-    return Printout(grid=grid, end=(told, *(TextLine(text, style="bad", indent=0) for text in release.warnings)))
+    total = TextLine(f"{counted(len(hpas), 'HPA')}: {numbers}", indent=0)
+    return Printout(grid=grid, end=(total, *(TextLine(text, style="bad", indent=0) for text in release.warnings)))
 
 
 def replay_text(found: Replay) -> str:

@@ -160,8 +160,8 @@ class _SpecReader:
     def problem(self, name: str, text: str, why: str) -> None:
         shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
         # An AddressError already quotes the text.
-        told = why if why.startswith(quoted(text)) else f"{shown!r}: {why}"
-        line = f"{self._start}{name}: {told}"
+        detail = why if why.startswith(quoted(text)) else f"{shown!r}: {why}"
+        line = f"{self._start}{name}: {detail}"
         if line not in self.problems:
             self.problems.append(line)
 

@@ -119,20 +119,20 @@ def number_of(node: Expression) -> float | None:
     if node.kind == "number":
         return _seconds(node.name)
     found = [number_of(each) for each in node.args]
-    there = [each for each in found if each is not None]
-    if node.kind == "unary" and there:
-        return -there[0] if node.name == "-" else there[0]
+    known = [each for each in found if each is not None]
+    if node.kind == "unary" and known:
+        return -known[0] if node.name == "-" else known[0]
     if node.operator in ("or", "default"):
-        return there[0] if there else None
-    if len(there) == 2 and node.operator in ("+", "-", "*", "/"):
-        left, right = there
+        return known[0] if known else None
+    if len(known) == 2 and node.operator in ("+", "-", "*", "/"):
+        left, right = known
         if node.name == "/":
             return left / right if right else None
         return left + right if node.name == "+" else left - right if node.name == "-" else left * right
-    if node.function in ("clamp_min", "clamp_max") and len(there) == 2:
-        return max(there) if node.function == "clamp_min" else min(there)
+    if node.function in ("clamp_min", "clamp_max") and len(known) == 2:
+        return max(known) if node.function == "clamp_min" else min(known)
     same = node.function in ("sum", "avg", "min", "max", "vector", "ceil", "floor", "round", "sort", "label_replace")
-    return there[0] if same and len(there) == 1 else None
+    return known[0] if same and len(known) == 1 else None
 
 
 def _seconds(text: str) -> float | None:

@@ -21,7 +21,7 @@ from msgspec import Struct
 from hpa_scaler.decide.decision import FloorDecision
 from hpa_scaler.decide.history import FloorHistory
 from hpa_scaler.decide.ownership import Ending, Remembered, Restoration, unchanged, valid_history
-from hpa_scaler.report.story import HpaStory
+from hpa_scaler.report.timeline import TimelineLog
 from hpa_scaler.spec.annotations import STATE, name_of
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import Reason
@@ -51,13 +51,13 @@ class HpaRecord(Struct):
     """Everything that the controller knows of one HPA.
 
     *remembered* is the history that its judgements continue, with the annotation that goes with it. *noted* is the part
-    of :data:`UNSAFE` that is written down. *reported* is what Events have said, *story* what the page shows over time.
+    of :data:`UNSAFE` that is written down. *reported* is what Events have said, *timeline* what the page shows.
     """
 
     remembered: Remembered | None = None
     noted: frozenset[Reason] = frozenset()
     reported: Reported | None = None
-    story: HpaStory | None = None
+    timeline: TimelineLog | None = None
 
 
 class Records:
@@ -76,9 +76,9 @@ class Records:
         """Return the record of an HPA, which is empty at first."""
         return self._records.setdefault(uid, HpaRecord())
 
-    def stories(self) -> dict[str, HpaStory]:
+    def timelines(self) -> dict[str, TimelineLog]:
         """Return the stories of all HPAs by ``namespace/name``."""
-        return {each.story.key: each.story for each in list(self._records.values()) if each.story is not None}
+        return {each.timeline.key: each.timeline for each in list(self._records.values()) if each.timeline is not None}
 
     def recall(self, hpa: HorizontalPodAutoscaler) -> FloorHistory | None:
         """Return the history of *hpa*, ``None`` if the caller must read the annotation."""

@@ -13,7 +13,7 @@ from msgspec import Struct
 from hpa_scaler.decide.decision import FloorDecision
 from tightship.core.reasons import Reason
 
-Fate: TypeAlias = Literal["set", "would", "left"]
+Effect: TypeAlias = Literal["set", "would", "left"]
 """The fate of a decision's bounds: ``set``; ``would`` in a dry run; ``left`` if the HPA kept its own, because a write
 failed, or as far as anybody knows."""
 
@@ -42,7 +42,7 @@ class BoundChange(Struct, frozen=True, gc=False):
     reasons: tuple[str, ...]
 
 
-class Told(Struct, frozen=True):
+class Timeline(Struct, frozen=True):
     """The story of one HPA, ready to show.
 
     *times* are seconds since 1970, ascending. *traffic* is the replicas that the queries ask for, not rounded, ``None``
@@ -60,7 +60,7 @@ class Told(Struct, frozen=True):
     dry: bool
 
 
-class HpaStory:
+class TimelineLog:
     """The story of one HPA; beyond the limits in *keep*, older points lie farther apart.
 
     A point takes 24 bytes. A point that equals its neighbours is dropped: the drawing is the same without it.
@@ -76,11 +76,11 @@ class HpaStory:
         self._changes: list[BoundChange] = []
         self._columns: _Columns = (array("d"), array("f"), array("i"), array("i"), array("i"))
 
-    def told(self, until: float = math.inf) -> Told:
+    def timeline(self, until: float = math.inf) -> Timeline:
         """Return the story up to *until*."""
         times, traffic, floors, maxima, replicas = self._columns
         end = bisect_right(times, until)
-        return Told(
+        return Timeline(
             key=self.key,
             target=self.target,
             times=tuple(times[:end]),
@@ -92,16 +92,16 @@ class HpaStory:
             dry=self._dry,
         )
 
-    def add(self, at: float, replicas: int | None, decision: FloorDecision, fate: Fate) -> None:
+    def add(self, at: float, replicas: int | None, decision: FloorDecision, effect: Effect) -> None:
         """Add the result of *decision*, in place of any points of this time or later.
 
         An HPA that changed is judged again, and a clock may have been set back.
         """
         self._take_back(at)
-        kept = fate == "left"
+        kept = effect == "left"
         floor = decision.minimum if kept else decision.target
         maximum = decision.maximum if kept else decision.target_maximum
-        self._note(at, floor, maximum, decision, fate)
+        self._note(at, floor, maximum, decision, effect)
         times, traffic, floors, maxima, counts = self._columns
         times.append(at)
         known = () if decision.unanswered else decision.terms
@@ -109,16 +109,16 @@ class HpaStory:
         floors.append(floor)
         maxima.append(maximum)
         counts.append(_UNKNOWN if replicas is None else replicas)
-        self._dry = fate == "would"
+        self._dry = effect == "would"
         if len(times) > 2 and self._row(-1) == self._row(-2) == self._row(-3):
             self._drop(slice(-2, -1))
         if self._keep is not None:
             self._forget(self._keep, at)
 
-    def _note(self, at: float, floor: int, maximum: int, decision: FloorDecision, fate: Fate) -> None:
+    def _note(self, at: float, floor: int, maximum: int, decision: FloorDecision, effect: Effect) -> None:
         _, _, floors, maxima, _ = self._columns
         last = (floors[-1], maxima[-1]) if floors else (decision.minimum, decision.maximum)
-        made = decision.changes and fate == "set"
+        made = decision.changes and effect == "set"
         # A bound that was set back and set again within one cycle looks unchanged.
         again = made and Reason.CHANGED_BY_OTHERS in decision.reasons
         if last != (floor, maximum) or again:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import pytest
 from hpa_builder import NOW, hpa, judge, spec
 
-from hpa_scaler.app.status import KEPT, Past
+from hpa_scaler.app.status import KEPT, Timelines
 from hpa_scaler.decide.cycle import Cycle
 from hpa_scaler.decide.decision import DropState, count_drops, judge_drops
 from hpa_scaler.decide.ownership import ENDINGS, Ending
-from hpa_scaler.report.story import Told
+from hpa_scaler.report.timeline import Timeline
 from hpa_scaler.spec.spec import FloorSpec, Rules
 from hpa_scaler.write.records import Records
 
@@ -28,19 +28,19 @@ def cycle(rate: float, *names: str, minimum: int = 3, asked: FloorSpec = ASKED) 
     return Cycle(tuple(made), count, judge_drops(count, DropState(), Rules(), NOW))
 
 
-def kept(*, writes: bool = True) -> Past:
-    return Past(Records("estafette.io", writes=True), NOW, writes=writes)
+def kept(*, writes: bool = True) -> Timelines:
+    return Timelines(Records("estafette.io", writes=True), NOW, writes=writes)
 
 
-def told(past: Past, name: str = "web") -> Told | None:
-    return past.lately().told(f"shop/{name}")
+def timeline(past: Timelines, name: str = "web") -> Timeline | None:
+    return past.recent().timeline(f"shop/{name}")
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_only_what_was_written_became_of_it(ending: Ending) -> None:
     past = kept()
     past.note(cycle(72), {"uid-web": ending}, NOW)
-    found = told(past)
+    found = timeline(past)
     if ending == "gone":
         assert found is None
         return
@@ -53,7 +53,7 @@ def test_only_what_was_written_became_of_it(ending: Ending) -> None:
 def test_a_change_that_it_did_not_come_to_is_none() -> None:
     past = kept()
     past.note(cycle(72), {}, NOW)
-    found = told(past)
+    found = timeline(past)
     assert found is not None
     assert (found.floors, found.changes) == ((3,), ())
 
@@ -62,18 +62,18 @@ def test_a_change_that_it_did_not_come_to_is_none() -> None:
 def test_a_dry_run_of_all_or_of_one_has_what_would_be(writes: bool, asked: FloorSpec) -> None:
     past = kept(writes=writes)
     past.note(cycle(72, asked=asked), {"uid-web": "written"} if writes else {}, NOW)
-    found = told(past)
+    found = timeline(past)
     assert found is not None
     assert (found.floors, found.dry) == ((8,), True)
 
 
 def test_what_is_gone_is_forgotten() -> None:
     records = Records("estafette.io", writes=True)
-    past = Past(records, NOW, writes=True)
+    past = Timelines(records, NOW, writes=True)
     past.note(cycle(72, "web", "cart"), {}, NOW)
     records.retain({"uid-cart"})
-    assert told(past) is None
-    assert told(past, "cart") is not None
+    assert timeline(past) is None
+    assert timeline(past, "cart") is not None
 
 
 def test_who_looks_while_it_is_added_to_sees_whole_points(often: None) -> None:
@@ -90,7 +90,7 @@ def test_who_looks_while_it_is_added_to_sees_whole_points(often: None) -> None:
     looks = 0
     while living.is_alive() or not looks:
         for name in names:
-            found = told(past, name)
+            found = timeline(past, name)
             if found is not None:
                 looks += 1
                 assert {len(each) for each in (found.traffic, found.floors, found.maxima, found.replicas)} == {

@@ -1,7 +1,7 @@
 """Between two cycles: raises a floor again at once, by the last answers, if somebody has lowered it.
 
-A :class:`~hpa_scaler.running.Doorbell` reports the HPAs whose bounds somebody has set back. Its events may be older
-than our last write, so a reaction reads the HPA again and never judges by the event.
+A :class:`~hpa_scaler.running.BoundChangeWatch` reports the HPAs whose bounds somebody has set back. Its events may
+be older than our last write, so a reaction reads the HPA again and never judges by the event.
 
 Only cycles lower floors, and only cycles change counts of cycles. No reaction runs during the second half of a cycle,
 from the judgement on. If a reaction has written an HPA since the cycle began to list, the cycle reads that HPA again.
@@ -24,7 +24,7 @@ from tightship.core.objects import HorizontalPodAutoscaler, ObjectError
 from tightship.kube.connection import Connection
 
 
-class Reactor:
+class ImmediateRaiser:
     """Reacts to HPAs that the doorbell reported. *may* says whether this replica may write now.
 
     Reactions use the answers of the cycle *last*; ``None``: no reactions. *touched* are the uids of the HPAs written.
@@ -51,8 +51,8 @@ class Reactor:
         self._may = may
         self._log = logger
         self._clock = clock
-        self._rung: dict[str, HorizontalPodAutoscaler] = {}
-        self._bell = asyncio.Event()
+        self._changed: dict[str, HorizontalPodAutoscaler] = {}
+        self._woken = asyncio.Event()
 
     def may_concern(self, hpa: HorizontalPodAutoscaler) -> bool:
         """Whether to look at *hpa*. While a write is under way, nobody can tell which bounds are ours."""
@@ -62,18 +62,18 @@ class Reactor:
         """Whether somebody seems to have changed our bounds; the given *hpa* may be outdated."""
         return not self._records.ours(hpa)
 
-    def ring(self, hpa: HorizontalPodAutoscaler) -> None:
+    def notify(self, hpa: HorizontalPodAutoscaler) -> None:
         """Queue *hpa* for a check before the next cycle."""
-        self._rung[hpa.uid] = hpa
-        self._bell.set()
+        self._changed[hpa.uid] = hpa
+        self._woken.set()
 
     async def run(self) -> None:
         """React whenever the doorbell rings, until cancelled."""
         while True:
-            await self._bell.wait()
-            self._bell.clear()
-            while self._rung:
-                _, hpa = self._rung.popitem()
+            await self._woken.wait()
+            self._woken.clear()
+            while self._changed:
+                _, hpa = self._changed.popitem()
                 async with self.lock:
                     try:
                         await self._react(hpa)
