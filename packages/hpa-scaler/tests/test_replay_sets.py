@@ -10,8 +10,7 @@ import msgspec
 import pytest
 from hpa_builder import FREE, NOW, World, annotated, answer, hpa, spec
 
-from hpa_scaler.backtest.log_past import pasts_of_log
-from hpa_scaler.backtest.texts import texts_of
+from hpa_scaler.backtest.log_past import pasts_of_log, texts_of
 from hpa_scaler.decide.cycle import LogError, decision_line
 from hpa_scaler.decide.decision import Subject
 from hpa_scaler.decide.judge import judge_one

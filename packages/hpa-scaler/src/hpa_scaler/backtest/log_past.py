@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from statistics import median
 
 import msgspec
 
-from hpa_scaler.backtest.texts import texts_of
 from hpa_scaler.backtest.variants import BacktestSetup, HpaPast
 from hpa_scaler.decide.cycle import DecisionLine, LogError, read_log
 from hpa_scaler.prometheus.samples import LONGEST, Trace
 from hpa_scaler.spec.annotations import ENABLE, name_of
 from hpa_scaler.spec.queries import Outcome, Query, QueryAnswer
-from hpa_scaler.spec.spec import FloorSpec, Rules
+from hpa_scaler.spec.spec import Band, FloorSpec, ForecastSpec, HoldSpec, PauseSpec, Rules, ServerRef
+from hpa_scaler.spec.values import format_float
 from tightship.core.times import rfc3339
 
 STEP = 15.0
@@ -88,3 +88,72 @@ def _trace(outcomes: list[tuple[float, Outcome | None]], interval: float) -> Tra
             values[place] = math.nan if outcome.highest is None else outcome.highest
             place += 1
     return Trace(begin, STEP, values, counts)
+
+
+def texts_of(spec: FloorSpec) -> dict[str, str]:
+    """Return annotations by their names after ``hpa-scaler-``; reading them again gives *spec*."""
+    found = dict(_queries(spec)) | dict(_rest(spec))
+    defaults = dict(_rest(FloorSpec()))
+    return {name: text for name, text in found.items() if defaults.get(name) != text}
+
+
+def _queries(spec: FloorSpec) -> Iterator[tuple[str, str]]:
+    for number, query in enumerate(spec.queries, 1):
+        suffix = "" if number == 1 else f"-{number}"
+        yield f"prometheus-query{suffix}", query.text
+        yield f"requests-per-replica{suffix}", format_float(query.per_replica)
+        yield f"delta{suffix}", format_float(query.delta)
+        yield from _server("prometheus-server", query.server, suffix)
+
+
+def _server(name: str, server: ServerRef, suffix: str = "") -> Iterator[tuple[str, str]]:
+    if server.name:
+        yield f"{name}{suffix}", server.name
+    elif server.url:
+        yield f"{name}-url{suffix}", server.url
+
+
+def _rest(spec: FloorSpec) -> Iterator[tuple[str, str]]:
+    hold, forecast = spec.hold or HoldSpec(""), spec.forecast
+    yield "several-series", spec.series
+    yield "missing-data", str(spec.missing)
+    yield "missing-data-after", str(spec.missing.after)
+    yield "scale-down-max-ratio", format_float(spec.ratio)
+    yield "enable-scale-down-ratio-deployment-checking", _switch(spec.rollout_check)
+    yield "honour-scale-up-behavior", _switch(spec.honour_behavior)
+    yield "deadband", _band(spec.deadband)
+    yield "max-replicas-policy", spec.max_replicas
+    yield "paused", _pause(spec.paused)
+    yield "paused-scale-down", _pause(spec.paused_down)
+    yield "paused-scale-up", _pause(spec.paused_up)
+    yield "dry-run", _switch(spec.dry_run)
+    yield "forecast", forecast.season if forecast is not None else "off"
+    if forecast is not None and forecast != ForecastSpec(forecast.season):
+        yield "forecast-ahead", format_float(forecast.ahead)
+    if hold.text:
+        yield "hold-query", hold.text
+        yield "hold-cool-down", format_float(hold.cool_down)
+        if hold.server.name:
+            yield "hold-query-server", hold.server.name
+    for name, value in (
+        ("query-range", spec.query_range),
+        ("scale-up-max-ratio", spec.up_ratio),
+        ("scale-up-max-pods", spec.up_pods),
+        ("lowering-window", spec.window),
+        ("minimum-replicas", spec.lowest),
+        ("maximum-replicas", spec.highest),
+    ):
+        if value is not None:
+            yield name, format_float(value)
+
+
+def _switch(on: bool) -> str:
+    return "true" if on else "false"
+
+
+def _band(band: Band) -> str:
+    return f"{format_float(round(band.share * 100, 9))}%" if band.share else str(band.pods)
+
+
+def _pause(pause: PauseSpec) -> str:
+    return rfc3339(pause.until) if pause.on and pause.until is not None else _switch(pause.on)

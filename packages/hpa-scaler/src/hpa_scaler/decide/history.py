@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -25,6 +25,9 @@ from tightship.core.unreadable import UNREADABLE
 
 Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 """A number within the range of exact arithmetic, since anybody can write the annotation."""
+
+Time = Annotated[float, msgspec.Meta(ge=-(2**53), le=2**53)]
+"""Seconds since 1970; whole seconds in the annotation."""
 
 BUCKETS = 20
 """The buckets of a lowering window; more would enlarge the state without benefit."""
@@ -73,7 +76,7 @@ class Spike(Struct, frozen=True, array_like=True):
     kept: Whole
 
 
-class FloorHistory(Struct, frozen=True, kw_only=True):
+class FloorHistory(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The controller's memory of one HPA.
 
     *evaluated* is when the HPA was last judged, ``None`` if never. *floors* are the floors wanted within the lowering
@@ -98,33 +101,33 @@ class FloorHistory(Struct, frozen=True, kw_only=True):
     annotation does not contain it.
     """
 
-    evaluated: float | None = None
+    evaluated: Time | None = None
     floors: tuple[Floor, ...] = ()
     raises: tuple[Raise, ...] = ()
-    failures: int = 0
-    failing: float | None = None
-    gaps: int = 0
-    answered: float | None = None
+    failures: Whole = 0
+    failing: Time | None = None
+    gaps: Annotated[int, msgspec.Meta(ge=0, lt=2048)] = 0
+    answered: Time | None = None
     recovering: bool = False
-    aged: int = 0
-    incident: float | None = None
-    rolling: float | None = None
+    aged: Whole = 0
+    incident: Time | None = None
+    rolling: Time | None = None
     known: tuple[Floor, ...] = ()
     look: Floor | None = None
     last: Floor | None = None
     spike: Spike | None = None
-    series: tuple[int, ...] = ()
-    met: Mapping[int, int] = {}
+    series: tuple[Whole, ...] = ()
+    met: Mapping[Whole, Whole] = {}
     answers: tuple[Floor, ...] = ()
-    falling: float | None = None
-    original_min: int | None = None
-    original_max: int | None = None
-    applied_min: int | None = None
-    applied_max: int | None = None
-    resets: int = 0
-    ousted: tuple[int, int] | None = None
-    reset_at: float = 0.0
-    seen: int | None = None
+    falling: Time | None = None
+    original_min: Whole | None = None
+    original_max: Whole | None = None
+    applied_min: Whole | None = None
+    applied_max: Whole | None = None
+    resets: Whole = 0
+    ousted: tuple[Whole, Whole] | None = None
+    reset_at: Time = msgspec.field(default=0, name="resetAt")
+    seen: Whole | None = None
 
     @property
     def ours(self) -> bool:
@@ -173,6 +176,44 @@ def handed_over(history: FloorHistory, now: float, gap: float) -> FloorHistory:
     return msgspec.structs.replace(history, evaluated=None)
 
 
+_Dated = TypeVar("_Dated", Floor, Raise, Spike)
+
+
+def caught_up(history: FloorHistory, now: float) -> FloorHistory:
+    """Return *history* with its last judgement at *now*, if that is in the future, and all else as long before.
+
+    Otherwise what it holds would be held until our clock has caught up, for days if the other one was days ahead.
+    """
+    if history.evaluated is None or history.evaluated <= now:
+        return history
+    late = math.floor(history.evaluated - now)
+
+    def moved(each: _Dated) -> _Dated:
+        return msgspec.structs.replace(each, at=each.at - late)
+
+    def earlier(at: float | None) -> float | None:
+        return None if at is None else at - late
+
+    return msgspec.structs.replace(
+        history,
+        evaluated=now,
+        failing=earlier(history.failing),
+        answered=earlier(history.answered),
+        incident=earlier(history.incident),
+        rolling=earlier(history.rolling),
+        falling=earlier(history.falling),
+        reset_at=history.reset_at - late,
+        floors=tuple(map(moved, history.floors)),
+        raises=tuple(map(moved, history.raises)),
+        known=tuple(map(moved, history.known)),
+        answers=tuple(map(moved, history.answers)),
+        look=None if history.look is None else moved(history.look),
+        last=None if history.last is None else moved(history.last),
+        spike=None if history.spike is None else moved(history.spike),
+        met={mark: at - late for mark, at in history.met.items()},
+    )
+
+
 def with_floor(
     floors: Iterable[Floor], floor: int, now: float, window: float, parts: int = BUCKETS
 ) -> tuple[Floor, ...]:
@@ -218,31 +259,6 @@ class State(Struct, frozen=True, kw_only=True):
     """Whether the annotation is ours; the older controller's has none of our keys."""
 
 
-class _HistoryWire(Struct, rename="camel", omit_defaults=True):
-    evaluated: Whole | None = None
-    floors: tuple[Floor, ...] = ()
-    raises: tuple[Raise, ...] = ()
-    failures: Whole = 0
-    failing: Whole | None = None
-    gaps: Annotated[int, msgspec.Meta(ge=0, lt=2048)] = 0
-    answered: Whole | None = None
-    recovering: bool = False
-    aged: Whole = 0
-    incident: Whole | None = None
-    rolling: Whole | None = None
-    known: tuple[Floor, ...] = ()
-    look: Floor | None = None
-    last: Floor | None = None
-    spike: Spike | None = None
-    series: tuple[Whole, ...] = ()
-    met: dict[Whole, Whole] = {}
-    answers: tuple[Floor, ...] = ()
-    falling: Whole | None = None
-    resets: Whole = 0
-    ousted: tuple[Whole, Whole] | None = None
-    reset_at: Whole = 0
-
-
 class _StateWire(Struct, rename="camel", omit_defaults=True):
     inputs: FloorInputs | None = None
     target: Whole | None = None
@@ -251,7 +267,7 @@ class _StateWire(Struct, rename="camel", omit_defaults=True):
     original_max: Whole | None = None
     applied: Whole | None = None
     applied_max: Whole | None = None
-    history: _HistoryWire | None = None
+    history: FloorHistory | None = None
 
 
 class StateError(ValueError):
@@ -280,12 +296,13 @@ def decode_state(text: str) -> State:
         wire = msgspec.json.decode(text, type=_StateWire)
     except (*UNREADABLE, UnicodeError) as error:
         raise StateError(f"the state annotation can't be read: {error}") from error
-    history = FloorHistory(
-        **msgspec.structs.asdict(wire.history or _HistoryWire()),
+    history = msgspec.structs.replace(
+        wire.history or FloorHistory(),
         original_min=wire.original_min,
         original_max=wire.original_max,
         applied_min=wire.applied,
         applied_max=wire.applied_max,
+        seen=None,
     )
     known = wire.history is not None or history.ours
     return State(history=history, inputs=wire.inputs, target=wire.target, reason=wire.reason, known=known)
@@ -314,9 +331,8 @@ def _legacy_part(spec: FloorSpec, now: float, room: int) -> str:
 
 
 def _ours(state: State, history: FloorHistory) -> str:
-    kept = {name: getattr(history, name) for name in _HistoryWire.__struct_fields__}
-    for name, whole in _ROUNDED.items():
-        kept[name] = None if kept[name] is None else whole(kept[name])
+    whole = {name: None if (at := getattr(history, name)) is None else to(at) for name, to in _ROUNDED.items()}
+    elsewhere = dict.fromkeys(("original_min", "original_max", "applied_min", "applied_max", "seen"))
     wire = _StateWire(
         inputs=state.inputs,
         target=state.target,
@@ -325,7 +341,7 @@ def _ours(state: State, history: FloorHistory) -> str:
         original_max=history.original_max,
         applied=history.applied_min,
         applied_max=history.applied_max,
-        history=_HistoryWire(**kept),
+        history=msgspec.structs.replace(history, **whole, **elsewhere),
     )
     return "," + msgspec.json.encode(wire).decode()[1:]
 

@@ -19,10 +19,9 @@ from hpa_scaler.decide.floors import (
     solve,
 )
 from hpa_scaler.decide.guards import inactive, known_replicas, limits
-from hpa_scaler.decide.history import highest_floor, resumed, unwatched, with_floor
+from hpa_scaler.decide.history import caught_up, highest_floor, resumed, unwatched, with_floor
 from hpa_scaler.decide.ownership import contested, not_ours, ownership
 from hpa_scaler.decide.rises import Wanted, judge_rise, judge_spike, maximum_limit, rise_ceiling, time_to_know
-from hpa_scaler.decide.skew import caught_up
 from hpa_scaler.decide.sources import longest_look, lowering_window, outage, read_sources
 from hpa_scaler.spec.annotations import STATE, name_of
 from hpa_scaler.spec.queries import Outcomes, firing, hold_query, outcome_of, read
