@@ -31,16 +31,16 @@ from dataclasses import dataclass, field
 import msgspec
 from instant import Series, answer
 
-from hpa_scaler.decide.advice import LENGTHEN
-from hpa_scaler.decide.cycle import questions, subject_of
-from hpa_scaler.decide.decision import FloorDecision
-from hpa_scaler.decide.history import BUCKETS, FloorHistory
-from hpa_scaler.decide.judge import judge_one
-from hpa_scaler.decide.sources import lowering_window
-from hpa_scaler.spec.annotations import parse_spec
-from hpa_scaler.spec.fallbacks import fallbacks
-from hpa_scaler.spec.queries import Outcome, Query, QueryAnswer, answer_of
-from hpa_scaler.spec.spec import PREFIX, FloorSpec, Rules
+from hpa_scaler.annotations.fallbacks import fallbacks
+from hpa_scaler.annotations.parsing import parse_spec
+from hpa_scaler.annotations.queries import Outcome, Query, QueryAnswer, answer_of
+from hpa_scaler.annotations.spec import PREFIX, FloorSpec, Rules
+from hpa_scaler.judge.advice import LENGTHEN
+from hpa_scaler.judge.cycle import questions, subject_of
+from hpa_scaler.judge.decision import FloorDecision
+from hpa_scaler.judge.history import BUCKETS, FloorHistory
+from hpa_scaler.judge.judge import judge_one
+from hpa_scaler.judge.sources import lowering_window
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.objects.autoscaling import FieldManager, ScaleTargetRef
 from tightship.core.objects.node import Condition

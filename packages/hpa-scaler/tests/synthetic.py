@@ -10,11 +10,11 @@ import msgspec
 from hpa_builder import annotated, hpa
 from msgspec import Struct
 
+from hpa_scaler.annotations.parsing import parse_spec
+from hpa_scaler.annotations.queries import value_query
+from hpa_scaler.annotations.spec import FloorSpec, Rules
 from hpa_scaler.backtest.variants import BacktestSetup, HpaPast
 from hpa_scaler.prometheus.samples import Trace
-from hpa_scaler.spec.annotations import parse_spec
-from hpa_scaler.spec.queries import value_query
-from hpa_scaler.spec.spec import FloorSpec, Rules
 from tightship.core.horizontal import ReplicaLoop
 
 STEP = 120.0

@@ -13,6 +13,8 @@ import msgspec
 import pytest
 from hpa_builder import annotated, hpa, spec
 
+from hpa_scaler.annotations.queries import Failure, Query, value_query
+from hpa_scaler.annotations.spec import Rules
 from hpa_scaler.backtest.csv_files import read_csv
 from hpa_scaler.backtest.options import parse_set, variants_of
 from hpa_scaler.backtest.past_files import decode_past, encode_past
@@ -22,8 +24,6 @@ from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.prometheus.ranges import Asking, chunks, fetch
 from hpa_scaler.prometheus.samples import Recorded, RecordingError, Trace, trace_of
-from hpa_scaler.spec.queries import Failure, Query, value_query
-from hpa_scaler.spec.spec import Rules
 from tightship.app.cli.app import UsageError
 from tightship.core.reasons import Reason
 

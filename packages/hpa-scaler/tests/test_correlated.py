@@ -6,8 +6,10 @@ import msgspec
 import pytest
 from hpa_builder import CYCLE, NO_AGE, NOW, QUERY, World, answer, failure, hpa, judge, reasons, spec
 
-from hpa_scaler.decide.cycle import judge_cycle
-from hpa_scaler.decide.decision import (
+from hpa_scaler.annotations.queries import Outcome, Query
+from hpa_scaler.annotations.spec import FloorSpec, Rules
+from hpa_scaler.judge.cycle import judge_cycle
+from hpa_scaler.judge.decision import (
     DropCount,
     DropState,
     FloorDecision,
@@ -16,9 +18,7 @@ from hpa_scaler.decide.decision import (
     hold_lowering,
     judge_drops,
 )
-from hpa_scaler.decide.history import Floor, FloorHistory, State, decode_state, encode_state
-from hpa_scaler.spec.queries import Outcome, Query
-from hpa_scaler.spec.spec import FloorSpec, Rules
+from hpa_scaler.judge.history import Floor, FloorHistory, State, decode_state, encode_state
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 

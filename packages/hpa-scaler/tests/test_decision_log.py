@@ -7,12 +7,12 @@ import json
 import pytest
 from hpa_builder import DISABLED, NO_AGE, NOW, QUERY, answer, failure, hpa, spec
 
-from hpa_scaler.decide.cycle import LogError, cycle_line, decision_line, replay
-from hpa_scaler.decide.decision import DropState, Subject
-from hpa_scaler.decide.history import Floor, FloorHistory
-from hpa_scaler.decide.judge import judge_one
-from hpa_scaler.spec.queries import Outcome, Query
-from hpa_scaler.spec.spec import Problems, Rollout
+from hpa_scaler.annotations.queries import Outcome, Query
+from hpa_scaler.annotations.spec import Problems, Rollout
+from hpa_scaler.judge.cycle import LogError, cycle_line, decision_line, replay
+from hpa_scaler.judge.decision import DropState, Subject
+from hpa_scaler.judge.history import Floor, FloorHistory
+from hpa_scaler.judge.judge import judge_one
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="10m", hold_query="down")
 

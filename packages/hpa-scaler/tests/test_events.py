@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from hpa_builder import CYCLE, World, answer, failure, hpa, spec
 
-from hpa_scaler.spec.spec import PREFIX
+from hpa_scaler.annotations.spec import PREFIX
 from hpa_scaler.write.events import FloorEvents
 from hpa_scaler.write.records import Records
 from tightship.app.observability.events import EventRecorder, ObjectRef

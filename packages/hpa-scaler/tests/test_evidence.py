@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from hpa_builder import NOW, World, answer, hpa, judge, reasons, spec
 
-from hpa_scaler.decide.cycle import questions, subject_of
-from hpa_scaler.decide.guards import evidence_queries
-from hpa_scaler.decide.judge import judge_one
-from hpa_scaler.spec.queries import Failure, Outcome, Query, QueryAnswer
-from hpa_scaler.spec.spec import FAILED_QUERY, LATE_QUERY, Rules
+from hpa_scaler.annotations.queries import Failure, Outcome, Query, QueryAnswer
+from hpa_scaler.annotations.spec import FAILED_QUERY, LATE_QUERY, Rules
+from hpa_scaler.judge.cycle import questions, subject_of
+from hpa_scaler.judge.guards import evidence_queries
+from hpa_scaler.judge.judge import judge_one
 from tightship.core.reasons import Reason
 from tightship_simulator.life.evaluation import evaluate
 from tightship_simulator.life.promql import parse

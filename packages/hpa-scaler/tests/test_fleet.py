@@ -12,11 +12,11 @@ from aiohttp import web
 from hpa_builder import NOW, annotated, hpa
 from kube.conftest import api, connection, sleeper
 
-from hpa_scaler.app.commands import CommandSettings, judge_selected
-from hpa_scaler.app.fleet import Selection, fleet_of_cluster, fleet_of_files, read_rollout
-from hpa_scaler.app.forecasts import made_by
+from hpa_scaler.annotations.spec import Rollout
 from hpa_scaler.cli import build_parser
-from hpa_scaler.spec.spec import Rollout
+from hpa_scaler.process.commands import CommandSettings, judge_selected
+from hpa_scaler.process.fleet import Selection, fleet_of_cluster, fleet_of_files, read_rollout
+from hpa_scaler.process.forecasts import made_by
 from tightship.core.api_errors import Forbidden
 from tightship.core.objects.autoscaling import ScaleTargetRef
 from tightship.kube.connection import Connection

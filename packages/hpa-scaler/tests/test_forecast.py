@@ -13,22 +13,22 @@ import pytest
 from hpa_builder import FREE, NOW, annotated, answer, hpa, judge, reasons, spec
 from traffic import august_1995
 
-from hpa_scaler.app.forecasts import offline
+from hpa_scaler.annotations.outcome_file import decode_outcomes
+from hpa_scaler.annotations.queries import Expected, Failure, Query, value_query
+from hpa_scaler.annotations.spec import ForecastSpec, Rules
 from hpa_scaler.backtest.past_files import smoothed
 from hpa_scaler.backtest.replaying import backtest
 from hpa_scaler.backtest.variants import EVERY, AnnotationChange, BacktestSetup, HpaPast, Variant
-from hpa_scaler.decide.cycle import decision_line, replay
-from hpa_scaler.decide.decision import Subject
-from hpa_scaler.decide.history import Floor, FloorHistory
-from hpa_scaler.decide.judge import judge_one
 from hpa_scaler.forecast import forecasts_of_past
 from hpa_scaler.forecast.reader import ForecastReader
 from hpa_scaler.forecast.seasons import CELL, DAY, SeasonMemory
+from hpa_scaler.judge.cycle import decision_line, replay
+from hpa_scaler.judge.decision import Subject
+from hpa_scaler.judge.history import Floor, FloorHistory
+from hpa_scaler.judge.judge import judge_one
+from hpa_scaler.process.forecasts import offline
 from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.samples import Trace
-from hpa_scaler.spec.outcome_file import decode_outcomes
-from hpa_scaler.spec.queries import Expected, Failure, Query, value_query
-from hpa_scaler.spec.spec import ForecastSpec, Rules
 from tightship.core.reasons import Reason
 
 DAILY = ForecastSpec("daily")

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 from hpa_builder import QUERY, World, answer, failure, hpa, spec
 
-from hpa_scaler.decide.ownership import Ending
-from hpa_scaler.spec.queries import Failure, Query
-from hpa_scaler.spec.spec import PREFIX, FloorSpec
+from hpa_scaler.annotations.queries import Failure, Query
+from hpa_scaler.annotations.spec import PREFIX, FloorSpec
+from hpa_scaler.judge.ownership import Ending
 from hpa_scaler.write.records import Records
 
 BAND = spec(prometheus_query=QUERY, requests_per_replica="10", deadband="15%")

@@ -11,13 +11,13 @@ import pytest
 from hpa_builder import NOW, World, answer, failure, hpa, spec
 from playwright.async_api import Browser, expect
 
-from hpa_scaler.app.status import ServedCycle, Timelines, nothing_yet, show
-from hpa_scaler.decide.cycle import Cycle, judge_cycle
-from hpa_scaler.decide.decision import DropState, FloorDecision, Subject
-from hpa_scaler.report import FloorPlan, PlanContext, plan_page
-from hpa_scaler.report.pages import CHARTED
-from hpa_scaler.spec.queries import Query
-from hpa_scaler.spec.spec import Rules
+from hpa_scaler.annotations.queries import Query
+from hpa_scaler.annotations.spec import Rules
+from hpa_scaler.documents import FloorPlan, PlanContext, plan_page
+from hpa_scaler.documents.pages import CHARTED
+from hpa_scaler.judge.cycle import Cycle, judge_cycle
+from hpa_scaler.judge.decision import DropState, FloorDecision, Subject
+from hpa_scaler.process.status import ServedCycle, Timelines, nothing_yet, show
 from hpa_scaler.write.records import Records
 from tightship.app.settings.config_fallback import Standing, deleted, refused
 from tightship.report.document import Generator, SettingsView, Source

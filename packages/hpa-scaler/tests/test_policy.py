@@ -24,13 +24,13 @@ from hpa_builder import (
     spec,
 )
 
-from hpa_scaler.decide.decision import Subject
-from hpa_scaler.decide.history import FloorHistory, State, decode_state, encode_state
-from hpa_scaler.decide.judge import judge_one
-from hpa_scaler.decide.sources import lowering_window
-from hpa_scaler.spec.annotations import parse_spec
-from hpa_scaler.spec.queries import Failure, Outcome, Query, QueryAnswer, queries_of, range_of
-from hpa_scaler.spec.spec import FloorSpec, Problems, QuerySpec, Rollout, Rules
+from hpa_scaler.annotations.parsing import parse_spec
+from hpa_scaler.annotations.queries import Failure, Outcome, Query, QueryAnswer, queries_of, range_of
+from hpa_scaler.annotations.spec import FloorSpec, Problems, QuerySpec, Rollout, Rules
+from hpa_scaler.judge.decision import Subject
+from hpa_scaler.judge.history import FloorHistory, State, decode_state, encode_state
+from hpa_scaler.judge.judge import judge_one
+from hpa_scaler.judge.sources import lowering_window
 from tightship.core.durations import format_duration
 from tightship.core.objects.node import Condition
 from tightship.core.reasons import QUERY_FAILURES, Reason

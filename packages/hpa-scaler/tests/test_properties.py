@@ -10,16 +10,16 @@ from hpa_builder import CYCLE, DISABLED, NOW, hpa, policies
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from hpa_scaler.decide.cycle import cycle_line, decision_line, replay
-from hpa_scaler.decide.decision import DropState, FloorDecision, Subject
-from hpa_scaler.decide.floors import ratio_floor, solve
-from hpa_scaler.decide.history import Floor, FloorHistory, State, encode_state
-from hpa_scaler.decide.judge import judge_one
-from hpa_scaler.decide.ownership import change, restoration, state_of
-from hpa_scaler.spec.annotations import MOST_QUERIES
-from hpa_scaler.spec.queries import Failure, Outcome, QueryAnswer, queries_of, value_query
-from hpa_scaler.spec.spec import Band, FloorSpec, HoldSpec, MissingData, PauseSpec, QuerySpec, Rollout, Rules
-from hpa_scaler.spec.values import INT32_MAX
+from hpa_scaler.annotations.parsing import MOST_QUERIES
+from hpa_scaler.annotations.queries import Failure, Outcome, QueryAnswer, queries_of, value_query
+from hpa_scaler.annotations.spec import Band, FloorSpec, HoldSpec, MissingData, PauseSpec, QuerySpec, Rollout, Rules
+from hpa_scaler.annotations.values import INT32_MAX
+from hpa_scaler.judge.cycle import cycle_line, decision_line, replay
+from hpa_scaler.judge.decision import DropState, FloorDecision, Subject
+from hpa_scaler.judge.floors import ratio_floor, solve
+from hpa_scaler.judge.history import Floor, FloorHistory, State, encode_state
+from hpa_scaler.judge.judge import judge_one
+from hpa_scaler.judge.ownership import change, restoration, state_of
 from hpa_scaler.write.records import Records
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import QUERY_FAILURES, Reason

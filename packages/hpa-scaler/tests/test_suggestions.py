@@ -13,15 +13,15 @@ import yaml
 from hpa_builder import answer, hpa
 from synthetic import truth
 
+from hpa_scaler.annotations.parsing import ENABLE
+from hpa_scaler.annotations.queries import Query
+from hpa_scaler.annotations.spec import PREFIX
 from hpa_scaler.backtest.commands import suggested
 from hpa_scaler.backtest.fitting import suggest
 from hpa_scaler.backtest.proposals import proposals, proposed_specs
 from hpa_scaler.backtest.suggestions import FloorSuggestions, suggestions_document
 from hpa_scaler.backtest.variants import Variant
-from hpa_scaler.report.document import FloorHead
-from hpa_scaler.spec.annotations import ENABLE
-from hpa_scaler.spec.queries import Query
-from hpa_scaler.spec.spec import PREFIX
+from hpa_scaler.documents.document import FloorHead
 from tightship.core.objects.autoscaling import ScaleTargetRef
 from tightship.report.document import API_VERSION, Generator, SettingsView, Source
 

@@ -10,8 +10,8 @@ from hpa_builder import CYCLE, NOW, World, hpa, spec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpa_scaler.decide.decision import FloorDecision, Subject
-from hpa_scaler.report.timeline import Effect, Keep, Timeline, TimelineLog
+from hpa_scaler.documents.timeline import Effect, Keep, Timeline, TimelineLog
+from hpa_scaler.judge.decision import FloorDecision, Subject
 from tightship.core.reasons import Reason, Refusal
 
 KEEP = Keep(points=24, seconds=3600.0, changes=5)

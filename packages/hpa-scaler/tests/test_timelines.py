@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 from hpa_builder import NOW, hpa, judge, spec
 
-from hpa_scaler.app.status import KEPT, Timelines
-from hpa_scaler.decide.cycle import Cycle
-from hpa_scaler.decide.decision import DropState, count_drops, judge_drops
-from hpa_scaler.decide.ownership import ENDINGS, Ending
-from hpa_scaler.report.timeline import Timeline
-from hpa_scaler.spec.spec import FloorSpec, Rules
+from hpa_scaler.annotations.spec import FloorSpec, Rules
+from hpa_scaler.documents.timeline import Timeline
+from hpa_scaler.judge.cycle import Cycle
+from hpa_scaler.judge.decision import DropState, count_drops, judge_drops
+from hpa_scaler.judge.ownership import ENDINGS, Ending
+from hpa_scaler.process.status import KEPT, Timelines
 from hpa_scaler.write.records import Records
 
 ASKED = spec(prometheus_query="q", requests_per_replica="10")

@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Callable
 from typing import TypeAlias
 
-from hpa_scaler.app.forecasts import ForecastMaker, Forecasts
 from hpa_scaler.backtest import add_backtest
 from hpa_scaler.forecast import forecasts_of_past
+from hpa_scaler.process.forecasts import ForecastMaker, Forecasts
 from tightship.app.cli.arguments import CommandParser
 
 CommandAdder: TypeAlias = Callable[

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import hpa_scaler
 from hpa_scaler.annexes import COMMANDS, FORECASTS
-from hpa_scaler.app.commands import ORDERS, CommandSettings, add_options, judge_selected
-from hpa_scaler.app.forecasts import made_by, offline
-from hpa_scaler.app.release import add_release
-from hpa_scaler.app.run_settings import PROGRAM, ScalerRunSettings
-from hpa_scaler.decide.cycle import LogError, log_lines, replay
-from hpa_scaler.decide.decision import DropState
-from hpa_scaler.report import EXPLANATION, PLAN, PlanContext, explanation_document, plan_document
-from hpa_scaler.report.views import replay_text
+from hpa_scaler.annotations.outcome_file import OutcomeFileError, asked_at
+from hpa_scaler.documents import EXPLANATION, PLAN, PlanContext, explanation_document, plan_document
+from hpa_scaler.documents.views import replay_text
+from hpa_scaler.judge.cycle import LogError, log_lines, replay
+from hpa_scaler.judge.decision import DropState
+from hpa_scaler.process.commands import ORDERS, CommandSettings, add_options, judge_selected
+from hpa_scaler.process.forecasts import made_by, offline
+from hpa_scaler.process.release import add_release
+from hpa_scaler.process.run_settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.running import serve
-from hpa_scaler.spec.outcome_file import OutcomeFileError, asked_at
 from tightship.app.cli.app import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, run
 from tightship.app.cli.arguments import (
     CommandParser,

@@ -9,10 +9,17 @@ from contextlib import asynccontextmanager
 
 import hpa_scaler
 from hpa_scaler.annexes import FORECASTS
-from hpa_scaler.app.forecasts import made_by
-from hpa_scaler.app.loop import ScalerLoop
-from hpa_scaler.app.run_settings import PROGRAM, ScalerRunSettings
-from hpa_scaler.app.settings import CYCLES_APART, ScalerSettings, allowed_of, limits_of, parse_config_map, servers_of
+from hpa_scaler.process.forecasts import made_by
+from hpa_scaler.process.loop import ScalerLoop
+from hpa_scaler.process.run_settings import PROGRAM, ScalerRunSettings
+from hpa_scaler.process.settings import (
+    CYCLES_APART,
+    ScalerSettings,
+    allowed_of,
+    limits_of,
+    parse_config_map,
+    servers_of,
+)
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.write.events import FloorEvents
 from hpa_scaler.write.metrics import ScalerMetrics

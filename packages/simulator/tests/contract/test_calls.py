@@ -98,7 +98,7 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
         "test_a_json_patch_in_a_dry_run_says_the_same_and_changes_nothing",
         "test_bounds_the_wrong_way_round_are_invalid",
     ),
-    ("hpa_scaler/app/fleet.py", "GET", ""): ("test_the_target_of_an_hpa_that_is_not_there_is_not_found",),
+    ("hpa_scaler/process/fleet.py", "GET", ""): ("test_the_target_of_an_hpa_that_is_not_there_is_not_found",),
 }
 
 

@@ -9,10 +9,7 @@ from functools import partial
 import msgspec
 
 import hpa_scaler
-from hpa_scaler.app.commands import CommandSettings
-from hpa_scaler.app.fleet import Say
-from hpa_scaler.app.forecasts import Forecasts
-from hpa_scaler.app.run_settings import PROGRAM
+from hpa_scaler.annotations.spec import Problems
 from hpa_scaler.backtest.document import Tested, backtest_document
 from hpa_scaler.backtest.fitting import suggest
 from hpa_scaler.backtest.loading import check_targets, load
@@ -22,9 +19,12 @@ from hpa_scaler.backtest.replaying import backtest
 from hpa_scaler.backtest.suggestions import SUGGESTIONS, FloorSuggestions, suggestions_document
 from hpa_scaler.backtest.variants import Variant
 from hpa_scaler.backtest.views import BACKTEST, backtest_view
-from hpa_scaler.decide.cycle import LogError, asked_of
-from hpa_scaler.report.document import FloorHead
-from hpa_scaler.spec.spec import Problems
+from hpa_scaler.documents.document import FloorHead
+from hpa_scaler.judge.cycle import LogError, asked_of
+from hpa_scaler.process.commands import CommandSettings
+from hpa_scaler.process.fleet import Say
+from hpa_scaler.process.forecasts import Forecasts
+from hpa_scaler.process.run_settings import PROGRAM
 from tightship.app.cli.app import CliError, UsageError
 from tightship.app.cli.arguments import CommandParser, add_logging_arguments, add_output_arguments, environment
 from tightship.app.cli.basics import write_rendered
@@ -147,7 +147,7 @@ def replayed_sets(
 ) -> Tested:
     """Return the backtest of the sets *texts* over the decision log called *name*.
 
-    Raises :class:`~hpa_scaler.decide.cycle.LogError` and :class:`CliError`.
+    Raises :class:`~hpa_scaler.judge.cycle.LogError` and :class:`CliError`.
     """
     variants = variants_of(texts)
     pasts, setup = pasts_of_log(lines)

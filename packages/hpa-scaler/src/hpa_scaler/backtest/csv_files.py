@@ -14,8 +14,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from hpa_scaler.annotations.values import parse_float
 from hpa_scaler.prometheus.samples import RecordingError, Trace, listed, trace_of
-from hpa_scaler.spec.values import parse_float
 from tightship.core.counting import counted
 from tightship.core.quoting import quoted
 

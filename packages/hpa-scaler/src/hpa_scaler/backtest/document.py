@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from hpa_scaler.annotations.spec import FloorSpec
 from hpa_scaler.backtest.variants import BacktestResult, BacktestSetup, HpaPast, Kind, Worst
-from hpa_scaler.report.document import FloorHead
-from hpa_scaler.spec.spec import FloorSpec
+from hpa_scaler.documents.document import FloorHead
 from tightship.core.times import rfc3339
 from tightship.planning.prices import NodePrice
 

@@ -17,12 +17,12 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from hpa_scaler.annotations.queries import value_query
+from hpa_scaler.annotations.spec import FloorSpec, QuerySpec
 from hpa_scaler.backtest.replaying import backtest
 from hpa_scaler.backtest.variants import EVERY, AnnotationChange, BacktestResult, BacktestSetup, HpaPast, Variant
-from hpa_scaler.decide.sources import lowering_window
+from hpa_scaler.judge.sources import lowering_window
 from hpa_scaler.prometheus.samples import Trace
-from hpa_scaler.spec.queries import value_query
-from hpa_scaler.spec.spec import FloorSpec, QuerySpec
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.core.horizontal import STABILIZATION

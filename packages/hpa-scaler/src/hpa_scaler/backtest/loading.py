@@ -9,17 +9,16 @@ import msgspec
 from msgspec import Struct
 
 import hpa_scaler
-from hpa_scaler.app.commands import CommandSettings, named, selection_of
-from hpa_scaler.app.fleet import (
-    HpaFleet,
-    Say,
-    UnknownNamespaceError,
-    fleet_of_cluster,
-    fleet_of_files,
+from hpa_scaler.annotations.queries import (
+    Query,
+    QueryAnswer,
+    hold_query,
+    operand_answer,
+    operand_queries,
+    recorded_instead,
+    value_query,
 )
-from hpa_scaler.app.run_settings import PROGRAM
-from hpa_scaler.app.settings import CYCLES_APART, allowed_of, limits_of, servers_of
-from hpa_scaler.app.status import settings_view
+from hpa_scaler.annotations.spec import FloorSpec, Problems, QuerySpec, Rules
 from hpa_scaler.backtest.options import DEFAULT_SPAN, LONGEST_SPAN
 from hpa_scaler.backtest.past_files import encode_past, read_pasts, smoothed
 from hpa_scaler.backtest.proposals import proposed_specs
@@ -32,22 +31,23 @@ from hpa_scaler.backtest.variants import (
     replicas_query,
     wanted_query,
 )
-from hpa_scaler.decide.cycle import asked_of
-from hpa_scaler.decide.ownership import ownership, state_of
+from hpa_scaler.documents.document import FloorHead
+from hpa_scaler.judge.cycle import asked_of
+from hpa_scaler.judge.ownership import ownership, state_of
+from hpa_scaler.process.commands import CommandSettings, named, selection_of
+from hpa_scaler.process.fleet import (
+    HpaFleet,
+    Say,
+    UnknownNamespaceError,
+    fleet_of_cluster,
+    fleet_of_files,
+)
+from hpa_scaler.process.run_settings import PROGRAM
+from hpa_scaler.process.settings import CYCLES_APART, allowed_of, limits_of, servers_of
+from hpa_scaler.process.status import settings_view
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.prometheus.ranges import Asking, fetch
 from hpa_scaler.prometheus.samples import Recorded, Trace
-from hpa_scaler.report.document import FloorHead
-from hpa_scaler.spec.queries import (
-    Query,
-    QueryAnswer,
-    hold_query,
-    operand_answer,
-    operand_queries,
-    recorded_instead,
-    value_query,
-)
-from hpa_scaler.spec.spec import FloorSpec, Problems, QuerySpec, Rules
 from tightship.app.cli.app import CliError, UsageError
 from tightship.app.cli.basics import near
 from tightship.app.cli.output import write_file

@@ -10,13 +10,13 @@ from statistics import median
 
 import msgspec
 
+from hpa_scaler.annotations.parsing import ENABLE, name_of
+from hpa_scaler.annotations.queries import Outcome, Query, QueryAnswer
+from hpa_scaler.annotations.spec import Band, FloorSpec, ForecastSpec, HoldSpec, PauseSpec, Rules, ServerRef
+from hpa_scaler.annotations.values import format_float
 from hpa_scaler.backtest.variants import BacktestSetup, HpaPast
-from hpa_scaler.decide.cycle import DecisionLine, LogError, read_log
+from hpa_scaler.judge.cycle import DecisionLine, LogError, read_log
 from hpa_scaler.prometheus.samples import LONGEST, Trace
-from hpa_scaler.spec.annotations import ENABLE, name_of
-from hpa_scaler.spec.queries import Outcome, Query, QueryAnswer
-from hpa_scaler.spec.spec import Band, FloorSpec, ForecastSpec, HoldSpec, PauseSpec, Rules, ServerRef
-from hpa_scaler.spec.values import format_float
 from tightship.core.times import rfc3339
 
 STEP = 15.0

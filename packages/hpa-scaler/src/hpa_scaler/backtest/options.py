@@ -7,14 +7,14 @@ import math
 from collections.abc import Sequence
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from hpa_scaler.app.commands import add_selection
-from hpa_scaler.app.fleet import (
+from hpa_scaler.annotations.parsing import BY_NAME
+from hpa_scaler.annotations.values import parse_float
+from hpa_scaler.backtest.variants import EVERY, AnnotationChange, Span, Variant
+from hpa_scaler.process.commands import add_selection
+from hpa_scaler.process.fleet import (
     KINDS,
 )
-from hpa_scaler.app.run_settings import ScalerRunSettings
-from hpa_scaler.backtest.variants import EVERY, AnnotationChange, Span, Variant
-from hpa_scaler.spec.annotations import BY_NAME
-from hpa_scaler.spec.values import parse_float
+from hpa_scaler.process.run_settings import ScalerRunSettings
 from tightship.app.cli.app import UsageError
 from tightship.app.cli.arguments import add_cluster_arguments, add_flags, add_time_argument, value_of
 from tightship.app.cli.basics import near

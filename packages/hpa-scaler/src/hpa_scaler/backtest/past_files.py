@@ -18,6 +18,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
+from hpa_scaler.annotations.queries import Failure, Query, value_query
+from hpa_scaler.annotations.spec import FloorSpec, ServerRef
+from hpa_scaler.annotations.values import parse_float
 from hpa_scaler.backtest.csv_files import read_csv
 from hpa_scaler.backtest.variants import replicas_query, wanted_query
 from hpa_scaler.prometheus.answers import labelled, matrix
@@ -32,9 +35,6 @@ from hpa_scaler.prometheus.samples import (
     listed,
     trace_of,
 )
-from hpa_scaler.spec.queries import Failure, Query, value_query
-from hpa_scaler.spec.spec import FloorSpec, ServerRef
-from hpa_scaler.spec.values import parse_float
 from tightship.app.cli.app import CliError
 from tightship.core.counting import counted
 from tightship.core.objects import HorizontalPodAutoscaler

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from hpa_scaler.annotations.queries import Outcome, Query, QueryAnswer
+from hpa_scaler.annotations.spec import FloorSpec, QuerySpec, ServerRef
 from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.spec.queries import Outcome, Query, QueryAnswer
-from hpa_scaler.spec.spec import FloorSpec, QuerySpec, ServerRef
 from tightship.core.objects import HorizontalPodAutoscaler
 
 _RANGE = "5m"

@@ -1,6 +1,6 @@
 """What annotations would have done over a recorded past: the controller's own judgement, cycle by cycle. Pure.
 
-Each variant of the annotations lives through the same past: :func:`~hpa_scaler.decide.judge.judge_one` judges, the
+Each variant of the annotations lives through the same past: :func:`~hpa_scaler.judge.judge.judge_one` judges, the
 floor counts at once, and :class:`~tightship.core.horizontal.ReplicaLoop` scales as the HPA controller does. Beside each
 variant goes a floor that knows the true traffic and waits for nothing: the difference in replicas is the cost of
 caution.
@@ -14,20 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from hpa_scaler.backtest.variants import BacktestResult, BacktestSetup, Held, HpaPast, Span, Variant, Worst
-from hpa_scaler.decide.cycle import asked_of, judge_cycle
-from hpa_scaler.decide.decision import (
-    Asked,
-    DropState,
-    FloorDecision,
-    Guard,
-    Subject,
-    guard_of,
-)
-from hpa_scaler.decide.floors import QueryTerm, unguarded
-from hpa_scaler.decide.history import FloorHistory
-from hpa_scaler.prometheus.samples import NO_TRACE, Trace
-from hpa_scaler.spec.queries import (
+from hpa_scaler.annotations.queries import (
     Failure,
     Outcome,
     Query,
@@ -39,7 +26,20 @@ from hpa_scaler.spec.queries import (
     range_of,
     value_query,
 )
-from hpa_scaler.spec.spec import FloorSpec, Rollout
+from hpa_scaler.annotations.spec import FloorSpec, Rollout
+from hpa_scaler.backtest.variants import BacktestResult, BacktestSetup, Held, HpaPast, Span, Variant, Worst
+from hpa_scaler.judge.cycle import asked_of, judge_cycle
+from hpa_scaler.judge.decision import (
+    Asked,
+    DropState,
+    FloorDecision,
+    Guard,
+    Subject,
+    guard_of,
+)
+from hpa_scaler.judge.floors import QueryTerm, unguarded
+from hpa_scaler.judge.history import FloorHistory
+from hpa_scaler.prometheus.samples import NO_TRACE, Trace
 from tightship.core.horizontal import SYNC, TOLERANCE, ReplicaLoop
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import Reason

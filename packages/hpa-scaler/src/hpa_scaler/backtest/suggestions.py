@@ -12,11 +12,11 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from hpa_scaler.annotations.parsing import ENABLE, enabled, name_of
 from hpa_scaler.backtest.document import WEEK, WorstMoment, worst_moment
 from hpa_scaler.backtest.fitting import Suggestion
 from hpa_scaler.backtest.variants import BacktestResult, BacktestSetup
-from hpa_scaler.report.document import FloorHead
-from hpa_scaler.spec.annotations import ENABLE, enabled, name_of
+from hpa_scaler.documents.document import FloorHead
 from tightship.core.counting import counted
 from tightship.core.times import rfc3339
 from tightship.report.presentation import (

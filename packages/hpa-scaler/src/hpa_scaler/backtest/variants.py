@@ -11,12 +11,12 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.app.forecasts import Forecasts
-from hpa_scaler.decide.decision import GUARDS, Guard
+from hpa_scaler.annotations.parsing import ENABLE, name_of
+from hpa_scaler.annotations.queries import Query, value_query
+from hpa_scaler.annotations.spec import FloorSpec, Rules, ServerRef
+from hpa_scaler.judge.decision import GUARDS, Guard
+from hpa_scaler.process.forecasts import Forecasts
 from hpa_scaler.prometheus.samples import Trace
-from hpa_scaler.spec.annotations import ENABLE, name_of
-from hpa_scaler.spec.queries import Query, value_query
-from hpa_scaler.spec.spec import FloorSpec, Rules, ServerRef
 from tightship.core.objects import HorizontalPodAutoscaler
 
 Kind = Literal["today", "none", "changed"]

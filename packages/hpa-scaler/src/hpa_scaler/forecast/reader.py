@@ -10,13 +10,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from hpa_scaler.app.forecasts import Forecasts
-from hpa_scaler.decide.decision import FloorDecision
+from hpa_scaler.annotations.queries import Expectations, Expected, ForecastKey
 from hpa_scaler.forecast.seasons import CELL, SeasonMemory, learn_decision, past_of
+from hpa_scaler.judge.decision import FloorDecision
+from hpa_scaler.process.forecasts import Forecasts
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.prometheus.ranges import Asking, fetch
 from hpa_scaler.prometheus.samples import Trace
-from hpa_scaler.spec.queries import Expectations, Expected, ForecastKey
 from tightship.app.observability.logging import log
 from tightship.app.runtime.loop import in_thread
 
@@ -68,7 +68,7 @@ class ForecastReader(Forecasts):
                 learn_decision(memories, decision)
 
     def know(self, key: ForecastKey, past: Trace, until: float) -> None:
-        """See :meth:`hpa_scaler.app.forecasts.Forecasts.know`."""
+        """See :meth:`hpa_scaler.process.forecasts.Forecasts.know`."""
         memory = SeasonMemory(key[1])
         memory.learn_trace(past, until)
         self._memories[key] = memory

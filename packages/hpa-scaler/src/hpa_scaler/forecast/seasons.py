@@ -21,10 +21,10 @@ from statistics import median
 
 from msgspec import Struct
 
-from hpa_scaler.decide.decision import DOUBTS, FloorDecision
+from hpa_scaler.annotations.queries import Expected, ForecastKey, forecast_keys
+from hpa_scaler.annotations.spec import FloorSpec, ForecastSpec, Season
+from hpa_scaler.judge.decision import DOUBTS, FloorDecision
 from hpa_scaler.prometheus.samples import Trace
-from hpa_scaler.spec.queries import Expected, ForecastKey, forecast_keys
-from hpa_scaler.spec.spec import FloorSpec, ForecastSpec, Season
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 

@@ -12,8 +12,8 @@ from http import HTTPStatus
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.spec.queries import Failure, Outcome, QueryAnswer, answer_of, of_data
-from hpa_scaler.spec.values import parse_float
+from hpa_scaler.annotations.queries import Failure, Outcome, QueryAnswer, answer_of, of_data
+from hpa_scaler.annotations.values import parse_float
 from tightship.core.reasons import Reason
 from tightship.core.unreadable import UNREADABLE
 

@@ -19,10 +19,10 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
+from hpa_scaler.annotations.queries import Failure, Outcome, Query
 from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.exchange import RANGE_PATH, Directory, GuardedResolver, QueryForm, exchange
 from hpa_scaler.prometheus.servers import Circuit, CircuitState
-from hpa_scaler.spec.queries import Failure, Outcome, Query
 from tightship import __version__
 from tightship.core.addresses import AllowList
 from tightship.core.query_servers import Server

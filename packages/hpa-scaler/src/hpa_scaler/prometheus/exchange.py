@@ -20,10 +20,10 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 from msgspec import Struct
 
+from hpa_scaler.annotations.queries import Failure, Outcome
+from hpa_scaler.annotations.spec import ServerRef
 from hpa_scaler.prometheus.answers import Matrix, Moment, matrix, outcome
 from hpa_scaler.prometheus.servers import DEFAULT
-from hpa_scaler.spec.queries import Failure, Outcome
-from hpa_scaler.spec.spec import ServerRef
 from tightship.core.addresses import Address, AddressError, AllowList, is_guarded, parse_address
 from tightship.core.api_errors import one_line
 from tightship.core.query_servers import Server

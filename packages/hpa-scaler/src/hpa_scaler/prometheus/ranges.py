@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
+from hpa_scaler.annotations.queries import Failure, Query
 from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.prometheus.samples import Recorded, Trace, trace_of
-from hpa_scaler.spec.queries import Failure, Query
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.core.reasons import Reason

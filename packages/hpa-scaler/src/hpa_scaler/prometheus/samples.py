@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from hpa_scaler.spec.queries import Query, QueryAnswer
+from hpa_scaler.annotations.queries import Query, QueryAnswer
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.core.quoting import quoted

@@ -14,11 +14,12 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.decide.cycle import Cycle, asked_of, subject_of
-from hpa_scaler.decide.decision import FloorDecision
-from hpa_scaler.decide.history import FloorHistory
-from hpa_scaler.decide.judge import judge_one
-from hpa_scaler.decide.ownership import (
+from hpa_scaler.annotations.spec import FloorSpec, Rules
+from hpa_scaler.judge.cycle import Cycle, asked_of, subject_of
+from hpa_scaler.judge.decision import FloorDecision
+from hpa_scaler.judge.history import FloorHistory
+from hpa_scaler.judge.judge import judge_one
+from hpa_scaler.judge.ownership import (
     CONTENT_TYPE,
     Ending,
     Patch,
@@ -29,7 +30,6 @@ from hpa_scaler.decide.ownership import (
     restoration,
     state_of,
 )
-from hpa_scaler.spec.spec import FloorSpec, Rules
 from hpa_scaler.write.events import FloorEvents
 from hpa_scaler.write.metrics import ScalerMetrics
 from hpa_scaler.write.records import Records

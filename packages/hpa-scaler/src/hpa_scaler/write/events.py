@@ -10,8 +10,8 @@ import logging
 import math
 from collections.abc import Callable
 
-from hpa_scaler.decide.decision import FloorDecision
-from hpa_scaler.decide.ownership import Restoration
+from hpa_scaler.judge.decision import FloorDecision
+from hpa_scaler.judge.ownership import Restoration
 from hpa_scaler.write.records import Records, Reported
 from tightship.app.observability.events import EventRecorder, ObjectRef
 from tightship.app.observability.logging import log

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from hpa_scaler.decide.cycle import Cycle
-from hpa_scaler.decide.decision import GUARDS, Action, FloorDecision, Guard
-from hpa_scaler.decide.ownership import ENDINGS, Ending
+from hpa_scaler.judge.cycle import Cycle
+from hpa_scaler.judge.decision import GUARDS, Action, FloorDecision, Guard
+from hpa_scaler.judge.ownership import ENDINGS, Ending
 from hpa_scaler.prometheus.servers import CircuitState
 from tightship.app.observability.metrics import NamedCounter, SnapshotGauge
 from tightship.core.reasons import Reason

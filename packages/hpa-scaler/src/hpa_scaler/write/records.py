@@ -1,7 +1,7 @@
 """The running controller's record of each HPA from cycle to cycle, by uid, and the part to write down at once.
 
 After a change of leadership the histories are unknown: another replica may have written meanwhile, and its knowledge is
-in the HPA's state annotation. :func:`~hpa_scaler.decide.ownership.valid_history` says when an annotation counts
+in the HPA's state annotation. :func:`~hpa_scaler.judge.ownership.valid_history` says when an annotation counts
 instead of a record.
 
 The state annotation gets the waiting conditions of a lowering with the next change of the bounds, and on a clean
@@ -18,11 +18,11 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.decide.decision import FloorDecision
-from hpa_scaler.decide.history import FloorHistory
-from hpa_scaler.decide.ownership import Ending, Remembered, Restoration, unchanged, valid_history
-from hpa_scaler.report.timeline import TimelineLog
-from hpa_scaler.spec.annotations import STATE, name_of
+from hpa_scaler.annotations.parsing import STATE, name_of
+from hpa_scaler.documents.timeline import TimelineLog
+from hpa_scaler.judge.decision import FloorDecision
+from hpa_scaler.judge.history import FloorHistory
+from hpa_scaler.judge.ownership import Ending, Remembered, Restoration, unchanged, valid_history
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import Reason
 
