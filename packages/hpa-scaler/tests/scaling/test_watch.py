@@ -8,7 +8,7 @@ import json
 import pytest
 from aiohttp import web
 
-from hpa_scaler.process import running
+from hpa_scaler import running
 from tightship.core.objects import ApiObject, HorizontalPodAutoscaler
 from tightship_simulator.life.prometheus import body, says
 from tightship_testkit.replica import SCALER

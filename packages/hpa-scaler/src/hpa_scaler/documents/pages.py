@@ -198,14 +198,14 @@ def _queries(hpa: HpaEntry) -> Table:
 
 
 class RecentTimelines(Struct, frozen=True):
-    """A running controller's memory: *timeline* returns the story of an HPA by its key. *dry* marks a dry run."""
+    """A running controller's memory: *timeline* returns that of an HPA by its key. *dry* marks a dry run."""
 
     since: float
     dry: bool
     timeline: Callable[[str], Timeline | None]
 
     def __str__(self) -> str:
-        """Say how far back the story goes, and where to find more."""
+        """Say how far back the timelines go, and where to find more."""
         why = "it makes a dry run" if self.dry else "it leads"
         return (
             "An opened row has the HPA over time, a day back at most, as far as this process remembers: since "

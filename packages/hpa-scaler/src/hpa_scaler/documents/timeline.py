@@ -1,4 +1,4 @@
-"""The story of each HPA, decision by decision: from a process's memory."""
+"""The timeline of each HPA, decision by decision: from a process's memory."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class BoundChange(Struct, frozen=True, gc=False):
 
 
 class Timeline(Struct, frozen=True):
-    """The story of one HPA, ready to show.
+    """The timeline of one HPA, ready to show.
 
     *times* are seconds since 1970, ascending. *traffic* is the replicas that the queries ask for, not rounded, ``None``
     if one of them has no usable answer. *replicas* are ``None`` if unknown. *dry* marks the bounds of a dry run.
@@ -61,7 +61,7 @@ class Timeline(Struct, frozen=True):
 
 
 class TimelineLog:
-    """The story of one HPA; beyond the limits in *keep*, older points lie farther apart.
+    """The timeline of one HPA; beyond the limits in *keep*, older points lie farther apart.
 
     A point takes 24 bytes. A point that equals its neighbours is dropped: the drawing is the same without it.
     """
@@ -77,7 +77,7 @@ class TimelineLog:
         self._columns: _Columns = (array("d"), array("f"), array("i"), array("i"), array("i"))
 
     def timeline(self, until: float = math.inf) -> Timeline:
-        """Return the story up to *until*."""
+        """Return the timeline up to *until*."""
         times, traffic, floors, maxima, replicas = self._columns
         end = bisect_right(times, until)
         return Timeline(

@@ -8,7 +8,7 @@ and one strange day does not. Only a ramp is forecast: where most seasons rise c
 good and cheaper.
 
 The forecasts of the last hours are compared with what came. While they were worse than following alone, as on a
-holiday, there is no forecast, and the reason is told. Without recent answers there is none either: no forecast lives on
+holiday, there is no forecast, and `explain` says why. Without recent answers there is none either: no forecast lives on
 from its own past alone.
 """
 

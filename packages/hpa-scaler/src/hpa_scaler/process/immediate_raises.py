@@ -25,7 +25,7 @@ from tightship.kube.connection import Connection
 
 
 class ImmediateRaiser:
-    """Reacts to HPAs that the doorbell reported. *may* says whether this replica may write now.
+    """Reacts to HPAs whose bounds have changed. *may* says whether this replica may write now.
 
     Reactions use the answers of the cycle *last*; ``None``: no reactions. *touched* are the uids of the HPAs written.
     """
@@ -68,7 +68,7 @@ class ImmediateRaiser:
         self._woken.set()
 
     async def run(self) -> None:
-        """React whenever the doorbell rings, until cancelled."""
+        """React to each notification, until cancelled."""
         while True:
             await self._woken.wait()
             self._woken.clear()

@@ -34,7 +34,7 @@ from tightship.report.document import API_VERSION, Setting, SettingsView
 from tightship.report.presentation import REFRESH, SERVED_LINKS, Cell, Page, Section, Table
 
 KEPT = Keep(points=240, seconds=86_400.0, changes=20)
-"""How much of an HPA's story the process keeps."""
+"""How much of an HPA's timeline the process keeps."""
 
 
 _log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class Journal:
 
 
 class Timelines:
-    """The stories in *records* *since* a time, in a term that *writes* or in a dry run."""
+    """The timelines in *records* *since* a time, in a term that *writes* or in a dry run."""
 
     def __init__(self, records: Records, since: float, *, writes: bool) -> None:
         self._records = records
@@ -110,7 +110,7 @@ class Timelines:
         return CautionSpent(rfc3339(self._since), hours, round(whole / 3600, 2))
 
     def recent(self) -> RecentTimelines:
-        """Return the stories so far; later notes do not change the result."""
+        """Return the timelines so far; later notes do not change the result."""
         until, timelines = self._until, self._records.timelines()
 
         def timeline(key: str) -> Timeline | None:

@@ -77,7 +77,7 @@ class Records:
         return self._records.setdefault(uid, HpaRecord())
 
     def timelines(self) -> dict[str, TimelineLog]:
-        """Return the stories of all HPAs by ``namespace/name``."""
+        """Return the timelines of all HPAs by ``namespace/name``."""
         return {each.timeline.key: each.timeline for each in list(self._records.values()) if each.timeline is not None}
 
     def recall(self, hpa: HorizontalPodAutoscaler) -> FloorHistory | None:
