@@ -31,15 +31,16 @@ from dataclasses import dataclass, field
 import msgspec
 from instant import Series, answer
 
-from hpa_scaler.decide.advice import LENGTHEN
-from hpa_scaler.decide.cycle import questions, subject_of
-from hpa_scaler.decide.decision import FloorDecision
-from hpa_scaler.decide.history import BUCKETS, FloorHistory
-from hpa_scaler.decide.judge import judge_one
-from hpa_scaler.spec.annotations import parse_spec
-from hpa_scaler.spec.fallbacks import fallbacks
-from hpa_scaler.spec.queries import Outcome, Query, QueryAnswer, answer_of
-from hpa_scaler.spec.spec import PREFIX, FloorSpec, Rules
+from hpa_scaler.annotations.fallbacks import fallbacks
+from hpa_scaler.annotations.parsing import parse_spec
+from hpa_scaler.annotations.queries import Outcome, Query, QueryAnswer, answer_of
+from hpa_scaler.annotations.spec import PREFIX, FloorSpec, Rules
+from hpa_scaler.judge.advice import LENGTHEN
+from hpa_scaler.judge.cycle import questions, subject_of
+from hpa_scaler.judge.decision import FloorDecision
+from hpa_scaler.judge.history import BUCKETS, FloorHistory
+from hpa_scaler.judge.judge import judge_one
+from hpa_scaler.judge.sources import lowering_window
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.objects.autoscaling import FieldManager, ScaleTargetRef
 from tightship.core.objects.node import Condition
@@ -90,7 +91,7 @@ class Life:
         subject = subject_of(
             self.hpa, self.asked, outcomes=outcomes, rollout=None, rules=RULES, now=now, remembered=self.history
         )
-        decision = judge_one(subject).decision
+        decision = judge_one(subject)
         self.history = decision.written if decision.changes else decision.history
         self.set(decision.target)
         return decision
@@ -208,7 +209,7 @@ def week(kind: Kind) -> Held:
         elif kind.warnings:
             outcomes[first] = msgspec.structs.replace(ask(first, now), warnings=kind.warnings)
         decision = life.judge(outcomes, now)
-        window = decision.window or 0.0
+        window = lowering_window(life.asked, RULES)
         while wants[0][0] < now - window * (1 + 1 / BUCKETS) - 2 * CYCLE:
             wants.popleft()
         above = life.floor > max(floor for _, floor in wants)

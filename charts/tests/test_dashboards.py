@@ -12,8 +12,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from rendering import Json, Render, each_chart
 
-from hpa_scaler.decide.decision import Action
-from hpa_scaler.decide.ownership import ENDINGS
+from hpa_scaler.judge.decision import Action
+from hpa_scaler.judge.ownership import ENDINGS
 from hpa_scaler.prometheus.servers import CircuitState
 from hpa_scaler.write.metrics import ScalerMetrics
 from node_compactor.metrics import CompactorMetrics

@@ -38,11 +38,6 @@ def test_a_live_controller_is_held_to_what_it_writes_by_default(render: Render, 
                 assert each["metadata"]["name"] in bound
 
 
-def test_a_scaler_that_keeps_room_is_held_to_its_own_buffers(render: Render) -> None:
-    rendered = render("hpa-scaler", {**LIVE, "forecastBuffers": True}, apis=[FENCE])
-    assert about(rendered.objects) == {"events", "leases", "autoscalers", "buffers"}
-
-
 @each_chart
 @pytest.mark.parametrize(
     "values",

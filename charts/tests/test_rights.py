@@ -91,15 +91,6 @@ def test_only_a_scaler_that_watches_may_watch(feature: Feature) -> None:
     assert [watch in feature("hpa-scaler", name).rights() for name in ("watch", "live")] == [True, False]
 
 
-def test_only_a_scaler_that_keeps_room_may_write_buffers(feature: Feature, render: Render) -> None:
-    plain = feature("hpa-scaler", "live")
-    with_buffers = render("hpa-scaler", {"dryRun": False, "forecastBuffers": True})
-    more = rights_of(with_buffers.rules()) - rights_of(plain.rules())
-    assert {right[:3] for right in more} == {
-        (verb, "autoscaling.x-k8s.io", "capacitybuffers") for verb in ("list", "create", "patch", "delete")
-    }
-
-
 @each_case
 def test_no_right_has_a_wildcard_and_none_is_about_secrets(feature: Feature, chart: str, name: str) -> None:
     rendered = feature(chart, name)

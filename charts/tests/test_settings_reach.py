@@ -12,13 +12,13 @@ import pytest
 from pydantic import BaseModel
 from rendering import Json, Render, Rendered, each_chart
 
-import hpa_scaler.app.run_settings
-import hpa_scaler.app.settings
+import hpa_scaler.process.run_settings
+import hpa_scaler.process.settings
 import node_compactor.configuration
 import node_compactor.run_settings
 import node_refiner.configuration
 import node_refiner.run_settings
-from hpa_scaler.spec.annotations import ANNOTATIONS
+from hpa_scaler.annotations.parsing import ANNOTATIONS
 from tightship.app.settings.process import ProcessSettings, load_process
 from tightship_charts.configuration import config_keys
 from tightship_charts.matrix import Values, merge
@@ -28,12 +28,12 @@ from tightship_testkit.replica import IN_POD
 PROCESS: Mapping[str, type[ProcessSettings]] = {
     "node-compactor": node_compactor.run_settings.CompactorRunSettings,
     "node-refiner": node_refiner.run_settings.RefinerRunSettings,
-    "hpa-scaler": hpa_scaler.app.run_settings.ScalerRunSettings,
+    "hpa-scaler": hpa_scaler.process.run_settings.ScalerRunSettings,
 }
 PARSERS: Mapping[str, Callable[[Mapping[str, str]], BaseModel]] = {
     "node-compactor": lambda data: node_compactor.configuration.parse_config_map(data, {}),
     "node-refiner": lambda data: node_refiner.configuration.parse_config_map(data, {}),
-    "hpa-scaler": hpa_scaler.app.settings.parse_config_map,
+    "hpa-scaler": hpa_scaler.process.settings.parse_config_map,
 }
 
 OTHERWISE = {
@@ -79,7 +79,6 @@ CHANGED_TOO: Mapping[str, Values] = {
         "annotationPrefix": "changed.example.com",
         "cycleDeadline": "119s",
         "watch": True,
-        "forecastBuffers": True,
         "decisionLog": {"enabled": True, "megabytes": 199},
     },
 }
@@ -190,7 +189,9 @@ def unchanged(found: object, plain: object, path: str = "") -> Iterator[tuple[st
 def test_a_bearer_token_goes_through_too(render: Render) -> None:
     config = {"prometheusServers": {"mimir": {"url": "http://mimir", "bearerTokenFile": "/secrets/mimir/token"}}}
     data = render("hpa-scaler", {"config": config}).one("ConfigMap")["data"]
-    assert hpa_scaler.app.settings.parse_config_map(data).servers["mimir"].bearer_token_file == "/secrets/mimir/token"
+    assert (
+        hpa_scaler.process.settings.parse_config_map(data).servers["mimir"].bearer_token_file == "/secrets/mimir/token"
+    )
 
 
 def test_every_annotation_may_have_a_default(render: Render) -> None:
@@ -220,7 +221,7 @@ def test_every_annotation_may_have_a_default(render: Render) -> None:
     values |= {"pausedScaleDown": True, "pausedScaleUp": False}
     del values["prometheusServerUrl"]  # one server, by name or by address
     data = render("hpa-scaler", {"config": {"defaults": values}}).one("ConfigMap")["data"]
-    read = hpa_scaler.app.settings.parse_config_map(data).defaults
+    read = hpa_scaler.process.settings.parse_config_map(data).defaults
     assert set(read) == {each.name for each in ANNOTATIONS} - {"prometheus-server-url"}
 
 

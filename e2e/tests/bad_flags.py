@@ -111,11 +111,6 @@ SCALER: dict[str, tuple[str, int, str]] = {
     "no such answers": ("plan -f {hpas} --outcomes {here}/none", ERROR, "none: No such file or directory"),
     "answers that are a folder": ("plan -f {hpas} --outcomes {here}", ERROR, "Is a directory"),
     "answers that are a cluster": ("plan -f {hpas} --outcomes {ok}", ERROR, "not a file of query outcomes"),
-    "nowhere to save": (
-        "plan -f {hpas} --outcomes {answers} --save-outcomes {here}/none/x",
-        ERROR,
-        "--save-outcomes",
-    ),
     "nowhere to log": ("plan -f {hpas} --outcomes {answers} --decision-log {here}/none/x", ERROR, "--decision-log"),
     "replay nothing": ("replay", USAGE, "required: LOG"),
     "replay a missing log": ("replay {here}/none", ERROR, "No such file or directory"),

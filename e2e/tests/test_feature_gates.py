@@ -5,22 +5,14 @@ features, Jobs that replace late, and EvictionRequests. One control plane has al
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from hpa_scaler.decide.decision import Subject
-from hpa_scaler.decide.judge import judge_one
-from hpa_scaler.spec.annotations import ENABLE, parse_spec
-from hpa_scaler.spec.spec import PREFIX
-from hpa_scaler.write.buffers import BufferKeeper, wanted_buffers
-from tightship.core.objects import AUTOSCALER, HorizontalPodAutoscaler, decode
 from tightship.core.objects.eviction_requests import MANAGED_BY
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.answers import EvictionAnswer, Heard
@@ -318,71 +310,6 @@ async def test_an_account_makes_and_withdraws_no_eviction_request_of_others(
         assert (await held.request("POST", REQUESTS, body=request("tightship.dev/node-compactor", "ours")))[0] == 201
         assert (await held.request("DELETE", f"{REQUESTS}/ours", body={}))[0] == 200
         await api.call("DELETE", f"{REQUESTS}/theirs", body={})
-
-
-async def test_a_forecast_has_its_buffers_and_an_account_writes_no_others(
-    gated: ControlPlane, charts: Path, renderings: Renderings
-) -> None:
-    values = {"dryRun": False, "forecastBuffers": True}
-    rendered = renderings(charts / "hpa-scaler", values, release="scaler", namespace=SHOP, apis=[FENCE])
-    names = {"plural": "capacitybuffers", "singular": "capacitybuffer", "kind": "CapacityBuffer"}
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    version = {"name": "v1alpha1", "served": True, "storage": True, "schema": schema}
-    group = "autoscaling.x-k8s.io"
-    spec = {"group": group, "scope": "Namespaced", "names": {**names, "listKind": "CapacityBufferList"}}
-    path = f"/apis/{group}/v1alpha1/namespaces/{SHOP}/capacitybuffers"
-    asked = parse_spec({f"{PREFIX}/{ENABLE}": "true"})
-
-    async def buffers(api: Client) -> dict[str, int]:
-        found = await api.call("GET", path)
-        return {each["metadata"]["name"]: each["spec"]["replicas"] for each in found["items"]}
-
-    async with connected(gated) as (api, connection):
-        hpa = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "maxReplicas": 9}
-        thing = await api.create({"kind": AUTOSCALER, "metadata": {"name": "web", "namespace": SHOP}, "spec": hpa})
-        found = decode(AUTOSCALER, msgspec.json.encode(thing))
-        assert isinstance(found, HorizontalPodAutoscaler)
-        plain = judge_one(Subject(hpa=found, asked=asked, now=time.time()))
-        keeper = BufferKeeper(connection, logging.getLogger("test"), time.monotonic)
-
-        async def keep(room: int) -> dict[str, int]:
-            decision = msgspec.structs.replace(plain.decision, room=room)
-            await keeper.keep([msgspec.structs.replace(plain, decision=decision)], (), lambda: True)
-            return await buffers(api)
-
-        crd = {"group": "apiextensions.k8s.io/v1", "plural": "customresourcedefinitions"}
-        await made(api, **crd, name=f"capacitybuffers.{group}", spec={**spec, "versions": [version]})
-
-        async def served() -> bool:
-            return (await api.request("GET", path))[0] == 200
-
-        await wait_for(served, DEADLINE, "CapacityBuffers are served")
-        assert await keep(3) == {"hpa-scaler-web": 3}
-        keeper.forget()
-        assert await keep(5) == {"hpa-scaler-web": 5}
-        assert await keep(0) == {}
-
-        async with gated.client(token=await installed(api, rendered, ".buffers")) as held:
-            [ours] = wanted_buffers(
-                [msgspec.structs.replace(plain, decision=msgspec.structs.replace(plain.decision, room=2))]
-            ).values()
-            body: Json = {"apiVersion": f"{group}/v1alpha1", **msgspec.to_builtins(ours)}
-            theirs: Json = {**body, "metadata": {"name": "theirs", "namespace": SHOP}}
-            await api.call("POST", path, body=theirs)
-
-            async def refused() -> bool:
-                other = {**body, "metadata": {"name": "other", "namespace": SHOP}}
-                return (await held.request("POST", path, body=other, params={"dryRun": "All"}))[0] == 422
-
-            await wait_for(refused, DEADLINE, "the policy stands")
-            merge = {"content_type": "application/merge-patch+json"}
-            assert (await held.request("POST", path, body=body))[0] == 201
-            assert (await held.request("PATCH", f"{path}/hpa-scaler-web", body={"spec": {"replicas": 4}}, **merge))[
-                0
-            ] == 200
-            assert (await held.request("PATCH", f"{path}/theirs", body={"spec": {"replicas": 99}}, **merge))[0] == 422
-            assert (await held.request("DELETE", f"{path}/theirs", body={}))[0] == 422
-            assert (await held.request("DELETE", f"{path}/hpa-scaler-web", body={}))[0] == 200
 
 
 async def installed(api: Client, rendered: Sequence[Json], policies: str) -> str:

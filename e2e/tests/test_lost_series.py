@@ -7,15 +7,15 @@ import time
 
 import pytest
 
-from hpa_scaler.decide.cycle import questions
-from hpa_scaler.decide.decision import FloorDecision, Subject
-from hpa_scaler.decide.history import FloorHistory
-from hpa_scaler.decide.judge import judge_one
+from hpa_scaler.annotations.parsing import parse_spec
+from hpa_scaler.annotations.queries import Failure
+from hpa_scaler.annotations.spec import PREFIX, FloorSpec, Rules
+from hpa_scaler.judge.cycle import questions
+from hpa_scaler.judge.decision import FloorDecision, Subject
+from hpa_scaler.judge.history import FloorHistory
+from hpa_scaler.judge.judge import judge_one
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.prometheus.servers import DEFAULT
-from hpa_scaler.spec.annotations import parse_spec
-from hpa_scaler.spec.queries import Failure
-from hpa_scaler.spec.spec import PREFIX, FloorSpec, Rules
 from tightship.core.addresses import parse_address
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.objects.autoscaling import ScaleTargetRef
@@ -53,7 +53,7 @@ class Floor:
             conditions=able, managers=(),
         )  # fmt: skip
         subject = Subject(hpa=hpa, asked=self.asked, outcomes=outcomes, history=self.history, rules=RULES, now=now)  # type: ignore[arg-type]
-        decision = judge_one(subject).decision
+        decision = judge_one(subject)
         self.history = decision.written if decision.changes else decision.history
         self.floor = decision.target
         return decision

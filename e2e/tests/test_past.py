@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from hpa_scaler.app.forecasting import ForecastReader
-from hpa_scaler.app.past_source import Asking, fetch
+from hpa_scaler.annotations.queries import Query
+from hpa_scaler.annotations.spec import ForecastSpec
+from hpa_scaler.forecast.reader import ForecastReader
 from hpa_scaler.prometheus.client import PrometheusClient
+from hpa_scaler.prometheus.ranges import Asking, fetch
 from hpa_scaler.prometheus.servers import DEFAULT
-from hpa_scaler.spec.queries import Query
-from hpa_scaler.spec.spec import ForecastSpec
 from tightship.core.addresses import parse_address
 from tightship.core.query_servers import Server
 from tightship_e2e.plugin import require_programs

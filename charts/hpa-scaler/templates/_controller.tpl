@@ -13,8 +13,6 @@
   value: {{ include "tightship-lib.text" .Values.cycleDeadline | quote }}
 - name: WATCH_HPAS
   value: {{ .Values.watch | quote }}
-- name: FORECAST_BUFFERS
-  value: {{ .Values.forecastBuffers | quote }}
 {{- if .Values.decisionLog.enabled }}
 - name: DECISION_LOG
   value: /var/lib/hpa-scaler/decisions.jsonl
@@ -64,11 +62,6 @@ hpa-scaler-config.yaml: |
 {{- end }}
 {{- if include "tightship-lib.live" . }}
 {{ include "hpa-scaler.eventRules" . }}
-{{- if .Values.forecastBuffers }}
-- apiGroups: [autoscaling.x-k8s.io]
-  resources: [capacitybuffers]
-  verbs: [list, create, patch, delete]
-{{- end }}
 {{- end }}
 {{- end -}}
 

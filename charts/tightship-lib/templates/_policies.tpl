@@ -31,7 +31,6 @@
 {{- if or (include "tightship-lib.pilot" .) (include "tightship-lib.gates" .) -}}{{- $kinds = append $kinds "Landings" -}}{{- end -}}
 {{- else -}}
 {{- $kinds = append $kinds "Autoscalers" -}}
-{{- if .Values.forecastBuffers -}}{{- $kinds = append $kinds "Buffers" -}}{{- end -}}
 {{- end -}}
 {{- $kinds | join " " -}}
 {{- end -}}
@@ -257,25 +256,4 @@ validations:
       object.spec.maxReplicas >= variables.lowest &&
       (variables.recordedNow == '' || int(variables.recordedNow) >= variables.lowest)
     message: this account may lower maxReplicas no further than to the user's own
-{{- end -}}
-
-{{/* CapacityBuffers of hpa-scaler: its own alone. */}}
-{{- define "tightship-lib.policyOfBuffers" -}}
-{{- $mine := "has(%[1]s.metadata.labels) && 'app.kubernetes.io/managed-by' in %[1]s.metadata.labels && %[1]s.metadata.labels['app.kubernetes.io/managed-by'] == 'hpa-scaler'" -}}
-matchConstraints:
-  resourceRules:
-    - apiGroups: [autoscaling.x-k8s.io]
-      apiVersions: [v1beta1, v1alpha1]
-      operations: [CREATE, UPDATE, DELETE]
-      resources: [capacitybuffers, capacitybuffers/*]
-validations:
-  - expression: >-
-      (!has(request.subResource) || request.subResource == '') && (request.operation == 'CREATE' || ({{ printf $mine "oldObject" }})) &&
-      (request.operation == 'DELETE' || ({{ printf $mine "object" }} && object.metadata.name.startsWith('hpa-scaler-')))
-    message: this account may write only CapacityBuffers that are its own
-  - expression: >-
-      request.operation == 'DELETE' || (has(object.metadata.ownerReferences) &&
-      object.metadata.ownerReferences.all(o, o.kind == 'HorizontalPodAutoscaler') && has(object.spec.scalableRef) &&
-      has(object.spec.replicas))
-    message: this account may keep room only for the target of a HorizontalPodAutoscaler
 {{- end -}}

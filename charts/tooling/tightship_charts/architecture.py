@@ -11,12 +11,15 @@ import grimp
 from tightship_charts.places import CHARTS
 
 _ORDER = (
-    ("hpa_scaler.app", "the process and its commands"),
+    ("hpa_scaler.cli", "the program, wired"),
+    ("hpa_scaler.backtest", "annotations over the past"),
+    ("hpa_scaler.forecast", "what queries ask for soon"),
+    ("hpa_scaler.process", "cycles, settings, commands"),
     ("hpa_scaler.write", "bounds, Events and notes, written"),
-    ("hpa_scaler.report", "plans and explanations, printed"),
-    ("hpa_scaler.decide", "where a floor goes, and why"),
+    ("hpa_scaler.documents", "plans and explanations, printed"),
+    ("hpa_scaler.judge", "where a floor goes, and why"),
     ("hpa_scaler.prometheus", "queries and their answers"),
-    ("hpa_scaler.spec", "what an HPA asks for"),
+    ("hpa_scaler.annotations", "what an HPA asks for"),
     ("node_compactor", "policy by pools"),
     ("node_refiner", "policy by excess nodes"),
     ("tightship.nodes", "what both node controllers share"),
@@ -105,8 +108,8 @@ def _folder(module: str) -> str | None:
         return package
     if not rest:
         return None
-    started = module in ("hpa_scaler.cli", "hpa_scaler.__main__")
-    return "hpa_scaler.app" if started else f"{package}.{rest.partition('.')[0]}"
+    wired = package == "hpa_scaler" and "." not in rest and rest in ("__main__", "annexes", "cli", "running")
+    return "hpa_scaler.cli" if wired else f"{package}.{rest.partition('.')[0]}"
 
 
 __all__ = ["architecture"]

@@ -10,8 +10,8 @@ from msgspec import Struct
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from hpa_scaler.app.settings import ScalerSettings
-from hpa_scaler.spec.annotations import ANNOTATIONS
+from hpa_scaler.annotations.parsing import ANNOTATIONS
+from hpa_scaler.process.settings import ScalerSettings
 from node_compactor.settings import CompactorSettings
 from node_refiner.settings import RefinerSettings
 from tightship.app.settings.fields import SWITCHABLE_RULES, Budget, Switched, is_duration, parse_ratio

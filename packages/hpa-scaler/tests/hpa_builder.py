@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from hpa_scaler.decide.decision import FloorDecision, Subject
-from hpa_scaler.decide.history import FloorHistory
-from hpa_scaler.decide.judge import judge_one
-from hpa_scaler.spec.annotations import ENABLE, parse_spec
-from hpa_scaler.spec.queries import Failure, Outcome, Query, QueryAnswer, answer_of
-from hpa_scaler.spec.spec import PREFIX, FloorSpec, Rules
-from hpa_scaler.spec.values import parse_float
+from hpa_scaler.annotations.parsing import ENABLE, parse_spec
+from hpa_scaler.annotations.queries import Failure, Outcome, Query, QueryAnswer, answer_of
+from hpa_scaler.annotations.spec import PREFIX, FloorSpec, Rules
+from hpa_scaler.annotations.values import parse_float
+from hpa_scaler.judge.decision import FloorDecision, Subject
+from hpa_scaler.judge.history import FloorHistory
+from hpa_scaler.judge.judge import judge_one
 from tightship.core.objects import HorizontalPodAutoscaler, Owner
 from tightship.core.objects.autoscaling import FieldManager, ScaleTargetRef, ScalingPolicy, ScalingRules
 from tightship.core.objects.node import Condition
@@ -110,9 +110,7 @@ def judge(
         first = asked.queries[0]
         told = answer(outcome) if isinstance(outcome, float | int | str) else outcome
         outcomes[Query(first.text, first.server)] = told
-    return judge_one(
-        Subject(hpa=thing, asked=asked, outcomes=outcomes, **({"now": NOW, "rules": FREE} | more))
-    ).decision
+    return judge_one(Subject(hpa=thing, asked=asked, outcomes=outcomes, **({"now": NOW, "rules": FREE} | more)))
 
 
 def reasons(decision: FloorDecision) -> list[str]:

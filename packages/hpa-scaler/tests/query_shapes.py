@@ -18,9 +18,9 @@ from typing import Any
 
 import yaml
 
-from hpa_scaler.spec.fallbacks import fallbacks
-from hpa_scaler.spec.promql import AGGREGATES
-from hpa_scaler.spec.syntax import INSIDE
+from hpa_scaler.annotations.fallbacks import fallbacks
+from hpa_scaler.annotations.promql import AGGREGATES
+from hpa_scaler.annotations.syntax import INSIDE
 
 SHAPES = Path(__file__).parent / "data" / "query_shapes.txt"
 MOST = 1200

@@ -10,11 +10,11 @@ import msgspec
 from hpa_builder import annotated, hpa
 from msgspec import Struct
 
-from hpa_scaler.decide.recording import Trace
-from hpa_scaler.decide.variants import HpaPast, World
-from hpa_scaler.spec.annotations import parse_spec
-from hpa_scaler.spec.queries import value_query
-from hpa_scaler.spec.spec import FloorSpec, Rules
+from hpa_scaler.annotations.parsing import parse_spec
+from hpa_scaler.annotations.queries import value_query
+from hpa_scaler.annotations.spec import FloorSpec, Rules
+from hpa_scaler.backtest.variants import BacktestSetup, HpaPast
+from hpa_scaler.prometheus.samples import Trace
 from tightship.core.horizontal import ReplicaLoop
 
 STEP = 120.0
@@ -26,7 +26,7 @@ class Truth(Struct, frozen=True):
     """A past, and what one replica of it carries at its end; *flat* says that the HPA never left its floor."""
 
     past: HpaPast
-    world: World
+    world: BacktestSetup
     per_replica: float
     flat: bool
 
@@ -80,6 +80,6 @@ def truth(seed: int, days: int = 6) -> Truth:
         wanted=trace(wanted) if measured else None,
         replicas=trace(running),
     )
-    world = World(Rules(), BEGIN, BEGIN + days * DAY, interval=300.0, drawn=0)
+    world = BacktestSetup(Rules(), BEGIN, BEGIN + days * DAY, interval=300.0, drawn=0)
     world = msgspec.structs.replace(world, rules=msgspec.structs.replace(world.rules, longest_gap=1200.0))
     return Truth(past, world, load * (changed if deploy else 1.0), max(running) <= minimum)

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from hpa_builder import CYCLE, NOW, World, answer, failure, hpa, judge, spec
 
-from hpa_scaler.decide.advice import ADVICE, regular_gaps, with_gap
-from hpa_scaler.decide.decision import FloorDecision
-from hpa_scaler.spec.queries import Outcome
-from hpa_scaler.spec.spec import FloorSpec, Rollout, Rules
+from hpa_scaler.annotations.queries import Outcome
+from hpa_scaler.annotations.spec import FloorSpec, Rollout, Rules
+from hpa_scaler.judge.advice import ADVICE, regular_gaps, with_gap
+from hpa_scaler.judge.decision import FloorDecision
 from tightship.core.objects.node import Condition
 from tightship.core.reasons import HPA_TROUBLE, QUERY_FAILURES, Reason
 from tightship.core.times import parse_rfc3339

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpa_scaler.spec.annotations import ANNOTATIONS, BY_KEY, check_defaults, enabled, parse_spec
-from hpa_scaler.spec.spec import (
+from hpa_scaler.annotations.parsing import ANNOTATIONS, BY_KEY, check_defaults, enabled, parse_spec
+from hpa_scaler.annotations.spec import (
     PREFIX,
     Band,
     FloorSpec,

@@ -13,8 +13,8 @@ import pytest
 from hpa_builder import World, answer, failure, hpa, spec
 from traffic import august_1995, longest_silence
 
-from hpa_scaler.spec.queries import Query
-from hpa_scaler.spec.spec import Rules
+from hpa_scaler.annotations.queries import Query
+from hpa_scaler.annotations.spec import Rules
 
 SCALE = 1000.0
 PER_REPLICA = 20.0

@@ -13,18 +13,17 @@ import msgspec
 import pytest
 from hpa_builder import annotated, hpa, spec
 
-from hpa_scaler.app.apart import backtest_apart, parts_of
-from hpa_scaler.app.past_options import parse_set, variants_of
-from hpa_scaler.app.past_source import Asking, chunks, fetch
-from hpa_scaler.decide.backtest import backtest
-from hpa_scaler.decide.recording import Recorded, RecordingError, Trace, trace_of
-from hpa_scaler.decide.recording_csv import read_csv
-from hpa_scaler.decide.recording_files import decode_past, encode_past
-from hpa_scaler.decide.variants import OLDER, HpaPast, Lived, Span, Variant, World
+from hpa_scaler.annotations.queries import Failure, Query, value_query
+from hpa_scaler.annotations.spec import Rules
+from hpa_scaler.backtest.csv_files import read_csv
+from hpa_scaler.backtest.options import parse_set, variants_of
+from hpa_scaler.backtest.past_files import decode_past, encode_past
+from hpa_scaler.backtest.replaying import backtest
+from hpa_scaler.backtest.variants import BacktestResult, BacktestSetup, HpaPast, Span, Variant
 from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.spec.queries import Failure, Query, value_query
-from hpa_scaler.spec.spec import Rules
+from hpa_scaler.prometheus.ranges import Asking, chunks, fetch
+from hpa_scaler.prometheus.samples import Recorded, RecordingError, Trace, trace_of
 from tightship.app.cli.app import UsageError
 from tightship.core.reasons import Reason
 
@@ -45,9 +44,11 @@ def past(values: list[float], **named: str) -> HpaPast:
     return HpaPast(thing, {value_query(asked.queries[0]): trace(values)}, asked)
 
 
-def live(thing: HpaPast, *variants: Variant, outages: tuple[Span, ...] = ()) -> list[Lived]:
+def live(thing: HpaPast, *variants: Variant, outages: tuple[Span, ...] = ()) -> list[BacktestResult]:
     [query] = thing.traces
-    world = World(Rules(longest_gap=240.0), 0.0, thing.traces[query].end, interval=MINUTE, start=30.0, outages=outages)
+    world = BacktestSetup(
+        Rules(longest_gap=240.0), 0.0, thing.traces[query].end, interval=MINUTE, start=30.0, outages=outages
+    )
     [row] = backtest([thing], variants, world)
     return row
 
@@ -60,32 +61,23 @@ def test_steady_traffic_costs_what_it_needs_and_no_caution() -> None:
     assert with_floor.replicas == pytest.approx(10 * 119 * MINUTE)
 
 
-def test_parts_of_a_fleet_are_judged_together() -> None:
-    def fleet(number: int) -> HpaPast:
-        notes = {"prometheus_query": f"rate(x{number // 2}[5m])", "requests_per_replica": "10"}
-        asked = spec(**notes)
-        thing = msgspec.structs.replace(hpa(1, 100, None, name=f"web-{number}"), annotations=annotated(**notes))
-        values = [100.0 + number // 2] * 30 + [40.0 if number // 2 < 11 else 100.0] * 90
-        return HpaPast(thing, {value_query(asked.queries[0]): trace(values)}, asked)
-
-    pasts = [fleet(number) for number in range(26)]
-    world = World(Rules(longest_gap=240.0), 0.0, 120 * MINUTE, interval=MINUTE, drawn=3)
-    assert parts_of(pasts, [TODAY], 1) == [list(range(26))]
-    parts = parts_of(pasts, [TODAY], 2)
-    assert [len(part) for part in parts] == [14, 12]
-    assert all(number ^ 1 in part for part in parts for number in part)
-    apart = backtest_apart(pasts, [TODAY, NONE], world, processes=2)
-    assert apart == backtest(pasts, [TODAY, NONE], world)
-    assert apart[0][0].reasons[Reason.CORRELATED_DROP] > 30
-
-
-def test_an_outage_holds_the_floor_and_a_server_that_begins_anew_lowers_only_the_older_controllers() -> None:
-    thing = past([200.0] * 240)
-    ours, older = live(thing, TODAY, Variant("older", "older", OLDER), outages=(Span(3600.0, 7200.0),))
+def test_an_outage_holds_the_floor_and_a_server_that_begins_anew_does_not_lower_it() -> None:
+    [ours] = live(past([200.0] * 240), TODAY, outages=(Span(3600.0, 7200.0),))
     assert [each.held for each in ours.held] == [True]
     assert min(ours.floors[10:]) == 20
-    assert [each.held for each in older.held] == [False]
-    assert older.held[0].lowest < 10
+
+
+def test_many_queries_that_fall_at_once_hold_the_floors_of_all_hpas() -> None:
+    def one(number: int) -> HpaPast:
+        notes = {"prometheus_query": f"rate(x{number}[5m])", "requests_per_replica": "10"}
+        asked = spec(**notes)
+        thing = msgspec.structs.replace(hpa(1, 100, None, name=f"web-{number}"), annotations=annotated(**notes))
+        values = [100.0 + number] * 30 + [40.0 if number < 11 else 100.0] * 90
+        return HpaPast(thing, {value_query(asked.queries[0]): trace(values)}, asked)
+
+    world = BacktestSetup(Rules(longest_gap=240.0), 0.0, 120 * MINUTE, interval=MINUTE)
+    rows = backtest([one(number) for number in range(13)], [TODAY, NONE], world)
+    assert rows[0][0].reasons[Reason.CORRELATED_DROP] > 30
 
 
 def test_the_lowering_window_is_what_a_fall_costs() -> None:
@@ -110,7 +102,7 @@ def test_where_nobody_knows_the_traffic_nothing_is_judged() -> None:
 
 
 def test_a_set_changes_annotations_side_by_side() -> None:
-    tried = variants_of(["shop/web:requests-per-replica=5", "b@*:delta=2", "b@*:requests-per-replica=20"], older=False)
+    tried = variants_of(["shop/web:requests-per-replica=5", "b@*:delta=2", "b@*:requests-per-replica=20"])
     assert [each.name for each in tried] == ["today", "no floor", "shop/web:requests-per-replica=5", "b"]
     row = live(past([100.0] * 60), *tried)
     assert [each.floors[-1] for each in row] == [10, 1, 20, 7]
@@ -214,17 +206,17 @@ def test_the_command_prints_sets_side_by_side(cli: Any, tmp_path: Path) -> None:
     rows = [f"{minute * 60},{25 + minute % 7}" for minute in range(240)]
     (tmp_path / "web.csv").write_text("\n".join(["time,rps", *rows]), encoding="utf-8")
     example = Path(__file__).parents[3] / "docs" / "examples" / "august.yaml"
-    arguments = ("backtest", "-f", str(example), "--past", str(tmp_path / "web.csv"), "--older")
+    arguments = ("backtest", "-f", str(example), "--past", str(tmp_path / "web.csv"), "--set", "spare@*:delta=3")
     money = ("--replica-price", "m6i.xlarge/6")
     ended = cli(*arguments, *money, "-o", "json")
     assert ended.code == 0, ended.err
     document = json.loads(ended.out)
-    assert document["sets"] == ["today", "no floor", "older"]
+    assert document["sets"] == ["today", "no floor", "spare"]
     assert document["currency"] == "USD"
     assert document["hpas"][0]["sets"][0]["shortMinutes"] == 0
     html = cli(*arguments, "-o", "html").out
-    assert re.findall(r"<li>(today|no floor|older): [0-9,]+</li>", html) == document["sets"]
-    assert re.findall(r"<li>(today|no floor|older): [0-9,]+ min</li>", html) == document["sets"]
+    assert re.findall(r"<li>(today|no floor|spare): [0-9,]+</li>", html) == document["sets"]
+    assert re.findall(r"<li>(today|no floor|spare): [0-9,]+ min</li>", html) == document["sets"]
     short = [each["shortMinutes"] > 0 for each in document["hpas"][0]["sets"]]
     assert [">short of replicas</li>" in each for each in html.split("</figure>")[:3]] == short
     assert any(short)

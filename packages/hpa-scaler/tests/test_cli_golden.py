@@ -16,9 +16,9 @@ import msgspec
 import pytest
 import yaml
 
-from hpa_scaler.report import EXPLANATION, PLAN, FloorExplanation, FloorPlan
-from hpa_scaler.report.backtest_document import FloorBacktest
-from hpa_scaler.report.suggestions import FloorSuggestions
+from hpa_scaler.backtest.document import FloorBacktest
+from hpa_scaler.backtest.suggestions import FloorSuggestions
+from hpa_scaler.documents import EXPLANATION, PLAN, FloorExplanation, FloorPlan
 from tightship.report.formats import formats_of
 from tightship.report.terminal import Terminal
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hpa_builder import CYCLE, NO_AGE, QUERY, World, hpa, manager, reasons, spec
 
-from hpa_scaler.spec.spec import Rules
+from hpa_scaler.annotations.spec import Rules
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 RULES = Rules(age_query="", contest_pause=300, contest_longest_pause=900)

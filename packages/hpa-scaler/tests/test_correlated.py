@@ -6,8 +6,10 @@ import msgspec
 import pytest
 from hpa_builder import CYCLE, NO_AGE, NOW, QUERY, World, answer, failure, hpa, judge, reasons, spec
 
-from hpa_scaler.decide.cycle import judge_cycle
-from hpa_scaler.decide.decision import (
+from hpa_scaler.annotations.queries import Outcome, Query
+from hpa_scaler.annotations.spec import FloorSpec, Rules
+from hpa_scaler.judge.cycle import judge_cycle
+from hpa_scaler.judge.decision import (
     DropCount,
     DropState,
     FloorDecision,
@@ -16,9 +18,7 @@ from hpa_scaler.decide.decision import (
     hold_lowering,
     judge_drops,
 )
-from hpa_scaler.decide.history import Floor, FloorHistory, State, decode_state, encode_state
-from hpa_scaler.spec.queries import Outcome, Query
-from hpa_scaler.spec.spec import FloorSpec, Rules
+from hpa_scaler.judge.history import Floor, FloorHistory, State, decode_state, encode_state
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 
@@ -186,8 +186,7 @@ class HpaFleet:
         ]
         cycle = judge_cycle(subjects, self.drops, NO_AGE, self.now)
         self.drops = cycle.verdict.state
-        for world, judged in zip(self.worlds, cycle.judged, strict=True):
-            decision = judged.decision
+        for world, decision in zip(self.worlds, cycle.decisions, strict=True):
             world.history = decision.written if decision.changes else decision.history
             world.set(minimum=decision.target, maximum=decision.target_maximum, replicas=decision.target)
         self.now += CYCLE

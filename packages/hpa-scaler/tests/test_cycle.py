@@ -7,11 +7,12 @@ from typing import Any
 
 from hpa_builder import NO_AGE, NOW, QUERY, annotated, answer, hpa, spec
 
-from hpa_scaler.decide.cycle import asked_of, judge_cycle, log_lines, questions, replay, subject_of, wants_rollout
-from hpa_scaler.decide.decision import DropState, Subject
-from hpa_scaler.decide.history import Floor, FloorHistory
-from hpa_scaler.spec.queries import Query
-from hpa_scaler.spec.spec import LATE_QUERY, FloorSpec, Problems, Rules
+from hpa_scaler.annotations.queries import Query
+from hpa_scaler.annotations.spec import LATE_QUERY, FloorSpec, Problems, Rules
+from hpa_scaler.judge.cycle import asked_of, judge_cycle, log_lines, questions, replay, subject_of, wants_rollout
+from hpa_scaler.judge.decision import DropState, Subject
+from hpa_scaler.judge.history import Floor, FloorHistory
+from hpa_scaler.judge.judge import judge_one
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 
@@ -77,9 +78,9 @@ def test_each_hpa_is_judged_by_itself_and_then_with_the_others() -> None:
     cycle = judge_cycle(subjects([0.0] * 20 + [300.0]), DropState(), NO_AGE, NOW)
     assert cycle.count.dropping == 20
     assert cycle.verdict.state == DropState(NOW)
-    assert {each.first.action for each in cycle.judged[:20]} == {"lower"}
-    assert {each.decision.action for each in cycle.judged[:20]} == {"hold"}
-    assert cycle.judged[20].decision.target == 30
+    assert {judge_one(each.subject).action for each in cycle.decisions[:20]} == {"lower"}
+    assert {each.action for each in cycle.decisions[:20]} == {"hold"}
+    assert cycle.decisions[20].target == 30
 
 
 def test_a_cycle_is_logged_so_that_it_is_replayed() -> None:

@@ -7,12 +7,12 @@ import json
 import pytest
 from hpa_builder import DISABLED, NO_AGE, NOW, QUERY, answer, failure, hpa, spec
 
-from hpa_scaler.decide.cycle import LogError, cycle_line, decision_line, replay
-from hpa_scaler.decide.decision import DropState, Subject
-from hpa_scaler.decide.history import Floor, FloorHistory
-from hpa_scaler.decide.judge import judge_one
-from hpa_scaler.spec.queries import Outcome, Query
-from hpa_scaler.spec.spec import Problems, Rollout
+from hpa_scaler.annotations.queries import Outcome, Query
+from hpa_scaler.annotations.spec import Problems, Rollout
+from hpa_scaler.judge.cycle import LogError, cycle_line, decision_line, replay
+from hpa_scaler.judge.decision import DropState, Subject
+from hpa_scaler.judge.history import Floor, FloorHistory
+from hpa_scaler.judge.judge import judge_one
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="10m", hold_query="down")
 
@@ -44,9 +44,9 @@ def subjects() -> list[Subject]:
 
 
 def test_a_log_is_replayed_without_a_difference() -> None:
-    made = [(subject, judge_one(subject).decision) for subject in subjects()]
-    lines = [decision_line("c1", *each) for each in made]
-    lines.append(cycle_line("c1", NOW, [decision for _, decision in made], DropState(), NO_AGE))
+    made = [judge_one(subject) for subject in subjects()]
+    lines = [decision_line("c1", each) for each in made]
+    lines.append(cycle_line("c1", NOW, made, DropState(), NO_AGE))
     found = replay(lines)
     assert (found.decisions, found.cycles, found.unended) == (len(made), 1, 0)
     assert found.differences == ()
@@ -55,9 +55,9 @@ def test_a_log_is_replayed_without_a_difference() -> None:
 
 def test_what_comes_out_otherwise_is_named() -> None:
     subject = subjects()[1]
-    line = json.loads(decision_line("c", subject, judge_one(subject).decision))
+    line = json.loads(decision_line("c", judge_one(subject)))
     line["result"]["target"] = 19
-    end = json.loads(cycle_line("c", NOW, [judge_one(subject).decision], DropState(), NO_AGE))
+    end = json.loads(cycle_line("c", NOW, [judge_one(subject)], DropState(), NO_AGE))
     end["count"]["floor"] = 11
     end["held"] = True
     found = replay([json.dumps(line).encode(), json.dumps(end).encode()])
@@ -70,9 +70,9 @@ def test_what_comes_out_otherwise_is_named() -> None:
 
 def test_a_cycle_that_was_cut_off_is_told_and_not_compared() -> None:
     subject = subjects()[0]
-    assert replay([decision_line("c", subject, judge_one(subject).decision)]).unended == 1
-    part = cycle_line("c", NOW, [judge_one(each).decision for each in subjects()], DropState(), NO_AGE)
-    assert replay([decision_line("c", subject, judge_one(subject).decision), part, b"\n"]).differences == ()
+    assert replay([decision_line("c", judge_one(subject))]).unended == 1
+    part = cycle_line("c", NOW, [judge_one(each) for each in subjects()], DropState(), NO_AGE)
+    assert replay([decision_line("c", judge_one(subject)), part, b"\n"]).differences == ()
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from hpa_scaler.app.run_settings import ScalerRunSettings
-from hpa_scaler.app.settings import ScalerSettings
-from hpa_scaler.spec.annotations import ANNOTATIONS
-from hpa_scaler.spec.spec import MissingDataRule
+from hpa_scaler.annotations.parsing import ANNOTATIONS
+from hpa_scaler.annotations.spec import MissingDataRule
+from hpa_scaler.process.run_settings import ScalerRunSettings
+from hpa_scaler.process.settings import ScalerSettings
 from tightship.app.settings.loading import wire_keys
 from tightship.app.settings.query_servers import BasicAuth, ServerSettings, TlsSettings
 from tightship.core.reasons import QUERY_FAILURES

@@ -7,7 +7,9 @@ from typing import Any, cast
 
 from hpa_builder import CYCLE, World, answer, failure, hpa, spec
 
+from hpa_scaler.annotations.spec import PREFIX
 from hpa_scaler.write.events import FloorEvents
+from hpa_scaler.write.records import Records
 from tightship.app.observability.events import EventRecorder, ObjectRef
 from tightship.core.objects import AUTOSCALER
 
@@ -25,7 +27,9 @@ class Recorded:
 def reporting(world: World) -> tuple[Recorded, FloorEvents]:
     kept = Recorded()
     own = ObjectRef(AUTOSCALER, "hpa-scaler", "u", "tightship", "v1")
-    events = FloorEvents(cast("EventRecorder", kept), logging.getLogger("test"), own, lambda: world.now)
+    events = FloorEvents(
+        cast("EventRecorder", kept), logging.getLogger("test"), own, Records(PREFIX, writes=True), lambda: world.now
+    )
     return kept, events
 
 

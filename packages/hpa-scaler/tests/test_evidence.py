@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from hpa_builder import NOW, World, answer, hpa, judge, reasons, spec
 
-from hpa_scaler.decide.cycle import questions, subject_of
-from hpa_scaler.decide.guards import evidence_queries
-from hpa_scaler.decide.judge import judge_one
-from hpa_scaler.spec.queries import Failure, Outcome, Query, QueryAnswer
-from hpa_scaler.spec.spec import FAILED_QUERY, LATE_QUERY, Rules
+from hpa_scaler.annotations.queries import Failure, Outcome, Query, QueryAnswer
+from hpa_scaler.annotations.spec import FAILED_QUERY, LATE_QUERY, Rules
+from hpa_scaler.judge.cycle import questions, subject_of
+from hpa_scaler.judge.guards import evidence_queries
+from hpa_scaler.judge.judge import judge_one
 from tightship.core.reasons import Reason
 from tightship_simulator.life.evaluation import evaluate
 from tightship_simulator.life.promql import parse
@@ -211,5 +211,5 @@ def test_where_too_many_of_its_own_fail_all_count() -> None:
     whole = {FAILED: failed(*[TARGET] * 21), Query(ASKED): answer(40)}
     subject = subject_of(hpa(10), asks(), outcomes=whole, rollout=None, rules=RULES, now=NOW)
     assert subject.outcomes[FAILED] == failed(others=21)
-    [cause] = [each for each in judge_one(subject).decision.causes if each.reason == "FailedScrapes"]
+    [cause] = [each for each in judge_one(subject).causes if each.reason == "FailedScrapes"]
     assert cause.detail == "21 targets of server default could not always be scraped within 60s"

@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from query_shapes import rows, told
 
-from hpa_scaler.decide.history import LONGEST, State, decode_state, encode_state
-from hpa_scaler.decide.sources import HANDOVER
-from hpa_scaler.spec.fallbacks import MOST_OPERANDS, fallbacks, normal, without_fallbacks
-from hpa_scaler.spec.promql import parse
-from hpa_scaler.spec.queries import (
+from hpa_scaler.annotations.fallbacks import MOST_OPERANDS, fallbacks, normal, without_fallbacks
+from hpa_scaler.annotations.promql import parse
+from hpa_scaler.annotations.queries import (
     Outcome,
     Query,
     QueryAnswer,
@@ -23,6 +21,8 @@ from hpa_scaler.spec.queries import (
     range_of,
     recorded_instead,
 )
+from hpa_scaler.judge.history import LONGEST, State, decode_state, encode_state
+from hpa_scaler.judge.sources import HANDOVER
 
 NOTHING = ""
 

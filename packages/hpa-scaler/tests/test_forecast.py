@@ -13,24 +13,28 @@ import pytest
 from hpa_builder import FREE, NOW, annotated, answer, hpa, judge, reasons, spec
 from traffic import august_1995
 
-from hpa_scaler.app.forecasting import ForecastReader
-from hpa_scaler.decide.backtest import backtest
-from hpa_scaler.decide.cycle import Cycle, decision_line, replay
-from hpa_scaler.decide.decision import DropCount, DropVerdict, Subject
-from hpa_scaler.decide.forecast import CELL, DAY, SeasonMemory
-from hpa_scaler.decide.history import Floor, FloorHistory
-from hpa_scaler.decide.judge import judge_one
-from hpa_scaler.decide.recording import Trace, smoothed
-from hpa_scaler.decide.variants import EVERY, AnnotationChange, HpaPast, Variant, World
+from hpa_scaler.annotations.outcome_file import decode_outcomes
+from hpa_scaler.annotations.queries import Expected, Failure, Query, value_query
+from hpa_scaler.annotations.spec import ForecastSpec, Rules
+from hpa_scaler.backtest.past_files import smoothed
+from hpa_scaler.backtest.replaying import backtest
+from hpa_scaler.backtest.variants import EVERY, AnnotationChange, BacktestSetup, HpaPast, Variant
+from hpa_scaler.forecast import forecasts_of_past
+from hpa_scaler.forecast.reader import ForecastReader
+from hpa_scaler.forecast.seasons import CELL, DAY, SeasonMemory
+from hpa_scaler.judge.cycle import decision_line, replay
+from hpa_scaler.judge.decision import Subject
+from hpa_scaler.judge.history import Floor, FloorHistory
+from hpa_scaler.judge.judge import judge_one
+from hpa_scaler.process.forecasts import offline
 from hpa_scaler.prometheus.answers import Matrix
-from hpa_scaler.spec.outcome_file import decode_outcomes, encode_outcomes
-from hpa_scaler.spec.queries import Expected, Failure, Query, value_query
-from hpa_scaler.spec.spec import ForecastSpec, Rules
+from hpa_scaler.prometheus.samples import Trace
 from tightship.core.reasons import Reason
 
 DAILY = ForecastSpec("daily")
 SIX = 6 * 3600.0
 BEGIN = 100 * 7 * DAY
+SOURCE = offline(forecasts_of_past)
 ASKED = spec(prometheus_query="q", requests_per_replica="10", forecast="daily", query_range="0", lowering_window="10m")
 
 
@@ -196,9 +200,11 @@ def test_a_log_and_a_file_of_outcomes_keep_forecasts() -> None:
     subject = Subject(
         hpa=hpa(5, 50, 5), asked=ASKED, outcomes=outcomes, expected=(Expected(120, 7),), now=NOW, rules=FREE
     )
-    assert replay([decision_line("c", subject, judge_one(subject).decision)]).differences == ()
-    again = decode_outcomes(encode_outcomes(outcomes, NOW, subject.forecasts), "x")
-    assert again.forecasts == subject.forecasts == {(Query("q"), DAILY): Expected(120, 7)}
+    assert replay([decision_line("c", judge_one(subject))]).differences == ()
+    forecast = {"query": "q", "season": "daily", "expected": {"value": 120, "seasons": 7}}
+    file = msgspec.json.encode({"kind": "QueryOutcomes", "outcomes": [], "forecasts": [forecast]})
+    found = decode_outcomes(file, "x")
+    assert found.forecasts == subject.forecasts == {(Query("q"), DAILY): Expected(120, 7)}
 
 
 # Over the past, and as the controller runs.
@@ -213,7 +219,9 @@ def test_over_the_past_the_replicas_are_there_before_the_ramp_and_the_cost_is_to
         thing, {value_query(asked.queries[0]): Trace(0.0, 60.0, values, bytearray(b"\1" * len(values)))}, asked
     )
     ahead = Variant("ahead", "changed", (AnnotationChange(EVERY, "forecast", "daily"),))
-    world = World(Rules(longest_gap=240.0), 5 * DAY + 4 * 3600, 5 * DAY + 9 * 3600, interval=60.0, start=600.0)
+    world = BacktestSetup(
+        Rules(longest_gap=240.0), 5 * DAY + 4 * 3600, 5 * DAY + 9 * 3600, interval=60.0, start=600.0, forecasts=SOURCE
+    )
     [[today, tried]] = backtest([past], [Variant("today", "today"), ahead], world)
     assert today.short > 600
     assert tried.short == 0
@@ -229,7 +237,7 @@ def test_a_week_of_august_has_half_the_short_minutes_in_the_morning() -> None:
     past = HpaPast(thing, {value_query(spec(**asked).queries[0]): trace}, spec(**asked))
     begin = datetime.datetime(1995, 8, 21, 4, tzinfo=datetime.UTC).timestamp()
     ahead = Variant("ahead", "changed", (AnnotationChange(EVERY, "forecast", "daily"),))
-    world = World(Rules(longest_gap=300.0), begin, begin + 5 * DAY, drawn=0)
+    world = BacktestSetup(Rules(longest_gap=300.0), begin, begin + 5 * DAY, forecasts=SOURCE, drawn=0)
     [[today, tried]] = backtest([past], [Variant("today", "today"), ahead], world)
     mornings = [[at for at in each.shorts if 6 <= (at - begin) % DAY / 3600 < 11] for each in (today, tried)]
     assert 2 * len(mornings[1]) <= len(mornings[0])
@@ -268,7 +276,7 @@ async def test_a_past_is_read_once_in_few_requests_and_kept_up_by_the_cycles() -
         subject = Subject(
             hpa=hpa(5, 50, 5), asked=ASKED, outcomes={Query("q"): answer(morning(now))}, now=now, rules=FREE
         )
-        reader.learn(Cycle((judge_one(subject),), DropCount(), DropVerdict()))
+        reader.learn([judge_one(subject)])
     assert not await reader.read_next()
     assert server.asked == asked
     assert not reader.expected(BEGIN + SIX + 20 * CELL)[Query("q"), DAILY].why

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpa_scaler.spec.values import format_float, parse_float, parse_int32, quote
+from hpa_scaler.annotations.values import format_float, parse_float, parse_int32, quote
 
 LINES = (Path(__file__).parent / "data" / "go_results.txt").read_text().splitlines()
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from hpa_builder import NO_AGE, QUERY, hpa, judge, spec
 
-from hpa_scaler.decide.decision import FloorDecision
-from hpa_scaler.decide.floors import QueryTerm, ratio_floor
-from hpa_scaler.spec.spec import FloorSpec, Rules
+from hpa_scaler.annotations.spec import FloorSpec, Rules
+from hpa_scaler.judge.decision import FloorDecision
+from hpa_scaler.judge.floors import QueryTerm, ratio_floor
 
 LINES = (Path(__file__).parent / "data" / "go_results.txt").read_text().splitlines()
 

@@ -9,9 +9,11 @@ from hpa_builder import CYCLE, NOW, World, answer, hpa, judge, spec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpa_scaler.decide.floors import FloorInputs, QueryTerm, solve
-from hpa_scaler.decide.guards import raised_within, with_raise
-from hpa_scaler.decide.history import (
+from hpa_scaler.annotations.queries import queries_of
+from hpa_scaler.annotations.spec import AGE_QUERY, Rules
+from hpa_scaler.judge.floors import FloorInputs, QueryTerm, solve
+from hpa_scaler.judge.guards import raised_within, with_raise
+from hpa_scaler.judge.history import (
     BUCKETS,
     LONGEST,
     Floor,
@@ -26,8 +28,6 @@ from hpa_scaler.decide.history import (
     resumed,
     with_floor,
 )
-from hpa_scaler.spec.queries import queries_of
-from hpa_scaler.spec.spec import AGE_QUERY, Rules
 
 WINDOW = 600.0
 

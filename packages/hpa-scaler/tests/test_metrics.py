@@ -12,9 +12,9 @@ from hpa_builder import NO_AGE, NOW, QUERY, annotated, answer, failure, hpa, spe
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder, generate_latest
 
-from hpa_scaler.decide.cycle import Cycle, judge_cycle, subject_of
-from hpa_scaler.decide.decision import DropState
-from hpa_scaler.spec.queries import Outcome, Query
+from hpa_scaler.annotations.queries import Outcome, Query
+from hpa_scaler.judge.cycle import Cycle, judge_cycle, subject_of
+from hpa_scaler.judge.decision import DropState
 from hpa_scaler.write.metrics import BY_URL, ScalerMetrics
 from tightship.app.observability.metrics import RunMetrics, new_registry
 from tightship.core.objects import HorizontalPodAutoscaler

@@ -7,14 +7,18 @@ from collections.abc import Sequence
 import pytest
 from hpa_builder import QUERY, World, answer, failure, hpa, spec
 
-from hpa_scaler.decide.ownership import Ending
-from hpa_scaler.spec.queries import Failure, Query
-from hpa_scaler.spec.spec import FloorSpec
-from hpa_scaler.write.memory import Noted, is_due, noted_after
+from hpa_scaler.annotations.queries import Failure, Query
+from hpa_scaler.annotations.spec import PREFIX, FloorSpec
+from hpa_scaler.judge.ownership import Ending
+from hpa_scaler.write.records import Records
 
 BAND = spec(prometheus_query=QUERY, requests_per_replica="10", deadband="15%")
 WINDOW = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="10m")
 HELD = spec(prometheus_query=QUERY, requests_per_replica="10", deadband="15%", hold_query="alerts")
+
+
+def known() -> Records:
+    return Records(PREFIX, writes=True)
 
 
 def world(asked: FloorSpec) -> World:
@@ -23,17 +27,17 @@ def world(asked: FloorSpec) -> World:
 
 def notes(on: World, answers: Sequence[float | Failure], ending: Ending = "written") -> int:
     """How often it is written down in cycles with these *answers* that the floor waits."""
-    noted: Noted = {}
+    records = known()
     count = 0
     for each in answers:
         decision = on.cycle(each)
         endings: dict[str, Ending] = {}
         if decision.changes:
             endings = {decision.uid: "written"}
-        elif is_due(decision, noted):
+        elif records.is_due(decision):
             count += 1
             endings = {decision.uid: ending}
-        noted = noted_after([decision], endings, noted)
+        records.settle([decision], endings)
     return count
 
 
@@ -68,8 +72,11 @@ def test_a_change_of_the_bounds_has_written_it_down_too() -> None:
     assert on.cycle(failure()).pending
     raised = on.cycle(120.0)
     assert raised.changes
-    noted = noted_after([raised], {raised.uid: "written"}, {})
-    assert noted == noted_after([raised], {}, noted)
+    records = known()
+    records.settle([raised], {raised.uid: "written"})
+    noted = records.of(raised.uid).noted
+    records.settle([raised], {})
+    assert records.of(raised.uid).noted == noted
 
 
 def test_an_incident_that_begins_later_is_worth_a_note() -> None:
@@ -77,20 +84,25 @@ def test_an_incident_that_begins_later_is_worth_a_note() -> None:
     calm, fires = ({Query("alerts"): answer(value)} for value in (0, 1))
     waiting = on.cycle(68, others=calm)
     assert waiting.pending
-    assert not is_due(waiting, {})
-    noted = noted_after([waiting], {}, {})
+    records = known()
+    assert not records.is_due(waiting)
+    records.settle([waiting], {})
     held = on.cycle(40, others=fires)
-    assert is_due(held, noted)
-    noted = noted_after([held], {held.uid: "written"}, noted)
-    assert not is_due(on.cycle(40, others=fires), noted)
+    assert records.is_due(held)
+    records.settle([held], {held.uid: "written"})
+    assert not records.is_due(on.cycle(40, others=fires))
 
 
 def test_what_is_not_pending_any_more_is_still_noted_and_a_vanished_hpa_is_not() -> None:
     on = world(BAND)
     waiting = on.cycle(68)
-    noted = noted_after([waiting], {waiting.uid: "written"}, {})
-    assert noted_after([on.cycle(75)], {}, noted) == noted
-    assert noted_after([], {}, noted) == {}
+    records = known()
+    records.settle([waiting], {waiting.uid: "written"})
+    noted = records.of(waiting.uid).noted
+    records.settle([on.cycle(75)], {})
+    assert records.of(waiting.uid).noted == noted
+    records.retain((), [waiting.uid])
+    assert not records.of(waiting.uid).noted
 
 
 def test_that_a_bound_is_the_users_own_again_is_worth_a_note() -> None:
@@ -100,7 +112,7 @@ def test_that_a_bound_is_the_users_own_again_is_worth_a_note() -> None:
     on.set(minimum=10)
     taken = on.cycle(100)
     assert not taken.changes
-    assert is_due(taken, {})
-    assert is_due(taken, {taken.uid: frozenset()})
-    noted = noted_after([taken], {taken.uid: "written"}, {})
-    assert not is_due(on.cycle(100), noted)
+    records = known()
+    assert records.is_due(taken)
+    records.settle([taken], {taken.uid: "written"})
+    assert not records.is_due(on.cycle(100))

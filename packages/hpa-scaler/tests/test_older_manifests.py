@@ -19,8 +19,8 @@ import yaml
 from hpa_builder import NO_AGE, judge
 from msgspec import Struct
 
-from hpa_scaler.spec.annotations import BY_NAME, name_of, parse_spec
-from hpa_scaler.spec.spec import PREFIX, Problems, Rollout
+from hpa_scaler.annotations.parsing import BY_NAME, name_of, parse_spec
+from hpa_scaler.annotations.spec import PREFIX, Problems, Rollout
 from tightship.core.objects import HorizontalPodAutoscaler, decode
 
 FLOORS = Path(__file__).parent / "data" / "older_floors.txt"

@@ -11,14 +11,14 @@ import pytest
 from hpa_builder import NOW, World, answer, failure, hpa, spec
 from playwright.async_api import Browser, expect
 
-from hpa_scaler.app.status import Past, ServedCycle, nothing_yet, show
-from hpa_scaler.decide.cycle import Cycle, cycle_line, decision_line, judge_cycle, replay
-from hpa_scaler.decide.decision import DropState, FloorDecision, Subject
-from hpa_scaler.decide.judge import judge_one
-from hpa_scaler.report import FloorPlan, Sights, plan_page
-from hpa_scaler.report.pages import CHARTED, LogStory, replay_page
-from hpa_scaler.spec.queries import Query
-from hpa_scaler.spec.spec import Rules
+from hpa_scaler.annotations.queries import Query
+from hpa_scaler.annotations.spec import Rules
+from hpa_scaler.documents import FloorPlan, PlanContext, plan_page
+from hpa_scaler.documents.pages import CHARTED
+from hpa_scaler.judge.cycle import Cycle, judge_cycle
+from hpa_scaler.judge.decision import DropState, FloorDecision, Subject
+from hpa_scaler.process.status import ServedCycle, Timelines, nothing_yet, show
+from hpa_scaler.write.records import Records
 from tightship.app.settings.config_fallback import Standing, deleted, refused
 from tightship.report.document import Generator, SettingsView, Source
 from tightship.report.html.page import render_page
@@ -146,68 +146,8 @@ def asked_of(world: World, minute: int, value: float | None) -> Subject:
     )
 
 
-def told(values: list[float | None]) -> tuple[LogStory, list[bytes]]:
-    """The log of one HPA, a minute between two cycles; ``None`` is a query that failed."""
-    world = World(hpa(3, 60, 10), ASKED, Rules(age_query=""))
-    lines = []
-    for number, value in enumerate(values):
-        subject = asked_of(world, number, value)
-        decision: FloorDecision = judge_one(subject).decision
-        lines += [
-            decision_line(str(number), subject, decision),
-            cycle_line(str(number), subject.now, [decision], DropState(), world.rules),
-        ]
-        after(world, decision)
-    return LogStory(), lines
-
-
-def test_a_story_has_a_point_for_each_decision_and_gaps_where_nothing_was_answered() -> None:
-    story, lines = told([100.0, 205.0, None, 50.0])
-    assert replay(lines, story.add).differences == ()
-    one = story.story.hpas["shop/web"].told()
-    assert one.times == (NOW, NOW + 60, NOW + 120, NOW + 180)
-    assert one.traffic == (10.0, 20.5, None, 5.0)
-    assert one.floors[:3] == (10, 21, 21)
-    assert one.replicas == (10, 10, 10, 10)
-    assert (story.decisions["shop/web"], story.unanswered["shop/web"]) == (4, 1)
-    assert [(change.before, change.after) for change in one.changes[:2]] == [(3, 10), (10, 21)]
-
-
-@pytest.mark.asyncio(loop_scope="session")
-@pytest.mark.parametrize("dark", [False, True])
-async def test_a_log_over_time_in_a_browser(browser: Browser, tmp_path: Path, dark: bool) -> None:
-    story, lines = told([100.0, 205.0, None, 50.0] * 30)
-    url = written(tmp_path / "log.html", render_page(replay_page("hpa-scaler", "log", replay(lines, story.add), story)))
-    async with opened(browser, url, width=360, dark=dark) as (page, watch):
-        chart = page.get_by_role("img")
-        await expect(chart).to_be_visible()
-        assert (await chart.locator(".traffic").get_attribute("d") or "").count("M") == 31
-        assert (await chart.locator(".floor").get_attribute("d") or "").count("M") == 1
-        await expect(page.get_by_role("group", name="Changes")).to_contain_text("3 → 10")
-        await assert_accessible(page)
-        assert await page.evaluate("document.documentElement.scrollWidth") <= 360
-        assert (watch.said, watch.asked_for) == ([], [url])
-
-
-def test_the_command_draws_a_log_and_still_counts_differences(cli: Any, tmp_path: Path) -> None:
-    _, lines = told([100.0, 205.0])
-    log = tmp_path / "log"
-    log.write_bytes(b"".join(lines))
-    ended = cli("replay", log, "-o", "html")
-    assert (ended.code, ended.out[:15]) == (0, "<!doctype html>")
-    assert "2 decisions of 2 cycles: 0 differences" in ended.out
-    log.write_bytes(b"".join(lines).replace(b'"target":21', b'"target":20'))
-    ended = cli("replay", log, "-o", "html")
-    assert ended.code == 1
-    assert "raise to 20 of 60" in ended.out
-
-
-def test_a_log_without_a_decision_is_a_page_too() -> None:
-    assert "The log has no decision." in render_page(replay_page("hpa-scaler", "log", replay([]), LogStory()))
-
-
-def sights(judged: Cycle, now: float = NOW) -> Sights:
-    return Sights(
+def sights(judged: Cycle, now: float = NOW) -> PlanContext:
+    return PlanContext(
         generator=Generator("hpa-scaler", "1"),
         source=Source("cluster", "c"),
         settings=SettingsView("s", {}),
@@ -218,12 +158,16 @@ def sights(judged: Cycle, now: float = NOW) -> Sights:
     )
 
 
+def kept(*, writes: bool = True) -> Timelines:
+    return Timelines(Records("estafette.io", writes=True), NOW, writes=writes)
+
+
 def served(**changes: Any) -> list[str]:
     """The alerts of a running controller's page."""
     subject = Subject(hpa=hpa(), asked=ASKED, now=NOW)
     given: dict[str, Any] = {"leader": "me", "dry_run": False, "circuits": {"p": "closed"}, **changes}
     judged = judge_cycle([subject], DropState(), Rules(), NOW)
-    made = show(sights(judged), Past(NOW, writes=True).lately(), **given)
+    made = show(sights(judged), kept().recent(), **given)
     page = made.page()
     assert json.loads(made.json)["plan"]["summary"]["hpas"] == 1
     assert (page.refresh, page.subtitle[0].partition("; ")[2]) == (30, "leader me")
@@ -244,16 +188,19 @@ def test_what_only_a_running_controller_knows_stands_on_top() -> None:
     assert nothing_yet("hpa-scaler", "Stands by.").page().alerts == ("Stands by.",)
 
 
-def lived(values: list[float | None], *, writes: bool = True) -> tuple[ServedCycle, Past]:
+def lived(values: list[float | None], *, writes: bool = True) -> tuple[ServedCycle, Timelines]:
     """What is served of one HPA, a minute between two cycles; ``None`` is a query that failed."""
-    world, past = World(hpa(3, 60, 10), ASKED, Rules(age_query="")), Past(NOW, writes=writes)
+    world, past = (
+        World(hpa(3, 60, 10), ASKED, Rules(age_query="")),
+        kept(writes=writes),
+    )
     for number, value in enumerate(values):
         subject = asked_of(world, number, value)
         judged = judge_cycle([subject], DropState(), world.rules, subject.now)
-        [one] = judged.judged
-        past.note(judged, {"u1": "written"} if one.decision.changes and writes else {}, subject.now)
-        after(world, one.decision, writes=writes)
-    return show(sights(judged, subject.now), past.lately(), leader="me", dry_run=not writes, circuits={}), past
+        [one] = judged.decisions
+        past.note(judged, {"u1": "written"} if one.changes and writes else {}, subject.now)
+        after(world, one, writes=writes)
+    return show(sights(judged, subject.now), past.recent(), leader="me", dry_run=not writes, circuits={}), past
 
 
 @pytest.mark.parametrize(
@@ -271,8 +218,14 @@ def test_an_hpa_of_its_own_dry_run_moves_nothing() -> None:
     asked = msgspec.structs.replace(ASKED, dry_run=True)
     subject = msgspec.structs.replace(asked_of(World(hpa(3, 60, 10), asked), 0, 205.0), asked=asked)
     judged = judge_cycle([subject], DropState(), Rules(age_query=""), NOW)
-    shown = show(sights(judged), Past(NOW, writes=True).lately(), leader="me", dry_run=False, circuits={})
-    assert judged.judged[0].decision.action == "raise"
+    shown = show(
+        sights(judged),
+        kept().recent(),
+        leader="me",
+        dry_run=False,
+        circuits={},
+    )
+    assert judged.decisions[0].action == "raise"
     assert shown.page().title == "hpa-scaler: no floor moving"
 
 
@@ -319,7 +272,7 @@ def test_a_page_has_what_was_remembered_when_it_was_shown() -> None:
     cycle = judge_cycle([subject], DropState(), Rules(), subject.now)
     past.note(cycle, {}, subject.now)
     assert render_page(shown.page()) == before
-    after = show(sights(cycle, subject.now), past.lately(), leader="me", dry_run=False, circuits={}).page()
+    after = show(sights(cycle, subject.now), past.recent(), leader="me", dry_run=False, circuits={}).page()
     assert len(charts(after)[0].times) > len(charts(shown.page())[0].times)
 
 
@@ -330,13 +283,13 @@ def test_after_the_first_cycle_there_is_no_line_to_draw_yet() -> None:
 
 
 def test_of_very_many_hpas_the_first_ones_have_what_was() -> None:
-    past, many = Past(NOW, writes=True), range(CHARTED + 5)
+    past, many = kept(), range(CHARTED + 5)
     for number in range(2):
         now = NOW + 60 * number
         subjects = [Subject(hpa=hpa(name=f"w{each:04}", uid=f"u{each}"), asked=ASKED, now=now) for each in many]
         judged = judge_cycle(subjects, DropState(), Rules(), now)
         past.note(judged, {}, now)
-    page = show(sights(judged), past.lately(), leader="me", dry_run=False, circuits={}).page()
+    page = show(sights(judged), past.recent(), leader="me", dry_run=False, circuits={}).page()
     assert len(charts(page)) == CHARTED
     assert page.listing is not None
     assert "Only the first 1,000 rows have it here." in page.listing.note
@@ -362,7 +315,7 @@ async def test_the_page_of_a_running_controller_in_a_browser(browser: Browser, t
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_first_hpas_are_seen_without_scrolling(browser: Browser, plan: FloorPlan, tmp_path: Path) -> None:
     """In a window of 900 pixels, with many reasons and servers, and with an alert."""
-    served = Past(NOW, writes=True).lately()
+    served = kept().recent()
     circuits = {f"prometheus-{number}": "open" if number == 0 else "closed" for number in range(12)}
     subjects = [Subject(hpa=hpa(), asked=ASKED, now=NOW)]
     shown = show(

@@ -24,13 +24,13 @@ from hpa_builder import (
     spec,
 )
 
-from hpa_scaler.decide.decision import Subject
-from hpa_scaler.decide.history import FloorHistory, State, decode_state, encode_state
-from hpa_scaler.decide.judge import judge_one
-from hpa_scaler.decide.sources import lowering_window
-from hpa_scaler.spec.annotations import parse_spec
-from hpa_scaler.spec.queries import Failure, Outcome, Query, QueryAnswer, queries_of, range_of
-from hpa_scaler.spec.spec import FloorSpec, Problems, QuerySpec, Rollout, Rules
+from hpa_scaler.annotations.parsing import parse_spec
+from hpa_scaler.annotations.queries import Failure, Outcome, Query, QueryAnswer, queries_of, range_of
+from hpa_scaler.annotations.spec import FloorSpec, Problems, QuerySpec, Rollout, Rules
+from hpa_scaler.judge.decision import Subject
+from hpa_scaler.judge.history import FloorHistory, State, decode_state, encode_state
+from hpa_scaler.judge.judge import judge_one
+from hpa_scaler.judge.sources import lowering_window
 from tightship.core.durations import format_duration
 from tightship.core.objects.node import Condition
 from tightship.core.reasons import QUERY_FAILURES, Reason
@@ -194,13 +194,13 @@ def test_one_judgement(
 
 
 def test_an_hpa_that_is_not_opted_in_is_left_alone() -> None:
-    decision = judge_one(Subject(hpa=hpa(), asked=None, now=NOW)).decision
+    decision = judge_one(Subject(hpa=hpa(), asked=None, now=NOW))
     assert (decision.action, decision.changes, reasons(decision)) == ("skip", False, ["NotEnabled"])
 
 
 def test_a_judgement_that_fails_costs_that_hpa_its_own_and_nobody_else_theirs() -> None:
     history = FloorHistory(reset_at=10**400, resets=3)
-    decision = judge_one(Subject(hpa=hpa(), asked=PLAIN, history=history, now=NOW)).decision
+    decision = judge_one(Subject(hpa=hpa(), asked=PLAIN, history=history, now=NOW))
     assert (decision.action, decision.changes, decision.reason) == ("skip", False, "Unreadable")
     assert decision.causes[0].detail.startswith("judging this HPA failed: OverflowError: ")
     assert decision.history == history
@@ -209,7 +209,7 @@ def test_a_judgement_that_fails_costs_that_hpa_its_own_and_nobody_else_theirs() 
 def test_an_annotation_that_cannot_be_used_means_that_nothing_is_done() -> None:
     asked = parse_spec({"estafette.io/hpa-scaler-requests-per-replica": "abc", "estafette.io/hpa-scaler-delta": "x"})
     assert isinstance(asked, Problems)
-    decision = judge_one(Subject(hpa=hpa(), asked=asked, now=NOW)).decision
+    decision = judge_one(Subject(hpa=hpa(), asked=asked, now=NOW))
     assert (decision.action, decision.changes, decision.reason) == ("skip", False, "InvalidAnnotation")
     assert "'abc'" in decision.causes[0].detail
     assert "'x'" in decision.causes[0].detail
@@ -864,7 +864,7 @@ def test_every_reason_for_a_hold_is_given() -> None:
 def test_equal_subjects_get_equal_decisions() -> None:
     subject = Subject(hpa=hpa(), asked=TWO, outcomes={Query("a"): answer(1), Query("b"): failure()}, now=NOW)
     again = msgspec.structs.replace(subject, outcomes=dict(reversed(list(subject.outcomes.items()))))
-    assert judge_one(subject).decision == judge_one(subject).decision == judge_one(again).decision
+    assert judge_one(subject) == judge_one(subject) == judge_one(again)
 
 
 def test_a_clock_that_goes_back_lowers_nothing_early() -> None:

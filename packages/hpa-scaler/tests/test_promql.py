@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpa_scaler.spec.fallbacks import lookback
-from hpa_scaler.spec.promql import LONGEST_REMEMBERED, parse
+from hpa_scaler.annotations.fallbacks import lookback
+from hpa_scaler.annotations.promql import LONGEST_REMEMBERED, parse
 
 M, H, D = 60, 3600, 86400
 

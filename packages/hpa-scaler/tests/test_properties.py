@@ -10,17 +10,17 @@ from hpa_builder import CYCLE, DISABLED, NOW, hpa, policies
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from hpa_scaler.decide.cycle import cycle_line, decision_line, replay
-from hpa_scaler.decide.decision import DropState, FloorDecision, Subject
-from hpa_scaler.decide.floors import ratio_floor, solve
-from hpa_scaler.decide.history import Floor, FloorHistory, State, encode_state
-from hpa_scaler.decide.judge import judge_one
-from hpa_scaler.decide.ownership import change, restoration, state_of
-from hpa_scaler.spec.annotations import MOST_QUERIES
-from hpa_scaler.spec.queries import Failure, Outcome, QueryAnswer, queries_of, value_query
-from hpa_scaler.spec.spec import Band, FloorSpec, HoldSpec, MissingData, PauseSpec, QuerySpec, Rollout, Rules
-from hpa_scaler.spec.values import INT32_MAX
-from hpa_scaler.write.memory import Noted, is_due, noted_after
+from hpa_scaler.annotations.parsing import MOST_QUERIES
+from hpa_scaler.annotations.queries import Failure, Outcome, QueryAnswer, queries_of, value_query
+from hpa_scaler.annotations.spec import Band, FloorSpec, HoldSpec, MissingData, PauseSpec, QuerySpec, Rollout, Rules
+from hpa_scaler.annotations.values import INT32_MAX
+from hpa_scaler.judge.cycle import cycle_line, decision_line, replay
+from hpa_scaler.judge.decision import DropState, FloorDecision, Subject
+from hpa_scaler.judge.floors import ratio_floor, solve
+from hpa_scaler.judge.history import Floor, FloorHistory, State, encode_state
+from hpa_scaler.judge.judge import judge_one
+from hpa_scaler.judge.ownership import change, restoration, state_of
+from hpa_scaler.write.records import Records
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import QUERY_FAILURES, Reason
 
@@ -131,20 +131,20 @@ def spec_of(subject: Subject) -> FloorSpec:
 @given(subjects(broken, queries=QUERIED) | subjects(broken, queries=QUERIED[:1]), st.sampled_from(HARMLESS))
 def test_a_failed_query_or_one_without_a_finite_answer_never_lowers(subject: Subject, missing: MissingData) -> None:
     asked = msgspec.structs.replace(spec_of(subject), missing=missing)
-    decision = judge_one(msgspec.structs.replace(subject, asked=asked)).decision
+    decision = judge_one(msgspec.structs.replace(subject, asked=asked))
     assert decision.target >= decision.minimum
     assert decision.target_maximum >= decision.maximum or decision.target_maximum >= decision.target
 
 
 @given(subjects(failures, queries=QUERIED, missing=MissingData("zero", 1)))
 def test_an_outage_is_never_taken_for_zero(subject: Subject) -> None:
-    decision = judge_one(subject).decision
+    decision = judge_one(subject)
     assert decision.target >= decision.minimum
 
 
 @given(subjects())
 def test_the_floor_stays_within_its_bounds(subject: Subject) -> None:
-    decision, asked = judge_one(subject).decision, spec_of(subject)
+    decision, asked = judge_one(subject), spec_of(subject)
     assert 1 <= decision.target <= decision.target_maximum <= INT32_MAX
     if decision.target == decision.minimum:
         return
@@ -160,7 +160,7 @@ def test_the_floor_stays_within_its_bounds(subject: Subject) -> None:
 
 @given(subjects())
 def test_one_step_down_is_never_more_than_the_ratio_allows(subject: Subject) -> None:
-    decision = judge_one(subject).decision
+    decision = judge_one(subject)
     if decision.action != "lower" or decision.inputs is None:
         return
     assert decision.inputs.replicas is not None
@@ -173,7 +173,7 @@ def test_one_step_down_is_never_more_than_the_ratio_allows(subject: Subject) -> 
 
 @given(subjects())
 def test_one_step_up_is_never_more_than_its_limits_allow(subject: Subject) -> None:
-    decision, asked = judge_one(subject).decision, spec_of(subject)
+    decision, asked = judge_one(subject), spec_of(subject)
     if decision.action != "raise":
         return
     running = max(decision.minimum, subject.hpa.current_replicas or 0)
@@ -187,9 +187,9 @@ def test_one_step_up_is_never_more_than_its_limits_allow(subject: Subject) -> No
 
 @given(subjects())
 def test_a_judgement_is_a_function_of_its_subject_and_is_replayed(subject: Subject) -> None:
-    decision = judge_one(subject).decision
-    assert judge_one(subject).decision == decision
-    lines = [decision_line("c", subject, decision), cycle_line("c", NOW, [decision], DropState(), subject.rules)]
+    decision = judge_one(subject)
+    assert judge_one(subject) == decision
+    lines = [decision_line("c", decision), cycle_line("c", NOW, [decision], DropState(), subject.rules)]
     found = replay(lines)
     assert found.differences == ()
     assert found.decisions == 1
@@ -197,7 +197,7 @@ def test_a_judgement_is_a_function_of_its_subject_and_is_replayed(subject: Subje
 
 @given(subjects())
 def test_the_target_follows_from_the_inputs_alone(subject: Subject) -> None:
-    decision = judge_one(subject).decision
+    decision = judge_one(subject)
     assert decision.inputs is not None
     assert decision.solution is not None
     again = msgspec.json.decode(msgspec.json.encode(decision.inputs), type=type(decision.inputs))
@@ -206,7 +206,7 @@ def test_the_target_follows_from_the_inputs_alone(subject: Subject) -> None:
 
 @given(subjects())
 def test_a_decision_says_why_and_changes_only_what_it_says(subject: Subject) -> None:
-    decision = judge_one(subject).decision
+    decision = judge_one(subject)
     assert decision.causes
     assert (decision.action in ("raise", "lower")) == (decision.target != decision.minimum)
     assert decision.changes or decision.written == decision.history
@@ -246,7 +246,7 @@ def test_after_anything_the_user_gets_their_last_own_bounds_back(
 ) -> None:
     rules = Rules(age_query="", cold_guard=False, contest_resets=resets)
     history, now = FloorHistory(), NOW
-    noted: Noted = {}
+    records = Records("estafette.io", writes=True)
     own_min, own_max = thing.min_replicas, thing.max_replicas
     for step, drawn, value in steps:
         # As noted is the number that a process that begins anew would take for what it had set.
@@ -256,11 +256,11 @@ def test_after_anything_the_user_gets_their_last_own_bounds_back(
             outcomes = {value_query(each): QueryAnswer(1, value) for each in asked.queries}
             decision = judge_one(
                 Subject(hpa=thing, asked=asked, outcomes=outcomes, history=history, rules=rules, now=now)
-            ).decision
+            )
             history = decision.written if decision.changes else decision.history
-            writes = decision.changes or is_due(decision, noted)
+            writes = decision.changes or records.is_due(decision)
             thing = written(thing, decision, asked, now) if writes else thing
-            noted = noted_after([decision], {decision.uid: "written"} if writes else {}, noted)
+            records.settle([decision], {decision.uid: "written"} if writes else {})
             now += CYCLE
         elif what == "replicas":
             thing = msgspec.structs.replace(thing, current_replicas=number)
@@ -283,4 +283,4 @@ def test_every_question_is_asked_once(queries: list[QuerySpec]) -> None:
 @pytest.mark.parametrize("action", ["raise", "lower", "hold"])
 def test_the_strategies_reach_every_action(action: str) -> None:
     few = settings(max_examples=400, database=None, phases=[Phase.generate])
-    find(subjects(), lambda subject: judge_one(subject).decision.action == action, settings=few)
+    find(subjects(), lambda subject: judge_one(subject).action == action, settings=few)

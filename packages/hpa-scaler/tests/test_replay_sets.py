@@ -10,13 +10,12 @@ import msgspec
 import pytest
 from hpa_builder import FREE, NOW, World, annotated, answer, hpa, spec
 
-from hpa_scaler.decide.cycle import LogError, decision_line
-from hpa_scaler.decide.decision import Subject
-from hpa_scaler.decide.judge import judge_one
-from hpa_scaler.decide.log_past import pasts_of_log
-from hpa_scaler.spec.annotations import parse_spec
-from hpa_scaler.spec.queries import Query, value_query
-from hpa_scaler.spec.texts import texts_of
+from hpa_scaler.annotations.parsing import parse_spec
+from hpa_scaler.annotations.queries import Query, value_query
+from hpa_scaler.backtest.log_past import pasts_of_log, texts_of
+from hpa_scaler.judge.cycle import LogError, decision_line
+from hpa_scaler.judge.decision import Subject
+from hpa_scaler.judge.judge import judge_one
 
 QUERY = "sum(rate(x[5m]))"
 
@@ -50,7 +49,7 @@ def log(cycles: int = 120) -> list[bytes]:
         outcomes = {} if 90 <= number < 93 else {Query(QUERY): answer(100 if number < cycles / 2 else 200)}
         thing = msgspec.structs.replace(world.hpa, current_replicas=max(10, world.hpa.min_replicas))
         subject = Subject(hpa=thing, asked=asked, outcomes=outcomes, history=world.history, now=world.now, rules=FREE)
-        lines.append(decision_line(f"{number}", subject, judge_one(subject).decision))
+        lines.append(decision_line(f"{number}", judge_one(subject)))
         world.hpa = thing
         world.cycle(outcomes.get(Query(QUERY)))
     return lines

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hpa_scaler.spec.spec import rollout_of
+from hpa_scaler.annotations.spec import rollout_of
 from tightship.core.objects import ScaleTarget
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from hpa_scaler.app.run_settings import ScalerRunSettings
-from hpa_scaler.app.settings import (
+from hpa_scaler.annotations.spec import Rules
+from hpa_scaler.process.run_settings import ScalerRunSettings
+from hpa_scaler.process.settings import (
     ScalerSettings,
     allowed_of,
     limits_of,
@@ -19,7 +20,6 @@ from hpa_scaler.app.settings import (
     servers_of,
 )
 from hpa_scaler.prometheus.client import ClientLimits
-from hpa_scaler.spec.spec import Rules
 from tightship.app.settings.loading import SettingsError
 from tightship.app.settings.process import load_process
 from tightship.core.addresses import parse_address

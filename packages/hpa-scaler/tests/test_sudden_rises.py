@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from hpa_builder import CYCLE, NO_AGE, World, answer, failure, hpa, judge, reasons, spec
 
-from hpa_scaler.app.settings import load_settings
-from hpa_scaler.decide.history import FloorHistory, State, decode_state, encode_state
-from hpa_scaler.spec.queries import Query
-from hpa_scaler.spec.spec import Rules
+from hpa_scaler.annotations.queries import Query
+from hpa_scaler.annotations.spec import Rules
+from hpa_scaler.judge.history import FloorHistory, State, decode_state, encode_state
+from hpa_scaler.process.settings import load_settings
 from tightship.app.settings.loading import SettingsError
 
 LIMITED = Rules(age_query="")

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from synthetic import truth
 
-from hpa_scaler.decide.recording import Trace
-from hpa_scaler.decide.suggest import LoadFit, fit_load, rounded_down, suggest
-from hpa_scaler.decide.variants import HpaPast, Variant
+from hpa_scaler.backtest.fitting import LoadFit, fit_load, rounded_down, suggest
+from hpa_scaler.backtest.variants import HpaPast, Variant
+from hpa_scaler.prometheus.samples import Trace
 
 TODAY = Variant("today", "today")
 

@@ -13,16 +13,15 @@ import yaml
 from hpa_builder import answer, hpa
 from synthetic import truth
 
-from hpa_scaler.app.past_commands import suggested
-from hpa_scaler.app.past_source import proposed_specs
-from hpa_scaler.decide.suggest import suggest
-from hpa_scaler.decide.variants import Variant
-from hpa_scaler.report.document import FloorHead
-from hpa_scaler.report.suggestions import FloorSuggestions, suggestions_document
-from hpa_scaler.spec.annotations import ENABLE
-from hpa_scaler.spec.proposals import proposals
-from hpa_scaler.spec.queries import Query
-from hpa_scaler.spec.spec import PREFIX
+from hpa_scaler.annotations.parsing import ENABLE
+from hpa_scaler.annotations.queries import Query
+from hpa_scaler.annotations.spec import PREFIX
+from hpa_scaler.backtest.commands import suggested
+from hpa_scaler.backtest.fitting import suggest
+from hpa_scaler.backtest.proposals import proposals, proposed_specs
+from hpa_scaler.backtest.suggestions import FloorSuggestions, suggestions_document
+from hpa_scaler.backtest.variants import Variant
+from hpa_scaler.documents.document import FloorHead
 from tightship.core.objects.autoscaling import ScaleTargetRef
 from tightship.report.document import API_VERSION, Generator, SettingsView, Source
 
@@ -47,7 +46,7 @@ def test_a_suggestion_is_a_command_and_two_patches_with_the_same_annotations(
             documents.append(await suggested(*given))
         return documents[0]
 
-    monkeypatch.setattr("hpa_scaler.cli.suggested", once)
+    monkeypatch.setattr("hpa_scaler.backtest.commands.suggested", once)
     arguments = ("suggest", "-f", str(EXAMPLE), "--past", written(tmp_path / "web.csv"))
     ended = cli(*arguments, "-o", "json")
     assert ended.code == 0, ended.err

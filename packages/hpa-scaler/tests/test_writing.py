@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from hpa_builder import NO_AGE, NOW, QUERY, World, annotated, answer, hpa, judge, spec
 
-from hpa_scaler.decide.history import FloorHistory, State, decode_state, encode_state
-from hpa_scaler.decide.ownership import change, remember, restoration, state_of
-from hpa_scaler.spec.spec import Rules
+from hpa_scaler.annotations.spec import Rules
+from hpa_scaler.judge.history import FloorHistory, State, decode_state, encode_state
+from hpa_scaler.judge.ownership import change, remember, restoration, state_of
 from tightship.core.objects import HorizontalPodAutoscaler
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")

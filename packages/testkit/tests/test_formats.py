@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import hpa_scaler.cli
-import hpa_scaler.report
+import hpa_scaler.documents
 import node_compactor.cli
 import node_refiner.cli
 from tightship.report import formats
@@ -21,7 +21,7 @@ from tightship_testkit.commands import Outcome
 PACKAGES = Path(__file__).resolve().parents[2]
 NODES = PACKAGES / "node-compactor" / "tests" / "data" / "cluster.yaml"
 FLOORS = PACKAGES / "hpa-scaler" / "tests" / "data"
-VIEWS = (PLAN, EXPLANATION, hpa_scaler.report.PLAN, hpa_scaler.report.EXPLANATION, hpa_scaler.report.RELEASE)
+VIEWS = (PLAN, EXPLANATION, hpa_scaler.documents.PLAN, hpa_scaler.documents.EXPLANATION, hpa_scaler.documents.RELEASE)
 
 OUTLINE = '''
 """An outline: titles, and how many rows there are below them."""

@@ -19,12 +19,12 @@ import hpa_scaler
 import node_compactor
 import node_refiner
 import tightship
-from hpa_scaler.decide.history import StateError, decode_state
+from hpa_scaler.annotations import values
+from hpa_scaler.annotations.fallbacks import fallbacks, lookback
+from hpa_scaler.annotations.parsing import parse_spec
+from hpa_scaler.annotations.values import parse_float, parse_int32
+from hpa_scaler.judge.history import StateError, decode_state
 from hpa_scaler.prometheus.answers import outcome
-from hpa_scaler.spec import values
-from hpa_scaler.spec.annotations import parse_spec
-from hpa_scaler.spec.fallbacks import fallbacks, lookback
-from hpa_scaler.spec.values import parse_float, parse_int32
 from tightship.app.settings.config_maps import mapping_of
 from tightship.app.settings.fields import parse_budget
 from tightship.app.settings.loading import SettingsError
@@ -61,7 +61,7 @@ def _raw(text: str) -> None:
 
 
 def _annotations(text: str) -> None:
-    start = f"{hpa_scaler.spec.annotations.PREFIX}/hpa-scaler"
+    start = f"{hpa_scaler.annotations.parsing.PREFIX}/hpa-scaler"
     names = ("prometheus-query", "hold-query", "delta", "lowering-window", "prometheus-server-url", "paused")
     parse_spec({start: "true", **{f"{start}-{name}": text for name in names}})
 

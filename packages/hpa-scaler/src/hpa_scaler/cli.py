@@ -9,21 +9,18 @@ from contextlib import suppress
 from pathlib import Path
 
 import hpa_scaler
-from hpa_scaler.app.commands import ORDERS, CommandSettings, add_options, judge_selected
-from hpa_scaler.app.past_commands import replayed_sets, suggested, tested
-from hpa_scaler.app.past_options import SETS, add_backtest_options, add_past_options
-from hpa_scaler.app.release import add_release
-from hpa_scaler.app.run_settings import PROGRAM, ScalerRunSettings
-from hpa_scaler.app.running import serve
-from hpa_scaler.decide.cycle import LogError, log_lines, replay
-from hpa_scaler.decide.decision import DropState
-from hpa_scaler.report import EXPLANATION, PLAN, Sights, explanation_document, plan_document
-from hpa_scaler.report.backtest_document import backtest_document
-from hpa_scaler.report.backtests import BACKTEST, backtest_view
-from hpa_scaler.report.pages import LogStory, replay_page, replayed
-from hpa_scaler.report.suggestions import SUGGESTIONS
-from hpa_scaler.spec.outcome_file import OutcomeFileError, asked_at, encode_outcomes
-from tightship.app.cli.app import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, UsageError, run
+from hpa_scaler.annexes import COMMANDS, FORECASTS
+from hpa_scaler.annotations.outcome_file import OutcomeFileError, asked_at
+from hpa_scaler.documents import EXPLANATION, PLAN, PlanContext, explanation_document, plan_document
+from hpa_scaler.documents.views import replay_text
+from hpa_scaler.judge.cycle import LogError, log_lines, replay
+from hpa_scaler.judge.decision import DropState
+from hpa_scaler.process.commands import ORDERS, CommandSettings, add_options, judge_selected
+from hpa_scaler.process.forecasts import made_by, offline
+from hpa_scaler.process.release import add_release
+from hpa_scaler.process.run_settings import PROGRAM, ScalerRunSettings
+from hpa_scaler.running import serve
+from tightship.app.cli.app import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, run
 from tightship.app.cli.arguments import (
     CommandParser,
     Parser,
@@ -40,7 +37,6 @@ from tightship.files.documents import DocumentError, unpack
 from tightship.files.object_file import read_bytes
 from tightship.kube import host
 from tightship.report.formats import formats_of
-from tightship.report.html.page import render_page
 
 _EXITS = """exit codes: 0 done; 1 an error, or a difference in a replay; 2 with --exit-code, when a floor would move;
 64 wrong usage; 130 interrupted; 141 the reader closed the pipe."""
@@ -108,101 +104,53 @@ def fill(parser: Parser, program: str) -> argparse._SubParsersAction[CommandPars
     add_output_arguments(explain, formats_of(EXPLANATION), table=False)
     add_logging_arguments(explain)
     explain.set_defaults(run=_explain)
-    past = commands.add_parser(
-        "backtest",
-        help="show what these annotations, or others, would have done over the past",
-        epilog=_EXITS,
-        description="Replay the recorded past, cycle by cycle, with the controller's own judgement and a model of the "
-        "HPA: floors, replicas, replica-hours, money, and minutes short of replicas, for several sets of annotations "
-        "side by side. Writes nothing to the cluster.",
-    )
-    past.usage = f"{PROGRAM} backtest [-f FILE | --context NAME] [--past FILE] [--set SET] [flags] [NAME ...]"
-    add_backtest_options(past)
-    add_output_arguments(past, formats_of(BACKTEST), table=False)
-    add_logging_arguments(past)
-    past.set_defaults(run=_backtest)
-    fit = commands.add_parser(
-        "suggest",
-        help="show which values to annotate, fitted to the past",
-        epilog=_EXITS,
-        description="Fit what one replica carries to the recorded past, and print the annotations that follow, with "
-        "the reason of each, or why the past does not tell. Each suggestion is replayed beside today's annotations. "
-        "Writes nothing to the cluster.",
-    )
-    fit.usage = f"{PROGRAM} suggest [-f FILE | --context NAME] [--past FILE] [flags] [NAME ...]"
-    add_past_options(fit)
-    add_output_arguments(fit, formats_of(SUGGESTIONS), table=False)
-    add_logging_arguments(fit)
-    fit.set_defaults(run=_suggest)
     again = commands.add_parser(
         "replay",
         help="repeat every decision of a decision log, and show what differs",
         epilog=_EXITS,
         description="Repeat every decision of a decision log offline, and print each one that comes out differently.",
     )
-    again.usage = f"{program} replay [-o html] [--set SET] LOG"
-    forms = add_output_arguments(again, ("text", *formats_of(BACKTEST)), table=False)
-    forms.description = "Without --set: text, the differences; html, each HPA's traffic and floor over time."
-    again.add_argument("--set", dest="sets", metavar="SET", action="append", default=[], help=SETS)
+    again.usage = f"{program} replay [--set SET] LOG"
+    again.set_defaults(run=_replay)
+    for add in COMMANDS:
+        add(commands, again, offline(made_by(FORECASTS)))
     again.add_argument("log", metavar="LOG", help="a decision log, .gz too; - for standard input")
     add_logging_arguments(again)
-    again.set_defaults(run=_replay)
     version = commands.add_parser("version", help="print the version", description="Print the version.")
     version.set_defaults(run=lambda _: print_version(program, hpa_scaler.__version__))
     return commands
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    sights = _look(arguments, None)
+    context = _look(arguments, None)
     if arguments.decision_log is not None:
-        lines = log_lines(sights.cycle, str(int(sights.now)), DropState(), sights.rules, sights.now)
+        lines = log_lines(context.cycle, str(int(context.now)), DropState(), context.rules, context.now)
         write_file("--decision-log", arguments.decision_log, b"".join(lines))
-    document = plan_document(sights, ORDERS[arguments.sort_by])
-    write_rendered(PROGRAM, PLAN, document, arguments, sights.warnings)
-    changes = any(judged.decision.changes for judged in sights.cycle.judged)
+    document = plan_document(context, ORDERS[arguments.sort_by])
+    write_rendered(PROGRAM, PLAN, document, arguments, context.warnings)
+    changes = any(each.changes for each in context.cycle.decisions)
     return EXIT_WOULD_CHANGE if arguments.exit_code and changes else 0
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    sights = _look(arguments, arguments.names)
-    document = explanation_document(sights, [judged.decision.key for judged in sights.cycle.judged])
-    write_rendered(PROGRAM, EXPLANATION, document, arguments, sights.warnings)
+    context = _look(arguments, arguments.names)
+    document = explanation_document(context, [each.key for each in context.cycle.decisions])
+    write_rendered(PROGRAM, EXPLANATION, document, arguments, context.warnings)
     return 0
 
 
-def _backtest(arguments: argparse.Namespace) -> int:
-    configured = CommandSettings.of(arguments, environment())
-    with Progress() as progress:
-        say = progress.say if arguments.filename and arguments.past else progress.wait
-        found = host.run(tested(arguments, configured, say))
-    document = backtest_document(found)
-    write_rendered(PROGRAM, backtest_view(found), document, arguments, found.warnings)
-    return 0
-
-
-def _suggest(arguments: argparse.Namespace) -> int:
-    configured = CommandSettings.of(arguments, environment())
-    with Progress() as progress:
-        say = progress.say if arguments.filename and arguments.past else progress.wait
-        document = host.run(suggested(arguments, configured, say))
-    write_rendered(PROGRAM, SUGGESTIONS, document, arguments, document.warnings)
-    return 0
-
-
-def _look(arguments: argparse.Namespace, names: Sequence[str] | None) -> Sights:
+def _look(arguments: argparse.Namespace, names: Sequence[str] | None) -> PlanContext:
     configured = CommandSettings.of(arguments, environment())
     try:
         with Progress() as progress:
             # With files alone there is nobody to wait for.
             offline = arguments.filename and arguments.outcomes is not None
             say = progress.say if offline else progress.wait
-            judged = host.run(judge_selected(arguments, configured, _now(arguments), names, say))
+            found = judge_selected(arguments, configured, _now(arguments), names, say, forecasts=made_by(FORECASTS))
+            context = host.run(found)
     except OutcomeFileError as error:
         raise CliError(*error.problems) from error
-    if arguments.save_outcomes is not None:
-        saved = encode_outcomes(judged.outcomes, judged.sights.now, judged.forecasts)
-        write_file("--save-outcomes", arguments.save_outcomes, saved)
-    return judged.sights
+    return context
 
 
 def _now(arguments: argparse.Namespace) -> float:
@@ -218,34 +166,13 @@ def _now(arguments: argparse.Namespace) -> float:
 
 def _replay(arguments: argparse.Namespace) -> int:
     raw, name = read_bytes(arguments.log)
-    story = LogStory()
-    if arguments.sets:
-        return _replay_sets(arguments, raw, name)
-    if arguments.output not in ("text", "html"):
-        raise UsageError(f"-o {arguments.output} needs --set; without, text and html are allowed")
-    drawn = arguments.output == "html"
     try:
-        lines = unpack(raw).splitlines()
-        found = replay(lines, story.add) if drawn else replay(lines)
+        found = replay(unpack(raw).splitlines())
     except (LogError, DocumentError) as error:
         raise CliError(f"{name}: {error}") from error
-    if drawn:
-        write_document(render_page(replay_page(PROGRAM, name, found, story)), always_utf8=True)
-    else:
-        differences = "".join(f"{each}\n" for each in found.differences)
-        write_document(f"{differences}{replayed(found)}\n", always_utf8=False)
+    differences = "".join(f"{each}\n" for each in found.differences)
+    write_document(f"{differences}{replay_text(found)}\n", always_utf8=False)
     return EXIT_ERROR if found.differences else 0
-
-
-def _replay_sets(arguments: argparse.Namespace, raw: bytes, name: str) -> int:
-    try:
-        found = replayed_sets(unpack(raw).splitlines(), name, arguments.sets)
-    except (LogError, DocumentError) as error:
-        raise CliError(f"{name}: {error}") from error
-    if arguments.output == "text":
-        arguments.output = "table"
-    write_rendered(PROGRAM, backtest_view(found), backtest_document(found), arguments, found.warnings)
-    return 0
 
 
 if __name__ == "__main__":

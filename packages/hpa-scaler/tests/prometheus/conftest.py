@@ -10,9 +10,9 @@ from typing import Any
 import pytest_asyncio
 from aiohttp import web
 
+from hpa_scaler.annotations.queries import Failure, Outcome, Query
+from hpa_scaler.annotations.spec import ServerRef
 from hpa_scaler.prometheus.client import ClientLimits, PrometheusClient
-from hpa_scaler.spec.queries import Failure, Outcome, Query
-from hpa_scaler.spec.spec import ServerRef
 from tightship.core.addresses import AllowList, parse_address
 from tightship.core.query_servers import Server
 from tightship_simulator.life.prometheus import Prometheus, body, says, serving, silent

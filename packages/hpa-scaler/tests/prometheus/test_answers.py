@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpa_scaler.annotations.queries import Failure, QueryAnswer
 from hpa_scaler.prometheus.answers import Matrix, Moment, matrix, outcome
-from hpa_scaler.spec.queries import Failure, QueryAnswer
 
 from .conftest import AT, body
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from hpa_scaler.annotations.queries import Failure, Query, QueryAnswer
+from hpa_scaler.annotations.spec import ServerRef
 from hpa_scaler.prometheus import exchange
 from hpa_scaler.prometheus.client import ClientLimits
-from hpa_scaler.spec.queries import Failure, Query, QueryAnswer
-from hpa_scaler.spec.spec import ServerRef
 from tightship.core.addresses import AllowList
 from tightship.core.reasons import Reason
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from hpa_scaler.annotations.queries import Failure, QueryAnswer
+from hpa_scaler.annotations.spec import ServerRef
 from hpa_scaler.prometheus.exchange import MOST_REDIRECTS, Directory, GuardedResolver
-from hpa_scaler.spec.queries import Failure, QueryAnswer
-from hpa_scaler.spec.spec import ServerRef
 from tightship.core.addresses import AllowList, parse_address
 from tightship.core.reasons import Reason
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from hpa_scaler.spec.queries import Failure, QueryAnswer
+from hpa_scaler.annotations.queries import Failure, QueryAnswer
 from tightship.core.query_servers import Tls
 from tightship.core.reasons import Reason
 from tightship.kube.server_access import CredentialsError, ServerCredentials

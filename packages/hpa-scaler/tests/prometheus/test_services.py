@@ -16,9 +16,9 @@ import yaml
 from aiohttp import web
 from msgspec import Struct
 
-from hpa_scaler.app.settings import ScalerSettings
-from hpa_scaler.spec.queries import Failure, QueryAnswer
-from hpa_scaler.spec.spec import ServerRef
+from hpa_scaler.annotations.queries import Failure, QueryAnswer
+from hpa_scaler.annotations.spec import ServerRef
+from hpa_scaler.process.settings import ScalerSettings
 from tightship.app.settings.query_servers import ServerSettings, server_of
 from tightship.core.addresses import parse_address
 from tightship.core.query_servers import Server

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from aiohttp import web
 
+from hpa_scaler.annotations.queries import Failure, QueryAnswer
 from hpa_scaler.prometheus import exchange
-from hpa_scaler.spec.queries import Failure, QueryAnswer
 from tightship.core.reasons import Reason
 from tightship_simulator.life.responders import redirects
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hpa_scaler.app.loop import CycleTooLongError
-from hpa_scaler.decide.cycle import replay
+from hpa_scaler.judge.cycle import replay
+from hpa_scaler.process.loop import CycleTooLongError
 from tightship_simulator.life.prometheus import silent
 from tightship_testkit.faults import Answer, Hang
 from tightship_testkit.replica import NAMESPACE, Replica

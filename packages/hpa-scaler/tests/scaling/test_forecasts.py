@@ -45,35 +45,3 @@ async def test_a_floor_goes_up_before_the_ramp_of_earlier_days(world: World) -> 
     assert asked <= 4
     await world.cycles()
     assert len(ranges) == asked
-
-
-async def test_a_buffer_keeps_room_before_the_floor_goes_up_and_goes_with_the_wish(world: World) -> None:
-    version = {"name": "v1alpha1", "served": True}
-    spec = {"group": "autoscaling.x-k8s.io", "versions": [version]}
-    name = {"name": "capacitybuffers.autoscaling.x-k8s.io"}
-    world.on.store.create("CustomResourceDefinition", {"metadata": name, "spec": spec})
-    past_of(world, [])
-    notes = {"prometheus_query": "rate", "requests_per_replica": "10", "forecast": "daily", "forecast_ahead": "10m"}
-    world.api.stock(maximum=30, replicas=10, **notes, forecast_buffer="true")
-    world.api.stock("idle", maximum=30, replicas=10, **notes)
-    world.start(FORECAST_BUFFERS="true")
-
-    def buffers() -> list[tuple[str, int]]:
-        return [(each["metadata"]["name"], each["spec"]["replicas"]) for each in world.on.store.list("CapacityBuffer")]
-
-    await world.until(buffers)
-    assert world.api.bounds()[0] == 10
-    assert buffers() == [("hpa-scaler-web", 10)]
-    [buffer] = world.on.store.list("CapacityBuffer")
-    assert buffer["spec"]["scalableRef"] == {"apiGroup": "apps", "kind": "Deployment", "name": "web"}
-    assert buffer["metadata"]["ownerReferences"][0]["uid"] == world.api.hpa()["metadata"]["uid"]
-    await world.until(lambda: world.api.bounds()[0] == 20 and not buffers(), deadline=1200)
-
-
-async def test_without_capacity_buffers_the_floor_goes_up_all_the_same(world: World) -> None:
-    past_of(world, [])
-    notes = {"prometheus_query": "rate", "requests_per_replica": "10", "forecast": "daily", "forecast_ahead": "10m"}
-    world.api.stock(maximum=30, replicas=10, **notes, forecast_buffer="true")
-    world.start(FORECAST_BUFFERS="true")
-    await world.until(lambda: "no room is kept for forecasts" in world.on.logs())
-    await world.until(lambda: world.api.bounds()[0] == 20, deadline=1200)

@@ -16,8 +16,6 @@ ASKS = {"request", "stream", "_send"}
 Site = tuple[str, str, str]
 """Module, verb, and the expression of the content type, empty where it is that of plain JSON."""
 
-_BUFFERS = ("test_a_forecast_has_its_buffers_and_an_account_writes_no_others",)
-
 CONTRACTS: dict[Site, tuple[str, ...]] = {
     ("tightship/drain_io/writing.py", "DELETE", ""): ("test_only_the_pod_of_the_uid_is_deleted",),
     ("tightship/drain_io/writing.py", "POST", ""): (
@@ -89,7 +87,7 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
     ),
     ("tightship/app/settings/sources.py", "GET", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
     ("tightship/app/runtime/access.py", "POST", ""): ("test_only_who_may_get_metrics_gets_them",),
-    ("hpa_scaler/app/running.py", "GET", ""): ("test_pages_are_of_one_version_whatever_happens_in_between",),
+    ("hpa_scaler/running.py", "GET", ""): ("test_pages_are_of_one_version_whatever_happens_in_between",),
     ("hpa_scaler/write/applying.py", "GET", ""): (
         "test_a_json_patch_that_does_not_apply_is_invalid_and_changes_nothing",
     ),
@@ -100,11 +98,7 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
         "test_a_json_patch_in_a_dry_run_says_the_same_and_changes_nothing",
         "test_bounds_the_wrong_way_round_are_invalid",
     ),
-    ("hpa_scaler/write/buffers.py", "GET", ""): _BUFFERS,
-    ("hpa_scaler/write/buffers.py", "POST", ""): _BUFFERS,
-    ("hpa_scaler/write/buffers.py", "PATCH", "'application/merge-patch+json'"): _BUFFERS,
-    ("hpa_scaler/write/buffers.py", "DELETE", ""): _BUFFERS,
-    ("hpa_scaler/app/fleet.py", "GET", ""): ("test_the_target_of_an_hpa_that_is_not_there_is_not_found",),
+    ("hpa_scaler/process/fleet.py", "GET", ""): ("test_the_target_of_an_hpa_that_is_not_there_is_not_found",),
 }
 
 

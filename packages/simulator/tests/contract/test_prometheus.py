@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from prometheus_contract import Real, RealOne, Source, real_one, stand_in
 
-from hpa_scaler.spec.spec import AGE_QUERY, FAILED_QUERY, LATE_QUERY
+from hpa_scaler.annotations.spec import AGE_QUERY, FAILED_QUERY, LATE_QUERY
 from tightship.kube.connector import connector
 from tightship.kube.host import wall
 from tightship_simulator.life.evaluation import evaluate

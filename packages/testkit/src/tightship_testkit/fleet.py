@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from hpa_scaler.spec.spec import AGE_QUERY
+from hpa_scaler.annotations.spec import AGE_QUERY
 from tightship_testkit.client import Items, Json
 from tightship_testkit.faults import Record
 from tightship_testkit.floors import SHOP, Market, autoscaler, cli, deployment, hpa_annotations

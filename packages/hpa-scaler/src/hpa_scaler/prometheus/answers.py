@@ -12,8 +12,8 @@ from http import HTTPStatus
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.spec.queries import Failure, Outcome, QueryAnswer, answer_of, of_data
-from hpa_scaler.spec.values import parse_float
+from hpa_scaler.annotations.queries import Failure, Outcome, QueryAnswer, answer_of, of_data
+from hpa_scaler.annotations.values import parse_float
 from tightship.core.reasons import Reason
 from tightship.core.unreadable import UNREADABLE
 
@@ -109,16 +109,16 @@ def outcome(status: int, body: bytes, moment: Moment | None = None, *, labels: b
     than 200, or was made at another time than received.
     """
     try:
-        told = _bodies.decode(body)
+        parsed = _bodies.decode(body)
     except UNREADABLE as error:
         if not 200 <= status < 300:
             return Failure(Reason.HTTP_ERROR, f"HTTP {status}: {_shown(body)}")
         return Failure(Reason.BAD_ANSWER, f"not a Prometheus answer ({error}): {_shown(body)}")
-    if told.status != "success" or not 200 <= status < 300:
-        return _refused(status, told)
+    if parsed.status != "success" or not 200 <= status < 300:
+        return _refused(status, parsed)
     try:
-        found = _result(status, told, moment)
-        return _with_targets(found, told) if labels and isinstance(found, QueryAnswer) else found
+        found = _result(status, parsed, moment)
+        return _with_targets(found, parsed) if labels and isinstance(found, QueryAnswer) else found
     except UNREADABLE as error:
         return Failure(Reason.BAD_ANSWER, f"not a Prometheus answer: {error}")
 
@@ -126,10 +126,10 @@ def outcome(status: int, body: bytes, moment: Moment | None = None, *, labels: b
 def matrix(status: int, body: bytes) -> Matrix | Failure:
     """Return the samples of the answer to a ``query_range``; a text that is no number becomes NaN."""
     try:
-        told = _bodies.decode(body)
-        if told.status != "success" or not 200 <= status < 300:
-            return _refused(status, told)
-        data = _data(told, "matrix")
+        parsed = _bodies.decode(body)
+        if parsed.status != "success" or not 200 <= status < 300:
+            return _refused(status, parsed)
+        data = _data(parsed, "matrix")
         if data.result_type != "matrix":
             return Failure(Reason.WRONG_RESULT_TYPE, f"a {_cut(data.result_type)}; allowed is matrix")
         found = _ranges.decode(data.result)
@@ -139,7 +139,7 @@ def matrix(status: int, body: bytes) -> Matrix | Failure:
         return Failure(Reason.BAD_ANSWER, f"not a Prometheus answer ({error}): {_shown(body)}")
     return Matrix(
         tuple(tuple((at, _sample(text)) for at, text in each.values) for each in found),
-        tuple(_doubts(status, told)),
+        tuple(_doubts(status, parsed)),
         tuple(labelled(each.metric) for each in found),
     )
 
@@ -155,46 +155,46 @@ def _sample(text: str) -> float:
     return math.nan if value is None else value
 
 
-def _refused(status: int, told: _AnswerBody) -> Failure:
-    if not told.error_type and not told.error:
+def _refused(status: int, parsed: _AnswerBody) -> Failure:
+    if not parsed.error_type and not parsed.error:
         if 200 <= status < 300:
-            return Failure(Reason.BAD_ANSWER, f"the status is {_cut(told.status)!r}, not success")
+            return Failure(Reason.BAD_ANSWER, f"the status is {_cut(parsed.status)!r}, not success")
         return Failure(Reason.HTTP_ERROR, f"HTTP {status}")
-    detail = f"HTTP {status}: {told.error_type}: {_cut(told.error)}"
-    if told.error_type == "timeout" or told.error.endswith(_OUT_OF_TIME):
+    detail = f"HTTP {status}: {parsed.error_type}: {_cut(parsed.error)}"
+    if parsed.error_type == "timeout" or parsed.error.endswith(_OUT_OF_TIME):
         return Failure(Reason.TIMED_OUT, detail)
     of_query = 200 <= status < 300 or status in _QUERYS_FAULT
     return Failure(
-        Reason.QUERY_REJECTED if of_query and told.error_type not in _SERVERS_FAULT else Reason.HTTP_ERROR, detail
+        Reason.QUERY_REJECTED if of_query and parsed.error_type not in _SERVERS_FAULT else Reason.HTTP_ERROR, detail
     )
 
 
-def _data(told: _AnswerBody, kind: str) -> _Data:
+def _data(parsed: _AnswerBody, kind: str) -> _Data:
     """Return the data of an answer; the result ``null``, of *kind* or of no type, is one without series.
 
     Go may write an empty list so: Prometheus 2.0 did (prometheus#3515), and Cortex with an empty type (cortex#1142).
     """
-    data = _datas.decode(told.data)
+    data = _datas.decode(parsed.data)
     if bytes(data.result) == b"null" and data.result_type in ("", kind):
         return _Data(kind, msgspec.Raw(b"[]"))
     return data
 
 
-def _with_targets(answer: QueryAnswer, told: _AnswerBody) -> Outcome:
-    data = _data(told, "vector")
+def _with_targets(answer: QueryAnswer, parsed: _AnswerBody) -> Outcome:
+    data = _data(parsed, "vector")
     if data.result_type != "vector":
         return answer
     targets = tuple(each.metric for each in _targets.decode(data.result)[:MOST_TARGETS])
     return msgspec.structs.replace(answer, targets=targets)
 
 
-def _doubts(status: int, told: _AnswerBody) -> list[str]:
+def _doubts(status: int, parsed: _AnswerBody) -> list[str]:
     """Return why an answer may be incomplete."""
-    found = [_cut(each) for each in of_data(told.warnings or ())[:MOST_WARNINGS]]
-    if told.is_partial:
+    found = [_cut(each) for each in of_data(parsed.warnings or ())[:MOST_WARNINGS]]
+    if parsed.is_partial:
         found.append("the answer is marked partial (isPartial)")
-    if told.error or told.error_type:
-        found.append(f"an error beside its result: {_cut(f'{told.error_type} {told.error}'.strip())}")
+    if parsed.error or parsed.error_type:
+        found.append(f"an error beside its result: {_cut(f'{parsed.error_type} {parsed.error}'.strip())}")
     if status != HTTPStatus.OK:
         found.append(f"HTTP {status}, which is no plain answer")
     return found
@@ -213,8 +213,8 @@ def _dated(times: list[float], moment: Moment | None) -> list[str]:
     return [f"the answer is {abs(off):.0f} s {way} our clock: it comes from a cache, or the clocks differ"]
 
 
-def _result(status: int, told: _AnswerBody, moment: Moment | None) -> Outcome:
-    data = _data(told, "vector")
+def _result(status: int, parsed: _AnswerBody, moment: Moment | None) -> Outcome:
+    data = _data(parsed, "vector")
     match data.result_type:
         case "vector":
             series = _vectors.decode(data.result)
@@ -233,7 +233,7 @@ def _result(status: int, told: _AnswerBody, moment: Moment | None) -> Outcome:
         if value is None:
             return Failure(Reason.BAD_ANSWER, f"{_cut(text)!r} is not a number")
         values.append(value)
-    return answer_of(values, (*_doubts(status, told), *_dated([at for at, _ in found], moment)))
+    return answer_of(values, (*_doubts(status, parsed), *_dated([at for at, _ in found], moment)))
 
 
 def _shown(body: bytes) -> str:

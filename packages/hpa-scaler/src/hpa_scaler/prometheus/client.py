@@ -19,10 +19,10 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
+from hpa_scaler.annotations.queries import Failure, Outcome, Query
 from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.exchange import RANGE_PATH, Directory, GuardedResolver, QueryForm, exchange
 from hpa_scaler.prometheus.servers import Circuit, CircuitState
-from hpa_scaler.spec.queries import Failure, Outcome, Query
 from tightship import __version__
 from tightship.core.addresses import AllowList
 from tightship.core.query_servers import Server
@@ -215,9 +215,9 @@ class PrometheusClient:
             return Failure(Reason.CREDENTIALS_UNREADABLE, f"{server.name}: {error}")
         times = {"start": f"{begin:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
         form = {"query": query.text, **times, "timeout": f"{round(server.timeout)}s"}
-        told = await exchange(self._session, self._directory, server, access, QueryForm(form, path=RANGE_PATH))
-        assert isinstance(told.outcome, Matrix | Failure)
-        return told.outcome
+        exchanged = await exchange(self._session, self._directory, server, access, QueryForm(form, path=RANGE_PATH))
+        assert isinstance(exchanged.outcome, Matrix | Failure)
+        return exchanged.outcome
 
     async def _ask_server(
         self, server: Server, texts: Mapping[str, list[Query]], turns: Turns, outcomes: dict[Query, Outcome]
@@ -288,14 +288,14 @@ class PrometheusClient:
         # Without a time, as in the older controller: the server's clock matches its samples, ours may not.
         form = {"query": text, "timeout": f"{max(1, round(server.timeout * 1000))}ms"}
         began = self._clock()
-        told = await exchange(self._session, self._directory, server, access, QueryForm(form, labels))
+        exchanged = await exchange(self._session, self._directory, server, access, QueryForm(form, labels))
         seconds = self._clock() - began
-        assert not isinstance(told.outcome, Matrix)
-        failure = told.outcome if isinstance(told.outcome, Failure) else None
-        if failure is not None and failure.reason in _OUTAGES and not told.by_server:
+        assert not isinstance(exchanged.outcome, Matrix)
+        failure = exchanged.outcome if isinstance(exchanged.outcome, Failure) else None
+        if failure is not None and failure.reason in _OUTAGES and not exchanged.by_server:
             self._circuits[server].failed(failure.detail)
         else:
             self._circuits[server].succeeded()
         if self._observe is not None:
             self._observe(server.name, "answered" if failure is None else failure.reason.value, seconds)
-        return msgspec.structs.replace(told.outcome, seconds=round(seconds, 3))
+        return msgspec.structs.replace(exchanged.outcome, seconds=round(seconds, 3))

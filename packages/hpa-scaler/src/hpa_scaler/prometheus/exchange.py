@@ -20,10 +20,10 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 from msgspec import Struct
 
+from hpa_scaler.annotations.queries import Failure, Outcome
+from hpa_scaler.annotations.spec import ServerRef
 from hpa_scaler.prometheus.answers import Matrix, Moment, matrix, outcome
 from hpa_scaler.prometheus.servers import DEFAULT
-from hpa_scaler.spec.queries import Failure, Outcome
-from hpa_scaler.spec.spec import ServerRef
 from tightship.core.addresses import Address, AddressError, AllowList, is_guarded, parse_address
 from tightship.core.api_errors import one_line
 from tightship.core.query_servers import Server
@@ -255,12 +255,12 @@ async def _sent(
             Failure(Reason.ANSWER_TOO_LARGE, f"more than {LARGEST_BODY >> 20} MiB; aggregate the query"), True
         )
     if asked.path == RANGE_PATH:
-        told = Exchanged(matrix(response.status, body), True)
+        exchanged = Exchanged(matrix(response.status, body), True)
     else:
         result = outcome(response.status, body, Moment(began, wall(), _date(response)), labels=asked.labels)
         from_elsewhere = isinstance(result, Failure) and result.reason in (Reason.HTTP_ERROR, Reason.BAD_ANSWER)
-        told = Exchanged(result, not from_elsewhere)
-    return _PostRefused(told) if posts and response.status in _REFUSE_POST else told
+        exchanged = Exchanged(result, not from_elsewhere)
+    return _PostRefused(exchanged) if posts and response.status in _REFUSE_POST else exchanged
 
 
 def _date(response: aiohttp.ClientResponse) -> float | None:

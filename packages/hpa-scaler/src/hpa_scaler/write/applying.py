@@ -14,11 +14,12 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.decide.cycle import Cycle, asked_of, subject_of
-from hpa_scaler.decide.decision import FloorDecision, Judged
-from hpa_scaler.decide.history import FloorHistory
-from hpa_scaler.decide.judge import judge_one
-from hpa_scaler.decide.ownership import (
+from hpa_scaler.annotations.spec import FloorSpec, Rules
+from hpa_scaler.judge.cycle import Cycle, asked_of, subject_of
+from hpa_scaler.judge.decision import FloorDecision
+from hpa_scaler.judge.history import FloorHistory
+from hpa_scaler.judge.judge import judge_one
+from hpa_scaler.judge.ownership import (
     CONTENT_TYPE,
     Ending,
     Patch,
@@ -29,10 +30,9 @@ from hpa_scaler.decide.ownership import (
     restoration,
     state_of,
 )
-from hpa_scaler.spec.spec import FloorSpec, Rules
 from hpa_scaler.write.events import FloorEvents
-from hpa_scaler.write.memory import Memory, Noted, is_due
 from hpa_scaler.write.metrics import ScalerMetrics
+from hpa_scaler.write.records import Records
 from tightship.app.runtime.loop import a_few_at_a_time
 from tightship.core.api_errors import (
     ApiError,
@@ -156,11 +156,10 @@ class Return(Struct, frozen=True):
 
 
 class Todo(Struct, frozen=True):
-    """The writes of a cycle. *noted* are the notes of earlier cycles about waiting HPAs."""
+    """The writes of a cycle."""
 
     cycle: Cycle
     returns: tuple[Return, ...]
-    noted: Noted
     defaults: Mapping[str, str]
     rules: Rules
     now: float
@@ -170,22 +169,23 @@ class WritesDone(Struct, frozen=True):
     """The results by uid: how each write ended, which HPAs were judged again, and why a change was refused."""
 
     endings: dict[str, Ending] = {}
-    again: dict[str, Judged] = {}
+    again: dict[str, FloorDecision] = {}
     refused: dict[str, Refusal] = {}
 
     def final(self, cycle: Cycle) -> Cycle:
         """Return *cycle* with its final decisions; *cycle* itself if no decision changed."""
         if not self.again and not self.refused:
             return cycle
-        return msgspec.structs.replace(cycle, judged=tuple(map(self._final, cycle.judged)))
+        return msgspec.structs.replace(cycle, decisions=tuple(map(self._final, cycle.decisions)))
 
-    def _final(self, judged: Judged) -> Judged:
-        uid = judged.decision.uid
-        last, cause = self.again.get(uid, judged), self.refused.get(uid)
-        return last if cause is None else msgspec.structs.replace(last, decision=_with(last.decision, cause))
+    def _final(self, decision: FloorDecision) -> FloorDecision:
+        last, cause = self.again.get(decision.uid, decision), self.refused.get(decision.uid)
+        return last if cause is None else _with(last, cause)
 
 
-def judge_again(judged: Judged, hpa: HorizontalPodAutoscaler, todo: Todo, memory: Memory) -> Judged | None:
+def judge_again(
+    decision: FloorDecision, hpa: HorizontalPodAutoscaler, todo: Todo, records: Records
+) -> FloorDecision | None:
     """Judge an HPA in its present state, by the cycle's answers; ``None`` if the HPA is not opted in."""
     asked = asked_of(hpa, todo.rules.prefix, todo.defaults)
     if asked is None:
@@ -193,12 +193,12 @@ def judge_again(judged: Judged, hpa: HorizontalPodAutoscaler, todo: Todo, memory
     subject = subject_of(
         hpa,
         asked,
-        outcomes=judged.subject.outcomes,
-        forecasts=judged.subject.forecasts,
-        rollout=judged.subject.rollout,
+        outcomes=decision.subject.outcomes,
+        forecasts=decision.subject.forecasts,
+        rollout=decision.subject.rollout,
         rules=todo.rules,
         now=todo.now,
-        remembered=memory.recorded(hpa),
+        remembered=records.recorded(hpa),
     )
     return judge_one(subject, todo.cycle.verdict)
 
@@ -209,14 +209,14 @@ class Applier:
     def __init__(
         self,
         connection: Connection,
-        memory: Memory,
+        records: Records,
         *,
         bucket: TokenBucket,
         events: FloorEvents,
         metrics: ScalerMetrics,
     ) -> None:
         self._connection = connection
-        self._memory = memory
+        self._records = records
         self._bucket = bucket
         self._events = events
         self._metrics = metrics
@@ -228,53 +228,52 @@ class Applier:
         raises: list[_Job] = []
         others: list[_Job] = []
         notes: list[_Job] = []
-        for judged in todo.cycle.judged:
-            decision = judged.decision
+        for decision in todo.cycle.decisions:
             if decision.changes:
                 jobs = raises if decision.action == "raise" else others
-                jobs.append(partial(self._change, judged, todo, done, may))
+                jobs.append(partial(self._change, decision, todo, done, may))
                 continue
-            self._memory.keep(judged.subject.hpa, decision.history)
-            if is_due(decision, todo.noted):
-                notes.append(partial(self._note, judged, todo, done, may))
+            self._records.keep(decision.subject.hpa, decision.history)
+            if self._records.is_due(decision):
+                notes.append(partial(self._note, decision, todo, done, may))
         returns = [partial(self._give_back, each, todo, done, may) for each in todo.returns]
         await self._run((*raises, *returns, *others, *notes))
         return done
 
     async def remember(self, todo: Todo, may: Callable[[], bool]) -> None:
         """Write the histories of the pending HPAs of *todo*, because a restart would forget them."""
-        pending = [each for each in todo.cycle.judged if each.decision.pending and not each.decision.dry_run]
+        pending = [each for each in todo.cycle.decisions if each.pending and not each.dry_run]
         await self._run(partial(self._note, each, todo, WritesDone(), may) for each in pending)
 
     async def _run(self, jobs: Iterable[_Job]) -> None:
         self._unanswered = 0
         await a_few_at_a_time(lambda job: job(), jobs, AT_ONCE)
 
-    async def _change(self, judged: Judged, todo: Todo, done: WritesDone, may: Callable[[], bool]) -> None:
-        memory, events = self._memory, self._events
+    async def _change(self, judged: FloorDecision, todo: Todo, done: WritesDone, may: Callable[[], bool]) -> None:
+        records, events = self._records, self._events
 
-        def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[Judged | None]:
-            now = judged if hpa is judged.subject.hpa else judge_again(judged, hpa, todo, memory)
-            if now is None or not isinstance(now.subject.asked, FloorSpec) or not now.decision.changes:
+        def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[FloorDecision | None]:
+            now = judged if hpa is judged.subject.hpa else judge_again(judged, hpa, todo, records)
+            if now is None or not isinstance(now.subject.asked, FloorSpec) or not now.changes:
                 return PlannedPatch(None, now)
-            return PlannedPatch(change(now.decision, now.subject.asked, todo.rules, todo.now), now)
+            return PlannedPatch(change(now, now.subject.asked, todo.rules, todo.now), now)
 
         sent = await self._sent(judged.subject.hpa, make, may)
-        last, uid = sent.write.of, judged.decision.uid
+        decision, uid = sent.write.of, judged.uid
         done.endings[uid] = sent.ending
         if sent.ending == "gone":
-            memory.forget(uid)
+            records.forget(uid)
             return
-        if last is None:
+        if decision is None:
             return  # opted out meanwhile: the next cycle gives the HPA back
-        hpa, decision = last.subject.hpa, last.decision
+        hpa = decision.subject.hpa
         if sent.again:
-            done.again[uid] = last
+            done.again[uid] = decision
         if sent.ending == "written" and not decision.dry_run and sent.write.patch is not None:
-            memory.keep(hpa, decision.written, sent.write.patch.state)
+            records.keep(hpa, decision.written, sent.write.patch.state)
         else:
             # If the answer was lost, the annotation will tell.
-            memory.keep(hpa, decision.history)
+            records.keep(hpa, decision.history)
         if sent.ending == "refused":
             fix = "see what the text names, such as an admission policy"
             done.refused[uid] = Refusal(Reason.WRITE_REFUSED, detail=sent.detail, fix=fix)
@@ -286,9 +285,9 @@ class Applier:
         if sent.ending in ("written", "refused", "unneeded"):
             events.noted(decision)
 
-    async def _note(self, judged: Judged, todo: Todo, done: WritesDone, may: Callable[[], bool]) -> None:
+    async def _note(self, decision: FloorDecision, todo: Todo, done: WritesDone, may: Callable[[], bool]) -> None:
         """Write the history of an HPA, and nothing else."""
-        judged_hpa, asked, decision = judged.subject.hpa, judged.subject.asked, judged.decision
+        judged_hpa, asked = decision.subject.hpa, decision.subject.asked
 
         def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[None]:
             if hpa is not judged_hpa or not isinstance(asked, FloorSpec):
@@ -299,16 +298,16 @@ class Applier:
         sent = await self._sent(judged_hpa, make, may)
         done.endings[decision.uid] = sent.ending
         if sent.ending == "written" and sent.write.patch is not None:
-            self._memory.keep(judged_hpa, decision.history, sent.write.patch.state)
+            self._records.keep(judged_hpa, decision.history, sent.write.patch.state)
 
     async def _give_back(self, back: Return, todo: Todo, done: WritesDone, may: Callable[[], bool]) -> None:
         """Restore the user's own bounds, and remove our annotation."""
-        memory = self._memory
+        records = self._records
 
         def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[Return]:
             if hpa is back.hpa:
                 return PlannedPatch(back.given.patch, back)
-            history = memory.recorded(hpa) or state_of(hpa, todo.rules.prefix)[0].history
+            history = records.recorded(hpa) or state_of(hpa, todo.rules.prefix)[0].history
             opted_in = asked_of(hpa, todo.rules.prefix, todo.defaults) is not None
             given = None if opted_in else restoration(hpa, history, todo.rules, todo.now)
             return PlannedPatch(None if given is None else given.patch, Return(hpa, history, given or back.given))
@@ -317,9 +316,9 @@ class Applier:
         last, uid = sent.write.of, back.hpa.uid
         done.endings[uid] = sent.ending
         if sent.ending in ("written", "gone"):
-            memory.forget(uid)
+            records.forget(uid)
         elif sent.ending == "unheard":
-            memory.keep(last.hpa, last.history, returned=last.given)
+            records.keep(last.hpa, last.history, returned=last.given)
         if sent.ending == "written":
             self._events.given_back(last.hpa, last.given)
         elif sent.ending == "refused":

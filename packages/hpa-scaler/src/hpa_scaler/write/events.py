@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
-from msgspec import Struct
-
-from hpa_scaler.decide.decision import FloorDecision
-from hpa_scaler.decide.ownership import Restoration
+from hpa_scaler.judge.decision import FloorDecision
+from hpa_scaler.judge.ownership import Restoration
+from hpa_scaler.write.records import Records, Reported
 from tightship.app.observability.events import EventRecorder, ObjectRef
 from tightship.app.observability.logging import log
 from tightship.core.objects import AUTOSCALER, HorizontalPodAutoscaler
@@ -37,30 +36,27 @@ _NOTES = frozenset(
 _REMARKS = frozenset({Reason.LARGEST_OF_SERIES, Reason.HPA_INACTIVE})
 """Reasons that may last for ever, and are reported once a day."""
 _DAY = 86_400.0
-_TOLD_ONCE = frozenset({Reason.CORRELATED_DROP})
+_ONCE_FOR_ALL = frozenset({Reason.CORRELATED_DROP})
 _ACTIONS = {"raise": "Raise", "lower": "Lower", "hold": "Hold", "skip": "Hold"}
 _DONE = {"raise": "raised", "lower": "lowered", "hold": "bounds changed", "skip": "skipped"}
-
-
-class _Known(Struct):
-    """The first reason and the target of the last cycle, and the time of the last Event for each reason."""
-
-    reason: Reason
-    target: int
-    told: dict[Reason, float]
 
 
 class FloorEvents:
     """Reports the changes and holds of HPAs; *own* is the object of Events about all HPAs."""
 
     def __init__(
-        self, events: EventRecorder, logger: logging.Logger, own: ObjectRef, clock: Callable[[], float]
+        self,
+        events: EventRecorder,
+        logger: logging.Logger,
+        own: ObjectRef,
+        records: Records,
+        clock: Callable[[], float],
     ) -> None:
         self._events = events
         self._log = logger
         self._own = own
         self._clock = clock
-        self._known: dict[str, _Known] = {}
+        self._records = records
         self._drop = False
 
     def changed(self, decision: FloorDecision, *, dry: bool) -> None:
@@ -106,13 +102,13 @@ class FloorEvents:
             detail=cause.detail,
             fix=cause.fix,
         )
-        self._tell(decision, cause)
+        self._report(decision, cause)
 
     def noted(self, decision: FloorDecision) -> None:
         """Report the other notable reasons: a bound that somebody changed, or a maximum that moved."""
         for cause in decision.causes[1:]:
             if cause.reason in _NOTES | _REMARKS:
-                self._tell(decision, cause)
+                self._report(decision, cause)
             if cause.reason is Reason.CHANGED_BY_OTHERS:
                 log(self._log, logging.WARNING, "changed by others", hpa=decision.key, detail=cause.detail)
 
@@ -135,22 +131,20 @@ class FloorEvents:
             self._log.info("lowering resumes: the queries have come back, or the hold has ended")
         self._drop = cause is not None
 
-    def retain(self, uids: Collection[str]) -> None:
-        """Forget all HPAs but those of *uids*."""
-        self._known = {uid: known for uid, known in self._known.items() if uid in uids}
-
-    def _note(self, decision: FloorDecision) -> _Known | None:
+    def _note(self, decision: FloorDecision) -> Reported | None:
         """Record *decision*, and return the previous record."""
-        known = self._known.get(decision.uid)
-        self._known[decision.uid] = _Known(decision.reason, decision.target, {} if known is None else known.told)
-        return known
+        record = self._records.of(decision.uid)
+        before = record.reported
+        record.reported = Reported(decision.reason, decision.target, {} if before is None else before.times)
+        return before
 
-    def _tell(self, decision: FloorDecision, cause: Refusal) -> None:
-        now, told = self._clock(), self._known[decision.uid].told
+    def _report(self, decision: FloorDecision, cause: Refusal) -> None:
+        reported = self._records.of(decision.uid).reported
+        now, times = self._clock(), {} if reported is None else reported.times
         again = _DAY if cause.reason in _REMARKS else AGAIN
-        if cause.reason in _TOLD_ONCE or now - told.get(cause.reason, -math.inf) < again:
+        if cause.reason in _ONCE_FOR_ALL or now - times.get(cause.reason, -math.inf) < again:
             return
-        told[cause.reason] = now
+        times[cause.reason] = now
         self._record(_ref(decision), cause, "Hold")
 
     def _record(self, regarding: ObjectRef, cause: Refusal, action: str) -> None:

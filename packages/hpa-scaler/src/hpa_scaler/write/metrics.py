@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from hpa_scaler.decide.cycle import Cycle
-from hpa_scaler.decide.decision import GUARDS, Action, FloorDecision, Guard, Judged
-from hpa_scaler.decide.ownership import ENDINGS, Ending
+from hpa_scaler.judge.cycle import Cycle
+from hpa_scaler.judge.decision import GUARDS, Action, FloorDecision, Guard
+from hpa_scaler.judge.ownership import ENDINGS, Ending
 from hpa_scaler.prometheus.servers import CircuitState
 from tightship.app.observability.metrics import NamedCounter, SnapshotGauge
 from tightship.core.reasons import Reason
@@ -30,6 +30,54 @@ _OLD_GAUGES = {
     "actual_replicas": "The replicas that the HPA's status shows.",
     "request_rate": "The value of the query that asks for the most replicas.",
 }
+_GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    **{OLD + name: (text, _HPA) for name, text in _OLD_GAUGES.items()},
+    "tightship_hpa_would_be_min_replicas": (
+        "The minReplicas that an HPA in dry run would get, if different from its own.",
+        _HPA,
+    ),
+    "tightship_hpa_max_replicas_raised": (
+        "By how much maxReplicas, raised with the floor, is above the user's own value.",
+        _HPA,
+    ),
+    "tightship_hpas": (
+        "HPAs by action of the last cycle: raise, lower, hold or skip; not-enabled HPAs are not opted in.",
+        ("action",),
+    ),
+    "tightship_hpas_by_reason": (
+        "HPAs of the last cycle, by reason; an HPA counts once for each of its reasons.",
+        ("reason",),
+    ),
+    "tightship_hpa_floor_replicas": (
+        "The sum of minReplicas of all opted-in HPAs: now, and as the last cycle decided.",
+        ("which",),
+    ),
+    "tightship_hpa_server_circuit": (
+        "The circuit breaker of each server queried in the last cycle: 1 for its present state.",
+        ("server", "state"),
+    ),
+    "tightship_hpas_dropping": (
+        "HPAs with answered queries (counted), and those that would drop (dropping); equal queries count once.",
+        ("which",),
+    ),
+}
+"""What shows the last cycle: each cycle replaces all series."""
+
+_COUNTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "tightship_hpa_decisions": ("Decisions of all cycles, by action.", ("action",)),
+    "tightship_hpa_writes": ("Changes of HPAs sent to the API server, by result.", ("result",)),
+    "tightship_hpa_rejudged": ("Changes that were judged again because the HPA had changed since the decision.", ()),
+    "tightship_hpa_reactions": ("Floors raised again between two cycles because somebody had lowered them.", ()),
+    "tightship_hpa_changed_by_others": ("Bounds set by hpa-scaler that somebody else has changed.", ()),
+    "tightship_hpa_queries": (
+        "Queries, by server and outcome: answered, or the reason without an answer.",
+        ("server", "outcome"),
+    ),
+    "tightship_hpa_caution_replica_hours": (
+        "Replica-hours that guards kept at most above a floor that waits for nothing, by guard.",
+        ("guard",),
+    ),
+}
 _ACTIONS: tuple[Action, ...] = Action.__args__  # type: ignore[attr-defined]
 _STATES: tuple[CircuitState, ...] = CircuitState.__args__  # type: ignore[attr-defined]
 
@@ -38,65 +86,18 @@ class ScalerMetrics:
     """The metrics that only the hpa-scaler has; create it once for a *registry*. Not thread-safe."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._gauges: list[SnapshotGauge] = []
-
-        def gauge(name: str, text: str, *labels: str) -> SnapshotGauge:
-            self._gauges.append(SnapshotGauge(name, text, labels, registry=registry))
-            return self._gauges[-1]
-
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(name, text, labels, registry=registry)
-
         self._totals = NamedCounter(
             f"{OLD}totals",
             "HPAs seen in each cycle, by outcome.",
             ("namespace", "status", "initiator"),
             registry=registry,
         )
-        self._old = {name: gauge(OLD + name, text, *_HPA) for name, text in _OLD_GAUGES.items()}
-        self._would_be = gauge(
-            "tightship_hpa_would_be_min_replicas",
-            "The minReplicas that an HPA in dry run would get, if different from its own.",
-            *_HPA,
-        )
-        self._max_raised = gauge(
-            "tightship_hpa_max_replicas_raised",
-            "By how much maxReplicas, raised with the floor, is above the user's own value.",
-            *_HPA,
-        )
-        self._actions = gauge(
-            "tightship_hpas",
-            "HPAs by action of the last cycle: raise, lower, hold or skip; not-enabled HPAs are not opted in.",
-            "action",
-        )
-        self._reasons = gauge(
-            "tightship_hpas_by_reason",
-            "HPAs of the last cycle, by reason; an HPA counts once for each of its reasons.",
-            "reason",
-        )
-        self._floor = gauge(
-            "tightship_hpa_floor_replicas",
-            "The sum of minReplicas of all opted-in HPAs: now, and as the last cycle decided.",
-            "which",
-        )
-        self._decisions = counter("tightship_hpa_decisions", "Decisions of all cycles, by action.", "action")
-        self._writes = counter("tightship_hpa_writes", "Changes of HPAs sent to the API server, by result.", "result")
-        self._rejudged = counter(
-            "tightship_hpa_rejudged",
-            "Changes that were judged again because the HPA had changed since the decision.",
-        )
-        self._reactions = counter(
-            "tightship_hpa_reactions", "Floors raised again between two cycles because somebody had lowered them."
-        )
-        self._contests = counter(
-            "tightship_hpa_changed_by_others", "Bounds set by hpa-scaler that somebody else has changed."
-        )
-        self._queries = counter(
-            "tightship_hpa_queries",
-            "Queries, by server and outcome: answered, or the reason without an answer.",
-            "server",
-            "outcome",
-        )
+        self._gauges = {
+            name: SnapshotGauge(name, text, labels, registry=registry) for name, (text, labels) in _GAUGES.items()
+        }
+        self._counters = {
+            name: Counter(name, text, labels, registry=registry) for name, (text, labels) in _COUNTERS.items()
+        }
         self._seconds = Histogram(
             "tightship_hpa_query_duration_seconds",
             "The duration of queries, including failed ones.",
@@ -104,35 +105,19 @@ class ScalerMetrics:
             buckets=QUERY_BUCKETS,
             registry=registry,
         )
-        self._circuits = gauge(
-            "tightship_hpa_server_circuit",
-            "The circuit breaker of each server queried in the last cycle: 1 for its present state.",
-            "server",
-            "state",
-        )
         self._drop = Gauge(
             "tightship_hpa_correlated_drop",
             "1 while so many floors would drop at once that none is lowered (CorrelatedDrop).",
             registry=registry,
         )
-        self._dropping = gauge(
-            "tightship_hpas_dropping",
-            "HPAs with answered queries (counted), and those that would drop (dropping); equal queries count once.",
-            "which",
-        )
-        self._caution = counter(
-            "tightship_hpa_caution_replica_hours",
-            "Replica-hours that guards kept at most above a floor that waits for nothing, by guard.",
-            "guard",
-        )
         self._named: frozenset[str] = frozenset()
         # A series that appears with its first count hides that count from rate().
         for action in _ACTIONS:
-            self._decisions.labels(action)
+            self._counters["tightship_hpa_decisions"].labels(action)
         for ending in ENDINGS:
-            self._writes.labels(ending)
+            self._counters["tightship_hpa_writes"].labels(ending)
         for guard in GUARDS:
-            self._caution.labels(guard)
+            self._counters["tightship_hpa_caution_replica_hours"].labels(guard)
 
     def serve(self, named: Iterable[str]) -> None:
         """Record the servers that the configuration names."""
@@ -141,33 +126,32 @@ class ScalerMetrics:
     def asked(self, server: str, outcome: str, seconds: float) -> None:
         """Count a query; see :data:`hpa_scaler.prometheus.client.Observer`."""
         label = self._label(server)
-        self._queries.labels(label, outcome).inc()
+        self._counters["tightship_hpa_queries"].labels(label, outcome).inc()
         self._seconds.labels(label).observe(seconds)
 
     def wrote(self, ending: Ending, *, again: bool) -> None:
         """Count a write that was sent, or left undone."""
-        self._writes.labels(ending).inc()
+        self._counters["tightship_hpa_writes"].labels(ending).inc()
         if again:
-            self._rejudged.inc()
+            self._counters["tightship_hpa_rejudged"].inc()
 
     def cautioned(self, spent: Mapping[Guard, float]) -> None:
         """Count what guards have cost in a cycle, in replica-seconds."""
         for guard, seconds in spent.items():
-            self._caution.labels(guard).inc(seconds / 3600)
+            self._counters["tightship_hpa_caution_replica_hours"].labels(guard).inc(seconds / 3600)
 
     def reacted(self) -> None:
         """Count a floor that was raised again between two cycles."""
-        self._reactions.inc()
+        self._counters["tightship_hpa_reactions"].inc()
 
     def counted(self, cycle: Cycle, passed_over: Mapping[str, int], endings: Mapping[str, Ending]) -> None:
         """Count a finished cycle; *endings* says how its writes ended, by uid; see :meth:`show` for *passed_over*."""
         totals: Count[tuple[str, str]] = Count()
-        for judged in cycle.judged:
-            decision = judged.decision
+        for decision in cycle.decisions:
             totals[decision.namespace, _status(decision, endings.get(decision.uid))] += 1
-            self._decisions.labels(decision.action).inc()
+            self._counters["tightship_hpa_decisions"].labels(decision.action).inc()
             if Reason.CHANGED_BY_OTHERS in decision.reasons:
-                self._contests.inc()
+                self._counters["tightship_hpa_changed_by_others"].inc()
         for namespace, count in passed_over.items():
             totals[namespace, "skipped"] += count
         namespaces = {namespace for namespace, _ in totals}
@@ -190,50 +174,54 @@ class ScalerMetrics:
         *passed_over* counts HPAs that are not opted in, by namespace; *unreadable* counts HPAs that could not be
         decoded. *each* says whether HPAs have series of their own, *dry* that nothing is written at all.
         """
-        judged, count = cycle.judged, cycle.count
-        actions = Count(each.decision.action for each in judged)
-        self._actions.replace(
+        decisions, count = cycle.decisions, cycle.count
+        actions = Count(each.action for each in decisions)
+        self._gauges["tightship_hpas"].replace(
             {(action,): float(actions[action]) for action in _ACTIONS}
             | {("not-enabled",): float(sum(passed_over.values()))}
         )
-        reasons = Count(reason.value for each in judged for reason in each.decision.reasons)
+        reasons = Count(reason.value for each in decisions for reason in each.reasons)
         if unreadable:
             reasons[Reason.UNREADABLE.value] += unreadable
-        self._reasons.replace({(reason,): float(number) for reason, number in reasons.items()})
-        self._floor.replace(
+        self._gauges["tightship_hpas_by_reason"].replace(
+            {(reason,): float(number) for reason, number in reasons.items()}
+        )
+        self._gauges["tightship_hpa_floor_replicas"].replace(
             {
-                ("now",): float(sum(each.decision.minimum for each in judged)),
-                ("wanted",): float(sum(each.decision.target for each in judged)),
+                ("now",): float(sum(each.minimum for each in decisions)),
+                ("wanted",): float(sum(each.target for each in decisions)),
             }
         )
         self._drop.set(cycle.verdict.cause is not None)
-        self._dropping.replace({("counted",): float(count.counted), ("dropping",): float(count.dropping)})
-        self._circuits.replace(
+        self._gauges["tightship_hpas_dropping"].replace(
+            {("counted",): float(count.counted), ("dropping",): float(count.dropping)}
+        )
+        self._gauges["tightship_hpa_server_circuit"].replace(
             {
                 (self._label(server), each): float(each == state)
                 for server, state in circuits.items()
                 for each in _STATES
             }
         )
-        self._show_each(judged if each else (), dry=dry)
+        self._show_each(decisions if each else (), dry=dry)
 
     def clear(self) -> None:
         """Remove the series of all cycles: another replica exports them."""
-        for gauge in self._gauges:
+        for gauge in self._gauges.values():
             gauge.replace({})
         self._drop.set(0)
         self._totals.keep(lambda _: False)
 
-    def _show_each(self, judged: Iterable[Judged], *, dry: bool) -> None:
+    def _show_each(self, decisions: Iterable[FloorDecision], *, dry: bool) -> None:
         found: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in _OLD_GAUGES}
         would_be: dict[tuple[str, ...], float] = {}
         raised: dict[tuple[str, ...], float] = {}
-        for each in judged:
-            decision, inputs = each.decision, each.decision.inputs
+        for decision in decisions:
+            inputs, hpa = decision.inputs, decision.subject.hpa
             labels = (decision.name, decision.namespace)
             found["min_replicas"][labels] = decision.target
-            if each.subject.hpa.current_replicas is not None:
-                found["actual_replicas"][labels] = each.subject.hpa.current_replicas
+            if hpa.current_replicas is not None:
+                found["actual_replicas"][labels] = hpa.current_replicas
             usable = [term for term in decision.terms if term.replicas is not None and term.value is not None]
             if usable:  # the value of the query that asks for the most replicas
                 found["request_rate"][labels] = max(usable, key=lambda term: term.replicas or 0).value or 0.0
@@ -241,10 +229,10 @@ class ScalerMetrics:
                 would_be[labels] = decision.target
             if inputs is not None and decision.target_maximum > inputs.own_maximum:
                 raised[labels] = decision.target_maximum - inputs.own_maximum
-        for name, gauge in self._old.items():
-            gauge.replace(found[name])
-        self._would_be.replace(would_be)
-        self._max_raised.replace(raised)
+        for name, series in found.items():
+            self._gauges[OLD + name].replace(series)
+        self._gauges["tightship_hpa_would_be_min_replicas"].replace(would_be)
+        self._gauges["tightship_hpa_max_replicas_raised"].replace(raised)
 
     def _label(self, server: str) -> str:
         return server if server in self._named else BY_URL

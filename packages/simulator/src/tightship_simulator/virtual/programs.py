@@ -7,10 +7,10 @@ from typing import Any
 
 from msgspec import Struct
 
-import hpa_scaler.app.running
+import hpa_scaler.running
 import node_compactor.running
 import node_refiner.running
-from hpa_scaler.app.run_settings import ScalerRunSettings
+from hpa_scaler.process.run_settings import ScalerRunSettings
 from node_compactor.run_settings import CompactorRunSettings
 from node_refiner.run_settings import RefinerRunSettings
 from tightship.app.runtime.main import Runtime
@@ -27,7 +27,7 @@ class Program(Struct, frozen=True):
 
 COMPACTOR = Program("node-compactor", CompactorRunSettings, node_compactor.running.serve)
 REFINER = Program("node-refiner", RefinerRunSettings, node_refiner.running.serve)
-SCALER = Program("hpa-scaler", ScalerRunSettings, hpa_scaler.app.running.serve)
+SCALER = Program("hpa-scaler", ScalerRunSettings, hpa_scaler.running.serve)
 PROGRAMS = (COMPACTOR, REFINER, SCALER)
 
 __all__ = ["COMPACTOR", "PROGRAMS", "REFINER", "SCALER", "Program"]

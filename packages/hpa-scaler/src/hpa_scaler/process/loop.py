@@ -1,0 +1,346 @@
+"""The loop of the hpa-scaler: list, query, judge, write, show. :mod:`hpa_scaler.judge.cycle` decides.
+
+Only the leader runs cycles; in a dry run, every replica does. Cycles of a standby would send every query a second time,
+and show every HPA twice in the metrics. A cycle that can't read all HPAs decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from hpa_scaler.annotations.queries import Outcomes
+from hpa_scaler.annotations.spec import Rollout, Rules
+from hpa_scaler.documents import PlanContext
+from hpa_scaler.judge.cycle import Cycle, forecasts_of, judge_cycle, log_lines, subject_of
+from hpa_scaler.judge.decision import DropState
+from hpa_scaler.process.fleet import ListedHpas, Selection, ask_fleet, fleet_of_cluster, returns_of, sort_fleet
+from hpa_scaler.process.forecasts import Forecasts
+from hpa_scaler.process.immediate_raises import ImmediateRaiser
+from hpa_scaler.process.run_settings import ScalerRunSettings
+from hpa_scaler.process.settings import ScalerSettings, allowed_of, limits_of, rules_of, servers_of
+from hpa_scaler.process.status import Journal, Timelines, nothing_yet, settings_view, show
+from hpa_scaler.prometheus.client import PrometheusClient
+from hpa_scaler.write.applying import Applier, Todo, WritesDone
+from hpa_scaler.write.events import FloorEvents
+from hpa_scaler.write.metrics import ScalerMetrics
+from hpa_scaler.write.records import Records
+from tightship.app.observability.logging import log
+from tightship.app.runtime.http import Draw
+from tightship.app.runtime.loop import JITTER, in_thread
+from tightship.app.runtime.serving import Frame
+from tightship.core.api_errors import KubeError
+from tightship.core.reasons import Reason, Refusal
+from tightship.kube.host import monotonic, wall
+from tightship.kube.rate_limit import TokenBucket
+from tightship.report.document import Source
+
+T = TypeVar("T")
+
+
+class CycleTooLongError(KubeError):
+    """The API server did not answer within the cycle's deadline."""
+
+
+class _Stopping(Exception):  # noqa: N818 - no error
+    """The process stops, and the cycle is abandoned."""
+
+
+class _Role(Struct, frozen=True):
+    """The role in which a cycle runs. Another *epoch* means another leader, who may have written in between."""
+
+    epoch: int
+    writes: bool
+
+
+class _CycleInputs(Struct, frozen=True):
+    """The inputs of one cycle."""
+
+    settings: ScalerSettings
+    rules: Rules
+    term: _Role
+    until: float
+    """The cycle's deadline, by the monotonic clock."""
+
+
+class ScalerLoop:
+    """Runs cycles in a *frame*; see :class:`tightship.app.runtime.serving.Controller`."""
+
+    def __init__(
+        self,
+        frame: Frame[ScalerSettings],
+        run: ScalerRunSettings,
+        *,
+        client: PrometheusClient,
+        forecasts: Forecasts,
+        metrics: ScalerMetrics,
+        events: FloorEvents,
+        records: Records,
+        waits_for: Callable[[], Sequence[str]],
+        clock: Callable[[], float] = wall,
+        monotonic: Callable[[], float] = monotonic,
+    ) -> None:
+        self._frame = frame
+        self._run = run
+        self._client = client
+        self._forecasts = forecasts
+        self._metrics = metrics
+        self._events = events
+        self._waits_for = waits_for
+        self._clock = clock
+        self._monotonic = monotonic
+        self._log = frame.logger
+        self._records = records
+        rate = frame.live.current.writes_per_second
+        self._bucket = TokenBucket(rate, max(1.0, rate / 10))
+        self._applier = Applier(frame.connection, self._records, bucket=self._bucket, events=events, metrics=metrics)
+        self._journal = Journal(run.decision_log, run.decision_log_megabytes * 1e6) if run.decision_log else None
+        self._term: _Role | None = None
+        self._drops = DropState()
+        self._last: Todo | None = None
+        self._timelines = Timelines(records, clock(), writes=False)
+        self._shown = nothing_yet(frame.program.name, "No cycle has run yet.")
+        self.raiser = ImmediateRaiser(
+            frame.connection, self._records, self._applier, metrics, may=self._may, logger=self._log, clock=clock
+        )
+        """Acts between two cycles."""
+
+    @property
+    def unfinished(self) -> bool:
+        """Always false: no cycle leaves anything unfinished."""
+        return False
+
+    def waits_for(self) -> Sequence[str]:
+        """Return why no cycle can run yet."""
+        return self._waits_for()
+
+    def status(self) -> bytes:
+        """Return the last cycle as JSON."""
+        return self._shown.json
+
+    def page(self) -> Draw:
+        """Return the function that draws the last cycle as a page."""
+        return self._shown.page
+
+    async def once(self) -> None:
+        """Run one cycle. Raises :class:`~tightship.core.api_errors.KubeError` if the HPAs can't be read."""
+        term = self._term_now()
+        if term != self._term:
+            self._begin(term)
+        if term is None:
+            self._stand_by()
+            return
+        settings = self._frame.live.current
+        # Commands show how the leader continues; here another leader may have judged without writing.
+        gap = (1 - JITTER) * self._run.interval
+        rules = msgspec.structs.replace(rules_of(settings, self._run), handover_gap=gap)
+        inputs = _CycleInputs(settings, rules, term, self._monotonic() + self._run.cycle_deadline)
+        try:
+            await self._cycle(inputs)
+        except _Stopping:
+            self._log.info("stopping: abandoning the cycle where it is")
+
+    async def stop(self) -> None:
+        """Write down, as far as time allows, what lowerings wait for: a restart would begin the wait anew."""
+        last, term = self._last, self._term
+        if last is None or term is None:
+            return
+        until = self._monotonic() + self._run.stop_timeout
+        async with self.raiser.lock:
+            # Nothing was judged since the last cycle, nor will be: the next leader continues from now.
+            last = msgspec.structs.replace(last, now=self._clock())
+            await self._applier.remember(last, lambda: self._holds(term) and self._monotonic() < until)
+
+    def _term_now(self) -> _Role | None:
+        """Return the role in which this replica may run a cycle now, ``None`` for a standby."""
+        frame = self._frame
+        if frame.run.dry_run and frame.live.read:
+            return _Role(-1, writes=False)
+        return _Role(frame.elector.epoch, writes=True) if frame.leading() else None
+
+    def _may(self) -> bool:
+        """Whether this replica may start and write anything now."""
+        term = self._term
+        return term is not None and self._holds(term) and not self._frame.runtime.stop.is_set()
+
+    def _holds(self, term: _Role) -> bool:
+        return term.writes and self._term_now() == term
+
+    def _begin(self, term: _Role | None) -> None:
+        """Forget what the previous term knew."""
+        self._term = term
+        self._records.begin_term()
+        self._forecasts.forget()
+        self._drops = DropState()
+        self._last = self.raiser.last = None
+        self._timelines = Timelines(self._records, self._clock(), writes=term is not None and term.writes)
+
+    def _stand_by(self) -> None:
+        frame = self._frame
+        self._metrics.clear()
+        leader = frame.elector.holder
+        why = f"Stands by: {leader} leads." if leader else "Stands by: there is no leader."
+        if not frame.live.read:
+            why = "The configuration has not been read yet."
+        self._shown = nothing_yet(frame.program.name, why, leader)
+
+    async def _cycle(self, inputs: _CycleInputs) -> None:
+        settings, rules = inputs.settings, inputs.rules
+        self._client.configure(servers_of(settings, self._run), allowed_of(settings), limits_of(settings))
+        self._metrics.serve(servers_of(settings, self._run))
+        self._bucket.change(settings.writes_per_second, max(1.0, settings.writes_per_second / 10))
+        selection = Selection(settings.namespaces, settings.label_selector)
+        self.raiser.touched.clear()
+        fleet = await self._in_time(fleet_of_cluster(self._frame.connection, selection, lambda _: None), inputs)
+        seen = await in_thread(sort_fleet, fleet, settings.defaults, rules, self._clock(), self._records)
+        del fleet
+        self._records.retain(seen.asked.keys(), [hpa.uid for hpa in seen.others])
+        self._forecasts.want(forecasts_of(seen.asked.values()))
+        outcomes, rollouts = await self._in_time(
+            ask_fleet(self._client, self._frame.connection, seen, settings.query_deadline), inputs
+        )
+        async with self.raiser.lock:
+            present = await self._in_time(self.raiser.refreshed(seen.opted_in), inputs)
+            seen = msgspec.structs.replace(seen, opted_in=present)
+            await self._settle(seen, outcomes, rollouts, inputs)
+
+    async def _settle(
+        self, seen: ListedHpas, outcomes: Outcomes, rollouts: Mapping[str, Rollout], inputs: _CycleInputs
+    ) -> None:
+        rules, before = inputs.rules, self._drops
+        cycle = await in_thread(self._judge, seen, outcomes, rollouts, inputs)
+        self._drops = cycle.verdict.state
+        self._forecasts.learn(cycle.decisions)
+        await self._record(cycle, f"{seen.now:.3f}", before, rules, seen.now)
+        self._events.drops(cycle.verdict.cause)
+        done = await self._write(cycle, seen, inputs) if inputs.term.writes else self._pretend(cycle)
+        final = done.final(cycle)
+        if done.again:
+            # Logged as a separate cycle: the first one has counted the drops.
+            again = msgspec.structs.replace(cycle, decisions=tuple(done.again.values()))
+            await self._record(again, f"{seen.now:.3f}-again", DropState(), rules, seen.now)
+        self._metrics.counted(final, seen.passed_over, done.endings)
+        self._metrics.cautioned(await in_thread(self._timelines.note, final, done.endings, seen.now))
+        await self._show(final, seen, inputs)
+        self._say(cycle, seen, inputs.term)
+
+    async def _record(self, cycle: Cycle, name: str, before: DropState, rules: Rules, now: float) -> None:
+        if self._journal is not None:
+            await in_thread(self._journal.append, log_lines(cycle, name, before, rules, now))
+
+    def _judge(
+        self, seen: ListedHpas, outcomes: Outcomes, rollouts: Mapping[str, Rollout], inputs: _CycleInputs
+    ) -> Cycle:
+        forecasts = self._forecasts.expected(seen.now)
+        subjects = [
+            subject_of(
+                hpa,
+                seen.asked[hpa.uid],
+                outcomes=outcomes,
+                rollout=rollouts.get(hpa.key),
+                rules=inputs.rules,
+                now=seen.now,
+                forecasts=forecasts,
+                remembered=self._records.recall(hpa),
+            )
+            for hpa in seen.opted_in
+        ]
+        return judge_cycle(subjects, self._drops, inputs.rules, seen.now)
+
+    async def _show(self, cycle: Cycle, seen: ListedHpas, inputs: _CycleInputs) -> None:
+        frame, run, settings = self._frame, self._run, inputs.settings
+        place = str(run.config_path) if run.config_path else f"ConfigMap {run.namespace}/{run.config_map}"
+        circuits = self._client.circuits()
+        self._metrics.show(
+            cycle,
+            passed_over=seen.passed_over,
+            unreadable=len(seen.problems),
+            circuits=circuits,
+            each=settings.hpa_metrics,
+            dry=not inputs.term.writes,
+        )
+        context = PlanContext(
+            generator=frame.program,
+            source=Source("cluster", frame.connection.identity),
+            settings=settings_view(settings, run, place),
+            cycle=cycle,
+            rules=inputs.rules,
+            not_enabled=sum(seen.passed_over.values()),
+            now=seen.now,
+            warnings=tuple(str(Refusal(Reason.UNREADABLE, detail=problem)) for problem in seen.problems),
+        )
+        self._shown = await in_thread(
+            show,
+            context,
+            self._timelines.recent(),
+            leader=frame.elector.holder,
+            dry_run=frame.run.dry_run,
+            circuits=circuits,
+            caution=self._timelines.caution(),
+            problems=frame.live.problems,
+        )
+
+    async def _write(self, cycle: Cycle, seen: ListedHpas, inputs: _CycleInputs) -> WritesDone:
+        """Write, and report the outcome for each HPA."""
+        rules = inputs.rules
+        returns = returns_of(seen, rules, self._records)
+        todo = Todo(cycle, returns, inputs.settings.defaults, rules, seen.now)
+        self._last = todo
+
+        def may() -> bool:
+            return self._may() and self._monotonic() < inputs.until
+
+        done = await self._applier.apply(todo, may)
+        final = done.final(cycle)
+        self._last = self.raiser.last = msgspec.structs.replace(todo, cycle=final)
+        self._records.settle(final.decisions, done.endings)
+        for each in final.decisions:
+            if each.uid not in done.endings or each.pending:
+                self._events.kept(each)
+                self._events.noted(each)
+        return done
+
+    def _pretend(self, cycle: Cycle) -> WritesDone:
+        """In a dry run, remember and report what would happen."""
+        for decision in cycle.decisions:
+            self._records.keep(decision.subject.hpa, decision.history)
+            if decision.changes:
+                self._events.changed(decision, dry=True)
+            else:
+                self._events.kept(decision)
+            self._events.noted(decision)
+        return WritesDone()
+
+    def _say(self, cycle: Cycle, seen: ListedHpas, term: _Role) -> None:
+        """Log one line for the cycle; each change has its own line."""
+        actions = Counter(each.action for each in cycle.decisions)
+        fields: dict[str, Any] = {
+            "hpas": len(cycle.decisions),
+            "queries": len(seen.queries),
+            "raised": actions["raise"],
+        }
+        fields |= {"lowered": actions["lower"], "held": actions["hold"], "skipped": actions["skip"]}
+        log(self._log, logging.INFO, "judged", dry_run=not term.writes, **fields)
+
+    async def _in_time(self, work: Coroutine[Any, Any, T], inputs: _CycleInputs) -> T:
+        """Return the result of *work*, unless the process stops or the cycle's time is over first."""
+        stop = self._frame.runtime.stop
+        task, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+        try:
+            left = max(0.0, inputs.until - self._monotonic())
+            await asyncio.wait((task, stopping), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+        finally:
+            for each in (task, stopping):
+                each.cancel()
+            await asyncio.gather(task, stopping, return_exceptions=True)
+        if stop.is_set():
+            raise _Stopping
+        raise CycleTooLongError(f"the API server did not answer within the {self._run.cycle_deadline:g} s of a cycle")
