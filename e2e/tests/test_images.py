@@ -113,7 +113,7 @@ def step(command: str, root: Path) -> None:
     """Run a command of the Dockerfile with *root* in the place of the root directory."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     environment |= {"PYTHON": sys.executable, "SOURCE_DATE_EPOCH": "1700000000"}
-    here = re.sub(r"(?<= )/(?=builder|wheels|opt/)", f"{root}/", command)
+    here = re.sub(r"(?<= )/(?=builder|wheels|opt/)", f'"{root}"/', command)
     done = subprocess.run(
         ["/bin/sh", "-c", here], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
