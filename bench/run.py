@@ -13,6 +13,7 @@ def main() -> int:
     failed = 0
     for title, script in (
         ("Planning: cost and packing", "planning.py"),
+        ("A starting controller: processor time and memory", "start.py"),
         ("A running controller: its share of a core", "running.py"),
         ("First sync through a real API server, against the official client", "sync.py"),
         ("Controllers on virtual time: what a core gets through", "virtual.py"),

@@ -74,7 +74,7 @@ def test_every_piece_of_advice_about_the_golden_cluster_gains_what_it_says(
 
 
 @pytest.mark.slow
-@pytest.mark.takes(60)
+@pytest.mark.takes(3)
 @pytest.mark.parametrize("seeds", [range(at, at + 10) for at in range(0, 100, 10)], ids=str)
 def test_every_piece_of_advice_gains_what_it_says_on_a_hundred_fleets(plan: Plans, seeds: range) -> None:
     report = Followed()

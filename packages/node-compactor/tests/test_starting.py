@@ -49,15 +49,19 @@ def test_what_a_command_imports_is_not_looked_through_for_garbage(tmp_path: Path
 
 def test_a_closed_output_is_named_and_a_full_disk_too(tmp_path: Path) -> None:
     for redirection, says in ((">&-", "standard output is closed"), (">/dev/full", "No space left on device")):
-        line = f"exec {sys.executable} -m node_compactor version {redirection}"
-        done = subprocess.run(["sh", "-c", line], capture_output=True, env=commands._environment(), check=False)
+        line = f'exec "$0" -m node_compactor version {redirection}'
+        done = subprocess.run(
+            ["sh", "-c", line, sys.executable], capture_output=True, env=commands._environment(), check=False
+        )
         assert done.returncode == 1
         assert says in done.stderr.decode()
         assert len(done.stderr.splitlines()) == 1
 
 
 def test_closed_errors_are_no_error(tmp_path: Path) -> None:
-    line = f"exec {sys.executable} -m node_compactor version 2>&-"
-    done = subprocess.run(["sh", "-c", line], capture_output=True, env=commands._environment(), check=False)
+    line = 'exec "$0" -m node_compactor version 2>&-'
+    done = subprocess.run(
+        ["sh", "-c", line, sys.executable], capture_output=True, env=commands._environment(), check=False
+    )
     assert done.returncode == 0
     assert done.stdout.startswith(b"node-compactor ")

@@ -39,7 +39,7 @@ def test_every_piece_of_advice_about_the_golden_cluster_gains_what_it_says(
 
 
 @pytest.mark.slow
-@pytest.mark.takes(60)
+@pytest.mark.takes(4)
 @pytest.mark.parametrize("seeds", [range(at, at + 10) for at in range(0, 100, 10)], ids=str)
 def test_every_piece_of_advice_gains_what_it_says_on_a_hundred_fleets(cli: Any, tmp_path: Path, seeds: range) -> None:
     report, plan = Followed(), planned_by(cli, tmp_path, FLEET_TIME)

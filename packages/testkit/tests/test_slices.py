@@ -13,7 +13,7 @@ from tightship_testkit import slices
 os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 nice = os.nice(3)
 slices.lengthen(0.02)
-print(os.sched_getscheduler(0) == os.SCHED_BATCH, os.nice(0) - nice)
+print(os.sched_getscheduler(0) == os.SCHED_BATCH, os.nice(0) - nice, flush=True)
 subprocess.run(["cat", "/proc/self/sched"], check=False)
 """
 

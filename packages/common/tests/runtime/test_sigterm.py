@@ -121,7 +121,7 @@ async def test_while_an_exec_plugin_runs(tmp_path: Path) -> None:
         "apiVersion": "client.authentication.k8s.io/v1",
         "interactiveMode": "Never",
         "command": "sh",
-        "args": ["-c", f"touch {mark}; exec sleep 600"],
+        "args": ["-c", f"touch '{mark}'; exec sleep 600"],
     }
     process = await started("node_compactor", kubeconfig(tmp_path, "http://127.0.0.1:1", {"exec": plugin}))
     while not mark.exists():  # noqa: ASYNC110 - another process does it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -76,13 +77,15 @@ def test_what_watches_over_a_run_hears_sockets_and_clocks() -> None:
     assert [each.partition(" ")[0] for each in read] == ["time", "datetime.now", "uuid4"]
 
 
-def test_a_virtual_loop_looks_up_no_name_and_sends_no_datagram() -> None:
+def test_a_virtual_loop_looks_up_no_name_sends_no_datagram_and_takes_no_socket() -> None:
     async def work(_: Simulation) -> None:
         loop = asyncio.get_running_loop()
         with pytest.raises(OSError, match="no machine around"):
             await loop.getaddrinfo("example.com", 80)
         with pytest.raises(OSError, match="no machine around"):
             await loop.create_datagram_endpoint(asyncio.DatagramProtocol, remote_addr=("127.0.0.1", 9))
+        with socket.socket() as real, pytest.raises(OSError, match="no machine around"):
+            await loop.create_server(asyncio.Protocol, sock=real)
 
     simulate(work)
 

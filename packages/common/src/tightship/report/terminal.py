@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from textwrap import wrap
 
 from msgspec import Struct
-from wcwidth import wcswidth
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _STYLES: Mapping[str, str] = {
@@ -90,7 +89,11 @@ def clean(text: str) -> str:
 
 def length(text: str) -> int:
     """Return the width of *text* in columns."""
-    return len(text) if text.isascii() else max(0, wcswidth(text))
+    if text.isascii():
+        return len(text)
+    from wcwidth import wcswidth  # more than 1 MiB, which a controller never needs
+
+    return max(0, wcswidth(text))
 
 
 def pad(text: str, width: int, align: str) -> str:

@@ -203,10 +203,21 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return done
 
     async def create_server(  # type: ignore[override]
-        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: Any = None, port: int | None = None, **_: Any
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: Any = None,
+        port: int | None = None,
+        *,
+        sock: Any = None,
+        **_: Any,
     ) -> asyncio.AbstractServer:
-        """Listen in the virtual network, under the name of the running process; *host* is of no account."""
+        """Listen in the virtual network, under the name of the running process; *host* is of no account.
+
+        Raises :class:`OSError` for a socket: it would take a port of the machine, which another worker's may have.
+        """
         del host
+        if sock is not None:
+            raise OSError(f"no {sock}: in virtual time there is no machine around")
         return self.network.listen(protocol_factory, port or 0)
 
     async def create_connection(
