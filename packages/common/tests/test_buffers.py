@@ -189,7 +189,7 @@ def test_replicas_to_come_take_their_room_first() -> None:
 def test_what_a_buffer_keeps_counts_as_requested_for_the_excess() -> None:
     cluster = seen([node("a"), node("b"), template(), buffer(3)])
     planner = Planner(cluster, DisruptionLedger(cluster), judge(cluster, ["a"]).candidates, "likely")
-    assert sum(held["cpu"] for held in planner.starting_on.values()) == 6000
+    assert sum(held["cpu"] for held in planner.start.starting_on.values()) == 6000
 
 
 @pytest.mark.parametrize("phase", ["Claimed", "Evicting"])

@@ -10,7 +10,6 @@ from test_plans import plan, reasons
 
 from tightship.core.objects import Pod
 from tightship.core.reasons import Reason
-from tightship.planning.cluster import ClusterState
 from tightship.planning.placement.explain import why_nowhere
 from tightship.planning.placement.space import Space
 
@@ -95,18 +94,6 @@ def test_a_pod_that_is_not_ready_shows_nothing_while_others_are() -> None:
 
 def test_a_pod_that_never_ran_is_taken_for_a_linux_pod_of_any_architecture() -> None:
     assert places(*space_of(pod("new", owner="ReplicaSet/new"))) == {"amd", "arm"}
-
-
-def test_a_space_that_follows_a_cluster_learns_where_a_workload_runs() -> None:
-    state = ClusterState()
-    for thing in (node("amd", labels=AMD), node("arm", labels=ARM), pod("p1", "amd")):
-        state.upsert(thing["kind"], one(thing))
-    space = Space(state.snapshot())
-    asked = space.snapshot.nodes["amd"].pods[0]
-    assert places(space, asked) == {"amd"}
-    state.upsert("Pod", one(pod("p2", "arm")))
-    assert space.follow(state.snapshot())
-    assert places(space, asked) == {"amd", "arm"}
 
 
 CLUSTER = [

@@ -225,7 +225,7 @@ def test_explain_finds_the_same_for_one_node() -> None:
 def test_room_is_kept_on_nodes_that_stay_where_they_have_it() -> None:
     cluster = seen([node("a"), node("b"), replica("web-1", "b", cpu="1"), hpa(minimum=3)])
     planner = Planner(cluster, DisruptionLedger(cluster), judge(cluster, ["a"]).candidates, "likely")
-    assert {name: held["cpu"] for name, held in planner.starting_on.items()} == {"b": 2000}
+    assert {name: held["cpu"] for name, held in planner.start.starting_on.items()} == {"b": 2000}
 
 
 def test_a_refusal_names_a_few_hpas_and_counts_the_rest() -> None:

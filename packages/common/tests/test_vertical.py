@@ -171,16 +171,6 @@ def test_a_pod_that_leaves_a_node_in_drain_holds_the_room_that_it_will_need() ->
     assert not planned(*things, vpa()).removals
 
 
-def test_a_space_follows_new_recommendations() -> None:
-    first = seen(node("a"), pod("p", "a"), vpa())
-    space, [found] = Space(first), first.nodes["a"].pods
-    assert dict(space.ask(found).rows)[0] == 3000
-    [(template, anew)] = first.anew.items()
-    more = msgspec.structs.replace(anew, requests={**anew.requests, "cpu": 3500})
-    assert space.follow(msgspec.structs.replace(first, anew={template: more}))
-    assert dict(space.ask(found).rows)[0] == 3500
-
-
 def test_the_rounds_of_a_plan_count_what_has_been_made_anew() -> None:
     things = [node("a"), node("b"), node("c", "6"), pod("p", "a"), pod("q", "b"), replica_set(), vpa()]
     found = with_demand(snapshot(things), AHEAD)

@@ -568,23 +568,6 @@ def test_what_pods_take_is_given_back_when_moves_are_undone() -> None:
     assert all(space.feasible(ask).all() for ask, _ in asks.values())
     space.rollback(mark)
     assert {name: space.feasible(ask).tolist() for name, (ask, _) in asks.items()} == before
-    assert not space.constraints.torn
-
-
-def test_attachments_that_come_and_go_are_followed() -> None:
-    def seen(*nodes: str) -> Any:
-        left = [
-            {"kind": "VolumeAttachment", "metadata": {"name": f"x-{each}"}, "spec": {
-                "attacher": EBS, "nodeName": each, "source": {"persistentVolumeName": "left"}}}
-            for each in nodes
-        ]  # fmt: skip
-        return snapshot([*TWO, *MINE, disk("left"), *left, pod("new", **uses("mine"))], have=("StorageClass",))
-
-    space = Space(first := seen("a"))
-    ask = space.ask(first.unscheduled[0])
-    assert space.feasible(ask).tolist() == [False, True]
-    space.constraints.volumes.follow(seen("b"))
-    assert space.feasible(ask).tolist() == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from tightship.planning.evaluate import Evaluation, Facts
 from tightship.planning.facts import FactRules, NodeFacts
 from tightship.planning.installations import Beside
 from tightship.planning.placement.scoring import best_fit
-from tightship.planning.plan import Candidate, Gates, Move, Placement, Planner, Planners, Removal, Strategy
+from tightship.planning.plan import Candidate, Gates, Move, Placement, Planner, Removal, Strategy
 from tightship.planning.prices import NodePrice
 from tightship.report.document import Generator, SettingsView
 from tightship.report.presentation import Fact
@@ -113,7 +113,7 @@ class ToyJudge:
     def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:
         return []
 
-    def gates(self, ground: Snapshot, facts: Facts, now: float, planners: Planners) -> ToyGates:
+    def gates(self, ground: Snapshot, facts: Facts, now: float) -> ToyGates:
         return ToyGates()
 
     def strategy(self, facts: Facts) -> Strategy:

@@ -20,7 +20,7 @@ from tightship.planning.evaluate import Facts
 from tightship.planning.facts import FactRules, NodeFacts
 from tightship.planning.group_size import group_keeps, group_room
 from tightship.planning.nodes import NodeRules, left_without, opt_outs, owner_elsewhere, undeletable
-from tightship.planning.plan import STRATEGIES, STRATEGIES_BY_CPU, PerPool, Placement, Planners, Strategy
+from tightship.planning.plan import STRATEGIES, STRATEGIES_BY_CPU, PerPool, Placement, Strategy
 from tightship.planning.pools import pool_of, shown
 from tightship.planning.utilization import UtilizationRules
 
@@ -52,9 +52,9 @@ class CompactorJudge:
             checks += [limit, mark_check(fact, self.settings, now)] if limit.open else [limit]
         return refusals(checks, fact.view.name)
 
-    def gates(self, ground: Snapshot, facts: Facts, now: float, planners: Planners) -> CompactorGates:
+    def gates(self, ground: Snapshot, facts: Facts, now: float) -> CompactorGates:
         """Return the gates of pools and of the plan's size."""
-        del ground, planners
+        del ground
         return CompactorGates(self.settings, facts, now)
 
     def strategy(self, facts: Facts) -> Strategy:

@@ -22,7 +22,7 @@ from tightship.core.reasons import Reason, Refusal
 from tightship.planning.claim_budget import cluster_room
 from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import Ahead
-from tightship.planning.disruption import RenewedLedger
+from tightship.planning.disruption import DisruptionLedger, RenewedLedger
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import FactRules, NodeFacts, candidates_of
 from tightship.planning.group_size import GroupSizes, group_keeps, group_room
@@ -34,7 +34,7 @@ from tightship.planning.plan import (
     Judgement,
     Placement,
     Planner,
-    Planners,
+    PlanStart,
     Removal,
     Strategy,
     expected,
@@ -67,11 +67,13 @@ class RefinerJudge:
         found = tainted(fact.view.node, {refusal.reason for refusal in fact.refusals})
         return [] if found is None else [found]
 
-    def gates(self, ground: Snapshot, facts: Facts, now: float, planners: Planners) -> RefinerGates:
+    def gates(self, ground: Snapshot, facts: Facts, now: float) -> RefinerGates:
         """Return the threshold, the minimums and the plan's size, with their outlook."""
         candidates = candidates_of(facts)
-        going = self._going(ground, facts, candidates, planners)
-        ahead = self._outlooks(ground, facts, candidates, planners, going)
+        taint = None if self.steering is None else self.steering.taint
+        start = PlanStart(ground, candidates, self.placement, taint=taint)
+        going = self._going(start, facts, candidates)
+        ahead = self._outlooks(start, facts, candidates, going)
         return RefinerGates(self.settings, ground, facts, ahead, now, going)
 
     def strategy(self, facts: Facts) -> Strategy:
@@ -124,17 +126,17 @@ class RefinerJudge:
         del pool
         return False
 
-    def _going(self, ground: Snapshot, facts: Facts, candidates: tuple[Candidate, ...], planners: Planners) -> Going:
+    def _going(self, start: PlanStart, facts: Facts, candidates: tuple[Candidate, ...]) -> Going:
         """Return which nodes go, as far as threshold and minimums allow."""
         free = Judgement(candidates, {}, _Free(facts, 0))
-        going = expected(planners, ground, free, self._strategy, self.placement, self.steering)
+        going = expected(start, free, self._strategy, self.steering)
         removals = [Removal(name, 1, ()) for name in going.names]
         allowed = outlooks(removals, facts, self.settings, len(removals)).values()
         names = {name for each in allowed for name, turn in each.turns.items() if turn.number < each.goes}
         return msgspec.structs.replace(going, names=tuple(name for name in going.names if name in names))
 
     def _outlooks(
-        self, ground: Snapshot, facts: Facts, candidates: tuple[Candidate, ...], planners: Planners, going: Going
+        self, start: PlanStart, facts: Facts, candidates: tuple[Candidate, ...], going: Going
     ) -> Mapping[str, Outlook]:
         """Make the free plan from *facts*, and return how much of it threshold and minimums allow: by dedicated pool,
         the first for all other nodes.
@@ -143,13 +145,13 @@ class RefinerJudge:
         the refiner drains one node after another, so a budget over the pods of many nodes does not prevent their
         removal.
 
-        The real plan is the beginning of the free one. So the free plan remembers its attempts, for *planners* to
-        repeat them, and explains those that the real plan reaches if as many nodes go as expected.
+        The real plan is the beginning of the free one, which explains itself as far.
         """
-        strategy = self._strategy
+        strategy, ground = self._strategy, start.snapshot
 
         def new_planner(choose: Choice) -> Planner:
-            return planners.planner(ground, candidates, self.placement, choose=choose, remembers=True, going=going)
+            ledger = DisruptionLedger(ground)
+            return Planner(ground, ledger, candidates, self.placement, choose=choose, start=start, going=going)
 
         outcome = strategy.run(new_planner, _Free(facts, len(going.names)))
         planner, at_once = outcome.planner, len(outcome.planner.removals)
@@ -160,7 +162,7 @@ class RefinerJudge:
             if any(refusal.reason is Reason.PDB_SPENT_BY_PLAN for refusal in found)
         ]
         strategy.extend(planner, _Free(facts, 0), waiting)
-        return outlooks(planner.removals, facts, self.settings, at_once, planner.starting_on)
+        return outlooks(planner.removals, facts, self.settings, at_once, start.starting_on)
 
 
 class _Free:

@@ -77,7 +77,6 @@ class NodeAutoscaler:
         self._going: dict[str, float] = {}
         self._made = 0
         self._judged: tuple[Snapshot | None, list[str]] = (None, [])
-        self._space: Space | None = None
 
     def step(self, snapshot: Snapshot, nodes: Mapping[str, Json], pods: Mapping[str, Json], now: float) -> list[Change]:
         """Return what becomes of nodes at *now*; *nodes* by name and *pods* by key are as they are in the store."""
@@ -168,7 +167,7 @@ class NodeAutoscaler:
         buffered = _buffered(snapshot)
         if not buffered:
             return found
-        space, kept = self._following(snapshot), list[str]()
+        space, kept = Space(snapshot), list[str]()
         lacking = _without_place(space, buffered)
         for name in found:
             mark, column = space.mark(), space.index[name]
@@ -182,11 +181,6 @@ class NodeAutoscaler:
                 space.rollback(mark)
         return kept
 
-    def _following(self, snapshot: Snapshot) -> Space:
-        if self._space is None or not self._space.follow(snapshot):
-            self._space = Space(snapshot)
-        return self._space
-
     def _movable(self, snapshot: Snapshot, counts: Mapping[str, int]) -> list[str]:
         mine = {name: view for name, view in snapshot.nodes.items() if not self._kept(view, counts)}
         empty = [name for name, view in mine.items() if _empty(view)]
@@ -199,7 +193,7 @@ class NodeAutoscaler:
             return empty
         shown = msgspec.structs.replace(snapshot, nodes={name: snapshot.nodes[name] for name in light})
         facts = gather(shown, FactRules(), now=0.0)
-        space = self._following(snapshot)
+        space = Space(snapshot)
         for name in sorted(light, key=lambda each: load_of(snapshot.nodes[each])):
             if facts[name].refusals:
                 continue

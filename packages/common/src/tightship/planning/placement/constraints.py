@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -64,8 +64,6 @@ class Constraints:
         self, snapshot: Snapshot, nodes: list[Node], filters: NodeFilters, templates: Sequence[PodTemplate]
     ) -> None:
         self._snapshot = snapshot
-        self._most_templates = 2 * len(templates) + 1000
-        self._torn = False
         self._ports: dict[tuple[str, int], dict[int, list[str]]] = {}
         self.volumes = VolumeIndex(snapshot, nodes)
         topologies = {key: Topology(key, nodes) for key in sorted(topology_keys(templates))}
@@ -78,46 +76,6 @@ class Constraints:
             self._count_by(template)
         for column, view in enumerate(snapshot.nodes.values() if self._tied else ()):
             self._count(view.pods, column, 1)
-
-    # Following a cluster
-
-    @property
-    def torn(self) -> bool:
-        """Whether a port was freed or a volume detached that no pod had there, which no undoing mends."""
-        return self._torn or self.volumes.torn
-
-    @property
-    def honors_taints(self) -> bool:
-        """Whether some constraint does not consider nodes with taints."""
-        return self._spread.honors_taints
-
-    def take_in(self, templates: Collection[PodTemplate]) -> bool:
-        """Take in those of *templates* that are new. Return ``False`` if one has a constraint that none had before.
-
-        Templates are never forgotten, so that after many rollouts no more are taken in.
-        """
-        added = [template for template in templates if template not in self._counted]
-        if any(template.spec.spread or not self._affinity.knows(template) for template in added):
-            return False
-        if len(self._counted) + len(added) > self._most_templates:
-            return False
-        for template in added:
-            self._affinity.register(template)
-            self._count_by(template)
-        return True
-
-    def recount(self, column: int, before: Sequence[Pod], after: Sequence[Pod]) -> None:
-        """Replace the pods of a node."""
-        if not self._tied:
-            return
-        gone = {id(pod): pod for pod in before}
-        self._count([pod for pod in after if gone.pop(id(pod), None) is None], column, 1)
-        self._count(gone.values(), column, -1)
-
-    def follow(self, snapshot: Snapshot) -> None:
-        """Hold on to *snapshot*, whose volumes are those of the one before."""
-        self._snapshot = snapshot
-        self.volumes.follow(snapshot)
 
     def _count_by(self, template: PodTemplate) -> None:
         affinity, spread = self._counted[template] = self._count_rules(template)
@@ -225,8 +183,6 @@ class Constraints:
                 used.append(ip)
             elif ip in used:
                 used.remove(ip)
-            else:
-                self._torn = True
 
 
 def _taken(ip: str, used: Sequence[str]) -> bool:

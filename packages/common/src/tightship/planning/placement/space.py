@@ -6,7 +6,6 @@ node-name order. A journal records every change, so a failed attempt costs only 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -16,7 +15,7 @@ from tightship.core.objects import Node, Pod, PodTemplate
 from tightship.core.reasons import Reason
 from tightship.core.resources import POD_COUNT, largest
 from tightship.core.selectors import Taint
-from tightship.planning.cluster import Anew, NodeView, Snapshot
+from tightship.planning.cluster import Anew, Snapshot
 from tightship.planning.placement.constraints import Ask, Constraints
 from tightship.planning.placement.platforms import Platforms
 from tightship.planning.placement.static import NodeFilters
@@ -27,12 +26,6 @@ CPU, MEMORY, PODS = 0, 1, 2
 """Rows of the resource matrix in every space; other resources follow in name order."""
 
 UNLIMITED = 2**62
-
-_COMPARED = ("missing", "unreadable", "schedulers", "namespaces")
-_STORAGE = ("claims", "volumes", "storage_classes", "csi_nodes", "csi_drivers", "storage_capacities")
-
-Changes = tuple[tuple[Ask | None, int, int], ...]
-"""Changes of a space in order: a pod's demands, a node, and 1 or -1; without demands the node was closed."""
 
 
 class Space:
@@ -100,90 +93,6 @@ class Space:
             for name, amount in view.usage.requested.items():
                 self.free[self._rows[name], column] -= amount
             self.assumed[:, column] = view.usage.scoring
-
-    # Following a cluster
-
-    def follow(self, snapshot: Snapshot) -> bool:
-        """Undo everything, and show *snapshot* from now on. If only a new space can show it, return ``False``.
-
-        Pods come and go, and nodes change their state and their taints. A new space is needed for nodes that come, go
-        or change in another way, for other volumes, and for the first pod with a resource or a constraint of its own.
-        """
-        self.rollback(0)
-        if self.constraints.torn:
-            return False
-        self.next_start, self._lengths, self.leaving, self.leaving_taint = 0, None, None, None
-        self._changed.clear()
-        # A resized pod's amounts are only known by the object that holds them, which may be gone.
-        for key in [key for key in self._asks if key[1]]:
-            del self._asks[key]
-        if snapshot is self.snapshot:
-            return True
-        before = self.snapshot
-        changed = [
-            (column, old, new)
-            for column, (old, new) in enumerate(zip(before.nodes.values(), snapshot.nodes.values(), strict=False))
-            if old is not new
-        ]
-        if not self._can_follow(snapshot, changed):
-            return False
-        retainted = False
-        for column, old, new in changed:
-            if old.node is not new.node:
-                retainted |= old.node.taints != new.node.taints
-                self.nodes[column] = new.node
-                self.open[column] = self._receives(new.node, snapshot)
-            self._recount(column, old, new)
-        if retainted:
-            self.filters.forget_taints()
-        homes, self.platforms = self.platforms.homes, Platforms(snapshot, self.nodes)
-        if retainted or before.anew != snapshot.anew or homes != self.platforms.homes:
-            self._asks.clear()
-        self.snapshot = snapshot
-        self.constraints.follow(snapshot)
-        return True
-
-    def _can_follow(self, snapshot: Snapshot, changed: Sequence[tuple[int, NodeView, NodeView]]) -> bool:
-        """Whether no more than pods and the nodes' states have changed. If so, register the templates of new pods."""
-        if not self._looks_like(snapshot) or any(self._rebuilt(old.node, new.node) for _, old, new in changed):
-            return False
-        templates: dict[PodTemplate, None] = {}
-        names: set[str] = set()
-        for _, _, new in changed:
-            names.update(new.usage.requested)
-            templates.update(dict.fromkeys(pod.template for pod in new.pods))
-        for pod in snapshot.unscheduled:
-            names.update(pod.requests)
-            templates[pod.template] = None
-        templates.update(dict.fromkeys(pod.template for pod in snapshot.to_come))
-        for template in templates:
-            names.update(template.spec.requests)
-        return names <= self._rows.keys() and self.constraints.take_in(templates)
-
-    def _looks_like(self, snapshot: Snapshot) -> bool:
-        """Whether *snapshot* has the same nodes by name, and the same of all that is neither node nor pod."""
-        before = self.snapshot
-        return (
-            self.names == list(snapshot.nodes)
-            and all(getattr(before, field) == getattr(snapshot, field) for field in _COMPARED)
-            and all(getattr(before, kind) is getattr(snapshot, kind) for kind in _STORAGE)
-        )
-
-    def _rebuilt(self, old: Node, new: Node) -> bool:
-        """Whether *new* differs from *old* in what masks and counters are made of."""
-        if old is new:
-            return False
-        if old.labels != new.labels or old.allocatable != new.allocatable or old.features != new.features:
-            return True
-        return self.constraints.honors_taints and old.taints != new.taints
-
-    def _recount(self, column: int, old: NodeView, new: NodeView) -> None:
-        """Replace the pods of a node."""
-        self.constraints.recount(column, old.pods, new.pods)
-        self.free[:, column] = self.capacity[:, column]
-        for name, amount in new.usage.requested.items():
-            self.free[self._rows[name], column] -= amount
-        self.assumed[:, column] = new.usage.scoring
 
     # What a pod asks
 
@@ -317,19 +226,6 @@ class Space:
             else:
                 self._change(ask, node, -step)
 
-    def changes_since(self, mark: int) -> Changes:
-        """Return what has changed since *mark*, for :meth:`repeat`."""
-        return tuple(self._journal[mark:])
-
-    def repeat(self, changes: Changes) -> None:
-        """Make *changes* again."""
-        for ask, node, step in changes:
-            if ask is None:
-                self.close(node)
-            else:
-                self._change(ask, node, step)
-                self._journal.append((ask, node, step))
-
     def _change(self, ask: Ask, node: int, step: int) -> None:
         for row, amount in ask.rows:
             self.free[row, node] -= step * amount
@@ -346,4 +242,4 @@ class Space:
         return sorted(self._rows, key=self._rows.__getitem__)
 
 
-__all__ = ["CPU", "MEMORY", "PODS", "UNLIMITED", "Ask", "Changes", "Space"]
+__all__ = ["CPU", "MEMORY", "PODS", "UNLIMITED", "Ask", "Space"]

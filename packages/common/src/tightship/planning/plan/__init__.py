@@ -13,7 +13,7 @@ from tightship.planning.plan.model import Placement as Placement
 from tightship.planning.plan.model import Plan as Plan
 from tightship.planning.plan.model import Removal as Removal
 from tightship.planning.plan.planner import Planner as Planner
-from tightship.planning.plan.planners import Planners as Planners
+from tightship.planning.plan.reserving import PlanStart as PlanStart
 from tightship.planning.plan.strategies import STRATEGIES as STRATEGIES
 from tightship.planning.plan.strategies import STRATEGIES_BY_CPU as STRATEGIES_BY_CPU
 from tightship.planning.plan.strategies import Gates as Gates

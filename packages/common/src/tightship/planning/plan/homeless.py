@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from tightship.core.counting import counted
 from tightship.core.objects import Pod
 from tightship.core.reasons import Reason, Refusal
-from tightship.planning.cluster import Snapshot
 from tightship.planning.owners import named
 from tightship.planning.placement.explain import why_nowhere
 from tightship.planning.placement.fitting import Fit
@@ -16,13 +15,11 @@ from tightship.planning.plan.scale_ups import Guest, is_displaced, needed, neede
 
 
 class Homeless:
-    """Explains what pods lack in *space*, the one of a plan; *without_plan* makes a space with nothing planned."""
+    """Explains what pods lack in *space*, the one of a plan; *without_plan* returns a space with nothing planned."""
 
-    def __init__(self, space: Space, snapshot: Snapshot, without_plan: Callable[[Snapshot], Space]) -> None:
+    def __init__(self, space: Space, without_plan: Callable[[], Space]) -> None:
         self._space = space
-        self._snapshot = snapshot
         self._without_plan = without_plan
-        self._baseline: Space | None = None
         self._fitting: dict[Ask, tuple[int, int]] = {}
 
     def refusals(
@@ -84,9 +81,8 @@ class Homeless:
         return sorted(found)
 
     def _fits_without_plan(self, guest: Guest, origin: str) -> bool:
-        if self._baseline is None:
-            self._baseline = self._without_plan(self._snapshot)
-        space, node = self._baseline, self._baseline.index[origin]
+        space = self._without_plan()
+        node = space.index[origin]
         ask = space.ask(guest.pod)
         if ask.apart:  # what the node holds makes no difference elsewhere
             return self._elsewhere(space, ask, node)

@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from copy import copy
+from collections.abc import Collection, Sequence
+
+from msgspec import Struct
 
 from tightship.core.objects import Pod
 from tightship.core.reasons import Reason, Refusal
-from tightship.core.resources import Resources
 from tightship.planning.cluster import Snapshot
 from tightship.planning.cluster.state import add
-from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.disruption import Charge, DisruptionLedger
 from tightship.planning.disruption_cost import total_cost
 from tightship.planning.placement.fitting import RETRIES, Fit, Leaving, certain, fit_all, stuck_in_turn
 from tightship.planning.placement.scoring import Choice, best_fit, scheduler_choice
-from tightship.planning.placement.space import Space
 from tightship.planning.placement.topology import NodeMask
 from tightship.planning.plan.going import Going
-from tightship.planning.plan.headroom import BufferRoom, together
 from tightship.planning.plan.homeless import Homeless, stuck_together, unjudgeable
-from tightship.planning.plan.memory import Attempt, Before, PlanMemory, PlannerStart, Tried
 from tightship.planning.plan.model import Candidate, Move, Placement, Removal
 from tightship.planning.plan.planned_targets import PlannedTargets
-from tightship.planning.plan.reserving import Reserved, moving_nodes
+from tightship.planning.plan.reserving import PlanStart
 from tightship.planning.plan.scale_ups import Guest, needed
 from tightship.planning.utilization import Measure, measured
+
+
+class Tried(Struct, frozen=True):
+    """The result of a search for places: *refusals*, or the nodes on which pods are *placed* in the space.
+
+    *shifted* are replicas about to start that had to make way, with their old and new nodes.
+    """
+
+    refusals: list[Refusal] = []
+    placed: list[tuple[Guest, int]] = []
+    shifted: list[tuple[Guest, int, int]] = []
 
 
 class Planner:
     """One round of planning over one snapshot.
 
     *choose* picks among several feasible nodes if *placement* is ``possible``; otherwise the scheduler's model does.
-    Pods of the nodes *in_drain*, by default all that :func:`moving_nodes` finds, hold room elsewhere, and so do
-    replicas that HPAs are about to start. No node goes that a CapacityBuffer needs. Without *explain*, a refusal for
-    want of a place does not say why, which costs more than the search itself. A planner that *remembers* its attempts
-    can begin :meth:`again`. *space*, if given, shows *snapshot* with nothing done in it; *without_plan* makes another.
+    Room is reserved as :class:`PlanStart` says; *start*, if given, is that of *snapshot* with these *candidates*. No
+    node goes that a CapacityBuffer needs. Without *explain*, a refusal for want of a place does not say why, which
+    costs more than the search itself.
     """
 
     def __init__(
@@ -48,85 +55,37 @@ class Planner:
         round_number: int = 1,
         in_drain: Collection[str] | None = None,
         explain: bool = True,
-        remembers: bool = False,
-        space: Space | None = None,
-        without_plan: Callable[[Snapshot], Space] = Space,
+        start: PlanStart | None = None,
         going: Going = Going(),
     ) -> None:
+        if start is None:
+            taint = None if going.steering is None else going.steering.taint
+            start = PlanStart(snapshot, candidates, placement, in_drain=in_drain, taint=taint)
+        self.start = start
         self.snapshot = snapshot
         self.ledger = ledger
         self.placement, self.round = placement, round_number
-        self.space = Space(snapshot) if space is None else space
-        self.space.constraints.volumes.scheduler_chooses = placement != "possible"
-        self.candidates = {candidate.name: candidate for candidate in candidates}
+        self.space = start.space
+        self.candidates = start.candidates
         self.removals: list[Removal] = []
         self.going = going
-        self._steered = going.begin(self.space, placement)
-        self.choose_by(choose)
         self.explain = explain
         self._retries = RETRIES if placement == "possible" else 0
         self._arrived: dict[int, list[Guest]] = {}
         self._received: dict[str, dict[str, int]] = {}
-        moving = moving_nodes(snapshot) if in_drain is None else in_drain
-        reserved = Reserved(self.space)
-        reserved.pending()
-        reserved.moving(name for name in moving if name in self.space.index and name not in self.candidates)
-        reserved.returning(self.candidates)
-        reserved.starting(self.candidates)
-        self._buffers = BufferRoom(self.space, snapshot)
-        self.starting_on: Mapping[str, Resources] = together(reserved.held, self._buffers.held)
-        """The amounts that replicas about to start, pods that others will move, and buffers take, by node, at first."""
-        self.waiting = reserved.waiting
-        self._scale_ups, self._displaced = reserved.scale_ups, reserved.displaced
-        self._homeless = Homeless(self.space, snapshot, without_plan)
-        self._memory = PlanMemory() if remembers else None
-        self._remembered_with = ledger
-        self._state = 0
-        self._start = self._moment() if remembers else None
-
-    def began_with(
-        self, snapshot: Snapshot, candidates: Sequence[Candidate], placement: Placement, going: Going
-    ) -> bool:
-        """Whether the planner can begin :meth:`again` for a plan with *candidates* in *snapshot*."""
-        if self._start is None or self.snapshot is not snapshot or (self.placement, self.going) != (placement, going):
-            return False
-        return list(self.candidates.values()) == list(candidates)
-
-    def again(self, ledger: DisruptionLedger, round_number: int, *, choose: Choice, explain: bool = True) -> Planner:
-        """Return this planner as it was before its first attempt, with *ledger*. This one plans nothing any more.
-
-        What this planner has tried with its first ledger in a state that the new plan reaches too is repeated, not
-        searched again: the outcome depends on nothing else. Both ledgers must spend alike.
-        """
-        assert self._start is not None, "this planner remembers nothing"
-        new = copy(self)
-        new.ledger = new._remembered_with = ledger
-        new.round = round_number
-        new.removals = []
-        new.explain = explain
-        new._arrived, new._received, new._state = {}, {}, 0
-        new.space.rollback(self._start.mark)
-        new.space.next_start = self._start.next_start
-        new.waiting = dict(self._start.waiting)
-        new._scale_ups, new._displaced = self._start.scale_ups, self._start.displaced
-        new._start = new._moment()
-        new._steered = new.going.begin(new.space, new.placement)
-        new.choose_by(choose)
-        return new
-
-    def _moment(self) -> PlannerStart:
-        waiting = {node: list(guests) for node, guests in self.waiting.items()}
-        sums = self._scale_ups.copied(), self._displaced.copied()
-        return PlannerStart(self.space.mark(), self.space.next_start, waiting, *sums)
+        self.waiting, self._scale_ups, self._displaced = start.begin()
+        self._steered = going.begin(self.space, placement)
+        self.choose_by(choose)
+        self._homeless = Homeless(self.space, lambda: start.without_plan)
 
     @property
     def buffered(self) -> list[tuple[Pod, int]]:
         """The pods of CapacityBuffers for which room is kept, and how many of each."""
-        return self._buffers.promised
+        return self.start.buffers.promised
 
     def choose_by(self, choose: Choice) -> None:
         """Pick targets by *choose* from now on, unless the scheduler's model does."""
-        self._choose = self._wanted = choose if self.placement == "possible" else scheduler_choice
+        self._choose = choose if self.placement == "possible" else scheduler_choice
         self._planned: PlannedTargets | None = None
         if self.going.targets and self.placement == "possible" and not isinstance(choose, PlannedTargets):
             self._choose = self._planned = PlannedTargets(choose)
@@ -167,36 +126,26 @@ class Planner:
         Return an empty list if the removal is planned. Otherwise return **all** refusals and leave the space and the
         ledger unchanged. Without *keep*, only check whether the removal is possible.
         """
-        before: Before = (self._state, candidate.name, self.space.next_start, self._wanted)
-        memory = self._memory if self.ledger is self._remembered_with else None
-        done = None if memory is None else memory.attempts.get(before)
-        if done is not None and not (self.explain and done.tried.refusals and not done.explained):
-            self.space.next_start = done.next_start
-            if keep and not done.tried.refusals:
-                self.space.repeat(done.changed)
-                self._plan(candidate, done, before)
-            return list(done.tried.refusals)
-        mark = self.space.mark()
-        done = self._attempt(candidate)
-        if memory is not None:
-            memory.attempts[before] = done
-        if done.tried.refusals or not keep:
-            self.space.rollback(mark)
-            self._steered.stays(self.space.index[candidate.name])
+        space, mark = self.space, self.space.mark()
+        charge, tried = self._attempt(candidate)
+        if tried.refusals or not keep:
+            space.rollback(mark)
+            self._steered.stays(space.index[candidate.name])
         else:
-            self._plan(candidate, done, before)
-        return done.tried.refusals
+            self.ledger.take(charge)
+            self._steered.gone(space.index[candidate.name])
+            self._settle(candidate, tried, charge.waits)
+        return tried.refusals
 
-    def _attempt(self, candidate: Candidate) -> Attempt:
+    def _attempt(self, candidate: Candidate) -> tuple[Charge, Tried]:
         """Search places for the pods of *candidate*'s node. The space has them there afterwards, if there are any."""
         space, node = self.space, self.space.index[candidate.name]
         guests = [Guest(pod, space.ask(pod), candidate.name) for pod in candidate.evict] + self._arrived.get(node, [])
         charge, refusals = self.ledger.charge([guest.pod for guest in guests])
         refusals += unjudgeable(guests)
         if refusals:
-            return Attempt(Tried(refusals), charge, space.next_start, explained=True)
+            return charge, Tried(refusals)
         waiting = self.waiting.get(node, [])
-        mark = space.mark()
         space.close(node)
         for guest in (*guests, *waiting):
             if not guest.ask.apart:
@@ -208,23 +157,14 @@ class Planner:
         tried = self._places(candidate, guests, waiting, slow)
         if any(each.reason is not Reason.SCALE_UP_NEEDS_NODE for each in tried.refusals):
             tried = self._places_before_scale_ups(candidate, guests, waiting, slow, tried)
-        short = None if tried.refusals else self._buffers.refusal(candidate.name)
+        short = None if tried.refusals else self.start.buffers.refusal(candidate.name)
         if short is not None:
             tried = Tried([short])
         # Most attempts fail, and these pods make no difference to any other node.
         for guest in (*guests, *waiting) if not tried.refusals else ():
             if guest.ask.apart:
                 space.lift(guest.ask, node)
-        changed = space.changes_since(mark) if self._memory is not None and not tried.refusals else ()
-        return Attempt(tried, charge, space.next_start, self.explain, changed)
-
-    def _plan(self, candidate: Candidate, done: Attempt, before: Before) -> None:
-        """Add the removal of *candidate*'s node to the plan. Its pods are at their places in the space."""
-        self.ledger.take(done.charge)
-        self._steered.gone(self.space.index[candidate.name])
-        self._settle(candidate, done.tried, done.charge.waits)
-        if self._memory is not None:
-            self._state = self._memory.after(before)
+        return charge, tried
 
     def _places(
         self, candidate: Candidate, guests: list[Guest], waiting: Sequence[Guest], slow: Sequence[str]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 import numpy as np
 
 from tightship.core.drain_record import Phase
 from tightship.core.reasons import Reason
+from tightship.core.resources import Resources
+from tightship.core.selectors import Taint
 from tightship.planning.cluster import Snapshot
 from tightship.planning.cluster.state import add
 from tightship.planning.displacing import displaces
@@ -16,6 +19,8 @@ from tightship.planning.nodes import drain_record, draining
 from tightship.planning.placement.scoring import nodes_to_find, scheduler_choice
 from tightship.planning.placement.space import Ask, Space
 from tightship.planning.placement.topology import NodeMask
+from tightship.planning.plan.headroom import BufferRoom, together
+from tightship.planning.plan.model import Candidate, Placement
 from tightship.planning.plan.scale_ups import Guest, RoomOf, is_displaced, is_starting
 
 _TRIES = 20
@@ -163,6 +168,54 @@ class Reserved:
         if is_starting(guest) or is_displaced(guest):
             amounts = self._space.snapshot.requests_anew(guest.pod)
             add(self.held.setdefault(self._space.names[target], {}), amounts)
+
+
+class PlanStart:
+    """Where the plans of one round begin: the space of *snapshot*, with room reserved for pods that no plan evicts.
+
+    Such pods are pending, leave the nodes *in_drain* (by default all that :func:`moving_nodes` finds), or are replicas
+    that HPAs are about to start. They go where kube-scheduler would send them without *taint*, the soft one by which a
+    controller steers. Plans begin one after another, and each ends the one before it: they share the space.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        candidates: Sequence[Candidate],
+        placement: Placement,
+        *,
+        in_drain: Collection[str] | None = None,
+        taint: Taint | None = None,
+    ) -> None:
+        self.snapshot = snapshot
+        self.placement = placement
+        self.candidates = {candidate.name: candidate for candidate in candidates}
+        self.space = Space(snapshot)
+        self.space.constraints.volumes.scheduler_chooses = placement != "possible"
+        if taint is not None and placement != "possible":
+            self.space.leaving_taint, self.space.leaving = taint, np.zeros(len(self.space.names), dtype=np.bool_)
+        moving = moving_nodes(snapshot) if in_drain is None else in_drain
+        self._reserved = reserved = Reserved(self.space)
+        reserved.pending()
+        reserved.moving(name for name in moving if name in self.space.index and name not in self.candidates)
+        reserved.returning(self.candidates)
+        reserved.starting(self.candidates)
+        self.buffers = BufferRoom(self.space, snapshot)
+        self.starting_on: Mapping[str, Resources] = together(reserved.held, self.buffers.held)
+        """The amounts that replicas about to start, pods that others will move, and buffers take, by node."""
+        self._mark, self._next_start = self.space.mark(), self.space.next_start
+
+    def begin(self) -> tuple[dict[int, list[Guest]], RoomOf, RoomOf]:
+        """Undo what plans have changed. Return the guests by node, and the room of replicas and of displaced pods."""
+        self.space.rollback(self._mark)
+        self.space.next_start = self._next_start
+        waiting = {node: list(guests) for node, guests in self._reserved.waiting.items()}
+        return waiting, self._reserved.scale_ups.copied(), self._reserved.displaced.copied()
+
+    @cached_property
+    def without_plan(self) -> Space:
+        """The space of the snapshot with nothing reserved or planned."""
+        return Space(self.snapshot)
 
 
 def pending_pods(snapshot: Snapshot) -> tuple[int, int]:

@@ -1,70 +1,48 @@
-"""What is kept from one pass to the next changes no answer: random clusters, and random changes between passes."""
+"""What plans share changes no answer: random clusters, and random changes of them."""
 
 import cluster_builder as build
 import pytest
 
 from tightship.core.reasons import Reason
 from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.facts import FactRules, Gatherer, gather
 from tightship.planning.placement.space import Space
 from tightship.planning.placement.together import feasible_each
-from tightship.planning.plan import STRATEGIES, Candidate, Placement, Planner, Planners, make_plan
+from tightship.planning.plan import Candidate, Placement, Planner, PlanStart
 from tightship_simulator.generate import off_peak_cluster
-from tightship_testkit.changing import AT, histories
+from tightship_testkit.changing import histories
 from tightship_testkit.planning import judge, snapshot_of
 
 SEEDS = (0, 1, 2, 3, 4, 5, 8, 9)
 
 
-def test_a_space_that_follows_is_like_a_new_one() -> None:
-    followed = 0
+def test_whether_nodes_accept_a_pod_does_not_depend_on_how_many_are_asked_at_once() -> None:
     for history in histories(SEEDS):
-        space: Space | None = None
         for snapshot in history:
-            new = Space(snapshot)
-            if space is None or not space.follow(snapshot):
-                space = Space(snapshot)
-            else:
-                followed += 1
-            assert (space.free[: len(new.free)] == new.free).all() or len(space.free) != len(new.free)
-            assert (space.open == new.open).all()
-            assert (space.assumed == new.assumed).all()
+            space = Space(snapshot)
             for view in snapshot.nodes.values():
-                node = space.index[view.name]
-                marks = space.mark(), new.mark()
-                for each in (space, new):
-                    each.close(node)
-                    for pod in view.pods:
-                        each.lift(each.ask(pod), node)
+                node, mark = space.index[view.name], space.mark()
+                space.close(node)
+                for pod in view.pods:
+                    space.lift(space.ask(pod), node)
                 asks = [*dict.fromkeys(map(space.ask, (*view.pods, *snapshot.unscheduled)))]
                 for ask, mask in feasible_each(space, asks).items():
                     assert (mask == space.feasible(ask)).all(), ask.template
                     assert [space.accepts(ask, number) for number in range(len(mask))] == mask.tolist()
-                for pod in (*view.pods, *snapshot.unscheduled):
-                    assert (space.feasible(space.ask(pod)) == new.feasible(new.ask(pod))).all(), pod.key
-                space.rollback(marks[0])
-                new.rollback(marks[1])
-    assert followed > len(SEEDS)
+                space.rollback(mark)
 
 
-def test_facts_that_are_kept_are_those_gathered_anew() -> None:
+@pytest.mark.parametrize("placement", ["possible", "likely"])
+def test_plans_that_begin_in_one_space_are_those_that_begin_in_their_own(placement: Placement) -> None:
     for history in histories(SEEDS):
-        kept, rules = Gatherer(), FactRules()
-        for number, snapshot in enumerate(history):
-            now = AT + 1000 * number
-            assert kept(snapshot, rules, now) == gather(snapshot, rules, now)
-            assert kept(snapshot, rules, now + 90) == gather(snapshot, rules, now + 90)
-
-
-@pytest.mark.parametrize("placement", ["possible", "likely", "certain"])
-def test_planners_that_are_kept_plan_as_new_ones(placement: Placement) -> None:
-    # The surest placement plays all choices through, which takes long on the larger clusters.
-    for history in histories(SEEDS[:5] if placement == "certain" else SEEDS):
-        for name, strategy in STRATEGIES.items():
-            kept = Planners()
-            for snapshot in history:
-                planned = make_plan(snapshot, judge, strategy, placement, planners=kept)
-                assert planned == make_plan(snapshot, judge, strategy, placement), name
+        for snapshot in history:
+            candidates = judge(snapshot).candidates
+            start = PlanStart(snapshot, candidates, placement)
+            for _ in range(2):
+                shared = Planner(snapshot, DisruptionLedger(snapshot), candidates, placement, start=start)
+                own = Planner(snapshot, DisruptionLedger(snapshot), candidates, placement)
+                for candidate in candidates:
+                    assert shared.attempt(candidate) == own.attempt(candidate)
+                assert shared.removals == own.removals
 
 
 def test_an_attempt_that_explains_itself_leaves_the_scheduler_where_any_other_does() -> None:
