@@ -45,6 +45,30 @@ def test_plans_that_begin_in_one_space_are_those_that_begin_in_their_own(placeme
                 assert shared.removals == own.removals
 
 
+@pytest.mark.parametrize("placement", ["possible", "likely"])
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_plan_that_is_cut_is_one_that_tried_just_what_it_keeps(placement: Placement, step: int) -> None:
+    cut = 0
+    for history in histories(SEEDS):
+        for snapshot in history:
+            candidates = judge(snapshot).candidates
+            whole, other = (Planner(snapshot, DisruptionLedger(snapshot), candidates, placement) for _ in range(2))
+            for candidate in candidates:
+                whole.attempt(candidate)
+            keep = [each.node for each in whole.removals][: len(whole.removals) * step // 3 : step]
+            cut += len(keep)
+            found = whole.cut(keep, DisruptionLedger(snapshot))
+            for name in keep:
+                other.attempt(other.candidates[name])
+            assert found.removals == other.removals
+            assert (found.space.free == other.space.free).all()
+            rest = [each for each in candidates if each.name not in {removal.node for removal in other.removals}]
+            for candidate in rest:
+                assert found.attempt(candidate, keep=False) == other.attempt(candidate, keep=False)
+                assert found.pods_of(candidate) == other.pods_of(candidate)
+    assert cut > len(SEEDS)
+
+
 def test_an_attempt_that_explains_itself_leaves_the_scheduler_where_any_other_does() -> None:
     snapshot = snapshot_of(off_peak_cluster(1, 160, pods=2400, conflicts=4000))
     candidates = [

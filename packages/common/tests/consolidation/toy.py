@@ -73,8 +73,6 @@ class ToyNote(Struct, frozen=True):
 class ToyGates:
     """Nothing is asked: the strategy does as it is told."""
 
-    going = None
-
     def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
         return []
 

@@ -1,44 +1,29 @@
 """The refiner's judge: its settings as the rules of an evaluation, of a claim, and of a drain. Pure.
 
-The judge plans twice. The *free* plan ignores threshold and minimums, and tells how many nodes could really go, pod by
-pod. The real plan ends at its first candidate that threshold or minimums refuse, as the older controller's loop would.
+A plan ignores threshold and minimums at first, which tells how many nodes could really go, pod by pod. Then it is cut
+at its first node that threshold or minimums refuse, where the older controller's loop would end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-
-import msgspec
+from collections.abc import Callable, Collection, Sequence
 
 from node_refiner.excess import dedicated, is_counted, remains, taint_of_others, tainted
-from node_refiner.gates import CONTROLLER, RefinerGates
-from node_refiner.ordering import strategy_of
-from node_refiner.outlook import Outlook, minimums_check, outlooks
+from node_refiner.gates import CONTROLLER, RefinerGates, UpToThreshold
+from node_refiner.outlook import minimums_check
 from node_refiner.pacing import cooling
 from node_refiner.settings import RefinerSettings
 from tightship.core.drain_record import Finished
 from tightship.core.objects import Node
-from tightship.core.reasons import Reason, Refusal
+from tightship.core.reasons import Refusal
 from tightship.planning.claim_budget import cluster_room
 from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import Ahead
-from tightship.planning.disruption import DisruptionLedger, RenewedLedger
 from tightship.planning.evaluate import Facts
-from tightship.planning.facts import FactRules, NodeFacts, candidates_of
-from tightship.planning.group_size import GroupSizes, group_keeps, group_room
+from tightship.planning.facts import FactRules, NodeFacts
+from tightship.planning.group_size import group_keeps, group_room
 from tightship.planning.nodes import NodeRules, left_without, opt_outs, undeletable
-from tightship.planning.placement.scoring import Choice
-from tightship.planning.plan import (
-    Candidate,
-    Going,
-    Judgement,
-    Placement,
-    Planner,
-    PlanStart,
-    Removal,
-    Strategy,
-    expected,
-)
+from tightship.planning.plan import Placement, Strategy
 
 
 class RefinerJudge:
@@ -46,7 +31,7 @@ class RefinerJudge:
 
     def __init__(self, settings: RefinerSettings) -> None:
         self.settings = settings
-        self._strategy = strategy_of(settings)
+        self._strategy = UpToThreshold(settings)
         self.pace = settings
         self.placement: Placement = settings.placement
         self.steering = settings.steering_as(CONTROLLER)
@@ -68,13 +53,8 @@ class RefinerJudge:
         return [] if found is None else [found]
 
     def gates(self, ground: Snapshot, facts: Facts, now: float) -> RefinerGates:
-        """Return the threshold, the minimums and the plan's size, with their outlook."""
-        candidates = candidates_of(facts)
-        taint = None if self.steering is None else self.steering.taint
-        start = PlanStart(ground, candidates, self.placement, taint=taint)
-        going = self._going(start, facts, candidates)
-        ahead = self._outlooks(start, facts, candidates, going)
-        return RefinerGates(self.settings, ground, facts, ahead, now, going)
+        """Return the threshold, the minimums and the plan's size."""
+        return RefinerGates(self.settings, ground, facts, now)
 
     def strategy(self, facts: Facts) -> Strategy:
         """Return the strategy that tries candidates in the configured order."""
@@ -125,53 +105,3 @@ class RefinerJudge:
         """Whether the settings give *pool* a minimum: the refiner's are about the cluster."""
         del pool
         return False
-
-    def _going(self, start: PlanStart, facts: Facts, candidates: tuple[Candidate, ...]) -> Going:
-        """Return which nodes go, as far as threshold and minimums allow."""
-        free = Judgement(candidates, {}, _Free(facts, 0))
-        going = expected(start, free, self._strategy, self.steering)
-        removals = [Removal(name, 1, ()) for name in going.names]
-        allowed = outlooks(removals, facts, self.settings, len(removals)).values()
-        names = {name for each in allowed for name, turn in each.turns.items() if turn.number < each.goes}
-        return msgspec.structs.replace(going, names=tuple(name for name in going.names if name in names))
-
-    def _outlooks(
-        self, start: PlanStart, facts: Facts, candidates: tuple[Candidate, ...], going: Going
-    ) -> Mapping[str, Outlook]:
-        """Make the free plan from *facts*, and return how much of it threshold and minimums allow: by dedicated pool,
-        the first for all other nodes.
-
-        The free plan continues with the evictions that PodDisruptionBudgets allow once the moved pods are Ready again:
-        the refiner drains one node after another, so a budget over the pods of many nodes does not prevent their
-        removal.
-
-        The real plan is the beginning of the free one, which explains itself as far.
-        """
-        strategy, ground = self._strategy, start.snapshot
-
-        def new_planner(choose: Choice) -> Planner:
-            ledger = DisruptionLedger(ground)
-            return Planner(ground, ledger, candidates, self.placement, choose=choose, start=start, going=going)
-
-        outcome = strategy.run(new_planner, _Free(facts, len(going.names)))
-        planner, at_once = outcome.planner, len(outcome.planner.removals)
-        planner.ledger = RenewedLedger(ground)
-        waiting = [
-            planner.candidates[name]
-            for name, found in outcome.stays.items()
-            if any(refusal.reason is Reason.PDB_SPENT_BY_PLAN for refusal in found)
-        ]
-        strategy.extend(planner, _Free(facts, 0), waiting)
-        return outlooks(planner.removals, facts, self.settings, at_once, start.starting_on)
-
-
-class _Free:
-    """Holds back only what nobody would delete. A plan explains itself up to *explained* removals."""
-
-    def __init__(self, facts: Facts, explained: int) -> None:
-        self._groups = GroupSizes(facts)
-        self._explained = explained
-
-    def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
-        planner.explain = len(planner.removals) < self._explained
-        return self._groups.refuses(candidate, planner)

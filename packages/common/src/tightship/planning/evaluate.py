@@ -27,7 +27,6 @@ from tightship.planning.installations import Beside
 from tightship.planning.plan import (
     Forecast,
     Gates,
-    Going,
     Judgement,
     Placement,
     Plan,
@@ -46,10 +45,6 @@ Facts = Mapping[str, NodeFacts]
 
 class ExplainedGates(Gates, Protocol):
     """The gates of a controller over one set of facts: they can also say what they ask of a single node."""
-
-    @property
-    def going(self) -> Going | None:
-        """Which nodes go, if the gates had to find out."""
 
     def checks(self, name: str) -> Sequence[Check]:
         """Return the gates of node *name* as they stand when its turn comes, open ones and remarks too."""
@@ -286,14 +281,13 @@ def _plan(
     ground = plannable(snapshot, judge.rules)
     gates = judge.gates(ground, facts, now)
 
-    prepared = [judgement(snapshot, facts, gates, gates.going)]
+    prepared = [judgement(snapshot, facts, gates)]
 
     def judged(current: Snapshot) -> Judgement:
         if prepared:
             return prepared.pop()
         known = facts_of(current, judge, now, horizon.only, before=facts)
-        new = judge.gates(current, known, now)
-        return judgement(current, known, new, new.going)
+        return judgement(current, known, judge.gates(current, known, now))
 
     strategy = judge.strategy(facts)
     rules = None if strategy.by_price else horizon.search  # a search counts nodes, not money

@@ -27,7 +27,7 @@ from tightship.planning.nodes import (
     virtual_node,
     yielded_for_good,
 )
-from tightship.planning.plan import Candidate, Gates, Going, Judgement
+from tightship.planning.plan import Candidate, Gates, Judgement
 from tightship.planning.pools import KNOWN_POOL_LABELS, pool_of
 from tightship.planning.prices import NO_PRICES, NodePrice, PriceList, price_of
 from tightship.planning.utilization import Utilization, UtilizationRules, utilization
@@ -172,13 +172,8 @@ def candidates_of(facts: Mapping[str, NodeFacts]) -> tuple[Candidate, ...]:
     )
 
 
-def judgement(
-    snapshot: Snapshot, facts: Mapping[str, NodeFacts], gates: Gates, going: Going | None = None
-) -> Judgement:
-    """Return who may go by *facts*, all refusals of the others, and the *gates* while a plan grows.
-
-    *going* is which nodes go, if that is known already.
-    """
+def judgement(snapshot: Snapshot, facts: Mapping[str, NodeFacts], gates: Gates) -> Judgement:
+    """Return who may go by *facts*, all refusals of the others, and the *gates* while a plan grows."""
     refusals = {name: fact.refusals for name, fact in facts.items() if fact.refusals}
     for name, view in snapshot.nodes.items():
         no_machine = virtual_node(view.node) if name not in facts else None
@@ -189,4 +184,4 @@ def judgement(
         if each.kind == "Node":
             refusal = Refusal(Reason.UNREADABLE, each.name, each.problem, f"fix node {each.name}")
             refusals[each.name] = (refusal,)
-    return Judgement(candidates_of(facts), refusals, gates, going)
+    return Judgement(candidates_of(facts), refusals, gates)

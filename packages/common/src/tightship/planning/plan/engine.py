@@ -22,15 +22,11 @@ from tightship.planning.plan.strategies import Gates, Strategy
 
 
 class Judgement(Struct, frozen=True):
-    """A controller's view of one snapshot: who may go, why the others stay, and the gates while the plan grows.
-
-    *going* is which nodes go, if the controller had to find out for its gates.
-    """
+    """A controller's view of one snapshot: who may go, why the others stay, and the gates while the plan grows."""
 
     candidates: tuple[Candidate, ...]
     refusals: Mapping[str, tuple[Refusal, ...]]
     gates: Gates
-    going: Going | None = None
 
 
 Judge = Callable[[Snapshot], Judgement]
@@ -90,9 +86,9 @@ def _one_round(  # noqa: PLR0917
     number: int,
     steering: SteeringRules | None,
 ) -> tuple[list[Removal], dict[str, tuple[Refusal, ...]], Going]:
-    known, candidates = judgement.going, judgement.candidates
+    candidates = judgement.candidates
     start = PlanStart(snapshot, candidates, placement, taint=None if steering is None else steering.taint)
-    going = expected(start, judgement, strategy, steering) if known is None else known
+    going = expected(start, judgement, strategy, steering)
 
     def new_planner(choose: Choice) -> Planner:
         ledger = DisruptionLedger(snapshot)
@@ -101,7 +97,7 @@ def _one_round(  # noqa: PLR0917
         )
 
     outcome = strategy.run(new_planner, judgement.gates)
-    for _ in range(CORRECTIONS if going.steering is not None and known is None else 0):
+    for _ in range(CORRECTIONS if going.steering is not None else 0):
         removals = outcome.planner.removals
         if sum(len(each.moves) for each in removals) <= MOST_EVICTIONS * distinct(removals):
             break
@@ -168,7 +164,8 @@ def _ends(removals: Sequence[Removal]) -> dict[str, str]:
 def _holds(planner: Planner, removals: list[Removal]) -> bool:
     """Play *removals* from the start of the plan; return whether every move finds its target feasible at its time."""
     space = planner.space
-    everyone, _, _ = planner.start.begin()
+    planner.start.begin()
+    everyone, _, _ = planner.start.guests()
     for removal in removals:
         node = space.index[removal.node]
         space.close(node)

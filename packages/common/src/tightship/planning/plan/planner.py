@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from copy import copy
 
 from msgspec import Struct
 
@@ -33,6 +34,16 @@ class Tried(Struct, frozen=True):
     refusals: list[Refusal] = []
     placed: list[tuple[Guest, int]] = []
     shifted: list[tuple[Guest, int, int]] = []
+
+
+class _Step(Struct, frozen=True):
+    """A planned removal: the *candidate* and what its attempt came to, which began at *mark* and *next_start*."""
+
+    candidate: Candidate
+    charge: Charge
+    tried: Tried
+    mark: int
+    next_start: int
 
 
 class Planner:
@@ -67,16 +78,21 @@ class Planner:
         self.placement, self.round = placement, round_number
         self.space = start.space
         self.candidates = start.candidates
-        self.removals: list[Removal] = []
         self.going = going
         self.explain = explain
         self._retries = RETRIES if placement == "possible" else 0
-        self._arrived: dict[int, list[Guest]] = {}
-        self._received: dict[str, dict[str, int]] = {}
-        self.waiting, self._scale_ups, self._displaced = start.begin()
-        self._steered = going.begin(self.space, placement)
+        start.begin()
+        self._begin()
         self.choose_by(choose)
         self._homeless = Homeless(self.space, lambda: start.without_plan)
+
+    def _begin(self) -> None:
+        self.removals: list[Removal] = []
+        self._steps: list[_Step] = []
+        self._arrived: dict[int, list[Guest]] = {}
+        self._received: dict[str, dict[str, int]] = {}
+        self.waiting, self._scale_ups, self._displaced = self.start.guests()
+        self._steered = self.going.begin(self.space, self.placement)
 
     @property
     def buffered(self) -> list[tuple[Pod, int]]:
@@ -126,16 +142,40 @@ class Planner:
         Return an empty list if the removal is planned. Otherwise return **all** refusals and leave the space and the
         ledger unchanged. Without *keep*, only check whether the removal is possible.
         """
-        space, mark = self.space, self.space.mark()
+        space, mark, next_start = self.space, self.space.mark(), self.space.next_start
         charge, tried = self._attempt(candidate)
         if tried.refusals or not keep:
             space.rollback(mark)
             self._steered.stays(space.index[candidate.name])
         else:
-            self.ledger.take(charge)
-            self._steered.gone(space.index[candidate.name])
-            self._settle(candidate, tried, charge.waits)
+            self._plan(_Step(candidate, charge, tried, mark, next_start))
         return tried.refusals
+
+    def cut(self, keep: Collection[str], ledger: DisruptionLedger) -> Planner:
+        """Return this planner without its removals of other nodes than *keep*. This one plans nothing any more.
+
+        Removals after the first one that is taken back are planned anew. *ledger* has nothing spent yet.
+        """
+        new, steps = copy(self), self._steps
+        new.ledger = ledger
+        whole = next((at for at, each in enumerate(steps) if each.candidate.name not in keep), len(steps))
+        if whole < len(steps):
+            new.space.rollback(steps[whole].mark)
+            new.space.next_start = steps[whole].next_start
+        new._begin()
+        for each in steps[:whole]:
+            new._plan(each)
+        for each in steps[whole:]:
+            if each.candidate.name in keep:
+                new.attempt(each.candidate)
+        return new
+
+    def _plan(self, step: _Step) -> None:
+        """Add a removal to the plan. The pods of its node are at their places in the space."""
+        self.ledger.take(step.charge)
+        self._steered.gone(self.space.index[step.candidate.name])
+        self._settle(step.candidate, step.tried, step.charge.waits)
+        self._steps.append(step)
 
     def _attempt(self, candidate: Candidate) -> tuple[Charge, Tried]:
         """Search places for the pods of *candidate*'s node. The space has them there afterwards, if there are any."""

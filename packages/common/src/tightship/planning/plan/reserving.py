@@ -205,10 +205,13 @@ class PlanStart:
         """The amounts that replicas about to start, pods that others will move, and buffers take, by node."""
         self._mark, self._next_start = self.space.mark(), self.space.next_start
 
-    def begin(self) -> tuple[dict[int, list[Guest]], RoomOf, RoomOf]:
-        """Undo what plans have changed. Return the guests by node, and the room of replicas and of displaced pods."""
+    def begin(self) -> None:
+        """Undo what plans have changed in the space."""
         self.space.rollback(self._mark)
         self.space.next_start = self._next_start
+
+    def guests(self) -> tuple[dict[int, list[Guest]], RoomOf, RoomOf]:
+        """Return the guests by node at the start, and the room of replicas and of displaced pods."""
         waiting = {node: list(guests) for node, guests in self._reserved.waiting.items()}
         return waiting, self._reserved.scale_ups.copied(), self._reserved.displaced.copied()
 
