@@ -23,8 +23,8 @@ def test_whether_nodes_accept_a_pod_does_not_depend_on_how_many_are_asked_at_onc
                 node, mark = space.index[view.name], space.mark()
                 space.close(node)
                 for pod in view.pods:
-                    space.lift(space.ask(pod), node)
-                asks = [*dict.fromkeys(map(space.ask, (*view.pods, *snapshot.unscheduled)))]
+                    space.remove(space.demand_of(pod), node)
+                asks = [*dict.fromkeys(map(space.demand_of, (*view.pods, *snapshot.unscheduled)))]
                 for ask, mask in feasible_each(space, asks).items():
                     assert (mask == space.feasible(ask)).all(), ask.template
                     assert [space.accepts(ask, number) for number in range(len(mask))] == mask.tolist()

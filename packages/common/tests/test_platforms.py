@@ -62,7 +62,7 @@ def test_a_pod_goes_only_where_its_images_run(
     space = Space(snapshot([node("home", labels=home), node("other", labels=other), first]))
     thing = one(first if bound else pod("second", **says))
     assert isinstance(thing, Pod)
-    ask = space.ask(thing)
+    ask = space.demand_of(thing)
     assert bool(space.feasible(ask)[1]) is place
     if not place:
         assert "of another" in why_nowhere(space, ask)[0]
@@ -75,7 +75,7 @@ def space_of(*pods: dict[str, Any]) -> tuple[Space, Pod]:
 
 
 def places(space: Space, asked: Pod) -> set[str]:
-    return {space.names[number] for number in space.feasible(space.ask(asked)).nonzero()[0]}
+    return {space.names[number] for number in space.feasible(space.demand_of(asked)).nonzero()[0]}
 
 
 def test_a_workload_that_runs_on_both_architectures_may_go_to_both() -> None:

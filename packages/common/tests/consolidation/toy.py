@@ -111,7 +111,7 @@ class ToyJudge:
     def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:
         return []
 
-    def gates(self, ground: Snapshot, facts: Facts, now: float) -> ToyGates:
+    def gates(self, snapshot: Snapshot, facts: Facts, now: float) -> ToyGates:
         return ToyGates()
 
     def strategy(self, facts: Facts) -> Strategy:

@@ -24,7 +24,7 @@ from tightship.planning.facts import candidates_of
 from tightship.planning.group_size import GroupSizes
 from tightship.planning.nodes import drain_record
 from tightship.planning.plan import Candidate, Gates, Ordered, Planner, Removal
-from tightship.planning.plan.going import CANDIDATE
+from tightship.planning.plan.model import CANDIDATE
 from tightship.planning.plan.strategies import NewPlanner, Outcome
 
 _SPENT = Reason.PDB_SPENT_BY_PLAN
@@ -39,7 +39,7 @@ class RefinerGates:
     A plan is *free* at first: only what nobody would delete is held back. Then :attr:`outlooks` say where it ends.
     """
 
-    def __init__(self, settings: RefinerSettings, ground: Snapshot, facts: Facts, now: float) -> None:
+    def __init__(self, settings: RefinerSettings, snapshot: Snapshot, facts: Facts, now: float) -> None:
         self.outlooks: Mapping[str, Outlook] = {}
         self._explained = math.inf
         self._tried: dict[str, int] = {}
@@ -47,7 +47,7 @@ class RefinerGates:
         self._whole = 0
         """How many removals of the free plan come before the first that its end takes back."""
         self._settings = settings
-        self._ground = ground
+        self._snapshot = snapshot
         self._facts = facts
         self._now = now
         self._places: dict[str, int] | None = None
@@ -137,7 +137,7 @@ class RefinerGates:
 
     def _order_of_candidates(self) -> dict[str, int]:
         if self._places is None:
-            snapshot, strategy = self._ground, UpToThreshold(self._settings)
+            snapshot, strategy = self._snapshot, UpToThreshold(self._settings)
             planner = Planner(snapshot, DisruptionLedger(snapshot), candidates_of(self._facts), "likely")
             order = sorted((strategy.key(planner, each), name) for name, each in planner.candidates.items())
             self._places = {name: number for number, (_, name) in enumerate(order, 1)}

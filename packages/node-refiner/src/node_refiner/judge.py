@@ -18,7 +18,7 @@ from tightship.core.objects import Node
 from tightship.core.reasons import Refusal
 from tightship.planning.claim_budget import cluster_room
 from tightship.planning.cluster import Snapshot
-from tightship.planning.demand import Ahead
+from tightship.planning.demand import ReservedDemand
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import FactRules, NodeFacts
 from tightship.planning.group_size import group_keeps, group_room
@@ -35,7 +35,7 @@ class RefinerJudge:
         self.pace = settings
         self.placement: Placement = settings.placement
         self.steering = settings.steering_as(CONTROLLER)
-        self.ahead: Ahead = settings.ahead
+        self.ahead: ReservedDemand = settings.ahead
         self.rules = FactRules(
             nodes=NodeRules(settings.disabled_rules),
             eviction=settings.eviction_rules,
@@ -52,9 +52,9 @@ class RefinerJudge:
         found = tainted(fact.view.node, {refusal.reason for refusal in fact.refusals})
         return [] if found is None else [found]
 
-    def gates(self, ground: Snapshot, facts: Facts, now: float) -> RefinerGates:
+    def gates(self, snapshot: Snapshot, facts: Facts, now: float) -> RefinerGates:
         """Return the threshold, the minimums and the plan's size."""
-        return RefinerGates(self.settings, ground, facts, now)
+        return RefinerGates(self.settings, snapshot, facts, now)
 
     def strategy(self, facts: Facts) -> Strategy:
         """Return the strategy that tries candidates in the configured order."""
@@ -81,7 +81,7 @@ class RefinerJudge:
         remaining, untainted = sum(map(remains, left)), sum(map(is_counted, left))
         return minimums_check(node, remaining, untainted, self.settings).refusal(node)
 
-    def keeps(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
+    def node_refusals(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
         """Return the refusals that keep *node* of *snapshot* as a whole; they may also appear during its drain."""
         found = [
             *opt_outs(snapshot.at(node), self.rules.nodes, snapshot.node_pools),

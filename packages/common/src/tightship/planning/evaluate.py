@@ -16,7 +16,7 @@ from tightship.core.drain_record import Finished, PastDrains
 from tightship.core.reasons import Refusal
 from tightship.planning.checks import Check, remark
 from tightship.planning.cluster import Snapshot
-from tightship.planning.demand import Ahead, with_demand
+from tightship.planning.demand import ReservedDemand, with_demand
 from tightship.planning.devices import with_devices
 from tightship.planning.displacing import with_abandoned
 from tightship.planning.disruption_cost import cost_remarks
@@ -74,7 +74,7 @@ class Judge(Protocol[G_co]):
         """How a running controller keeps evicted pods off the nodes that go next, ``None`` if it doesn't."""
 
     @property
-    def ahead(self) -> Ahead:
+    def ahead(self) -> ReservedDemand:
         """The demand without pods for which room is kept."""
 
     @property
@@ -84,8 +84,8 @@ class Judge(Protocol[G_co]):
     def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:
         """Return what the controller's own gates say against one node, whatever a plan does."""
 
-    def gates(self, ground: Snapshot, facts: Facts, now: float) -> G_co:
-        """Return the gates while a plan on *ground* grows; *facts* have all refusals of single nodes."""
+    def gates(self, snapshot: Snapshot, facts: Facts, now: float) -> G_co:
+        """Return the gates while a plan on *snapshot* grows; *facts* have all refusals of single nodes."""
 
     def strategy(self, facts: Facts) -> Strategy:
         """Return which nodes go, and in what order."""
@@ -278,8 +278,8 @@ def _plan(
     *,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[G, Plan]:
-    ground = plannable(snapshot, judge.rules)
-    gates = judge.gates(ground, facts, now)
+    plan_snapshot = plannable(snapshot, judge.rules)
+    gates = judge.gates(plan_snapshot, facts, now)
 
     prepared = [judgement(snapshot, facts, gates)]
 
@@ -295,7 +295,7 @@ def _plan(
 
     def made(by: Strategy) -> Plan:
         return make_plan(
-            ground,
+            plan_snapshot,
             judged,
             by,
             judge.placement,

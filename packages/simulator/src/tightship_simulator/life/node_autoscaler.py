@@ -172,9 +172,9 @@ class NodeAutoscaler:
         for name in found:
             mark, column = space.mark(), space.index[name]
             space.close(column)
-            asks = [space.ask(pod) for pod in snapshot.nodes[name].pods if not (pod.daemon or pod.mirror)]
+            asks = [space.demand_of(pod) for pod in snapshot.nodes[name].pods if not (pod.daemon or pod.mirror)]
             for ask in asks:
-                space.lift(ask, column)
+                space.remove(ask, column)
             if fit_all(space, asks, retries=0, explain=False).complete and _without_place(space, buffered) <= lacking:
                 kept.append(name)
             else:
@@ -199,9 +199,9 @@ class NodeAutoscaler:
                 continue
             mark, column = space.mark(), space.index[name]
             space.close(column)
-            asks = [space.ask(pod) for pod in facts[name].evict]
+            asks = [space.demand_of(pod) for pod in facts[name].evict]
             for ask in asks:
-                space.lift(ask, column)
+                space.remove(ask, column)
             if fit_all(space, asks, retries=0, explain=False).complete:
                 empty.append(name)
             else:
@@ -247,7 +247,7 @@ def _buffered(snapshot: Snapshot) -> list[Pod]:
 def _without_place(space: Space, pods: Sequence[Pod]) -> int:
     """Return how many of *pods* have no place in *space* when all others have theirs."""
     mark, lacking = space.mark(), 0
-    for ask in (space.ask(pod) for pod in pods):
+    for ask in (space.demand_of(pod) for pod in pods):
         room = np.flatnonzero(space.feasible(ask))
         if len(room):
             space.place(ask, best_fit(space, ask, room))

@@ -154,7 +154,7 @@ class AffinityRules(Struct, frozen=True):
         return True
 
     @property
-    def apart(self) -> bool:
+    def node_local(self) -> bool:
         """Whether pods of the template concern others only on their own nodes, by these rules."""
         alone = all(each.topology.lone for each in self.tallies)
         return alone and not self.joins and self.group is None

@@ -16,7 +16,7 @@ from tightship.core.reasons import Reason
 from tightship.core.resources import POD_COUNT, largest
 from tightship.core.selectors import Taint
 from tightship.planning.cluster import Anew, Snapshot
-from tightship.planning.placement.constraints import Ask, Constraints
+from tightship.planning.placement.constraints import Constraints, PodDemand
 from tightship.planning.placement.platforms import Platforms
 from tightship.planning.placement.static import NodeFilters
 from tightship.planning.placement.topology import NodeMask
@@ -55,10 +55,10 @@ class Space:
         self.leaving: NodeMask | None = None
         self.leaving_taint: Taint | None = None
         """Nodes about to go, which pods should avoid; the soft taint that tells kube-scheduler so, if there is one."""
-        self._asks: dict[tuple[PodTemplate, int], Ask] = {}
+        self._demands: dict[tuple[PodTemplate, int], PodDemand] = {}
         self.filters = NodeFilters(self.nodes)
         self.platforms = Platforms(snapshot, self.nodes)
-        self._journal: list[tuple[Ask | None, int, int]] = []
+        self._journal: list[tuple[PodDemand | None, int, int]] = []
         self._lengths: NDArray[np.float64] | None = None
         self._changed: set[int] = set()
         self.constraints = Constraints(snapshot, self.nodes, self.filters, templates)
@@ -94,9 +94,9 @@ class Space:
                 self.free[self._rows[name], column] -= amount
             self.assumed[:, column] = view.usage.scoring
 
-    # What a pod asks
+    # What a pod demands
 
-    def ask(self, pod: Pod) -> Ask:
+    def demand_of(self, pod: Pod) -> PodDemand:
         """Return the demands of *pod* on a node.
 
         During a resize the larger amounts count, since the replacement may request either. Where a VPA changes what the
@@ -105,12 +105,14 @@ class Space:
         key = (pod.template, 0 if pod.requests is pod.template.spec.requests else id(pod.requests))
         if self.snapshot.anew and pod.uid and not pod.node and pod.template in self.snapshot.anew:
             key = (pod.template, -1)
-        found = self._asks.get(key)
+        found = self._demands.get(key)
         if found is None:
-            found = self._asks[key] = self._compile(pod, None if key[1] == -1 else self.snapshot.anew.get(pod.template))
+            found = self._demands[key] = self._compile(
+                pod, None if key[1] == -1 else self.snapshot.anew.get(pod.template)
+            )
         return found
 
-    def _compile(self, pod: Pod, anew: Anew | None) -> Ask:
+    def _compile(self, pod: Pod, anew: Anew | None) -> PodDemand:
         template, spec = pod.template, pod.template.spec
         unknown = self.constraints.unknown(template)
         static = self.filters.static(spec)
@@ -137,7 +139,7 @@ class Space:
         rows = tuple((self._rows[name], amount) for name, amount in amounts.items() if amount > 0)
         count = int(np.count_nonzero(static))
         level = 0 if count * 4 <= len(self.nodes) else 2 if plain else 1
-        return Ask(
+        return PodDemand(
             template=template,
             rows=rows,
             scoring=scoring,
@@ -149,28 +151,29 @@ class Space:
             attachments=attachments,
             plain=plain,
             unknown=unknown,
-            apart=plain or (affinity.apart and not (spread.own or spread.joins or attachments is not NO_ATTACHMENTS)),
+            node_local=plain
+            or (affinity.node_local and not (spread.own or spread.joins or attachments is not NO_ATTACHMENTS)),
             strays=strays,
         )
 
     # Judging
 
-    def feasible(self, ask: Ask) -> NodeMask:
-        """Return the open nodes on which one more pod with *ask* passes every filter now."""
-        mask = self.open & ask.static
-        for row, amount in ask.rows:
+    def feasible(self, demand: PodDemand) -> NodeMask:
+        """Return the open nodes on which one more pod with *demand* passes every filter now."""
+        mask = self.open & demand.static
+        for row, amount in demand.rows:
             mask &= self.free[row] >= amount
-        if not ask.plain:
-            self.constraints.restrict(mask, ask)
+        if not demand.plain:
+            self.constraints.restrict(mask, demand)
         return mask
 
-    def accepts(self, ask: Ask, node: int) -> bool:
+    def accepts(self, demand: PodDemand, node: int) -> bool:
         """Whether *node* is open and passes every filter."""
-        if not (self.open[node] and ask.static[node]):
+        if not (self.open[node] and demand.static[node]):
             return False
-        if any(self.free[row, node] < amount for row, amount in ask.rows):
+        if any(self.free[row, node] < amount for row, amount in demand.rows):
             return False
-        return self.constraints.allows(ask, node) if ask.apart else bool(self.feasible(ask)[node])
+        return self.constraints.allows(demand, node) if demand.node_local else bool(self.feasible(demand)[node])
 
     @cached_property
     def scale(self) -> NDArray[np.float64]:
@@ -195,15 +198,15 @@ class Space:
 
     # Changing
 
-    def place(self, ask: Ask, node: int) -> None:
-        """Bind one pod with *ask* to *node*."""
-        self._change(ask, node, 1)
-        self._journal.append((ask, node, 1))
+    def place(self, demand: PodDemand, node: int) -> None:
+        """Bind one pod with *demand* to *node*."""
+        self._change(demand, node, 1)
+        self._journal.append((demand, node, 1))
 
-    def lift(self, ask: Ask, node: int) -> None:
-        """Take one pod with *ask* off *node*."""
-        self._change(ask, node, -1)
-        self._journal.append((ask, node, -1))
+    def remove(self, demand: PodDemand, node: int) -> None:
+        """Take one pod with *demand* off *node*."""
+        self._change(demand, node, -1)
+        self._journal.append((demand, node, -1))
 
     def close(self, node: int) -> None:
         """Cordon *node*: it receives no more pods, but stays a topology domain for the scheduler."""
@@ -219,21 +222,21 @@ class Space:
     def rollback(self, mark: int) -> None:
         """Undo everything since *mark*."""
         while len(self._journal) > mark:
-            ask, node, step = self._journal.pop()
-            if ask is None:
+            demand, node, step = self._journal.pop()
+            if demand is None:
                 self.open[node] = True
                 self.constraints.close(node, -1)
             else:
-                self._change(ask, node, -step)
+                self._change(demand, node, -step)
 
-    def _change(self, ask: Ask, node: int, step: int) -> None:
-        for row, amount in ask.rows:
+    def _change(self, demand: PodDemand, node: int, step: int) -> None:
+        for row, amount in demand.rows:
             self.free[row, node] -= step * amount
-        self.assumed[0, node] += step * ask.scoring[0]
-        self.assumed[1, node] += step * ask.scoring[1]
+        self.assumed[0, node] += step * demand.scoring[0]
+        self.assumed[1, node] += step * demand.scoring[1]
         self._changed.add(node)
-        if not ask.plain:
-            self.constraints.change(ask, node, step)
+        if not demand.plain:
+            self.constraints.change(demand, node, step)
 
     # Explaining
 
@@ -242,4 +245,4 @@ class Space:
         return sorted(self._rows, key=self._rows.__getitem__)
 
 
-__all__ = ["CPU", "MEMORY", "PODS", "UNLIMITED", "Ask", "Space"]
+__all__ = ["CPU", "MEMORY", "PODS", "UNLIMITED", "PodDemand", "Space"]

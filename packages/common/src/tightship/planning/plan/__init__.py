@@ -5,13 +5,13 @@ from tightship.planning.plan.engine import Judgement as Judgement
 from tightship.planning.plan.engine import expected as expected
 from tightship.planning.plan.engine import forecast as forecast
 from tightship.planning.plan.engine import make_plan as make_plan
-from tightship.planning.plan.going import Going as Going
-from tightship.planning.plan.going import SteeringRules as SteeringRules
 from tightship.planning.plan.model import Candidate as Candidate
 from tightship.planning.plan.model import Move as Move
 from tightship.planning.plan.model import Placement as Placement
 from tightship.planning.plan.model import Plan as Plan
 from tightship.planning.plan.model import Removal as Removal
+from tightship.planning.plan.model import SteeringRules as SteeringRules
+from tightship.planning.plan.planner import Going as Going
 from tightship.planning.plan.planner import Planner as Planner
 from tightship.planning.plan.reserving import PlanStart as PlanStart
 from tightship.planning.plan.strategies import STRATEGIES as STRATEGIES

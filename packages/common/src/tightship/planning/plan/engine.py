@@ -14,9 +14,8 @@ from tightship.planning.cluster.state import sum_up
 from tightship.planning.disruption import DisruptionLedger, RenewedLedger
 from tightship.planning.placement.fitting import Leaving, stuck_in_turn
 from tightship.planning.placement.scoring import Choice
-from tightship.planning.plan.going import Going, SteeringRules
-from tightship.planning.plan.model import Candidate, Move, Placement, Plan, Removal, distinct
-from tightship.planning.plan.planner import Planner
+from tightship.planning.plan.model import Candidate, Move, Placement, Plan, Removal, SteeringRules, distinct
+from tightship.planning.plan.planner import Going, Planner
 from tightship.planning.plan.reserving import PlanStart
 from tightship.planning.plan.strategies import Gates, Strategy
 
@@ -165,30 +164,30 @@ def _holds(planner: Planner, removals: list[Removal]) -> bool:
     """Play *removals* from the start of the plan; return whether every move finds its target feasible at its time."""
     space = planner.space
     planner.start.begin()
-    everyone, _, _ = planner.start.guests()
+    everyone, _, _ = planner.start.placed_pods()
     for removal in removals:
         node = space.index[removal.node]
         space.close(node)
         waiting = everyone.pop(node, [])
-        for guest in waiting:
-            space.lift(guest.ask, node)
-        asks = [(space.ask(move.pod), space.index[move.target]) for move in removal.moves]
-        for ask, _ in asks:
-            space.lift(ask, node)
-        for ask, target in asks:
-            if not space.accepts(ask, target):
+        for placed_pod in waiting:
+            space.remove(placed_pod.demand, node)
+        demands = [(space.demand_of(move.pod), space.index[move.target]) for move in removal.moves]
+        for demand, _ in demands:
+            space.remove(demand, node)
+        for demand, target in demands:
+            if not space.accepts(demand, target):
                 return False
-            space.place(ask, target)
+            space.place(demand, target)
         waits = [bool(move.waits_for) for move in removal.moves]
-        leaving = [Leaving(ask, target, wait) for (ask, target), wait in zip(asks, waits, strict=True)]
+        leaving = [Leaving(demand, target, wait) for (demand, target), wait in zip(demands, waits, strict=True)]
         if stuck_in_turn(space, node, leaving):
             return False
-        for guest in waiting:
-            options = space.feasible(guest.ask).nonzero()[0]
+        for placed_pod in waiting:
+            options = space.feasible(placed_pod.demand).nonzero()[0]
             if not len(options):
                 return False
-            space.place(guest.ask, int(options[0]))
-            everyone.setdefault(int(options[0]), []).append(guest)
+            space.place(placed_pod.demand, int(options[0]))
+            everyone.setdefault(int(options[0]), []).append(placed_pod)
     return True
 
 

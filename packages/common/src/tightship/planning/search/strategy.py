@@ -41,7 +41,7 @@ class SearchRules(Struct, frozen=True, kw_only=True):
 
 
 class _Found(Struct, frozen=True):
-    """An *outcome* as its plan will be: the *removals*, and how good they are. *broken* is as for a replay."""
+    """An *outcome* with its final *removals* and their score. *broken* is as for a replay."""
 
     outcome: Outcome
     removals: Sequence[Removal]
