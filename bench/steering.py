@@ -132,7 +132,7 @@ class _Scheduler:
         space, node = self.space, self.space.index[origin]
         mark, targets = space.mark(), list[int]()
         for pod in pods:
-            space.lift(space.ask(pod), node)
+            space.remove(space.demand_of(pod), node)
         for pod in pods:
             target = self._choose(pod)
             if target is None:
@@ -141,14 +141,14 @@ class _Scheduler:
                     self._of(moved)[place] -= 1
                     self._of(moved)[node] += 1
                 return None
-            space.place(space.ask(pod), target)
+            space.place(space.demand_of(pod), target)
             self._of(pod)[target] += 1
             self._of(pod)[node] -= 1
             targets.append(target)
         return [space.names[target] for target in targets]
 
     def _choose(self, pod: Pod) -> int | None:
-        ask = self.space.ask(pod)
+        ask = self.space.demand_of(pod)
         nodes = self.space.feasible(ask).nonzero()[0]
         if not len(nodes):
             return None

@@ -161,7 +161,7 @@ async def test_a_pod_needs_a_node_that_declares_its_feature(gated: ControlPlane)
     [pod] = [each for each in snapshot.nodes["new"].pods if each.name == "featured"]
     assert pod.spec.features == (FEATURE,)
     space = Space(snapshot)
-    feasible = space.feasible(space.ask(pod))
+    feasible = space.feasible(space.demand_of(pod))
     assert (feasible[space.index["old"]], feasible[space.index["new"]]) == (False, True)
 
 

@@ -244,7 +244,7 @@ def _shared(planner: Planner, candidate: Candidate) -> bool:
 
 
 def _once(planner: Planner, pod: Pod) -> list[str]:
-    return [claim for claim, alone in planner.space.ask(pod).attachments.shared if not alone]
+    return [claim for claim, alone in planner.space.demand_of(pod).attachments.shared if not alone]
 
 
 async def _left(api: Client, node: str) -> bool:

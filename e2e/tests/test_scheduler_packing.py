@@ -47,7 +47,7 @@ def test_pods_of_a_scheduler_that_packs_go_where_the_model_has_them(control_plan
 
             target = space.index[await wait_for(bound, DEADLINE, "a choice")]
             [chosen] = snapshot_of(as_list({**made, "kind": "Pod"})).unscheduled
-            ask = space.ask(chosen)
+            ask = space.demand_of(chosen)
             nodes = space.feasible(ask).nonzero()[0]
             scores = dict(zip(nodes.tolist(), scheduler_scores(space, ask, nodes).tolist(), strict=True))
             assert scores[target] == max(scores.values()), (number, target, scores)

@@ -78,7 +78,7 @@ async def choices(api: Client, snapshot: Snapshot) -> None:
 
 def best_of_a_sample(space: Space, chosen: Pod, target: str) -> bool:
     """Place the pod on *target*, and return whether a better node was passed over."""
-    ask = space.ask(chosen)
+    ask = space.demand_of(chosen)
     nodes = space.feasible(ask).nonzero()[0]
     scores = scheduler_scores(space, ask, nodes)
     score = int(scores[np.searchsorted(nodes, space.index[target])])

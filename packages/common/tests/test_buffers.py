@@ -18,7 +18,7 @@ from tightship.drain.assessment import Assessment
 from tightship.drain.rules import DrainRules
 from tightship.planning import demand
 from tightship.planning.cluster import Headroom, Snapshot
-from tightship.planning.demand import Ahead, with_demand
+from tightship.planning.demand import ReservedDemand, with_demand
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.plan import STRATEGIES, Placement, Plan, Planner, make_plan
@@ -27,7 +27,7 @@ from tightship.report.warnings import warnings_of
 from tightship_testkit.builders import state_of
 
 Json = dict[str, Any]
-AHEAD = Ahead(100, buffers=True)
+AHEAD = ReservedDemand(100, buffers=True)
 PLACEMENTS: list[Placement] = ["possible", "likely", "certain"]
 
 
@@ -56,12 +56,12 @@ def buffer(replicas: int | None = 1, *, version: str = "v1beta1", name: str = "s
     }
 
 
-def seen(things: Sequence[Json], ahead: Ahead = AHEAD) -> Snapshot:
+def seen(things: Sequence[Json], ahead: ReservedDemand = AHEAD) -> Snapshot:
     return with_demand(snapshot(things), ahead)
 
 
 def plan(
-    things: Sequence[Json], only: Sequence[str] = ("a",), placement: Placement = "likely", ahead: Ahead = AHEAD
+    things: Sequence[Json], only: Sequence[str] = ("a",), placement: Placement = "likely", ahead: ReservedDemand = AHEAD
 ) -> Plan:
     return make_plan(seen(things, ahead), lambda each: judge(each, only), STRATEGIES["least-utilized"], placement)
 
@@ -147,7 +147,7 @@ def test_an_empty_node_stays_that_a_buffer_needs(placement: Placement) -> None:
 
 
 def test_switched_off_it_keeps_nothing() -> None:
-    assert plan(tight(), ahead=Ahead(100)).removals
+    assert plan(tight(), ahead=ReservedDemand(100)).removals
 
 
 def test_a_buffer_that_is_not_full_keeps_every_node_that_could_take_a_unit() -> None:
@@ -189,7 +189,7 @@ def test_replicas_to_come_take_their_room_first() -> None:
 def test_what_a_buffer_keeps_counts_as_requested_for_the_excess() -> None:
     cluster = seen([node("a"), node("b"), template(), buffer(3)])
     planner = Planner(cluster, DisruptionLedger(cluster), judge(cluster, ["a"]).candidates, "likely")
-    assert sum(held["cpu"] for held in planner.starting_on.values()) == 6000
+    assert sum(held["cpu"] for held in planner.start.starting_on.values()) == 6000
 
 
 @pytest.mark.parametrize("phase", ["Claimed", "Evicting"])

@@ -11,7 +11,7 @@ from tightship.app.settings.sections import NodeSettings
 from tightship.core.reasons import Reason
 from tightship.planning import demand
 from tightship.planning.cluster import Snapshot, Starting
-from tightship.planning.demand import Ahead, with_starting
+from tightship.planning.demand import ReservedDemand, with_starting
 
 Json = dict[str, Any]
 MANY = 1000
@@ -186,10 +186,10 @@ def test_room_is_kept_for_so_many_of_each_and_in_all_for_those_of_high_priority_
 def test_nothing_is_asked_of_hpas_where_it_is_switched_off() -> None:
     seen = snapshot([node("a"), hpa(minimum=5), *two()])
     assert with_starting(seen, 0) is seen
-    assert NodeSettings(scale_up_veto=False).ahead == Ahead(buffers=True, recommended=True)
-    assert NodeSettings(disabled_rules=demand.SWITCHABLE).ahead == Ahead()
-    assert NodeSettings().ahead == Ahead(100, buffers=True, recommended=True)
-    assert NodeSettings(disabled_rules={Reason.BUFFER_NEEDS_NODE}).ahead == Ahead(100, recommended=True)
+    assert NodeSettings(scale_up_veto=False).ahead == ReservedDemand(buffers=True, recommended=True)
+    assert NodeSettings(disabled_rules=demand.SWITCHABLE).ahead == ReservedDemand()
+    assert NodeSettings().ahead == ReservedDemand(100, buffers=True, recommended=True)
+    assert NodeSettings(disabled_rules={Reason.BUFFER_NEEDS_NODE}).ahead == ReservedDemand(100, recommended=True)
 
 
 def test_the_order_of_objects_makes_no_difference() -> None:

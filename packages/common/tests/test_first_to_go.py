@@ -12,7 +12,6 @@ from tightship.planning.disruption_cost import MOST, cost_remarks, disruption_co
 from tightship.planning.facts import FactRules, candidates_of, gather, judgement
 from tightship.planning.plan import STRATEGIES, Candidate, Plan, Planner, make_plan
 from tightship.planning.plan.model import Placement
-from tightship.planning.plan.planners import Planners
 from tightship.planning.search.strategy import Searching, SearchRules
 from tightship_testkit.builders import NOW, Json, node, pod, pod_of, snapshot, workload
 
@@ -30,10 +29,10 @@ class _Open:
 def planned(*items: Json, strategy: str = "least-utilized", placement: Placement = "likely", search: int = 0) -> Plan:
     seen = snapshot(workload(), *items)
     facts = gather(seen, FactRules(), NOW)
-    chosen, planners = STRATEGIES[strategy], Planners()
+    chosen = STRATEGIES[strategy]
     if search:
-        chosen = Searching(chosen, SearchRules(iterations=search), planners)
-    return make_plan(seen, lambda _: judgement(seen, facts, _Open()), chosen, placement, planners=planners)
+        chosen = Searching(chosen, SearchRules(iterations=search))
+    return make_plan(seen, lambda _: judgement(seen, facts, _Open()), chosen, placement)
 
 
 def removed(plan: Plan) -> list[str]:

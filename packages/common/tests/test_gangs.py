@@ -9,7 +9,7 @@ import pytest
 from tightship.core.reasons import Reason
 from tightship.planning.cluster import Snapshot
 from tightship.planning.eviction_rules import EvictionRules
-from tightship.planning.facts import FactRules, Gatherer, gather
+from tightship.planning.facts import FactRules, gather
 from tightship.report.warnings import warnings_of
 from tightship_testkit.builders import NOW, controller, decoded, node, pod, state_of, workload
 
@@ -142,12 +142,12 @@ def test_a_drain_that_evicts_a_whole_gang_does_not_stop_halfway() -> None:
 
 
 def test_what_happens_elsewhere_reaches_the_facts_of_a_gang() -> None:
-    know, rules = Gatherer(), FactRules()
+    rules = FactRules()
     first, second = two("n1", labels=OF_JOB_SET, notes=TOGETHER)
     state = state_of(*NODES, first, second)
-    assert know(state.snapshot(), rules, NOW)["n1"].refusals == ()
+    assert gather(state.snapshot(), rules, NOW)["n1"].refusals == ()
     state.upsert("Pod", decoded(pod("c", on="n2", labels=OF_JOB_SET, notes=TOGETHER)))
-    assert {each.reason for each in know(state.snapshot(), rules, NOW)["n1"].refusals} == {Reason.GANG_WOULD_BREAK}
+    assert {each.reason for each in gather(state.snapshot(), rules, NOW)["n1"].refusals} == {Reason.GANG_WOULD_BREAK}
 
 
 def test_fixes_name_what_to_change() -> None:

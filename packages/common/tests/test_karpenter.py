@@ -11,7 +11,7 @@ import pytest
 from tightship.core.cron import CronError, parse_schedule
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import Snapshot
-from tightship.planning.facts import FactRules, Gatherer
+from tightship.planning.facts import FactRules, gather
 from tightship.planning.nodes import NodeRules, judge_node, opt_outs, undeletable
 from tightship.report.karpenter import karpenter_summary
 from tightship.report.warnings import warnings_of
@@ -135,7 +135,7 @@ def test_hours_end_no_drain_that_has_begun() -> None:
 
 
 def test_facts_follow_the_hours_and_the_pools() -> None:
-    gather, found = Gatherer(), seen(pool(OFFICE))
+    found = seen(pool(OFFICE))
 
     def reasons(current: Snapshot, time: str) -> list[Reason]:
         [fact] = gather(current, FactRules(), at(time)).values()
@@ -252,7 +252,7 @@ def test_a_node_that_karpenter_would_keep_for_a_pod_that_stays_is_not_emptied(
     items: list[Json], said: str, lasts: bool
 ) -> None:
     found = snapshot(node(labels={"karpenter.sh/nodepool": "spot"}), pool(EMPTY), *items)
-    [fact] = Gatherer()(found, FactRules(), NOW).values()
+    [fact] = gather(found, FactRules(), NOW).values()
     told = [each.detail for each in fact.refusals if each.reason is OFF]
     assert len(told) == bool(said)
     assert all(said in each for each in told)
@@ -287,7 +287,7 @@ def test_a_node_that_karpenter_has_not_initialized_stays(labels: Json, taints: l
 
 
 def test_facts_follow_durations_and_budgets_of_pods_that_stay() -> None:
-    gather, made = Gatherer(), node(labels={"karpenter.sh/nodepool": "spot"})
+    made = node(labels={"karpenter.sh/nodepool": "spot"})
     found = snapshot(made, pool(EMPTY), agent({KEEP: "25h"}))
 
     def kept(current: Snapshot, now: float) -> bool:
@@ -300,7 +300,7 @@ def test_facts_follow_durations_and_budgets_of_pods_that_stay() -> None:
 
 def test_a_node_of_a_provisioner_is_left_to_karpenter_and_counted() -> None:
     found = snapshot(node(labels={"karpenter.sh/provisioner-name": "default"}))
-    [fact] = Gatherer()(found, FactRules(), NOW).values()
+    [fact] = gather(found, FactRules(), NOW).values()
     [refusal] = fact.refusals
     assert refusal.reason is MANAGED
     assert "Provisioner default of a Karpenter before 0.33" in refusal.detail

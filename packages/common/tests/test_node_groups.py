@@ -11,7 +11,7 @@ import pytest
 from tightship.core.objects import NodeGroup
 from tightship.core.reasons import Reason
 from tightship.planning.cluster import Snapshot
-from tightship.planning.facts import FactRules, Gatherer, NodeFacts, gather
+from tightship.planning.facts import FactRules, NodeFacts, gather
 from tightship.planning.group_size import GroupSizes, group_keeps, group_room
 from tightship.planning.node_groups import MINIMUM_SIZE, NodeGroups
 from tightship.planning.nodes import NodeRules
@@ -290,10 +290,8 @@ def test_a_status_that_is_none_is_named_and_blocks_nothing() -> None:
 
 
 def test_facts_follow_the_status() -> None:
-    gathering = Gatherer()
-
     def minimum(text: str) -> int:
-        group = gathering(snapshot(*pool("a"), status(text)), FactRules(), NOW)["a"].group
+        group = gather(snapshot(*pool("a"), status(text)), FactRules(), NOW)["a"].group
         assert group is not None
         return group.minimum
 

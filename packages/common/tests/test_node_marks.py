@@ -205,7 +205,7 @@ def test_a_virtual_node_takes_the_pods_that_ask_for_it(given: Json, spec: Json, 
     found = snapshot(node("virtual", **given), node("n1"), pod(**spec))
     space = Space(found)
     [guest] = found.nodes["n1"].pods
-    assert bool(space.feasible(space.ask(guest))[space.index["virtual"]]) is there
+    assert bool(space.feasible(space.demand_of(guest))[space.index["virtual"]]) is there
 
 
 FLATCAR = "flatcar-linux-update.v1.flatcar-linux.net"

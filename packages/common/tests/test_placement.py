@@ -15,7 +15,7 @@ def open_to(newcomer: dict[str, Any], things: list[dict[str, Any]], have: tuple[
     space = Space(snapshot([*things, newcomer], have=have))
     pending = one(newcomer)
     assert isinstance(pending, Pod)
-    ask = space.ask(pending)
+    ask = space.demand_of(pending)
     assert ask.unknown is None, ask.unknown
     return {space.names[index] for index in space.feasible(ask).nonzero()[0]}
 
@@ -91,18 +91,18 @@ def test_nodes_open_again_only_when_the_last_pod_that_excludes_the_newcomer_has_
     space = Space(shown)
     pending = one(newcomer)
     assert isinstance(pending, Pod)
-    ask = space.ask(pending)
+    ask = space.demand_of(pending)
 
     def open_now() -> set[str]:
         return {space.names[index] for index in space.feasible(ask).nonzero()[0]}
 
-    first, second = (space.ask(each) for each in shown.nodes["a"].pods)
+    first, second = (space.demand_of(each) for each in shown.nodes["a"].pods)
     assert open_now() == {"x", "b"}
     space.place(first, space.index["b"])
     assert open_now() == {"x"}
-    space.lift(first, space.index["a"])
+    space.remove(first, space.index["a"])
     assert open_now() == {"x"}
-    space.lift(second, space.index["a"])
+    space.remove(second, space.index["a"])
     assert open_now() == {"x", "a"}
     space.rollback(0)
     assert open_now() == {"x", "b"}
@@ -161,9 +161,9 @@ def test_the_drained_node_stays_a_domain_as_a_ghost() -> None:
         each["spec"]["topologySpreadConstraints"] = spread(HOST)
     seen = snapshot(things)
     space = Space(seen)
-    ask = space.ask(seen.nodes["a"].pods[0])
+    ask = space.demand_of(seen.nodes["a"].pods[0])
     space.close(0)
-    space.lift(ask, 0)
+    space.remove(ask, 0)
     assert not space.feasible(ask).any(), "the empty, cordoned node keeps the minimum at zero"
 
 
@@ -173,10 +173,10 @@ def test_the_ghost_is_no_domain_where_taints_are_honoured() -> None:
         each["spec"]["topologySpreadConstraints"] = spread(HOST, nodeTaintsPolicy="Honor")
     seen = snapshot(things)
     space = Space(seen)
-    ask = space.ask(seen.nodes["a"].pods[0])
+    ask = space.demand_of(seen.nodes["a"].pods[0])
     mark = space.mark()
     space.close(0)
-    space.lift(ask, 0)
+    space.remove(ask, 0)
     assert [space.names[index] for index in space.feasible(ask).nonzero()[0]] == ["b", "c"]
     space.rollback(mark)
     assert space.feasible(ask).all(), "all three domains count again"
@@ -249,7 +249,7 @@ def test_what_cant_be_judged_says_so(
     spec: dict[str, Any], things: list[dict[str, Any]], reason: str, word: str
 ) -> None:
     seen = snapshot([*TWO, *things, pod("p", "a", **spec)])
-    unknown = Space(seen).ask(seen.nodes["a"].pods[0]).unknown
+    unknown = Space(seen).demand_of(seen.nodes["a"].pods[0]).unknown
     assert unknown is not None
     assert unknown[0] == reason
     assert word in unknown[1]
@@ -261,7 +261,7 @@ def test_namespaces_by_label_block_where_namespaces_are_unknown() -> None:
     term["namespaceSelector"] = {"matchLabels": {"team": "x"}}
     things = [*TWO, pod("p", "a", affinity=wants)]
     unread = snapshot(things)
-    assert Space(unread).ask(unread.nodes["a"].pods[0]).unknown is not None
+    assert Space(unread).demand_of(unread.nodes["a"].pods[0]).unknown is not None
     space = {"kind": "Namespace", "metadata": {"name": "other", "labels": {"team": "x"}}}
     assert open_to(pod("new", namespace="other"), [*things, space]) == {"b"}
 
@@ -319,7 +319,7 @@ def test_the_missing_feature_is_told() -> None:
     space = Space(snapshot([with_features("a", "Other"), node("b"), needing := pod("new", **RESTARTS)]))
     pending = one(needing)
     assert isinstance(pending, Pod)
-    detail, _ = why_nowhere(space, space.ask(pending))
+    detail, _ = why_nowhere(space, space.demand_of(pending))
     assert detail == "fits on 0 of 2 nodes: 2 not declaring RestartAllContainersOnContainerExits"
 
 
@@ -327,7 +327,7 @@ def why(newcomer: dict[str, Any], nodes: list[dict[str, Any]]) -> tuple[str, str
     pending = one(newcomer)
     assert isinstance(pending, Pod)
     space = Space(snapshot([*nodes, newcomer]))
-    return why_nowhere(space, space.ask(pending))
+    return why_nowhere(space, space.demand_of(pending))
 
 
 def test_the_pod_s_own_rule_that_keeps_it_from_nodes_with_room_is_told() -> None:

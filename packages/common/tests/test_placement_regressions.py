@@ -25,7 +25,7 @@ def refusals(cluster: Json, node: str, placement: Placement = "possible") -> lis
 def test_taking_a_cordon_back_adds_no_node_to_a_spread_that_never_counted_it() -> None:
     snapshot = snapshot_of(small.spread_that_ignores_a_node())
     space = Space(snapshot)
-    ask = space.ask(next(pod for pod in snapshot.nodes["n0"].pods))
+    ask = space.demand_of(next(pod for pod in snapshot.nodes["n0"].pods))
     before = space.feasible(ask).tolist()
     mark = space.mark()
     space.close(space.index["n2"])

@@ -62,10 +62,10 @@ def test_a_node_takes_a_pod_exactly_where_the_independent_rules_say_so(seed: int
         mark = space.mark()
         column = space.index[candidate.name]
         space.close(column)
-        asks = [space.ask(pod) for pod in candidate.evict]
+        asks = [space.demand_of(pod) for pod in candidate.evict]
         pods = [world.remove(pod.key) for pod in candidate.evict]
         for ask in asks:
-            space.lift(ask, column)
+            space.remove(ask, column)
         for ask, pod in zip(asks, pods, strict=True):
             ours = [space.names[index] for index in np.flatnonzero(space.feasible(ask)).tolist()]
             assert ours == sorted(world.feasible(pod)), f"{candidate.name}: {pod['metadata']['name']}"
@@ -86,7 +86,7 @@ class StrictPlanner(Planner):
         """Free amounts, open nodes, and what every pod could do now: that depends on every counter there is."""
         space = self.space
         masks = tuple(
-            space.feasible(space.ask(pod)).tobytes() for view in self.snapshot.nodes.values() for pod in view.pods
+            space.feasible(space.demand_of(pod)).tobytes() for view in self.snapshot.nodes.values() for pod in view.pods
         )
         ledger = tuple(self.ledger.left(budget) for budget in self.snapshot.budgets)
         return space.free.tobytes(), space.open.tobytes(), masks, ledger, len(self.removals)

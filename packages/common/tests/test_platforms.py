@@ -10,7 +10,6 @@ from test_plans import plan, reasons
 
 from tightship.core.objects import Pod
 from tightship.core.reasons import Reason
-from tightship.planning.cluster import ClusterState
 from tightship.planning.placement.explain import why_nowhere
 from tightship.planning.placement.space import Space
 
@@ -63,7 +62,7 @@ def test_a_pod_goes_only_where_its_images_run(
     space = Space(snapshot([node("home", labels=home), node("other", labels=other), first]))
     thing = one(first if bound else pod("second", **says))
     assert isinstance(thing, Pod)
-    ask = space.ask(thing)
+    ask = space.demand_of(thing)
     assert bool(space.feasible(ask)[1]) is place
     if not place:
         assert "of another" in why_nowhere(space, ask)[0]
@@ -76,7 +75,7 @@ def space_of(*pods: dict[str, Any]) -> tuple[Space, Pod]:
 
 
 def places(space: Space, asked: Pod) -> set[str]:
-    return {space.names[number] for number in space.feasible(space.ask(asked)).nonzero()[0]}
+    return {space.names[number] for number in space.feasible(space.demand_of(asked)).nonzero()[0]}
 
 
 def test_a_workload_that_runs_on_both_architectures_may_go_to_both() -> None:
@@ -95,18 +94,6 @@ def test_a_pod_that_is_not_ready_shows_nothing_while_others_are() -> None:
 
 def test_a_pod_that_never_ran_is_taken_for_a_linux_pod_of_any_architecture() -> None:
     assert places(*space_of(pod("new", owner="ReplicaSet/new"))) == {"amd", "arm"}
-
-
-def test_a_space_that_follows_a_cluster_learns_where_a_workload_runs() -> None:
-    state = ClusterState()
-    for thing in (node("amd", labels=AMD), node("arm", labels=ARM), pod("p1", "amd")):
-        state.upsert(thing["kind"], one(thing))
-    space = Space(state.snapshot())
-    asked = space.snapshot.nodes["amd"].pods[0]
-    assert places(space, asked) == {"amd"}
-    state.upsert("Pod", one(pod("p2", "arm")))
-    assert space.follow(state.snapshot())
-    assert places(space, asked) == {"amd", "arm"}
 
 
 CLUSTER = [

@@ -12,11 +12,11 @@ from tightship.core.reasons import Reason
 from tightship.drain.assessment import Assessment
 from tightship.drain.rules import DrainRules
 from tightship.planning.cluster import Snapshot
-from tightship.planning.demand import Ahead, with_starting
+from tightship.planning.demand import ReservedDemand, with_starting
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.plan import STRATEGIES, Placement, Plan, Planner, make_plan
-from tightship.planning.plan.scale_ups import MOST_IN_THE_WAY
+from tightship.planning.plan.reserving import MOST_IN_THE_WAY
 from tightship.report.explain import DrainAlone
 from tightship.report.warnings import warnings_of
 
@@ -192,7 +192,7 @@ def test_a_drain_under_way_looks_at_it_as_the_plan_does() -> None:
     draining = [in_drain("a"), *tight()[1:]]
     rules: Any = {"rules": DrainRules(), "eviction": EvictionRules(disabled=frozenset({Reason.NOT_REPLICATED}))}
     sight = Assessment(snapshot(draining), "a", 1767225700.0, **rules)
-    assert [each.reason for each in sight.rest("likely", Ahead(100))] == [Reason.SCALE_UP_NEEDS_NODE]
+    assert [each.reason for each in sight.rest("likely", ReservedDemand(100))] == [Reason.SCALE_UP_NEEDS_NODE]
     assert sight.rest("likely") == []
 
 
@@ -208,7 +208,7 @@ def test_the_last_look_before_evicting_finds_what_could_run_on_the_node_only(
         seen = snapshot([in_drain("a", phase), *rest, *things])
         return [
             each.reason
-            for each in Assessment(seen, "a", 1767225700.0, DrainRules(), trusted).rest("likely", Ahead(100))
+            for each in Assessment(seen, "a", 1767225700.0, DrainRules(), trusted).rest("likely", ReservedDemand(100))
         ]
 
     assert found() == []
@@ -225,7 +225,7 @@ def test_explain_finds_the_same_for_one_node() -> None:
 def test_room_is_kept_on_nodes_that_stay_where_they_have_it() -> None:
     cluster = seen([node("a"), node("b"), replica("web-1", "b", cpu="1"), hpa(minimum=3)])
     planner = Planner(cluster, DisruptionLedger(cluster), judge(cluster, ["a"]).candidates, "likely")
-    assert {name: held["cpu"] for name, held in planner.starting_on.items()} == {"b": 2000}
+    assert {name: held["cpu"] for name, held in planner.start.starting_on.items()} == {"b": 2000}
 
 
 def test_a_refusal_names_a_few_hpas_and_counts_the_rest() -> None:

@@ -38,14 +38,14 @@ def space_with(new: dict[str, object], schedulers: dict[str, str] | None = None)
 )
 def test_a_pod_goes_where_its_scheduler_puts_it(name: str, schedulers: dict[str, str], *, packs: bool) -> None:
     space = space_with(pod("new", cpu="500m", memory="512Mi", schedulerName=name), schedulers)
-    ask = space.ask(space.snapshot.unscheduled[0])
+    ask = space.demand_of(space.snapshot.unscheduled[0])
     nodes = space.feasible(ask).nonzero()[0]
     assert space.names[scheduler_choice(space, ask, nodes)] == ("a" if packs else "c")
 
 
 def test_scores_are_those_of_most_allocated_to_the_point() -> None:
     space = space_with(pod("new", cpu="700m", memory="3Gi", schedulerName=GKE))
-    ask = space.ask(space.snapshot.unscheduled[0])
+    ask = space.demand_of(space.snapshot.unscheduled[0])
     scores = scheduler_scores(space, ask, np.arange(3)) - scheduler_scores_balanced(space)
     gi = 2**30
     used = {"a": (2700, 4 * gi), "b": (1700, 7 * gi), "c": (700, 3 * gi)}
@@ -57,7 +57,7 @@ def test_scores_are_those_of_most_allocated_to_the_point() -> None:
 def scheduler_scores_balanced(space: Space) -> np.ndarray:
     """What is left of the default scores without LeastAllocated, computed apart."""
     plain = Space(msgspec.structs.replace(space.snapshot, schedulers={}))
-    ask = plain.ask(plain.snapshot.unscheduled[0])
+    ask = plain.demand_of(plain.snapshot.unscheduled[0])
     gi = 2**30
     used = [(2700, 4 * gi), (1700, 7 * gi), (700, 3 * gi)]
     least = [((4000 - cpu) * 100 // 4000 + (16 * gi - memory) * 100 // (16 * gi)) // 2 for cpu, memory in used]
@@ -67,7 +67,7 @@ def scheduler_scores_balanced(space: Space) -> np.ndarray:
 def test_a_pod_that_requests_nothing_never_counts_above_the_capacity() -> None:
     things = [node("a", "100m", "128Mi"), node("b"), pod("new", cpu="", memory="", schedulerName=GKE)]
     space = Space(snapshot(things))
-    assert scheduler_scores(space, space.ask(space.snapshot.unscheduled[0]), np.arange(2))[0] == 100
+    assert scheduler_scores(space, space.demand_of(space.snapshot.unscheduled[0]), np.arange(2))[0] == 100
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,14 @@ from test_plans import in_drain, judge
 from tightship.core.objects import ObjectError, decode
 from tightship.core.reasons import Reason
 from tightship.planning.cluster import Snapshot
-from tightship.planning.demand import Ahead, with_demand
+from tightship.planning.demand import ReservedDemand, with_demand
 from tightship.planning.placement.space import Space
 from tightship.planning.plan import STRATEGIES, Plan, make_plan
 from tightship.report.warnings import warnings_of
 
 Json = dict[str, Any]
 GI = 1 << 30
-AHEAD = Ahead(recommended=True)
+AHEAD = ReservedDemand(recommended=True)
 
 
 def vpa(
@@ -120,7 +120,7 @@ def test_its_own_limits_bound_a_container_of_which_only_the_requests_are_control
 )
 def test_what_a_vpa_leaves_alone_stays_as_it_is(given: Json) -> None:
     assert seen(node("a"), pod("p", "a"), vpa(**given)).anew == {}
-    assert with_demand(snapshot([replica_set(), node("a"), pod("p", "a"), vpa()]), Ahead()).anew == {}
+    assert with_demand(snapshot([replica_set(), node("a"), pod("p", "a"), vpa()]), ReservedDemand()).anew == {}
 
 
 def test_of_two_vpas_the_older_counts() -> None:
@@ -161,24 +161,14 @@ def test_a_pod_that_waits_for_a_node_is_what_it_is() -> None:
     space = Space(found)
     [bound], [waits] = found.nodes["a"].pods, found.unscheduled
     assert bound.template is waits.template
-    assert dict(space.ask(bound).rows)[0] == 3000
-    assert dict(space.ask(waits).rows)[0] == 1000
+    assert dict(space.demand_of(bound).rows)[0] == 3000
+    assert dict(space.demand_of(waits).rows)[0] == 1000
 
 
 def test_a_pod_that_leaves_a_node_in_drain_holds_the_room_that_it_will_need() -> None:
     things = [node("a"), node("b"), in_drain("d"), pod("p", "a", "2", owner="ReplicaSet/other"), pod("leaves", "d")]
     assert planned(*things).removals
     assert not planned(*things, vpa()).removals
-
-
-def test_a_space_follows_new_recommendations() -> None:
-    first = seen(node("a"), pod("p", "a"), vpa())
-    space, [found] = Space(first), first.nodes["a"].pods
-    assert dict(space.ask(found).rows)[0] == 3000
-    [(template, anew)] = first.anew.items()
-    more = msgspec.structs.replace(anew, requests={**anew.requests, "cpu": 3500})
-    assert space.follow(msgspec.structs.replace(first, anew={template: more}))
-    assert dict(space.ask(found).rows)[0] == 3500
 
 
 def test_the_rounds_of_a_plan_count_what_has_been_made_anew() -> None:

@@ -105,7 +105,7 @@ def judged(spec: Json, things: list[Json]) -> set[str] | str:
     space = Space(snapshot([*things, newcomer], have=have))
     pending = one(newcomer)
     assert isinstance(pending, Pod)
-    ask = space.ask(pending)
+    ask = space.demand_of(pending)
     if ask.unknown is not None:
         return ask.unknown[1]
     return {space.names[index] for index in space.feasible(ask).nonzero()[0]}
@@ -521,14 +521,14 @@ def test_a_node_without_the_driver_of_an_inline_csi_volume_is_no_destination() -
 
 def test_kinds_that_were_not_read_block_volumes_that_need_them() -> None:
     seen = snapshot([A, B, CLASS, pod("p", "a", **ephemeral())])
-    unknown = Space(seen).ask(seen.nodes["a"].pods[0]).unknown
+    unknown = Space(seen).demand_of(seen.nodes["a"].pods[0]).unknown
     assert unknown is not None
     assert "CSINode objects could not be read" in unknown[1]
 
 
 def test_new_volumes_of_a_driver_that_tells_capacity_need_to_be_told() -> None:
     seen = snapshot([*TWO, *TOLD, pod("p", "a", **ephemeral())], have=("PersistentVolume",))
-    unknown = Space(seen).ask(seen.nodes["a"].pods[0]).unknown
+    unknown = Space(seen).demand_of(seen.nodes["a"].pods[0]).unknown
     assert unknown is not None
     assert "CSIStorageCapacity objects could not be read" in unknown[1]
 
@@ -552,7 +552,7 @@ def test_where_only_the_scheduler_chooses_nothing_else_may_tempt_a_pod_away_from
     for things, fits in (([], []), ([full], [True, False])):
         space = Space(snapshot([*nodes, *mine, OLD, *things, newcomer], have=("StorageClass",)))
         space.constraints.volumes.scheduler_chooses = True
-        mask = space.feasible(space.ask(pending))
+        mask = space.feasible(space.demand_of(pending))
         assert mask.tolist() == (fits or [False, False])
 
 
@@ -560,31 +560,16 @@ def test_what_pods_take_is_given_back_when_moves_are_undone() -> None:
     things = [*TWO, *MINE, *ON_A, CLASS, pod("eph", "b", **ephemeral()), pod("disk", "b", **inline(iscsi={"iqn": "i"}))]
     seen = snapshot(things)
     space = Space(seen)
-    asks = {each.name: (space.ask(each), space.index[view.name]) for view in seen.nodes.values() for each in view.pods}
+    asks = {
+        each.name: (space.demand_of(each), space.index[view.name]) for view in seen.nodes.values() for each in view.pods
+    }
     before = {name: space.feasible(ask).tolist() for name, (ask, _) in asks.items()}
     mark = space.mark()
     for ask, index in asks.values():
-        space.lift(ask, index)
+        space.remove(ask, index)
     assert all(space.feasible(ask).all() for ask, _ in asks.values())
     space.rollback(mark)
     assert {name: space.feasible(ask).tolist() for name, (ask, _) in asks.items()} == before
-    assert not space.constraints.torn
-
-
-def test_attachments_that_come_and_go_are_followed() -> None:
-    def seen(*nodes: str) -> Any:
-        left = [
-            {"kind": "VolumeAttachment", "metadata": {"name": f"x-{each}"}, "spec": {
-                "attacher": EBS, "nodeName": each, "source": {"persistentVolumeName": "left"}}}
-            for each in nodes
-        ]  # fmt: skip
-        return snapshot([*TWO, *MINE, disk("left"), *left, pod("new", **uses("mine"))], have=("StorageClass",))
-
-    space = Space(first := seen("a"))
-    ask = space.ask(first.unscheduled[0])
-    assert space.feasible(ask).tolist() == [False, True]
-    space.constraints.volumes.follow(seen("b"))
-    assert space.feasible(ask).tolist() == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -602,7 +587,7 @@ def test_what_keeps_a_volume_away_is_told(things: list[Json], words: str) -> Non
     space = Space(snapshot([*TWO, *things, newcomer], have=("StorageClass",)))
     pending = one(newcomer)
     assert isinstance(pending, Pod)
-    assert why_nowhere(space, space.ask(pending))[0] == f"fits on 0 of 2 nodes: {words}"
+    assert why_nowhere(space, space.demand_of(pending))[0] == f"fits on 0 of 2 nodes: {words}"
 
 
 SHARING = [

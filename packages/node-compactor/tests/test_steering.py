@@ -9,7 +9,7 @@ from node_compactor.marking import CONTROLLER
 from node_compactor.settings import load_settings
 from tightship.nodes.soft_taints import EFFECT
 from tightship.planning.evaluate import evaluate
-from tightship.planning.plan.going import CANDIDATE
+from tightship.planning.plan.model import CANDIDATE
 from tightship_testkit.builders import NOW, node, pod, snapshot, workload
 
 Json = dict[str, Any]

@@ -103,9 +103,9 @@ def test_a_drain_of_a_dedicated_node_goes_on_under_its_own_taints() -> None:
     found = snapshot(*items)
     g1 = found.nodes["g1"].node
     assert draining(g1)
-    assert RefinerJudge(load_settings(dict(ON))).keeps(found, g1) == []
+    assert RefinerJudge(load_settings(dict(ON))).node_refusals(found, g1) == []
     without = RefinerJudge(load_settings({**ON, "count_tainted": False}))
-    assert [each.reason for each in without.keeps(found, g1)] == [Reason.TAINTED]
+    assert [each.reason for each in without.node_refusals(found, g1)] == [Reason.TAINTED]
 
 
 def test_a_group_at_its_minimum_size_could_not_go_either() -> None:

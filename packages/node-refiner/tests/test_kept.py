@@ -4,10 +4,7 @@ import pytest
 
 from node_refiner.judge import RefinerJudge
 from node_refiner.settings import RefinerSettings
-from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.evaluate import Evaluator, evaluate
-from tightship.planning.facts import candidates_of
-from tightship.planning.plan import Planner
 from tightship_testkit.changing import AT, histories
 
 SEEDS = (0, 1, 2, 8, 9)
@@ -30,22 +27,3 @@ def test_an_evaluator_that_is_kept_decides_as_a_new_one(settings: RefinerSetting
             assert mine.gates.outlook == other.gates.outlook
             assert mine.held == other.held
             assert [mine.checks(name) for name in mine.facts] == [other.checks(name) for name in mine.facts]
-
-
-@pytest.mark.parametrize("settings", CASES)
-def test_the_real_plan_is_the_same_whether_it_repeats_the_free_one_or_searches_again(settings: RefinerSettings) -> None:
-    judge = RefinerJudge(settings)
-    for history in histories(SEEDS):
-        for snapshot in history:
-            evaluation = evaluate(snapshot, judge, AT)
-            candidates, strategy = candidates_of(evaluation.facts), judge.strategy(evaluation.facts)
-            ledger = DisruptionLedger(evaluation.snapshot)
-            again = strategy.run(
-                lambda choose, ledger=ledger, candidates=candidates, found=evaluation: Planner(
-                    found.snapshot, ledger, candidates, judge.placement, choose=choose, going=found.gates.going
-                ),
-                evaluation.gates,
-            )
-            assert [each.node for each in again.planner.removals] == [each.node for each in evaluation.plan.removals]
-            for name, found in again.stays.items():
-                assert set(found) <= set(evaluation.plan.refusals[name])

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from node_refiner.configuration import configure, load_settings, parse_config_map
-from node_refiner.ordering import strategy_of
+from node_refiner.judge import RefinerJudge
 from node_refiner.settings import KEYS, CandidateOrder, RefinerSettings
 from tightship.app.settings.fields import SWITCHABLE_RULES, Budget
 from tightship.app.settings.loading import BadFlagsError, SettingsError
@@ -137,7 +137,7 @@ def test_schedulers_are_written_with_commas_or_as_a_mapping(written: object) -> 
 
 @pytest.mark.parametrize("order", get_args(CandidateOrder))
 def test_every_order_that_may_be_set_is_there(order: str) -> None:
-    assert strategy_of(load_settings({"candidate_order": order})).name == order
+    assert RefinerJudge(load_settings({"candidate_order": order})).strategy({}).name == order
 
 
 def test_a_list_may_be_empty() -> None:

@@ -11,7 +11,7 @@ from tightship.core.reasons import Reason, Refusal
 from tightship.drain.rules import DrainRules
 from tightship.nodes.controller import drain_settings
 from tightship.planning.cluster import Snapshot
-from tightship.planning.demand import Ahead
+from tightship.planning.demand import ReservedDemand
 from tightship.planning.eviction_rules import ENDS_BY_ITSELF, EvictionRules
 
 Json = dict[str, Any]
@@ -67,7 +67,7 @@ def test_every_setting_of_a_drain_reaches_it() -> None:
         most_in_flight=11,
         past_budgets=True,
     )
-    ahead = Ahead(12, buffers=True, recommended=True)
+    ahead = ReservedDemand(12, buffers=True, recommended=True)
     assert (found.eviction, found.placement, found.ahead) == (EVICTION, "certain", ahead)
 
 

@@ -11,7 +11,7 @@ from tightship.nodes.soft_taints import EFFECT, Steering, candidate_patch, steer
 from tightship.planning.cluster import Snapshot
 from tightship.planning.installations import Beside
 from tightship.planning.plan import Plan, Removal
-from tightship.planning.plan.going import CANDIDATE
+from tightship.planning.plan.model import CANDIDATE
 from tightship_testkit.builders import node, snapshot
 
 Json = dict[str, Any]

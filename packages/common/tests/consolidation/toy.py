@@ -29,7 +29,7 @@ from tightship.planning.evaluate import Evaluation, Facts
 from tightship.planning.facts import FactRules, NodeFacts
 from tightship.planning.installations import Beside
 from tightship.planning.placement.scoring import best_fit
-from tightship.planning.plan import Candidate, Gates, Move, Placement, Planner, Planners, Removal, Strategy
+from tightship.planning.plan import Candidate, Gates, Move, Placement, Planner, Removal, Strategy
 from tightship.planning.prices import NodePrice
 from tightship.report.document import Generator, SettingsView
 from tightship.report.presentation import Fact
@@ -73,8 +73,6 @@ class ToyNote(Struct, frozen=True):
 class ToyGates:
     """Nothing is asked: the strategy does as it is told."""
 
-    going = None
-
     def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
         return []
 
@@ -113,7 +111,7 @@ class ToyJudge:
     def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:
         return []
 
-    def gates(self, ground: Snapshot, facts: Facts, now: float, planners: Planners) -> ToyGates:
+    def gates(self, snapshot: Snapshot, facts: Facts, now: float) -> ToyGates:
         return ToyGates()
 
     def strategy(self, facts: Facts) -> Strategy:

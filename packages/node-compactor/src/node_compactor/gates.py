@@ -116,8 +116,6 @@ class CompactorGates:
     *underutilized* holds the underutilized nodes before a plan.
     """
 
-    going = None
-
     def __init__(self, settings: CompactorSettings, facts: Facts, now: float) -> None:
         self._settings = settings
         self._facts = facts

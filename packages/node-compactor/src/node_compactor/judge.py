@@ -15,12 +15,12 @@ from tightship.core.reasons import Refusal
 from tightship.planning.checks import Check, refusals
 from tightship.planning.claim_budget import budget_check, cluster_room, nodes_out
 from tightship.planning.cluster import Snapshot
-from tightship.planning.demand import Ahead
+from tightship.planning.demand import ReservedDemand
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import FactRules, NodeFacts
 from tightship.planning.group_size import group_keeps, group_room
 from tightship.planning.nodes import NodeRules, left_without, opt_outs, owner_elsewhere, undeletable
-from tightship.planning.plan import STRATEGIES, STRATEGIES_BY_CPU, PerPool, Placement, Planners, Strategy
+from tightship.planning.plan import STRATEGIES, STRATEGIES_BY_CPU, PerPool, Placement, Strategy
 from tightship.planning.pools import pool_of, shown
 from tightship.planning.utilization import UtilizationRules
 
@@ -33,7 +33,7 @@ class CompactorJudge:
         self.pace = settings
         self.placement: Placement = settings.placement
         self.steering = settings.steering_as(CONTROLLER)
-        self.ahead: Ahead = settings.ahead
+        self.ahead: ReservedDemand = settings.ahead
         self.rules = FactRules(
             nodes=NodeRules(settings.disabled_rules),
             eviction=settings.eviction_rules,
@@ -52,9 +52,9 @@ class CompactorJudge:
             checks += [limit, mark_check(fact, self.settings, now)] if limit.open else [limit]
         return refusals(checks, fact.view.name)
 
-    def gates(self, ground: Snapshot, facts: Facts, now: float, planners: Planners) -> CompactorGates:
+    def gates(self, snapshot: Snapshot, facts: Facts, now: float) -> CompactorGates:
         """Return the gates of pools and of the plan's size."""
-        del ground, planners
+        del snapshot
         return CompactorGates(self.settings, facts, now)
 
     def strategy(self, facts: Facts) -> Strategy:
@@ -96,7 +96,7 @@ class CompactorJudge:
         taken = sum(name not in out and owner_elsewhere(fact.view.node) is not None for name, fact in mates.items())
         return size_check(pool, len(mates) - len(out) - taken - 1, own).refusal(node)
 
-    def keeps(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
+    def node_refusals(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
         """Return the refusals that keep *node* of *snapshot* as a whole; they may also appear during its drain."""
         pool = pool_of(node, self.settings.pool_labels)
         own = self.settings.pool(pool)

@@ -53,7 +53,7 @@ def by_price(settings: CompactorSettings) -> bool:
 
 def drains_of(settings: CompactorSettings) -> DrainSettings:
     """Return the settings of drains under *settings*: drains share the rules of the plan before them."""
-    return drain_settings(settings, CompactorJudge(settings).keeps)
+    return drain_settings(settings, CompactorJudge(settings).node_refusals)
 
 
 def marks_of(evaluation: Evaluation[CompactorGates], settings: CompactorSettings) -> tuple[MarkWrite, ...]:

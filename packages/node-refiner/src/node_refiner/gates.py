@@ -2,54 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 from node_refiner.excess import is_counted, remains
-from node_refiner.ordering import Scoring, strategy_of
-from node_refiner.outlook import Outlook, ended, minimums_check, plan_size_check, pool_of, threshold_check
+from node_refiner.ordering import Keys, Scoring
+from node_refiner.outlook import Outlook, ended, minimums_check, outlooks, plan_size_check, pool_of, threshold_check
 from node_refiner.settings import RefinerSettings
 from tightship.core.counting import counted
 from tightship.core.drain_record import Phase
 from tightship.core.durations import format_duration
 from tightship.core.objects import Node
-from tightship.core.reasons import Refusal
+from tightship.core.reasons import Reason, Refusal
 from tightship.core.times import rfc3339
 from tightship.planning.checks import Check, remark
 from tightship.planning.claim_budget import nodes_out
 from tightship.planning.cluster import Snapshot
-from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.disruption import DisruptionLedger, RenewedLedger
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import candidates_of
 from tightship.planning.group_size import GroupSizes
 from tightship.planning.nodes import drain_record
-from tightship.planning.plan import Candidate, Going, Planner
-from tightship.planning.plan.going import CANDIDATE
+from tightship.planning.plan import Candidate, Gates, Ordered, Planner, Removal
+from tightship.planning.plan.model import CANDIDATE
+from tightship.planning.plan.strategies import NewPlanner, Outcome
+
+_SPENT = Reason.PDB_SPENT_BY_PLAN
 
 CONTROLLER = "node-refiner"
 """Our name in annotations, taints, claims and metrics."""
 
 
 class RefinerGates:
-    """The gates over one set of facts; see :class:`tightship.planning.evaluate.ExplainedGates`."""
+    """The gates over one set of facts; see :class:`tightship.planning.evaluate.ExplainedGates`.
 
-    def __init__(  # noqa: PLR0917
-        self,
-        settings: RefinerSettings,
-        ground: Snapshot,
-        facts: Facts,
-        outlooks: Mapping[str, Outlook],
-        now: float,
-        going: Going | None = None,
-    ) -> None:
-        self.outlook = outlooks[""]
-        self.outlooks = outlooks
-        self.going = going
+    A plan is *free* at first: only what nobody would delete is held back. Then :attr:`outlooks` say where it ends.
+    """
+
+    def __init__(self, settings: RefinerSettings, snapshot: Snapshot, facts: Facts, now: float) -> None:
+        self.outlooks: Mapping[str, Outlook] = {}
+        self._explained = math.inf
+        self._tried: dict[str, int] = {}
+        """How many removals the free plan had when it first tried each candidate."""
+        self._whole = 0
+        """How many removals of the free plan come before the first that its end takes back."""
         self._settings = settings
-        self._ground = ground
+        self._snapshot = snapshot
         self._facts = facts
         self._now = now
         self._places: dict[str, int] | None = None
         self._groups = GroupSizes(facts)
+
+    @property
+    def outlook(self) -> Outlook:
+        """The outlook of all nodes that are of no dedicated pool."""
+        return self.outlooks[""]
+
+    def begin(self, explained: float) -> None:
+        """Let a plan begin, which explains its refusals until it has removed *explained* nodes."""
+        self.outlooks, self._explained, self._tried = {}, explained, {}
+
+    def end(self, planner: Planner, at_once: int) -> set[str]:
+        """Find out where the free plan of *planner* ends, whose first *at_once* removals need no renewed budget. Return
+        the nodes that go.
+        """
+        self.outlooks = outlooks(planner.removals, self._facts, self._settings, at_once, planner.start.starting_on)
+        goes = [self._goes(each.node) for each in planner.removals[:at_once]]
+        self._whole = goes.index(False) if False in goes else len(goes)
+        return {each.node for each, went in zip(planner.removals, goes, strict=False) if went}
 
     def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
         """Return the refusals that end the plan before the turn of *candidate*, and the candidate's other refusals.
@@ -57,14 +77,36 @@ class RefinerGates:
         The free plan refused a candidate without a turn in a state that the real plan may never reach. So once the real
         plan has ended, such a candidate gets another attempt on the resulting cluster.
         """
+        if not self.outlooks:
+            self._tried.setdefault(candidate.name, len(planner.removals))
+            planner.explain = len(planner.removals) < self._explained
+            return self._groups.refuses(candidate, planner)
         ahead = self._ahead(candidate.name)
         turn = ahead.turns.get(candidate.name)
-        if not ahead.ends or (self._gone(ahead, planner) if turn is None else turn.number) < ahead.goes:
+        if not ahead.ends or (self._own(ahead, planner.removals) if turn is None else turn.number) < ahead.goes:
             return self._groups.refuses(candidate, planner)
         found = ended(candidate.name, ahead, self._settings)
         if turn is None or turn.later:
             found += planner.attempt(candidate, keep=False)
         return sorted({*found, *self._groups.refuses(candidate, planner)})
+
+    def holds(self, name: str, planner: Planner) -> bool:
+        """Whether what the free plan of *planner* found against node *name* holds for the plan up to its end.
+
+        Without a turn of its own, a candidate must have been tried before any removal that the end takes back.
+        """
+        ahead = self._ahead(name)
+        turn = ahead.turns.get(name)
+        if turn is not None or not ahead.ends:
+            return turn is None or turn.number < ahead.goes
+        tried, removals = self._tried[name], planner.removals
+        if tried > self._whole:
+            return False
+        return self._own(ahead, removals[:tried]) < ahead.goes
+
+    def _goes(self, name: str) -> bool:
+        ahead = self._ahead(name)
+        return ahead.turns[name].number < ahead.goes
 
     def checks(self, name: str) -> tuple[Check, ...]:
         """Return the gates as they stand at the node's turn, or before the plan if the node has no turn."""
@@ -95,7 +137,7 @@ class RefinerGates:
 
     def _order_of_candidates(self) -> dict[str, int]:
         if self._places is None:
-            snapshot, strategy = self._ground, strategy_of(self._settings)
+            snapshot, strategy = self._snapshot, UpToThreshold(self._settings)
             planner = Planner(snapshot, DisruptionLedger(snapshot), candidates_of(self._facts), "likely")
             order = sorted((strategy.key(planner, each), name) for name, each in planner.candidates.items())
             self._places = {name: number for number, (_, name) in enumerate(order, 1)}
@@ -134,11 +176,9 @@ class RefinerGates:
             return self.outlook
         return self.outlooks.get(pool_of(self._facts[name], self._settings), self.outlook)
 
-    def _gone(self, ahead: Outlook, planner: Planner) -> int:
-        """Return how many of the removals of *planner* count for *ahead*."""
-        if len(self.outlooks) == 1:
-            return len(planner.removals)
-        return sum(self._ahead(each.node) is ahead for each in planner.removals)
+    def _own(self, ahead: Outlook, removals: Sequence[Removal]) -> int:
+        """Return how many of *removals* count for *ahead*."""
+        return len(removals) if len(self.outlooks) == 1 else sum(self._ahead(each.node) is ahead for each in removals)
 
     def _pauses(self) -> Check:
         newest = max((fact.view.node.created for fact in self._facts.values()), default=0)
@@ -147,6 +187,45 @@ class RefinerGates:
         out = f"at most {settings.cluster_budget} out at once ({counted(len(nodes_out(self._facts)), 'is', 'are')} now)"
         detail = f"while running: {added} after a node was added (the newest is {age} old), {gap} after a drain; {out}"
         return remark("pauses", detail)
+
+
+class UpToThreshold(Ordered):
+    """Candidates in the configured order, up to where threshold and minimums end the plan.
+
+    The plan is made without them first, since the number of nodes that could really go counts for the threshold. It
+    goes on with the evictions that PodDisruptionBudgets allow once the moved pods are Ready again: the refiner drains
+    one node after another, so a budget over the pods of many nodes does not prevent their removal. Then it is cut.
+    """
+
+    def __init__(self, settings: RefinerSettings) -> None:
+        super().__init__(settings.candidate_order, Keys(settings).of)
+
+    def run(self, new_planner: NewPlanner, gates: Gates) -> Outcome:
+        """Plan one round over all candidates."""
+        assert isinstance(gates, RefinerGates)
+        planner = new_planner(self.choose)
+        explain, ledger, expected = planner.explain, planner.ledger, planner.going.names
+        gates.begin((len(expected) if expected else math.inf) if explain else 0)
+        stays = self.extend(planner, gates, tuple(planner.candidates.values()))
+        at_once = len(planner.removals)
+        planner.ledger = RenewedLedger(planner.snapshot)
+        waiting = [name for name, found in stays.items() if any(each.reason is _SPENT for each in found)]
+        self.extend(planner, gates, [planner.candidates[name] for name in waiting])
+        goes = gates.end(planner, at_once)
+        cut = planner.cut(goes, type(ledger)(planner.snapshot))
+        cut.explain = explain
+        done, found = {each.node for each in cut.removals}, dict[str, list[Refusal]]()
+        # Without explanations, nobody asks why the others stay: only which nodes go.
+        for name, candidate in planner.candidates.items() if explain else ():
+            if name in done:
+                continue
+            free = stays.get(name, [])
+            if free and gates.holds(name, planner):
+                unexplained = not all(each.detail for each in free)
+                found[name] = (unexplained and cut.attempt(candidate, keep=False)) or free
+            elif refusals := gates.refuses(candidate, cut) or cut.attempt(candidate):
+                found[name] = refusals
+        return Outcome(cut, found)
 
 
 def _marks(node: Node) -> tuple[Check, ...]:

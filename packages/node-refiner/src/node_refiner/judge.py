@@ -1,44 +1,29 @@
 """The refiner's judge: its settings as the rules of an evaluation, of a claim, and of a drain. Pure.
 
-The judge plans twice. The *free* plan ignores threshold and minimums, and tells how many nodes could really go, pod by
-pod. The real plan ends at its first candidate that threshold or minimums refuse, as the older controller's loop would.
+A plan ignores threshold and minimums at first, which tells how many nodes could really go, pod by pod. Then it is cut
+at its first node that threshold or minimums refuse, where the older controller's loop would end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-
-import msgspec
+from collections.abc import Callable, Collection, Sequence
 
 from node_refiner.excess import dedicated, is_counted, remains, taint_of_others, tainted
-from node_refiner.gates import CONTROLLER, RefinerGates
-from node_refiner.ordering import strategy_of
-from node_refiner.outlook import Outlook, minimums_check, outlooks
+from node_refiner.gates import CONTROLLER, RefinerGates, UpToThreshold
+from node_refiner.outlook import minimums_check
 from node_refiner.pacing import cooling
 from node_refiner.settings import RefinerSettings
 from tightship.core.drain_record import Finished
 from tightship.core.objects import Node
-from tightship.core.reasons import Reason, Refusal
+from tightship.core.reasons import Refusal
 from tightship.planning.claim_budget import cluster_room
 from tightship.planning.cluster import Snapshot
-from tightship.planning.demand import Ahead
-from tightship.planning.disruption import RenewedLedger
+from tightship.planning.demand import ReservedDemand
 from tightship.planning.evaluate import Facts
-from tightship.planning.facts import FactRules, NodeFacts, candidates_of
-from tightship.planning.group_size import GroupSizes, group_keeps, group_room
+from tightship.planning.facts import FactRules, NodeFacts
+from tightship.planning.group_size import group_keeps, group_room
 from tightship.planning.nodes import NodeRules, left_without, opt_outs, undeletable
-from tightship.planning.placement.scoring import Choice
-from tightship.planning.plan import (
-    Candidate,
-    Going,
-    Judgement,
-    Placement,
-    Planner,
-    Planners,
-    Removal,
-    Strategy,
-    expected,
-)
+from tightship.planning.plan import Placement, Strategy
 
 
 class RefinerJudge:
@@ -46,11 +31,11 @@ class RefinerJudge:
 
     def __init__(self, settings: RefinerSettings) -> None:
         self.settings = settings
-        self._strategy = strategy_of(settings)
+        self._strategy = UpToThreshold(settings)
         self.pace = settings
         self.placement: Placement = settings.placement
         self.steering = settings.steering_as(CONTROLLER)
-        self.ahead: Ahead = settings.ahead
+        self.ahead: ReservedDemand = settings.ahead
         self.rules = FactRules(
             nodes=NodeRules(settings.disabled_rules),
             eviction=settings.eviction_rules,
@@ -67,12 +52,9 @@ class RefinerJudge:
         found = tainted(fact.view.node, {refusal.reason for refusal in fact.refusals})
         return [] if found is None else [found]
 
-    def gates(self, ground: Snapshot, facts: Facts, now: float, planners: Planners) -> RefinerGates:
-        """Return the threshold, the minimums and the plan's size, with their outlook."""
-        candidates = candidates_of(facts)
-        going = self._going(ground, facts, candidates, planners)
-        ahead = self._outlooks(ground, facts, candidates, planners, going)
-        return RefinerGates(self.settings, ground, facts, ahead, now, going)
+    def gates(self, snapshot: Snapshot, facts: Facts, now: float) -> RefinerGates:
+        """Return the threshold, the minimums and the plan's size."""
+        return RefinerGates(self.settings, snapshot, facts, now)
 
     def strategy(self, facts: Facts) -> Strategy:
         """Return the strategy that tries candidates in the configured order."""
@@ -99,7 +81,7 @@ class RefinerJudge:
         remaining, untainted = sum(map(remains, left)), sum(map(is_counted, left))
         return minimums_check(node, remaining, untainted, self.settings).refusal(node)
 
-    def keeps(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
+    def node_refusals(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
         """Return the refusals that keep *node* of *snapshot* as a whole; they may also appear during its drain."""
         found = [
             *opt_outs(snapshot.at(node), self.rules.nodes, snapshot.node_pools),
@@ -123,53 +105,3 @@ class RefinerJudge:
         """Whether the settings give *pool* a minimum: the refiner's are about the cluster."""
         del pool
         return False
-
-    def _going(self, ground: Snapshot, facts: Facts, candidates: tuple[Candidate, ...], planners: Planners) -> Going:
-        """Return which nodes go, as far as threshold and minimums allow."""
-        free = Judgement(candidates, {}, _Free(facts, 0))
-        going = expected(planners, ground, free, self._strategy, self.placement, self.steering)
-        removals = [Removal(name, 1, ()) for name in going.names]
-        allowed = outlooks(removals, facts, self.settings, len(removals)).values()
-        names = {name for each in allowed for name, turn in each.turns.items() if turn.number < each.goes}
-        return msgspec.structs.replace(going, names=tuple(name for name in going.names if name in names))
-
-    def _outlooks(
-        self, ground: Snapshot, facts: Facts, candidates: tuple[Candidate, ...], planners: Planners, going: Going
-    ) -> Mapping[str, Outlook]:
-        """Make the free plan from *facts*, and return how much of it threshold and minimums allow: by dedicated pool,
-        the first for all other nodes.
-
-        The free plan continues with the evictions that PodDisruptionBudgets allow once the moved pods are Ready again:
-        the refiner drains one node after another, so a budget over the pods of many nodes does not prevent their
-        removal.
-
-        The real plan is the beginning of the free one. So the free plan remembers its attempts, for *planners* to
-        repeat them, and explains those that the real plan reaches if as many nodes go as expected.
-        """
-        strategy = self._strategy
-
-        def new_planner(choose: Choice) -> Planner:
-            return planners.planner(ground, candidates, self.placement, choose=choose, remembers=True, going=going)
-
-        outcome = strategy.run(new_planner, _Free(facts, len(going.names)))
-        planner, at_once = outcome.planner, len(outcome.planner.removals)
-        planner.ledger = RenewedLedger(ground)
-        waiting = [
-            planner.candidates[name]
-            for name, found in outcome.stays.items()
-            if any(refusal.reason is Reason.PDB_SPENT_BY_PLAN for refusal in found)
-        ]
-        strategy.extend(planner, _Free(facts, 0), waiting)
-        return outlooks(planner.removals, facts, self.settings, at_once, planner.starting_on)
-
-
-class _Free:
-    """Holds back only what nobody would delete. A plan explains itself up to *explained* removals."""
-
-    def __init__(self, facts: Facts, explained: int) -> None:
-        self._groups = GroupSizes(facts)
-        self._explained = explained
-
-    def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
-        planner.explain = len(planner.removals) < self._explained
-        return self._groups.refuses(candidate, planner)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from node_refiner.settings import CandidateOrder, RefinerSettings
 from tightship.core.objects import Pod, PodDisruptionBudget, PodTemplate
 from tightship.planning.cluster import Snapshot
-from tightship.planning.plan import Candidate, Ordered, Planner
+from tightship.planning.plan import Candidate, Planner
 
 _Owner = tuple[str, str, str]
 _Keys = tuple[float, ...]
@@ -61,11 +61,6 @@ class _Seen:
         """Whether a template's Ready pod is the only one of its controller."""
         self.own: dict[str, tuple[tuple[Pod, ...], _Pods]] = {}
         """The pods to evict of each candidate, and what is told of them."""
-
-
-def strategy_of(settings: RefinerSettings) -> Ordered:
-    """Return the strategy that tries candidates in the order of *settings*, named after that order."""
-    return Ordered(settings.candidate_order, Keys(settings).of)
 
 
 class Keys:
@@ -162,4 +157,4 @@ _FIRST: Mapping[CandidateOrder, Callable[[list[Pod]], _Keys]] = {
 }
 
 
-__all__ = ["Keys", "Scoring", "single_replicas", "strategy_of"]
+__all__ = ["Keys", "Scoring", "single_replicas"]

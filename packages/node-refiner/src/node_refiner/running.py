@@ -48,7 +48,7 @@ def refiner(environment: Mapping[str, str]) -> NodeController[RefinerSettings, R
 
 def drains_of(settings: RefinerSettings) -> DrainSettings:
     """Return the settings of drains under *settings*: drains share the rules of the plan before them."""
-    return drain_settings(settings, RefinerJudge(settings).keeps)
+    return drain_settings(settings, RefinerJudge(settings).node_refusals)
 
 
 def remarks(evaluation: Evaluation[RefinerGates], settings: RefinerSettings) -> Remarks:

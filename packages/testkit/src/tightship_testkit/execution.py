@@ -121,7 +121,7 @@ class Execution:
         arrivals: dict[str, list[Pod]] = {}
         pending: list[Pod] = []
         for move in (move for removal in done for move in removal.moves):
-            ask, target = space.ask(move.pod), space.index.get(move.target)
+            ask, target = space.demand_of(move.pod), space.index.get(move.target)
             if self._random.random() < self._miss or target is None or not space.accepts(ask, target):
                 self._missed += 1
                 feasible = space.feasible(ask)

@@ -20,7 +20,7 @@ from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Findings
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.cluster.state import sum_up
-from tightship.planning.demand import Ahead, with_demand
+from tightship.planning.demand import ReservedDemand, with_demand
 from tightship.planning.devices import with_devices
 from tightship.planning.displacing import with_abandoned
 from tightship.planning.disruption import DisruptionLedger
@@ -101,7 +101,7 @@ class Assessment:
         unreadable = [each for each in snapshot.unreadable if each.kind == "Pod" and each.node == name]
         self._unreadable = [Refusal(Reason.POD_UNREADABLE, e.key, e.problem, f"fix pod {e.key}") for e in unreadable]
 
-    def rest(self, placement: Placement, ahead: Ahead = Ahead()) -> list[Refusal]:
+    def rest(self, placement: Placement, ahead: ReservedDemand = ReservedDemand()) -> list[Refusal]:
         """Return what prevents emptying the node: opt-outs, budgets, and pods without another place.
 
         The search keeps room for the demand without pods that *ahead* names. Until the drain begins to evict, the
@@ -281,7 +281,7 @@ class Assessment:
             return ()
         alone = {self.name: self._before(self.node)}
         space = Space(msgspec.structs.replace(self.snapshot, nodes=alone, unscheduled=()))
-        return tuple(pod for pod in waiting if space.feasible(space.ask(pod)).any())
+        return tuple(pod for pod in waiting if space.feasible(space.demand_of(pod)).any())
 
     def _before(self, node: Node) -> NodeView:
         """Return the node as it would be without its drain."""

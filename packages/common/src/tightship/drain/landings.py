@@ -275,9 +275,9 @@ def all_land(space: Space, node: str, pods: Iterable[Pod]) -> bool:
     mark = space.mark()
     try:
         space.close(origin)
-        asks = [(space.ask(pod), space.index.get(landings.get(pod.uid, ""))) for pod in pods]
+        asks = [(space.demand_of(pod), space.index.get(landings.get(pod.uid, ""))) for pod in pods]
         for ask, _ in asks:
-            space.lift(ask, origin)
+            space.remove(ask, origin)
         for ask, target in asks:
             if target is None or ask.unknown is not None or not space.accepts(ask, target):
                 return False

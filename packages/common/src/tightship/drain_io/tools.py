@@ -17,7 +17,7 @@ from tightship.drain_io.writing import LiveNode, NodePatch, patch_node
 from tightship.kube.cache import ClusterCache
 from tightship.kube.connection import Connection
 from tightship.planning.cluster import Snapshot
-from tightship.planning.demand import Ahead
+from tightship.planning.demand import ReservedDemand
 from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.nodes import opt_outs
 from tightship.planning.plan.model import Placement
@@ -36,7 +36,7 @@ class DrainSettings(Struct, frozen=True, kw_only=True):
     rules: DrainRules = DrainRules()
     eviction: EvictionRules = EvictionRules()
     placement: Placement = "likely"
-    ahead: Ahead = Ahead()
+    ahead: ReservedDemand = ReservedDemand()
     keeps: Keeps = lambda snapshot, node: opt_outs(snapshot.at(node), pools=snapshot.node_pools)
 
 

@@ -18,7 +18,7 @@ from tightship.planning.cluster import Snapshot
 from tightship.planning.installations import Beside
 from tightship.planning.nodes import draining, owner_elsewhere
 from tightship.planning.plan import Plan
-from tightship.planning.plan.going import CANDIDATE
+from tightship.planning.plan.model import CANDIDATE
 
 EFFECT = "PreferNoSchedule"
 

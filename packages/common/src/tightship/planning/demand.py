@@ -52,7 +52,7 @@ _Target = tuple[str, str, str]
 """(namespace, kind, name) of an HPA's target."""
 
 
-class Ahead(Struct, frozen=True):
+class ReservedDemand(Struct, frozen=True):
     """The demand for which to keep room: at most *replicas* of each HPA, and *buffers* or not, which have no pods yet.
 
     With *recommended*, pods that are made anew request what VerticalPodAutoscalers recommend. The pods of a node that
@@ -65,7 +65,7 @@ class Ahead(Struct, frozen=True):
     displaced_for: float = KEPT_FOR
 
 
-def with_demand(snapshot: Snapshot, ahead: Ahead) -> Snapshot:
+def with_demand(snapshot: Snapshot, ahead: ReservedDemand) -> Snapshot:
     """Return *snapshot* with the demand that *ahead* selects."""
     snapshot = with_recommendations(snapshot, ahead.recommended)
     return with_headroom(with_starting(snapshot, ahead.replicas), ahead.buffers, rollouts=True)

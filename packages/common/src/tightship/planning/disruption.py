@@ -37,8 +37,6 @@ class DisruptionLedger:
         self._snapshot = snapshot
         self._budgets = snapshot.budgets
         self._to_be: dict[str, int] | None = None
-        self.counted_pods = False
-        """Whether a refusal depends on how many pods a budget has in the whole cluster. Whoever asks sets it back."""
         self._matches: dict[PodTemplate, tuple[PodDisruptionBudget, ...]] = {}
         self._unreadable: dict[str, str] = {
             each.namespace: each.key for each in snapshot.unreadable if each.kind == "PodDisruptionBudget"
@@ -191,7 +189,6 @@ class DisruptionLedger:
 
     def _pods_to_be(self, budget: PodDisruptionBudget) -> int:
         """Return how many pods *budget* will have: the replicas of the controllers of its present pods."""
-        self.counted_pods = True
         if self._to_be is None:
             self._to_be = self._count_replicas()
         return self._to_be.get(budget.key, 0)

@@ -16,22 +16,20 @@ from tightship.core.drain_record import Finished, PastDrains
 from tightship.core.reasons import Refusal
 from tightship.planning.checks import Check, remark
 from tightship.planning.cluster import Snapshot
-from tightship.planning.demand import Ahead, with_demand
+from tightship.planning.demand import ReservedDemand, with_demand
 from tightship.planning.devices import with_devices
 from tightship.planning.displacing import with_abandoned
 from tightship.planning.disruption_cost import cost_remarks
-from tightship.planning.facts import FactRules, Gatherer, NodeFacts, candidates_of, gather, judgement, plannable
+from tightship.planning.facts import FactRules, NodeFacts, candidates_of, gather, judgement, plannable
 from tightship.planning.group_size import unknown_minimums
 from tightship.planning.health import HealthRules, brake
 from tightship.planning.installations import Beside
 from tightship.planning.plan import (
     Forecast,
     Gates,
-    Going,
     Judgement,
     Placement,
     Plan,
-    Planners,
     SteeringRules,
     Strategy,
     forecast,
@@ -47,10 +45,6 @@ Facts = Mapping[str, NodeFacts]
 
 class ExplainedGates(Gates, Protocol):
     """The gates of a controller over one set of facts: they can also say what they ask of a single node."""
-
-    @property
-    def going(self) -> Going | None:
-        """Which nodes go, if the gates had to find out."""
 
     def checks(self, name: str) -> Sequence[Check]:
         """Return the gates of node *name* as they stand when its turn comes, open ones and remarks too."""
@@ -80,7 +74,7 @@ class Judge(Protocol[G_co]):
         """How a running controller keeps evicted pods off the nodes that go next, ``None`` if it doesn't."""
 
     @property
-    def ahead(self) -> Ahead:
+    def ahead(self) -> ReservedDemand:
         """The demand without pods for which room is kept."""
 
     @property
@@ -90,11 +84,8 @@ class Judge(Protocol[G_co]):
     def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:
         """Return what the controller's own gates say against one node, whatever a plan does."""
 
-    def gates(self, ground: Snapshot, facts: Facts, now: float, planners: Planners) -> G_co:
-        """Return the gates while a plan on *ground* grows; *facts* have all refusals of single nodes.
-
-        *planners* makes planners for those who must plan to know.
-        """
+    def gates(self, snapshot: Snapshot, facts: Facts, now: float) -> G_co:
+        """Return the gates while a plan on *snapshot* grows; *facts* have all refusals of single nodes."""
 
     def strategy(self, facts: Facts) -> Strategy:
         """Return which nodes go, and in what order."""
@@ -169,8 +160,6 @@ class Evaluator(Generic[G]):
         self._read: tuple[Snapshot, Judge[G], Mapping[str, str], Beside | None, Snapshot] | None = None
         self._planned: tuple[Facts, G, Plan] | None = None
         self._known: tuple[Plan, ...] = ()
-        self._planners = Planners()
-        self._gather = Gatherer()
 
     def __call__(
         self,
@@ -205,13 +194,13 @@ class Evaluator(Generic[G]):
         if current is not read[-1]:
             self._read, self._planned = (*read[:4], current), None
         snapshot = current
-        facts: Facts = facts_of(snapshot, judge, now, horizon.only, self._gather)
+        facts: Facts = facts_of(snapshot, judge, now, horizon.only)
         planned, known = self._planned, self._known
         self._known = () if horizon.search is None else horizon.search.warm
         if planned is None or planned[0] != facts or not _considered(self._known, (planned[2], *known)):
             planned = self._planned = (
                 facts,
-                *_plan(snapshot, judge, facts, now, horizon, self._planners, progress=progress),
+                *_plan(snapshot, judge, facts, now, horizon, progress=progress),
             )
         facts, gates, plan = planned
         added = [(float(fact.view.node.created), fact.pool, name) for name, fact in facts.items()]
@@ -260,7 +249,6 @@ def facts_of(
     judge: Judge[ExplainedGates],
     now: float,
     only: Collection[str] | None = None,
-    gathering: Callable[..., dict[str, NodeFacts]] = gather,
     *,
     before: Mapping[str, NodeFacts] = {},
 ) -> dict[str, NodeFacts]:
@@ -278,44 +266,41 @@ def facts_of(
             own.append(other)
         return msgspec.structs.replace(fact, refusals=tuple(sorted((*fact.refusals, *own)))) if own else fact
 
-    return {name: complete(fact) for name, fact in gathering(snapshot, judge.rules, now, only).items()}
+    return {name: complete(fact) for name, fact in gather(snapshot, judge.rules, now, only).items()}
 
 
-def _plan(  # noqa: PLR0917
+def _plan(
     snapshot: Snapshot,
     judge: Judge[G],
     facts: Facts,
     now: float,
     horizon: Horizon,
-    planners: Planners,
     *,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[G, Plan]:
-    ground = plannable(snapshot, judge.rules)
-    gates = judge.gates(ground, facts, now, planners)
+    plan_snapshot = plannable(snapshot, judge.rules)
+    gates = judge.gates(plan_snapshot, facts, now)
 
-    prepared = [judgement(snapshot, facts, gates, gates.going)]
+    prepared = [judgement(snapshot, facts, gates)]
 
     def judged(current: Snapshot) -> Judgement:
         if prepared:
             return prepared.pop()
         known = facts_of(current, judge, now, horizon.only, before=facts)
-        new = judge.gates(current, known, now, planners)
-        return judgement(current, known, new, new.going)
+        return judgement(current, known, judge.gates(current, known, now))
 
     strategy = judge.strategy(facts)
     rules = None if strategy.by_price else horizon.search  # a search counts nodes, not money
-    searching = None if rules is None else Searching(strategy, rules, planners)
+    searching = None if rules is None else Searching(strategy, rules)
 
     def made(by: Strategy) -> Plan:
         return make_plan(
-            ground,
+            plan_snapshot,
             judged,
             by,
             judge.placement,
             until_stable=horizon.until_stable,
             progress=progress,
-            planners=planners,
             steering=judge.steering,
         )
 
@@ -323,7 +308,6 @@ def _plan(  # noqa: PLR0917
     if searching is not None:
         plan = msgspec.structs.replace(plan, searched=searching.searched)
         plan = _over_rounds(plan, made(strategy)) if horizon.until_stable else plan
-    planners.rest()
     return gates, plan
 
 

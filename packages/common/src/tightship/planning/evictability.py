@@ -76,20 +76,12 @@ class Evictability:
     def __init__(self, snapshot: Snapshot, rules: EvictionRules, now: float, has_budget: Callable[[Pod], bool]) -> None:
         self._snapshot = snapshot
         self._rules = rules
-        self._time = now
-        self.told_time = False
-        self.told_others = False
-        """Whether a verdict depends on the time, or on pods elsewhere. Whoever asks sets these back."""
+        self._now = now
         self._has_budget = has_budget
         self._longest_grace = max(rules.longest_grace, DEFAULT_GRACE)
         self._in_force = tuple(rule for rule in _RULES if _ONLY_REASON.get(rule) not in rules.disabled)
         self._free: dict[PodTemplate, bool] = {}
         self._gangs = Gangs(snapshot)
-
-    @property
-    def _now(self) -> float:
-        self.told_time = True
-        return self._time
 
     def judge(self, pod: Pod) -> PodVerdict:
         """Return the pod's fate with **all** refusals."""
@@ -262,7 +254,6 @@ class Evictability:
     def _gang(self, pod: Pod) -> list[Refusal]:
         if not (pod.annotations or self._gangs.marked(pod.template)) or not self._gangs.names(pod):
             return []
-        self.told_others = True
         refusal = self._gangs.refusal(pod)
         return [] if refusal is None else [refusal]
 

@@ -6,20 +6,18 @@ A controller adds its gates to these facts, and makes candidates of the nodes ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 from msgspec import Struct
 
-from tightship.core.drain_record import DRAIN_ANNOTATION
-from tightship.core.objects import Node, NodeGroup, Owner, Pod, PodTemplate
+from tightship.core.objects import Node, NodeGroup, Pod
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.disruption_cost import total_cost
 from tightship.planning.evictability import Evictability
 from tightship.planning.eviction_rules import EvictionRules
-from tightship.planning.karpenter import timed
 from tightship.planning.node_groups import NodeGroups
 from tightship.planning.nodes import (
     NodeRules,
@@ -29,7 +27,7 @@ from tightship.planning.nodes import (
     virtual_node,
     yielded_for_good,
 )
-from tightship.planning.plan import Candidate, Gates, Going, Judgement
+from tightship.planning.plan import Candidate, Gates, Judgement
 from tightship.planning.pools import KNOWN_POOL_LABELS, pool_of
 from tightship.planning.prices import NO_PRICES, NodePrice, PriceList, price_of
 from tightship.planning.utilization import Utilization, UtilizationRules, utilization
@@ -92,101 +90,6 @@ def gather(
 
     *only* limits what may be removed to these nodes (a selection on the command line); the rest still receives pods.
     """
-    return Gatherer()(snapshot, rules, now, only)
-
-
-class _Kept(Struct, frozen=True):
-    """The facts of a node. They hold at any time if *timeless*, and do not depend on other nodes' pods if *alone*.
-
-    A *virtual* node's facts are nobody's business.
-    """
-
-    fact: NodeFacts
-    timeless: bool
-    alone: bool
-    templates: tuple[PodTemplate, ...]
-    virtual: bool
-
-
-class Gatherer:
-    """Gathers the facts of a cluster pass after pass: anew only of nodes to which something may have happened.
-
-    A node's facts depend on the node and its pods, on the budgets and the controllers of these pods, and some on the
-    time or, where a budget can never allow an eviction, on pods elsewhere.
-    """
-
-    def __init__(self) -> None:
-        self._from: tuple[Snapshot, FactRules, Collection[str] | None] | None = None
-        self._kept: dict[str, _Kept] = {}
-
-    def __call__(
-        self, snapshot: Snapshot, rules: FactRules, now: float, only: Collection[str] | None = None
-    ) -> dict[str, NodeFacts]:
-        """See :func:`gather`."""
-        touched = self._touched(snapshot, rules, only)
-        same = self._from is not None and self._from[0] is snapshot
-        known, kept = self._kept, dict[str, _Kept]()
-        know = _knower(snapshot, rules, now, only)
-        for name, view in snapshot.nodes.items():
-            old = known.get(name) if touched is not None else None
-            if (
-                old is None
-                or old.fact.view is not view
-                or not old.timeless
-                or not (same or old.alone)
-                or (touched and any(template in touched for template in old.templates))
-            ):
-                old = know(view)
-            kept[name] = old
-        self._kept, self._from = kept, (snapshot, rules, only)
-        return {name: each.fact for name, each in kept.items() if not each.virtual}
-
-    def _touched(
-        self, snapshot: Snapshot, rules: FactRules, only: Collection[str] | None
-    ) -> Collection[PodTemplate] | None:
-        """Return the templates whose budgets or controllers have changed, ``None`` if everything may have."""
-        if self._from is None:
-            return None
-        before, earlier, selected = self._from
-        if snapshot is before and rules is earlier and only is selected:
-            return ()
-        alike = rules == earlier and only == selected and before.missing == snapshot.missing
-        alike = alike and before.node_pools == snapshot.node_pools
-        alike = alike and before.autoscaler_statuses == snapshot.autoscaler_statuses
-        if not alike or before.unreadable != snapshot.unreadable:
-            return None
-        if snapshot.budgets is not before.budgets and not snapshot.budgets.selects_like(before.budgets):
-            return None
-        budgets = snapshot.budgets.changed_since(before.budgets)
-        workloads = _changed_workloads(before, snapshot)
-        if not budgets and not workloads:
-            return ()
-        templates = dict.fromkeys(template for each in self._kept.values() for template in each.templates)
-        return {
-            template
-            for template in templates
-            if (budgets and any(budget.key in budgets for budget in snapshot.budgets.of(template)))
-            or (workloads and template.owner is not None and _controller(template, template.owner) in workloads)
-        }
-
-
-def _controller(template: PodTemplate, owner: Owner) -> tuple[str, str]:
-    return owner.kind, f"{template.namespace}/{owner.name}"
-
-
-def _changed_workloads(before: Snapshot, after: Snapshot) -> set[tuple[str, str]]:
-    """Return (kind, key) of each controller that came, went or changed."""
-    found: set[tuple[str, str]] = set()
-    for kind in before.workloads.keys() | after.workloads.keys():
-        old, new = before.workloads.get(kind, {}), after.workloads.get(kind, {})
-        if old is not new:
-            found.update((kind, key) for key in old.keys() | new.keys() if old.get(key) is not new.get(key))
-    return found
-
-
-def _knower(
-    snapshot: Snapshot, rules: FactRules, now: float, only: Collection[str] | None
-) -> Callable[[NodeView], _Kept]:
     ledger = DisruptionLedger(snapshot)
     pods = Evictability(snapshot, rules.eviction, now, ledger.covers)
     groups = NodeGroups(snapshot.autoscaler_statuses, rules.pool_labels)
@@ -196,8 +99,7 @@ def _knower(
             refusal = Refusal(Reason.POD_UNREADABLE, each.key, each.problem, f"fix pod {each.key}")
             unreadable.setdefault(each.node, []).append(refusal)
 
-    def known(view: NodeView) -> _Kept:
-        pods.told_time = pods.told_others = ledger.counted_pods = False
+    def build(view: NodeView) -> NodeFacts:
         found = pods.sort(view.pods)
         refusals = [
             *judge_node(view, now, rules.nodes, snapshot.node_pools),
@@ -210,7 +112,7 @@ def _knower(
         ]
         if not rules.past_budgets:
             refusals += ledger.charge(found.evict)[1]
-        fact = NodeFacts(
+        return NodeFacts(
             view=view,
             pool=pool_of(view.node, rules.pool_labels),
             utilization=utilization(view, now, rules.counted),
@@ -222,13 +124,8 @@ def _knower(
             price=price_of(view.node, rules.prices),
             group=groups.of(view.node),
         )
-        timeless = not (pods.told_time or view.usage.terminating or DRAIN_ANNOTATION in view.node.annotations)
-        timeless = timeless and not timed(view.node, view.pods, snapshot.node_pools)
-        templates = tuple(dict.fromkeys([pod.template for pod in view.pods]))
-        alone = not (ledger.counted_pods or pods.told_others)
-        return _Kept(fact, timeless, alone, templates, virtual_node(view.node) is not None)
 
-    return known
+    return {name: build(view) for name, view in snapshot.nodes.items() if virtual_node(view.node) is None}
 
 
 def not_autoscaled(node: Node, groups: NodeGroups, rules: NodeRules) -> list[Refusal]:
@@ -275,13 +172,8 @@ def candidates_of(facts: Mapping[str, NodeFacts]) -> tuple[Candidate, ...]:
     )
 
 
-def judgement(
-    snapshot: Snapshot, facts: Mapping[str, NodeFacts], gates: Gates, going: Going | None = None
-) -> Judgement:
-    """Return who may go by *facts*, all refusals of the others, and the *gates* while a plan grows.
-
-    *going* is which nodes go, if that is known already.
-    """
+def judgement(snapshot: Snapshot, facts: Mapping[str, NodeFacts], gates: Gates) -> Judgement:
+    """Return who may go by *facts*, all refusals of the others, and the *gates* while a plan grows."""
     refusals = {name: fact.refusals for name, fact in facts.items() if fact.refusals}
     for name, view in snapshot.nodes.items():
         no_machine = virtual_node(view.node) if name not in facts else None
@@ -292,4 +184,4 @@ def judgement(
         if each.kind == "Node":
             refusal = Refusal(Reason.UNREADABLE, each.name, each.problem, f"fix node {each.name}")
             refusals[each.name] = (refusal,)
-    return Judgement(candidates_of(facts), refusals, gates, going)
+    return Judgement(candidates_of(facts), refusals, gates)

@@ -138,9 +138,9 @@ def measure(
 
 def _problem(judge: Judge[Any], evaluation: Evaluation[Any], most: Callable[[Facts], int] | None) -> Problem | None:
     """Return what the plan of *evaluation* had to solve, before it planned anything; ``None`` if that is too large."""
-    ground = plannable(evaluation.snapshot, judge.rules)
+    plan_snapshot = plannable(evaluation.snapshot, judge.rules)
     candidates = candidates_of(evaluation.facts)
-    planner = Planner(ground, DisruptionLedger(ground), candidates, "possible", explain=False)
+    planner = Planner(plan_snapshot, DisruptionLedger(plan_snapshot), candidates, "possible", explain=False)
     if most is not None:
         pools = {each.pool: len(candidates) for each in candidates}
         total = min(len(candidates), most(evaluation.facts))

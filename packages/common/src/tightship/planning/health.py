@@ -111,7 +111,7 @@ def _could_run(snapshot: Snapshot, pods: Sequence[Pod]) -> list[Pod]:
         return []
     empty = {name: NodeView(view.node, (), Usage()) for name, view in snapshot.nodes.items()}
     space = Space(msgspec.structs.replace(snapshot, nodes=empty, unscheduled=()))
-    return [pod for pod in pods if space.feasible(space.ask(pod)).any()]
+    return [pod for pod in pods if space.feasible(space.demand_of(pod)).any()]
 
 
 def _some(names: Sequence[str]) -> str:

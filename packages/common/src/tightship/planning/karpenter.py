@@ -36,17 +36,6 @@ def karpenter_pool(node: Node) -> str | None:
     return node.labels.get(POOL_LABEL, node.labels.get(PROVISIONER_LABEL))
 
 
-def timed(node: Node, pods: Iterable[Pod], pools: Mapping[str, NodePool]) -> bool:
-    """Whether what Karpenter does with *node* depends on the time."""
-    name = node.labels.get(POOL_LABEL)
-    if name is None:
-        return False
-    pool = pools.get(name)
-    return (pool is not None and pool.timed) or any(
-        pod.annotations.get(DO_NOT_DISRUPT, "true") != "true" for pod in pods if pod.daemon or pod.mirror
-    )
-
-
 def left_to_karpenter(node: Node, pools: Mapping[str, NodePool], now: float | None) -> Iterator[Refusal]:
     """Yield why *node* stays because of its NodePool at *now* (seconds since 1970); nothing if Karpenter would delete
     the node once it is empty, and else leaves it alone.

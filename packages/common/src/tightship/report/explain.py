@@ -239,13 +239,13 @@ class DrainAlone:
             if not refusals:
                 targets = {move.pod.key: move.target for removal in planner.removals for move in removal.moves}
                 return Alone(targets, tuple(sorted(found.values())))
-            homeless = [refusal.subject for refusal in refusals if refusal.subject in left]
-            for key in homeless:
+            unplaced = [refusal.subject for refusal in refusals if refusal.subject in left]
+            for key in unplaced:
                 del left[key]
             if any(refusal.reason is Reason.BUFFER_NEEDS_NODE for refusal in refusals):
                 # The pods have places, which a buffer wants as well.
                 snapshot = msgspec.structs.replace(snapshot, headroom=())
-            elif not homeless:
+            elif not unplaced:
                 # No single pod is the cause: the scheduler's choices are, or a pending pod that needs this node.
                 if placement == "possible":
                     return Alone({}, tuple(sorted(found.values())))

@@ -44,7 +44,7 @@ def missing_nodes(
     space = _space(snapshot, set(coming), {name: pools[name][0] for name in imagined}, imagined)
     added: list[str] = []
     for pod in sorted(waiting, key=lambda each: (-each.spec.priority, each.created, each.key)):
-        ask = space.ask(pod)
+        ask = space.demand_of(pod)
         if ask.unknown:
             continue
         room = np.flatnonzero(space.feasible(ask))

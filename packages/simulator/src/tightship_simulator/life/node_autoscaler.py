@@ -77,7 +77,6 @@ class NodeAutoscaler:
         self._going: dict[str, float] = {}
         self._made = 0
         self._judged: tuple[Snapshot | None, list[str]] = (None, [])
-        self._space: Space | None = None
 
     def step(self, snapshot: Snapshot, nodes: Mapping[str, Json], pods: Mapping[str, Json], now: float) -> list[Change]:
         """Return what becomes of nodes at *now*; *nodes* by name and *pods* by key are as they are in the store."""
@@ -168,24 +167,19 @@ class NodeAutoscaler:
         buffered = _buffered(snapshot)
         if not buffered:
             return found
-        space, kept = self._following(snapshot), list[str]()
+        space, kept = Space(snapshot), list[str]()
         lacking = _without_place(space, buffered)
         for name in found:
             mark, column = space.mark(), space.index[name]
             space.close(column)
-            asks = [space.ask(pod) for pod in snapshot.nodes[name].pods if not (pod.daemon or pod.mirror)]
+            asks = [space.demand_of(pod) for pod in snapshot.nodes[name].pods if not (pod.daemon or pod.mirror)]
             for ask in asks:
-                space.lift(ask, column)
+                space.remove(ask, column)
             if fit_all(space, asks, retries=0, explain=False).complete and _without_place(space, buffered) <= lacking:
                 kept.append(name)
             else:
                 space.rollback(mark)
         return kept
-
-    def _following(self, snapshot: Snapshot) -> Space:
-        if self._space is None or not self._space.follow(snapshot):
-            self._space = Space(snapshot)
-        return self._space
 
     def _movable(self, snapshot: Snapshot, counts: Mapping[str, int]) -> list[str]:
         mine = {name: view for name, view in snapshot.nodes.items() if not self._kept(view, counts)}
@@ -199,15 +193,15 @@ class NodeAutoscaler:
             return empty
         shown = msgspec.structs.replace(snapshot, nodes={name: snapshot.nodes[name] for name in light})
         facts = gather(shown, FactRules(), now=0.0)
-        space = self._following(snapshot)
+        space = Space(snapshot)
         for name in sorted(light, key=lambda each: load_of(snapshot.nodes[each])):
             if facts[name].refusals:
                 continue
             mark, column = space.mark(), space.index[name]
             space.close(column)
-            asks = [space.ask(pod) for pod in facts[name].evict]
+            asks = [space.demand_of(pod) for pod in facts[name].evict]
             for ask in asks:
-                space.lift(ask, column)
+                space.remove(ask, column)
             if fit_all(space, asks, retries=0, explain=False).complete:
                 empty.append(name)
             else:
@@ -253,7 +247,7 @@ def _buffered(snapshot: Snapshot) -> list[Pod]:
 def _without_place(space: Space, pods: Sequence[Pod]) -> int:
     """Return how many of *pods* have no place in *space* when all others have theirs."""
     mark, lacking = space.mark(), 0
-    for ask in (space.ask(pod) for pod in pods):
+    for ask in (space.demand_of(pod) for pod in pods):
         room = np.flatnonzero(space.feasible(ask))
         if len(room):
             space.place(ask, best_fit(space, ask, room))

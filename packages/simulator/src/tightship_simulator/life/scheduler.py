@@ -16,7 +16,7 @@ from tightship.core.objects import Pod
 from tightship.core.objects.pod import DEFAULT_SCHEDULER
 from tightship.planning.cluster import Snapshot
 from tightship.planning.placement.scoring import scheduler_choice
-from tightship.planning.placement.space import Ask, Space
+from tightship.planning.placement.space import PodDemand, Space
 from tightship.planning.placement.topology import NodeMask
 from tightship_simulator.life.changes import Bind, Change, Json, Patch, condition, with_condition
 
@@ -36,7 +36,7 @@ def schedule(snapshot: Snapshot, waiting: Mapping[str, Json], at: str) -> list[C
         item = waiting.get(pod.key)
         if item is None or pod.gated or pod.deletion is not None or pod.spec.scheduler != DEFAULT_SCHEDULER:
             continue
-        ask = space.ask(pod)
+        ask = space.demand_of(pod)
         why = "can't be judged" if ask.unknown else "no node has room for it that it may use"
         kept = [each for each in nominated.values() if each.keeps_from(pod)]
         nodes = np.flatnonzero(_feasible(space, ask, kept)) if not ask.unknown else np.array([], dtype=np.intp)
@@ -57,7 +57,7 @@ class _Nomination(Struct, frozen=True):
 
     uid: str
     priority: int
-    ask: Ask
+    ask: PodDemand
     node: int
 
     def keeps_from(self, pod: Pod) -> bool:
@@ -70,11 +70,11 @@ def _nominations(space: Space, snapshot: Snapshot) -> Iterator[_Nomination]:
         node = space.index.get(pod.nominated_node)
         if node is None or pod.deletion is not None or pod.spec.scheduler != DEFAULT_SCHEDULER:
             continue
-        if (ask := space.ask(pod)).unknown is None:
+        if (ask := space.demand_of(pod)).unknown is None:
             yield _Nomination(pod.uid, pod.spec.priority, ask, node)
 
 
-def _feasible(space: Space, ask: Ask, nominated: list[_Nomination]) -> NodeMask:
+def _feasible(space: Space, ask: PodDemand, nominated: list[_Nomination]) -> NodeMask:
     """Return the nodes that take a pod both with and without those that are *nominated*."""
     mask = space.feasible(ask)
     if nominated:

@@ -14,7 +14,7 @@ from tightship.app.cli.arguments import REQUEST_TIMEOUT
 from tightship.app.cli.progress import Progress
 from tightship.kube.host import run, wall
 from tightship.planning.cluster import Snapshot
-from tightship.planning.demand import Ahead
+from tightship.planning.demand import ReservedDemand
 from tightship.report.document import Source
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class LoadedCluster(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-def load_snapshot(arguments: argparse.Namespace, progress: Progress, ahead: Ahead) -> LoadedCluster:
+def load_snapshot(arguments: argparse.Namespace, progress: Progress, ahead: ReservedDemand) -> LoadedCluster:
     """Return the cluster that the arguments of :func:`~tightship.app.cli.arguments.add_cluster_arguments` name.
 
     *ahead* limits the demand without pods that an API server is asked for. The time is that of ``--now``; else the
@@ -87,7 +87,9 @@ async def connected(arguments: argparse.Namespace) -> Connection:
     return await connect(arguments.kubeconfig, arguments.context, retry=retry, timeout=patience, longest=patience)
 
 
-async def _read_live(arguments: argparse.Namespace, progress: Progress, ahead: Ahead) -> tuple[Snapshot, Source]:
+async def _read_live(
+    arguments: argparse.Namespace, progress: Progress, ahead: ReservedDemand
+) -> tuple[Snapshot, Source]:
     from tightship.kube.cache import read_cluster
     from tightship.kube.resources import resources
 

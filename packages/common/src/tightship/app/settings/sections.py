@@ -19,10 +19,9 @@ from tightship.core.reasons import Reason
 from tightship.core.schedulers import SCHEDULERS, Scoring
 from tightship.core.selectors import Taint
 from tightship.drain.rules import DrainRules
-from tightship.planning.demand import KEPT_FOR, Ahead
+from tightship.planning.demand import KEPT_FOR, ReservedDemand
 from tightship.planning.eviction_rules import EvictionRules, awaited_for
-from tightship.planning.plan.going import CANDIDATE, SteeringRules
-from tightship.planning.plan.model import Placement
+from tightship.planning.plan.model import CANDIDATE, Placement, SteeringRules
 from tightship.planning.pools import KNOWN_POOL_LABELS
 
 _RULES = DrainRules()
@@ -325,10 +324,10 @@ class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
         return EvictionRules(self.disabled_rules, self.system_pod_timeout, awaited, self.node_timeout, schedulers)
 
     @property
-    def ahead(self) -> Ahead:
+    def ahead(self) -> ReservedDemand:
         """The demand without pods for which room is kept."""
         hpas = self.scale_up_veto and Reason.SCALE_UP_NEEDS_NODE not in self.disabled_rules
-        return Ahead(
+        return ReservedDemand(
             self.scale_up_replicas if hpas else 0,
             Reason.BUFFER_NEEDS_NODE not in self.disabled_rules,
             Reason.REQUESTS_UNKNOWN not in self.disabled_rules,

@@ -27,6 +27,18 @@ class InTreeSource(Struct, frozen=True, rename="camel", gc=False, omit_defaults=
     read_only: bool | None = None
 
 
+class InTreeVolume(Struct, frozen=True, rename="camel", gc=False, omit_defaults=True):
+    """The in-tree sources that became CSI drivers, of a pod's volume or of a PersistentVolume on the wire."""
+
+    aws_elastic_block_store: InTreeSource | None = None
+    gce_persistent_disk: InTreeSource | None = None
+    azure_disk: InTreeSource | None = None
+    azure_file: InTreeSource | None = None
+    cinder: InTreeSource | None = None
+    vsphere_volume: InTreeSource | None = None
+    portworx_volume: InTreeSource | None = None
+
+
 class Migrated(Struct, frozen=True):
     """An in-tree *plugin* that became a CSI *driver*.
 
@@ -51,7 +63,7 @@ MIGRATED = {
     "vsphere_volume": Migrated("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com", counted=False),
     "portworx_volume": Migrated("kubernetes.io/portworx-volume", "pxd.portworx.com"),
 }
-"""By the field of a pod's volume or of a PersistentVolume."""
+"""By the field of :class:`InTreeVolume`."""
 
 PLUGINS = {each.plugin: each for each in MIGRATED.values()}
 

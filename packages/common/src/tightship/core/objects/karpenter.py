@@ -59,11 +59,6 @@ class NodePool(Struct, frozen=True, gc=False):
     problem: str = ""
     managed: ManagedBy = NOBODY
 
-    @property
-    def timed(self) -> bool:
-        """Whether the time matters to what Karpenter does."""
-        return any(each.schedule is not None for each in self.budgets)
-
 
 class _Budget(Struct, frozen=True, gc=False):
     nodes: str | int = "10%"

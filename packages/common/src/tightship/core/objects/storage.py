@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from tightship.core.objects import in_tree
-from tightship.core.objects.in_tree import BETA_REGION, BETA_ZONE, MIGRATED, REGION, ZONE, InTreeSource
+from tightship.core.objects.in_tree import BETA_REGION, BETA_ZONE, MIGRATED, REGION, ZONE, InTreeVolume
 from tightship.core.objects.meta import EMPTY, Metadata, Namespaced, Present, seconds
 from tightship.core.objects.volume import ClaimSpec
 from tightship.core.quantity import value
@@ -165,7 +165,7 @@ class _ClaimReference(Struct, frozen=True, gc=False):
     uid: str = ""
 
 
-class _VolumeSpec(Struct, frozen=True, rename="camel", gc=False):
+class _VolumeSpec(InTreeVolume, frozen=True, rename="camel", gc=False):
     node_affinity: _VolumeNodeAffinity | None = None
     access_modes: tuple[str, ...] | None = None
     capacity: dict[str, str] | None = None
@@ -173,13 +173,6 @@ class _VolumeSpec(Struct, frozen=True, rename="camel", gc=False):
     volume_mode: str | None = None
     claim_ref: _ClaimReference | None = None
     csi: _CSISource | None = None
-    aws_elastic_block_store: InTreeSource | None = None
-    gce_persistent_disk: InTreeSource | None = None
-    azure_disk: InTreeSource | None = None
-    azure_file: InTreeSource | None = None
-    cinder: InTreeSource | None = None
-    vsphere_volume: InTreeSource | None = None
-    portworx_volume: InTreeSource | None = None
     rbd: Present | None = None
     iscsi: Present | None = None
     fc: Present | None = None

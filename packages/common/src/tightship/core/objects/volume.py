@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from tightship.core.objects.in_tree import InTreeSource
+from tightship.core.objects.in_tree import InTreeSource, InTreeVolume
 from tightship.core.objects.meta import Present
 from tightship.core.selectors import LabelSelector
 
@@ -51,7 +51,7 @@ class _InlineCSI(Struct, frozen=True, gc=False):
     driver: str = ""
 
 
-class Volume(Struct, frozen=True, rename="camel", gc=False, omit_defaults=True):
+class Volume(InTreeVolume, frozen=True, kw_only=True, rename="camel", gc=False, omit_defaults=True):
     """A pod volume. Decoding drops sources that exist on every node (ConfigMap, Secret, projected, NFS, ...)."""
 
     name: str
@@ -60,13 +60,6 @@ class Volume(Struct, frozen=True, rename="camel", gc=False, omit_defaults=True):
     host_path: Present | None = None
     ephemeral: _Ephemeral | None = None
     csi: _InlineCSI | None = None
-    aws_elastic_block_store: InTreeSource | None = None
-    gce_persistent_disk: InTreeSource | None = None
-    azure_disk: InTreeSource | None = None
-    azure_file: InTreeSource | None = None
-    cinder: InTreeSource | None = None
-    vsphere_volume: InTreeSource | None = None
-    portworx_volume: InTreeSource | None = None
     rbd: InTreeSource | None = None
     iscsi: InTreeSource | None = None
 

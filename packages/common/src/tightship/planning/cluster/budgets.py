@@ -46,10 +46,6 @@ class Budgets:
             budget is others[key] or budget.selector == others[key].selector for key, budget in mine.items()
         )
 
-    def changed_since(self, before: Budgets) -> set[str]:
-        """Return the keys of budgets that are not as in *before*, which selects like this object."""
-        return {key for key, budget in self.by_key.items() if budget is not before.by_key[key]}
-
     def __iter__(self) -> Iterator[PodDisruptionBudget]:
         return iter(self.by_key.values())
 

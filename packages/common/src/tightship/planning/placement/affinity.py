@@ -154,7 +154,7 @@ class AffinityRules(Struct, frozen=True):
         return True
 
     @property
-    def apart(self) -> bool:
+    def node_local(self) -> bool:
         """Whether pods of the template concern others only on their own nodes, by these rules."""
         alone = all(each.topology.lone for each in self.tallies)
         return alone and not self.joins and self.group is None
@@ -188,7 +188,7 @@ class AffinityIndex:
         self.unknown: set[PodTemplate] = set()
         self._names = namespaces
         for template in templates:
-            self.register(template)
+            self._register(template)
         self._anti_by: SelectorIndex[AntiAffinityTerm] = SelectorIndex()
         for anti in self._anti.values():
             for name in _namespaces(anti.term):
@@ -220,19 +220,7 @@ class AffinityIndex:
             self._shared[concern] = found
         return found
 
-    def knows(self, template: PodTemplate) -> bool:
-        """Whether all terms of *template* are those of other templates, so that it may be registered later."""
-        spec = template.spec
-        if not spec.anti_affinity and not spec.affinity:
-            return True
-        try:
-            anti = [resolve(term, template.namespace, self._names) for term in spec.anti_affinity]
-            terms = tuple(resolve(term, template.namespace, self._names) for term in spec.affinity)
-        except NamespacesUnknownError:
-            return False
-        return all(term in self._anti for term in anti) and (not terms or terms in self._groups)
-
-    def register(self, template: PodTemplate) -> None:
+    def _register(self, template: PodTemplate) -> None:
         """Take in the terms that *template* holds."""
         spec = template.spec
         if not spec.anti_affinity and not spec.affinity:

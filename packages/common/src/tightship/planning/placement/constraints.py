@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -19,8 +19,8 @@ from tightship.planning.placement.topology import NodeMask, Topology
 from tightship.planning.placement.volumes import NO_ATTACHMENTS, Attachments, VolumeIndex
 
 
-class Ask(Struct, frozen=True, eq=False):
-    """The demands of one pod on a node, compiled for a space. Replicas of a template share it."""
+class PodDemand(Struct, frozen=True, eq=False):
+    """The demand of one pod on a node, compiled for a space. Replicas of a template share it."""
 
     template: PodTemplate
     rows: tuple[tuple[int, int], ...]
@@ -39,8 +39,8 @@ class Ask(Struct, frozen=True, eq=False):
     """Whether *rows* and *static* decide alone."""
     unknown: tuple[Reason, str] | None
     """Why placement can't judge the pod."""
-    apart: bool
-    """Whether such a pod makes no difference to other nodes than its own."""
+    node_local: bool
+    """Whether such a pod affects only the node it runs on."""
     strays: NodeMask | None = None
     """Nodes where kube-scheduler would let the pod go although it can't run there; see :class:`Platforms`."""
 
@@ -64,8 +64,6 @@ class Constraints:
         self, snapshot: Snapshot, nodes: list[Node], filters: NodeFilters, templates: Sequence[PodTemplate]
     ) -> None:
         self._snapshot = snapshot
-        self._most_templates = 2 * len(templates) + 1000
-        self._torn = False
         self._ports: dict[tuple[str, int], dict[int, list[str]]] = {}
         self.volumes = VolumeIndex(snapshot, nodes)
         topologies = {key: Topology(key, nodes) for key in sorted(topology_keys(templates))}
@@ -78,46 +76,6 @@ class Constraints:
             self._count_by(template)
         for column, view in enumerate(snapshot.nodes.values() if self._tied else ()):
             self._count(view.pods, column, 1)
-
-    # Following a cluster
-
-    @property
-    def torn(self) -> bool:
-        """Whether a port was freed or a volume detached that no pod had there, which no undoing mends."""
-        return self._torn or self.volumes.torn
-
-    @property
-    def honors_taints(self) -> bool:
-        """Whether some constraint does not consider nodes with taints."""
-        return self._spread.honors_taints
-
-    def take_in(self, templates: Collection[PodTemplate]) -> bool:
-        """Take in those of *templates* that are new. Return ``False`` if one has a constraint that none had before.
-
-        Templates are never forgotten, so that after many rollouts no more are taken in.
-        """
-        added = [template for template in templates if template not in self._counted]
-        if any(template.spec.spread or not self._affinity.knows(template) for template in added):
-            return False
-        if len(self._counted) + len(added) > self._most_templates:
-            return False
-        for template in added:
-            self._affinity.register(template)
-            self._count_by(template)
-        return True
-
-    def recount(self, column: int, before: Sequence[Pod], after: Sequence[Pod]) -> None:
-        """Replace the pods of a node."""
-        if not self._tied:
-            return
-        gone = {id(pod): pod for pod in before}
-        self._count([pod for pod in after if gone.pop(id(pod), None) is None], column, 1)
-        self._count(gone.values(), column, -1)
-
-    def follow(self, snapshot: Snapshot) -> None:
-        """Hold on to *snapshot*, whose volumes are those of the one before."""
-        self._snapshot = snapshot
-        self.volumes.follow(snapshot)
 
     def _count_by(self, template: PodTemplate) -> None:
         affinity, spread = self._counted[template] = self._count_rules(template)
@@ -173,50 +131,50 @@ class Constraints:
 
     # Judging and changing
 
-    def restrict(self, mask: NodeMask, ask: Ask) -> None:
+    def restrict(self, mask: NodeMask, demand: PodDemand) -> None:
         """Clear *mask* on nodes that constraints forbid."""
-        ask.affinity.restrict(mask)
-        for counter in ask.spread.own:
+        demand.affinity.restrict(mask)
+        for counter in demand.spread.own:
             counter.restrict(mask)
-        for ip, protocol, port in ask.template.spec.host_ports:
+        for ip, protocol, port in demand.template.spec.host_ports:
             for node, used in self._ports.get((protocol, port), {}).items():
                 if _taken(ip, used):
                     mask[node] = False
-        if ask.attachments is not NO_ATTACHMENTS:
-            self.volumes.restrict(mask, ask.attachments)
+        if demand.attachments is not NO_ATTACHMENTS:
+            self.volumes.restrict(mask, demand.attachments)
 
-    def restrict_all(self, masks: NDArray[np.bool_], asks: Sequence[Ask]) -> None:
-        """Clear in each of *masks* the nodes that constraints forbid to the ask of the same number."""
+    def restrict_all(self, masks: NDArray[np.bool_], demands: Sequence[PodDemand]) -> None:
+        """Clear in each of *masks* the nodes that constraints forbid to the demand of the same number."""
         size = (masks.shape[1] + 7) // 8
         packed: list[bytes] = []
-        for mask, ask in zip(masks, asks, strict=True):
-            nodes = 0 if ask.plain else ask.affinity.excluded
-            if nodes is None or not ask.apart or ask.template.spec.host_ports:
-                self.restrict(mask, ask)
+        for mask, demand in zip(masks, demands, strict=True):
+            nodes = 0 if demand.plain else demand.affinity.excluded
+            if nodes is None or not demand.node_local or demand.template.spec.host_ports:
+                self.restrict(mask, demand)
             packed.append((nodes or 0).to_bytes(size, "little"))
-        bits = np.frombuffer(b"".join(packed), dtype=np.uint8).reshape(len(asks), size)
+        bits = np.frombuffer(b"".join(packed), dtype=np.uint8).reshape(len(demands), size)
         masks &= np.unpackbits(bits, axis=1, count=masks.shape[1], bitorder="little") == 0
 
-    def allows(self, ask: Ask, node: int) -> bool:
-        """Whether *node* is none of those that :meth:`restrict` clears, for an ask that is apart."""
-        if not ask.affinity.allows(node):
+    def allows(self, demand: PodDemand, node: int) -> bool:
+        """Whether *node* is none of those that :meth:`restrict` clears, for a demand that is node-local."""
+        if not demand.affinity.allows(node):
             return False
-        ports = ask.template.spec.host_ports
+        ports = demand.template.spec.host_ports
         return not any(_taken(ip, self._ports.get((protocol, port), {}).get(node, ())) for ip, protocol, port in ports)
 
     def close(self, node: int, sign: int) -> None:
         """Cordon *node*, or, with *sign* -1, undo that."""
         self._spread.close(node, sign)
 
-    def change(self, ask: Ask, node: int, step: int) -> None:
-        """Count *step* more pods with *ask* on *node*."""
-        ask.affinity.add(node, step)
-        for counter in ask.spread.joins:
+    def change(self, demand: PodDemand, node: int, step: int) -> None:
+        """Count *step* more pods with *demand* on *node*."""
+        demand.affinity.add(node, step)
+        for counter in demand.spread.joins:
             counter.add(node, step)
-        if ask.template.spec.host_ports:
-            self._use_ports(ask.template.spec, node, step)
-        if ask.attachments is not NO_ATTACHMENTS:
-            self.volumes.add(node, ask.attachments, step)
+        if demand.template.spec.host_ports:
+            self._use_ports(demand.template.spec, node, step)
+        if demand.attachments is not NO_ATTACHMENTS:
+            self.volumes.add(node, demand.attachments, step)
 
     def _use_ports(self, spec: PodSpec, node: int, step: int) -> None:
         for ip, protocol, port in spec.host_ports:
@@ -225,8 +183,6 @@ class Constraints:
                 used.append(ip)
             elif ip in used:
                 used.remove(ip)
-            else:
-                self._torn = True
 
 
 def _taken(ip: str, used: Sequence[str]) -> bool:

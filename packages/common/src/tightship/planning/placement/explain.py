@@ -10,19 +10,19 @@ from numpy.typing import NDArray
 from tightship.core.counting import counted
 from tightship.core.quantity import humanize
 from tightship.core.selectors import HARD_EFFECTS, untolerated
-from tightship.planning.placement.space import Ask, Space
+from tightship.planning.placement.space import PodDemand, Space
 
 MOST_CAUSES = 5
 """Most causes that a detail names."""
 
 
-def why_nowhere(space: Space, ask: Ask) -> tuple[str, str]:
+def why_nowhere(space: Space, demand: PodDemand) -> tuple[str, str]:
     """Return (detail, fix): the nodes by what excludes them, and the smallest change that would make room.
 
     The counts are those of kube-scheduler's own message. The fix is empty unless a single shortage is to blame, or only
     taints or the pod's own selector keep the pod from nodes with room.
     """
-    spec = ask.template.spec
+    spec = demand.template.spec
     names = space.resource_names()
     counts: dict[str, int] = {}
 
@@ -46,24 +46,24 @@ def why_nowhere(space: Space, ask: Ask) -> tuple[str, str]:
     declared = space.filters.declared(spec)
     count(f"not declaring {', '.join(spec.features)}", np.count_nonzero(left & ~declared))
     left &= declared
-    for _, other, mask in space.platforms.others(ask.template):
+    for _, other, mask in space.platforms.others(demand.template):
         count(f"of another {other}", np.count_nonzero(left & mask))
         left &= ~mask
-    count("out of reach of the pod's volumes", np.count_nonzero(left & ~ask.static))
-    left &= ask.static
+    count("out of reach of the pod's volumes", np.count_nonzero(left & ~demand.static))
+    left &= demand.static
     lacking = np.zeros(len(space.nodes), dtype=np.int16)
     enough = left.copy()
-    for row, amount in ask.rows:
+    for row, amount in demand.rows:
         short = space.free[row] < amount
         count(f"insufficient {names[row]}", np.count_nonzero(enough & short))
         enough &= ~short
         lacking += short
     near = np.flatnonzero(left & (lacking == 1))
     # More room helps only on a node that is large enough for the pod.
-    for row, amount in ask.rows:
+    for row, amount in demand.rows:
         near = near[space.capacity[row, near] >= amount]
-    rest = enough & ~space.feasible(ask) if enough.any() else enough
-    count(_other_filters(space, ask), np.count_nonzero(rest))
+    rest = enough & ~space.feasible(demand) if enough.any() else enough
+    count(_other_filters(space, demand), np.count_nonzero(rest))
     total = len(space.nodes)
     parts = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     told = [f"{number} {what}" for what, number in parts[:MOST_CAUSES]]
@@ -75,11 +75,11 @@ def why_nowhere(space: Space, ask: Ask) -> tuple[str, str]:
         roomy = space.open & declared & (lacking == 0) & (not claims)
         return detail, _own_rules(roomy & tolerated & ~selected, roomy & ~tolerated & selected)
     share = np.zeros(len(near))
-    for row, amount in ask.rows:
+    for row, amount in demand.rows:
         share += np.maximum(amount - space.free[row, near], 0) * space.scale[row]
     best = int(near[np.argmin(share)])
     row, short = next(
-        (row, amount - int(space.free[row, best])) for row, amount in ask.rows if space.free[row, best] < amount
+        (row, amount - int(space.free[row, best])) for row, amount in demand.rows if space.free[row, best] < amount
     )
     return detail, f"free {humanize(names[row], short)} more {names[row]} on {space.names[best]}"
 
@@ -95,15 +95,15 @@ def _own_rules(unselected: NDArray[np.bool_], tainted: NDArray[np.bool_]) -> str
     return ""
 
 
-def _other_filters(space: Space, ask: Ask) -> str:
-    spec = ask.template.spec
-    shared = any(space.constraints.volumes.users(claim) for claim, _ in ask.attachments.shared)
+def _other_filters(space: Space, demand: PodDemand) -> str:
+    spec = demand.template.spec
+    shared = any(space.constraints.volumes.users(claim) for claim, _ in demand.attachments.shared)
     parts = [
         ("pod affinity or anti-affinity", bool(spec.affinity or spec.anti_affinity)),
         ("topology spread", bool(spec.spread)),
         ("host port taken", bool(spec.host_ports)),
-        ("volume attach limit", bool(ask.attachments.handles or ask.attachments.own)),
-        ("disk in use", bool(ask.attachments.disks)),
+        ("volume attach limit", bool(demand.attachments.handles or demand.attachments.own)),
+        ("disk in use", bool(demand.attachments.disks)),
         ("claim shared with pods elsewhere", shared),
     ]
     held = [name for name, has in parts if has]

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from tightship.planning.placement.scoring import Choice, best_fit, nodes_to_find
-from tightship.planning.placement.space import Ask, Space
+from tightship.planning.placement.space import PodDemand, Space
 from tightship.planning.placement.together import feasible_each, left_over
 from tightship.planning.placement.topology import NodeMask, Topology
 
@@ -30,11 +30,11 @@ _Placed = tuple[tuple[int, int], ...]
 
 
 class Fit(Struct, frozen=True):
-    """The outcome: a node index for each ask in the order given, or the positions of asks without a place.
+    """The outcome: a node index for each demand in the order given, or the positions of demands without a place.
 
-    *alone* are asks that fit nowhere even without the others, and that no other could help to a place (as a companion,
-    or by raising a spread's minimum). For these the answer is exact. *astray* are asks that have a place, but that
-    kube-scheduler would send to a node where they can't run.
+    *alone* are demands that fit nowhere even without the others, and that no other could help to a place (as a
+    companion, or by raising a spread's minimum). For these the answer is exact. *astray* are demands that have a place,
+    but that kube-scheduler would send to a node where they can't run.
     """
 
     nodes: tuple[int, ...] = ()
@@ -48,29 +48,34 @@ class Fit(Struct, frozen=True):
 
 
 def fit_all(
-    space: Space, asks: Sequence[Ask], choose: Choice = best_fit, retries: int = RETRIES, *, explain: bool = True
+    space: Space,
+    demands: Sequence[PodDemand],
+    choose: Choice = best_fit,
+    retries: int = RETRIES,
+    *,
+    explain: bool = True,
 ) -> Fit:
-    """Place all of *asks*. Unless all of them find a node, the space stays unchanged.
+    """Place all of *demands*. Unless all of them find a node, the space stays unchanged.
 
-    Without *explain*, a search with a single try names just the first ask that finds none.
+    Without *explain*, a search with a single try names just the first demand that finds none.
     """
-    if not asks:
+    if not demands:
         return Fit()
     start = space.mark()
-    masks = feasible_each(space, list(dict.fromkeys(asks))) if retries or explain else {}
-    fitting = {ask: int(np.count_nonzero(mask)) for ask, mask in masks.items()}
-    alone = _alone(asks, fitting) if fitting else ()
-    order = sorted(range(len(asks)), key=lambda position: asks[position].hardness)
+    masks = feasible_each(space, list(dict.fromkeys(demands))) if retries or explain else {}
+    fitting = {demand: int(np.count_nonzero(mask)) for demand, mask in masks.items()}
+    alone = _alone(demands, fitting) if fitting else ()
+    order = sorted(range(len(demands)), key=lambda position: demands[position].hardness)
     # A pod that fits nowhere by itself ends the search at once. With only one try the scheduler's model chooses, which
     # may remember where it ended.
-    if alone and (retries or _looks_everywhere(space, asks, order, alone, fitting)):
+    if alone and (retries or _looks_everywhere(space, demands, order, alone, fitting)):
         return Fit(unplaced=alone, alone=alone)
-    if not all(ask.apart for ask in masks):
+    if not all(demand.node_local for demand in masks):
         masks = {}
     for _ in range(retries + 1):
-        failed, nodes = _greedy(space, asks, order, choose, masks)
+        failed, nodes = _greedy(space, demands, order, choose, masks)
         if failed is None:
-            return Fit(nodes=tuple(nodes[position] for position in range(len(asks))))
+            return Fit(nodes=tuple(nodes[position] for position in range(len(demands))))
         space.rollback(start)
         if order[0] == failed:
             break
@@ -79,38 +84,50 @@ def fit_all(
     if alone:
         return Fit(unplaced=alone, alone=alone)
     if retries:
-        found = _search(space, asks, order)
+        found = _search(space, demands, order)
         if found is not None:
             for position, node in enumerate(found):
-                space.place(asks[position], node)
+                space.place(demands[position], node)
             return Fit(nodes=found)
     return Fit(unplaced=(order[0],), astray=(order[0],) if order[0] in nodes else ())
 
 
 def _looks_everywhere(
-    space: Space, asks: Sequence[Ask], order: Sequence[int], alone: Sequence[int], fitting: Mapping[Ask, int]
+    space: Space,
+    demands: Sequence[PodDemand],
+    order: Sequence[int],
+    alone: Sequence[int],
+    fitting: Mapping[PodDemand, int],
 ) -> bool:
-    """Whether the scheduler's model looks at all nodes on which asks fit that it places before the first *alone*."""
-    placed = [asks[position] for position in takewhile(lambda each: each not in alone, order)]
-    more = any(ask.affinity.group is not None or ask.spread.own for ask in placed)  # others may open nodes to these
-    most = len(space.nodes) if more else max((fitting[ask] for ask in placed), default=0)
+    """Whether the scheduler's model looks at all nodes on which demands fit that it places before the first *alone*."""
+    placed = [demands[position] for position in takewhile(lambda each: each not in alone, order)]
+    more = any(
+        demand.affinity.group is not None or demand.spread.own for demand in placed
+    )  # others may open nodes to these
+    most = len(space.nodes) if more else max((fitting[demand] for demand in placed), default=0)
     return most <= nodes_to_find(len(space.nodes))
 
 
-def _alone(asks: Sequence[Ask], fitting: Mapping[Ask, int]) -> tuple[int, ...]:
-    """Return the positions of asks that fit nowhere, wherever the others go."""
+def _alone(demands: Sequence[PodDemand], fitting: Mapping[PodDemand, int]) -> tuple[int, ...]:
+    """Return the positions of demands that fit nowhere, wherever the others go."""
     if all(fitting.values()):
         return ()
-    everyone = range(len(asks))
+    everyone = range(len(demands))
     return tuple(
-        position for position, ask in enumerate(asks) if not fitting[ask] and not _helped(asks, position, everyone)
+        position
+        for position, demand in enumerate(demands)
+        if not fitting[demand] and not _helped(demands, position, everyone)
     )
 
 
 def _greedy(
-    space: Space, asks: Sequence[Ask], order: Sequence[int], choose: Choice, masks: Mapping[Ask, NodeMask]
+    space: Space,
+    demands: Sequence[PodDemand],
+    order: Sequence[int],
+    choose: Choice,
+    masks: Mapping[PodDemand, NodeMask],
 ) -> tuple[int | None, dict[int, int]]:
-    """Place *asks* in *order*. If all are apart, *masks* may tell on which nodes each fits alone.
+    """Place *demands* in *order*. If all are node-local, *masks* may tell on which nodes each fits alone.
 
     Return the position that failed, and the nodes chosen: also for that one, if the choice is a stray.
     """
@@ -119,49 +136,51 @@ def _greedy(
     while queue:
         postponed: list[int] = []
         for number, position in enumerate(queue):
-            ask = asks[position]
-            feasible = (left_over(space, ask, masks[ask], nodes) if masks else space.feasible(ask)).nonzero()[0]
+            demand = demands[position]
+            feasible = (left_over(space, demand, masks[demand], nodes) if masks else space.feasible(demand)).nonzero()[
+                0
+            ]
             if not len(feasible):
-                if not _helped(asks, position, queue[number + 1 :]):
+                if not _helped(demands, position, queue[number + 1 :]):
                     return position, nodes
                 postponed.append(position)
                 continue
-            alone = len(feasible) == 1 and ask.strays is None
-            nodes[position] = node = int(feasible[0]) if alone else choose(space, ask, feasible)
-            if not ask.static[node]:
+            alone = len(feasible) == 1 and demand.strays is None
+            nodes[position] = node = int(feasible[0]) if alone else choose(space, demand, feasible)
+            if not demand.static[node]:
                 return position, nodes
-            space.place(ask, node)
+            space.place(demand, node)
         queue = postponed
     return None, nodes
 
 
-def _helped(asks: Sequence[Ask], position: int, others: Iterable[int]) -> bool:
+def _helped(demands: Sequence[PodDemand], position: int, others: Iterable[int]) -> bool:
     """Whether placing one of *others* can open a node to the pod, as a companion or by raising a spread's minimum."""
-    ask = asks[position]
-    if ask.plain or (ask.affinity.group is None and not ask.spread.own):
+    demand = demands[position]
+    if demand.plain or (demand.affinity.group is None and not demand.spread.own):
         return False
-    own = {id(counter) for counter in ask.spread.own}
-    group = ask.affinity.group
+    own = {id(counter) for counter in demand.spread.own}
+    group = demand.affinity.group
     for other in others:
         if other == position:
             continue
-        if group is not None and any(joined is group for joined in asks[other].affinity.joins):
+        if group is not None and any(joined is group for joined in demands[other].affinity.joins):
             return True
-        if any(id(counter) in own for counter in asks[other].spread.joins):
+        if any(id(counter) in own for counter in demands[other].spread.joins):
             return True
     return False
 
 
-def _search(space: Space, asks: Sequence[Ask], order: Sequence[int]) -> tuple[int, ...] | None:
+def _search(space: Space, demands: Sequence[PodDemand], order: Sequence[int]) -> tuple[int, ...] | None:
     """Search all placements depth first, the pod with the fewest nodes left next; ``None`` if none was found in time.
 
     If a pod may open nodes to another, the order matters too, so the search then tries every pod next.
     """
     work = SEARCH_WORK
-    kinds = _kinds(asks)
+    kinds = _kinds(demands)
     chosen: dict[int, int] = {}
     hopeless: set[_Placed] = set()
-    ordered = any(_helped(asks, position, order) for position in order)
+    ordered = any(_helped(demands, position, order) for position in order)
 
     def descend(left: frozenset[int], placed: _Placed) -> bool:
         nonlocal work
@@ -172,12 +191,12 @@ def _search(space: Space, asks: Sequence[Ask], order: Sequence[int]) -> tuple[in
         work -= len(left) * len(space.nodes)
         if work <= 0:
             return False
-        options = {position: np.flatnonzero(space.feasible(asks[position])) for position in left}
+        options = {position: np.flatnonzero(space.feasible(demands[position])) for position in left}
         nearest = sorted(left, key=lambda each: (len(options[each]), order.index(each)))
         for position in _one_of_each(nearest, kinds) if ordered else nearest[:1]:
             for node in options[position].tolist():
                 mark = space.mark()
-                space.place(asks[position], node)
+                space.place(demands[position], node)
                 if descend(left - {position}, _with(placed, kinds[position], node)):
                     chosen[position] = node
                     return True
@@ -186,15 +205,15 @@ def _search(space: Space, asks: Sequence[Ask], order: Sequence[int]) -> tuple[in
         return False
 
     start = space.mark()
-    found = descend(frozenset(range(len(asks))), ())
+    found = descend(frozenset(range(len(demands))), ())
     space.rollback(start)
-    return tuple(chosen[position] for position in range(len(asks))) if found else None
+    return tuple(chosen[position] for position in range(len(demands))) if found else None
 
 
 class Leaving(Struct, frozen=True):
     """A pod on its way to node *target*; if it *waits*, its budget lets it go only when others are Ready again."""
 
-    ask: Ask
+    demand: PodDemand
     target: int
     waits: bool
 
@@ -206,13 +225,13 @@ def stuck_in_turn(space: Space, origin: int, leaving: Sequence[Leaving]) -> tupl
     for affinity, anti-affinity and spread on *origin*: a pod that must be beside one of them can't start elsewhere, and
     the other may not leave before it has started. The space has every pod at its target before and after this call.
     """
-    if not any(each.waits and not each.ask.plain for each in leaving):
+    if not any(each.waits and not each.demand.plain for each in leaving):
         return ()
     mark = space.mark()
     for each in leaving:
-        space.lift(each.ask, each.target)
+        space.remove(each.demand, each.target)
         if each.waits:
-            space.place(each.ask, origin)
+            space.place(each.demand, origin)
     left = list(range(len(leaving)))
     while left:
         landed = next((position for position in left if _lands(space, origin, leaving[position])), None)
@@ -225,30 +244,30 @@ def stuck_in_turn(space: Space, origin: int, leaving: Sequence[Leaving]) -> tupl
 
 def _lands(space: Space, origin: int, pod: Leaving) -> bool:
     if pod.waits:
-        space.lift(pod.ask, origin)
-    if space.accepts(pod.ask, pod.target):
-        space.place(pod.ask, pod.target)
+        space.remove(pod.demand, origin)
+    if space.accepts(pod.demand, pod.target):
+        space.place(pod.demand, pod.target)
         return True
     if pod.waits:
-        space.place(pod.ask, origin)
+        space.place(pod.demand, origin)
     return False
 
 
-def certain(space: Space, asks: Sequence[Ask]) -> bool:
+def certain(space: Space, demands: Sequence[PodDemand]) -> bool:
     """Whether every pod finds a place **whatever** feasible node kube-scheduler picks for each, in whatever order.
 
     This is cheap if room is ample (:func:`_ample`). Otherwise the search plays all choices through, those of equal pods
     once. Running out of :data:`SEARCH_WORK` counts as no.
     """
-    if any(ask.affinity.group is not None and ask.affinity.group.nowhere for ask in asks):
+    if any(demand.affinity.group is not None and demand.affinity.group.nowhere for demand in demands):
         # The last pods of an affinity group leave with this node. A replacement tried while one of them still
         # terminates finds its companion only on the cordoned node, and kube-scheduler does not try it again when that
         # pod has gone (``isSchedulableAfterAssignedPodChange`` skips deletions), but only minutes later.
         return False
-    if any(ask.strays is not None and (space.open & ask.strays).any() for ask in asks):
+    if any(demand.strays is not None and (space.open & demand.strays).any() for demand in demands):
         return False  # the scheduler may choose a node where the pod can't run
     work = SEARCH_WORK
-    kinds = _kinds(asks)
+    kinds = _kinds(demands)
     safe_states: set[_Placed] = set()
 
     def safe(left: tuple[int, ...], placed: _Placed) -> bool:
@@ -258,16 +277,16 @@ def certain(space: Space, asks: Sequence[Ask]) -> bool:
         work -= len(left) * len(space.nodes)
         if work <= 0:
             return False
-        masks = {position: space.feasible(asks[position]) for position in left}
+        masks = {position: space.feasible(demands[position]) for position in left}
         if not all(mask.any() for mask in masks.values()):
             return False
-        if _ample(space, asks, left, masks):
+        if _ample(space, demands, left, masks):
             return True
         for position in _one_of_each(left, kinds):
             rest = tuple(each for each in left if each != position)
             for node in np.flatnonzero(masks[position]).tolist():
                 mark = space.mark()
-                space.place(asks[position], node)
+                space.place(demands[position], node)
                 fine = safe(rest, _with(placed, kinds[position], node))
                 space.rollback(mark)
                 if not fine:
@@ -275,13 +294,13 @@ def certain(space: Space, asks: Sequence[Ask]) -> bool:
         safe_states.add(placed)
         return True
 
-    return safe(tuple(range(len(asks))), ())
+    return safe(tuple(range(len(demands))), ())
 
 
-def _kinds(asks: Sequence[Ask]) -> list[int]:
-    """Return for each ask the position of the first equal one: replicas can stand in for one another."""
+def _kinds(demands: Sequence[PodDemand]) -> list[int]:
+    """Return for each demand the position of the first equal one: replicas can stand in for one another."""
     first: dict[int, int] = {}
-    return [first.setdefault(id(ask), position) for position, ask in enumerate(asks)]
+    return [first.setdefault(id(demand), position) for position, demand in enumerate(demands)]
 
 
 def _one_of_each(left: Iterable[int], kinds: Sequence[int]) -> list[int]:
@@ -297,7 +316,7 @@ def _with(placed: _Placed, kind: int, node: int) -> _Placed:
     return tuple(sorted((*placed, (kind, node))))
 
 
-def _ample(space: Space, asks: Sequence[Ask], left: Sequence[int], masks: Mapping[int, NodeMask]) -> bool:
+def _ample(space: Space, demands: Sequence[PodDemand], left: Sequence[int], masks: Mapping[int, NodeMask]) -> bool:
     """Whether no pod can be shut out of all its feasible nodes by the others, however they are placed.
 
     A node that has room for all pods together stays open to one that asks for nothing but resources.
@@ -307,13 +326,13 @@ def _ample(space: Space, asks: Sequence[Ask], left: Sequence[int], masks: Mappin
     """
     together: Counter[int] = Counter()
     for position in left:
-        together.update(dict(asks[position].rows))
+        together.update(dict(demands[position].rows))
     for position in left:
-        ask = asks[position]
-        if ask.affinity.group is not None and ask.affinity.group.nowhere and len(left) > 1:
+        demand = demands[position]
+        if demand.affinity.group is not None and demand.affinity.group.nowhere and len(left) > 1:
             return False
         mask = masks[position]
-        if ask.plain and _holds_all(space, ask, mask, together):
+        if demand.plain and _holds_all(space, demand, mask, together):
             continue
         at_stake = 0
         largest: dict[Topology, int] = {}
@@ -321,7 +340,7 @@ def _ample(space: Space, asks: Sequence[Ask], left: Sequence[int], masks: Mappin
             if other == position:
                 continue
             loss = 1
-            for topology in _tied_by(ask, asks[other]):
+            for topology in _tied_by(demand, demands[other]):
                 if topology not in largest:
                     largest[topology] = int(topology.nodes_in(mask).max(initial=1))
                 loss = max(loss, largest[topology])
@@ -331,20 +350,20 @@ def _ample(space: Space, asks: Sequence[Ask], left: Sequence[int], masks: Mappin
     return True
 
 
-def _holds_all(space: Space, ask: Ask, mask: NodeMask, together: Mapping[int, int]) -> bool:
-    """Whether a node in *mask* has the amounts *together* of every resource that *ask* needs."""
+def _holds_all(space: Space, demand: PodDemand, mask: NodeMask, together: Mapping[int, int]) -> bool:
+    """Whether a node in *mask* has the amounts *together* of every resource that *demand* needs."""
     roomy = mask.copy()
-    for row, _ in ask.rows:
+    for row, _ in demand.rows:
         roomy &= space.free[row] >= together[row]
     return bool(roomy.any())
 
 
-def _tied_by(ask: Ask, other: Ask) -> set[Topology]:
-    """Return the topologies by which a pod with *other* can shut a pod with *ask* out of a whole domain."""
-    if ask.plain or other.plain:
+def _tied_by(demand: PodDemand, other: PodDemand) -> set[Topology]:
+    """Return the topologies by which a pod with *other* can shut a pod with *demand* out of a whole domain."""
+    if demand.plain or other.plain:
         return set()
     holding, matching = {id(anti) for anti in other.affinity.own}, {id(anti) for anti in other.affinity.against}
-    tied = {anti.matching.topology for anti in ask.affinity.own if id(anti) in matching}
-    tied |= {anti.holding.topology for anti in ask.affinity.against if id(anti) in holding}
+    tied = {anti.matching.topology for anti in demand.affinity.own if id(anti) in matching}
+    tied |= {anti.holding.topology for anti in demand.affinity.against if id(anti) in holding}
     joined = {id(counter) for counter in other.spread.joins}
-    return tied | {counter.topology for counter in ask.spread.own if id(counter) in joined}
+    return tied | {counter.topology for counter in demand.spread.own if id(counter) in joined}

@@ -6,7 +6,6 @@ node-name order. A journal records every change, so a failed attempt costs only 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -16,8 +15,8 @@ from tightship.core.objects import Node, Pod, PodTemplate
 from tightship.core.reasons import Reason
 from tightship.core.resources import POD_COUNT, largest
 from tightship.core.selectors import Taint
-from tightship.planning.cluster import Anew, NodeView, Snapshot
-from tightship.planning.placement.constraints import Ask, Constraints
+from tightship.planning.cluster import Anew, Snapshot
+from tightship.planning.placement.constraints import Constraints, PodDemand
 from tightship.planning.placement.platforms import Platforms
 from tightship.planning.placement.static import NodeFilters
 from tightship.planning.placement.topology import NodeMask
@@ -27,12 +26,6 @@ CPU, MEMORY, PODS = 0, 1, 2
 """Rows of the resource matrix in every space; other resources follow in name order."""
 
 UNLIMITED = 2**62
-
-_COMPARED = ("missing", "unreadable", "schedulers", "namespaces")
-_STORAGE = ("claims", "volumes", "storage_classes", "csi_nodes", "csi_drivers", "storage_capacities")
-
-Changes = tuple[tuple[Ask | None, int, int], ...]
-"""Changes of a space in order: a pod's demands, a node, and 1 or -1; without demands the node was closed."""
 
 
 class Space:
@@ -62,10 +55,10 @@ class Space:
         self.leaving: NodeMask | None = None
         self.leaving_taint: Taint | None = None
         """Nodes about to go, which pods should avoid; the soft taint that tells kube-scheduler so, if there is one."""
-        self._asks: dict[tuple[PodTemplate, int], Ask] = {}
+        self._demands: dict[tuple[PodTemplate, int], PodDemand] = {}
         self.filters = NodeFilters(self.nodes)
         self.platforms = Platforms(snapshot, self.nodes)
-        self._journal: list[tuple[Ask | None, int, int]] = []
+        self._journal: list[tuple[PodDemand | None, int, int]] = []
         self._lengths: NDArray[np.float64] | None = None
         self._changed: set[int] = set()
         self.constraints = Constraints(snapshot, self.nodes, self.filters, templates)
@@ -101,93 +94,9 @@ class Space:
                 self.free[self._rows[name], column] -= amount
             self.assumed[:, column] = view.usage.scoring
 
-    # Following a cluster
+    # What a pod demands
 
-    def follow(self, snapshot: Snapshot) -> bool:
-        """Undo everything, and show *snapshot* from now on. If only a new space can show it, return ``False``.
-
-        Pods come and go, and nodes change their state and their taints. A new space is needed for nodes that come, go
-        or change in another way, for other volumes, and for the first pod with a resource or a constraint of its own.
-        """
-        self.rollback(0)
-        if self.constraints.torn:
-            return False
-        self.next_start, self._lengths, self.leaving, self.leaving_taint = 0, None, None, None
-        self._changed.clear()
-        # A resized pod's amounts are only known by the object that holds them, which may be gone.
-        for key in [key for key in self._asks if key[1]]:
-            del self._asks[key]
-        if snapshot is self.snapshot:
-            return True
-        before = self.snapshot
-        changed = [
-            (column, old, new)
-            for column, (old, new) in enumerate(zip(before.nodes.values(), snapshot.nodes.values(), strict=False))
-            if old is not new
-        ]
-        if not self._can_follow(snapshot, changed):
-            return False
-        retainted = False
-        for column, old, new in changed:
-            if old.node is not new.node:
-                retainted |= old.node.taints != new.node.taints
-                self.nodes[column] = new.node
-                self.open[column] = self._receives(new.node, snapshot)
-            self._recount(column, old, new)
-        if retainted:
-            self.filters.forget_taints()
-        homes, self.platforms = self.platforms.homes, Platforms(snapshot, self.nodes)
-        if retainted or before.anew != snapshot.anew or homes != self.platforms.homes:
-            self._asks.clear()
-        self.snapshot = snapshot
-        self.constraints.follow(snapshot)
-        return True
-
-    def _can_follow(self, snapshot: Snapshot, changed: Sequence[tuple[int, NodeView, NodeView]]) -> bool:
-        """Whether no more than pods and the nodes' states have changed. If so, register the templates of new pods."""
-        if not self._looks_like(snapshot) or any(self._rebuilt(old.node, new.node) for _, old, new in changed):
-            return False
-        templates: dict[PodTemplate, None] = {}
-        names: set[str] = set()
-        for _, _, new in changed:
-            names.update(new.usage.requested)
-            templates.update(dict.fromkeys(pod.template for pod in new.pods))
-        for pod in snapshot.unscheduled:
-            names.update(pod.requests)
-            templates[pod.template] = None
-        templates.update(dict.fromkeys(pod.template for pod in snapshot.to_come))
-        for template in templates:
-            names.update(template.spec.requests)
-        return names <= self._rows.keys() and self.constraints.take_in(templates)
-
-    def _looks_like(self, snapshot: Snapshot) -> bool:
-        """Whether *snapshot* has the same nodes by name, and the same of all that is neither node nor pod."""
-        before = self.snapshot
-        return (
-            self.names == list(snapshot.nodes)
-            and all(getattr(before, field) == getattr(snapshot, field) for field in _COMPARED)
-            and all(getattr(before, kind) is getattr(snapshot, kind) for kind in _STORAGE)
-        )
-
-    def _rebuilt(self, old: Node, new: Node) -> bool:
-        """Whether *new* differs from *old* in what masks and counters are made of."""
-        if old is new:
-            return False
-        if old.labels != new.labels or old.allocatable != new.allocatable or old.features != new.features:
-            return True
-        return self.constraints.honors_taints and old.taints != new.taints
-
-    def _recount(self, column: int, old: NodeView, new: NodeView) -> None:
-        """Replace the pods of a node."""
-        self.constraints.recount(column, old.pods, new.pods)
-        self.free[:, column] = self.capacity[:, column]
-        for name, amount in new.usage.requested.items():
-            self.free[self._rows[name], column] -= amount
-        self.assumed[:, column] = new.usage.scoring
-
-    # What a pod asks
-
-    def ask(self, pod: Pod) -> Ask:
+    def demand_of(self, pod: Pod) -> PodDemand:
         """Return the demands of *pod* on a node.
 
         During a resize the larger amounts count, since the replacement may request either. Where a VPA changes what the
@@ -196,12 +105,14 @@ class Space:
         key = (pod.template, 0 if pod.requests is pod.template.spec.requests else id(pod.requests))
         if self.snapshot.anew and pod.uid and not pod.node and pod.template in self.snapshot.anew:
             key = (pod.template, -1)
-        found = self._asks.get(key)
+        found = self._demands.get(key)
         if found is None:
-            found = self._asks[key] = self._compile(pod, None if key[1] == -1 else self.snapshot.anew.get(pod.template))
+            found = self._demands[key] = self._compile(
+                pod, None if key[1] == -1 else self.snapshot.anew.get(pod.template)
+            )
         return found
 
-    def _compile(self, pod: Pod, anew: Anew | None) -> Ask:
+    def _compile(self, pod: Pod, anew: Anew | None) -> PodDemand:
         template, spec = pod.template, pod.template.spec
         unknown = self.constraints.unknown(template)
         static = self.filters.static(spec)
@@ -228,7 +139,7 @@ class Space:
         rows = tuple((self._rows[name], amount) for name, amount in amounts.items() if amount > 0)
         count = int(np.count_nonzero(static))
         level = 0 if count * 4 <= len(self.nodes) else 2 if plain else 1
-        return Ask(
+        return PodDemand(
             template=template,
             rows=rows,
             scoring=scoring,
@@ -240,28 +151,29 @@ class Space:
             attachments=attachments,
             plain=plain,
             unknown=unknown,
-            apart=plain or (affinity.apart and not (spread.own or spread.joins or attachments is not NO_ATTACHMENTS)),
+            node_local=plain
+            or (affinity.node_local and not (spread.own or spread.joins or attachments is not NO_ATTACHMENTS)),
             strays=strays,
         )
 
     # Judging
 
-    def feasible(self, ask: Ask) -> NodeMask:
-        """Return the open nodes on which one more pod with *ask* passes every filter now."""
-        mask = self.open & ask.static
-        for row, amount in ask.rows:
+    def feasible(self, demand: PodDemand) -> NodeMask:
+        """Return the open nodes on which one more pod with *demand* passes every filter now."""
+        mask = self.open & demand.static
+        for row, amount in demand.rows:
             mask &= self.free[row] >= amount
-        if not ask.plain:
-            self.constraints.restrict(mask, ask)
+        if not demand.plain:
+            self.constraints.restrict(mask, demand)
         return mask
 
-    def accepts(self, ask: Ask, node: int) -> bool:
+    def accepts(self, demand: PodDemand, node: int) -> bool:
         """Whether *node* is open and passes every filter."""
-        if not (self.open[node] and ask.static[node]):
+        if not (self.open[node] and demand.static[node]):
             return False
-        if any(self.free[row, node] < amount for row, amount in ask.rows):
+        if any(self.free[row, node] < amount for row, amount in demand.rows):
             return False
-        return self.constraints.allows(ask, node) if ask.apart else bool(self.feasible(ask)[node])
+        return self.constraints.allows(demand, node) if demand.node_local else bool(self.feasible(demand)[node])
 
     @cached_property
     def scale(self) -> NDArray[np.float64]:
@@ -286,15 +198,15 @@ class Space:
 
     # Changing
 
-    def place(self, ask: Ask, node: int) -> None:
-        """Bind one pod with *ask* to *node*."""
-        self._change(ask, node, 1)
-        self._journal.append((ask, node, 1))
+    def place(self, demand: PodDemand, node: int) -> None:
+        """Bind one pod with *demand* to *node*."""
+        self._change(demand, node, 1)
+        self._journal.append((demand, node, 1))
 
-    def lift(self, ask: Ask, node: int) -> None:
-        """Take one pod with *ask* off *node*."""
-        self._change(ask, node, -1)
-        self._journal.append((ask, node, -1))
+    def remove(self, demand: PodDemand, node: int) -> None:
+        """Take one pod with *demand* off *node*."""
+        self._change(demand, node, -1)
+        self._journal.append((demand, node, -1))
 
     def close(self, node: int) -> None:
         """Cordon *node*: it receives no more pods, but stays a topology domain for the scheduler."""
@@ -310,34 +222,21 @@ class Space:
     def rollback(self, mark: int) -> None:
         """Undo everything since *mark*."""
         while len(self._journal) > mark:
-            ask, node, step = self._journal.pop()
-            if ask is None:
+            demand, node, step = self._journal.pop()
+            if demand is None:
                 self.open[node] = True
                 self.constraints.close(node, -1)
             else:
-                self._change(ask, node, -step)
+                self._change(demand, node, -step)
 
-    def changes_since(self, mark: int) -> Changes:
-        """Return what has changed since *mark*, for :meth:`repeat`."""
-        return tuple(self._journal[mark:])
-
-    def repeat(self, changes: Changes) -> None:
-        """Make *changes* again."""
-        for ask, node, step in changes:
-            if ask is None:
-                self.close(node)
-            else:
-                self._change(ask, node, step)
-                self._journal.append((ask, node, step))
-
-    def _change(self, ask: Ask, node: int, step: int) -> None:
-        for row, amount in ask.rows:
+    def _change(self, demand: PodDemand, node: int, step: int) -> None:
+        for row, amount in demand.rows:
             self.free[row, node] -= step * amount
-        self.assumed[0, node] += step * ask.scoring[0]
-        self.assumed[1, node] += step * ask.scoring[1]
+        self.assumed[0, node] += step * demand.scoring[0]
+        self.assumed[1, node] += step * demand.scoring[1]
         self._changed.add(node)
-        if not ask.plain:
-            self.constraints.change(ask, node, step)
+        if not demand.plain:
+            self.constraints.change(demand, node, step)
 
     # Explaining
 
@@ -346,4 +245,4 @@ class Space:
         return sorted(self._rows, key=self._rows.__getitem__)
 
 
-__all__ = ["CPU", "MEMORY", "PODS", "UNLIMITED", "Ask", "Changes", "Space"]
+__all__ = ["CPU", "MEMORY", "PODS", "UNLIMITED", "PodDemand", "Space"]

@@ -153,10 +153,6 @@ class SpreadIndex:
         for template, counters in self.own.items():
             for counter, constraint in zip(counters, template.spec.spread, strict=True):
                 self._by_selector.add(template.namespace, constraint.label_selector, counter)
-        self.honors_taints = any(
-            constraint.node_taints_policy == "Honor" for template in self.own for constraint in template.spec.spread
-        )
-        """Whether some constraint does not consider nodes with taints."""
         self._ghostless = [each for counters in self.own.values() for each in counters if not each.ghosts_count]
 
     def joins(self, template: PodTemplate) -> tuple[SpreadCounter, ...]:

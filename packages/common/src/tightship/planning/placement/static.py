@@ -28,13 +28,6 @@ class NodeFilters:
         found = np.array([virtual(node) is not None for node in self._nodes], dtype=np.bool_)
         return (found, np.array([*map(fargate, self._nodes)], dtype=np.bool_)) if found.any() else None
 
-    def forget_taints(self) -> None:
-        """Forget what depends on taints, since the taints of a node have changed."""
-        self._masks = {key: mask for key, mask in self._masks.items() if key[0] in ("selected", "declared")}
-        self._counts = {key: counts for key, counts in self._counts.items() if key[0] == "preferred"}
-        self._soft_taints = any(taint.effect in SOFT_EFFECTS for node in self._nodes for taint in node.taints)
-        self._virtual = self._virtual_ones()
-
     def selected(self, spec: PodSpec) -> NodeMask:
         """Return the nodes that the pod's node selector and required node affinity allow."""
         wanted, affinity = spec.node_selector, spec.node_affinity

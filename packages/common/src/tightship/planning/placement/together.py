@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tightship.planning.placement.space import Ask, Space
+from tightship.planning.placement.space import PodDemand, Space
 from tightship.planning.placement.topology import NodeMask
 
 _MANY = 4
@@ -19,28 +19,28 @@ _NOTHING = -(2**62)
 """What any node has left, even one whose pods request more than it has."""
 
 
-def feasible_each(space: Space, asks: Sequence[Ask]) -> dict[Ask, NodeMask]:
-    """Return what :meth:`Space.feasible` does for each of *asks*, which differ."""
-    if len(asks) < _MANY:
-        return {ask: space.feasible(ask) for ask in asks}
-    masks = np.array([ask.static for ask in asks])
+def feasible_each(space: Space, demands: Sequence[PodDemand]) -> dict[PodDemand, NodeMask]:
+    """Return what :meth:`Space.feasible` does for each of *demands*, which differ."""
+    if len(demands) < _MANY:
+        return {demand: space.feasible(demand) for demand in demands}
+    masks = np.array([demand.static for demand in demands])
     masks &= space.open
     wanted: dict[int, list[int]] = {}
-    for number, ask in enumerate(asks):
-        for row, amount in ask.rows:
-            wanted.setdefault(row, [_NOTHING] * len(asks))[number] = amount
+    for number, demand in enumerate(demands):
+        for row, amount in demand.rows:
+            wanted.setdefault(row, [_NOTHING] * len(demands))[number] = amount
     for row, amounts in wanted.items():
         masks &= space.free[row] >= np.array(amounts)[:, None]
-    space.constraints.restrict_all(masks, asks)
-    return dict(zip(asks, masks, strict=True))
+    space.constraints.restrict_all(masks, demands)
+    return dict(zip(demands, masks, strict=True))
 
 
-def left_over(space: Space, ask: Ask, mask: NodeMask, nodes: Mapping[int, int]) -> NodeMask:
-    """Return where *ask* still fits of the nodes in *mask*, now that others that are apart have *nodes*."""
+def left_over(space: Space, demand: PodDemand, mask: NodeMask, nodes: Mapping[int, int]) -> NodeMask:
+    """Return where *demand* still fits of the nodes in *mask*, now that node-local others have *nodes*."""
     taken = [node for node in set(nodes.values()) if mask[node]]
     if len(taken) > _FEW:
-        return space.feasible(ask)
-    gone = [node for node in taken if not space.accepts(ask, node)]
+        return space.feasible(demand)
+    gone = [node for node in taken if not space.accepts(demand, node)]
     if gone:
         mask = mask.copy()
         mask[gone] = False

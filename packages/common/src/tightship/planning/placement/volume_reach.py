@@ -90,10 +90,6 @@ class VolumeReach:
         self.free: dict[str, NDArray[np.int64]] = {}
         """How many free volumes each node reaches, by what is asked of them."""
 
-    def follow(self, snapshot: Snapshot) -> None:
-        """Hold on to *snapshot*, whose volumes and nodes are those of the one before."""
-        self._snapshot = snapshot
-
     def of(self, template: PodTemplate) -> tuple[NodeMask | None, Attachments]:
         """Return the nodes that reach the volumes of pods of *template* (``None``: all), and what such a pod attaches.
 

@@ -37,19 +37,9 @@ class VolumeIndex:
         """How many pods write and how many only read each disk, by node."""
         self._users: dict[str, dict[int, int]] = {}
         """How many pods of each node use a claim that can't be shared between nodes."""
-        self.torn = False
-        """Whether something was detached that was not attached, which no undoing mends."""
         self.scheduler_chooses = False
         """Whether nothing but kube-scheduler chooses the places of pods: it does not know what can't be shared."""
         self._take_attachments()
-
-    def follow(self, snapshot: Snapshot) -> None:
-        """Hold on to *snapshot*, whose volumes and nodes are those of the one before."""
-        other = snapshot.attachments is not self._snapshot.attachments
-        self._snapshot = snapshot
-        self._known.follow(snapshot)
-        if other:
-            self._take_attachments()
 
     def reach(self, template: PodTemplate) -> tuple[NodeMask | None, Attachments]:
         """See :meth:`VolumeReach.of`."""
@@ -98,7 +88,6 @@ class VolumeIndex:
         for driver, handle in attachments.handles:
             here = self._attached.setdefault(driver, {}).setdefault(node, {})
             count = here.get(handle, 0) + step
-            self.torn |= count < 0
             if count > 0:
                 here[handle] = count
             else:
@@ -107,28 +96,24 @@ class VolumeIndex:
         for driver, number in attachments.own:
             made = self._own.setdefault(driver, np.zeros(len(self._nodes), dtype=np.int64))
             made[node] += step * number
-            self.torn |= bool(made[node] < 0)
             self._count(driver, node)
         for disk, reads in attachments.disks:
             used = self._disks.setdefault(disk, {}).setdefault(node, [0, 0])
             used[reads] += step
-            self.torn |= used[reads] < 0
         for claim, _ in attachments.shared if shared else ():
             users = self._users.setdefault(claim, {})
             users[node] = users.get(node, 0) + step
 
     def _take_attachments(self) -> None:
         """Count the volumes that are attached for no pod, or not yet detached (``getNodeVolumeAttachmentInfo``)."""
-        before, self._left = self._left, {}
         index = {node.name: number for number, node in enumerate(self._nodes)}
         for each in self._snapshot.attachments.values():
             volume = self._snapshot.volumes.get(each.volume)
             if volume is not None and volume.driver and not volume.plugin and each.node in index:
                 self._left.setdefault(each.driver, {}).setdefault(index[each.node], set()).add(volume.handle)
-        for attachments in (before, self._left):
-            for driver, nodes in attachments.items():
-                for node in nodes:
-                    self._count(driver, node)
+        for driver, nodes in self._left.items():
+            for node in nodes:
+                self._count(driver, node)
 
     def _count(self, driver: str, node: int) -> None:
         here, left = self._attached.get(driver, {}).get(node, {}), self._left.get(driver, {}).get(node)

@@ -14,23 +14,18 @@ from tightship.planning.cluster.state import sum_up
 from tightship.planning.disruption import DisruptionLedger, RenewedLedger
 from tightship.planning.placement.fitting import Leaving, stuck_in_turn
 from tightship.planning.placement.scoring import Choice
-from tightship.planning.plan.going import Going, SteeringRules
-from tightship.planning.plan.model import Candidate, Move, Placement, Plan, Removal, distinct
-from tightship.planning.plan.planner import Planner
-from tightship.planning.plan.planners import Planners
+from tightship.planning.plan.model import Candidate, Move, Placement, Plan, Removal, SteeringRules, distinct
+from tightship.planning.plan.planner import Going, Planner
+from tightship.planning.plan.reserving import PlanStart
 from tightship.planning.plan.strategies import Gates, Strategy
 
 
 class Judgement(Struct, frozen=True):
-    """A controller's view of one snapshot: who may go, why the others stay, and the gates while the plan grows.
-
-    *going* is which nodes go, if the controller had to find out for its gates.
-    """
+    """A controller's view of one snapshot: who may go, why the others stay, and the gates while the plan grows."""
 
     candidates: tuple[Candidate, ...]
     refusals: Mapping[str, tuple[Refusal, ...]]
     gates: Gates
-    going: Going | None = None
 
 
 Judge = Callable[[Snapshot], Judgement]
@@ -55,23 +50,21 @@ def make_plan(
     *,
     until_stable: bool = False,
     progress: Callable[[int, int], None] | None = None,
-    planners: Planners | None = None,
     steering: SteeringRules | None = None,
 ) -> Plan:
     """Return the plan of *strategy* for *snapshot*.
 
     One round spends each PodDisruptionBudget's allowance once. With *until_stable*, rounds follow each other, as if all
-    moved pods had become Ready, until one removes nothing. *progress* is told (round, nodes removed so far). *planners*
-    keeps what earlier plans of the cluster have compiled. *steering* is how kube-scheduler learns which nodes go.
+    moved pods had become Ready, until one removes nothing. *progress* is told (round, nodes removed so far). *steering*
+    is how kube-scheduler learns which nodes go.
     """
-    planners = Planners() if planners is None else planners
     removals: list[Removal] = []
     refusals: Mapping[str, tuple[Refusal, ...]] = {}
     going, rounds = Going(), 0
     current = snapshot
     while rounds < MAX_ROUNDS:
         rounds += 1
-        done, refusals, going = _one_round(current, judge(current), strategy, placement, rounds, planners, steering)
+        done, refusals, going = _one_round(current, judge(current), strategy, placement, rounds, steering)
         removals += done
         if progress is not None:
             progress(rounds, len(removals))
@@ -90,18 +83,20 @@ def _one_round(  # noqa: PLR0917
     strategy: Strategy,
     placement: Placement,
     number: int,
-    planners: Planners,
     steering: SteeringRules | None,
 ) -> tuple[list[Removal], dict[str, tuple[Refusal, ...]], Going]:
-    known = judgement.going
-    going = expected(planners, snapshot, judgement, strategy, placement, steering) if known is None else known
+    candidates = judgement.candidates
+    start = PlanStart(snapshot, candidates, placement, taint=None if steering is None else steering.taint)
+    going = expected(start, judgement, strategy, steering)
 
     def new_planner(choose: Choice) -> Planner:
-        candidates = judgement.candidates
-        return planners.planner(snapshot, candidates, placement, choose=choose, round_number=number, going=going)
+        ledger = DisruptionLedger(snapshot)
+        return Planner(
+            snapshot, ledger, candidates, placement, choose=choose, round_number=number, start=start, going=going
+        )
 
     outcome = strategy.run(new_planner, judgement.gates)
-    for _ in range(CORRECTIONS if going.steering is not None and known is None else 0):
+    for _ in range(CORRECTIONS if going.steering is not None else 0):
         removals = outcome.planner.removals
         if sum(len(each.moves) for each in removals) <= MOST_EVICTIONS * distinct(removals):
             break
@@ -112,27 +107,21 @@ def _one_round(  # noqa: PLR0917
     planner = outcome.planner
     removals = planner.removals
     if placement == "possible":
-        removals = straightened(planner, planners)
+        removals = straightened(planner)
     refusals = dict(judgement.refusals)
     for name, found in outcome.stays.items():
         refusals[name] = tuple(sorted({*refusals.get(name, ()), *found}))
     return removals, refusals, going
 
 
-def expected(  # noqa: PLR0917
-    planners: Planners,
-    snapshot: Snapshot,
-    judgement: Judgement,
-    strategy: Strategy,
-    placement: Placement,
-    steering: SteeringRules | None,
-) -> Going:
+def expected(start: PlanStart, judgement: Judgement, strategy: Strategy, steering: SteeringRules | None) -> Going:
     """Return which nodes go, by a plan that does not know yet which do.
 
     Where the plan chooses places, it will keep pods off these nodes, so the pods that this first one moves onto a
     candidate don't count for the gates. Budgets don't end it: what has to wait for the next round goes as well, so pods
     avoid it now.
     """
+    placement, snapshot = start.placement, start.snapshot
     chosen = placement == "possible"
     if not chosen and steering is None:
         return Going()
@@ -140,15 +129,14 @@ def expected(  # noqa: PLR0917
     first = Going(tuple(each.name for each in candidates), untried=True) if chosen else Going(steering=steering)
 
     def new_planner(choose: Choice) -> Planner:
-        planner = planners.planner(snapshot, candidates, placement, choose=choose, explain=False, going=first)
-        planner.ledger = RenewedLedger(snapshot)
-        return planner
+        ledger = RenewedLedger(snapshot)
+        return Planner(snapshot, ledger, candidates, placement, choose=choose, explain=False, start=start, going=first)
 
     removals = strategy.plain.run(new_planner, judgement.gates).planner.removals
     return Going(tuple(each.node for each in removals), steering, targets=_ends(removals) if chosen else {})
 
 
-def straightened(planner: Planner, planners: Planners) -> list[Removal]:
+def straightened(planner: Planner) -> list[Removal]:
     """Return the plan's removals with every pod sent straight to where it ends up.
 
     A strategy may move a pod onto a node that it removes later. What is reached so can be reached with one eviction
@@ -164,7 +152,7 @@ def straightened(planner: Planner, planners: Planners) -> list[Removal]:
         own = [move for move in removal.moves if move.origin == removal.node and move.pod.node == removal.node]
         moves = tuple(Move(move.pod, move.origin, final[move.pod.key], move.waits_for) for move in own)
         straight.append(msgspec.structs.replace(removal, moves=moves))
-    return straight if _holds(planner, straight, planners) else planner.removals
+    return straight if _holds(planner, straight) else planner.removals
 
 
 def _ends(removals: Sequence[Removal]) -> dict[str, str]:
@@ -172,35 +160,34 @@ def _ends(removals: Sequence[Removal]) -> dict[str, str]:
     return {move.pod.key: move.target for removal in removals for move in removal.moves}
 
 
-def _holds(planner: Planner, removals: list[Removal], planners: Planners) -> bool:
-    """Play *removals* on a fresh space; return whether every move finds its target feasible at its time."""
-    if not removals:
-        return True
-    again = planners.planner(planner.snapshot, (), planner.placement)
-    space = again.space
+def _holds(planner: Planner, removals: list[Removal]) -> bool:
+    """Play *removals* from the start of the plan; return whether every move finds its target feasible at its time."""
+    space = planner.space
+    planner.start.begin()
+    everyone, _, _ = planner.start.placed_pods()
     for removal in removals:
         node = space.index[removal.node]
         space.close(node)
-        waiting = again.waiting.pop(node, [])
-        for guest in waiting:
-            space.lift(guest.ask, node)
-        asks = [(space.ask(move.pod), space.index[move.target]) for move in removal.moves]
-        for ask, _ in asks:
-            space.lift(ask, node)
-        for ask, target in asks:
-            if not space.accepts(ask, target):
+        waiting = everyone.pop(node, [])
+        for placed_pod in waiting:
+            space.remove(placed_pod.demand, node)
+        demands = [(space.demand_of(move.pod), space.index[move.target]) for move in removal.moves]
+        for demand, _ in demands:
+            space.remove(demand, node)
+        for demand, target in demands:
+            if not space.accepts(demand, target):
                 return False
-            space.place(ask, target)
+            space.place(demand, target)
         waits = [bool(move.waits_for) for move in removal.moves]
-        leaving = [Leaving(ask, target, wait) for (ask, target), wait in zip(asks, waits, strict=True)]
+        leaving = [Leaving(demand, target, wait) for (demand, target), wait in zip(demands, waits, strict=True)]
         if stuck_in_turn(space, node, leaving):
             return False
-        for guest in waiting:
-            options = space.feasible(guest.ask).nonzero()[0]
+        for placed_pod in waiting:
+            options = space.feasible(placed_pod.demand).nonzero()[0]
             if not len(options):
                 return False
-            space.place(guest.ask, int(options[0]))
-            again.waiting.setdefault(int(options[0]), []).append(guest)
+            space.place(placed_pod.demand, int(options[0]))
+            everyone.setdefault(int(options[0]), []).append(placed_pod)
     return True
 
 

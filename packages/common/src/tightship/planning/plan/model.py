@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from tightship.core.objects import Pod
 from tightship.core.reasons import Reason, Refusal
+from tightship.core.selectors import Taint
 
 Placement = Literal["possible", "likely", "certain"]
 """How sure a place must be.
@@ -19,6 +20,16 @@ Placement = Literal["possible", "likely", "certain"]
 finds a place for every pod. ``certain``: likely, and every pod of the node finds a place whichever feasible nodes the
 scheduler picks.
 """
+
+CANDIDATE = "tightship.dev/candidate"
+"""The key of the soft taint on nodes that go next; its value is the controller, a dot, and whose installation's."""
+
+
+class SteeringRules(Struct, frozen=True):
+    """How a running controller keeps pods off the nodes that go next: by *taint*, on the first *most* of the plan."""
+
+    taint: Taint
+    most: int
 
 
 class Candidate(Struct, frozen=True):

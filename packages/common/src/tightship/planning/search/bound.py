@@ -67,16 +67,16 @@ class _Ascent:
         self._cost = relaxation.cost / self._scale
         self._forbidden = np.where(relaxation.allowed, 0.0, np.inf)
         self._group = np.full(len(relaxation.count), -1, dtype=np.intp)
-        for row in relaxation.apart:
+        for row in relaxation.node_local:
             self._group[row.kinds] = row.group
         self._grouped = self._group >= 0
         self._groups = int(self._group.max(initial=-1)) + 1
         self._at = (
-            np.array([row.sort for row in relaxation.apart], dtype=np.intp),
-            np.array([row.group for row in relaxation.apart], dtype=np.intp),
+            np.array([row.sort for row in relaxation.node_local], dtype=np.intp),
+            np.array([row.group for row in relaxation.node_local], dtype=np.intp),
         )
         self._takes = np.zeros((len(relaxation.capacity), self._groups))
-        self._takes[self._at] = [row.staying for row in relaxation.apart]
+        self._takes[self._at] = [row.staying for row in relaxation.node_local]
 
     def ascend(self, steps: int, stop: Callable[[], bool]) -> tuple[Duals, NDArray[np.float64]]:
         given = self._relaxation

@@ -53,7 +53,7 @@ class Places:
         # Where the bound gives room away free, a little of everything still counts.
         prices = bound.prices + 0.02 / mean
         self._prices = np.ascontiguousarray(prices.T)
-        parts = [_cheapest(problem, prices, kind) for kind in range(0, len(problem.asks), _AT_ONCE)]
+        parts = [_cheapest(problem, prices, kind) for kind in range(0, len(problem.demands), _AT_ONCE)]
         room = np.concatenate([np.zeros(0), *parts])
         worth = np.where(np.isfinite(room), room, (problem.requests / mean).sum(axis=1)) + 0.01
         self._first: NDArray[np.float64] = worth[problem.kinds]

@@ -9,10 +9,9 @@ from msgspec import Struct
 
 from tightship.core.objects import PodTemplate
 from tightship.planning.placement.scoring import Choice
-from tightship.planning.placement.space import Ask, Space
+from tightship.planning.placement.space import PodDemand, Space
 from tightship.planning.plan.model import Candidate, Plan, Removal
-from tightship.planning.plan.planned_targets import PlannedTargets
-from tightship.planning.plan.planner import Planner
+from tightship.planning.plan.planner import PlannedTargets, Planner
 from tightship.planning.plan.reserving import moving_nodes
 from tightship.planning.plan.strategies import Gates, Outcome, Strategy
 from tightship.planning.search.improve import Packed
@@ -34,7 +33,7 @@ def play(
         refused: list[int] = []
         for node in left:
             candidate = planner.candidates[problem.names[node]]
-            choice.expect([(planner.space.ask(problem.pods[pod]), found.location[pod]) for pod in natives[node]])
+            choice.expect([(planner.space.demand_of(problem.pods[pod]), found.location[pod]) for pod in natives[node]])
             if gates.refuses(candidate, planner) or planner.attempt(candidate):
                 refused.append(node)
         if not refused or len(refused) == len(left):
@@ -60,15 +59,15 @@ def replay(plan: Plan, new_planner: Callable[[Choice], Planner], gates: Gates, s
     choice = PlannedTargets(strategy.choose)
     planner = new_planner(choice)
     space, moving = planner.space, frozenset(moving_nodes(planner.snapshot))
-    broken: list[tuple[Candidate, list[tuple[Ask, int]]]] = []
+    broken: list[tuple[Candidate, list[tuple[PodDemand, int]]]] = []
     lost = 0
     for removal in plan.removals:
         candidate = planner.candidates.get(removal.node)
         if candidate is None:
             lost += removal.node in space.index and removal.node not in moving
             continue
-        asks, targets = _targets(planner, candidate, removal)
-        if len(targets) < len(asks) or not _find_room(space, candidate.name, targets):
+        demands, targets = _targets(planner, candidate, removal)
+        if len(targets) < len(demands) or not _find_room(space, candidate.name, targets):
             broken.append((candidate, targets))
             continue
         choice.expect(targets)
@@ -81,7 +80,9 @@ def replay(plan: Plan, new_planner: Callable[[Choice], Planner], gates: Gates, s
     return ReplayedPlan(_and_the_rest(planner, gates, strategy), lost + len(broken))
 
 
-def _targets(planner: Planner, candidate: Candidate, removal: Removal) -> tuple[list[Ask], list[tuple[Ask, int]]]:
+def _targets(
+    planner: Planner, candidate: Candidate, removal: Removal
+) -> tuple[list[PodDemand], list[tuple[PodDemand, int]]]:
     """Return the demands of the node's pods, and the targets of those that *removal* has one for.
 
     A pod that has come in place of an equal one takes its target.
@@ -93,29 +94,29 @@ def _targets(planner: Planner, candidate: Candidate, removal: Removal) -> tuple[
     spare: dict[PodTemplate, list[str]] = {}
     for move in left.values():
         spare.setdefault(move.pod.template, []).append(move.target)
-    asks: list[Ask] = []
-    found: list[tuple[Ask, int]] = []
+    demands: list[PodDemand] = []
+    found: list[tuple[PodDemand, int]] = []
     for pod in pods:
-        ask, others = space.ask(pod), spare.get(pod.template)
-        asks.append(ask)
+        demand, others = space.demand_of(pod), spare.get(pod.template)
+        demands.append(demand)
         target = own[pod.key].target if pod.key in own else others.pop() if others else ""
         if target in space.index:
-            found.append((ask, space.index[target]))
-    return asks, found
+            found.append((demand, space.index[target]))
+    return demands, found
 
 
-def _find_room(space: Space, name: str, targets: Sequence[tuple[Ask, int]]) -> bool:
+def _find_room(space: Space, name: str, targets: Sequence[tuple[PodDemand, int]]) -> bool:
     """Whether all pods that leave node *name* fit on their *targets*."""
     mark, node = space.mark(), space.index[name]
     space.close(node)
-    for ask, _ in targets:
-        space.lift(ask, node)
+    for demand, _ in targets:
+        space.remove(demand, node)
     fits = True
-    for ask, target in targets:
-        if not space.accepts(ask, target):
+    for demand, target in targets:
+        if not space.accepts(demand, target):
             fits = False
             break
-        space.place(ask, target)
+        space.place(demand, target)
     space.rollback(mark)
     return fits
 

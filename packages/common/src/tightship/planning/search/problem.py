@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tightship.core.objects import Pod
 from tightship.planning.placement.scoring import best_fit
-from tightship.planning.placement.space import Ask, Space
+from tightship.planning.placement.space import PodDemand, Space
 from tightship.planning.placement.topology import DomainSum
 from tightship.planning.placement.volume_reach import NO_ATTACHMENTS
 from tightship.planning.plan.planner import Planner
@@ -58,7 +58,7 @@ class Problem(Struct, frozen=True):
     have beside if replicas about to start and CapacityBuffers made room elsewhere. Pod *p* is of kind ``kinds[p]`` and
     lives on node ``homes[p]``; if it is not ``evicted[p]``, it only holds room there (a pending pod, a replica to
     come). All pods that only hold room, also on nodes that stay, are *held*, each with its node.
-    *asks* and *requests* (kind, resource) say what a kind needs, *allowed* (node, kind) where labels, taints and
+    *demands* and *requests* (kind, resource) say what a kind needs, *allowed* (node, kind) where labels, taints and
     volumes let it run. Pods of kinds in *tied* are bound by more than arrays say. ``needs[n]`` lists (budget, pods) of
     a node; budget *b* still allows ``allowances[b]`` evictions. ``pools[n]`` is the number of a node's pool.
     """
@@ -68,7 +68,7 @@ class Problem(Struct, frozen=True):
     closable: NDArray[np.bool_]
     free: NDArray[np.float64]
     slack: NDArray[np.float64]
-    asks: tuple[Ask, ...]
+    demands: tuple[PodDemand, ...]
     requests: NDArray[np.float64]
     allowed: NDArray[np.bool_]
     pods: tuple[Pod, ...]
@@ -124,7 +124,7 @@ def extract(planner: Planner, allowed: GateLimits) -> Problem | None:
     for candidate in planner.candidates.values():
         if candidate.name not in allowed.candidates:
             continue
-        if any(space.ask(pod).unknown is not None for pod in candidate.evict):
+        if any(space.demand_of(pod).unknown is not None for pod in candidate.evict):
             continue
         node = space.index[candidate.name]
         closable[node] = True
@@ -142,31 +142,31 @@ def extract(planner: Planner, allowed: GateLimits) -> Problem | None:
     buffers = _buffers(planner, closable)
     guests += [(pod, node, False) for pod, node in buffers if closable[node]]
     free = space.free.copy()
-    kinds, asks = _kinds(space, [pod for pod, _, _ in guests])
-    if nodes * len(asks) > MOST_CELLS:
+    kinds, demands = _kinds(space, [pod for pod, _, _ in guests])
+    if nodes * len(demands) > MOST_CELLS:
         space.rollback(mark)
         return None
-    rows = sorted({row for ask in asks for row, _ in ask.rows})
-    requests = np.zeros((len(asks), len(rows)))
-    for kind, ask in enumerate(asks):
-        for row, amount in ask.rows:
+    rows = sorted({row for demand in demands for row, _ in demand.rows})
+    requests = np.zeros((len(demands), len(rows)))
+    for kind, demand in enumerate(demands):
+        for row, amount in demand.rows:
             requests[kind, rows.index(row)] = min(amount, EXACT)
     elsewhere = [(guest.pod, node) for node, held in planner.waiting.items() for guest in held if guest.starting]
     slack = np.zeros((nodes, len(rows)))
     for pod, node in (*elsewhere, *buffers):
-        for row, amount in () if closable[node] else space.ask(pod).rows:
+        for row, amount in () if closable[node] else space.demand_of(pod).rows:
             if row in rows:
                 slack[node, rows.index(row)] += amount
-    marks = _marks(asks, nodes)
+    marks = _marks(demands, nodes)
     space.rollback(mark)
-    static = np.array([ask.static for ask in asks], dtype=np.bool_).reshape(len(asks), nodes).T
+    static = np.array([demand.static for demand in demands], dtype=np.bool_).reshape(len(demands), nodes).T
     return Problem(
         space=space,
         names=tuple(space.names),
         closable=closable,
         free=np.ascontiguousarray(np.clip(free[rows].T, -EXACT, EXACT), dtype=np.float64),
         slack=slack,
-        asks=tuple(asks),
+        demands=tuple(demands),
         requests=requests,
         allowed=np.ascontiguousarray(static & space.open[:, None]),
         pods=tuple(pod for pod, _, _ in guests),
@@ -174,7 +174,7 @@ def extract(planner: Planner, allowed: GateLimits) -> Problem | None:
         homes=np.array([node for _, node, _ in guests], dtype=np.intp),
         held=(*_held(planner), *buffers),
         evicted=np.array([evicted for _, _, evicted in guests], dtype=np.bool_),
-        tied=np.array([_tied(ask) for ask in asks], dtype=np.bool_),
+        tied=np.array([_tied(demand) for demand in demands], dtype=np.bool_),
         marks=marks,
         needs=tuple(needs),
         allowances=tuple(allowances),
@@ -199,48 +199,48 @@ def _buffers(planner: Planner, closable: NDArray[np.bool_]) -> list[tuple[Pod, i
     space = planner.space
     found: list[tuple[Pod, int]] = []
     for pod, count in planner.buffered:
-        ask = space.ask(pod)
+        demand = space.demand_of(pod)
         for _ in range(count):
-            mask = space.feasible(ask)
+            mask = space.feasible(demand)
             nodes = np.flatnonzero(mask & ~closable)
             if not len(nodes):
                 nodes = np.flatnonzero(mask)
             if not len(nodes):
                 break
-            node = best_fit(space, ask, nodes)
-            space.place(ask, node)
+            node = best_fit(space, demand, nodes)
+            space.place(demand, node)
             found.append((pod, node))
     return found
 
 
-def _kinds(space: Space, pods: Sequence[Pod]) -> tuple[list[int], list[Ask]]:
+def _kinds(space: Space, pods: Sequence[Pod]) -> tuple[list[int], list[PodDemand]]:
     """Return the kind of each pod. Plain pods that request the same and may run on the same nodes are of one kind."""
     numbers: dict[object, int] = {}
-    asks: list[Ask] = []
+    demands: list[PodDemand] = []
     kinds: list[int] = []
     by_ask: dict[int, int] = {}
     for pod in pods:
-        ask = space.ask(pod)
-        kind = by_ask.get(id(ask))
+        demand = space.demand_of(pod)
+        kind = by_ask.get(id(demand))
         if kind is None:
-            key: object = (ask.rows, ask.static.tobytes()) if ask.plain else id(ask)
+            key: object = (demand.rows, demand.static.tobytes()) if demand.plain else id(demand)
             kind = numbers.setdefault(key, len(numbers))
-            if kind == len(asks):
-                asks.append(ask)
-            by_ask[id(ask)] = kind
+            if kind == len(demands):
+                demands.append(demand)
+            by_ask[id(demand)] = kind
         kinds.append(kind)
-    return kinds, asks
+    return kinds, demands
 
 
-def _tied(ask: Ask) -> bool:
-    """Whether more than amounts, labels, taints and anti-affinity decides where a pod with *ask* may go."""
-    if ask.plain:
+def _tied(demand: PodDemand) -> bool:
+    """Whether more than amounts, labels, taints and anti-affinity decides where a pod with *demand* may go."""
+    if demand.plain:
         return False
-    counted = ask.spread.own or ask.spread.joins or ask.affinity.group or ask.affinity.joins
-    return bool(counted or ask.attachments is not NO_ATTACHMENTS or ask.template.spec.host_ports)
+    counted = demand.spread.own or demand.spread.joins or demand.affinity.group or demand.affinity.joins
+    return bool(counted or demand.attachments is not NO_ATTACHMENTS or demand.template.spec.host_ports)
 
 
-def _marks(asks: Sequence[Ask], nodes: int) -> Marks:
+def _marks(demands: Sequence[PodDemand], nodes: int) -> Marks:
     numbers: dict[int, int] = {}
     counters: list[DomainSum] = []
 
@@ -252,8 +252,8 @@ def _marks(asks: Sequence[Ask], nodes: int) -> Marks:
 
     adds: list[tuple[int, ...]] = []
     blocks: list[tuple[int, ...]] = []
-    for ask in asks:
-        rules = ask.affinity
+    for demand in demands:
+        rules = demand.affinity
         adds.append(tuple(sorted({*(row(a.holding) for a in rules.own), *(row(a.matching) for a in rules.against)})))
         blocks.append(tuple(sorted({*(row(a.matching) for a in rules.own), *(row(a.holding) for a in rules.against)})))
     start = np.zeros((len(counters), nodes), dtype=np.int16)

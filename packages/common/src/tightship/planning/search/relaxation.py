@@ -75,14 +75,14 @@ class Relaxation(Struct, frozen=True):
     many: NDArray[np.float64]
     cost: NDArray[np.float64]
     fixed: int
-    apart: tuple[AtMost, ...] = ()
+    node_local: tuple[AtMost, ...] = ()
     large: tuple[AtMost, ...] = ()
     rules: tuple[Rule, ...] = ()
 
     @property
     def at_most(self) -> tuple[AtMost, ...]:
         """All rows of how many pods one node holds: those *apart* by anti-affinity, then those too *large*."""
-        return self.apart + self.large
+        return self.node_local + self.large
 
 
 class Duals(Struct, frozen=True):
@@ -132,14 +132,14 @@ def relaxed(problem: Problem, costs: Sequence[int] | None = None) -> Relaxation:
         staying=staying / unit,
         stay=stay,
         allowed=allowed,
-        count=np.bincount(problem.kinds, minlength=len(problem.asks)).astype(np.float64),
+        count=np.bincount(problem.kinds, minlength=len(problem.demands)).astype(np.float64),
         requests=problem.requests / unit,
         unit=unit,
         columns=of[first],
         many=np.array([len(nodes) for nodes in alike.values()], dtype=np.float64),
         cost=each[first],
         fixed=round(float(each[stays].sum())),
-        apart=tuple(_apart(problem, of, allowed)),
+        node_local=tuple(_apart(problem, of, allowed)),
         large=tuple(_large(problem, capacity, stay, allowed)),
         rules=tuple(Rule(rule.weights[first], rule.least) for rule in rules),
     )
@@ -236,7 +236,7 @@ def _apart(problem: Problem, of: NDArray[np.intp], allowed: NDArray[np.bool_]) -
     together, whatever their anti-affinity says by now: no row for them.
     """
     marks = problem.marks
-    row_of = np.full(len(problem.asks), -1, dtype=np.intp)
+    row_of = np.full(len(problem.demands), -1, dtype=np.intp)
     for kind, (adds, blocks) in enumerate(zip(marks.adds, marks.blocks, strict=True)):
         row_of[kind] = next((row for row in adds if row in blocks and marks.members[row] is None), -1)
     own = row_of[problem.kinds]

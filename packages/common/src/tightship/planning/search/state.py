@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tightship.planning.placement.space import Ask, Space
+from tightship.planning.placement.space import PodDemand, Space
 from tightship.planning.placement.topology import NodeMask
 from tightship.planning.search.problem import Problem
 
@@ -26,19 +26,19 @@ class Shadow(Space):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.space.snapshot)
         first = {kind: pod for pod, kind in reversed(list(enumerate(problem.kinds.tolist())))}
-        # A space counts by its own asks.
-        self.by_kind = [self.ask(problem.pods[first[kind]]) for kind in range(len(problem.asks))]
+        # A space counts by its own demands.
+        self.by_kind = [self.demand_of(problem.pods[first[kind]]) for kind in range(len(problem.demands))]
         for pod, node in problem.held:
-            self.put(self.ask(pod), node, 1)
+            self.put(self.demand_of(pod), node, 1)
 
-    def put(self, ask: Ask, node: int, step: int) -> None:
+    def put(self, demand: PodDemand, node: int, step: int) -> None:
         """Bind (*step* 1) or remove (-1) one pod."""
-        if not ask.plain:
-            self._change(ask, node, step)
+        if not demand.plain:
+            self._change(demand, node, step)
 
-    def restrict(self, mask: NodeMask, ask: Ask) -> None:
-        """Clear *mask* where affinity, spread, ports or attach limits keep a pod with *ask* away."""
-        self.constraints.restrict(mask, ask)
+    def restrict(self, mask: NodeMask, demand: PodDemand) -> None:
+        """Clear *mask* where affinity, spread, ports or attach limits keep a pod with *demand* away."""
+        self.constraints.restrict(mask, demand)
 
 
 class Packing:
@@ -68,9 +68,9 @@ class Packing:
         self.marks = problem.marks.start.copy()
         self._requests = problem.requests.T.copy()
         self._evicted: list[bool] = problem.evicted.tolist()
-        self.fit: NDArray[np.bool_] = np.zeros((nodes, len(problem.asks)), dtype=np.bool_)
+        self.fit: NDArray[np.bool_] = np.zeros((nodes, len(problem.demands)), dtype=np.bool_)
         """Where each kind fits by amounts, labels and taints (node, kind)."""
-        self.choices = np.zeros(len(problem.asks), dtype=np.int64)
+        self.choices = np.zeros(len(problem.demands), dtype=np.int64)
         for node in range(nodes):
             self._refresh(node)
         self._tied: list[bool] = problem.tied.tolist()

@@ -13,7 +13,6 @@ from tightship.planning.placement.scoring import Choice
 from tightship.planning.plan.engine import straightened
 from tightship.planning.plan.model import Candidate, Plan, Removal, Searched
 from tightship.planning.plan.planner import Planner
-from tightship.planning.plan.planners import Planners
 from tightship.planning.plan.strategies import Gates, NewPlanner, Outcome, Strategy
 from tightship.planning.search.bound import bound
 from tightship.planning.search.improve import Effort, improve
@@ -42,7 +41,7 @@ class SearchRules(Struct, frozen=True, kw_only=True):
 
 
 class _Found(Struct, frozen=True):
-    """An *outcome* as its plan will be: the *removals*, and how good they are. *broken* is as for a replay."""
+    """An *outcome* with its final *removals* and their score. *broken* is as for a replay."""
 
     outcome: Outcome
     removals: Sequence[Removal]
@@ -64,17 +63,16 @@ class _Found(Struct, frozen=True):
 class Searching(Strategy):
     """Plans as *greedy* does, then searches for better. Only plans that choose places (``possible``) are searched.
 
-    The first round of a plan is searched. :attr:`searched` says what came of it. *planners* are those of the round.
+    The first round of a plan is searched. :attr:`searched` says what came of it.
     """
 
-    def __init__(self, greedy: Strategy, rules: SearchRules, planners: Planners | None = None) -> None:
+    def __init__(self, greedy: Strategy, rules: SearchRules) -> None:
         self.name = greedy.name
         self.choose = greedy.choose
         self.searched: Searched | None = None
         self._begun = False
         self._greedy = greedy
         self._rules = rules
-        self._planners = Planners() if planners is None else planners
 
     @property
     def plain(self) -> Strategy:
@@ -152,7 +150,7 @@ class Searching(Strategy):
         return best
 
     def _found(self, outcome: Outcome, broken: int = 0) -> _Found:
-        return _Found(outcome, straightened(outcome.planner, self._planners), broken)
+        return _Found(outcome, straightened(outcome.planner), broken)
 
 
 def _unexplained(new_planner: NewPlanner) -> NewPlanner:
