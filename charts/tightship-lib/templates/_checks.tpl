@@ -16,9 +16,6 @@
 {{- if and $v.http.secure.enabled $pods (empty $v.podMonitor.authorization) -}}
 {{- fail "podMonitor.authorization: http.secure needs credentials here, or a serviceMonitor, which can use the token of Prometheus' own account" -}}
 {{- end -}}
-{{- if and (eq (include "tightship-lib.pilot" .) "exact") (ne (include "tightship-lib.givesBack" .) "true") -}}
-{{- fail "config.steering: exact: needs the Job that runs after an uninstall (giveBack.enabled=true, and rbac.create=true or serviceAccount.create=false), or an uninstall in the middle of a drain would leave pods with a scheduling gate" -}}
-{{- end -}}
 {{- include "tightship-lib.checkBudget" . -}}
 {{- $grace := include "tightship-lib.seconds" $v.shutdown.grace | float64 -}}
 {{- if le ($v.terminationGracePeriodSeconds | float64) $grace -}}
