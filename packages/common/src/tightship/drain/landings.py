@@ -138,6 +138,8 @@ class Landings:
         # The pods of a controller that existed before its first eviction, or that have been seen since.
         self._known: defaultdict[str, set[str]] = defaultdict(set)
         self._landing: dict[str, Landing] = {}
+        # Until when a pod of a controller may still have heard of a target that has been met.
+        self._met: defaultdict[str, dict[str, float]] = defaultdict(dict)
 
     def __len__(self) -> int:
         """Return how many replacements are expected, and have not been seen."""
@@ -201,6 +203,7 @@ class Landings:
         self._expected.clear()
         self._landing.clear()
         self._known.clear()
+        self._met.clear()
 
     def look(self, snapshot: Snapshot, now: float) -> list[Landed]:
         """See replacements that have come, and return how those on their way ended."""
@@ -232,7 +235,8 @@ class Landings:
             for pod in pods:
                 if pod.uid in self._known[owner] or pod.deletion is not None:
                     continue
-                targets = frozenset(each.target for each in self._expected.values() if each.owner == owner)
+                told = {each.target for each in self._expected.values() if each.owner == owner}
+                targets = frozenset(told | {node for node, until in self._met[owner].items() if now < until})
                 expected = self._of(owner, pod)
                 if expected is not None:
                     self._take(pod, owner, expected, targets, now)
@@ -247,12 +251,14 @@ class Landings:
     def _take(self, pod: Pod, owner: str, expected: ExpectedLanding, targets: frozenset[str], now: float) -> None:
         self._known[owner].add(pod.uid)
         self._landing[pod.uid] = Landing(targets, now)
+        self._met[owner][expected.target] = now + VALID
         self.withdraw([expected.pod.uid])
 
     def _forget_known(self) -> None:
         owners = {each.owner for each in self._expected.values()}
         for owner in [owner for owner in self._known if owner not in owners]:
             del self._known[owner]
+            self._met.pop(owner, None)
 
 
 def _in_order(expected: ExpectedLanding) -> bool:
@@ -292,5 +298,6 @@ def all_land(space: Space, node: str, pods: Iterable[Pod]) -> bool:
 
 
 __all__ = [
-    "ExpectedLanding", "Landed", "Landing", "Landings", "all_land", "led", "pods_of", "room_for", "takes_pods", "wished",
+    "ExpectedLanding", "Landed", "Landing", "Landings", "all_land", "led", "pods_of", "room_for", "takes_pods",
+    "wished",
 ]  # fmt: skip

@@ -4,8 +4,8 @@ One pass follows another, and the drains that a pass starts run beside the loop 
 keeps its writes: every write is complete in itself, and the next pass starts from the cluster again.
 
 While the controller is switched off, a pass only judges and shows. A leader then claims nothing, writes no notes,
-removes its soft taints, labels and deletion costs, and lets the drains under way finish, because nobody else would. Replicas
-that find remains of a controller of the same name do the same.
+removes its soft taints, labels and deletion costs, and lets the drains under way finish, because nobody else would.
+Replicas that find remains of a controller of the same name do the same.
 
 A dry run begins nothing, but leaves no node cordoned that its own installation cordoned while it was live. It acquires
 the Lease, gives such nodes back, and releases the Lease. So does a leader that stops for good.
@@ -192,9 +192,7 @@ class ConsolidationLoop(Generic[S, G]):
         )
         if leading and self._may_begin():
             await self._writes.notes(snapshot, self._controller.notes(evaluation, settings), self._may_begin)
-            self._pilot.missed.order = next_to_go(snapshot, evaluation.plan, len(snapshot.nodes))
-            label, spared = self._pilot.labels, self._pilot.missed.held()
-            await self._writes.steer(evaluation, settings, self._may_begin, label=label, spared=spared)
+            await self._steer(evaluation, settings)
             if self._search.claims_wait():
                 log(self._log, logging.INFO, "no claim before the first search has ended")
             elif all(name in snapshot.nodes and draining(snapshot.nodes[name].node) for name in driven):
@@ -269,6 +267,12 @@ class ConsolidationLoop(Generic[S, G]):
         added = [(float(fact.view.node.created), fact.pool, name) for name, fact in evaluation.facts.items()]
         now = evaluation.now
         await self._history.change(lambda known: settled(learned(known, added, judge.pace, now), added, now), now)
+
+    async def _steer(self, evaluation: Evaluation[G], settings: S) -> None:
+        missed = self._pilot.missed
+        missed.order = next_to_go(evaluation.snapshot, evaluation.plan, len(evaluation.snapshot.nodes))
+        label, spared = self._pilot.labels, missed.held()
+        await self._writes.steer(evaluation, settings, self._may_begin, label=label, spared=spared)
 
     def _pauses(self, node: str) -> Refusal | None:
         return self._drainer.pauses(node) or self._pilot.missed.refusal(node)

@@ -1,4 +1,4 @@
-"""Writes that are no drains: a controller's notes, such as marks, soft taints and labels, and deletion costs on pods."""
+"""Writes that are no drains: a controller's notes, such as marks, soft taints, labels, and deletion costs on pods."""
 
 from __future__ import annotations
 

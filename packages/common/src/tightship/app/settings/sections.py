@@ -186,7 +186,8 @@ class SteeringKeys(Layered):
 
     steering: SteeringWord = "taints"
     """``taints``: the next nodes to go carry the taint ``tightship.dev/candidate:PreferNoSchedule``. ``hints`` does the
-    same, and uses the chart's admission policy, on Kubernetes 1.36 and newer: see :mod:`tightship.drain_io.pilot`. ``true`` means ``taints``, ``false`` means ``off``."""
+    same, and uses the chart's admission policy, on Kubernetes 1.36 and newer: see :mod:`tightship.drain_io.pilot`.
+    ``true`` means ``taints``, ``false`` means ``off``."""
     candidate_taints: int = Field(default=400, ge=0, alias="maximumCandidateTaints")
     """Most nodes that carry the taint, the first of the plan. Pods then rarely land on nodes that they would have to
     leave again. But the more nodes are tainted, the fewer are left to choose from, and they fill up in a way that keeps
