@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 ALL, ANEW = 3.0, 12.0
 """Seconds for which a led pod has been Unschedulable when all labels go, and when it is made anew."""
 
-HELD = 300.0
+HELD = 60.0
 """Seconds for which a node stays that has lost its label to let a pod in."""
 
 _AGAIN = 1.5
