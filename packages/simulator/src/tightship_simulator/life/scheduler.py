@@ -36,7 +36,7 @@ def schedule(snapshot: Snapshot, waiting: Mapping[str, Json], at: str) -> list[C
             continue
         ask = space.ask(pod)
         why = "can't be judged" if ask.unknown else "no node has room for it that it may use"
-        nodes = np.flatnonzero(_feasible(space, ask, pod)) if not ask.unknown else np.array([], dtype=np.intp)
+        nodes = np.flatnonzero(feasible(space, ask, pod)) if not ask.unknown else np.array([], dtype=np.intp)
         if len(nodes):
             choice = scheduler_choice(space, ask, nodes)
             space.place(ask, choice)
@@ -48,7 +48,8 @@ def schedule(snapshot: Snapshot, waiting: Mapping[str, Json], at: str) -> list[C
     return changes
 
 
-def _feasible(space: Space, ask: Ask, pod: Pod) -> NodeMask:
+def feasible(space: Space, ask: Ask, pod: Pod) -> NodeMask:
+    """Return the nodes of *space* that take *pod*, which asks *ask*, the label of those that leave included."""
     mask, spec = space.feasible(ask), pod.spec
     for number, node in enumerate(space.nodes):
         if node.leaving is None or not mask[number]:
