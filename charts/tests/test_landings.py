@@ -99,6 +99,12 @@ def test_a_policy_that_fails_lets_every_pod_through_and_none_is_about_the_contro
 
 
 @each_node_chart
+def test_exact_needs_no_job_any_more(render: Render, chart: str) -> None:
+    for values in ({"giveBack": {"enabled": False}}, {"rbac": {"create": False}}):
+        assert render(chart, steered("exact", **values), apis=[POLICY]).of("MutatingAdmissionPolicy")
+
+
+@each_node_chart
 def test_policies_of_two_releases_have_two_names(render: Render, chart: str) -> None:
     names = [
         render(chart, steered("hints"), release=release, namespace=space, apis=[POLICY]).one("MutatingAdmissionPolicy")[

@@ -263,7 +263,6 @@ def test_killed_at_a_write_the_next_one_goes_on_and_no_pod_waits(
         async with watching(on) as seen:
             await on.provider.install(RELEASE, on.charts / NAME, SYSTEM, given)
             await on.seen(lambda: killed.met, "the leader is killed")
-            local(on).pods.ended.clear()  # it was killed on purpose
             if replicas == 1:
                 await on.provider.install(
                     RELEASE, on.charts / NAME, SYSTEM, {**given, "podAnnotations": {"again": "1"}}
@@ -274,6 +273,7 @@ def test_killed_at_a_write_the_next_one_goes_on_and_no_pod_waits(
             assert seen.longest() < LONGEST
         await on.until_ready(UNGUARDED)
         assert await entries(on) == {}
+        local(on).pods.ended.clear()  # it was killed on purpose
 
     in_town(work, by_night=True)
 
@@ -298,7 +298,6 @@ def test_an_uninstall_leaves_no_label(in_town: Live, killed: bool) -> None:
         async def uninstall() -> None:
             if killed:
                 await kill_leader(on)
-                local(on).pods.ended.clear()  # it was killed on purpose
             await on.provider.uninstall(RELEASE, SYSTEM)
 
         await in_the_middle(on, uninstall)
@@ -307,6 +306,7 @@ def test_an_uninstall_leaves_no_label(in_town: Live, killed: bool) -> None:
         left = await on.left_behind()
         assert [each for each in left if ": cordoned" in each or ": taint" in each] == []
         assert "landing" not in await on.provider.command("kubectl", "get", "configmaps", "-n", SYSTEM)
+        local(on).pods.ended.clear()  # it was killed on purpose
 
     in_town(work, by_night=True)
 
@@ -335,7 +335,6 @@ def test_labels_that_an_uninstall_without_its_hooks_leaves_go_as_the_page_about_
 
         async def uninstall() -> None:
             await kill_leader(on)
-            local(on).pods.ended.clear()  # it was killed on purpose
             await on.provider.uninstall(RELEASE, SYSTEM, hooks=False)
 
         await in_the_middle(on, uninstall)
@@ -343,5 +342,6 @@ def test_labels_that_an_uninstall_without_its_hooks_leaves_go_as_the_page_about_
         around = environment({"kubectl": local(on).kubectl}, local(on).kubeconfig)
         await asyncio.to_thread(run, ["bash", "-euc", script], b"", around)
         assert await leaving(on) == []
+        local(on).pods.ended.clear()  # it was killed on purpose
 
     in_town(work, by_night=True)

@@ -32,7 +32,7 @@ from tightship.planning.installations import Beside
 
 _log = logging.getLogger(__name__)
 
-ALL, ANEW = 3.0, 12.0
+ALL, ANEW = 3.0, 8.0
 """Seconds for which a led pod has been Unschedulable when all labels go, and when it is made anew."""
 
 HELD = 60.0
