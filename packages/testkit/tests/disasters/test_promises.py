@@ -19,7 +19,17 @@ from tightship_testkit.disasters.promises.books import CLAIMS, SAVINGS
 from tightship_testkit.disasters.promises.installations import INSTALLATIONS
 from tightship_testkit.disasters.registry import PROMISES
 from tightship_testkit.disasters.run import run
-from tightship_testkit.disasters.scenario import Budget, Controller, Fault, Landings, Node, Pool, Scenario, Workload
+from tightship_testkit.disasters.scenario import (
+    Autoscaler,
+    Budget,
+    Controller,
+    Fault,
+    Landings,
+    Node,
+    Pool,
+    Scenario,
+    Workload,
+)
 from tightship_testkit.disasters.steps.clouds import set_ready
 from tightship_testkit.disasters.world import DRAIN, Json, World, writing_as
 
@@ -337,7 +347,8 @@ LIES = {
     ),
     "given-back-in-time": leader(claim("n1", phase="Restoring"), story=40.0),
     "no-label-outlives-its-plan": leader(
-        writes("n1", labels={LEAVING: "node-compactor"}), story=90.0, quiet=60.0, **landings("hints/1")
+        writes("n1", labels={LEAVING: "node-compactor"}),
+        story=90.0, quiet=30.0, autoscaler=Autoscaler(unneeded=1000.0), **landings("hints/1"),
     ),
     "no-replacement-waits-for-us": idle(
         LEADS_AT, Drainer.lead, story=60.0, quiet=30.0, workloads=[Workload(name="web", spec=NOWHERE)]
