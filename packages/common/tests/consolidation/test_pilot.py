@@ -602,6 +602,23 @@ async def test_a_pod_that_keeps_off_by_its_own_terms_is_nobodys_business(cluster
     assert cluster.api.evicted == []
 
 
+async def test_a_pod_is_made_anew_though_admission_takes_half_a_minute_over_each_label(
+    cluster: Cluster, start: Start
+) -> None:
+    policy(cluster)
+    more(cluster)
+    cluster.configure(**LED, held="yes")
+    process = start()
+    await soon(lambda: leaving(cluster) == ["n1"])
+    when(process, unlabels, Slow(30.0))
+    stuck(cluster)
+    seen = Seen(cluster)
+    await soon(lambda: any("late" in name for name in cluster.api.evicted))
+    await soon(lambda: place(cluster))
+    assert seen.most < 30
+    await soon(lambda: leaving(cluster) == [])
+
+
 @pytest.mark.parametrize("fault", [LOST, UNHEARD, Answer(500), Answer(409, "Conflict", "no")])
 async def test_a_label_whose_removal_fails_is_tried_again(cluster: Cluster, start: Start, fault: Fault) -> None:
     policy(cluster)

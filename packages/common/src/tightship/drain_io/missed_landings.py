@@ -46,11 +46,12 @@ Room = Callable[[Callable[[], list[str] | None]], Awaitable[list[str] | None]]
 
 
 class _Miss(Struct):
-    """A led pod that has been Unschedulable since *since*; *again* is when to look at it next."""
+    """A led pod, Unschedulable since *since*; *again* is when to take labels off next, *anew* when to evict it."""
 
     pod: Pod
     since: float
     again: float
+    anew: float
 
 
 class MissedLandings:
@@ -72,7 +73,8 @@ class MissedLandings:
         self._in_thread = in_thread
         self._misses: dict[str, _Miss] = {}
         self._held: dict[str, tuple[float, str]] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._freeing: asyncio.Task[None] | None = None
+        self._evicting: set[asyncio.Task[object]] = set()
         self.order: Sequence[str] = ()
         """The nodes that the plan removes, in its order."""
 
@@ -109,10 +111,19 @@ class MissedLandings:
         for uid in self._misses.keys() - there.keys():
             del self._misses[uid]
         for uid, pod in there.items():
-            self._misses.setdefault(uid, _Miss(pod, now, now)).pod = pod
+            self._misses.setdefault(uid, _Miss(pod, now, now, now + ANEW)).pod = pod
+        for each in self._misses.values():
+            if now >= each.anew:
+                each.anew = now + ANEW
+                _log.warning("pod %s is made anew: it has had no node for %.0f s", each.pod.key, now - each.since)
+                evict = send_away(self._connection, each.pod, past_budgets=False, only_if=self._leading)
+                task = asyncio.create_task(evict, name=f"eviction of {each.pod.key}")
+                self._evicting.add(task)
+                task.add_done_callback(self._evicting.discard)
         due = [each for each in self._misses.values() if now >= each.again]
-        if due and (self._task is None or self._task.done()):
-            self._task = asyncio.create_task(self._help(due, now), name="missed landings")
+        # Admission may take half a minute over each label: the eviction does not wait for that.
+        if due and (self._freeing is None or self._freeing.done()):
+            self._freeing = asyncio.create_task(self._help(due, now), name="missed landings")
 
     def forget(self) -> None:
         """Forget everything: this replica leads no more."""
@@ -121,18 +132,16 @@ class MissedLandings:
 
     async def stop(self) -> None:
         """End the requests under way."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [*self._evicting, *([self._freeing] if self._freeing is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _help(self, due: Sequence[_Miss], now: float) -> None:
         for each in due:
             each.again = now + _AGAIN
         try:
             await self._free(due, now)
-            for each in due:
-                if now >= each.since + ANEW:
-                    await self._make_anew(each)
         except CacheCrashed:
             return
         except (KubeError, TimeoutError) as error:
@@ -173,11 +182,6 @@ class MissedLandings:
                 await patch_node(self._connection, live, patch, only_if=self._leading)
         except (NotFound, NotSent):
             pass
-
-    async def _make_anew(self, miss: _Miss) -> None:
-        _log.warning("pod %s is made anew: it has had no node for %g s", miss.pod.key, ANEW)
-        miss.again = monotonic() + ANEW
-        await send_away(self._connection, miss.pod, past_budgets=False, only_if=self._leading)
 
 
 __all__ = ["ALL", "ANEW", "HELD", "MissedLandings"]
