@@ -70,9 +70,9 @@ The chart creates:
 """
 
 _LANDINGS = """\
-* With `config.steering=hints` or `exact`, where MutatingAdmissionPolicy is served (Kubernetes 1.36 or newer): a policy
-  that leads the replacements of evicted pods to the nodes that the plan chose, the ConfigMap that the policy reads, and
-  with `exact` a fence around the [rights on pods](../../docs/permissions.md#steering-by-hints-or-exact).
+* With `config.steering=hints`, where MutatingAdmissionPolicy is served (Kubernetes 1.36 or newer): a policy that leads
+  the replacements of evicted pods to the nodes that the plan chose, and [the ConfigMap that the policy
+  reads](../../docs/permissions.md#steering-by-hints).
   `helm template` needs `--api-versions admissionregistration.k8s.io/v1/MutatingAdmissionPolicy` to render them.
 """
 
@@ -94,8 +94,8 @@ that Helm prints say which controllers are live. `--set global.dryRun=true` puts
 [hpa-scaler](../hpa-scaler/README.md).
 
 node-compactor and node-refiner run side by side: they share one budget and one list of claims. Each has its own
-[steering](../../docs/settings.md#steering): `--set node-compactor.config.steering=exact` installs the admission
-policies for node-compactor alone.
+[steering](../../docs/settings.md#steering): `--set node-compactor.config.steering=hints` installs the admission
+policy for node-compactor alone.
 
 A checkout holds no built dependencies: `--dependency-update` builds those that are missing. After a `git pull` run
 `helm dependency build charts/tightship`. A packaged chart holds all of its dependencies.
