@@ -2,7 +2,7 @@
 
     python bench/live.py                               all ways, until nothing is left to do: 10 minutes each
     python bench/live.py steered --minutes 5           one of them, cut short
-    python bench/live.py exact --in-drain 20           pods are led to the plan's targets, twenty nodes at a time
+    python bench/live.py hints --in-drain 20           pods are led to the plan's targets, twenty nodes at a time
     python bench/live.py --removals 50 --profile       a short look, with what one pass costs
 
 `node-compactor run` is a process of its own, under an account with the rights it needs and no others. API server,
@@ -73,7 +73,7 @@ class Way(NamedTuple):
     @property
     def led(self) -> bool:
         """Whether the pilot leads pods."""
-        return self.steering in ("hints", "exact")
+        return self.steering == "hints"
 
 
 WAYS: Mapping[str, Way] = {
@@ -82,8 +82,7 @@ WAYS: Mapping[str, Way] = {
     "steered": Way("fewest-nodes", CANDIDATES, bar=(415, 1850)),
     "steered-little": Way("fewest-nodes", LITTLE, bar=(440, 2000)),
     "steered-all": Way("fewest-nodes", ALL, bar=(440, 2000)),
-    "hints": Way("fewest-nodes", CANDIDATES, "hints", "30s", bar=(398, 1850)),
-    "exact": Way("fewest-nodes", CANDIDATES, "exact", "30s", bar=(370, 1650)),
+    "hints": Way("fewest-nodes", CANDIDATES, "hints", "30s", bar=(367, 1600)),
 }
 STEERED = {LITTLE: f"the next {LITTLE}", CANDIDATES: f"the next {CANDIDATES}", ALL: "all that go"}
 
@@ -380,7 +379,6 @@ async def _permit_to_lead(api: Client) -> None:
     """Give the controller's account what its chart gives for landings."""
     name = f"{ACCOUNT}-landings"
     rules: list[Json] = [
-        {"apiGroups": [""], "resources": ["pods", "pods/status"], "verbs": ["patch"]},
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "patch"]},
     ]
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}

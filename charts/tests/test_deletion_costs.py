@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rendering import Json, Render, Rendered, each_node_chart
 
-from tightship_charts.matrix import FENCE, POLICY, Values
+from tightship_charts.matrix import FENCE, Values
 from tightship_e2e.helm import Helm
 
 KEYS = {"node-compactor": "deletionCost", "node-refiner": "deletion_cost"}
@@ -41,7 +41,6 @@ def test_the_right_to_patch_pods_and_its_fence_are_there_only_with_the_setting(r
         assert of_job(rendered) == ((True, 2) if on else (False, 0))
     rendered = render(chart, costs(chart), apis=[FENCE])
     assert rendered.one("ValidatingAdmissionPolicy")["metadata"]["annotations"][MARK] == "true"
-    assert "landing" not in messages(rendered)
     assert "somebody else" in messages(rendered)
 
 
@@ -68,17 +67,6 @@ def test_the_right_can_be_kept_where_charts_are_rendered_without_a_cluster(rende
     assert kept.rules() == on.rules()
     assert kept.one("ValidatingAdmissionPolicy")["spec"] == on.one("ValidatingAdmissionPolicy")["spec"]
     assert MARK not in kept.one("ValidatingAdmissionPolicy")["metadata"].get("annotations", {})
-
-
-@each_node_chart
-def test_one_fence_stands_around_the_rights_of_exact_and_of_costs(render: Render, chart: str) -> None:
-    values = {**ALONE, "config": {"steering": "exact", KEYS[chart]: True}}
-    both = render(chart, values, apis=[POLICY, FENCE])
-    assert "landing" in messages(both)
-    assert COST in messages(both)
-    exact = render(chart, {**ALONE, "config": {"steering": "exact"}}, apis=[POLICY, FENCE])
-    assert COST not in messages(exact)
-    assert both.rules() == exact.rules()
 
 
 @pytest.mark.parametrize("chart", ["node-refiner"])

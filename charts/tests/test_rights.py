@@ -62,12 +62,10 @@ def test_a_controller_has_the_documented_rights(
 def test_what_landings_need_is_documented_as_well(render: Render, chart: str) -> None:
     values = {"dryRun": False, "fullnameOverride": "node-compactor"}
     plain = render(chart, values)
-    for mode, cluster in (("hints", ()), ("exact", ("tightship-lander",))):
-        rendered = render(chart, {**values, "config": {"steering": mode}}, apis=[POLICY])
-        more = rights_of(rendered.rules()) - rights_of(plain.rules())
-        assert more == rights_of(documented("ClusterRole", *cluster))
-        more = rights_of(rendered.rules("Role")) - rights_of(plain.rules("Role"))
-        assert more == rights_of(documented("Role", "node-compactor-landings"))
+    rendered = render(chart, {**values, "config": {"steering": "hints"}}, apis=[POLICY])
+    assert rights_of(rendered.rules()) == rights_of(plain.rules())
+    more = rights_of(rendered.rules("Role")) - rights_of(plain.rules("Role"))
+    assert more == rights_of(documented("Role", "node-compactor-landings"))
 
 
 @each_node_chart

@@ -1,6 +1,7 @@
-"""A controller with ``steering: exact`` and the chart's policies on a real control plane: pods land where they should.
+"""A controller with ``steering: hints`` and the chart's policy on a real control plane: pods land where they should.
 
-And no gate outlives the controller: not the death of a leader, nor an uninstall, nor a change of the mode.
+No pod waits for the label of nodes that leave, and the label does not outlive its plan: not by the death of a leader,
+nor an uninstall, nor a change of the mode.
 """
 
 from __future__ import annotations
@@ -19,79 +20,77 @@ from day import RELEASE, SYSTEM, UNGUARDED, Live, Town, settings
 from tightship_charts.matrix import merge
 from tightship_e2e.binaries import environment
 from tightship_e2e.helm import run
-from tightship_e2e.landings import GATE, gates
+from tightship_e2e.landings import LEAVING
 from tightship_e2e.names import SHOP
 from tightship_e2e.providers.local import ControlPlaneProvider
-from tightship_testkit.audit import AuditEvent
+from tightship_simulator.api.landing import drawn
 from tightship_testkit.audit_readings import evictions_by, forbidden
 from tightship_testkit.client import Json
-from tightship_testkit.faults import Answer, Call, Fault, Reset
+from tightship_testkit.faults import Call, Fault, Reset
 
 pytestmark = pytest.mark.takes(20)
 
 NAME = "node-compactor"
 USER = f"system:serviceaccount:{SYSTEM}:{RELEASE}-{NAME}"
 ENTRIES = f"{RELEASE}-{NAME}-landings"
-LONGEST = 20.0
-"""Seconds that a pod may be gated when a leader dies and there is a standby."""
+LONGEST = 30.0
+"""Seconds that a replacement may be without a node because of us, whoever is killed."""
 
 TAINTS: Json = {"config": {"steering": "taints"}}
 DRY: Json = {"dryRun": True}
-EXACT: Json = {"config": {"steering": "exact"}}
+HINTS: Json = {"config": {"steering": "hints"}}
+PLANNED: Json = {"config": {"steering": "hints", "maximumNodesInDrain": 0}}
+"""A plan stands, and nothing is claimed."""
 
 
 class Watched:
-    """Since when which pods have been seen with our gate, and how long each was."""
+    """How long pods of the shop have had no node, and which nodes carried the label at each look."""
 
     def __init__(self, on: Town) -> None:
         self._on = on
-        self.since: dict[str, float] = {}
-        """Those that are gated now, by uid."""
-        self.lasted: dict[str, float] = {}
-        """Those that are not any more."""
-        self.nodes: dict[str, tuple[str, str]] = {}
-        """(nominated node, node) of those that have a node, as far as both were seen."""
-        self._nominated: dict[str, str] = {}
-
-    @property
-    def now(self) -> float:
-        return asyncio.get_running_loop().time()
+        self._since: dict[str, float] = {}
+        self._longest = 0.0
+        self.labelled: set[str] = set()
+        """The nodes that carry the label now."""
+        self.ever: set[str] = set()
 
     async def look(self) -> None:
-        """Look once at all pods."""
+        """Look once at all pods and nodes."""
+        now = asyncio.get_running_loop().time()
         pods = {each["metadata"]["uid"]: each for each in await self._on.api.list("Pod", SHOP)}
-        gated = {uid for uid, each in pods.items() if GATE in gates(each)}
-        for uid in gated:
-            self.since.setdefault(uid, self.now)
-        for uid in self.since.keys() - gated:
-            self.lasted[uid] = self.now - self.since.pop(uid)
-        for uid, each in pods.items():
-            if nominated := each["status"].get("nominatedNodeName"):
-                self._nominated[uid] = nominated
-            if uid in self._nominated and each["spec"].get("nodeName"):
-                self.nodes[uid] = (self._nominated[uid], each["spec"]["nodeName"])
-
-    async def none(self) -> bool:
-        """Whether no pod is gated now."""
-        await self.look()
-        return not self.since
+        without = {uid for uid, each in pods.items() if not each["spec"].get("nodeName")}
+        for uid in self._since.keys() | without:
+            self._longest = max(self._longest, now - self._since.setdefault(uid, now))
+            if uid not in without:
+                del self._since[uid]
+        self.labelled = set(await leaving(self._on))
+        self.ever |= self.labelled
 
     def longest(self) -> float:
-        """Return for how many seconds the pod with the longest gate had or has it."""
-        return max([*self.lasted.values(), *(self.now - each for each in self.since.values())], default=0.0)
+        """Return for how many seconds the pod that waited longest had no node."""
+        return self._longest
+
+
+async def leaving(on: Town) -> list[str]:
+    """The nodes that carry the label."""
+    return [each["metadata"]["name"] for each in await on.api.list("Node", labelSelector=LEAVING)]
+
+
+async def none_leaves(on: Town) -> bool:
+    return not await leaving(on)
 
 
 @asynccontextmanager
 async def watching(on: Town) -> AsyncIterator[Watched]:
-    """Look at the shop's pods all the time."""
+    """Look at the shop's pods and at the nodes all the time."""
     made = Watched(on)
 
     async def watch() -> None:
         while True:
             await made.look()
-            await asyncio.sleep(0.03)
+            await asyncio.sleep(0.1)
 
-    task = asyncio.create_task(watch(), name="gates")
+    task = asyncio.create_task(watch(), name="labels")
     try:
         yield made
     finally:
@@ -129,66 +128,85 @@ async def entries(on: Town) -> Json:
     return dict(found[0].get("data") or {}) if found else {}
 
 
-def nominated(event: AuditEvent) -> bool:
-    return (event.object_ref.resource, event.object_ref.subresource, event.code) == ("pods", "status", 200)
+def labels(call: Call) -> bool:
+    return call.verb == "PATCH" and "/nodes/" in call.path and b'"tightship.dev/leaving":"' in call.body
 
 
-def nominates(call: Call) -> bool:
-    return call.verb == "PATCH" and "/pods/" in call.path and call.path.endswith("/status")
+def unlabels(call: Call) -> bool:
+    return call.verb == "PATCH" and "/nodes/" in call.path and b'"tightship.dev/leaving":null' in call.body
 
 
-def ungates(call: Call) -> bool:
-    return call.verb == "PATCH" and "/pods/" in call.path and b"schedulingGates" in call.body
+def enters(call: Call) -> bool:
+    return call.verb == "PATCH" and call.path.endswith(f"/configmaps/{ENTRIES}")
 
 
-def test_every_replacement_lands_on_its_target(in_town: Live) -> None:
+def evicts(call: Call) -> bool:
+    return call.verb == "POST" and call.path.endswith("/eviction")
+
+
+def test_replacements_land_on_their_targets_and_off_the_nodes_that_leave(in_town: Live) -> None:
     async def work(on: Town) -> None:
         async with watching(on) as seen:
-            await on.install_alone(NAME, **EXACT)
+            await on.install_alone(NAME, **HINTS)
             await ready_to_lead(on)
             await on.seen(lambda: len(on.remover.removed) >= 2, "two nodes are taken away")
             await on.at_rest()
             await on.until_ready(UNGUARDED)
             said = await landings(on)
-        assert said["mode"] == "exact"
+        assert said["mode"] == "hints"
         assert said["target"] >= 3
         assert (said.get("elsewhere", 0), said.get("unscheduled", 0)) == (0, 0)
-        # A look now and then does not see every pod that is gated for a tenth of a second.
-        assert seen.nodes
-        assert all(wanted == node for wanted, node in seen.nodes.values()), seen.nodes
+        assert seen.ever.issuperset(on.remover.removed)
         assert seen.longest() < LONGEST
+        await on.until(lambda: none_leaves(on), "no label is left")
         assert await entries(on) == {}
-        [leader] = await on.provider.controllers(SYSTEM)
-        assert f'tightship_landings_total{{result="target"}} {said["target"]}.0' in (await leader.get("/metrics"))[1]
         events = await on.audited()
         assert sum(evictions_by(events, USER).values()) >= said["target"]
-        assert len([each for each in events if each.user.username == USER and nominated(each)]) >= said["target"]
-        assert forbidden(events, USER) == []
-
-    in_town(work, by_night=True)
-
-
-def test_hints_lead_replacements_without_a_gate_or_a_right_on_pods(in_town: Live) -> None:
-    async def work(on: Town) -> None:
-        async with watching(on) as seen:
-            await on.install_alone(NAME, config={"steering": "hints"})
-            await ready_to_lead(on)
-            await on.seen(lambda: len(on.remover.removed) >= 2, "two nodes are taken away")
-            await on.at_rest()
-            await on.until_ready(UNGUARDED)
-            said = await landings(on)
-        assert (said["mode"], seen.lasted, seen.nodes) == ("hints", {}, {})
-        # A preference is one of several that the scheduler weighs.
-        assert said["target"] >= 3
-        assert said["target"] > said.get("elsewhere", 0)
-        assert said.get("unscheduled", 0) == 0
-        assert await entries(on) == {}
-        events = await on.audited()
         assert forbidden(events, USER) == []
         theirs = [each for each in events if each.user.username == USER and each.object_ref.resource == "pods"]
         assert {(each.verb, each.object_ref.subresource) for each in theirs} <= {
             ("list", ""), ("watch", ""), ("create", "eviction"),
         }  # fmt: skip
+
+    in_town(work, by_night=True)
+
+
+async def led_pod(on: Town, node: str) -> None:
+    """Make a workload whose pod the policy has led, as it were, and that fits on *node* alone, which leaves."""
+    affinity = drawn(None, ["nowhere"])
+    body = {
+        "affinity": affinity,
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "tolerations": [{"operator": "Exists", "effect": "PreferNoSchedule"}],
+        "containers": [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "10m"}}}],
+    }
+    template = {"metadata": {"labels": {"app": "late"}}, "spec": body}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "late"}}, "template": template}
+    await on.api.create({"kind": "ReplicaSet", "metadata": {"name": "late", "namespace": SHOP}, "spec": spec})
+
+
+async def late_is_placed(on: Town) -> bool:
+    pods = await on.api.list("Pod", SHOP, labelSelector="app=late")
+    return bool(pods) and all(each["spec"].get("nodeName") for each in pods)
+
+
+def test_a_pod_that_the_scheduler_finds_no_node_for_gets_one_that_leaves(in_town: Live) -> None:
+    async def work(on: Town) -> None:
+        await on.install_alone(NAME, **PLANNED)
+        await ready_to_lead(on)
+
+        async def stands() -> bool:
+            return len(await leaving(on)) >= 2
+
+        await on.until(stands, "two nodes leave")
+        [node, *_] = await leaving(on)
+        async with watching(on) as seen:
+            await led_pod(on, node)
+            await on.until(lambda: late_is_placed(on), "the pod has a node")
+            print(f"\nwithout a node for {seen.longest():.1f} s")
+            assert seen.longest() < 10
+        assert node not in await leaving(on)
+        assert forbidden(await on.audited(), USER) == []
 
     in_town(work, by_night=True)
 
@@ -225,113 +243,105 @@ class Once:
         await kill_leader(self._on)
 
 
+WRITES = {"a label": labels, "an entry": enters, "an eviction": evicts}
+
+
 @pytest.mark.takes(30)
-@pytest.mark.parametrize(
-    ("chooses", "done"),
-    [(nominates, False), (nominates, True), (ungates, False)],
-    ids=["before a nomination", "after a nomination", "before a gate goes"],
-)
-def test_a_standby_removes_the_gates_of_a_leader_that_was_killed(
-    in_town: Live, chooses: Callable[[Call], bool], done: bool
+@pytest.mark.parametrize("replicas", [1, 2], ids=["alone", "with a standby"])
+@pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("what", list(WRITES))
+def test_killed_at_a_write_the_next_one_goes_on_and_no_pod_waits(
+    in_town: Live, what: str, done: bool, replicas: int
 ) -> None:
     async def work(on: Town) -> None:
         # Without a budget: an uninstall ends both replicas at once.
-        await on.install_alone(NAME, replicaCount=2, podDisruptionBudget={"enabled": False}, **EXACT)
-        await ready_to_lead(on)
-        killed = Once(on, chooses, done=done)
+        await on.install_alone(NAME, replicaCount=replicas, podDisruptionBudget={"enabled": False}, **TAINTS)
+        killed = Once(on, WRITES[what], done=done)
+        on.provider.disturb(killed)
+        given = merge(settings(NAME, on.metrics.url), {
+            **HINTS, "replicaCount": replicas, "podDisruptionBudget": {"enabled": False}})  # fmt: skip
         async with watching(on) as seen:
-            on.provider.disturb(killed)
+            await on.provider.install(RELEASE, on.charts / NAME, SYSTEM, given)
             await on.seen(lambda: killed.met, "the leader is killed")
-            await on.until(seen.none, "no pod is gated any more", deadline=2 * LONGEST)
+            if replicas == 1:
+                await on.provider.install(
+                    RELEASE, on.charts / NAME, SYSTEM, {**given, "podAnnotations": {"again": "1"}}
+                )
             await on.until_led(NAME)
-            await on.until(seen.none, "no pod is gated any more", deadline=LONGEST)
+            await on.at_rest()
+            await on.until(lambda: none_leaves(on), "no label is left", deadline=60.0)
             assert seen.longest() < LONGEST
-        local(on).pods.ended.clear()  # it was killed on purpose
-
-        async def empty() -> bool:
-            return await entries(on) == {} and not on.recorder.in_drain()
-
-        await on.until(empty, "nothing is expected any more")
         await on.until_ready(UNGUARDED)
-        assert await seen.none()
+        assert await entries(on) == {}
+        local(on).pods.ended.clear()  # it was killed on purpose
 
     in_town(work, by_night=True)
 
 
-class Held:
-    """Refuses every write of a controller to pods, so that they stay gated, until it is told to stop."""
-
-    def __init__(self) -> None:
-        self.holds = True
-
-    async def __call__(self, call: Call) -> Fault | None:
-        return Answer(503) if self.holds and (nominates(call) or ungates(call)) else None
-
-
 async def in_the_middle(on: Town, what: Callable[[], Awaitable[object]]) -> None:
-    """Do *what* while pods are gated, which nobody can change before the policy is gone."""
-    held = Held()
-    on.provider.disturb(held)
+    """Do *what* while a plan stands whose nodes carry the label."""
 
-    async def without_policy() -> bool:
-        return not await on.api.list("ConfigMap", SYSTEM, fieldSelector=f"metadata.name={ENTRIES}")
+    async def stands() -> bool:
+        return len(await leaving(on)) >= 2
 
-    async def done() -> None:
-        await what()
-
-    async with watching(on) as seen, asyncio.TaskGroup() as group:
-        await on.seen(lambda: bool(seen.since), "a pod is gated")
-        group.create_task(done(), name="in the middle")
-        await on.until(without_policy, "the policy is gone")
-        assert seen.since, "a pod should still be gated"
-        held.holds = False
+    await on.until(stands, "two nodes leave")
+    await what()
 
 
 @pytest.mark.takes(30)
-def test_an_uninstall_in_the_middle_of_a_drain_leaves_no_gate(in_town: Live) -> None:
+@pytest.mark.parametrize("killed", [False, True], ids=["in order", "after a kill"])
+def test_an_uninstall_leaves_no_label(in_town: Live, killed: bool) -> None:
     async def work(on: Town) -> None:
-        await on.install_alone(NAME, **EXACT)
+        await on.install_alone(NAME, **PLANNED)
         await ready_to_lead(on)
-        await in_the_middle(on, lambda: on.provider.uninstall(RELEASE, SYSTEM))
+
+        async def uninstall() -> None:
+            if killed:
+                await kill_leader(on)
+            await on.provider.uninstall(RELEASE, SYSTEM)
+
+        await in_the_middle(on, uninstall)
         # Helm has waited for what removes them.
-        assert await Watched(on).none()
-        await on.until_ready(UNGUARDED)
+        assert await leaving(on) == []
         left = await on.left_behind()
         assert [each for each in left if ": cordoned" in each or ": taint" in each] == []
         assert "landing" not in await on.provider.command("kubectl", "get", "configmaps", "-n", SYSTEM)
-        assert RELEASE not in await on.provider.command(
-            "kubectl", "get", "mutatingadmissionpolicies,validatingadmissionpolicies"
-        )
+        local(on).pods.ended.clear()  # it was killed on purpose
 
     in_town(work, by_night=True)
 
 
 @pytest.mark.takes(30)
 @pytest.mark.parametrize("values", [TAINTS, DRY, {**TAINTS, **DRY}], ids=["taints", "dry run", "both"])
-def test_leaving_the_mode_in_the_middle_of_a_drain_leaves_no_gate(in_town: Live, values: Json) -> None:
+def test_leaving_the_mode_leaves_no_label(in_town: Live, values: Json) -> None:
     async def work(on: Town) -> None:
-        await on.install_alone(NAME, **EXACT)
+        await on.install_alone(NAME, **PLANNED)
         await ready_to_lead(on)
-        given = merge(settings(NAME, on.metrics.url), {**EXACT, **values})
+        given = merge(settings(NAME, on.metrics.url), {**PLANNED, **values})
         await in_the_middle(on, lambda: on.provider.install(RELEASE, on.charts / NAME, SYSTEM, given))
-        await on.until(Watched(on).none, "no pod is gated any more", deadline=LONGEST)
-        await on.until_ready(UNGUARDED)
+        await on.until(lambda: none_leaves(on), "no node carries the label any more", deadline=LONGEST)
 
     in_town(work, by_night=True)
 
 
 @pytest.mark.takes(30)
-def test_gates_that_an_uninstall_without_its_hooks_leaves_go_as_the_page_about_drains_says(in_town: Live) -> None:
+def test_labels_that_an_uninstall_without_its_hooks_leaves_go_as_the_page_about_drains_says(in_town: Live) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs/drain.md").read_text()
-    [script] = re.findall(r"```sh\n([^`]*tightship.dev/landing[^`]*)```", page)
+    [script] = re.findall(r"```sh\n([^`]*kubectl label nodes[^`]*tightship.dev/leaving[^`]*)```", page)
 
     async def work(on: Town) -> None:
-        await on.install_alone(NAME, **EXACT)
+        await on.install_alone(NAME, **PLANNED)
         await ready_to_lead(on)
-        await in_the_middle(on, lambda: on.provider.uninstall(RELEASE, SYSTEM, hooks=False))
-        assert not await Watched(on).none()
+
+        async def uninstall() -> None:
+            await kill_leader(on)
+            await on.provider.uninstall(RELEASE, SYSTEM, hooks=False)
+
+        await in_the_middle(on, uninstall)
+        assert await leaving(on) != []
         around = environment({"kubectl": local(on).kubectl}, local(on).kubeconfig)
         await asyncio.to_thread(run, ["bash", "-euc", script], b"", around)
-        assert await Watched(on).none()
+        assert await leaving(on) == []
+        local(on).pods.ended.clear()  # it was killed on purpose
 
     in_town(work, by_night=True)

@@ -11,24 +11,25 @@ from tightship_charts.places import NODE_CONTROLLERS
 from tightship_e2e import ControlPlane
 from tightship_e2e.landings import (
     DEADLINE,
-    GATE,
+    LEAVING,
+    PODS,
     POLICY,
     Landings,
     created,
-    gates,
     owned,
     policies,
     preferred,
+    required,
     term,
     touched,
 )
 from tightship_e2e.plugin import require_programs
 from tightship_e2e.reset import reset
+from tightship_simulator.api.landing import drawn
 from tightship_testkit.client import Client, Items, Json, wait_for
 
 pytestmark = [pytest.mark.xdist_group("landings"), pytest.mark.takes(4)]
 
-MODES = ("hints", "exact")
 OWNER, OTHER = "6d0dd2a8-6f4c-4d2e-9a53-000000000001", "6d0dd2a8-6f4c-4d2e-9a53-000000000002"
 TARGETS = ("node-1", "node-2.example.com")
 ENTRY = {OWNER: ",".join(TARGETS)}
@@ -51,31 +52,19 @@ def landings(
 ) -> Iterator[Landings]:
     """A release of each chart that lands pods, without a replica."""
     made = Landings(plane, charts, tmp_path_factory.mktemp("helm"), request.param, NAMESPACE)
+    made.install("hints")
     yield made
     made.uninstall()
 
 
-@pytest.fixture(scope="module", params=MODES)
-def steering(request: pytest.FixtureRequest) -> str:
-    """How the release steers: all tests of one follow each other."""
-    return str(request.param)
-
-
-@pytest.fixture
-def mode(steering: str, landings: Landings) -> str:
-    """The steering of the release, as it is installed."""
-    landings.ensure(steering)
-    return steering
-
-
 def test_an_entry_changes_pods_of_its_owner_and_of_no_other_until_it_goes(
-    plane: ControlPlane, landings: Landings, mode: str
+    plane: ControlPlane, landings: Landings
 ) -> None:
     async def work(api: Client) -> None:
         await landings.expect(api, ENTRY)
         mine = await created(api, owned("mine", OWNER))
-        assert gates(mine) == ([GATE] if mode == "exact" else [])
-        assert preferred(mine) == ([] if mode == "exact" else [term(each) for each in TARGETS])
+        assert preferred(mine) == [term(each) for each in TARGETS]
+        assert required(mine) == [{"matchExpressions": [AWAY]}]
         orphan = owned("orphan", OWNER)
         del orphan["metadata"]["ownerReferences"]
         two = owned("two", OTHER)
@@ -92,10 +81,8 @@ def test_an_entry_changes_pods_of_its_owner_and_of_no_other_until_it_goes(
 
 
 def test_a_pod_with_a_node_and_pods_of_these_controllers_are_never_changed(
-    plane: ControlPlane, landings: Landings, mode: str
+    plane: ControlPlane, landings: Landings
 ) -> None:
-    """A controller that is gated itself could not remove the gate."""
-
     async def work(api: Client) -> None:
         await landings.expect(api, ENTRY)
         assert not touched(await created(api, owned("bound", OWNER, nodeName="node-1")))
@@ -106,17 +93,7 @@ def test_a_pod_with_a_node_and_pods_of_these_controllers_are_never_changed(
     plane.run(work)
 
 
-def test_gates_of_others_stay_where_they_are(plane: ControlPlane, landings: Landings, mode: str) -> None:
-    async def work(api: Client) -> None:
-        await landings.expect(api, ENTRY)
-        theirs = [{"name": "example.com/a"}, {"name": "zone.example.com/b"}]
-        found = gates(await created(api, owned("mine", OWNER, schedulingGates=theirs)))
-        assert found == [each["name"] for each in theirs] + ([GATE] if mode == "exact" else [])
-        assert gates(await created(api, owned("other", OTHER, schedulingGates=theirs))) == found[:2]
-
-    plane.run(work)
-
-
+AWAY = {"key": LEAVING, "operator": "DoesNotExist"}
 EXISTS = {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}
 OWN_TERM = {"weight": 7, "preference": EXISTS}
 REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [EXISTS]}}
@@ -126,6 +103,15 @@ POD_TERMS = {
     "requiredDuringSchedulingIgnoredDuringExecution": [APART],
     "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 3, "podAffinityTerm": APART}],
 }
+FIELDS = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-9"]}]}
+ZONE = {"key": "zone", "operator": "In", "values": ["a", "b"]}
+
+
+def of_terms(*terms: Json, **more: object) -> Json:
+    return {"affinity": {"nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}, **more}}}  # fmt: skip
+
+
 AFFINITIES: dict[str, Json] = {
     "none": {},
     "empty": {"affinity": {}},
@@ -137,7 +123,25 @@ AFFINITIES: dict[str, Json] = {
     "preferred": {"affinity": {"nodeAffinity": PREFERRED}},
     "all": {"affinity": {
         "nodeAffinity": {**REQUIRED, **PREFERRED}, "podAffinity": POD_TERMS, "podAntiAffinity": POD_TERMS}},
+    "fields alone": of_terms(FIELDS),
+    "fields and expressions": of_terms({**FIELDS, **EXISTS}),
+    "several terms": of_terms(EXISTS, FIELDS, {"matchExpressions": [ZONE, *EXISTS["matchExpressions"]]}),
+    "an empty term": of_terms({}),
+    "an empty term among others": of_terms(EXISTS, {}, FIELDS),
+    "lists that are empty": of_terms({"matchExpressions": [], "matchFields": []}, EXISTS),
+    "100 terms": of_terms(*({"matchExpressions": [{**ZONE, "values": [f"z{number}"]}]} for number in range(100))),
+    "100 expressions": of_terms({"matchExpressions": [{**ZONE, "key": f"k{number}"} for number in range(100)]}),
+    "100 terms, 100 preferences": of_terms(
+        *[FIELDS] * 100, preferredDuringSchedulingIgnoredDuringExecution=[OWN_TERM] * 100),
+    "a node selector": {"nodeSelector": {"disk": "ssd"}},
 }  # fmt: skip
+
+
+def bare(term_of_pod: Json) -> Json:
+    """A required term without what the policy adds."""
+    left = [each for each in term_of_pod.get("matchExpressions") or [] if each != AWAY]
+    rest = {key: value for key, value in term_of_pod.items() if key != "matchExpressions"}
+    return {**rest, **({"matchExpressions": left} if left else {})}
 
 
 def without_hints(pod: Json) -> Json:
@@ -146,19 +150,54 @@ def without_hints(pod: Json) -> Json:
     nodes = {**(affinity.pop("nodeAffinity", None) or {})}
     own = [each for each in preferred(pod) if "matchFields" not in each["preference"]]
     nodes.pop("preferredDuringSchedulingIgnoredDuringExecution", None)
+    terms = nodes.pop("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms")
+    if terms is not None and terms != [{"matchExpressions": [AWAY]}]:
+        nodes["required"] = [bare(each) for each in terms]
     nodes |= {"preferredDuringSchedulingIgnoredDuringExecution": own} if own else {}
     return affinity | ({"nodeAffinity": nodes} if nodes else {})
 
 
 def test_a_hint_is_added_to_affinity_of_every_kind(plane: ControlPlane, landings: Landings) -> None:
-    landings.ensure("hints")
-
     async def work(api: Client) -> None:
         await landings.expect(api, ENTRY)
         for name, spec in AFFINITIES.items():
             hinted, plain = [await created(api, owned("pod", each, **spec)) for each in (OWNER, OTHER)]
             assert preferred(hinted) == [*preferred(plain), *(term(each) for each in TARGETS)], name
             assert without_hints(hinted) == without_hints(plain), name
+            assert hinted["spec"]["affinity"] == drawn(plain["spec"].get("affinity"), TARGETS), name
+            for own, led in zip(required(plain) or [{"any": "node"}], required(hinted) or [], strict=True):
+                # A term that matches no node must not come to match some.
+                assert (AWAY in led.get("matchExpressions", [])) == bool(own), (name, led)
+
+    plane.run(work)
+
+
+MENTIONS: dict[str, Json] = {
+    "to such nodes alone": {"nodeSelector": {LEAVING: "node-compactor.00000000"}},
+    "off them": of_terms({"matchExpressions": [AWAY]}),
+    "one term of several": of_terms(EXISTS, {"matchExpressions": [ZONE, {"key": LEAVING, "operator": "Exists"}]}),
+    "a preference": {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 1, "preference": {"matchExpressions": [AWAY]}}]}}},
+}  # fmt: skip
+
+
+def test_a_pod_whose_own_terms_mention_the_label_is_left_alone(plane: ControlPlane, landings: Landings) -> None:
+    async def work(api: Client) -> None:
+        await landings.expect(api, ENTRY)
+        for name, spec in MENTIONS.items():
+            hinted, plain = [await created(api, owned("pod", each, **spec)) for each in (OWNER, OTHER)]
+            assert hinted["spec"].get("affinity") == plain["spec"].get("affinity"), name
+
+    plane.run(work)
+
+
+def test_what_the_api_server_refuses_it_still_refuses(plane: ControlPlane, landings: Landings) -> None:
+    async def work(api: Client) -> None:
+        await landings.expect(api, ENTRY)
+        for owner in (OWNER, OTHER):
+            body = owned("pod", owner, **of_terms())
+            status, _ = await api.request("POST", PODS, body=body, params={"dryRun": "All"})
+            assert status == 422, owner
 
     plane.run(work)
 
@@ -166,9 +205,7 @@ def test_a_hint_is_added_to_affinity_of_every_kind(plane: ControlPlane, landings
 BAD = ("", ",", "a b", "Node", "a..b", "-a", "a-", ".a", "a,", ",a", "a,,b", "a_b", "a\n", "a, b", "x" * 254, "ä")
 
 
-def test_an_entry_that_is_no_list_of_nodes_leaves_pods_as_they_are(
-    plane: ControlPlane, landings: Landings, mode: str
-) -> None:
+def test_an_entry_that_is_no_list_of_nodes_leaves_pods_as_they_are(plane: ControlPlane, landings: Landings) -> None:
     """A pod that the API server refuses because of a hint would be worse than one without a hint."""
 
     async def work(api: Client) -> None:
@@ -181,23 +218,22 @@ def test_an_entry_that_is_no_list_of_nodes_leaves_pods_as_they_are(
     plane.run(work)
 
 
-def test_an_entry_of_many_nodes_leaves_pods_to_be_made(plane: ControlPlane, landings: Landings, mode: str) -> None:
+def test_an_entry_of_many_nodes_leaves_pods_to_be_made(plane: ControlPlane, landings: Landings) -> None:
     async def work(api: Client) -> None:
         nodes = [f"ip-10-0-{number // 250}-{number % 250}.eu-west-1.compute.internal" for number in range(500)]
         await landings.expect(api, {OWNER: ",".join(nodes)})
         found = await created(api, owned("pod", OWNER))
-        assert gates(found) == ([GATE] if mode == "exact" else [])
-        assert len(preferred(found)) == (0 if mode == "exact" else 500)
+        assert len(preferred(found)) == 500
 
     plane.run(work)
 
 
-def test_an_upgrade_leaves_the_controllers_entries_alone(plane: ControlPlane, landings: Landings, mode: str) -> None:
+def test_an_upgrade_leaves_the_controllers_entries_alone(plane: ControlPlane, landings: Landings) -> None:
     async def work(api: Client) -> None:
         await landings.expect(api, ENTRY)
         before = await api.get("ConfigMap", landings.name, NAMESPACE)
-        assert before["metadata"]["annotations"][POLICY] == f"{mode}/1"
-        landings.install(mode, podAnnotations={"example.com/rolled": str(len(before["data"]))})
+        assert before["metadata"]["annotations"][POLICY] == "hints/2"
+        landings.install("hints", podAnnotations={"example.com/rolled": str(len(before["data"]))})
         after = await api.get("ConfigMap", landings.name, NAMESPACE)
         assert after["data"] == before["data"]
         assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
@@ -205,42 +241,23 @@ def test_an_upgrade_leaves_the_controllers_entries_alone(plane: ControlPlane, la
     plane.run(work)
 
 
-def test_the_rights_of_exact_outlast_its_policy_by_one_revision(plane: ControlPlane, landings: Landings) -> None:
-    """A pod that was gated in the second of the upgrade finds somebody who may remove its gate."""
-
-    async def granted(api: Client) -> set[tuple[str, str]]:
-        role = await api.get("ClusterRole", f"{NAMESPACE}:{landings.release}")
-        return {(verb, name) for rule in role["rules"] for name in rule["resources"] for verb in rule["verbs"]}
-
+def test_a_release_that_had_exact_gets_hints_and_is_told(plane: ControlPlane, landings: Landings) -> None:
     async def work(api: Client) -> None:
-        rights = {("patch", "pods"), ("patch", "pods/status")}
-        fence = {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
-        said = landings.install("exact")
-        assert "config.steering is exact: replacements of evicted pods wait at a scheduling gate" in said
-        assert len(await policies(api, landings.policy)) == 4
-        assert rights <= await granted(api)
-        said = landings.install("taints")
-        assert "config.steering is taints now: the controller keeps the right to remove scheduling gates" in said
-        assert await policies(api, landings.policy) == fence
-        assert rights <= await granted(api)
-        assert await api.list("ConfigMap", NAMESPACE, fieldSelector=f"metadata.name={landings.name}") == []
-        assert "keeps the right" not in landings.install("taints")
+        assert "config.steering: exact is no more. hints takes its place" in landings.install("exact")
+        mutation = {"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"}
+        assert await policies(api, landings.policy) == mutation
+        landings.install("taints")
         assert await policies(api, landings.policy) == set()
-        assert not rights & await granted(api)
-        landings.install("exact")
-        landings.install("hints")
-        assert len(await policies(api, landings.policy)) == 4
-        landings.install("hints")
-        assert await policies(api, landings.policy) == {
-            "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
-        }  # fmt: skip
-        assert not rights & await granted(api)
+        assert await api.list("ConfigMap", NAMESPACE, fieldSelector=f"metadata.name={landings.name}") == []
+        assert "exact" not in landings.install("hints")
 
     plane.run(work)
 
 
 def test_a_hinted_pod_lands_on_the_node_of_that_name(plane: ControlPlane, landings: Landings) -> None:
-    """On the fullest node, which the scheduler would choose last, and whose label for its host is another name."""
+    """On the fullest node, which the scheduler would choose last, and whose label for its host is another name. Once
+    that leaves, on none that leaves.
+    """
     landings.install("hints")
     room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
 
@@ -271,6 +288,17 @@ def test_a_hinted_pod_lands_on_the_node_of_that_name(plane: ControlPlane, landin
 
         landed = await wait_for(bound, DEADLINE, "four pods have a node")
         assert {each["spec"]["nodeName"] for each in landed} == {"node-2"}
+        for name in ("node-1", "node-2"):
+            await api.patch("Node", name, {"metadata": {"labels": {LEAVING: "node-compactor.00000000"}}})
+        await api.patch("ReplicaSet", "landed", {"spec": {"replicas": 0}}, "default")
+
+        async def none() -> bool:
+            return not await api.list("Pod", "default", labelSelector="app=landed")
+
+        await wait_for(none, DEADLINE, "the pods are gone")
+        await api.patch("ReplicaSet", "landed", {"spec": {"replicas": 4}}, "default")
+        landed = await wait_for(bound, DEADLINE, "four pods have a node")
+        assert {each["spec"]["nodeName"] for each in landed} == {"node-3"}
 
     try:
         plane.run(work)

@@ -15,6 +15,7 @@ from msgspec import Struct
 from tightship_charts.places import UMBRELLA
 from tightship_e2e import ControlPlane, binaries, settle
 from tightship_e2e.helm import Helm
+from tightship_e2e.landings import LEAVING
 from tightship_e2e.plugin import require_programs
 from tightship_e2e.reset import reset
 from tightship_testkit.client import RESOURCES, Client, Json, wait_for
@@ -136,6 +137,9 @@ REFUSED: dict[str, Try] = {
     "a label that attracts pods": _meta(labels={"disk": "ssd"}),
     "a label that isolates nodes": _meta(labels={"node-restriction.kubernetes.io/secure": "yes"}),
     "no label": _meta(labels={"pool": None}),
+    "the other controller's label of nodes that leave": _meta(labels={LEAVING: "node-refiner.00000000"}),
+    "a label of nodes that leave in nobody's name": _meta(labels={LEAVING: "true"}),
+    "the label of nodes that leave, by the status": _meta("/status", labels={LEAVING: "node-compactor.00000000"}),
     "an annotation of others": _meta(annotations={"cluster-autoscaler.kubernetes.io/scale-down-disabled": None}),
     "an annotation of one's own": _meta(annotations={"example.com/a": "b"}),
     "an older controller's mark": _meta(annotations={LEGACY: "forged"}),
@@ -216,6 +220,8 @@ WORK: dict[str, Try] = {
     "a node given back": _node(
         {"metadata": {"annotations": {DRAIN: None}}, "spec": {"taints": [THEIRS], "unschedulable": None}}
     ),
+    "a label of nodes that leave": _meta(labels={LEAVING: "node-compactor.1f0a77c3"}),
+    "no label of nodes that leave": _meta(labels={LEAVING: None}),
     "a soft taint": _taints(THEIRS, CANDIDATE, account=REFINER),
     "no soft taint": _taints(THEIRS, account=REFINER),
     "no mark of the older controller": _meta(annotations={LEGACY: None}),
@@ -245,7 +251,7 @@ class Held(Struct, frozen=True):
         own = {"replicaCount": 0, "rbac": {"additionalRules": WIDE if wide else []}}
         values = {
             "global": {"dryRun": False},
-            "node-compactor": {**own, "config": {"steering": "exact"}},
+            "node-compactor": {**own, "config": {"steering": "hints", "deletionCost": True}},
             "node-refiner": own,
             "hpa-scaler": own,
         }

@@ -18,9 +18,6 @@
 {{- fail (printf "%s.authorization: http.secure needs credentials here, since with rbac.create=false the chart makes no account for scrapes" $key) -}}
 {{- end -}}
 {{- end -}}
-{{- if and (eq (include "tightship-lib.pilot" .) "exact") (ne (include "tightship-lib.givesBack" .) "true") -}}
-{{- fail "config.steering: exact: needs the Job that runs after an uninstall (giveBack.enabled=true, and rbac.create=true or serviceAccount.create=false), or an uninstall in the middle of a drain would leave pods with a scheduling gate" -}}
-{{- end -}}
 {{- include "tightship-lib.checkBudget" . -}}
 {{- $grace := include "tightship-lib.seconds" $v.shutdown.grace | float64 -}}
 {{- if le ($v.terminationGracePeriodSeconds | float64) $grace -}}

@@ -1,9 +1,9 @@
 {{/* The pilot: replacements of evicted pods are steered to the nodes that the plan chose. docs/drain.md says how. The
      ConfigMap of landings holds the evictions at hand, and an admission policy changes pods by it as they are created:
-     with `hints` they prefer the planned nodes, with `exact` they wait at a scheduling gate that the controller removes.
+     they prefer the planned nodes, and keep off the nodes that leave, which the controller labels.
      Only the API server evaluates the policy: nothing here is on the way of a pod whose owner is not in the ConfigMap. */}}
 
-{{/* off, taints, hints or exact: config.steering as the controllers read the value. */}}
+{{/* off, taints or hints: config.steering as the controllers read the value. */}}
 {{- define "tightship-lib.steering" -}}
 {{- $said := .Values.config.steering -}}
 {{- $word := kindIs "invalid" $said | ternary "taints" ($said | toString | lower) -}}
@@ -11,55 +11,43 @@
 taints
 {{- else if has $word (list "false" "f" "0" "no" "n") -}}
 off
+{{- else if eq $word "exact" -}}
+hints
 {{- else -}}
 {{- $word -}}
 {{- end -}}
 {{- end -}}
 
-{{/* "true" where the API server can do what hints and exact need. */}}
+{{/* "true" where the API server can do what hints need. */}}
 {{- define "tightship-lib.landingsServed" -}}
 {{- include "tightship-lib.served" (list . "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy") -}}
 {{- end -}}
 
-{{/* hints or exact if the chart installs the policy; nothing otherwise. A controller that manages another cluster by a
-     kubeconfig would need the policy there, where the chart installs nothing. */}}
+{{/* "true" if the chart installs the policy of hints. A controller that manages another cluster by a kubeconfig would
+     need the policy there, where the chart installs nothing. */}}
 {{- define "tightship-lib.pilot" -}}
 {{- if and (include "tightship-lib.drains" .) (include "tightship-lib.live" .) (empty .Values.kubeconfig.secretName) -}}
-{{- $mode := include "tightship-lib.steering" . -}}
-{{- if and (has $mode (list "hints" "exact")) (include "tightship-lib.landingsServed" .) -}}
-{{- $mode -}}
+{{- if eq (include "tightship-lib.steering" .) "hints" -}}
+{{- include "tightship-lib.landingsServed" . -}}
 {{- end -}}
-{{- end -}}
-{{- end -}}
-
-{{/* "true" if pods may be gated: the mode is exact, or the revision that is being replaced was. The ConfigMap says so:
-     Helm deletes the ConfigMap after everything else has been updated, and the next revision finds none. Where charts are
-     rendered without a cluster, `lookup` finds nothing, and giveBack.gates says it. */}}
-{{- define "tightship-lib.gates" -}}
-{{- if and (include "tightship-lib.drains" .) (empty .Values.kubeconfig.secretName) -}}
-{{- $exact := and (eq (include "tightship-lib.steering" .) "exact") (eq (include "tightship-lib.landingsServed" .) "true") -}}
-{{- $there := lookup "v1" "ConfigMap" (include "tightship-lib.namespace" .) (include "tightship-lib.landingsName" .) -}}
-{{- $before := dig "metadata" "annotations" "tightship.dev/landing-policy" "" $there | hasPrefix "exact/" -}}
-{{- if or $exact $before .Values.giveBack.gates -}}true{{- end -}}
 {{- end -}}
 {{- end -}}
 
 {{/* What a user has to know about the mode: what it does, or why it does not. */}}
 {{- define "tightship-lib.landingNotes" -}}
 {{- if and (include "tightship-lib.drains" .) (include "tightship-lib.live" .) -}}
-{{- $mode := include "tightship-lib.steering" . -}}
+{{- if eq (include "tightship-lib.steering" .) "hints" -}}
 {{- $value := printf "%sconfig.steering" (include "tightship-lib.valuesOf" .) -}}
+{{- if eq (.Values.config.steering | toString | lower) "exact" -}}
+{{ $value }}: exact is no more. hints takes its place, which leads pods as well without a scheduling gate: set {{ $value }}=hints.
+{{ end -}}
 {{- if include "tightship-lib.pilot" . -}}
-{{- $what := ternary "prefer" "wait at a scheduling gate for" (eq $mode "hints") -}}
-{{ $value }} is {{ $mode }}: replacements of evicted pods {{ $what }} the nodes that the plan chose.
-{{- else if and (has $mode (list "hints" "exact")) .Values.kubeconfig.secretName -}}
-WARNING: {{ $value }} is {{ $mode }}, but the controller manages the cluster of another kubeconfig, where the chart installs no policy. The controller uses soft taints only.
-{{- else if has $mode (list "hints" "exact") -}}
-WARNING: {{ $value }} is {{ $mode }}, but this cluster does not serve admissionregistration.k8s.io/v1/MutatingAdmissionPolicy (Kubernetes 1.36 or newer), so the chart created no policy. The controller uses soft taints only.
+{{ $value }} is hints: replacements of evicted pods prefer the nodes that the plan chose, and keep off nodes that leave.
+{{- else if .Values.kubeconfig.secretName -}}
+WARNING: {{ $value }} is hints, but the controller manages the cluster of another kubeconfig, where the chart installs no policy. The controller uses soft taints only.
+{{- else -}}
+WARNING: {{ $value }} is hints, but this cluster does not serve admissionregistration.k8s.io/v1/MutatingAdmissionPolicy (Kubernetes 1.36 or newer), so the chart created no policy. The controller uses soft taints only.
 {{- end -}}
-{{- if and (ne $mode "exact") (include "tightship-lib.mayUngate" .) }}
-{{- $until := ternary (printf "while %sgiveBack.gates is true" (include "tightship-lib.valuesOf" .)) "until the next upgrade" .Values.giveBack.gates }}
-{{ $value }} is {{ $mode }} now: the controller keeps the right to remove scheduling gates that exact has left, {{ $until }}.
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -84,23 +72,21 @@ WARNING: the configuration asks for deletion costs, but this cluster does not se
 {{- printf "%s.%s" (include "tightship-lib.fullname" .) (include "tightship-lib.namespace" .) -}}
 {{- end -}}
 
-{{/* The ConfigMap, the policy that reads it, and the fence around the rights of exact. */}}
+{{/* The ConfigMap, the policy that reads it, and the fence around the right to write deletion costs. */}}
 {{- define "tightship-lib.landings" -}}
-{{- with include "tightship-lib.pilot" . }}
+{{- if include "tightship-lib.pilot" . }}
 ---
-{{ include "tightship-lib.landingsMap" (dict "root" $ "mode" .) }}
+{{ include "tightship-lib.landingsMap" . }}
 ---
-{{ include "tightship-lib.landingPolicy" (dict "root" $ "mode" .) }}
+{{ include "tightship-lib.landingPolicy" . }}
 {{- end }}
-{{- $gates := include "tightship-lib.mayUngate" . }}
-{{- $costs := include "tightship-lib.mayPrice" . }}
-{{- if or $gates $costs }}
+{{- if include "tightship-lib.mayPrice" . }}
 {{- $name := include "tightship-lib.policyName" . }}
 {{- $notes := dict }}
 {{- if include "tightship-lib.prices" . }}{{ $notes = dict "tightship.dev/deletion-cost" "true" }}{{ end }}
 {{- $metadata := include "tightship-lib.metadata" (dict "root" . "name" $name "namespace" "-" "annotations" $notes) }}
 {{- $account := include "tightship-lib.serviceAccountName" . }}
-{{ include "tightship-lib.policy" (dict "root" . "name" $name "metadata" $metadata "account" $account "gates" $gates "costs" $costs "spec" "tightship-lib.policyOfPods") }}
+{{ include "tightship-lib.policy" (dict "root" . "name" $name "metadata" $metadata "account" $account "spec" "tightship-lib.policyOfPods") }}
 {{- end }}
 {{- end -}}
 
@@ -133,29 +119,26 @@ WARNING: the configuration asks for deletion costs, but this cluster does not se
 {{- if include "tightship-lib.live" . -}}{{- include "tightship-lib.costs" . -}}{{- end -}}
 {{- end -}}
 
-{{/* "true" if the controller has the rights of exact: they outlast exact by one revision, in which the controller removes
-     the gates that are left. */}}
-{{- define "tightship-lib.mayUngate" -}}
-{{- if include "tightship-lib.live" . -}}{{- include "tightship-lib.gates" . -}}{{- end -}}
-{{- end -}}
-
 {{/* Without `data`, so that an upgrade leaves the controller's entries alone. */}}
 {{- define "tightship-lib.landingsMap" -}}
-{{- $policy := dict "tightship.dev/landing-policy" (printf "%s/1" .mode) -}}
 apiVersion: v1
 kind: ConfigMap
 metadata:
-  {{- include "tightship-lib.metadata" (dict "root" .root "name" (include "tightship-lib.landingsName" .root) "annotations" $policy) | nindent 2 }}
+  {{- include "tightship-lib.metadata" (dict "root" . "name" (include "tightship-lib.landingsName" .) "annotations" (dict "tightship.dev/landing-policy" "hints/2")) | nindent 2 }}
 {{- end -}}
 
 {{/* A policy that can't be evaluated is ignored, as is an entry whose value is no list of node names: a pod without a hint
-     is better than no pod. Pods of these controllers are never steered: a gated one could not remove its own gate. */}}
+     is better than no pod. Pods of these controllers are never steered, nor are pods whose own terms mention the label. */}}
 {{- define "tightship-lib.landingPolicy" -}}
-{{- $root := .root -}}
-{{- $name := include "tightship-lib.policyName" $root -}}
-{{- $metadata := include "tightship-lib.metadata" (dict "root" $root "name" $name "namespace" "-") -}}
+{{- $name := include "tightship-lib.policyName" . -}}
+{{- $metadata := include "tightship-lib.metadata" (dict "root" . "name" $name "namespace" "-") -}}
 {{- $label := "[a-z0-9]([-a-z0-9]*[a-z0-9])?" -}}
 {{- $node := printf "%s([.]%s)*" $label $label -}}
+{{- $leaving := "tightship.dev/leaving" -}}
+{{- $required := "requiredDuringSchedulingIgnoredDuringExecution" -}}
+{{- $preferred := "preferredDuringSchedulingIgnoredDuringExecution" -}}
+{{- $of := "object.spec.affinity.nodeAffinity" -}}
+{{- $path := "/spec/affinity/nodeAffinity" -}}
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
 metadata:
@@ -186,15 +169,14 @@ spec:
         object.metadata.ownerReferences.exists(o, has(o.controller) && o.controller && o.uid in params.data &&
         params.data[o.uid].matches('^{{ $node }}(,{{ $node }})*$') &&
         params.data[o.uid].split(',').all(n, size(n) <= 253))
-  {{- if eq .mode "exact" }}
-  mutations:
-    - patchType: ApplyConfiguration
-      applyConfiguration:
-        expression: >-
-          Object{spec: Object.spec{schedulingGates: [Object.spec.schedulingGates{name: 'tightship.dev/landing'}]}}
-  {{- else }}
-  {{- $preferred := "preferredDuringSchedulingIgnoredDuringExecution" }}
-  {{- $path := printf "/spec/affinity/nodeAffinity/%s" $preferred }}
+    - name: says-nothing-of-the-label
+      expression: >-
+        !(has(object.spec.nodeSelector) && '{{ $leaving }}' in object.spec.nodeSelector) &&
+        !(has(object.spec.affinity) && has({{ $of }}) && (
+        (has({{ $of }}.{{ $required }}) && {{ $of }}.{{ $required }}.nodeSelectorTerms.exists(t,
+        has(t.matchExpressions) && t.matchExpressions.exists(e, e.key == '{{ $leaving }}'))) ||
+        (has({{ $of }}.{{ $preferred }}) && {{ $of }}.{{ $preferred }}.exists(t,
+        has(t.preference.matchExpressions) && t.preference.matchExpressions.exists(e, e.key == '{{ $leaving }}')))))
   variables:
     {{- /* By the name and not by a label, which may differ. A term takes one name. The terms are maps, as variables know
            no Object; `dyn` because CEL wants one type in a map. */}}
@@ -203,18 +185,35 @@ spec:
         params.data[object.metadata.ownerReferences.filter(o, has(o.controller) && o.controller)[0].uid].split(',')
         .map(n, {'weight': dyn(100), 'preference': dyn({'matchFields': [
         {'key': dyn('metadata.name'), 'operator': dyn('In'), 'values': dyn([n])}]})})
+    - name: away
+      expression: "[{'key': '{{ $leaving }}', 'operator': 'DoesNotExist'}]"
+    - name: both
+      expression: >-
+        {'{{ $preferred }}': dyn(variables.terms),
+        '{{ $required }}': dyn({'nodeSelectorTerms': [{'matchExpressions': variables.away}]})}
   mutations:
+    {{- /* Required terms are joined by OR, so that each needs the expression. An empty one matches no node, and must not
+           come to match some. */}}
     - patchType: JSONPatch
       jsonPatch:
         expression: >-
           !has(object.spec.affinity)
-          ? [JSONPatch{op: 'add', path: '/spec/affinity', value: {'nodeAffinity': {'{{ $preferred }}': variables.terms}}}]
-          : !has(object.spec.affinity.nodeAffinity)
-          ? [JSONPatch{op: 'add', path: '/spec/affinity/nodeAffinity', value: {'{{ $preferred }}': variables.terms}}]
-          : !has(object.spec.affinity.nodeAffinity.{{ $preferred }})
-          ? [JSONPatch{op: 'add', path: '{{ $path }}', value: variables.terms}]
-          : variables.terms.map(t, JSONPatch{op: 'add', path: '{{ $path }}/-', value: t})
-  {{- end }}
+          ? [JSONPatch{op: 'add', path: '/spec/affinity', value: {'nodeAffinity': variables.both}}]
+          : !has({{ $of }})
+          ? [JSONPatch{op: 'add', path: '{{ $path }}', value: variables.both}]
+          : (!has({{ $of }}.{{ $required }})
+          ? [JSONPatch{op: 'add', path: '{{ $path }}/{{ $required }}',
+          value: variables.both['{{ $required }}']}]
+          : {{ $of }}.{{ $required }}.nodeSelectorTerms.transformList(i, t,
+          has(t.matchExpressions) || has(t.matchFields),
+          has(t.matchExpressions)
+          ? JSONPatch{op: 'add', path: '{{ $path }}/{{ $required }}/nodeSelectorTerms/' + string(i) + '/matchExpressions/-',
+          value: variables.away[0]}
+          : JSONPatch{op: 'add', path: '{{ $path }}/{{ $required }}/nodeSelectorTerms/' + string(i) + '/matchExpressions',
+          value: variables.away}))
+          + (!has({{ $of }}.{{ $preferred }})
+          ? [JSONPatch{op: 'add', path: '{{ $path }}/{{ $preferred }}', value: variables.terms}]
+          : variables.terms.map(t, JSONPatch{op: 'add', path: '{{ $path }}/{{ $preferred }}/-', value: t}))
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicyBinding
@@ -223,22 +222,15 @@ metadata:
 spec:
   policyName: {{ $name }}
   paramRef:
-    name: {{ include "tightship-lib.landingsName" $root }}
-    namespace: {{ include "tightship-lib.namespace" $root }}
+    name: {{ include "tightship-lib.landingsName" . }}
+    namespace: {{ include "tightship-lib.namespace" . }}
     parameterNotFoundAction: Allow
 {{- end -}}
 
-{{/* What exact needs. RBAC can't name a field: the fence can. */}}
-{{- define "tightship-lib.ungateRules" -}}
+{{/* What deletion costs need. RBAC can't name a field: the fence can. */}}
+{{- define "tightship-lib.costRules" -}}
 - apiGroups: [""]
   resources: [pods]
-  verbs: [patch]
-{{- end -}}
-
-{{- define "tightship-lib.landRules" -}}
-{{ include "tightship-lib.ungateRules" . }}
-- apiGroups: [""]
-  resources: [pods/status]
   verbs: [patch]
 {{- end -}}
 
@@ -249,16 +241,13 @@ spec:
   verbs: [get, patch]
 {{- end -}}
 
-{{/* The fence around an account's right to patch pods. With `gates` it may remove one scheduling gate, and nominate a node
-     for a pod that has this gate. With `costs` it may write a deletion cost beside its mark on a pod that has none, and
-     remove both. The API server itself writes some fields of the metadata, and ignores a status in a patch of the pod, a
-     spec in a patch of the status, and the end of a pod in both. Takes the dict of the policy, with gates and costs. */}}
+{{/* The fence around an account's right to patch pods: it may write a deletion cost beside its mark on a pod that has none,
+     and remove both. The API server itself writes some fields of the metadata, and ignores a status in a patch of the pod,
+     and the end of a pod. Takes the dict of the policy. */}}
 {{- define "tightship-lib.policyOfPods" -}}
 {{- $metadata := include "tightship-lib.serverFields" (list "annotations") -}}
 {{- $cost := "controller.kubernetes.io/pod-deletion-cost" -}}
 {{- $mark := "tightship.dev/deletion-cost" -}}
-{{- $notes := "[]" -}}
-{{- if .costs -}}{{- $notes = printf "['%s', '%s']" $cost $mark -}}{{- end -}}
 matchConstraints:
   resourceRules:
     - apiGroups: [""]
@@ -267,50 +256,21 @@ matchConstraints:
       resources: [pods, pods/*]
 variables:
   {{- include "tightship-lib.annotationVariables" . | nindent 2 }}
-  - name: part
-    expression: "has(request.subResource) ? request.subResource : ''"
-  - name: gatesBefore
-    expression: "has(oldObject.spec.schedulingGates) ? oldObject.spec.schedulingGates : []"
-  - name: gates
-    expression: "has(object.spec.schedulingGates) ? object.spec.schedulingGates : []"
 validations:
-  {{- if .gates }}
-  - expression: variables.part in ['', 'status']
-    message: this account may change no part of a pod but its scheduling gate and its nomination
-  {{- else }}
-  - expression: variables.part == ''
+  - expression: "!has(request.subResource) || request.subResource == ''"
     message: this account may change no part of a pod but its deletion cost
-  {{- end }}
   - expression: >-
       {{- include "tightship-lib.same" (dict "one" "object" "other" "oldObject" "but" "['metadata', 'spec', 'status']") | nindent 6 }}
     message: this account may change nothing of a pod but what the messages below name
   - expression: >-
       {{- include "tightship-lib.same" (dict "one" "object.metadata" "other" "oldObject.metadata" "but" $metadata) | nindent 6 }} &&
-      {{- include "tightship-lib.same" (dict "one" "variables.after" "other" "variables.before" "but" $notes) | nindent 6 }} &&
-      (variables.part == '' || variables.after == variables.before)
-    message: this account may not change the metadata of a pod{{ if .costs }} but the annotations {{ $cost }} and {{ $mark }}{{ end }}
-  {{- if .costs }}
+      {{- include "tightship-lib.same" (dict "one" "variables.after" "other" "variables.before" "but" (printf "['%s', '%s']" $cost $mark)) | nindent 6 }}
+    message: this account may not change the metadata of a pod but the annotations {{ $cost }} and {{ $mark }}
   - expression: >-
       !('{{ $cost }}' in variables.before) || '{{ $mark }}' in variables.before ||
       ('{{ $cost }}' in variables.after && variables.after['{{ $cost }}'] == variables.before['{{ $cost }}'])
     message: this account may not change a deletion cost of somebody else
-  {{- end }}
   - expression: >-
-      variables.part != '' || (
-      {{- $gate := ternary "['schedulingGates']" "[]" (not (empty .gates)) }}
-      {{- include "tightship-lib.same" (dict "one" "object.spec" "other" "oldObject.spec" "but" $gate) | nindent 6 }})
-    message: this account may change nothing in the spec of a pod{{ if .gates }} but schedulingGates{{ end }}
-  {{- if .gates }}
-  - expression: >-
-      variables.part != '' || variables.gates == variables.gatesBefore ||
-      variables.gates == variables.gatesBefore.filter(g, g.name != 'tightship.dev/landing')
-    message: this account may remove the scheduling gate tightship.dev/landing of a pod, and change no other
-  - expression: >-
-      variables.part != 'status' || (
-      {{- include "tightship-lib.same" (dict "one" "object.status" "other" "oldObject.status" "but" "['nominatedNodeName']") | nindent 6 }})
-    message: this account may change nothing in the status of a pod but nominatedNodeName
-  - expression: >-
-      variables.part != 'status' || variables.gatesBefore.exists(g, g.name == 'tightship.dev/landing')
-    message: this account may nominate a node only for a pod with the scheduling gate tightship.dev/landing
-  {{- end }}
+      {{- include "tightship-lib.same" (dict "one" "object.spec" "other" "oldObject.spec" "but" "[]") | nindent 6 }}
+    message: this account may change nothing in the spec of a pod
 {{- end -}}

@@ -53,13 +53,13 @@ A dry run has no leader election: each replica makes its own plan.
 {{- if eq (include "tightship-lib.givesBack" .root) "true" -}}
 An uninstall or a return to a dry run aborts drains under way. A Job then gives the nodes back, and Helm waits for the Job.
 To let the drains finish first, {{ .how }} ({{ $values }}{{ .value }}), and wait
-until no node has the taint tightship.dev/draining or tightship.dev/candidate.
+until no node has the taint tightship.dev/draining or tightship.dev/candidate, or the label tightship.dev/leaving.
 If Helm says that the Job {{ include "tightship-lib.releaseName" .root }} failed, nodes may still be cordoned. This frees them:
     {{ include "tightship-lib.rescue" .root }}
 {{- else -}}
 An uninstall or a return to a dry run aborts drains under way, and their nodes stay cordoned: {{ $values }}giveBack.enabled is false.
 To let the drains finish first, {{ .how }} ({{ $values }}{{ .value }}), and wait
-until no node has the taint tightship.dev/draining or tightship.dev/candidate.
+until no node has the taint tightship.dev/draining or tightship.dev/candidate, or the label tightship.dev/leaving.
 To free a node that stayed cordoned, install the controller again with that value: the controller ends the drain and starts no other.
 {{- end -}}
 {{- end -}}

@@ -28,7 +28,7 @@
 {{- $kinds := list "Events" "Leases" -}}
 {{- if include "tightship-lib.drains" . -}}
 {{- $kinds = concat $kinds (list "Nodes" "Evictions" "Requests") -}}
-{{- if or (include "tightship-lib.pilot" .) (include "tightship-lib.gates" .) -}}{{- $kinds = append $kinds "Landings" -}}{{- end -}}
+{{- if include "tightship-lib.pilot" . -}}{{- $kinds = append $kinds "Landings" -}}{{- end -}}
 {{- else -}}
 {{- $kinds = append $kinds "Autoscalers" -}}
 {{- end -}}
@@ -74,9 +74,9 @@ dyn({{ .other }}).all(k, k in {{ .but }} || k in dyn({{ .one }}))
 {{- end -}}
 
 {{/* Two validations: all of an object but some annotations and parts of its spec stays as it is. Annotations are the
-     variables before and after. Takes a dict: kind, annotations and fields of the spec (lists). */}}
+     variables before and after. Takes a dict: kind, annotations, fields of the spec, and perhaps of the metadata (lists). */}}
 {{- define "tightship-lib.onlyThese" -}}
-{{- $metadata := include "tightship-lib.serverFields" (list "annotations") -}}
+{{- $metadata := include "tightship-lib.serverFields" (prepend (.metadata | default list) "annotations") -}}
 {{- $notes := printf "['%s']" (join "', '" .annotations) -}}
 {{- $fields := printf "['%s']" (join "', '" .fields) -}}
 - expression: >-
@@ -97,10 +97,12 @@ dyn({{ .other }}).all(k, k in {{ .but }} || k in dyn({{ .one }}))
   expression: "has(object.metadata.annotations) ? object.metadata.annotations : {}"
 {{- end -}}
 
-{{/* The drain's annotation, the cordon, and our taints, each with its effect: none of them evicts. */}}
+{{/* The drain's annotation, the cordon, our taints, each with its effect (none of them evicts), and our label. */}}
 {{- define "tightship-lib.policyOfNodes" -}}
 {{- $taints := dict "tightship.dev/draining" "NoSchedule" "tightship.dev/candidate" "PreferNoSchedule" -}}
 {{- $ours := printf "['%s']" (keys $taints | sortAlpha | join "', '") -}}
+{{- $leaving := "tightship.dev/leaving" -}}
+{{- $mark := printf "%s([.][0-9a-f]{8})?" (include "tightship-lib.controller" .root) -}}
 {{- $forgotten := .root.Own.forgottenAnnotations | default list -}}
 matchConstraints:
   resourceRules:
@@ -114,12 +116,24 @@ variables:
     expression: "has(oldObject.spec.taints) ? oldObject.spec.taints : []"
   - name: taints
     expression: "has(object.spec.taints) ? object.spec.taints : []"
+  - name: labelsBefore
+    expression: "has(oldObject.metadata.labels) ? oldObject.metadata.labels : {}"
+  - name: labels
+    expression: "has(object.metadata.labels) ? object.metadata.labels : {}"
 validations:
-  {{- include "tightship-lib.onlyThese" (dict "kind" "node" "annotations" (concat (list "tightship.dev/drain") $forgotten) "fields" (list "taints" "unschedulable")) | nindent 2 }}
+  {{- include "tightship-lib.onlyThese" (dict "kind" "node" "annotations" (concat (list "tightship.dev/drain") $forgotten) "fields" (list "taints" "unschedulable") "metadata" (list "labels")) | nindent 2 }}
   {{- range $forgotten }}
   - expression: "!('{{ . }}' in variables.after) || ('{{ . }}' in variables.before && variables.after['{{ . }}'] == variables.before['{{ . }}'])"
     message: this account may only remove the annotation {{ . }}
   {{- end }}
+  - expression: >-
+      {{- include "tightship-lib.same" (dict "one" "variables.labels" "other" "variables.labelsBefore" "but" (printf "['%s']" $leaving)) | nindent 6 }}
+    message: this account may change no label of a node but {{ $leaving }}
+  - expression: >-
+      [variables.labelsBefore, variables.labels].all(l, !('{{ $leaving }}' in l) || l['{{ $leaving }}'].matches('^{{ $mark }}$')) ||
+      ('{{ $leaving }}' in variables.labelsBefore && '{{ $leaving }}' in variables.labels &&
+      variables.labels['{{ $leaving }}'] == variables.labelsBefore['{{ $leaving }}'])
+    message: this account may write only its own label {{ $leaving }}, and not change that of others
   - expression: variables.taints.filter(t, !(t.key in {{ $ours }})) == variables.taintsBefore.filter(t, !(t.key in {{ $ours }}))
     message: this account may change no taint of others
   - expression: >-

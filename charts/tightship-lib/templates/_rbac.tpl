@@ -192,10 +192,8 @@ subjects:
   resources: [events]
   verbs: [create]
 {{- end }}
-{{- if include "tightship-lib.mayUngate" $root }}
-{{ include "tightship-lib.landRules" $root }}
-{{- else if include "tightship-lib.mayPrice" $root }}
-{{ include "tightship-lib.ungateRules" $root }}
+{{- if include "tightship-lib.mayPrice" $root }}
+{{ include "tightship-lib.costRules" $root }}
 {{- end }}
 {{- end -}}
 

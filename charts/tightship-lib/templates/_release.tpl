@@ -77,8 +77,8 @@ unknown
 - apiGroups: [lifecycle.k8s.io]
   resources: [evictionrequests]
   verbs: [delete]
-{{- if or (include "tightship-lib.gates" .) (include "tightship-lib.costs" .) }}
-{{ include "tightship-lib.ungateRules" . }}
+{{- if include "tightship-lib.costs" . }}
+{{ include "tightship-lib.costRules" . }}
 {{- end }}
 {{- with .Values.rbac.additionalRules }}
 {{ toYaml . }}
@@ -95,9 +95,6 @@ unknown
   resources: [configmaps]
   resourceNames: [{{ include "tightship-lib.configMapName" . }}]
   verbs: [list, watch]
-{{- if include "tightship-lib.gates" . }}
-{{ include "tightship-lib.landingsMapRules" . }}
-{{- end }}
 {{- end -}}
 
 {{- define "tightship-lib.release" -}}
@@ -126,15 +123,13 @@ automountServiceAccountToken: false
 {{- if include "tightship-lib.holdsAccounts" . }}
 {{- $policed = list "Leases" "Nodes" "Requests" }}
 {{- end }}
-{{- $gates := include "tightship-lib.gates" . }}
-{{- $costs := include "tightship-lib.costs" . }}
-{{- if or $gates $costs }}
+{{- if include "tightship-lib.costs" . }}
 {{- $policed = append $policed "Pods" }}
 {{- end }}
 {{- range $what := $policed }}
 {{- $policy := printf "%s.%s.%s" $name $namespace ($what | lower) }}
 {{- $metadata := include "tightship-lib.releaseMetadata" (dict "root" $ "weight" -5 "name" $policy "namespace" "-") }}
-{{ include "tightship-lib.policy" (dict "root" $ "name" $policy "metadata" $metadata "account" (include "tightship-lib.releaseAccount" $) "gates" $gates "costs" $costs "spec" (printf "tightship-lib.policyOf%s" $what)) }}
+{{ include "tightship-lib.policy" (dict "root" $ "name" $policy "metadata" $metadata "account" (include "tightship-lib.releaseAccount" $) "spec" (printf "tightship-lib.policyOf%s" $what)) }}
 {{- end }}
 {{- if $v.networkPolicy.enabled }}
 ---

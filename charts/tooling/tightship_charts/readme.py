@@ -67,9 +67,9 @@ The chart creates:
 """
 
 _LANDINGS = """\
-* With `config.steering=hints` or `exact`, where MutatingAdmissionPolicy is served (Kubernetes 1.36 or newer): a policy
-  that leads the replacements of evicted pods to the nodes that the plan chose, the ConfigMap that the policy reads, and
-  with `exact` a fence around the [rights on pods](../../docs/permissions.md#steering-by-hints-or-exact).
+* With `config.steering=hints`, where MutatingAdmissionPolicy is served (Kubernetes 1.36 or newer): a policy that leads
+  the replacements of evicted pods to the nodes that the plan chose, and [the ConfigMap that the policy
+  reads](../../docs/permissions.md#steering-by-hints).
 """
 
 _TENANTS = """\
@@ -89,7 +89,7 @@ optionalRights:
 
 hpa-scaler then has a Role in each of these namespaces, and no ClusterRole. These values need more than `admin` holds:
 `http.secure.enabled` and `flowSchema.enabled` (objects of the cluster), and, unless a role that aggregates to `admin`
-has them, `forecastBuffers` and objects of other projects, such as monitors and alerts. If Argo Rollouts is installed
+has them, objects of other projects, such as monitors and alerts. If Argo Rollouts is installed
 without its aggregated roles, set `optionalRights.rollouts=false`. Controllers of nodes need ClusterRoles: a tenant
 can't install them. With a GitOps tool, kustomize or `helm template`, read [GitOps](../../docs/gitops.md).
 """
@@ -117,8 +117,8 @@ change wins. Keys that begin with `x-` are yours, for YAML anchors. Each control
 [hpa-scaler](../hpa-scaler/README.md).
 
 node-compactor and node-refiner run side by side: they share one budget and one list of claims. Each has its own
-[steering](../../docs/settings.md#steering): `--set node-compactor.config.steering=exact` installs the admission
-policies for node-compactor alone.
+[steering](../../docs/settings.md#steering): `--set node-compactor.config.steering=hints` installs the admission
+policy for node-compactor alone.
 
 A checkout holds no built dependencies: `--dependency-update` builds those that are missing. After a `git pull` run
 `helm dependency build charts/tightship`. A packaged chart holds all of its dependencies.

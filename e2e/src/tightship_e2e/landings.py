@@ -11,7 +11,7 @@ from tightship_e2e.helm import Helm
 from tightship_e2e.plane import ControlPlane
 from tightship_testkit.client import RESOURCES, Client, Items, Json, wait_for
 
-GATE = "tightship.dev/landing"
+LEAVING = "tightship.dev/leaving"
 POLICY = "tightship.dev/landing-policy"
 """The annotation of the ConfigMap that names the policy beside it."""
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
@@ -32,14 +32,12 @@ class Landings:
         self.name = f"{self.release}-landings"
         self.policy = f"{self.release}.{namespace}"
         self.account = f"system:serviceaccount:{namespace}:{self.release}"
-        self._exact = False
         self._installed: tuple[str, dict[str, Any]] | None = None
         self._chart = charts / chart
         self._helm = Helm(binaries.find("helm")["helm"], home, plane.kubeconfig)
 
     def install(self, steering: str, **values: Any) -> str:
         """Install or upgrade the release without its Jobs, and return what Helm said."""
-        self._exact = steering == "exact"
         self._installed = (steering, values)
         given = {"dryRun": False, "replicaCount": 0, "config": {"steering": steering}, **values}
         where = ("--namespace", self.namespace, "--create-namespace", "--no-hooks")
@@ -71,7 +69,7 @@ class Landings:
 
         async def seen() -> bool:
             pod = await created(api, owned("probe", probe))
-            return (gates(pod), bool(preferred(pod))) == (([GATE], False) if self._exact else ([], True))
+            return touched(pod)
 
         await wait_for(seen, DEADLINE, "the policy sees the ConfigMap")
 
@@ -99,16 +97,20 @@ async def created(api: Client, pod: Json) -> Json:
     return await api.call("POST", PODS, body=pod, params={"dryRun": "All"})
 
 
-def gates(pod: Json) -> list[str]:
-    """The names of a pod's scheduling gates."""
-    return [each["name"] for each in pod["spec"].get("schedulingGates") or []]
-
-
 def preferred(pod: Json) -> Items:
     """The preferred terms of a pod's node affinity."""
     affinity = pod["spec"].get("affinity") or {}
     found: Items = (affinity.get("nodeAffinity") or {}).get("preferredDuringSchedulingIgnoredDuringExecution") or []
     return found
+
+
+def required(pod: Json) -> Items | None:
+    """The required terms of a pod's node affinity, ``None`` if it has none."""
+    found = ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    terms: Items | None = None if found is None else found["nodeSelectorTerms"]
+    return terms
 
 
 def term(node: str) -> Json:
@@ -121,7 +123,7 @@ def term(node: str) -> Json:
 
 def touched(pod: Json) -> bool:
     """Whether a policy of ours has changed a pod."""
-    return GATE in gates(pod) or any("matchFields" in each["preference"] for each in preferred(pod))
+    return any("matchFields" in each["preference"] for each in preferred(pod))
 
 
 async def policies(api: Client, name: str) -> set[str]:
@@ -135,15 +137,15 @@ async def policies(api: Client, name: str) -> set[str]:
 
 __all__ = [
     "DEADLINE",
-    "GATE",
+    "LEAVING",
     "PLURALS",
     "POLICY",
     "Landings",
     "created",
-    "gates",
     "owned",
     "policies",
     "preferred",
+    "required",
     "term",
     "touched",
 ]

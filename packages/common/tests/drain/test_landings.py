@@ -7,28 +7,25 @@ from typing import Any
 import pytest
 
 from tightship.core.objects import Pod
-from tightship.core.objects.pod import LANDING_GATE
-from tightship.drain.landings import NAMED, UNANSWERED, UNSCHEDULED, VALID, Landed, Landings, wished
+from tightship.core.objects.node import LEAVING
+from tightship.drain.landings import UNANSWERED, UNSCHEDULED, VALID, Landed, Landings, led, room_for, wished
 from tightship.planning.cluster import Snapshot
 from tightship_testkit.builders import controller, decoded, node, pod, snapshot
 
 Json = dict[str, Any]
 
-WEB, DB = "uid-web", "uid-db"
-GATES = [{"name": LANDING_GATE}]
+WEB = "uid-web"
 
 
 def made(
     name: str,
     on: str = "",
     *,
-    gates: bool = False,
     kind: str = "ReplicaSet",
     by: str = "web",
     uid: str = "",
     **more: Any,
 ) -> Json:
-    more |= {"schedulingGates": GATES} if gates else {}
     owner = controller(kind, by) | {"uid": f"uid-{by}"}
     thing = pod(name, on=on, owner=owner, **more)
     thing["metadata"]["uid"] = uid or f"uid-{name}"
@@ -61,15 +58,14 @@ def test_the_policy_is_told_the_owners_and_their_nodes_in_order() -> None:
     assert Landings().data() == {}
 
 
-def test_each_replacement_gets_one_target_and_one_too_many_gets_none() -> None:
+def test_each_replacement_ends_one_expectation_and_one_too_many_none() -> None:
     book = begun("n2", "n3")
     for number in (1, 2):
         book.answered(f"uid-web-{number}", going=True, now=0.1)
-    new = [web(f"new-{number}", "", gates=True) for number in (1, 2, 3)]
-    assert [book.target_of(each, 0.2) for each in new] == ["n2", "n3", None]
-    assert [book.target_of(each, 0.3) for each in new] == ["n2", "n3", None], "asked again it says the same"
+    new = [made(f"new-{number}", "n3") for number in (1, 2, 3)]  # both prefer either target
+    assert book.look(cluster(*new), 0.2) == [Landed.TARGET, Landed.TARGET]
     assert book.data() == {}
-    assert book.names(WEB, 0.3), "the gate of the third comes from our entry all the same"
+    assert book.look(cluster(*new), 0.3) == []
 
 
 def test_a_refused_eviction_leaves_no_expectation() -> None:
@@ -92,9 +88,7 @@ def test_an_expectation_ends_by_itself(answered: bool, seconds: float) -> None:
     assert book.data() == {WEB: "n2"}
     book.expire(seconds)
     assert book.data() == {}
-    assert book.target_of(web("late", "", gates=True), seconds) is None
-    assert book.names(WEB, seconds)
-    assert not book.names(WEB, seconds + NAMED)
+    assert book.look(cluster(made("late", "n2")), seconds) == []
 
 
 def test_a_stateful_pod_is_expected_by_name_and_for_its_grace_period() -> None:
@@ -104,43 +98,37 @@ def test_a_stateful_pod_is_expected_by_name_and_for_its_grace_period() -> None:
     for each in old:
         book.answered(each.uid, going=True, now=0.0)
     book.expire(30.0)
-    again = [web(each.name, "", gates=True, kind=kind, by="db", uid=f"again-{each.name}") for each in old]
-    other = web("db-7", "", gates=True, kind=kind, by="db")
-    assert book.target_of(other, 30.0) is None
-    assert [book.target_of(each, 30.0) for each in reversed(again)] == ["n3", "n2"]
+    again = [made(each.name, "n2", kind=kind, by="db", uid=f"again-{each.name}") for each in old]
+    assert book.look(cluster(made("db-7", "n2", kind=kind, by="db")), 30.0) == []
+    assert book.look(cluster(*again), 30.0) == [Landed.TARGET, Landed.TARGET], "each prefers either target"
     assert not book.data()
 
 
 def test_pods_of_others_are_nobodys_landing() -> None:
     book = begun("n2")
-    assert book.target_of(web("db-1", "", gates=True, by="db"), 0.1) is None
-    assert not book.names(DB, 0.1)
-    assert book.target_of(web("new", "", gates=True), 0.1) == "n2"
+    assert book.look(cluster(made("db-1", "n2", by="db")), 0.1) == []
+    assert book.look(cluster(made("new", "n2")), 0.1) == [Landed.TARGET]
 
 
 def test_where_a_replacement_landed_is_counted_once() -> None:
     book = begun("n2", "n3")
-    first, second = (made(f"new-{number}", "", gates=True) for number in (1, 2))
-    for each in (first, second):
-        book.target_of(decoded(each), 1.0)
+    first, second = (made(f"new-{number}", "") for number in (1, 2))
     assert book.look(cluster(first, second), 1.1) == []
-    assert book.look(cluster(made("new-1", "n2"), made("new-2", "n2")), 1.2) == [Landed.TARGET, Landed.ELSEWHERE]
-    assert book.look(cluster(made("new-1", "n2"), made("new-2", "n2")), 1.3) == []
+    assert book.look(cluster(made("new-1", "n2"), made("new-2", "n1")), 1.2) == [Landed.TARGET, Landed.ELSEWHERE]
+    assert book.look(cluster(made("new-1", "n2"), made("new-2", "n1")), 1.3) == []
     assert not book.open
 
 
 def test_a_replacement_without_a_node_counts_as_unscheduled_after_a_while() -> None:
     book = begun("n2", "n3")
-    waiting, gone = made("new-1"), made("new-2", gates=True)
-    book.target_of(web("new-1", "", gates=True), 0.0)
-    book.target_of(decoded(gone), 0.0)
+    waiting = made("new-1")
+    assert book.look(cluster(waiting, made("new-2")), 0.0) == []
     assert book.look(cluster(waiting), 5.0) == [Landed.UNSCHEDULED], "it was deleted"
     assert book.look(cluster(waiting), UNSCHEDULED - 1) == []
     assert book.look(cluster(waiting), UNSCHEDULED) == [Landed.UNSCHEDULED]
 
 
-def test_a_replacement_that_came_without_a_gate_ends_an_expectation_too() -> None:
-    """So does every replacement in hints mode, and one for which the API server did not ask the policy."""
+def test_a_replacement_ends_an_expectation_wherever_it_lands() -> None:
     book = begun("n2", "n3")
     here = [made("web-1", "n1"), made("web-2", "n1"), made("new-1", "n3")]
     assert book.look(cluster(*here), 0.5) == [Landed.TARGET]
@@ -162,20 +150,69 @@ def test_a_second_round_finds_the_replacements_of_the_first() -> None:
     book.withdraw(["uid-web-2"])
     now = cluster(made("web-1", "n1"), made("web-2", "n1"), made("new-1", "n2"))
     book.expect([(web("web-2"), "n3")], now, 0.5)
-    assert book.data() == {WEB: "n3"}, "the first replacement came without a gate"
+    assert book.data() == {WEB: "n3"}, "the first replacement is there"
     assert book.look(now, 0.6) == [Landed.TARGET]
 
 
 def test_only_pods_that_can_be_led_to_nodes_that_take_pods_are_expected() -> None:
-    there = snapshot(node("n1"), node("n2"), node("off", unschedulable=True), node("ill", ready="False"))
+    going = node("going", labels={LEAVING: "node-toy"})
+    there = snapshot(node("n1"), node("n2"), node("off", unschedulable=True), node("ill", ready="False"), going)
     alone = decoded(pod("alone", naked=True))
     other = web("other", schedulerName="mine")
     moves = [(web("a"), "n2"), (alone, "n2"), (other, "n2"), (web("b"), "off"), (web("c"), "ill"), (web("d"), "gone")]
+    moves += [(web("e"), "going")]
     assert [(each.name, target) for each, target in wished(moves, there)] == [("a", "n2")]
 
 
-def test_cleared_it_expects_nothing_and_still_knows_whom_it_named() -> None:
+def test_cleared_it_expects_nothing() -> None:
     book = begun("n2")
     book.clear()
     assert (book.data(), book.targets(), book.open) == ({}, {}, False)
-    assert book.names(WEB, 1.0)
+
+
+AWAY = {"key": LEAVING, "operator": "DoesNotExist"}
+ZONE = {"key": "zone", "operator": "Exists"}
+FIELD = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+HINT = [{"weight": 100, "preference": {"matchFields": [FIELD]}}]
+
+
+def asking(*terms: Json, hint: object = HINT, **more: Any) -> Pod:
+    required = {"nodeSelectorTerms": list(terms)} if terms else None
+    nodes = {
+        "requiredDuringSchedulingIgnoredDuringExecution": required,
+        "preferredDuringSchedulingIgnoredDuringExecution": hint,
+    }
+    affinity = {"nodeAffinity": {key: value for key, value in nodes.items() if value}}
+    return web("new", "", affinity=affinity, **more)
+
+
+@pytest.mark.parametrize(
+    ("pod", "is_led"),
+    [
+        (asking({"matchExpressions": [AWAY]}), True),
+        (asking({"matchExpressions": [ZONE, AWAY]}, {"matchFields": [FIELD], "matchExpressions": [AWAY]}), True),
+        (asking({"matchExpressions": [AWAY]}, {}), True),
+        (asking({"matchExpressions": [AWAY]}, {"matchExpressions": [ZONE]}), False),
+        (asking({"matchExpressions": [AWAY]}, hint=None), False),
+        (asking({}), False),
+        (asking(), False),
+    ],
+    ids=["no terms of its own", "several", "an empty one", "one without", "no preference", "empty alone", "none"],
+)
+def test_a_led_pod_is_known_by_its_terms(pod: Pod, is_led: bool) -> None:
+    assert led(pod) is is_led
+
+
+def test_room_is_made_on_the_last_nodes_that_leave_and_for_each_pod_anew() -> None:
+    there = snapshot(
+        *(node(name, cpu="4", labels={LEAVING: "node-toy"}) for name in ("n1", "n2", "n3")),
+        made("full", "n3", cpu="3500m"),
+    )
+    small = [asking({"matchExpressions": [AWAY]}, cpu="1", uid=f"u{number}") for number in range(3)]
+    assert room_for(there, small[:1], ["n1", "n2", "n3"]) == ["n2"]
+    assert room_for(there, [asking(cpu="3", uid=f"u{number}") for number in range(2)], ["n1", "n2", "n3"]) == [
+        "n2",
+        "n1",
+    ]
+    assert room_for(there, small, ["n3"]) is None
+    assert room_for(there, [asking({"matchExpressions": [ZONE, AWAY]})], ["n1", "n2", "n3"]) is None

@@ -45,12 +45,6 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
     ("tightship/drain_io/landing_map.py", "PATCH", "'application/merge-patch+json'"): (
         "test_a_patch_of_an_older_version_is_a_conflict_and_changes_nothing",
     ),
-    ("tightship/drain_io/landing_map.py", "PATCH", "kind"): (
-        "test_a_gate_is_taken_off_by_its_name_and_others_stay",
-        "test_only_the_pod_of_the_uid_is_written",
-        "test_a_nomination_is_the_status_alone",
-        "test_a_controller_nominates_and_sets_free_by_these_requests",
-    ),
     ("tightship/nodes/cost_writes.py", "GET", ""): ("test_pods_are_selected_by_node_and_phase_and_name",),
     ("tightship/nodes/cost_writes.py", "PATCH", "kind"): (
         "test_a_deletion_cost_is_written_beside_its_mark_and_removed_only_while_it_is_ours",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 from lively import Json, node, pod, snapshot, unschedulable, workload
 
+from tightship_simulator.api.landing import LEAVING, drawn
 from tightship_simulator.life.changes import Change, Create, Delete, Evict, Patch
 from tightship_simulator.life.kubelet import BOOTING
 from tightship_simulator.life.node_autoscaler import TO_BE_DELETED, NodeAutoscaler, NodeGroup, Rules
@@ -79,6 +80,23 @@ def test_pods_that_wait_get_nodes(groups: list[NodeGroup], items: list[Json], ad
         assert each["status"]["conditions"][0]["status"] == "False"
         assert BOOTING in each["metadata"]["labels"]
         assert each["spec"]["taints"][0]["key"] == "node.kubernetes.io/not-ready"
+
+
+def _leaves(name: str) -> Json:
+    found = node(name)
+    found["metadata"]["labels"][LEAVING] = "node-toy"
+    return found
+
+
+def test_a_template_has_the_label_of_the_node_that_it_is_made_of_until_there_is_another() -> None:
+    """A pod that keeps off nodes that leave gets no node of such a group; the same pod made anew does."""
+    autoscaler = NodeAutoscaler([_group()], RULES)
+    led = unschedulable("led", "1", affinity=drawn(None, ["n9"]))
+    full = pod("old", "n1", "4")
+    assert _added(_step(autoscaler, 0, _leaves("n1"), full, led)) == []
+    assert _added(_step(autoscaler, 1, led)) == [], "the group is empty, and its last template stays"
+    assert _added(_step(autoscaler, 2, unschedulable("anew", "1"))) == ["a"]
+    assert _added(_step(autoscaler, 3, node("n1"), full, led)) == ["a"]
 
 
 def test_an_empty_node_goes_after_it_was_unneeded_for_long_enough_the_taint_first() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from lively import AT, Json, node, pod, snapshot, unschedulable
 
@@ -26,43 +24,16 @@ def _unreadable(name: str) -> Json:
     return found
 
 
-def _gated(name: str, *, at: str = "", **more: Any) -> Json:
-    return _nominated(name, at, schedulingGates=[{"name": "tightship.dev/landing"}], **more)
-
-
-def _nominated(name: str, at: str, **more: Any) -> Json:
-    found = pod(name, **more)
-    if at:
-        found["status"]["nominatedNodeName"] = at
+def _leaves(name: str) -> Json:
+    found = node(name)
+    found["metadata"]["labels"]["tightship.dev/leaving"] = "node-toy"
     return found
 
 
-BUSY = pod("busy", "n2")
-
-
-@pytest.mark.parametrize(
-    ("items", "outcome"),
-    [
-        ([node("n1"), _gated("new")], {}),
-        ([node("n1"), node("n2"), BUSY, _nominated("new", "n2")], {"new": "n2"}),
-        ([node("n1"), node("n2"), _nominated("new", "n3")], {"new": "n1"}),
-        ([node("n1"), node("n2", "1"), BUSY, _nominated("new", "n2")], {"new": "n1"}),
-        ([node("n1"), node("n2", unschedulable=True), _nominated("new", "n2")], {"new": "n1"}),
-        ([node("n1", "1"), _gated("first", at="n1"), pod("other")], {"other": ""}),
-        ([node("n1", "1"), _gated("first"), pod("other")], {"other": "n1"}),
-        ([node("n1", "1"), _gated("first", at="n1"), pod("urgent", priority=9)], {"urgent": "n1"}),
-        ([node("n1", "1"), node("n2", "2"), _nominated("b", "n2"), pod("a", cpu="2")], {"a": "", "b": "n2"}),
-    ],
-    ids=[
-        "a gate waits", "a nomination goes past scoring", "an unknown node", "a node that is full",
-        "a node that is closed",
-        "a gated pod's nomination keeps its room", "a gate alone keeps none", "not from a higher priority",
-        "an earlier pod leaves the room of a nominated one",
-    ],
-)  # fmt: skip
-def test_gates_and_nominations(items: list[Json], outcome: dict[str, str]) -> None:
-    changes = _scheduled(*items)
-    assert {each.item["metadata"]["name"]: each.node if isinstance(each, Bind) else "" for each in changes} == outcome
+def _keeps_off(name: str) -> Json:
+    terms = [{"matchExpressions": [{"key": "tightship.dev/leaving", "operator": "DoesNotExist"}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return pod(name, affinity={"nodeAffinity": required})
 
 
 @pytest.mark.parametrize(
@@ -75,10 +46,15 @@ def test_gates_and_nominations(items: list[Json], outcome: dict[str, str]) -> No
         ([node("n1"), _unreadable("bad"), pod("new")], {"new": "n1"}),
         ([node("n1", "1"), pod("low"), pod("high", priority=10)], {"high": "n1", "low": ""}),
         ([node("n1"), pod("other", schedulerName="mine")], {}),
+        ([node("n1"), pod("new", schedulingGates=[{"name": "example.com/later"}])], {}),
+        ([_leaves("n1"), node("n2", "1"), pod("plain")], {"plain": "n1"}),
+        ([_leaves("n1"), node("n2", "1"), _keeps_off("led")], {"led": "n2"}),
+        ([_leaves("n1"), _keeps_off("led")], {"led": ""}),
     ],
     ids=[
         "the least allocated node", "pods of one look take their room", "there is room again", "no node takes any",
         "what can't be read stops nobody", "the higher priority first", "another scheduler's",
+        "a gate waits", "a label is nothing to others", "a led pod keeps off it", "a led pod finds none",
     ],
 )  # fmt: skip
 def test_pods_get_nodes(items: list[Json], outcome: dict[str, str]) -> None:

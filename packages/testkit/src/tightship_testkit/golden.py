@@ -47,6 +47,7 @@ RUNNING_ONLY = frozenset(
         Reason.COOL_DOWN,
         Reason.RECENT_REGRET,
         Reason.SCALE_IN_EXPECTED,
+        Reason.LANDING_MISSED,
         Reason.CLUSTER_UNHEALTHY,
         Reason.DRAIN_DEADLINE,
         Reason.EVICTION_FORBIDDEN,

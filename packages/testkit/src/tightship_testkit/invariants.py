@@ -299,7 +299,7 @@ def _foreign_taints(node: Json) -> list[Json]:
 
 
 def _labels(node: Json) -> Json:
-    return dict(node["metadata"].get("labels") or {})
+    return {key: value for key, value in (node["metadata"].get("labels") or {}).items() if not key.startswith(OURS)}
 
 
 def _annotations(node: Json) -> Json:

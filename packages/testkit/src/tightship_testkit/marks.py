@@ -16,7 +16,9 @@ STEERING = "tightship.dev/candidate"
 OWNING = frozenset({"Claimed", "Evicting", "Drained", "Restoring", "Yielded"})
 MANAGER = "tightship"
 """The manager of the fields that our controllers write: their user agent up to the slash."""
-MAY_WRITE = frozenset({"metadata/annotations/" + ANNOTATION, "spec/taints", "spec/unschedulable"})
+MAY_WRITE = frozenset(
+    {"metadata/annotations/" + ANNOTATION, "metadata/labels/tightship.dev/leaving", "spec/taints", "spec/unschedulable"}
+)
 STARTUP = "startup-taint.cluster-autoscaler.kubernetes.io/"
 """What keys of taints begin with that a node has until it has started."""
 LIFECYCLE = (

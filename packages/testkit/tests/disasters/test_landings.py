@@ -10,7 +10,7 @@ import pytest
 
 from tightship_simulator.api.store import Change
 from tightship_testkit.disasters import steps as all_steps
-from tightship_testkit.disasters.landings import GATE, gates_of
+from tightship_testkit.disasters.landings import led
 from tightship_testkit.disasters.observer import Observer
 from tightship_testkit.disasters.run import Result, run
 from tightship_testkit.disasters.scenario import Autoscaler, Controller, Landings, Node, Pool, Scenario, Step, Workload
@@ -39,17 +39,17 @@ SETTINGS: Json = {
 POOLS: Json = {"*": {"enabled": True, "scaleDownCPURequestRatioLimit": 0.9}}
 BEGIN = Step(at=8.0, kind="configure", args={"program": "node-compactor", "key": "nodePools", "value": POOLS})
 """By then all pods run, on all nodes."""
-WRITES = ("configmaps", "pods/status", "pods", "pods/eviction")
+WRITES = ("configmaps", "nodes", "pods/eviction")
 NODES = 6
 ALONE = {"kill": 15.0, "freeze": 50.0, "stop": 8.0}
-"""Most seconds for which a pod may be gated without a standby: until another one leads, until it goes on, or ends."""
+"""Most seconds for which a pod may be without a node without a standby: until another one leads, goes on, or ends."""
 MOST = 2
 """Writes of each resource at which a replica is lost, from the first on."""
 
 
-def scenario(*steps: Step, replicas: int = 2, steering: str = "exact", story: float = 100.0, **chart: Any) -> Scenario:
-    """Return a cluster in which most nodes may go, and replicas that steer so."""
-    landings = Landings(**{"rights": steering, "policy": f"{steering}/1", **chart})
+def scenario(*steps: Step, replicas: int = 2, story: float = 100.0, **chart: Any) -> Scenario:
+    """Return a cluster in which most nodes may go, and replicas that lead pods."""
+    landings = Landings(**chart)
     kinds = ("Deployment", "StatefulSet", "Deployment", "ReplicaSet")
     return Scenario(
         seed=7,
@@ -62,7 +62,7 @@ def scenario(*steps: Step, replicas: int = 2, steering: str = "exact", story: fl
             Controller(
                 program="node-compactor",
                 skews=[0.0] * replicas,
-                settings={**SETTINGS, "steering": steering},
+                settings={**SETTINGS, "steering": "hints"},
                 variables=VARIABLES,
                 landings=landings,
             )
@@ -73,16 +73,15 @@ def scenario(*steps: Step, replicas: int = 2, steering: str = "exact", story: fl
 
 
 class Seen:
-    """What became of gated pods and of nominations in a run."""
+    """What became of led pods in a run."""
 
     def __init__(self) -> None:
-        self.gated = 0
+        self.led = 0
         self.landed: Counter[str] = Counter()
         self.evicted = 0
         self.longest = 0.0
         self.asked: Counter[str] = Counter()
         self._since: dict[str, float] = {}
-        self._wanted: dict[str, str] = {}
 
     def ready(self, world: World, observer: Observer) -> None:
         """Look on from here."""
@@ -102,16 +101,15 @@ class Seen:
         pod, old = change.object, change.previous
         if pod["kind"] != "Pod":
             return
-        uid, gated, now = pod["metadata"]["uid"], GATE in gates_of(pod), self._world.now
-        if gated and change.type == "ADDED":
-            self.gated += 1
+        uid, now = pod["metadata"]["uid"], self._world.now
+        if led(pod) and change.type == "ADDED":
+            self.led += 1
             self._since[uid] = now
-        if uid in self._since and (not gated or change.type == "DELETED"):
+        if uid in self._since and ("nodeName" in pod["spec"] or change.type == "DELETED"):
             self.longest = max(self.longest, now - self._since.pop(uid))
-        if node := (pod.get("status") or {}).get("nominatedNodeName"):
-            self._wanted[uid] = node
-        if old is not None and "nodeName" in pod["spec"] and "nodeName" not in old["spec"] and uid in self._wanted:
-            self.landed["target" if pod["spec"]["nodeName"] == self._wanted[uid] else "elsewhere"] += 1
+            of_nodes = pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+            wanted = {each["preference"]["matchFields"][0]["values"][0] for each in of_nodes}
+            self.landed["target" if pod["spec"].get("nodeName") in wanted else "elsewhere"] += 1
         leaves = [each is not None and "deletionTimestamp" in each["metadata"] for each in (old, pod)]
         self.evicted += bool(author) and leaves == [False, True]
 
@@ -127,49 +125,27 @@ def untroubled(replicas: int) -> Counter[str]:
     return played(scenario(replicas=replicas))[0].asked
 
 
-def test_each_replacement_lands_where_the_plan_wants_it() -> None:
+def test_each_replacement_lands_where_the_plan_wants_it_without_a_right_on_pods() -> None:
     seen, result = played(scenario())
     assert result.violations == []
-    assert seen.evicted == seen.gated
-    assert seen.gated > 3
-    assert seen.landed == {"target": seen.gated}
-    assert seen.longest < 1.0
-
-
-def test_hints_need_no_gate_and_no_right_on_pods() -> None:
-    seen, result = played(scenario(steering="hints"))
-    assert result.violations == []
-    assert seen.evicted > 3
-    assert seen.gated == 0
+    assert seen.evicted == seen.led
+    assert seen.led > 3
+    assert seen.landed["target"] == seen.led
+    assert seen.longest < 2.0
     assert seen.asked["configmaps"] > 0
     assert seen.asked["pods"] == seen.asked["pods/status"] == 0
 
 
-def test_with_deletion_costs_alone_nobody_removes_the_gate_of_another_controller() -> None:
-    story = scenario(steering="hints")
-    story.controllers[0].settings["deletionCost"] = True
-    worlds: list[World] = []
-
-    def ready(world: World, _: Observer) -> None:
-        worlds.append(world)
-        spec = {"schedulingGates": [{"name": GATE}], "containers": [{"name": "a", "image": "a"}]}
-        world.store.create("Pod", {"metadata": {"name": "theirs"}, "spec": spec})
-
-    assert run(story, ready).violations == []
-    [left] = [each for each in worlds[0].store.list("Pod") if each["metadata"]["name"] == "theirs"]
-    assert gates_of(left) == [GATE]
-
-
 @pytest.mark.parametrize(
     "chart",
-    [{"there": False}, {"policy": ""}, {"policy": "exact/0"}, {"policy": "hints/1"}, {"policy": "exact/2"}],
-    ids=["no ConfigMap", "no policy", "older", "of hints", "newer"],
+    [{"there": False}, {"policy": ""}, {"policy": "hints/1"}, {"policy": "hints/3"}],
+    ids=["no ConfigMap", "no policy", "older", "newer"],
 )
 def test_without_its_policy_the_pilot_is_off_and_drains_go_on(chart: dict[str, Any]) -> None:
     seen, result = played(scenario(**chart))
     assert result.violations == []
     assert seen.evicted > 3
-    assert seen.gated == seen.asked["configmaps"] == seen.asked["pods"] == seen.asked["pods/status"] == 0
+    assert seen.asked["configmaps"] == seen.asked["pods"] == seen.asked["pods/status"] == 0
 
 
 @pytest.mark.slow
@@ -177,7 +153,7 @@ def test_without_its_policy_the_pilot_is_off_and_drains_go_on(chart: dict[str, A
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("replicas", [1, 2], ids=["alone", "with a standby"])
 @pytest.mark.parametrize("what", ["kill", "freeze", "stop"])
-def test_a_replica_that_is_lost_at_a_write_leaves_no_gate(what: str, replicas: int, before: bool) -> None:
+def test_a_replica_that_is_lost_at_a_write_keeps_no_pod_waiting(what: str, replicas: int, before: bool) -> None:
     asked = untroubled(replicas)
     back = {"skew": 0.0, "back": 5.0}
     told = {"kill": back, "freeze": {"seconds": 40.0}, "stop": {**back, "back": 30.0}}[what]
@@ -190,5 +166,5 @@ def test_a_replica_that_is_lost_at_a_write_leaves_no_gate(what: str, replicas: i
             wrong += [f"{resource} {skip}: {each}" for each in result.violations]
             limit = 20.0 if replicas > 1 else ALONE[what]
             if found.longest > limit:
-                wrong.append(f"{resource} {skip}: a pod was gated for {found.longest:.1f} s")
+                wrong.append(f"{resource} {skip}: a pod had no node for {found.longest:.1f} s")
     assert not wrong, "\n".join(wrong)

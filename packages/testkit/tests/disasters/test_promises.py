@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tightship_simulator.api.landing import LEAVING, drawn
 from tightship_testkit.disasters.groups import DISRUPTIONS, MINIMUM, NODE_POOL, STATUS, SYSTEM, status_text
 from tightship_testkit.disasters.known import finding
 from tightship_testkit.disasters.liars import Liar, Lie, Step, play
@@ -18,7 +19,17 @@ from tightship_testkit.disasters.promises.books import CLAIMS, SAVINGS
 from tightship_testkit.disasters.promises.installations import INSTALLATIONS
 from tightship_testkit.disasters.registry import PROMISES
 from tightship_testkit.disasters.run import run
-from tightship_testkit.disasters.scenario import Budget, Controller, Fault, Landings, Node, Pool, Scenario, Workload
+from tightship_testkit.disasters.scenario import (
+    Autoscaler,
+    Budget,
+    Controller,
+    Fault,
+    Landings,
+    Node,
+    Pool,
+    Scenario,
+    Workload,
+)
 from tightship_testkit.disasters.steps.clouds import set_ready
 from tightship_testkit.disasters.world import DRAIN, Json, World, writing_as
 
@@ -27,6 +38,7 @@ DRAINING = {"key": "tightship.dev/draining", "value": "op1", "effect": "NoSchedu
 GOING = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
 SOFT = {"key": "tightship.dev/candidate", "value": "node-compactor", "effect": "PreferNoSchedule"}
 LEADS_AT = 8.0
+NOWHERE = {"affinity": drawn(None, ["gone"]), "nodeSelector": {"no": "where"}}
 
 
 class Drainer(Liar):
@@ -176,7 +188,7 @@ def told(program: str = "node-compactor", **settings: object) -> dict[str, list[
     return {"controllers": [Controller(program=program, skews=[], settings=settings)]}
 
 
-def landings(policy: str = "exact/1", steering: str = "exact") -> dict[str, list[Controller]]:
+def landings(policy: str = "hints/2", steering: str = "hints") -> dict[str, list[Controller]]:
     chart, settings = Landings(policy=policy), {"steering": steering}
     return {"controllers": [Controller(program="node-compactor", skews=[], settings=settings, landings=chart)]}
 
@@ -334,11 +346,16 @@ LIES = {
         **told(nodeDrainTimeout=2, settleTime=1, handOverTimeout=1, awaitCompletionFor=0),
     ),
     "given-back-in-time": leader(claim("n1", phase="Restoring"), story=40.0),
-    "no-gate-outlives-us": idle(
-        1, workloads=[Workload(name="web", spec={"schedulingGates": [{"name": "tightship.dev/landing"}]})], **landings()
+    "no-label-outlives-its-plan": leader(
+        writes("n1", labels={LEAVING: "node-compactor"}),
+        story=90.0, quiet=30.0, autoscaler=Autoscaler(unneeded=1000.0), **landings("hints/1"),
     ),
+    "no-replacement-waits-for-us": idle(
+        LEADS_AT, Drainer.lead, story=60.0, quiet=30.0, workloads=[Workload(name="web", spec=NOWHERE)]
+    ),
+    "labels-of-others-stay": leader(writes("n1", labels={LEAVING: "theirs"})),
     "entries-leave": leader(claim(), enters(), **landings()),
-    "landings-only-with-their-policy": leader(claim(), enters(), **landings("exact/0")),
+    "landings-only-with-their-policy": leader(claim(), enters(), **landings("hints/1")),
     "landings-are-of-evictions": leader(enters(), **landings()),
     "requests-are-withdrawn": leader(
         lambda on: on.ask("POST", "/apis/lifecycle.k8s.io/v1alpha1/namespaces/shop/evictionrequests", on.request()),
@@ -363,20 +380,6 @@ def test_each_promise_has_a_liar() -> None:
 
 def test_where_nobody_lies_nothing_is_broken() -> None:
     assert run(scenario()).violations == []
-
-
-@pytest.mark.parametrize(
-    ("gate", "broken"), [("tightship.dev/landing", []), ("example.com/theirs", ["Pod"])], ids=["ours", "theirs"]
-)
-def test_of_others_gates_none_is_taken_off(gate: str, broken: list[str]) -> None:
-    async def ungate(on: Drainer) -> None:
-        [pod] = on.world.store.list("Pod", "shop")
-        name = pod["metadata"]["name"]
-        assert await on.ask("PATCH", f"/api/v1/namespaces/shop/pods/{name}", {"spec": {"schedulingGates": None}}) == 200
-
-    web = Workload(name="web", spec={"schedulingGates": [{"name": gate}]})
-    found = idle(LEADS_AT, ungate, workloads=[web], **landings()).violations()
-    assert [each.subject.split()[0] for each in found if each.promise == "nothing-of-others-changed"] == broken
 
 
 RELEASED = {"v": 1, "phase": "Backoff", "reason": "Released n1: no controller continues the drain"}

@@ -53,6 +53,7 @@ class Reason(StrEnum):
     COOL_DOWN = "CoolDown"
     RECENT_REGRET = "RecentRegret"
     SCALE_IN_EXPECTED = "ScaleInExpected"
+    LANDING_MISSED = "LandingMissed"
     CLUSTER_UNHEALTHY = "ClusterUnhealthy"
 
     # A pod on the node must not be evicted.

@@ -270,7 +270,7 @@ class Assessment:
             pod
             for pod in self.snapshot.unscheduled
             if pod.created >= int(began)
-            and not pod.gated_by_others
+            and not pod.gated
             and not pod.daemon
             and not pod.expendable
             and pod.deletion is None

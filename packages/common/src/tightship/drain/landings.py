@@ -5,8 +5,7 @@ should land on the plan's target. An expectation holds for the eviction at hand 
 do its replacement and a few seconds without one.
 
 :meth:`Landings.data` is what the admission policy has to know meanwhile: by the uid of a controller of pods, the nodes
-where its next pods should land. The policy can't count, so it may also hold a pod that nobody expects: that pod has no
-target here, and goes to the scheduler at once.
+where its next pods should land. The policy can't count, so it may also lead a pod that nobody expects.
 """
 
 from __future__ import annotations
@@ -19,6 +18,8 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.objects import SAME_NAME, Pod
+from tightship.core.objects.node import LEAVING
+from tightship.core.selectors import Requirement
 from tightship.planning.cluster import Snapshot
 from tightship.planning.placement.space import Space
 
@@ -31,14 +32,16 @@ UNANSWERED = 40.0
 LONGEST_GRACE = 120.0
 """Most seconds of a pod's grace period for which the replacement of a StatefulSet's pod is expected to come after."""
 
-NAMED = 10.0
-"""Seconds after its last expectation for which a gate on a pod of a controller counts as set by our entry."""
-
 UNSCHEDULED = 30.0
 """Seconds after which a replacement without a node counts as not scheduled."""
 
 _GONE = 2.0
 """Seconds after which a replacement that nobody sees counts as gone."""
+
+
+AWAY = Requirement(LEAVING, "DoesNotExist")
+NAME = "metadata.name"
+"""What the policy has a led pod require of nodes, and the field by which the pod prefers some."""
 
 
 class Landed(StrEnum):
@@ -81,7 +84,7 @@ def pods_of(snapshot: Snapshot, owners: Iterable[str]) -> dict[str, list[Pod]]:
 
 def wished(moves: Iterable[tuple[Pod, str]], snapshot: Snapshot) -> list[tuple[Pod, str]]:
     """Return those of *moves* (pod, target) whose replacements can be led: a controller makes them, a scheduler
-    that filters as kube-scheduler does places them, and the target is a node that still takes pods.
+    that filters as kube-scheduler does places them, and the target is a node that still takes pods, led ones included.
     """
     return [
         (pod, target)
@@ -94,9 +97,37 @@ def wished(moves: Iterable[tuple[Pod, str]], snapshot: Snapshot) -> list[tuple[P
 
 
 def takes_pods(snapshot: Snapshot, node: str) -> bool:
-    """Whether *node* exists, is Ready, and is not cordoned."""
+    """Whether *node* exists, is Ready, is not cordoned, and does not leave."""
     view = snapshot.nodes.get(node)
-    return view is not None and view.node.ready and not view.node.unschedulable
+    return view is not None and view.node.ready and not view.node.unschedulable and view.node.leaving is None
+
+
+def led(pod: Pod) -> bool:
+    """Whether the admission policy has led *pod*: it prefers nodes by their names, and keeps off all that leave."""
+    spec = pod.spec
+    terms = [] if spec.node_affinity is None else spec.node_affinity.node_selector_terms
+    terms = [each for each in terms if each.match_expressions or each.match_fields]
+    by_name = any(field.key == NAME for each in spec.preferred_nodes for field in each.preference.match_fields or ())
+    return by_name and bool(terms) and all(AWAY in (each.match_expressions or ()) for each in terms)
+
+
+def room_for(snapshot: Snapshot, pods: Iterable[Pod], leaving: Sequence[str]) -> list[str] | None:
+    """Return those of the nodes *leaving*, the last ones first, that together take *pods* without a node.
+
+    ``None`` if one of *pods* fits on none of them by the filters of kube-scheduler, as far as they are known.
+    """
+    space = Space(snapshot)
+    order = [space.index[name] for name in reversed(leaving) if name in space.index]
+    found: dict[str, None] = {}
+    for pod in sorted(pods, key=lambda each: (-each.spec.priority, each.created, each.key)):
+        ask = space.demand_of(pod)
+        mask = space.feasible(ask) if ask.unknown is None else None
+        node = next((each for each in order if mask is not None and mask[each]), None)
+        if node is None:
+            return None
+        space.place(ask, node)
+        found[space.names[node]] = None
+    return list(found)
 
 
 class Landings:
@@ -106,8 +137,9 @@ class Landings:
         self._expected: dict[str, ExpectedLanding] = {}
         # The pods of a controller that existed before its first eviction, or that have been seen since.
         self._known: defaultdict[str, set[str]] = defaultdict(set)
-        self._named: dict[str, float] = {}
         self._landing: dict[str, Landing] = {}
+        # Until when a pod of a controller may still have heard of a target that has been met.
+        self._met: defaultdict[str, dict[str, float]] = defaultdict(dict)
 
     def __len__(self) -> int:
         """Return how many replacements are expected, and have not been seen."""
@@ -140,12 +172,11 @@ class Landings:
         # Replacements of earlier evictions that nobody has seen yet must not pass for pods of before.
         self._see({owner: pods for owner, pods in here.items() if owner in self._known}, now)
         for owner, pods in here.items():
-            self._known[owner].update(pod.uid for pod in pods if not pod.lands)
+            self._known[owner].update(pod.uid for pod in pods)
         for pod, target in wishes:
             if pod.owner is None:
                 continue
             self._known[pod.owner.uid].add(pod.uid)
-            self._named[pod.owner.uid] = now + NAMED
             self._expected[pod.uid] = ExpectedLanding(
                 pod=pod, owner=pod.owner.uid, target=target, until=now + UNANSWERED
             )
@@ -168,31 +199,14 @@ class Landings:
         self._forget_known()
 
     def clear(self) -> None:
-        """Forget all expectations. Whom they named stays known for a while: see :meth:`names`."""
+        """Forget all expectations."""
         self._expected.clear()
         self._landing.clear()
         self._known.clear()
-
-    def names(self, owner: str, now: float) -> bool:
-        """Whether a gate on a pod of *owner* (a uid) comes from an entry of this book, as far as time tells."""
-        return now < self._named.get(owner, -1.0)
-
-    def target_of(self, pod: Pod, now: float) -> str | None:
-        """Return the target of *pod*, a gated replacement, and take it as seen; ``None`` if nobody expects the pod."""
-        known = self._landing.get(pod.uid)
-        if known is not None:
-            return min(known.targets)
-        owner = pod.owner
-        if owner is None:
-            return None
-        expected = self._of(owner.uid, pod)
-        if expected is None:
-            return None
-        self._take(pod, owner.uid, expected, frozenset((expected.target,)), now)
-        return expected.target
+        self._met.clear()
 
     def look(self, snapshot: Snapshot, now: float) -> list[Landed]:
-        """See replacements that came without a gate, and return how those on their way ended."""
+        """See replacements that have come, and return how those on their way ended."""
         if self._expected:
             self._see(pods_of(snapshot, {each.owner for each in self._expected.values()}), now)
         if not self._landing:
@@ -213,21 +227,16 @@ class Landings:
 
     def expire(self, now: float) -> None:
         """End the expectations whose time is up."""
-        for owner in {each.owner for each in self._expected.values()}:
-            self._named[owner] = now + NAMED
         self.withdraw([uid for uid, each in self._expected.items() if now >= each.until])
-        for owner in [owner for owner, until in self._named.items() if now >= until]:
-            del self._named[owner]
 
     def _see(self, here: Mapping[str, Sequence[Pod]], now: float) -> None:
-        """Take new ones of *here*, the pods by the uid of their controller, for replacements if they have no gate of
-        ours: the policy hints, or it was not asked.
-        """
+        """Take new ones of *here*, the pods by the uid of their controller, for replacements."""
         for owner, pods in here.items():
             for pod in pods:
-                if pod.uid in self._known[owner] or pod.lands or pod.deletion is not None:
+                if pod.uid in self._known[owner] or pod.deletion is not None:
                     continue
-                targets = frozenset(each.target for each in self._expected.values() if each.owner == owner)
+                told = {each.target for each in self._expected.values() if each.owner == owner}
+                targets = frozenset(told | {node for node, until in self._met[owner].items() if now < until})
                 expected = self._of(owner, pod)
                 if expected is not None:
                     self._take(pod, owner, expected, targets, now)
@@ -242,13 +251,14 @@ class Landings:
     def _take(self, pod: Pod, owner: str, expected: ExpectedLanding, targets: frozenset[str], now: float) -> None:
         self._known[owner].add(pod.uid)
         self._landing[pod.uid] = Landing(targets, now)
-        self._named[owner] = now + NAMED
+        self._met[owner][expected.target] = now + VALID
         self.withdraw([expected.pod.uid])
 
     def _forget_known(self) -> None:
         owners = {each.owner for each in self._expected.values()}
         for owner in [owner for owner in self._known if owner not in owners]:
             del self._known[owner]
+            self._met.pop(owner, None)
 
 
 def _in_order(expected: ExpectedLanding) -> bool:
@@ -287,4 +297,7 @@ def all_land(space: Space, node: str, pods: Iterable[Pod]) -> bool:
         space.rollback(mark)
 
 
-__all__ = ["ExpectedLanding", "Landed", "Landing", "Landings", "all_land", "pods_of", "takes_pods", "wished"]
+__all__ = [
+    "ExpectedLanding", "Landed", "Landing", "Landings", "all_land", "led", "pods_of", "room_for", "takes_pods",
+    "wished",
+]  # fmt: skip

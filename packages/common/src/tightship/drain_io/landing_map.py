@@ -1,4 +1,4 @@
-"""The ConfigMap of landings, which the chart's admission policy reads, and the two writes that set a gated pod free.
+"""The ConfigMap of landings, which the chart's admission policy reads.
 
 The chart makes the ConfigMap beside the policy, and notes the policy in :data:`POLICY_ANNOTATION`. So the controller
 knows whether there is a policy, and which, without a right to read policies. The controller owns ``data``: by the uid
@@ -8,22 +8,20 @@ that was read, and removes what others have put in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
 
 from tightship.core.api_errors import BadAnswer, Conflict, NotFound
 from tightship.core.drain_record import FIELD_MANAGER
-from tightship.core.objects import Pod
-from tightship.core.objects.pod import LANDING_GATE
 from tightship.core.unreadable import UNREADABLE
-from tightship.kube.connection import WRITE_TIMEOUT, Connection
+from tightship.kube.connection import Connection
 
 POLICY_ANNOTATION = "tightship.dev/landing-policy"
 
-POLICY_VERSION = "1"
-"""The version of the policy that this controller can work with."""
+POLICY_VERSION = "2"
+"""The version of the policy that this controller can work with: the first one kept no pod off nodes that leave."""
 
 REQUEST_TIMEOUT = 4.0
 """Seconds for each request: somebody waits."""
@@ -52,7 +50,7 @@ class LandingMap:
         self.data: Mapping[str, str] | None = None
         """The data as last read or written, ``None`` while nobody knows."""
         self.policy: str | None = None
-        """The policy as last read, such as ``exact/1``; empty if none is noted, ``None`` if there is no ConfigMap."""
+        """The policy as last read, such as ``hints/2``; empty if none is noted, ``None`` if there is no ConfigMap."""
 
     def __str__(self) -> str:
         return self._what
@@ -129,42 +127,4 @@ def policy_problem(policy: str | None, mode: str, what: str) -> str:
     return f"{found}: upgrade the chart's release with steering: {mode}"
 
 
-async def nominate(connection: Connection, pod: Pod, node: str, *, only_if: Callable[[], bool]) -> None:
-    """Nominate *node* for *pod*, if that still has its uid, and if *only_if* says yes when the request leaves.
-
-    Raises :class:`~tightship.core.api_errors.KubeError`.
-    """
-    body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
-    await _patch(connection, pod, "/status", body, "application/merge-patch+json", only_if)
-
-
-async def ungate(connection: Connection, pod: Pod) -> None:
-    """Remove our gate from *pod*, if that still has its uid; the gates of others stay. Any replica may do so.
-
-    Raises as :func:`nominate`, after :data:`~tightship.kube.connection.WRITE_TIMEOUT` at the latest.
-    """
-    body = {"metadata": {"uid": pod.uid}, "spec": {"schedulingGates": [{"name": LANDING_GATE, "$patch": "delete"}]}}
-    await _patch(connection, pod, "", body, "application/strategic-merge-patch+json", timeout=WRITE_TIMEOUT)
-
-
-async def _patch(  # noqa: PLR0917
-    connection: Connection,
-    pod: Pod,
-    part: str,
-    body: Mapping[str, object],
-    kind: str,
-    only_if: Callable[[], bool] | None = None,
-    timeout: float = REQUEST_TIMEOUT,  # noqa: ASYNC109 - raises a typed error
-) -> None:
-    await connection.request(
-        "PATCH",
-        f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}{part}",
-        params={"fieldManager": FIELD_MANAGER},
-        body=msgspec.json.encode(body),
-        content_type=kind,
-        timeout=timeout,
-        only_if=only_if,
-    )
-
-
-__all__ = ["POLICY_ANNOTATION", "POLICY_VERSION", "LandingMap", "nominate", "policy_problem", "ungate"]
+__all__ = ["POLICY_ANNOTATION", "POLICY_VERSION", "LandingMap", "policy_problem"]

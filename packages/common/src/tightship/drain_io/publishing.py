@@ -21,16 +21,13 @@ _NEVER = -1e9
 
 
 class Publisher:
-    """Writes *data*, what the book says, into *landing_map*. With *by_name*, only the keys matter to the policy."""
+    """Writes *data*, what the book says, into *landing_map*."""
 
-    def __init__(
-        self, landing_map: LandingMap, data: Callable[[], Mapping[str, str]], by_name: Callable[[], bool]
-    ) -> None:
+    def __init__(self, landing_map: LandingMap, data: Callable[[], Mapping[str, str]]) -> None:
         self.map = landing_map
-        self.told = self.wrote = _NEVER
-        """When the policy was last told something new, and when anything was last written (monotonic seconds)."""
+        self.told = _NEVER
+        """When the policy was last told something new (monotonic seconds)."""
         self._data = data
-        self._by_name = by_name
         self._lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
@@ -78,14 +75,10 @@ class Publisher:
         wanted, known = self._data(), self.map.data
         if wanted == known:
             return
-        by_name = self._by_name()
-        new = known is None or any(
-            owner not in known or not (by_name or known[owner] == nodes) for owner, nodes in wanted.items()
-        )
+        new = known is None or any(known.get(owner) != nodes for owner, nodes in wanted.items())
         await self.map.write(wanted)
-        self.wrote = monotonic()
         if new:
-            self.told = self.wrote
+            self.told = monotonic()
 
     async def _retract(self) -> None:
         async with self._lock:

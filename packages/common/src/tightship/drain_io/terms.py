@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-EXACT = "exact"
-PILOTED = ("hints", EXACT)
-"""The modes of steering that need the admission policy."""
+HINTS = "hints"
+"""The mode of steering that needs the admission policy."""
 
 
 class LandingFigures(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
@@ -33,14 +32,12 @@ class LandingFigures(Struct, frozen=True, rename="camel", omit_defaults=True, kw
 class Terms(Struct, frozen=True, kw_only=True):
     """What this replica may do, each asked again and again.
 
-    *steering* is the setting's word. *acting* says that drains may be begun, *leading* that anything may be changed,
-    *watching* that gates may be removed, leading or not.
+    *steering* is the setting's word. *acting* says that drains may be begun, *leading* that anything may be changed.
     """
 
     steering: Callable[[], str]
     acting: Callable[[], bool]
     leading: Callable[[], bool]
-    watching: Callable[[], bool]
 
 
-__all__ = ["EXACT", "PILOTED", "LandingFigures", "Terms"]
+__all__ = ["HINTS", "LandingFigures", "Terms"]

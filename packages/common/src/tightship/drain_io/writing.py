@@ -77,9 +77,13 @@ async def read_node(connection: Connection, name: str) -> LiveNode | None:
 
 
 class NodePatch(Struct, kw_only=True, frozen=True):
-    """A patch of annotations (``None`` removes one), all taints, and the cordon. ``None`` leaves a field as it is."""
+    """A patch of annotations and labels (``None`` removes one), all taints, and the cordon.
+
+    ``None`` leaves a field as it is.
+    """
 
     annotations: dict[str, str | None] = {}
+    labels: dict[str, str | None] = {}
     taints: tuple[Taint, ...] | None = None
     unschedulable: bool | None = None
 
@@ -98,7 +102,10 @@ async def patch_node(
         spec["taints"] = list(patch.taints) or None
     if patch.unschedulable is not None:
         spec["unschedulable"] = True if patch.unschedulable else None
-    body: dict[str, object] = {"metadata": {"resourceVersion": live.version, "annotations": patch.annotations}}
+    metadata: dict[str, object] = {"resourceVersion": live.version, "annotations": patch.annotations}
+    if patch.labels:
+        metadata["labels"] = patch.labels
+    body: dict[str, object] = {"metadata": metadata}
     if spec:
         body["spec"] = spec
     raw = await connection.request(

@@ -4,8 +4,8 @@ One pass follows another, and the drains that a pass starts run beside the loop 
 keeps its writes: every write is complete in itself, and the next pass starts from the cluster again.
 
 While the controller is switched off, a pass only judges and shows. A leader then claims nothing, writes no notes,
-removes its soft taints and deletion costs, and lets the drains under way finish, because nobody else would. Replicas
-that find remains of a controller of the same name do the same.
+removes its soft taints, labels and deletion costs, and lets the drains under way finish, because nobody else would.
+Replicas that find remains of a controller of the same name do the same.
 
 A dry run begins nothing, but leaves no node cordoned that its own installation cordoned while it was live. It acquires
 the Lease, gives such nodes back, and releases the Lease. So does a leader that stops for good.
@@ -28,6 +28,7 @@ from tightship.app.settings.sections import NodeSettings
 from tightship.core.api_errors import Forbidden, KubeError, one_line
 from tightship.core.drain_record import Finished, PastDrains
 from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE
+from tightship.core.reasons import Refusal
 from tightship.drain_io.drain_manager import Drainer
 from tightship.drain_io.history import DrainHistory
 from tightship.drain_io.installations import Installations
@@ -43,6 +44,7 @@ from tightship.nodes.metrics import ConsolidationMetrics
 from tightship.nodes.node_prices import NodePrices
 from tightship.nodes.node_writes import NodeWrites
 from tightship.nodes.pass_log import PassLog
+from tightship.nodes.soft_taints import next_to_go
 from tightship.nodes.status import Situation, nothing_yet, show
 from tightship.nodes.succession import Succession, another_comes
 from tightship.planning.evaluate import Evaluation, Evaluator, ExplainedGates
@@ -175,7 +177,7 @@ class ConsolidationLoop(Generic[S, G]):
             await self._remember(evaluation, judge)
         off = frame.switched_off()
         if leading and self._may_begin():
-            evaluation = self._writes.waiting(evaluation, settings, self._drainer.pauses)
+            evaluation = self._writes.waiting(evaluation, settings, self._pauses)
         self._pass_log.beside(beside, evaluation.facts)
         self._metrics.beside(beside)
         self._pass_log.judged(evaluation, off=off, leader=frame.leading(), dry_run=dry_run)
@@ -190,7 +192,7 @@ class ConsolidationLoop(Generic[S, G]):
         )
         if leading and self._may_begin():
             await self._writes.notes(snapshot, self._controller.notes(evaluation, settings), self._may_begin)
-            await self._writes.steer(evaluation, settings, self._may_begin)
+            await self._steer(evaluation, settings)
             if self._search.claims_wait():
                 log(self._log, logging.INFO, "no claim before the first search has ended")
             elif all(name in snapshot.nodes and draining(snapshot.nodes[name].node) for name in driven):
@@ -221,7 +223,11 @@ class ConsolidationLoop(Generic[S, G]):
                 log(self._log, logging.WARNING, what, node=name, dry_run=True, lease=self._run.lease_name)
         # A soft taint or a deletion cost names no installation, but beside a drain of ours it is ours too.
         ours = self._run.release or self._frame.finishing.is_set()
-        self._unfinished = bool(self._left or (ours and self._writes.left(snapshot)) or self._pilot.stray(ours=ours))
+        # A label names the installation.
+        mine = self._installations.beside.mark
+        labelled = any(view.node.leaving == mine for view in snapshot.nodes.values())
+        left = ours and (self._writes.left(snapshot) or self._pilot.stray)
+        self._unfinished = bool(self._left or labelled or left)
         if self._unfinished:
             self._frame.finishing.set()
         else:
@@ -240,10 +246,10 @@ class ConsolidationLoop(Generic[S, G]):
 
     def _judging(self) -> tuple[S, ClaimJudge[G]]:
         """Return the current settings and their judge; the judge stays the same while the settings do."""
-        settings, exact = self._current(), self._pilot.exact
-        if self._judge is None or self._judge[0] is not settings or self._judge[1] is not exact:
-            judge = self._controller.judge(settings.exactly if exact else settings)
-            self._judge = (settings, exact, judge)
+        settings, led = self._current(), self._pilot.available
+        if self._judge is None or self._judge[0] is not settings or self._judge[1] is not led:
+            judge = self._controller.judge(settings.led if led else settings)
+            self._judge = (settings, led, judge)
             # A waiting drain uses the times of the new settings.
             self._drainer.wake()
         return settings, self._judge[2]
@@ -262,6 +268,15 @@ class ConsolidationLoop(Generic[S, G]):
         now = evaluation.now
         await self._history.change(lambda known: settled(learned(known, added, judge.pace, now), added, now), now)
 
+    async def _steer(self, evaluation: Evaluation[G], settings: S) -> None:
+        missed = self._pilot.missed
+        missed.order = next_to_go(evaluation.snapshot, evaluation.plan, len(evaluation.snapshot.nodes))
+        label, spared = self._pilot.labels, missed.held()
+        await self._writes.steer(evaluation, settings, self._may_begin, label=label, spared=spared)
+
+    def _pauses(self, node: str) -> Refusal | None:
+        return self._drainer.pauses(node) or self._pilot.missed.refusal(node)
+
     def _may_begin(self) -> bool:
         return self._frame.leading() and self._frame.acting()
 
@@ -271,7 +286,7 @@ class ConsolidationLoop(Generic[S, G]):
         return not stopping and (self._may_begin() or (dry_run and not self._frame.switched_off()))
 
     async def _left_to_end(self) -> bool:
-        """Return whether any drain, soft taint or cost bears this controller's name. Nothing new may begin."""
+        """Return whether any drain, soft taint, label or cost bears this controller's name. Nothing new may begin."""
         snapshot = self._cache.snapshot()
         try:
             left = self._writes.left(snapshot) or self._pilot.unfinished
@@ -302,7 +317,7 @@ class ConsolidationLoop(Generic[S, G]):
         )
 
     async def stop(self) -> None:
-        """Finish or park the drains, and remove soft taints and costs, which nobody would keep up to date.
+        """Finish or park the drains, and remove soft taints, labels and costs, which nobody would keep up to date.
 
         If no other replica comes, give the nodes back instead.
         """
@@ -315,7 +330,6 @@ class ConsolidationLoop(Generic[S, G]):
         self._parting.set()
         for node, why in (await self._drainer.stop(self._frame.run.stop_timeout)).items():
             log(self._log, logging.WARNING, "drain not parked in time", node=node, detail=why)
-        await self._pilot.finish()
         if not self._frame.leading():
             return
         if self._frame.finishing.is_set():
@@ -326,4 +340,4 @@ class ConsolidationLoop(Generic[S, G]):
             return  # nobody knows which nodes have one; the next leader will
         except KubeError as error:
             level = logging.ERROR if isinstance(error, Forbidden) else logging.WARNING
-            log(self._log, level, "soft taints or deletion costs left", error=one_line(error))
+            log(self._log, level, "soft taints, labels or deletion costs left", error=one_line(error))

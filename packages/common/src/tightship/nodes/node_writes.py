@@ -1,9 +1,9 @@
-"""Writes that are no drains: a controller's notes, such as marks, soft taints, and deletion costs on pods."""
+"""Writes that are no drains: a controller's notes, such as marks, soft taints, labels, and deletion costs on pods."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -13,19 +13,23 @@ from tightship.app.observability.logging import log
 from tightship.app.runtime.loop import a_few_at_a_time
 from tightship.app.settings.sections import SteeringKeys
 from tightship.core.api_errors import Conflict, NotFound, NotSent, one_line
+from tightship.core.objects import Node
+from tightship.core.objects.node import LEAVING
 from tightship.core.reasons import Refusal
 from tightship.drain_io.writing import LiveNode, patch_node, read_node
+from tightship.drain_io.writing import Taint as WireTaint
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic
 from tightship.nodes.controller import NodeNote
 from tightship.nodes.cost_writes import CostWrites
 from tightship.nodes.deletion_costs import Costs, share_costs
 from tightship.nodes.scale_ins import ScaleIns
-from tightship.nodes.soft_taints import candidate_patch, next_to_go, steer, tainted
+from tightship.nodes.soft_taints import NEITHER, Marks, labelled_by_others, marked, marks_patch, next_to_go, steer
 from tightship.nodes.write_pace import WritePace
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, ExplainedGates
 from tightship.planning.installations import Beside
+from tightship.planning.plan.model import CANDIDATE
 
 G = TypeVar("G", bound=ExplainedGates)
 
@@ -40,7 +44,7 @@ Allowed = Callable[[], bool]
 
 
 class NodeWrites:
-    """Writes notes, soft taints and deletion costs of the installation that *beside* tells.
+    """Writes notes, soft taints, labels and deletion costs of the installation that *beside* tells.
 
     A write that comes too late, because the node has changed or may not be written any more, is left to the next pass.
     """
@@ -49,9 +53,10 @@ class NodeWrites:
         self._connection = connection
         self._beside = beside
         self._log = logger
-        self._note_pace, self._taint_pace = WritePace(), WritePace()
-        # Nodes on which a soft taint was put from here: the cache may lag behind our own writes.
+        self._note_pace, self._marks_pace = WritePace(), WritePace()
+        # Nodes on which a soft taint or a label was put from here: the cache may lag behind our own writes.
         self._steered: set[str] = set()
+        self._foreign = ""
         self._costs = CostWrites(connection, beside, logger)
         self._shared = Costs()
         self._scale_ins = ScaleIns()
@@ -71,7 +76,7 @@ class NodeWrites:
     @property
     def problems(self) -> tuple[str, ...]:
         """Whole sentences about what can't be written."""
-        return (self._costs.refused,) if self._costs.refused else ()
+        return tuple(each for each in (self._foreign, self._costs.refused) if each)
 
     def waiting(
         self, evaluation: Evaluation[G], settings: SteeringKeys, pauses: Callable[[str], Refusal | None]
@@ -92,42 +97,84 @@ class NodeWrites:
         waits = self._scale_ins.waiting(planned, costs.chosen, timeout, evaluation.now)
         return msgspec.structs.replace(evaluation, held={**waits, **evaluation.held})
 
-    async def steer(self, evaluation: Evaluation[ExplainedGates], settings: SteeringKeys, allowed: Allowed) -> None:
+    async def steer(
+        self,
+        evaluation: Evaluation[ExplainedGates],
+        settings: SteeringKeys,
+        allowed: Allowed,
+        *,
+        label: bool | None = False,
+        spared: Collection[str] = (),
+    ) -> None:
         """Have the nodes that go next, and their pods, carry what *settings* ask for, and no others.
 
-        :meth:`waiting` has chosen the pods.
+        *label* says whether nodes that go carry the label, ``None`` that those that do keep it; *spared* ones get
+        nothing. :meth:`waiting` has chosen the pods.
         """
         snapshot, plan = evaluation.snapshot, evaluation.plan
         limit, enabled = settings.candidate_taints, settings.steering != "off"
-        steering = steer(snapshot, plan, limit, enabled, self._beside(), spared=_spared(evaluation))
+        spared = (*_spared(evaluation), *spared)
+        todo = steer(snapshot, plan, limit, enabled, self._beside(), label=label, spared=spared)
+        self._say_foreign(labelled_by_others(snapshot) if label else ())
         self._steered.intersection_update(snapshot.nodes)
-        todo = [(name, True) for name in steering.add] + [(name, False) for name in steering.remove]
-        paced = [each for each in todo if self._taint_pace.lets(each[0])]
-        await self._each([(name, partial(self._taint, name, on, allowed)) for name, on in paced], allowed)
+        paced = [(name, wanted) for name, wanted in todo.items() if self._marks_pace.lets(name)]
+        nodes = {name: snapshot.nodes[name].node for name, _ in paced}
+        await self._each(
+            [(name, partial(self._mark, name, wanted, allowed, nodes[name])) for name, wanted in paced], allowed
+        )
         await self._costs.write(snapshot, self._shared, allowed)
 
     def left(self, snapshot: Snapshot) -> bool:
-        """Whether a node carries, or may carry, a soft taint of the controller, or a pod a cost that can be removed."""
-        return bool(self._tainted(snapshot) or (self._costs.carrying(snapshot) and not self._costs.refused))
+        """Whether a node carries, or may carry, a taint or label of the controller, or a pod a cost that can go."""
+        return bool(self._marked(snapshot) or (self._costs.carrying(snapshot) and not self._costs.refused))
 
     async def clear(self, snapshot: Snapshot, allowed: Allowed) -> None:
-        """Remove all soft taints and deletion costs of the controller."""
-        names = self._tainted(snapshot)
-        await self._each([(name, partial(self._taint, name, False, allowed)) for name in names], allowed)
+        """Remove all soft taints, labels and deletion costs of the controller."""
+        names = self._marked(snapshot)
+        await self._each([(name, partial(self._mark, name, NEITHER, allowed)) for name in names], allowed)
         await self._costs.clear(snapshot, allowed)
 
-    def _tainted(self, snapshot: Snapshot) -> list[str]:
-        return sorted(self._steered.union(tainted(snapshot, self._beside())))
+    def _marked(self, snapshot: Snapshot) -> list[str]:
+        return sorted(self._steered.union(marked(snapshot, self._beside())))
 
-    async def _taint(self, name: str, on: bool, allowed: Allowed) -> None:
+    async def _mark(self, name: str, wanted: Marks, allowed: Allowed, judged: Node | None = None) -> None:
+        """Write *wanted*, on the node as *judged* if its taints, of which a patch sends all, are known well enough."""
+        if judged is not None and not any(each.key != CANDIDATE for each in judged.taints):
+            taints: tuple[WireTaint, ...] = tuple(
+                {"key": each.key, "value": each.value, "effect": each.effect} for each in judged.taints
+            )
+            try:
+                await self._patch(LiveNode(judged, judged.resource_version, taints), wanted, allowed)
+            except Conflict:
+                pass  # the node reports its state now and then
+            else:
+                return
         live = await read_node(self._connection, name)
-        patch = candidate_patch(live, on, self._beside()) if live is not None else None
-        if on and patch is not None:
-            self._steered.add(name)
-        if live is not None and patch is not None:
-            await patch_node(self._connection, live, patch, only_if=allowed)
-        if not on:
+        if live is not None:
+            await self._patch(live, wanted, allowed)
+        elif wanted == NEITHER:
             self._steered.discard(name)
+
+    async def _patch(self, live: LiveNode, wanted: Marks, allowed: Allowed) -> None:
+        patch = marks_patch(live, wanted, self._beside())
+        if patch is not None:
+            if wanted.taint or wanted.label:
+                self._steered.add(live.node.name)
+            await patch_node(self._connection, live, patch, only_if=allowed)
+        if not (wanted.taint or wanted.label):
+            self._steered.discard(live.node.name)
+
+    def _say_foreign(self, nodes: Sequence[str]) -> None:
+        some = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
+        said = (
+            f"Somebody else labelled nodes with {LEAVING}, which stays: {some}. Replacements of evicted pods keep off "
+            f"them until you remove it: kubectl label node NAME {LEAVING}-"
+            if nodes
+            else ""
+        )
+        if said and said != self._foreign:
+            self._log.warning(said)
+        self._foreign = said
 
     async def _each(self, writes: Sequence[tuple[str, Callable[[], Awaitable[None]]]], allowed: Allowed) -> None:
         until = monotonic() + LONGEST

@@ -20,6 +20,7 @@ from tightship.drain_io.drain_manager import Drainer
 from tightship.drain_io.history import DrainHistory
 from tightship.drain_io.installations import Installations, lasts
 from tightship.drain_io.landing_map import LandingMap
+from tightship.drain_io.missed_landings import MissedLandings
 from tightship.drain_io.pilot import Pilot
 from tightship.drain_io.terms import Terms
 from tightship.drain_io.tools import Tools
@@ -79,10 +80,22 @@ def _loop(
         steering=lambda: live.current.steering,
         acting=frame.acting,
         leading=frame.leading,
-        watching=lambda: not run.dry_run or run.release or frame.leading(),
+    )
+    lease = f"{run.namespace}/{run.lease_name}"
+    installations = Installations(
+        frame.connection,
+        namespace=run.claims_namespace,
+        name=run.claims_lease,
+        controller=name,
+        lease=lease,
+        lasts=lasts(run.lease_duration),
+        leading=lambda: frame.leading() and not run.dry_run,
     )
     landing_map = LandingMap(frame.connection, run.namespace, run.landings)
-    pilot = Pilot(frame.connection, cache, landing_map, terms, metrics.landed)
+    missed = MissedLandings(
+        frame.connection, cache, beside=lambda: installations.beside, leading=frame.leading, in_thread=in_thread
+    )
+    pilot = Pilot(cache, landing_map, terms, missed, metrics.landed)
 
     tools = Tools(
         connection=frame.connection,
@@ -91,7 +104,7 @@ def _loop(
         leading=frame.leading,
         stopping=parting.is_set,
         releasing=frame.finishing.is_set if not run.dry_run else lambda: True,
-        settings=lambda: controller.drain_settings(live.current.exactly if pilot.exact else live.current),
+        settings=lambda: controller.drain_settings(live.current.led if pilot.available else live.current),
         clock=frame.connection.clock.now,
         in_thread=in_thread,
         pilot=pilot,
@@ -104,16 +117,6 @@ def _loop(
         price = controller.price_of(node, prices.applied(live.current))
         return UNPRICED if price is None else (price.hourly, price.currency)
 
-    lease = f"{run.namespace}/{run.lease_name}"
-    installations = Installations(
-        frame.connection,
-        namespace=run.claims_namespace,
-        name=run.claims_lease,
-        controller=name,
-        lease=lease,
-        lasts=lasts(run.lease_duration),
-        leading=lambda: frame.leading() and not run.dry_run,
-    )
     history = DrainHistory(frame.connection, namespace=run.claims_namespace, name=run.claims_lease)
     drainer = Drainer(
         tools,

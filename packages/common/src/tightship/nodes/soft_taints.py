@@ -1,17 +1,23 @@
-"""Soft taints on the nodes to go next, and on no others, so that evicted pods land elsewhere. Pure.
+"""What the nodes that go carry, so that evicted pods land elsewhere: a soft taint, and with hints a label. Pure.
 
-kube-scheduler's ``TaintToleration`` score (weight 3, the largest of the default profile) then prefers nodes that stay,
-and so does our model of it (:mod:`tightship.planning.placement.scoring`). ``PreferNoSchedule`` never keeps a pod away
-altogether.
+The soft taint is on the nodes to go next, and on no others. kube-scheduler's ``TaintToleration`` score (weight 3, the
+largest of the default profile) then prefers nodes that stay, and so does our model of it
+(:mod:`tightship.planning.placement.scoring`). ``PreferNoSchedule`` never keeps a pod away altogether.
+
+The label :data:`~tightship.core.objects.node.LEAVING` is on all nodes that the plan removes. The chart's admission
+policy has the replacements of evicted pods, and no other pods, keep off them. So few nodes fit such a pod that
+kube-scheduler scores all of them, and not only a sample: then it sees the node that the pod prefers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 
 from tightship.core.objects import Node
+from tightship.core.objects.node import LEAVING
 from tightship.core.selectors import Taint
 from tightship.drain_io.writing import LiveNode, NodePatch
 from tightship.planning.cluster import Snapshot
@@ -22,12 +28,17 @@ from tightship.planning.plan.model import CANDIDATE
 
 EFFECT = "PreferNoSchedule"
 
+_MARK = re.compile(r"node-[a-z]+([.][0-9a-f]{8})?", re.ASCII)
 
-class Steering(Struct, frozen=True):
-    """Nodes that get the soft taint, in the plan's order, and nodes that lose it, by name."""
 
-    add: tuple[str, ...] = ()
-    remove: tuple[str, ...] = ()
+class Marks(Struct, frozen=True):
+    """Whether a node should carry our soft *taint* and our *label*; ``None`` leaves what is there."""
+
+    taint: bool | None = None
+    label: bool | None = None
+
+
+NEITHER = Marks(taint=False, label=False)
 
 
 def next_to_go(snapshot: Snapshot, plan: Plan, limit: int, *, spared: Collection[str] = ()) -> tuple[str, ...]:
@@ -47,43 +58,81 @@ def next_to_go(snapshot: Snapshot, plan: Plan, limit: int, *, spared: Collection
 
 
 def steer(
-    snapshot: Snapshot, plan: Plan, limit: int, enabled: bool, beside: Beside, *, spared: Collection[str] = ()
-) -> Steering:
-    """Return the changes after which exactly the first *limit* nodes of *plan*, its later ones last, carry the taint.
+    snapshot: Snapshot,
+    plan: Plan,
+    limit: int,
+    enabled: bool,
+    beside: Beside,
+    *,
+    label: bool | None = False,
+    spared: Collection[str] = (),
+) -> Mapping[str, Marks]:
+    """Return the nodes to write, in order, after which exactly the first *limit* nodes of *plan* carry the soft taint.
 
-    A node in drain needs no taint because it is cordoned. Nodes that somebody else is deleting stay as they are; those
-    that somebody else maintains lose the taint, and *spared* nodes get none. If *enabled* is false, every node with a
-    taint of ours loses it. *beside* tells ours from those of other installations.
+    With *label* all nodes that the plan removes carry the label, but for those where it lets pods land before; ``None``
+    leaves labels as they are. A node in drain is cordoned, and keeps what it carries until it goes or is given back.
+    Nodes that somebody else is deleting stay as they are too; those that somebody else maintains lose both, and
+    *spared* nodes get neither. If *enabled* is false, every node loses what is ours. *beside* tells ours from those of
+    other installations.
     """
     if not enabled:
-        return Steering(remove=tainted(snapshot, beside))
-    wanted = dict.fromkeys(next_to_go(snapshot, plan, limit, spared=spared))
-    add = [name for name in wanted if not _carries_any(snapshot.nodes[name].node.taints)]
-    nodes = {name: snapshot.nodes[name].node for name in tainted(snapshot, beside) if name not in wanted}
-    remove = [name for name, node in nodes.items() if node.lifecycle or owner_elsewhere(node) is None]
-    return Steering(tuple(add), tuple(remove))
+        return dict.fromkeys(marked(snapshot, beside), NEITHER)
+    going = next_to_go(snapshot, plan, len(snapshot.nodes), spared=spared)
+    tainted = frozenset(going[:limit])
+    labelled = frozenset(going).difference(move.target for each in plan.removals for move in each.moves)
+    found: dict[str, Marks] = {}
+    for name in dict.fromkeys((*going, *marked(snapshot, beside))):
+        node = snapshot.nodes[name].node
+        wanted = Marks(name in tainted, label and name in labelled)
+        held = draining(node) or owner_elsewhere(node) is not None
+        if (node.lifecycle or not held) and _changes(node, wanted, beside):
+            found[name] = wanted
+    return found
 
 
-def tainted(snapshot: Snapshot, beside: Beside) -> tuple[str, ...]:
-    """Return the nodes that carry a soft taint of ours, sorted by name."""
-    return tuple(sorted(name for name, view in snapshot.nodes.items() if _carries(view.node.taints, beside)))
+def marked(snapshot: Snapshot, beside: Beside) -> tuple[str, ...]:
+    """Return the nodes that carry a soft taint or a label of ours, sorted by name."""
+    return tuple(sorted(name for name, view in snapshot.nodes.items() if _changes(view.node, NEITHER, beside)))
 
 
-def candidate_patch(live: LiveNode, on: bool, beside: Beside) -> NodePatch | None:
-    """Return the patch that adds the soft taint to *live*, or removes ours; ``None`` if nothing changes.
+def labelled(snapshot: Snapshot, beside: Beside) -> tuple[str, ...]:
+    """Return the nodes that carry a label of ours."""
+    return tuple(name for name, view in snapshot.nodes.items() if beside.ours(view.node.leaving or ""))
 
-    All other taints stay as the server has them. A node that somebody has taken since the judgement gets no taint.
+
+def labelled_by_others(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the nodes whose label no controller of Tightship has written, with its value."""
+    leaving = ((name, view.node.leaving) for name, view in snapshot.nodes.items())
+    return tuple(f"{name} ({value!r})" for name, value in leaving if value is not None and not _MARK.fullmatch(value))
+
+
+def marks_patch(live: LiveNode, wanted: Marks, beside: Beside) -> NodePatch | None:
+    """Return the patch after which *live* is as *wanted*; ``None`` if nothing changes.
+
+    All other taints stay as the server has them, and so does a label of others. A node that somebody has taken since
+    the judgement gets nothing.
     """
-    if on:
-        if not _may_carry(live.node) or _carries_any(live.node.taints):
-            return None
-        return NodePatch(taints=(*live.taints, {"key": CANDIDATE, "value": beside.mark, "effect": EFFECT}))
-    kept = tuple(
-        taint
-        for taint in live.taints
-        if (taint.get("key"), taint.get("effect")) != (CANDIDATE, EFFECT) or not beside.ours(str(taint.get("value")))
-    )
-    return NodePatch(taints=kept) if len(kept) != len(live.taints) else None
+    free = (wanted.taint or wanted.label) and _may_carry(live.node)
+    taints: tuple[dict[str, object], ...] | None = None
+    if wanted.taint and free and not _carries_any(live.node.taints):
+        taints = (*live.taints, {"key": CANDIDATE, "value": beside.mark, "effect": EFFECT})
+    elif wanted.taint is False and _carries(live.node.taints, beside):
+        taints = tuple(
+            taint
+            for taint in live.taints
+            if (taint.get("key"), taint.get("effect")) != (CANDIDATE, EFFECT)
+            or not beside.ours(str(taint.get("value")))
+        )
+    labels: dict[str, str | None] = {}
+    if wanted.label and free and live.node.leaving is None:
+        labels = {LEAVING: beside.mark}
+    elif wanted.label is False and beside.ours(live.node.leaving or ""):
+        labels = {LEAVING: None}
+    return NodePatch(taints=taints, labels=labels) if labels or taints is not None else None
+
+
+def _changes(node: Node, wanted: Marks, beside: Beside) -> bool:
+    return marks_patch(LiveNode(node, node.resource_version, ()), wanted, beside) is not None
 
 
 def _may_carry(node: Node) -> bool:

@@ -81,7 +81,7 @@ def _stranded(snapshot: Snapshot, finished: Sequence[Finished], keys: HealthRule
         # Creation times are whole seconds.
         if pod.created >= int(last)
         and now - pod.created >= keys.stranded_after
-        and not pod.gated_by_others
+        and not pod.gated
         and not pod.daemon
         and not pod.expendable
         and pod.deletion is None

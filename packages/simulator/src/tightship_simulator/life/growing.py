@@ -17,6 +17,7 @@ from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.cluster.snapshot import Usage
 from tightship.planning.placement.scoring import best_fit
 from tightship.planning.placement.space import Space
+from tightship_simulator.life.scheduler import feasible
 
 
 class Pool(Struct, frozen=True):
@@ -47,7 +48,7 @@ def missing_nodes(
         ask = space.demand_of(pod)
         if ask.unknown:
             continue
-        room = np.flatnonzero(space.feasible(ask))
+        room = np.flatnonzero(feasible(space, ask, pod))
         if len(room):
             space.place(ask, best_fit(space, ask, room))
             continue
@@ -56,7 +57,7 @@ def missing_nodes(
                 continue
             column = space.index[imagined[name][0]]
             space.open[column] = True
-            if space.accepts(ask, column):
+            if space.accepts(ask, column) and feasible(space, ask, pod)[column]:
                 space.place(ask, column)
                 added.append(imagined[name].pop(0))
                 break

@@ -73,6 +73,8 @@ class NodeAutoscaler:
         self._groups = {group.name: group for group in groups}
         self._pools = {group.name: group.pool() for group in groups}
         self._rules = rules
+        # The label of nodes that leave, as the template of each group has it.
+        self._labels: dict[str, str | None] = {}
         self._unneeded: dict[str, float] = {}
         self._going: dict[str, float] = {}
         self._made = 0
@@ -99,7 +101,15 @@ class NodeAutoscaler:
         self, snapshot: Snapshot, nodes: Mapping[str, Json], waiting: list[Any], counts: Mapping[str, int]
     ) -> list[Change]:
         coming = [name for name, node in nodes.items() if BOOTING in (node["metadata"].get("labels") or {})]
-        offered = {name: (pool, counts[name]) for name, pool in self._pools.items()}
+        self._labels |= _copied(snapshot)
+        shapes = {
+            name: msgspec.structs.replace(pool.shape, leaving=self._labels.get(name))
+            for name, pool in self._pools.items()
+        }
+        offered = {
+            name: (msgspec.structs.replace(pool, shape=shapes[name]), counts[name])
+            for name, pool in self._pools.items()
+        }
         wanted = [*waiting, *_buffered(snapshot)]
         return [
             Create(self._new(self._groups[name], nodes)) for name in missing_nodes(snapshot, wanted, coming, offered)
@@ -232,6 +242,20 @@ class NodeAutoscaler:
                     if pod.key in pods and not pod.daemon and not pod.mirror and pod.deletion is None
                 ]
         return found
+
+
+def _copied(snapshot: Snapshot) -> dict[str, str | None]:
+    """Return by pool the label of nodes that leave of the node after which the group's template is made.
+
+    That is the first that is Ready and schedulable; without one, the last template stays
+    (``MixedTemplateNodeInfoProvider`` in processors/nodeinfosprovider).
+    """
+    found: dict[str, str | None] = {}
+    for view in snapshot.nodes.values():
+        node = view.node
+        if node.ready and not node.unschedulable and all(each.key != TO_BE_DELETED for each in node.taints):
+            found.setdefault(pool_of(node), node.leaving)
+    return found
 
 
 def _buffered(snapshot: Snapshot) -> list[Pod]:

@@ -1,18 +1,17 @@
 """kube-scheduler: every filter and the default scoring, as :mod:`tightship.planning.placement` models them. Pure.
 
-A pod with scheduling gates waits. One with a nominated node is tried there first, past scoring; until it is bound its
-room there is kept for it, also while it is gated, from pods of no higher priority. Without preemption and volume
-binding: pods that need those wait.
+A pod with scheduling gates waits. Without preemption and volume binding: pods that need those wait. A plan does not see
+the label of nodes that leave, but kube-scheduler does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
-from msgspec import Struct
 
 from tightship.core.objects import Pod
+from tightship.core.objects.node import LEAVING
 from tightship.core.objects.pod import DEFAULT_SCHEDULER
 from tightship.planning.cluster import Snapshot
 from tightship.planning.placement.scoring import scheduler_choice
@@ -30,7 +29,6 @@ def schedule(snapshot: Snapshot, waiting: Mapping[str, Json], at: str) -> list[C
     if not snapshot.unscheduled:
         return []
     space = Space(snapshot)
-    nominated = {each.uid: each for each in _nominations(space, snapshot)}
     changes: list[Change] = []
     for pod in sorted(snapshot.unscheduled, key=_turn):
         item = waiting.get(pod.key)
@@ -38,11 +36,9 @@ def schedule(snapshot: Snapshot, waiting: Mapping[str, Json], at: str) -> list[C
             continue
         ask = space.demand_of(pod)
         why = "can't be judged" if ask.unknown else "no node has room for it that it may use"
-        kept = [each for each in nominated.values() if each.keeps_from(pod)]
-        nodes = np.flatnonzero(_feasible(space, ask, kept)) if not ask.unknown else np.array([], dtype=np.intp)
+        nodes = np.flatnonzero(feasible(space, ask, pod)) if not ask.unknown else np.array([], dtype=np.intp)
         if len(nodes):
-            mine = nominated.pop(pod.uid, None)
-            choice = mine.node if mine is not None and mine.node in nodes else scheduler_choice(space, ask, nodes)
+            choice = scheduler_choice(space, ask, nodes)
             space.place(ask, choice)
             changes.append(Bind(item, space.names[choice]))
         elif condition(item, "PodScheduled").get("reason") != "Unschedulable":
@@ -52,37 +48,15 @@ def schedule(snapshot: Snapshot, waiting: Mapping[str, Json], at: str) -> list[C
     return changes
 
 
-class _Nomination(Struct, frozen=True):
-    """A pod that is to go to *node* (its number), as far as *node* takes it."""
-
-    uid: str
-    priority: int
-    ask: PodDemand
-    node: int
-
-    def keeps_from(self, pod: Pod) -> bool:
-        """Whether its room is kept from *pod* (``addGENominatedPods`` in the framework of kube-scheduler)."""
-        return self.uid != pod.uid and self.priority >= pod.spec.priority
-
-
-def _nominations(space: Space, snapshot: Snapshot) -> Iterator[_Nomination]:
-    for pod in snapshot.unscheduled:
-        node = space.index.get(pod.nominated_node)
-        if node is None or pod.deletion is not None or pod.spec.scheduler != DEFAULT_SCHEDULER:
+def feasible(space: Space, ask: PodDemand, pod: Pod) -> NodeMask:
+    """Return the nodes of *space* that take *pod*, which asks *ask*, the label of those that leave included."""
+    mask, spec = space.feasible(ask), pod.spec
+    for number, node in enumerate(space.nodes):
+        if node.leaving is None or not mask[number]:
             continue
-        if (ask := space.demand_of(pod)).unknown is None:
-            yield _Nomination(pod.uid, pod.spec.priority, ask, node)
-
-
-def _feasible(space: Space, ask: PodDemand, nominated: list[_Nomination]) -> NodeMask:
-    """Return the nodes that take a pod both with and without those that are *nominated*."""
-    mask = space.feasible(ask)
-    if nominated:
-        mark = space.mark()
-        for each in nominated:
-            space.place(each.ask, each.node)
-        mask = mask & space.feasible(ask)
-        space.rollback(mark)
+        labels = {**node.labels, LEAVING: node.leaving}
+        selected = all(labels.get(key) == value for key, value in spec.node_selector.items())
+        mask[number] = selected and (spec.node_affinity is None or spec.node_affinity.matches(node.name, labels))
     return mask
 
 

@@ -1,14 +1,12 @@
-"""The pilot in a disaster: what its chart has installed, and how gated pods and its ConfigMap are read."""
+"""The pilot in a disaster: what its chart has installed, and how led pods, labels and its ConfigMap are read."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tightship_simulator.api.errors import Forbidden, Invalid, Refused
+from tightship_simulator.api.landing import AWAY, LEAVING, PREFERRED, REQUIRED
 from tightship_testkit.disasters.scenario import Controller, Landings, Scenario
 from tightship_testkit.disasters.team import prices
 
@@ -18,15 +16,10 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-GATE = "tightship.dev/landing"
 POLICY = "tightship.dev/landing-policy"
-VERSION = 1
+VERSION = 2
 """Of the policies that go with this controller."""
-_OF_PILOT = ("configmaps", "pods", "pods/status")
-THEIRS = "example.com/theirs"
-"""A gate that somebody else puts on pods, and takes off after a while."""
-_LETS_GO = 2.0
-"""Seconds between two looks of who takes it off."""
+_FENCED = ("configmaps", "pods", "pods/status")
 
 
 def map_of(controller: Controller) -> str:
@@ -63,15 +56,18 @@ def data_of(config_map: Json | None) -> dict[str, str]:
     return (config_map or {}).get("data") or {}
 
 
-def gates_of(pod: Json) -> list[str]:
-    """Return the names of a pod's scheduling gates."""
-    return [str(each.get("name")) for each in pod["spec"].get("schedulingGates") or []]
+def label_of(node: Json) -> str | None:
+    """Return the value of the label of a node that leaves, ``None`` if it has none."""
+    value: str | None = (node["metadata"].get("labels") or {}).get(LEAVING)
+    return value
 
 
-def gated(world: World) -> list[Json]:
-    """Return the pods with our gate that are not leaving."""
-    pods = world.store.list("Pod")
-    return [each for each in pods if GATE in gates_of(each) and "deletionTimestamp" not in each["metadata"]]
+def led(pod: Json) -> bool:
+    """Whether the policy has led a pod: it prefers nodes by name, and each of its terms keeps off nodes that leave."""
+    of_nodes = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    terms = [each for each in (of_nodes.get(REQUIRED) or {}).get("nodeSelectorTerms") or [] if each]
+    by_name = any("matchFields" in each["preference"] for each in of_nodes.get(PREFERRED) or [])
+    return by_name and bool(terms) and all(AWAY in (each.get("matchExpressions") or []) for each in terms)
 
 
 def piloted(scenario: Scenario) -> bool:
@@ -82,20 +78,16 @@ def piloted(scenario: Scenario) -> bool:
 def charted(world: World) -> Callable[[Any], Refused | None]:
     """Return the rule by which controllers write of pods and ConfigMaps only what their charts let them.
 
-    The charts' fence lets them nominate a node only for a pod with our gate, and with deletion costs alone it lets
-    them remove no gate.
+    The charts' fence lets them change nothing of a pod but its deletion cost.
     """
 
     def rule(request: Any) -> Refused | None:
         full = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
-        if full not in _OF_PILOT or request.verb not in ("patch", "update"):
+        if full not in _FENCED or request.verb not in ("patch", "update"):
             return None
-        pod = world.store.find("Pod", request.name, request.namespace) if full == "pods/status" else None
-        if pod is not None and GATE not in gates_of(pod):
-            return Invalid(f"this account may nominate a node only for a pod with the scheduling gate {GATE}")
         team = world.team(request.by.rpartition("-")[0])
         chart = team.controller.landings if team is not None else None
-        if chart is not None and (full == "configmaps" or chart.rights == "exact"):
+        if chart is not None and full == "configmaps":
             return None
         if full == "pods" and team is not None and team.ever(prices):
             spared = b'"spec"' not in request.body
@@ -105,26 +97,7 @@ def charted(world: World) -> Callable[[Any], Refused | None]:
     return rule
 
 
-async def take_theirs_off(world: World) -> None:
-    """Take the gate of others off pods that have waited for long enough, at the end of the story all of them."""
-    since: dict[str, float] = {}
-    while True:
-        await asyncio.sleep(_LETS_GO)
-        for pod in world.store.list("Pod"):
-            if THEIRS not in gates_of(pod):
-                continue
-            meta = pod["metadata"]
-            waits = 2 + zlib.crc32(meta["uid"].encode()) % 30
-            if world.now - since.setdefault(meta["uid"], world.now) >= waits or world.quiet:
-                with contextlib.suppress(Refused):
-                    world.store.modify("Pod", meta["name"], meta["namespace"], _without_theirs)
-
-
-def _without_theirs(pod: Json) -> None:
-    pod["spec"]["schedulingGates"] = [each for each in pod["spec"]["schedulingGates"] if each["name"] != THEIRS]
-
-
 __all__ = [
-    "GATE", "POLICY", "THEIRS", "VERSION", "Landings", "charted", "data_of", "found", "gated", "gates_of", "install",
-    "manifest", "map_of", "piloted", "policy_of", "take_theirs_off",
+    "POLICY", "VERSION", "Landings", "charted", "data_of", "found", "install", "label_of", "led", "manifest", "map_of",
+    "piloted", "policy_of",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Gives scenarios a pilot: landings by hints or exact ones, what its chart has installed, and steps of its own.
+"""Gives scenarios a pilot: landings by hints, what its chart has installed, and steps of its own.
 
 All of it comes from a source of chance of its own, so that what else a seed draws stays what it was.
 """
@@ -19,10 +19,10 @@ _OF_NODES = ("node-compactor", "node-refiner")
 _STEPS = {
     "grow-in-drain": 4, "kill-at-landing": 6, "freeze-at-landing": 4, "stop-at-landing": 3, "edit-landings": 3,
     "annotate-landings": 1, "delete-landings": 1.5, "take-landing-rights": 1.5, "steer": 2,
-    "gate-by-others": 1.5, "delete-gated": 1,
+    "label-by-hand": 2, "fill-up": 2,
 }  # fmt: skip
 """Kinds of steps, and how often each is drawn."""
-_RESOURCES = ("configmaps", "pods/status", "pods", "pods/eviction", "leases")
+_RESOURCES = ("configmaps", "nodes", "pods", "pods/eviction", "leases")
 _BEGIN, _END = 10.0, 0.75
 
 
@@ -46,12 +46,9 @@ def with_pilot(scenario: Scenario) -> Scenario:
 
 
 def _controller(rng: Random, controller: Controller) -> Controller:
-    mode = rng.choice(("exact", "exact", "exact", "hints"))
-    other = "hints" if mode == "exact" else "exact"
-    policy = rng.choices((f"{mode}/1", "", f"{mode}/0", f"{other}/1"), (90, 3, 4, 3))[0]
-    rights = other if policy == f"{other}/1" else mode
-    landings = Landings(rights=rights, policy=policy, there=rng.random() < 0.95)
-    return msgspec.structs.replace(controller, settings={**controller.settings, "steering": mode}, landings=landings)
+    policy = rng.choices(("hints/2", "", "hints/1", "hints/3"), (90, 3, 4, 3))[0]
+    landings = Landings(policy=policy, there=rng.random() < 0.95)
+    return msgspec.structs.replace(controller, settings={**controller.settings, "steering": "hints"}, landings=landings)
 
 
 def _steps(rng: Random, scenario: Scenario) -> list[Step]:

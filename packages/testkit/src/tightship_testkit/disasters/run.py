@@ -36,9 +36,6 @@ STEPS_AT_ONCE = 100_000
 """Steps at one moment after which somebody counts as turning without end."""
 STOP = 30.0
 """Seconds that replicas have to end at the end."""
-AFTERWARDS = 3.0
-"""Seconds after their end in which a pod may still be gated by what they have written last."""
-
 Ready = Callable[[World, Observer], None]
 
 
@@ -183,16 +180,12 @@ def _found(world: World) -> None:
 async def _play(world: World, observer: Observer) -> None:
     watch = asyncio.create_task(observer.watch(), name="observer")
     others = [asyncio.create_task(world.let_go(), name="finalizers")]
-    if landings.piloted(world.scenario):
-        others.append(asyncio.create_task(landings.take_theirs_off(world), name="gates of others"))
     try:
         await world.play()
         await asyncio.sleep(max(0.0, world.scenario.story + world.scenario.quiet - world.now))
         await _probe(world, observer)
         observer.ended()
         await _stop(world)
-        if landings.piloted(world.scenario):
-            await asyncio.sleep(AFTERWARDS)
         observer.stopped()
     finally:
         for task in (watch, *others):

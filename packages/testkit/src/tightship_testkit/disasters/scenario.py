@@ -71,12 +71,11 @@ class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
 
 
 class Landings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a controller's chart has installed for the pilot: *rights* for hints or for exact landings, and a ConfigMap
-    that is *there* and has the annotation *policy*, none where that is empty.
+    """What a controller's chart has installed for the pilot: a ConfigMap that is *there* and has the annotation
+    *policy*, none where that is empty.
     """
 
-    rights: str = "exact"
-    policy: str = "exact/1"
+    policy: str = "hints/2"
     there: bool = True
 
 

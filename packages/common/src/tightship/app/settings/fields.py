@@ -62,9 +62,9 @@ class Allowed(Struct, frozen=True):
 
 
 class Switched(Struct, frozen=True):
-    """The *values* that a word's field takes besides its words, because the field was a switch once."""
+    """The *values* that a word's field takes besides its words: the field was a switch, or had other words, once."""
 
-    values: tuple[bool, ...]
+    values: tuple[bool | str, ...]
 
 
 class Minutes(str):

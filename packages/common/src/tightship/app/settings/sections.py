@@ -6,6 +6,7 @@ Aliases are node-compactor's keys; node-refiner spells the same keys in its own 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self, get_args
 
@@ -25,6 +26,8 @@ from tightship.planning.plan.model import CANDIDATE, Placement, SteeringRules
 from tightship.planning.pools import KNOWN_POOL_LABELS
 
 _RULES = DrainRules()
+
+_log = logging.getLogger(__name__)
 
 
 class DrainKeys(Layered):
@@ -150,36 +153,40 @@ class ScaleUpKeys(Layered):
     be drained soon; one that stays so for ever must not keep the cluster from being compacted."""
 
 
-Steering = Literal["off", "taints", "hints", "exact"]
+Steering = Literal["off", "taints", "hints"]
 """How evicted pods find the places that the plan chose.
 
-``taints``: soft taints on the nodes that go next. ``hints``: also a preferred node affinity to the plan's targets,
-which an admission policy gives to the pods. ``exact``: also a scheduling gate until the target is nominated.
+``taints``: soft taints on the nodes that go next. ``hints``: also a node affinity to the plan's targets and off all
+nodes that the plan removes, which an admission policy gives to the pods.
 """
 
 _ON = frozenset({"1", "t", "true", "y", "yes", "on"})
 _OFF = frozenset({"0", "f", "false", "n", "no"})
+_EXACT = "exact"
 
 
 def _steering(value: object) -> object:
     """Return the word for *value*: this setting was a switch once, and ``off`` is a switch in YAML 1.1."""
     text = str(value).strip().lower()
+    if text == _EXACT:
+        _log.warning("steering: exact is no more: hints applies, which leads pods as well without a scheduling gate")
+        return "hints"
     word = "taints" if text in _ON else "off" if text in _OFF else text
     if word not in get_args(Steering):
         raise ValueError(f"allowed are {', '.join(get_args(Steering))}, also true (taints) and false (off)")
     return word
 
 
-SteeringWord = Annotated[Steering, BeforeValidator(_steering), Switched((True, False))]
+SteeringWord = Annotated[Steering, BeforeValidator(_steering), Switched((True, False, _EXACT))]
 
 
 class SteeringKeys(Layered):
     """How evicted pods are led to nodes that stay."""
 
     steering: SteeringWord = "taints"
-    """``taints``: the next nodes to go carry the taint ``tightship.dev/candidate:PreferNoSchedule``. ``hints`` and
-    ``exact`` do the same, and use the chart's admission policy, on Kubernetes 1.36 and newer: see
-    :mod:`tightship.drain_io.pilot`. ``true`` means ``taints``, ``false`` means ``off``."""
+    """``taints``: the next nodes to go carry the taint ``tightship.dev/candidate:PreferNoSchedule``. ``hints`` does the
+    same, and uses the chart's admission policy, on Kubernetes 1.36 and newer: see :mod:`tightship.drain_io.pilot`.
+    ``true`` means ``taints``, ``false`` means ``off``."""
     candidate_taints: int = Field(default=400, ge=0, alias="maximumCandidateTaints")
     """Most nodes that carry the taint, the first of the plan. Pods then rarely land on nodes that they would have to
     leave again. But the more nodes are tainted, the fewer are left to choose from, and they fill up in a way that keeps
@@ -200,8 +207,8 @@ class SteeringKeys(Layered):
         return SteeringRules(Taint(CANDIDATE, "PreferNoSchedule", controller), self.candidate_taints)
 
     @property
-    def exactly(self) -> Self:
-        """The same settings for pods that land exactly where the plan wants them."""
+    def led(self) -> Self:
+        """The same settings for pods that are led to where the plan wants them."""
         return self
 
 
@@ -304,8 +311,8 @@ class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
     prices: Prices
 
     @property
-    def exactly(self) -> Self:
-        """The same settings for pods that land exactly where the plan wants them: any place that is there will do."""
+    def led(self) -> Self:
+        """The same settings for pods that are led to where the plan wants them: any place that is there will do."""
         return self.model_copy(update={"placement": "possible"}) if self.placement == "likely" else self
 
     def without_rule(self, reason: Reason) -> Self:

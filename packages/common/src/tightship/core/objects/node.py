@@ -25,6 +25,9 @@ class Condition(Struct, frozen=True, gc=False):
 CORDON = "node.kubernetes.io/unschedulable"
 """The key of the taint as which kube-scheduler treats a cordon."""
 
+LEAVING = "tightship.dev/leaving"
+"""The label of a node that a plan removes; its value says whose plan. Replacements of evicted pods keep off it."""
+
 MAINTENANCE_PLANNED = "MaintenancePlanned"
 DRAIN_IN_PROGRESS = "DrainInProgress"
 SHUTDOWN_IN_PROGRESS = "GracefulNodeShutdownInProgress"
@@ -42,7 +45,8 @@ class Node(Struct, frozen=True, gc=False):
     server attributes ``spec.unschedulable``: whoever last changed the field, and whoever applies it. It is empty if
     the object names none, as in the output of ``kubectl get``. *cordoned_at* and *unready_at* are since when the node
     has been cordoned and not Ready, as far as it says. *lifecycle* are the lifecycle conditions that are
-    ``True``, *features* what the kubelet declares to be able to do (KEP-5328).
+    ``True``, *features* what the kubelet declares to be able to do (KEP-5328). *leaving* is the value of the label
+    :data:`LEAVING`, which is not among *labels*: it comes and goes with a plan, and must change none.
     """
 
     name: str
@@ -61,6 +65,7 @@ class Node(Struct, frozen=True, gc=False):
     unready_at: int | None = None
     lifecycle: tuple[Condition, ...] = ()
     features: tuple[str, ...] = ()
+    leaving: str | None = None
 
     @property
     def maintenance_planned(self) -> bool:
@@ -103,11 +108,12 @@ class NodeWire(Struct, frozen=True, gc=False):
         meta, conditions, taints = self.metadata, self.status.conditions or (), self.spec.taints or ()
         cordons = [each for each in meta.managed_fields or () if each.sets("unschedulable")]
         cordons = cordons if self.spec.unschedulable else []
+        labels = meta.labels or EMPTY
         unready = [each.last_transition_time for each in conditions if each.type == "Ready" and each.status != "True"]
         return Node(
             name=meta.name,
             uid=meta.uid,
-            labels=meta.labels or EMPTY,
+            labels={key: text for key, text in labels.items() if key != LEAVING} if LEAVING in labels else labels,
             annotations=meta.kept_annotations,
             taints=tuple(Taint(each.key, each.effect, each.value) for each in taints),
             unschedulable=self.spec.unschedulable,
@@ -125,6 +131,7 @@ class NodeWire(Struct, frozen=True, gc=False):
                 if each.status == "True" and each.type in LIFECYCLE
             ),
             features=self.status.declared_features or (),
+            leaving=labels.get(LEAVING),
         )
 
 

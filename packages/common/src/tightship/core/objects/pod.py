@@ -33,9 +33,6 @@ CORDON = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 DRAINING = Taint("tightship.dev/draining", "NoSchedule", "any")
 """The taint of a drain; its value is the drain's id."""
 
-LANDING_GATE = "tightship.dev/landing"
-"""The scheduling gate of a pod that waits for the nomination of the node where a drain wants it to land."""
-
 HostPort = tuple[str, str, int]
 """(host IP, protocol, port); an empty host IP stands for every address."""
 
@@ -131,7 +128,7 @@ class Pod(Struct, frozen=True, gc=False):
     *node* is empty while the pod is unscheduled. *requests* differ from ``template.spec.requests`` only during a
     resize. *deletion* is when the pod's grace period ends (the API's ``deletionTimestamp``), or ``None``. *gates* are
     the names of its scheduling gates, *claims* the resource claims made for it: (name in the spec, name of the claim).
-    *finalizers* are those that hold a terminating pod.
+    *finalizers* are those that hold a terminating pod. *unschedulable* says that kube-scheduler has found no node.
     """
 
     name: str
@@ -149,21 +146,12 @@ class Pod(Struct, frozen=True, gc=False):
     gates: tuple[str, ...] = ()
     claims: tuple[tuple[str, str], ...] = ()
     finalizers: tuple[str, ...] = ()
+    unschedulable: bool = False
 
     @property
     def gated(self) -> bool:
-        """Whether a scheduling gate, anybody's, keeps the scheduler away."""
+        """Whether a scheduling gate keeps the scheduler away."""
         return bool(self.gates)
-
-    @property
-    def lands(self) -> bool:
-        """Whether the pod has our gate, :data:`LANDING_GATE`, beside others or not."""
-        return LANDING_GATE in self.gates
-
-    @property
-    def gated_by_others(self) -> bool:
-        """Whether a gate keeps the scheduler away that is not ours to remove."""
-        return any(gate != LANDING_GATE for gate in self.gates)
 
     @property
     def namespace(self) -> str:

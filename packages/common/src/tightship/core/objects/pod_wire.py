@@ -137,10 +137,12 @@ class PodWire(Struct, frozen=True, gc=False):
         interned = _intern_spec(spec)
         template = _intern_template(meta.namespace, meta.labels, interned, meta.controller)
         ready = False
-        infeasible = False
+        infeasible = unschedulable = False
         for condition in status.conditions or ():
             if condition.type == "Ready":
                 ready = condition.status == "True"
+            elif condition.type == "PodScheduled":
+                unschedulable = condition.status == "False" and condition.reason == "Unschedulable"
             elif condition.type == "PodResizePending":
                 infeasible = condition.reason == "Infeasible"
         return Pod(
@@ -159,6 +161,7 @@ class PodWire(Struct, frozen=True, gc=False):
             gates=gates,
             claims=tuple((each.name, each.resource_claim_name) for each in status.resource_claim_statuses or ()),
             finalizers=(meta.finalizers or ()) if meta.deletion_timestamp is not None else (),
+            unschedulable=unschedulable,
         )
 
 

@@ -226,14 +226,13 @@ class Reserved:
         """Reserve room for every pending pod that could run somewhere, so that no move takes that room.
 
         A pod that fits nowhere blocks nothing: draining other nodes can't make it worse (k-sigs/karpenter#678). A gated
-        pod counts if only our gate holds it: kube-scheduler keeps the room of its nomination, too. An expendable pod
-        holds none, as for Cluster Autoscaler.
+        pod holds no room, and neither does an expendable one, as for Cluster Autoscaler.
         """
         space = self._space
         queue = [
             pod
             for pod in space.snapshot.unscheduled
-            if not pod.gated_by_others and not pod.expendable and pod.spec.scheduler in space.snapshot.schedulers
+            if not pod.gated and not pod.expendable and pod.spec.scheduler in space.snapshot.schedulers
         ]
         for pod in sorted(queue, key=lambda each: (-each.spec.priority, each.created, each.key)):
             demand = space.demand_of(pod)

@@ -1,26 +1,17 @@
-"""The pilot: whom it gates, for how long, and what it leaves in its ConfigMap."""
+"""The pilot: which nodes it labels, whom it keeps waiting, and what it leaves in its ConfigMap."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Any
 
 from msgspec import Struct
 
 from tightship_simulator.api.store import Change
 from tightship_simulator.virtual.simulation import Replica
-from tightship_testkit.disasters.landings import (
-    GATE,
-    VERSION,
-    data_of,
-    found,
-    gated,
-    map_of,
-    policy_of,
-)
+from tightship_testkit.disasters.landings import VERSION, data_of, found, label_of, led, map_of, policy_of
 from tightship_testkit.disasters.promises.base import Asked, Promise, ours
-from tightship_testkit.disasters.promises.reading import controller, owned
+from tightship_testkit.disasters.promises.reading import controller, leaving, owned, whose
 from tightship_testkit.disasters.registry import promise
 from tightship_testkit.disasters.team import Team
 from tightship_testkit.disasters.world import Json, World
@@ -33,33 +24,25 @@ TAKES_EFFECT = 45.0
 """Seconds after which an edit must have been seen."""
 
 
-def able(world: World, team: Team, resource: str, subresource: str = "") -> bool:
-    """Whether a replica of *team* runs, meets no fault, and may patch *resource*."""
+def able(world: World, team: Team, resource: str, subresource: str = "", verb: str = "patch") -> bool:
+    """Whether a replica of *team* runs, meets no fault, and may *verb* what *resource* and *subresource* name."""
     return any(
         not each.process.frozen
         and each.name not in team.dry
         and world.now - world.started.get(each.name, 0.0) >= STARTS
         and not world.faulted(each.name)
-        and not _forbidden(world, each.name, resource, subresource)
+        and not _forbidden(world, Asked(world.now, each.name, verb, resource, "", "", subresource, 0))
         for each in team.alive
     )
 
 
-def _forbidden(world: World, name: str, resource: str, subresource: str) -> bool:
-    asks = Asked(world.now, name, "patch", resource, "", "", subresource, 0)
+def _forbidden(world: World, asks: Asked) -> bool:
     return any(rule(asks) is not None for rule in world.denials)
-
-
-def exact(team: Team) -> bool:
-    """Whether the chart of *team* gives the rights that exact landings need."""
-    chart = team.controller.landings
-    return chart is not None and chart.rights == "exact"
 
 
 def mode_of(settings: Json) -> str:
     """Return how the settings have landings steered, empty where they don't."""
-    found = str(settings.get("steering", ""))
-    return found if found in ("hints", "exact") else ""
+    return "hints" if settings.get("steering") in ("hints", "exact") else ""
 
 
 class Endings:
@@ -98,40 +81,101 @@ class Endings:
         )
 
 
-@promise
-class NoGateOutlivesUs(Promise):
-    """No pod waits long for our gate to go, as long as there is anybody to take it off."""
+def labelled(world: World, team: Team) -> list[str]:
+    """Return the nodes with a label of *team*."""
+    nodes = world.store.list("Node")
+    return [each["metadata"]["name"] for each in nodes if whose(label_of(each)) == team.program]
 
-    name = "no-gate-outlives-us"
-    text = "No pod is gated for more than 20 s while a replica runs, and none when all have ended."
-    most = 20.0
+
+@promise
+class NoLabelOutlivesItsPlan(Promise):
+    """Labels go with the mode, with the policy, and with whoever wrote them."""
+
+    name = "no-label-outlives-its-plan"
+    text = "No node is labelled by a controller that leads no pods, nor once all its replicas have ended."
+    most = TAKES_EFFECT + 30.0
+    """Seconds: an edit must have been seen, another replica may have to take over, and passes take a while."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._since: dict[str, float] = {}
+        self._endings = Endings(world)
+
+    def _leads(self, team: Team) -> bool:
+        """Whether it may lead pods by its settings and its policy."""
+        policy = policy_of(found(self.world, team))
+        return bool(mode_of(team.settings)) and policy == f"hints/{VERSION}"
+
+    def passed(self) -> None:
+        for team in self._endings.look():
+            if self._endings.led(team) and (left := labelled(self.world, team)):
+                self.broken(f"Node {left[0]}", f"is labelled by {team.program}, all of whose replicas have ended")
+        slow = self.most + 3 * self.world.scenario.admission
+        for program, team in self.world.teams.items():
+            nodes = labelled(self.world, team)
+            if not nodes or self._leads(team) or team.spoilt is not None or not able(self.world, team, "nodes"):
+                self._since.pop(program, None)
+            elif self.world.now - self._since.setdefault(program, self.world.now) > slow:
+                self.broken(f"Node {nodes[0]}", f"is labelled by {program}, which has led no pods for {slow:.0f} s")
+
+    def stopped(self) -> None:
+        for team in self.world.teams.values():
+            if _went_well(self.world, team) and (left := labelled(self.world, team)):
+                self.broken(f"Node {left[0]}", f"is labelled by {team.program}, which has ended")
+
+
+@promise
+class NoReplacementWaitsForUs(Promise):
+    """A pod that the policy has led finds a node, or is made anew without being led."""
+
+    name = "no-replacement-waits-for-us"
+    text = "No led pod is without a node for 45 s while a replica that may help it runs."
+    most = 45.0
+    """Seconds: the takeover, a label that goes, and the pod that is made anew."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._waited: Counter[str] = Counter()
-        self._endings = Endings(world)
 
     def passed(self) -> None:
-        pods, ended = gated(self.world), self._endings.look()
-        if ended and len(ended) == len(self.world.teams) and any(map(exact, ended)):
-            for pod in pods:
-                self.broken(f"Pod {pod['metadata']['name']}", "is gated though all replicas have ended in good order")
-        if not pods:
-            self._waited.clear()
+        pods = self.world.store.list("Pod")
+        waiting = [each for each in pods if not each["spec"].get("nodeName") and not leaving(each) and led(each)]
+        there = {each["metadata"]["uid"] for each in waiting}
+        for uid in self._waited.keys() - there:
+            del self._waited[uid]
+        if not waiting or not any(map(self._helps, self.world.teams.values())):
             return
-        teams = [each for each in self.world.teams.values() if exact(each) and able(self.world, each, "pods")]
-        for pod in pods if teams else ():
+        for pod in waiting:
             uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
             self._waited[uid] += 1
-            if self._waited[uid] > self.most:
-                who = ", ".join(each.name for team in teams for each in team.alive)
-                self.broken(f"Pod {name}", f"is gated for more than {self.most:.0f} s, and {who} run")
+            if self._waited[uid] > self.most + 3 * self.world.scenario.admission:
+                self.broken(f"Pod {name}", f"was led, and has had no node for {self._waited[uid]} s")
 
-    def stopped(self) -> None:
-        if not any(exact(each) and _went_well(self.world, each) for each in self.world.teams.values()):
+    def _helps(self, team: Team) -> bool:
+        """Whether a replica leads that may do all that helps."""
+        world = self.world
+        leads = world.holder(team) in {each.name for each in team.alive}
+        return leads and able(world, team, "nodes") and able(world, team, "pods", "eviction", verb="create")
+
+
+@promise
+class LabelsOfOthersStay(Promise):
+    """A controller writes and removes no label but its own."""
+
+    name = "labels-of-others-stay"
+    text = "A label of this name with somebody else's value stays."
+
+    def changed(self, change: Change, author: str) -> None:
+        if change.object["kind"] != "Node" or not ours(author) or change.type == "DELETED":
             return
-        for pod in gated(self.world):
-            self.broken(f"Pod {pod['metadata']['name']}", "is still gated after all replicas have ended")
+        before = None if change.previous is None else label_of(change.previous)
+        after, name = label_of(change.object), change.object["metadata"]["name"]
+        if before == after:
+            return
+        for value in (before, after):
+            if value is not None and whose(value) != ours(author):
+                self.broken(f"Node {name}", f"{author} changed its label from {before!r} to {after!r}")
+                return
 
 
 def _went_well(world: World, team: Team) -> bool:
@@ -219,9 +263,7 @@ class EntriesLeave(OfMaps):
                     self.broken(f"ConfigMap {map_of(team.controller)}", told)
 
     def _unaware(self, team: Team) -> bool:
-        """Whether all replicas began after entries had been switched off, or with settings that can't be used: a gate
-        tells them that some are left.
-        """
+        """Whether all replicas began after entries had been switched off, or with settings that can't be used."""
         off = team.off_since(lambda settings: bool(mode_of(settings))) if team.spoilt is None else team.spoilt
         last = team.alive or team.replicas[-1:]
         return off is not None and all(self.world.started.get(each.name, 0.0) >= off for each in last)
@@ -304,20 +346,11 @@ class LandingsAreOfEvictions(OfMaps):
                 self.broken(write.name, f"{author} entered {', '.join(unknown)}, which is no node")
 
 
-def pod_write(team: Team | None, old: Json, new: Json) -> str:
-    """Return what is wrong with how *team* changed a pod, empty where it may: our gate, and the nomination."""
-    allowed = team is not None and exact(team)
-    before, after = ({**each["spec"], "schedulingGates": None} for each in (old, new))
-    if before != after:
+def pod_write(old: Json, new: Json) -> str:
+    """Return what is wrong with how a controller changed a pod, empty where it may."""
+    if old["spec"] != new["spec"]:
         return "its spec"
-    gates: list[list[Any]] = [each["spec"].get("schedulingGates") or [] for each in (old, new)]
-    kept = [each for each in gates[0] if each.get("name") != GATE]
-    if gates[0] != gates[1] and (not allowed or gates[1] != kept):
-        return f"its gates from {gates[0]} to {gates[1]}"
     status: list[Json] = [dict(each.get("status") or {}) for each in (old, new)]
-    nominated = [each.pop("nominatedNodeName", None) for each in status]
-    if nominated[0] != nominated[1] and not allowed:
-        return f"its nominated node from {nominated[0]} to {nominated[1]}"
     for each in status:
         # The API server writes it for who evicts.
         rest = [each for each in each.get("conditions") or [] if each["type"] != "DisruptionTarget"]
@@ -326,6 +359,6 @@ def pod_write(team: Team | None, old: Json, new: Json) -> str:
 
 
 __all__ = [
-    "EntriesLeave", "LandingsAreOfEvictions", "LandingsOnlyWithTheirPolicy", "NoGateOutlivesUs", "able", "exact",
-    "pod_write",
+    "EntriesLeave", "LabelsOfOthersStay", "LandingsAreOfEvictions", "LandingsOnlyWithTheirPolicy",
+    "NoLabelOutlivesItsPlan", "NoReplacementWaitsForUs", "able", "pod_write",
 ]  # fmt: skip

@@ -47,7 +47,7 @@ class NothingOfOthersChanged(Promise):
         if old is None:
             self.broken(f"Pod {name}", f"{author} wrote it")
             return
-        if wrong := pod_write(self.world.team(ours(author)), old, change.object):
+        if wrong := pod_write(old, change.object):
             self.broken(f"Pod {name}", f"{author} changed {wrong}")
         for part in ("labels", "finalizers", "ownerReferences"):
             if old["metadata"].get(part) != change.object["metadata"].get(part):
@@ -102,11 +102,11 @@ def _differences(old: Json, new: Json) -> Iterator[tuple[str, Any, Any]]:
         yield "status", "...", "..."
     before, after = old.get("metadata") or {}, new["metadata"]
     for part in sorted(before.keys() | after.keys()):
-        if part == "annotations":
+        if part in ("annotations", "labels"):
             was, now = before.get(part) or {}, after.get(part) or {}
             for key in sorted(was.keys() | now.keys()):
                 if not key.startswith(OURS) and was.get(key) != now.get(key):
-                    yield f"annotation {key}", was.get(key), now.get(key)
+                    yield f"{part.removesuffix('s')} {key}", was.get(key), now.get(key)
         elif part not in _COUNTED and before.get(part) != after.get(part):
             yield f"metadata.{part}", before.get(part), after.get(part)
     was, now = old.get("spec") or {}, new.get("spec") or {}

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tightship_simulator.api.store import Change
-from tightship_testkit.disasters.landings import GATE, gated, gates_of, map_of
+from tightship_testkit.disasters.landings import label_of, map_of
 from tightship_testkit.disasters.promises.base import Asked, Promise, ours
-from tightship_testkit.disasters.promises.landings import exact
 from tightship_testkit.disasters.promises.reading import (
     CANDIDATE,
     COST_MARK,
     DRAINING,
     cordoned,
-    created,
     deletes,
     has_taint,
     leaving,
@@ -29,18 +27,15 @@ from tightship_testkit.disasters.team import prices
 from tightship_testkit.disasters.world import Json, Team, World
 
 _POD = "pod/"
-_RESORT = 5.0
-"""Seconds after which anybody may take a gate off."""
 
 
 @promise
 class DryRunsWriteNothing(Promise):
     """A replica that was started as a dry run makes no request that changes anything.
 
-    But for three things. It gives back a node that a drain of its own controller holds: it empties its ConfigMap of
-    landings, patches that node, withdraws EvictionRequests, and writes the two Leases by which it is the only one to do
-    so. It takes deletion costs of its own controller off pods. And it takes our gate off pods that wait, by the same
-    Leases, and empties that ConfigMap, which would have more of them gated.
+    But for two things. It gives back a node that a drain of its own controller holds, or that its label names: it
+    empties its ConfigMap of landings, patches that node, withdraws EvictionRequests, and writes the two Leases by which
+    it is the only one to do so. And it takes deletion costs of its own controller off pods.
     """
 
     name = "dry-runs-write-nothing"
@@ -52,14 +47,6 @@ class DryRunsWriteNothing(Promise):
         super().__init__(*args)
         # When a drain of a controller was last seen to hold a node, or a soft taint of its to be there.
         self._held: dict[tuple[str, str], float] = {}
-        self._waited = -self.lately
-
-    def _resorts(self, request: Asked) -> bool:
-        """Whether it is about a gate that nobody else takes off."""
-        if self.world.now - self._waited >= self.lately:
-            return False
-        gate = (request.resource, request.subresource, request.verb) == ("pods", "", "patch")
-        return _landings(request) or gate or request.resource == "leases"
 
     def changed(self, change: Change, author: str) -> None:
         if change.object["kind"] == "Pod":
@@ -81,8 +68,6 @@ class DryRunsWriteNothing(Promise):
             self.broken(author, f"took Node {name}")
 
     def passed(self) -> None:
-        if any(self.world.wall - created(each) >= _RESORT - 1 for each in gated(self.world)):
-            self._waited = self.world.now
         for node in self.world.store.list("Node"):
             if program := _holder(node):
                 self._held[program, node["metadata"]["name"]] = self.world.now
@@ -96,8 +81,6 @@ class DryRunsWriteNothing(Promise):
             return
         since = self.world.now - self.lately
         held = {node for (of, node), at in self._held.items() if of == program and at >= since}
-        if self._resorts(request):
-            return
         gives_back = request.verb == "patch" and request.resource == "nodes" and not request.subresource
         withdraws = (request.verb, request.resource) == ("delete", "evictionrequests")
         unprices = (request.verb, request.resource) == ("patch", "pods") and _POD + request.name in held
@@ -114,9 +97,11 @@ def _landings(request: Asked) -> bool:
 
 
 def _holder(node: dict[str, Any]) -> str:
-    """Return the controller that a drain, or a soft taint, on *node* is of."""
+    """Return the controller that a drain, a label or a soft taint on *node* is of."""
     if record := owned(node):
         return str(record.get("controller") or "")
+    if (label := label_of(node)) is not None:
+        return whose(label)
     return next((whose(each.get("value")) for each in taints(node) if each["key"] == CANDIDATE), "")
 
 
@@ -148,16 +133,6 @@ class OnlyDocumentedRights(Promise):
     name = "only-documented-rights"
     text = "No right that is not used, and none used that is not documented."
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._freed: dict[str, float] = {}
-
-    def changed(self, change: Change, author: str) -> None:
-        del author
-        before, after = change.previous, change.object
-        if after["kind"] == "Pod" and before is not None and GATE in gates_of(before) and GATE not in gates_of(after):
-            self._freed[after["metadata"]["uid"]] = self.world.wall
-
     def asked(self, request: Asked) -> None:
         if ours(request.by) not in ("node-compactor", "node-refiner"):
             return
@@ -169,26 +144,14 @@ class OnlyDocumentedRights(Promise):
         allowed |= _of_pilot(team, full, request.name)
         if full == "pods" and team is not None and team.ever(prices):
             allowed.add("patch")
-        if full == "pods" and self._waits(request):
-            # Anybody's last resort, with the right or without: a gate that nobody else takes off.
-            allowed.add("patch")
         if request.verb not in allowed:
             self.broken(request.by, f"asked for {request.verb} {full}")
         if full == "leases" and request.name not in ("", ours(request.by), "tightship-claims"):
             self.broken(request.by, f"asked for {request.verb} of Lease {request.name}")
 
-    def _waits(self, request: Asked) -> bool:
-        pod = self.world.store.find("Pod", request.name, request.namespace)
-        if pod is None or self.world.wall - created(pod) < _RESORT:
-            return False
-        # A watch may be late, so a replica may not know yet that another one was sooner.
-        return GATE in gates_of(pod) or self.world.wall - self._freed.get(pod["metadata"]["uid"], -_RESORT) < _RESORT
-
 
 def _of_pilot(team: Team | None, full: str, name: str) -> frozenset[str]:
     """Return what the chart adds for the pilot."""
-    if team is not None and exact(team) and full in ("pods", "pods/status"):
-        return frozenset({"patch"})
     of_map = team is not None and team.controller.landings is not None and name == map_of(team.controller)
     return frozenset({"get", "patch"}) if of_map and full == "configmaps" else frozenset()
 
@@ -260,7 +223,7 @@ class NothingLeft(Promise):
     """Of replicas that were told to end nothing is left that nobody would see to."""
 
     name = "nothing-left"
-    text = "No soft taint, deletion cost or gate outlives its controller; a claimed node is restored."
+    text = "No soft taint or deletion cost outlives its controller; a claimed node is restored."
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

@@ -1,4 +1,4 @@
-"""Steps at the pilot: at its ConfigMap, its rights, its gated pods, and at owners that grow in the middle of a drain.
+"""Steps at the pilot: at its ConfigMap, its rights, its labels, and at owners that grow in the middle of a drain.
 
 They are drawn for scenarios with a pilot alone, from a source of chance of their own: see :mod:`..piloting`.
 """
@@ -11,10 +11,11 @@ from random import Random
 from msgspec import Struct
 
 from tightship_simulator.api.errors import Forbidden, Refused, WithoutReason
+from tightship_simulator.api.landing import LEAVING
 from tightship_simulator.virtual.simulation import Replica
 from tightship_testkit.disasters.cluster import SHOP
 from tightship_testkit.disasters.drawing import Drawn, MissingError, draws, one_of
-from tightship_testkit.disasters.landings import POLICY, THEIRS, data_of, found, gated, install, map_of
+from tightship_testkit.disasters.landings import POLICY, data_of, found, install, label_of, map_of
 from tightship_testkit.disasters.promises.base import Asked, ours
 from tightship_testkit.disasters.promises.reading import controller, leaving
 from tightship_testkit.disasters.registry import Args, step
@@ -23,7 +24,7 @@ from tightship_testkit.disasters.steps.people import WITHIN
 from tightship_testkit.disasters.steps.replicas import any_skew
 from tightship_testkit.disasters.world import Json, Team, World, writing_as
 
-_WRITES = ("configmaps", "pods/status", "pods", "pods/eviction")
+_WRITES = ("configmaps", "nodes", "nodes", "pods/eviction")
 _LAST = 120.0
 """Seconds that a step waits for a write of the pilot."""
 
@@ -150,7 +151,7 @@ async def grow_in_drain(world: World, *, more: int, after: float, back: float) -
         return
 
 
-_NOTES = ("", "exact/0", "hints/0", "exact/1", "hints/1", "exact/9", "exact", "banana")
+_NOTES = ("", "exact/1", "hints/0", "hints/1", "hints/9", "hints", "banana")
 
 
 @step(_PROGRAM, policy=one_of(*_NOTES), seconds=one_of(5.0, 40.0, 1000.0), weight=0)
@@ -229,7 +230,7 @@ async def delete_landings(world: World, *, program: str, seconds: float, moment:
 
 
 def _rights() -> Drawn:
-    return one_of("pods", "pods/status", "configmaps", "pods", "pods/status")
+    return one_of("nodes", "pods/eviction", "configmaps")
 
 
 @step(_PROGRAM, resource=_rights(), seconds=one_of(5.0, 30.0, 90.0), moment=one_of("", "Claimed", "Evicting"), weight=0)
@@ -261,33 +262,45 @@ async def steer(world: World, *, program: str, mode: str, moment: str) -> None:
         world.configure(team, {**team.settings, "steering": mode})
 
 
+@step(value=one_of("", "true", "their-tool.v2"), seconds=one_of(10.0, 60.0, 1000.0), weight=0)
+async def label_by_hand(world: World, *, value: str, seconds: float) -> None:
+    """Somebody gives a node the label of those that leave, with another value, and perhaps takes it off again."""
+    names = [each["metadata"]["name"] for each in world.store.list("Node") if label_of(each) is None]
+    if not names:
+        return
+
+    def put(node: Json) -> None:
+        node["metadata"].setdefault("labels", {})[LEAVING] = value
+
+    def take(node: Json) -> None:
+        if label_of(node) == value:
+            del node["metadata"]["labels"][LEAVING]
+
+    world.tell(f"somebody labels {names[-1]} with {LEAVING}={value}")
+    with writing_as("person"):
+        world.store.modify("Node", names[-1], "", put)
+    await world.pause(seconds)
+    if not world.quiet and world.store.find("Node", names[-1], "") is not None:
+        with writing_as("person"):
+            world.store.modify("Node", names[-1], "", take)
+
+
 def _deployments(rng: Random, scenario: Scenario) -> Args:
     if not scenario.of("Deployment"):
         raise MissingError
     return {"workload": rng.choice(scenario.of("Deployment")).name}
 
 
-@step(_deployments, weight=0)
-def gate_by_others(world: World, *, workload: str) -> None:
-    """The pods of a Deployment get a gate of somebody else's from now on, who takes it off after a while."""
+@step(_deployments, more=one_of(4, 12, 30), after=one_of(0.0, 1.0, 3.0), back=one_of(20.0, 90.0), weight=0)
+async def fill_up(world: World, *, workload: str, more: int, after: float, back: float) -> None:
+    """A Deployment takes the room that was left in the middle of a drain, and gives it back after a while."""
+    await world.in_drain(["Claimed", "Evicting"], WITHIN, after)
+    owner = world.store.find("Deployment", workload, SHOP)
+    if owner is None or world.quiet:
+        return
+    had = int(owner["spec"].get("replicas", 1))
+    world.tell(f"Deployment {workload} grows from {had} to {had + more}")
+    world.store.modify("Deployment", workload, SHOP, lambda each: each["spec"].update(replicas=had + more))
+    await world.pause(back)
     if world.store.find("Deployment", workload, SHOP) is not None:
-        world.tell(f"Deployment {workload} has its pods gated by {THEIRS}")
-        world.store.modify("Deployment", workload, SHOP, _gate_template)
-
-
-def _gate_template(thing: Json) -> None:
-    thing["spec"]["template"]["spec"]["schedulingGates"] = [{"name": THEIRS}]
-
-
-@step(seconds=one_of(0.0, 0.5, 2.0), weight=0)
-async def delete_gated(world: World, *, seconds: float) -> None:
-    """Somebody deletes a pod soon after it was gated."""
-    end = world.now + _LAST
-    while world.now < end and not world.quiet:
-        if pods := gated(world):
-            await world.pause(seconds)
-            meta = pods[0]["metadata"]
-            with writing_as("person"):
-                world.delete("Pod", meta["name"], meta["namespace"])
-            return
-        await world.pause(0.2)
+        world.store.modify("Deployment", workload, SHOP, lambda each: each["spec"].update(replicas=had))
