@@ -19,10 +19,13 @@ from tightship.drain_io.claims import (
     CLAIMS_ANNOTATION,
     Allows,
     Claim,
-    ClaimLedger,
-    ClaimsContended,
     ClaimsUnreadable,
+    Wish,
+    claims_in,
+    dropping,
+    take,
 )
+from tightship.drain_io.ledger import Ledger, LedgerContended
 from tightship.kube.connection import Connection
 from tightship_testkit.simulated import Simulated
 
@@ -35,27 +38,32 @@ def claim(node: str = "n1", op: str = "op1", **more: Any) -> Claim:
     return Claim(node=node, op=op, **fields)
 
 
-def direct(api: Simulated) -> tuple[Direct, ClaimLedger]:
+def direct(api: Simulated) -> tuple[Direct, Ledger]:
     made = Direct(api.store)
-    return made, ClaimLedger(cast("Connection", made), namespace="ns")
+    return made, Ledger(cast("Connection", made), namespace="ns")
 
 
-class Ledger:
+async def taken(ledger: Ledger, claim: Claim, allows: Allows) -> Refusal | None:
+    [answer] = await take(ledger, [Wish(claim, allows)])
+    return answer
+
+
+class Held:
     """The ledger as one client has it."""
 
     def __init__(self, api: Simulated) -> None:
         self._client = Client(api)
         self.link = self._client.link
-        self._ledger = ClaimLedger(self._client.connection, namespace="ns")
+        self._ledger = Ledger(self._client.connection, namespace="ns")
 
     async def read(self) -> tuple[Claim, ...]:
-        return await self._client.does(self._ledger.read())
+        return claims_in(await self._client.does(self._ledger.read()))
 
     async def take(self, claim: Claim, allows: Allows) -> Refusal | None:
-        return await self._client.does(self._ledger.take(claim, allows))
+        return await self._client.does(taken(self._ledger, claim, allows))
 
     async def drop(self, node: str, op: str) -> None:
-        await self._client.does(self._ledger.drop(node, op))
+        await self._client.does(self._ledger.change(dropping([(node, op)])))
 
 
 def anything(_: tuple[Claim, ...]) -> None:
@@ -89,7 +97,7 @@ def holding(api: Simulated, value: str, **spec: Any) -> None:
 
 def test_a_claim_is_written_read_and_dropped() -> None:
     async def work(api: Simulated) -> None:
-        mine, theirs = Ledger(api), Ledger(api)
+        mine, theirs = Held(api), Held(api)
         assert await mine.read() == ()
         assert await mine.take(claim(), anything) is None
         assert await theirs.take(claim("n2", "op2", pool="", controller="node-refiner"), anything) is None
@@ -115,7 +123,7 @@ def test_a_claim_is_written_read_and_dropped() -> None:
 
 def test_what_is_there_already_is_not_written_again() -> None:
     async def work(api: Simulated) -> None:
-        held = Ledger(api)
+        held = Held(api)
         await held.drop("n1", "op1")
         assert held.link.sent == ["GET"]
         assert await held.take(claim(), one_at_a_time) is None
@@ -129,7 +137,7 @@ def test_what_is_there_already_is_not_written_again() -> None:
 
 def test_a_node_has_one_claim() -> None:
     async def work(api: Simulated) -> None:
-        held = Ledger(api)
+        held = Held(api)
         await held.take(claim(), anything)
         refusal = await held.take(claim(op="op2"), anything)
         assert (refusal.reason, refusal.subject) == (Reason.DRAIN_IN_PROGRESS, "n1")
@@ -143,7 +151,7 @@ def test_a_node_has_one_claim() -> None:
 def test_a_claim_names_its_node_and_operation(node: str, op: str) -> None:
     async def work(api: Simulated) -> None:
         with pytest.raises(ValueError, match="needs a node and an op"):
-            await Ledger(api).take(claim(node, op), anything)
+            await Held(api).take(claim(node, op), anything)
 
     virtually(work)
 
@@ -153,7 +161,7 @@ def test_what_others_wrote_stays() -> None:
 
     async def work(api: Simulated) -> None:
         holding(api, json.dumps([entry]), strategy="x")
-        held = Ledger(api)
+        held = Held(api)
         await held.take(claim(), anything)
         assert written(api)[0] == entry
         there = lease(api)
@@ -188,7 +196,7 @@ GOOD = {"node": "n", "op": "o", "controller": "c", "holder": "h", "since": "2026
 def test_a_ledger_broken_by_hand_is_an_error_that_says_how_to_mend_it(value: str, problem: str) -> None:
     async def work(api: Simulated) -> None:
         holding(api, value)
-        held = Ledger(api)
+        held = Held(api)
         for call in (held.read(), held.take(claim(), anything), held.drop("n", "o")):
             with pytest.raises(ClaimsUnreadable, match=problem) as caught:
                 await call
@@ -212,7 +220,7 @@ def test_of_many_takers_at_once_one_gets_the_only_place(seed: int) -> None:
         async def taker(number: int) -> Refusal | None:
             connection, held = direct(api)
             connection.link.delay = lambda: rng.uniform(0, 0.2)
-            return await held.take(claim(f"n{number}", f"op{number}"), one_at_a_time)
+            return await taken(held, claim(f"n{number}", f"op{number}"), one_at_a_time)
 
         answers = await asyncio.gather(*[taker(number) for number in range(20)])
         [winner] = [number for number, refusal in enumerate(answers) if refusal is None]
@@ -224,7 +232,7 @@ def test_of_many_takers_at_once_one_gets_the_only_place(seed: int) -> None:
 
 def test_many_changes_at_once_all_come_through() -> None:
     async def work(api: Simulated) -> None:
-        ledgers = [Ledger(api) for _ in range(10)]
+        ledgers = [Held(api) for _ in range(10)]
         claims = [claim(f"n{number}", f"op{number}") for number in range(10)]
         answers = await asyncio.gather(*[held.take(each, anything) for held, each in zip(ledgers, claims, strict=True)])
         assert answers == [None] * 10
@@ -241,7 +249,7 @@ def test_a_write_whose_answer_was_lost_is_looked_for(mode: str | int, empty: boo
     async def work(api: Simulated) -> None:
         if not empty:
             holding(api, "[]")
-        held = Ledger(api)
+        held = Held(api)
         held.link.once.append(mode)
         assert await held.take(claim(), one_at_a_time) is None
         assert await held.read() == (claim(),)
@@ -262,7 +270,7 @@ def test_a_write_still_on_its_way_can_not_undo_what_was_reported(empty: bool) ->
     async def work(api: Simulated) -> None:
         if not empty:
             holding(api, "[]")
-        held = Ledger(api)
+        held = Held(api)
         held.link.once.append("late")
         held.link.lateness = 30
         assert await held.take(claim(), lambda _: next(budget)) is not None
@@ -277,7 +285,7 @@ def test_a_write_still_on_its_way_can_not_undo_what_was_reported(empty: bool) ->
 def test_a_cancelled_take_can_be_undone() -> None:
     async def work(api: Simulated) -> None:
         holding(api, "[]")
-        held = Ledger(api)
+        held = Held(api)
         held.link.delay = lambda: 1.0
         held.link.once.append("late")
         task = asyncio.create_task(held.take(claim(), anything))
@@ -296,13 +304,13 @@ def test_a_cancelled_take_can_be_undone() -> None:
     [
         ("refused", ConnectionFailed, 24),  # the transport repeats a PUT whose idle connection broke
         ("hang", ConnectionFailed, 3),
-        (409, ClaimsContended, 12),
+        (409, LedgerContended, 12),
     ],
 )
 def test_tries_end_with_a_typed_error(mode: str | int, error: type[KubeError], sent: int) -> None:
     async def work(api: Simulated) -> None:
         holding(api, "[]")
-        held = Ledger(api)
+        held = Held(api)
         held.link.once.extend([mode] * 100)
         with pytest.raises(error):
             await held.take(claim(), anything)
@@ -313,7 +321,7 @@ def test_tries_end_with_a_typed_error(mode: str | int, error: type[KubeError], s
 
 def test_what_is_forbidden_is_not_tried_again() -> None:
     async def work(api: Simulated) -> None:
-        held = Ledger(api)
+        held = Held(api)
         held.link.mode = 403
         with pytest.raises(Forbidden):
             await held.take(claim(), anything)
@@ -327,7 +335,7 @@ async def persist(change: Callable[[], Awaitable[T]]) -> T:
     while True:
         try:
             return await change()
-        except (ConnectionFailed, ClaimsContended, Unavailable):
+        except (ConnectionFailed, LedgerContended, Unavailable):
             await asyncio.sleep(1)
 
 
@@ -352,7 +360,7 @@ def test_the_budget_holds_whatever_the_network_does(seed: int, budget: int) -> N
             for turn in range(6):
                 node = op = f"{number}-{turn}"
                 uncertain.add(node)
-                refusal = await persist(lambda each=claim(node, op): held.take(each, allows))  # type: ignore[misc]
+                refusal = await persist(lambda each=claim(node, op): taken(held, each, allows))  # type: ignore[misc]
                 uncertain.remove(node)
                 if refusal is None:
                     mine.add(node)
@@ -361,7 +369,7 @@ def test_the_budget_holds_whatever_the_network_does(seed: int, budget: int) -> N
                     assert node in {each["node"] for each in written(api)}
                     mine.remove(node)
                     uncertain.add(node)
-                    await persist(lambda each=node: held.drop(each, each))  # type: ignore[misc]
+                    await persist(lambda each=node: held.change(dropping([(each, each)])))  # type: ignore[misc]
                     uncertain.remove(node)
                 await asyncio.sleep(rng.uniform(0, 5))
 

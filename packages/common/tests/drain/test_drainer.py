@@ -25,7 +25,9 @@ from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.events import EventKind
 from tightship.drain_io import drain_task as driving
-from tightship.drain_io.claims import Claim
+from tightship.drain_io.claims import Claim, dropping
+from tightship.drain_io.drain_manager import Order
+from tightship.drain_io.history import adding
 from tightship.drain_io.orphans import ELSEWHERE_WATCHED, ORPHAN_AFTER, ORPHAN_WATCHED
 from tightship.planning.nodes import TO_BE_DELETED
 from tightship_testkit.builders import controller
@@ -63,7 +65,6 @@ async def test_a_drain_claims_evicts_each_pod_once_and_hands_over(bench: Bench) 
     assert replica.phases == [Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED]
     assert [each.ending for each in replica.told(EventKind.ENDED)] == [Ending.HANDED_OVER]
     assert sorted(bench.api.evicted) == MOVED
-    assert bench.api.on("n1") == ["shop/agent"]
     assert bench.claims() == []
     first, *more = [json.loads(each.call.body) for each in bench.writes()]
     assert set(first["metadata"]) == {"resourceVersion", "annotations"}
@@ -111,7 +112,7 @@ async def test_what_is_unfinished_is_driven_or_on_a_node_or_in_the_ledger_under_
         claim = Claim(node=f"of-{name}", op="op", controller=name, holder="h", since=1.0)
         await replica.take(claim)
         assert await unfinished() == ours
-    await replica.does(replica.ledger.drop("of-c", "op"))
+    await replica.does(replica.ledger.change(dropping([("of-c", "op")])))
     assert not await unfinished()
     assert bench.writes() == []
 
@@ -539,12 +540,12 @@ async def test_a_drain_under_way_counts_and_is_entered_again_when_somebody_has_d
 
     def full(claims: tuple[Claim, ...]) -> Refusal | None:
         seen.append(claims)
-        return Refusal(Reason.BUDGET_EXHAUSTED, "n2", "one at a time") if len(seen) == 1 else None
+        return Refusal(Reason.BUDGET_EXHAUSTED, "n2", "one at a time") if busy else None
 
     other = replica.cache.snapshot().nodes["n2"].node
-    for _ in range(2):
-        await replica.does(replica.drainer.claim(other, pool="pool", plan_hash="p", allows=full))
-    assert [[each.node for each in claims] for claims in seen] == [["n1"], ["n1"]]
+    for busy in (True, False):
+        await replica.asks(Order(other, "pool", "p", full))
+    assert {tuple(each.node for each in claims) for claims in seen} == {("n1",)}
     assert [each.node for each in bench.claims()] == ["n1", "n2"]
 
 
@@ -608,7 +609,7 @@ async def test_a_drained_node_that_was_taken_while_nobody_was_there_is_remembere
     replica = await bench.replica()
     await replica.take(claim)
     if noted:
-        await replica.does(replica.history.add(Finished("n9", "p", "c", "handed_over", bench.api.now)))
+        await replica.does(replica.ledger.change(adding(Finished("n9", "p", "c", "handed_over", bench.api.now))))
     await replica.adopt()
     [each] = await replica.ended()
     assert (each.node, each.pool, each.controller) == ("n9", "p", "c")
@@ -660,7 +661,7 @@ async def test_a_node_that_has_changed_since_it_was_judged_is_not_claimed(
         bench.api.renew_node("n1")
     else:
         bench.api.edit_node("n1", change)
-    refusal = await replica.does(replica.drainer.claim(judged, pool="pool", plan_hash="p", allows=lambda _: None))
+    refusal = await replica.asks(Order(judged, "pool", "p", lambda _: None))
     assert refusal.reason is reason
     assert bench.claims() == []
     assert bench.writes() == []

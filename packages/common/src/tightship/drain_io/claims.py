@@ -27,6 +27,7 @@ from tightship.kube.leases import Lease
 
 _LONGEST_SHOWN = 300
 
+
 class Claim(Struct, frozen=True, kw_only=True):
     """One drain under way: *holder*, a replica of *controller*, drains *node* of *pool* in operation *op*.
 
@@ -62,8 +63,8 @@ class ClaimsUnreadable(KubeError):  # noqa: N818 - named as the errors of tights
     def __init__(self, lease: Lease, value: str, problem: str) -> None:
         shown = value if len(value) <= _LONGEST_SHOWN else value[:_LONGEST_SHOWN] + "..."
         super().__init__(
-            f"annotation {CLAIMS_ANNOTATION} of Lease {lease.namespace}/{lease.name} is not a list of drain claims: {problem}; its value is "
-            f"{shown!r}. To fix it, write the claims of the nodes that have an annotation tightship.dev/drain, or the "
+            f"annotation {CLAIMS_ANNOTATION} of Lease {lease.namespace}/{lease.name} is not a list of drain claims: "
+            f"{problem}; its value is {shown!r}. To fix it, write the claims of the nodes that have an annotation tightship.dev/drain, or the "
             f"empty list if no node is being drained: kubectl -n {lease.namespace} annotate --overwrite lease "
             f"{lease.name} {CLAIMS_ANNOTATION}='[]'"
         )

@@ -133,7 +133,7 @@ class Ledger:
                 await asyncio.sleep(max(backoff.next(), min(asked, _LONGEST_RETRY_AFTER)))
             tried = tuple(self._waiting)
             try:
-                return await self._try(reserved)
+                await self._try(reserved)
             except KubeError as error:
                 failure = error
                 if isinstance(error, Invalid) and not reserved:
@@ -141,6 +141,8 @@ class Ledger:
                     reserved = LIMIT
                 elif not (isinstance(error, Conflict) or transient(error)):
                     break
+            else:
+                return
         assert failure is not None
         if isinstance(failure, Conflict):
             failure = LedgerContended(self.store, ATTEMPTS)
