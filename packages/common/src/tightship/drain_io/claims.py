@@ -65,8 +65,8 @@ class ClaimsUnreadable(KubeError):  # noqa: N818 - named as the errors of tights
         super().__init__(
             f"annotation {CLAIMS_ANNOTATION} of Lease {lease.namespace}/{lease.name} is not a list of drain claims: "
             f"{problem}; its value is {shown!r}. To fix it, write the claims of the nodes that have an annotation "
-            f"tightship.dev/drain, or the empty list if no node is being drained: kubectl -n {lease.namespace} annotate --overwrite lease "
-            f"{lease.name} {CLAIMS_ANNOTATION}='[]'"
+            f"tightship.dev/drain, or the empty list if no node is being drained: kubectl -n {lease.namespace} "
+            f"annotate --overwrite lease {lease.name} {CLAIMS_ANNOTATION}='[]'"
         )
 
 
