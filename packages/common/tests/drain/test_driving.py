@@ -335,9 +335,9 @@ async def test_pauses_after_requests_that_keep_failing_grow(
     asked: list[int] = []
     pause = Drive._pause_after_trouble
 
-    async def counted(self: Drive, failures: int) -> None:
+    async def counted(self: Drive, error: KubeError, failures: int) -> None:
         asked.append(failures)
-        await pause(self, failures)
+        await pause(self, error, failures)
 
     monkeypatch.setattr(Drive, "_pause_after_trouble", counted)
     replica = await bench.replica()
