@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tightship.core.api_errors import KubeError
 from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Ending, Phase, encode_record
 from tightship.core.objects import Node, NodePool
 from tightship.core.objects.pod import DRAINING
