@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import pytest
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from links import Client, Direct, virtually
 
 from tightship.core.api_errors import ConnectionFailed, Forbidden, KubeError, Unavailable
+from tightship.core.drain_record import Ending, Finished
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain_io.claims import (
     CLAIMS_ANNOTATION,
@@ -25,6 +26,7 @@ from tightship.drain_io.claims import (
     dropping,
     take,
 )
+from tightship.drain_io.history import adding, past_drains
 from tightship.drain_io.ledger import Ledger, LedgerContended
 from tightship.kube.connection import Connection
 from tightship_testkit.simulated import Simulated
@@ -58,6 +60,9 @@ class Held:
 
     async def read(self) -> tuple[Claim, ...]:
         return claims_in(await self._client.does(self._ledger.read()))
+
+    async def take_all(self, wishes: Sequence[Wish]) -> Sequence[Refusal | None]:
+        return await self._client.does(take(self._ledger, wishes))
 
     async def take(self, claim: Claim, allows: Allows) -> Refusal | None:
         return await self._client.does(taken(self._ledger, claim, allows))
@@ -387,5 +392,79 @@ def test_the_budget_holds_whatever_the_network_does(seed: int, budget: int) -> N
             await asyncio.sleep(60)
             assert written(api) == []
             watching.cancel()
+
+    virtually(work)
+
+
+def test_several_claims_are_one_write_until_the_budget_ends() -> None:
+    def two(present: tuple[Claim, ...]) -> Refusal | None:
+        return Refusal(Reason.BUDGET_EXHAUSTED, "", "two at once") if len(present) >= 2 else None
+
+    async def work(api: Simulated) -> None:
+        held = Held(api)
+        wishes = [Wish(claim(f"n{number}", f"op{number}"), two) for number in range(5)]
+        answers = await held.take_all(wishes)
+        assert [each and each.reason for each in answers] == [None, None, Reason.BUDGET_EXHAUSTED]
+        assert [each["node"] for each in written(api)] == ["n0", "n1"]
+        assert held.link.sent == ["GET", "POST"]
+
+    virtually(work)
+
+
+def test_changes_that_wait_together_are_one_write() -> None:
+    async def work(api: Simulated) -> None:
+        holding(api, "[]")
+        held = Held(api)
+        held.link.delay = lambda: 0.1
+        claims = [claim(f"n{number}", f"op{number}") for number in range(10)]
+        await asyncio.gather(*[held.take(each, anything) for each in claims])
+        assert held.link.sent == ["GET", "PUT"]
+        await asyncio.gather(*[held.drop(each.node, each.op) for each in claims])
+        assert written(api) == []
+        assert held.link.sent == ["GET", "PUT", "PUT", "PUT"], "the first at once, all others after it"
+
+    virtually(work)
+
+
+def test_whoever_waits_for_a_write_that_is_cancelled_is_written_after_it() -> None:
+    async def work(api: Simulated) -> None:
+        holding(api, "[]")
+        connection, held = direct(api)
+        connection.link.delay = lambda: 1.0
+        first, second = (asyncio.create_task(taken(held, claim(each, each), anything)) for each in ("n1", "n2"))
+        await asyncio.sleep(1.5)
+        first.cancel()
+        assert await second is None
+        await asyncio.gather(first, return_exceptions=True)
+        assert "n2" in {each["node"] for each in written(api)}
+
+    virtually(work)
+
+
+def test_what_is_remembered_of_the_lease_is_overtaken_by_what_others_wrote() -> None:
+    async def work(api: Simulated) -> None:
+        (_, mine), (_, theirs) = direct(api), direct(api)
+        assert await taken(mine, claim("n1", "op1"), one_at_a_time) is None
+        await theirs.change(dropping([("n1", "op1")]))
+        assert await taken(mine, claim("n2", "op2"), one_at_a_time) is None
+        assert [each["node"] for each in written(api)] == ["n2"]
+        await theirs.change(dropping([("n2", "op2")]))
+        assert await taken(theirs, claim("n3", "op3"), one_at_a_time) is None
+        refusal = await taken(mine, claim("n4", "op4"), one_at_a_time)
+        assert refusal is not None
+        assert refusal.subject == "n3"
+
+    virtually(work)
+
+
+def test_a_list_that_nobody_can_read_keeps_no_drain_out_of_the_history() -> None:
+    async def work(api: Simulated) -> None:
+        holding(api, "n1")
+        _, held = direct(api)
+        drain = Finished("n1", "p", "node-compactor", Ending.HANDED_OVER.value, 1_700_000_100.0)
+        with pytest.raises(ClaimsUnreadable):
+            await held.change(adding(drain), dropping([("n1", "op1")]))
+        assert past_drains(await held.read()).finished == (drain,)
+        assert annotation(api) == "n1"
 
     virtually(work)

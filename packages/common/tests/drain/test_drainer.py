@@ -93,6 +93,39 @@ async def test_a_drain_that_breaks_off_by_a_defect_is_told_and_taken_up_again(
     assert [each.ending for each in replica.told(EventKind.ENDED)] == [Ending.HANDED_OVER]
 
 
+async def test_a_drain_asks_the_server_for_its_node_only_where_it_must(bench: Bench) -> None:
+    """Before the evictions, for taints of others that a patch sends along, and when the node is gone."""
+    replica = await bench.replica()
+    begun = len(replica.sent())
+    assert await replica.claim() is None
+    await until(lambda: not replica.drainer.driving)
+    asked = [(each.call.verb, each.call.path.rsplit("/", 1)[-1], each.status) for each in replica.sent()[begun:]]
+    assert [each for each in asked if each[1] == "n1"] == [
+        ("GET", "n1", 200),
+        ("PATCH", "n1", 200),
+        ("PATCH", "n1", 200),
+        ("GET", "n1", 200),
+        ("PATCH", "n1", 200),
+        ("GET", "n1", 404),
+    ]
+    assert [each for each in asked if "claims" in each[1] or each[1] == "leases"] == [
+        ("GET", "tightship-claims", 404),
+        ("POST", "leases", 201),
+        ("PUT", "tightship-claims", 200),
+    ]
+
+
+async def test_a_node_with_nothing_to_evict_is_drained_in_one_write_after_its_claim(bench: Bench) -> None:
+    bench.api.remove("ReplicaSet", "web", "shop")
+    for name in ("web-1", "web-2"):
+        bench.api.remove("Pod", name, "shop")
+    replica = await bench.replica()
+    assert await replica.claim() is None
+    await until(lambda: not replica.drainer.driving)
+    assert replica.phases == [Phase.CLAIMED, Phase.DRAINED]
+    assert [each.ending for each in await replica.ended()] == [Ending.HANDED_OVER.value]
+
+
 async def test_what_is_unfinished_is_driven_or_on_a_node_or_in_the_ledger_under_our_name(bench: Bench) -> None:
     def left(controller: str) -> str:
         record = DrainRecord(phase=Phase.EVICTING, controller=controller, op="op", since={"Evicting": 1.0})
