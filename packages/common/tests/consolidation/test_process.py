@@ -168,8 +168,8 @@ async def test_nothing_is_claimed_while_the_end_of_a_drain_is_not_in_the_history
     """What pauses after drains is judged by the history."""
     write, change = asyncio.Event(), Ledger.change
 
-    async def late(self: Ledger, *edits: Edit) -> None:
-        if len(edits) > 1:
+    async def late(self: Ledger, *edits: Edit, linger: float = 0.0) -> None:
+        if linger:
             await write.wait()
         await change(self, *edits)
 

@@ -42,6 +42,9 @@ from tightship.planning.nodes import drain_record, owner_elsewhere
 
 _log = logging.getLogger(__name__)
 
+TOGETHER = 0.25
+"""Seconds that the end of a drain waits for the ends of others: autoscalers delete nodes in bursts."""
+
 
 class Order(NamedTuple):
     """A *node* to drain, as it was judged. *targets* are the plan's nodes for its pods, by uid.
@@ -357,7 +360,7 @@ class Drainer:
                     displaced=drive.displaced,
                     price=self._price_of(node),
                 )
-                await self._ledger.change(adding(finished), dropping([(node.name, record.op)]))
+                await self._ledger.change(adding(finished), dropping([(node.name, record.op)]), linger=TOGETHER)
         except KubeError as error:
             # The entry stays: adopt() drops it.
             _log.warning("claim of node %s not dropped yet: %s", node.name, one_line(error))

@@ -107,7 +107,7 @@ class Installations:
                 listed = self._wanted(before, monotonic())
                 return _with(lease, listed) if listed != (before or ()) and self._leading() else None
 
-            if edit(await self._ledger.read()) is not None:
+            if edit(await self._ledger.recent()) is not None:
                 await self._ledger.change(edit)
                 self._wrote = monotonic()
             if self._leading():

@@ -99,16 +99,18 @@ class Ledger:
         """Return the Lease as it was at most :data:`KNOWN_FOR` seconds ago. Raises as :meth:`read` does."""
         return self._remembered() or await self.read()
 
-    async def change(self, *edits: Edit) -> None:
+    async def change(self, *edits: Edit, linger: float = 0.0) -> None:
         """Write what all *edits* make of the Lease, one after the other, in one write.
 
-        If an edit raises, the others are written, and this method raises the same. Raises :class:`LedgerContended`, or
+        The write waits *linger* seconds for others to join, or for another write that takes the edits along. If an edit raises, the others are written, and this method raises the same. Raises :class:`LedgerContended`, or
         the last :class:`~tightship.core.api_errors.KubeError` of reads and writes. After an error without an answer
         the write may or may not have succeeded; the caller may call again.
         """
         change = _Change(edits)
         self._waiting.append(change)
         try:
+            if linger:
+                await asyncio.sleep(linger)
             async with self._lock:
                 if not change.done:
                     await self._commit()

@@ -296,8 +296,8 @@ class ConsolidationLoop(Generic[S, G]):
     async def _steer(self, evaluation: Evaluation[G], settings: S) -> None:
         missed = self._pilot.missed
         missed.order = next_to_go(evaluation.snapshot, evaluation.plan, len(evaluation.snapshot.nodes))
-        label, spared = self._pilot.labels, missed.held()
-        await self._writes.steer(evaluation, settings, self._may_begin, label=label, spared=spared)
+        label, spared, early = self._pilot.labels, missed.held(), self._search.claims_wait()
+        await self._writes.steer(evaluation, settings, self._may_begin, label=label, spared=spared, early=early)
 
     def _pauses(self, node: str) -> Refusal | None:
         return self._drainer.pauses(node) or self._pilot.missed.refusal(node)
