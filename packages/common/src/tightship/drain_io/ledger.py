@@ -102,7 +102,9 @@ class Ledger:
     async def change(self, *edits: Edit, linger: float = 0.0) -> None:
         """Write what all *edits* make of the Lease, one after the other, in one write.
 
-        The write waits *linger* seconds for others to join, or for another write that takes the edits along. If an edit raises, the others are written, and this method raises the same. Raises :class:`LedgerContended`, or
+        The write waits *linger* seconds for others to join, or for another write that takes the edits along.
+
+        If an edit raises, the others are written, and this method raises the same. Raises :class:`LedgerContended`, or
         the last :class:`~tightship.core.api_errors.KubeError` of reads and writes. After an error without an answer
         the write may or may not have succeeded; the caller may call again.
         """
