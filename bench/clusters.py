@@ -43,7 +43,7 @@ RECIPES = {
 def cluster(recipe: Recipe) -> Json:
     """Return the cluster of *recipe*."""
     rng = random.Random(recipe.seed)
-    room = [list(rng.choice(SHAPES[: recipe.shapes])) for _ in range(recipe.nodes)]
+    room: list[list[float]] = [list(rng.choice(SHAPES[: recipe.shapes])) for _ in range(recipe.nodes)]
     items = [_node(at, cpu, memory) for at, (cpu, memory) in enumerate(room)]
     wanted, app = recipe.full * sum(memory for _, memory in room), 0
     while wanted > 0:
