@@ -463,18 +463,20 @@ def main() -> int:
         choices=["possible", "likely", "certain"],
         help="where the pilot leads no pods (likely)",
     )
+    parser.add_argument("--cluster", type=Path, default=openb(), help="a List as kubectl prints it (openb)")
     parser.add_argument("--profile", action="store_true", help="first show what one pass costs")
     parser.add_argument("--log-level", default="info", help="of the controller's log in the output folder")
     parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parent / "out")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    path = openb()
+    path: Path | None = options.cluster
     if path is None:
         print("openb_cluster.json.gz is not at hand: name its folder in TIGHTSHIP_DATA", file=sys.stderr)
         return 1
     if options.profile:
         profile(path, options)
-    cluster: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    raw = path.read_bytes()
+    cluster: dict[str, Any] = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
     stand_in.LOOK = LOOK
     outcomes = [measure(way, cluster, options) for way in options.ways or WAYS]
     print(json.dumps([asdict(each) for each in outcomes], indent=1) if options.json else text(outcomes))

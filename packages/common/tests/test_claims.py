@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import pytest
@@ -14,15 +14,20 @@ from hypothesis import strategies as st
 from links import Client, Direct, virtually
 
 from tightship.core.api_errors import ConnectionFailed, Forbidden, KubeError, Unavailable
+from tightship.core.drain_record import Ending, Finished
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain_io.claims import (
     CLAIMS_ANNOTATION,
     Allows,
     Claim,
-    ClaimLedger,
-    ClaimsContended,
     ClaimsUnreadable,
+    Wish,
+    claims_in,
+    dropping,
+    take,
 )
+from tightship.drain_io.history import adding, past_drains
+from tightship.drain_io.ledger import Ledger, LedgerContended
 from tightship.kube.connection import Connection
 from tightship_testkit.simulated import Simulated
 
@@ -35,27 +40,35 @@ def claim(node: str = "n1", op: str = "op1", **more: Any) -> Claim:
     return Claim(node=node, op=op, **fields)
 
 
-def direct(api: Simulated) -> tuple[Direct, ClaimLedger]:
+def direct(api: Simulated) -> tuple[Direct, Ledger]:
     made = Direct(api.store)
-    return made, ClaimLedger(cast("Connection", made), namespace="ns")
+    return made, Ledger(cast("Connection", made), namespace="ns")
 
 
-class Ledger:
+async def taken(ledger: Ledger, claim: Claim, allows: Allows) -> Refusal | None:
+    [answer] = await take(ledger, [Wish(claim, allows)])
+    return answer
+
+
+class Held:
     """The ledger as one client has it."""
 
     def __init__(self, api: Simulated) -> None:
         self._client = Client(api)
         self.link = self._client.link
-        self._ledger = ClaimLedger(self._client.connection, namespace="ns")
+        self._ledger = Ledger(self._client.connection, namespace="ns")
 
     async def read(self) -> tuple[Claim, ...]:
-        return await self._client.does(self._ledger.read())
+        return claims_in(await self._client.does(self._ledger.read()))
+
+    async def take_all(self, wishes: Sequence[Wish]) -> Sequence[Refusal | None]:
+        return await self._client.does(take(self._ledger, wishes))
 
     async def take(self, claim: Claim, allows: Allows) -> Refusal | None:
-        return await self._client.does(self._ledger.take(claim, allows))
+        return await self._client.does(taken(self._ledger, claim, allows))
 
     async def drop(self, node: str, op: str) -> None:
-        await self._client.does(self._ledger.drop(node, op))
+        await self._client.does(self._ledger.change(dropping([(node, op)])))
 
 
 def anything(_: tuple[Claim, ...]) -> None:
@@ -89,7 +102,7 @@ def holding(api: Simulated, value: str, **spec: Any) -> None:
 
 def test_a_claim_is_written_read_and_dropped() -> None:
     async def work(api: Simulated) -> None:
-        mine, theirs = Ledger(api), Ledger(api)
+        mine, theirs = Held(api), Held(api)
         assert await mine.read() == ()
         assert await mine.take(claim(), anything) is None
         assert await theirs.take(claim("n2", "op2", pool="", controller="node-refiner"), anything) is None
@@ -115,7 +128,7 @@ def test_a_claim_is_written_read_and_dropped() -> None:
 
 def test_what_is_there_already_is_not_written_again() -> None:
     async def work(api: Simulated) -> None:
-        held = Ledger(api)
+        held = Held(api)
         await held.drop("n1", "op1")
         assert held.link.sent == ["GET"]
         assert await held.take(claim(), one_at_a_time) is None
@@ -129,7 +142,7 @@ def test_what_is_there_already_is_not_written_again() -> None:
 
 def test_a_node_has_one_claim() -> None:
     async def work(api: Simulated) -> None:
-        held = Ledger(api)
+        held = Held(api)
         await held.take(claim(), anything)
         refusal = await held.take(claim(op="op2"), anything)
         assert (refusal.reason, refusal.subject) == (Reason.DRAIN_IN_PROGRESS, "n1")
@@ -143,7 +156,7 @@ def test_a_node_has_one_claim() -> None:
 def test_a_claim_names_its_node_and_operation(node: str, op: str) -> None:
     async def work(api: Simulated) -> None:
         with pytest.raises(ValueError, match="needs a node and an op"):
-            await Ledger(api).take(claim(node, op), anything)
+            await Held(api).take(claim(node, op), anything)
 
     virtually(work)
 
@@ -153,7 +166,7 @@ def test_what_others_wrote_stays() -> None:
 
     async def work(api: Simulated) -> None:
         holding(api, json.dumps([entry]), strategy="x")
-        held = Ledger(api)
+        held = Held(api)
         await held.take(claim(), anything)
         assert written(api)[0] == entry
         there = lease(api)
@@ -188,7 +201,7 @@ GOOD = {"node": "n", "op": "o", "controller": "c", "holder": "h", "since": "2026
 def test_a_ledger_broken_by_hand_is_an_error_that_says_how_to_mend_it(value: str, problem: str) -> None:
     async def work(api: Simulated) -> None:
         holding(api, value)
-        held = Ledger(api)
+        held = Held(api)
         for call in (held.read(), held.take(claim(), anything), held.drop("n", "o")):
             with pytest.raises(ClaimsUnreadable, match=problem) as caught:
                 await call
@@ -212,7 +225,7 @@ def test_of_many_takers_at_once_one_gets_the_only_place(seed: int) -> None:
         async def taker(number: int) -> Refusal | None:
             connection, held = direct(api)
             connection.link.delay = lambda: rng.uniform(0, 0.2)
-            return await held.take(claim(f"n{number}", f"op{number}"), one_at_a_time)
+            return await taken(held, claim(f"n{number}", f"op{number}"), one_at_a_time)
 
         answers = await asyncio.gather(*[taker(number) for number in range(20)])
         [winner] = [number for number, refusal in enumerate(answers) if refusal is None]
@@ -224,7 +237,7 @@ def test_of_many_takers_at_once_one_gets_the_only_place(seed: int) -> None:
 
 def test_many_changes_at_once_all_come_through() -> None:
     async def work(api: Simulated) -> None:
-        ledgers = [Ledger(api) for _ in range(10)]
+        ledgers = [Held(api) for _ in range(10)]
         claims = [claim(f"n{number}", f"op{number}") for number in range(10)]
         answers = await asyncio.gather(*[held.take(each, anything) for held, each in zip(ledgers, claims, strict=True)])
         assert answers == [None] * 10
@@ -241,7 +254,7 @@ def test_a_write_whose_answer_was_lost_is_looked_for(mode: str | int, empty: boo
     async def work(api: Simulated) -> None:
         if not empty:
             holding(api, "[]")
-        held = Ledger(api)
+        held = Held(api)
         held.link.once.append(mode)
         assert await held.take(claim(), one_at_a_time) is None
         assert await held.read() == (claim(),)
@@ -262,7 +275,7 @@ def test_a_write_still_on_its_way_can_not_undo_what_was_reported(empty: bool) ->
     async def work(api: Simulated) -> None:
         if not empty:
             holding(api, "[]")
-        held = Ledger(api)
+        held = Held(api)
         held.link.once.append("late")
         held.link.lateness = 30
         assert await held.take(claim(), lambda _: next(budget)) is not None
@@ -277,7 +290,7 @@ def test_a_write_still_on_its_way_can_not_undo_what_was_reported(empty: bool) ->
 def test_a_cancelled_take_can_be_undone() -> None:
     async def work(api: Simulated) -> None:
         holding(api, "[]")
-        held = Ledger(api)
+        held = Held(api)
         held.link.delay = lambda: 1.0
         held.link.once.append("late")
         task = asyncio.create_task(held.take(claim(), anything))
@@ -296,13 +309,13 @@ def test_a_cancelled_take_can_be_undone() -> None:
     [
         ("refused", ConnectionFailed, 24),  # the transport repeats a PUT whose idle connection broke
         ("hang", ConnectionFailed, 3),
-        (409, ClaimsContended, 12),
+        (409, LedgerContended, 12),
     ],
 )
 def test_tries_end_with_a_typed_error(mode: str | int, error: type[KubeError], sent: int) -> None:
     async def work(api: Simulated) -> None:
         holding(api, "[]")
-        held = Ledger(api)
+        held = Held(api)
         held.link.once.extend([mode] * 100)
         with pytest.raises(error):
             await held.take(claim(), anything)
@@ -313,7 +326,7 @@ def test_tries_end_with_a_typed_error(mode: str | int, error: type[KubeError], s
 
 def test_what_is_forbidden_is_not_tried_again() -> None:
     async def work(api: Simulated) -> None:
-        held = Ledger(api)
+        held = Held(api)
         held.link.mode = 403
         with pytest.raises(Forbidden):
             await held.take(claim(), anything)
@@ -327,7 +340,7 @@ async def persist(change: Callable[[], Awaitable[T]]) -> T:
     while True:
         try:
             return await change()
-        except (ConnectionFailed, ClaimsContended, Unavailable):
+        except (ConnectionFailed, LedgerContended, Unavailable):
             await asyncio.sleep(1)
 
 
@@ -352,7 +365,7 @@ def test_the_budget_holds_whatever_the_network_does(seed: int, budget: int) -> N
             for turn in range(6):
                 node = op = f"{number}-{turn}"
                 uncertain.add(node)
-                refusal = await persist(lambda each=claim(node, op): held.take(each, allows))  # type: ignore[misc]
+                refusal = await persist(lambda each=claim(node, op): taken(held, each, allows))  # type: ignore[misc]
                 uncertain.remove(node)
                 if refusal is None:
                     mine.add(node)
@@ -361,7 +374,7 @@ def test_the_budget_holds_whatever_the_network_does(seed: int, budget: int) -> N
                     assert node in {each["node"] for each in written(api)}
                     mine.remove(node)
                     uncertain.add(node)
-                    await persist(lambda each=node: held.drop(each, each))  # type: ignore[misc]
+                    await persist(lambda each=node: held.change(dropping([(each, each)])))  # type: ignore[misc]
                     uncertain.remove(node)
                 await asyncio.sleep(rng.uniform(0, 5))
 
@@ -379,5 +392,79 @@ def test_the_budget_holds_whatever_the_network_does(seed: int, budget: int) -> N
             await asyncio.sleep(60)
             assert written(api) == []
             watching.cancel()
+
+    virtually(work)
+
+
+def test_several_claims_are_one_write_until_the_budget_ends() -> None:
+    def two(present: tuple[Claim, ...]) -> Refusal | None:
+        return Refusal(Reason.BUDGET_EXHAUSTED, "", "two at once") if len(present) >= 2 else None
+
+    async def work(api: Simulated) -> None:
+        held = Held(api)
+        wishes = [Wish(claim(f"n{number}", f"op{number}"), two) for number in range(5)]
+        answers = await held.take_all(wishes)
+        assert [each and each.reason for each in answers] == [None, None, Reason.BUDGET_EXHAUSTED]
+        assert [each["node"] for each in written(api)] == ["n0", "n1"]
+        assert held.link.sent == ["GET", "POST"]
+
+    virtually(work)
+
+
+def test_changes_that_wait_together_are_one_write() -> None:
+    async def work(api: Simulated) -> None:
+        holding(api, "[]")
+        held = Held(api)
+        held.link.delay = lambda: 0.1
+        claims = [claim(f"n{number}", f"op{number}") for number in range(10)]
+        await asyncio.gather(*[held.take(each, anything) for each in claims])
+        assert held.link.sent == ["GET", "PUT"]
+        await asyncio.gather(*[held.drop(each.node, each.op) for each in claims])
+        assert written(api) == []
+        assert held.link.sent == ["GET", "PUT", "PUT", "PUT"], "the first at once, all others after it"
+
+    virtually(work)
+
+
+def test_whoever_waits_for_a_write_that_is_cancelled_is_written_after_it() -> None:
+    async def work(api: Simulated) -> None:
+        holding(api, "[]")
+        connection, held = direct(api)
+        connection.link.delay = lambda: 1.0
+        first, second = (asyncio.create_task(taken(held, claim(each, each), anything)) for each in ("n1", "n2"))
+        await asyncio.sleep(1.5)
+        first.cancel()
+        assert await second is None
+        await asyncio.gather(first, return_exceptions=True)
+        assert "n2" in {each["node"] for each in written(api)}
+
+    virtually(work)
+
+
+def test_what_is_remembered_of_the_lease_is_overtaken_by_what_others_wrote() -> None:
+    async def work(api: Simulated) -> None:
+        (_, mine), (_, theirs) = direct(api), direct(api)
+        assert await taken(mine, claim("n1", "op1"), one_at_a_time) is None
+        await theirs.change(dropping([("n1", "op1")]))
+        assert await taken(mine, claim("n2", "op2"), one_at_a_time) is None
+        assert [each["node"] for each in written(api)] == ["n2"]
+        await theirs.change(dropping([("n2", "op2")]))
+        assert await taken(theirs, claim("n3", "op3"), one_at_a_time) is None
+        refusal = await taken(mine, claim("n4", "op4"), one_at_a_time)
+        assert refusal is not None
+        assert refusal.subject == "n3"
+
+    virtually(work)
+
+
+def test_a_list_that_nobody_can_read_keeps_no_drain_out_of_the_history() -> None:
+    async def work(api: Simulated) -> None:
+        holding(api, "n1")
+        _, held = direct(api)
+        drain = Finished("n1", "p", "node-compactor", Ending.HANDED_OVER.value, 1_700_000_100.0)
+        with pytest.raises(ClaimsUnreadable):
+            await held.change(adding(drain), dropping([("n1", "op1")]))
+        assert past_drains(await held.read()).finished == (drain,)
+        assert annotation(api) == "n1"
 
     virtually(work)

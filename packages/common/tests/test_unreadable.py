@@ -16,14 +16,15 @@ from tightship.app.settings.loading import SettingsError
 from tightship.core.api_errors import KubeError, api_error
 from tightship.core.drain_record import PastDrains, Phase, decode_record
 from tightship.core.objects import ObjectError, decode
-from tightship.drain_io.claims import CLAIMS_ANNOTATION, ClaimLedger, ClaimsUnreadable
-from tightship.drain_io.history import DrainHistory
+from tightship.drain_io.claims import CLAIMS_ANNOTATION, ClaimsUnreadable, claims_in
+from tightship.drain_io.history import past_drains
 from tightship.drain_io.lease_room import (
     ADDITIONS_ANNOTATION,
     HISTORY_ANNOTATION,
     REGRETS_ANNOTATION,
     SAVINGS_ANNOTATION,
 )
+from tightship.drain_io.ledger import Ledger
 from tightship.kube.leases import LeaseStore
 from tightship_testkit.simulated import Simulated
 
@@ -51,7 +52,7 @@ def test_claims_are_unreadable_and_never_empty(deep: Deep, depth: int) -> None:
     async def work(api: Simulated) -> None:
         connection = holding(api, **{CLAIMS_ANNOTATION: deep(depth)})
         with pytest.raises(ClaimsUnreadable, match="is not a list of drain claims"):
-            await ClaimLedger(connection, namespace="ns").read()
+            claims_in(await Ledger(connection, namespace="ns").read())
 
     virtually(work)
 
@@ -63,7 +64,7 @@ def test_history_counts_as_empty(deep: Deep, depth: int) -> None:
 
     async def work(api: Simulated) -> None:
         connection = holding(api, **dict.fromkeys(names, deep(min(depth, 10_000))))
-        assert await DrainHistory(connection, namespace="ns").all() == PastDrains()
+        assert past_drains(await Ledger(connection, namespace="ns").read()) == PastDrains()
 
     virtually(work)
 

@@ -18,9 +18,10 @@ from tightship.core.objects import Node
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.rules import DrainRules
-from tightship.drain_io.claims import CLAIMS_ANNOTATION, Claim, ClaimLedger
-from tightship.drain_io.drain_manager import Drainer
-from tightship.drain_io.history import DrainHistory
+from tightship.drain_io.claims import CLAIMS_ANNOTATION, Claim, Wish, claims_in, take
+from tightship.drain_io.drain_manager import Drainer, Order
+from tightship.drain_io.history import past_drains
+from tightship.drain_io.ledger import Ledger
 from tightship.drain_io.tools import DrainSettings, Tools
 from tightship.kube.cache import ClusterCache
 from tightship.kube.connection import Connection, connect
@@ -91,8 +92,7 @@ class Replica:
         self.news: list[DrainEvent] = []
         self.connection: Connection
         self.cache: ClusterCache
-        self.ledger: ClaimLedger
-        self.history: DrainHistory
+        self.ledger: Ledger
         self.tools: Tools
         self.drainer: Drainer
         self._api = api
@@ -107,8 +107,7 @@ class Replica:
             ClusterCache(watching) as self.cache,
         ):
             await until(lambda: self.cache.has_synced, 60)
-            self.ledger = ClaimLedger(self.connection, namespace="tightship")
-            self.history = DrainHistory(self.connection, namespace="tightship")
+            self.ledger = Ledger(self.connection, namespace="tightship")
             self.tools = Tools(
                 connection=self.connection,
                 cache=self.cache,
@@ -122,7 +121,6 @@ class Replica:
             self.drainer = Drainer(
                 self.tools,
                 self.ledger,
-                self.history,
                 controller="c",
                 holder=self.holder,
                 epoch=lambda: self._epoch,
@@ -160,18 +158,22 @@ class Replica:
 
     async def claim(self, name: str = "n1") -> Refusal | None:
         judged = self.cache.snapshot().nodes[name].node
-        return await self.does(self.drainer.claim(judged, pool="pool", plan_hash="p", allows=lambda _: None))
+        return await self.asks(Order(judged, "pool", "p", lambda _: None))
+
+    async def asks(self, order: Order) -> Refusal | None:
+        [answer] = await self.does(self.drainer.claim([order]))
+        return answer
 
     async def take(self, claim: Claim) -> None:
         """Put a claim into the ledger."""
-        await self.does(self.ledger.take(claim, lambda _: None))
+        await self.does(take(self.ledger, [Wish(claim, lambda _: None)]))
 
     async def adopt(self, *, others: bool = True, ledger: bool = True) -> None:
         await self.does(self.drainer.adopt(self.cache.snapshot(), others=others, ledger=ledger))
 
     async def ended(self) -> list[Finished]:
         """Return what the history tells of drains."""
-        return list(await self.does(self.history.read()))
+        return list(past_drains(await self.does(self.ledger.read())).finished)
 
     async def settled(self) -> None:
         """Do what a controller does every loop, until there is nothing left to do."""
@@ -179,7 +181,7 @@ class Replica:
             while True:
                 try:
                     await self.adopt()
-                    if not self.drainer.driving and not await self.does(self.ledger.read()):
+                    if not self.drainer.driving and not claims_in(await self.does(self.ledger.read())):
                         return
                 except KubeError:
                     continue  # the next loop's

@@ -25,7 +25,9 @@ from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.events import EventKind
 from tightship.drain_io import drain_task as driving
-from tightship.drain_io.claims import Claim
+from tightship.drain_io.claims import Claim, dropping
+from tightship.drain_io.drain_manager import Order
+from tightship.drain_io.history import adding
 from tightship.drain_io.orphans import ELSEWHERE_WATCHED, ORPHAN_AFTER, ORPHAN_WATCHED
 from tightship.planning.nodes import TO_BE_DELETED
 from tightship_testkit.builders import controller
@@ -63,7 +65,6 @@ async def test_a_drain_claims_evicts_each_pod_once_and_hands_over(bench: Bench) 
     assert replica.phases == [Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED]
     assert [each.ending for each in replica.told(EventKind.ENDED)] == [Ending.HANDED_OVER]
     assert sorted(bench.api.evicted) == MOVED
-    assert bench.api.on("n1") == ["shop/agent"]
     assert bench.claims() == []
     first, *more = [json.loads(each.call.body) for each in bench.writes()]
     assert set(first["metadata"]) == {"resourceVersion", "annotations"}
@@ -92,6 +93,39 @@ async def test_a_drain_that_breaks_off_by_a_defect_is_told_and_taken_up_again(
     assert [each.ending for each in replica.told(EventKind.ENDED)] == [Ending.HANDED_OVER]
 
 
+async def test_a_drain_asks_the_server_for_its_node_only_where_it_must(bench: Bench) -> None:
+    """Before the evictions, for taints of others that a patch sends along, and when the node is gone."""
+    replica = await bench.replica()
+    begun = len(replica.sent())
+    assert await replica.claim() is None
+    await until(lambda: not replica.drainer.driving)
+    asked = [(each.call.verb, each.call.path.rsplit("/", 1)[-1], each.status) for each in replica.sent()[begun:]]
+    assert [each for each in asked if each[1] == "n1"] == [
+        ("GET", "n1", 200),
+        ("PATCH", "n1", 200),
+        ("PATCH", "n1", 200),
+        ("GET", "n1", 200),
+        ("PATCH", "n1", 200),
+        ("GET", "n1", 404),
+    ]
+    assert [each for each in asked if "claims" in each[1] or each[1] == "leases"] == [
+        ("GET", "tightship-claims", 404),
+        ("POST", "leases", 201),
+        ("PUT", "tightship-claims", 200),
+    ]
+
+
+async def test_a_node_with_nothing_to_evict_is_drained_in_one_write_after_its_claim(bench: Bench) -> None:
+    bench.api.remove("ReplicaSet", "web", "shop")
+    for name in ("web-1", "web-2"):
+        bench.api.remove("Pod", name, "shop")
+    replica = await bench.replica()
+    assert await replica.claim() is None
+    await until(lambda: not replica.drainer.driving)
+    assert replica.phases == [Phase.CLAIMED, Phase.DRAINED]
+    assert [each.ending for each in await replica.ended()] == [Ending.HANDED_OVER.value]
+
+
 async def test_what_is_unfinished_is_driven_or_on_a_node_or_in_the_ledger_under_our_name(bench: Bench) -> None:
     def left(controller: str) -> str:
         record = DrainRecord(phase=Phase.EVICTING, controller=controller, op="op", since={"Evicting": 1.0})
@@ -111,7 +145,7 @@ async def test_what_is_unfinished_is_driven_or_on_a_node_or_in_the_ledger_under_
         claim = Claim(node=f"of-{name}", op="op", controller=name, holder="h", since=1.0)
         await replica.take(claim)
         assert await unfinished() == ours
-    await replica.does(replica.ledger.drop("of-c", "op"))
+    await replica.does(replica.ledger.change(dropping([("of-c", "op")])))
     assert not await unfinished()
     assert bench.writes() == []
 
@@ -539,12 +573,14 @@ async def test_a_drain_under_way_counts_and_is_entered_again_when_somebody_has_d
 
     def full(claims: tuple[Claim, ...]) -> Refusal | None:
         seen.append(claims)
-        return Refusal(Reason.BUDGET_EXHAUSTED, "n2", "one at a time") if len(seen) == 1 else None
+        return Refusal(Reason.BUDGET_EXHAUSTED, "n2", "one at a time") if busy else None
 
     other = replica.cache.snapshot().nodes["n2"].node
-    for _ in range(2):
-        await replica.does(replica.drainer.claim(other, pool="pool", plan_hash="p", allows=full))
-    assert [[each.node for each in claims] for claims in seen] == [["n1"], ["n1"]]
+    busy = True
+    await replica.asks(Order(other, "pool", "p", full))
+    busy = False
+    await replica.asks(Order(other, "pool", "p", full))
+    assert {tuple(each.node for each in claims) for claims in seen} == {("n1",)}
     assert [each.node for each in bench.claims()] == ["n1", "n2"]
 
 
@@ -608,7 +644,7 @@ async def test_a_drained_node_that_was_taken_while_nobody_was_there_is_remembere
     replica = await bench.replica()
     await replica.take(claim)
     if noted:
-        await replica.does(replica.history.add(Finished("n9", "p", "c", "handed_over", bench.api.now)))
+        await replica.does(replica.ledger.change(adding(Finished("n9", "p", "c", "handed_over", bench.api.now))))
     await replica.adopt()
     [each] = await replica.ended()
     assert (each.node, each.pool, each.controller) == ("n9", "p", "c")
@@ -660,7 +696,7 @@ async def test_a_node_that_has_changed_since_it_was_judged_is_not_claimed(
         bench.api.renew_node("n1")
     else:
         bench.api.edit_node("n1", change)
-    refusal = await replica.does(replica.drainer.claim(judged, pool="pool", plan_hash="p", allows=lambda _: None))
+    refusal = await replica.asks(Order(judged, "pool", "p", lambda _: None))
     assert refusal.reason is reason
     assert bench.claims() == []
     assert bench.writes() == []

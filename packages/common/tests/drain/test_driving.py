@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tightship.core.api_errors import KubeError
 from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Ending, Phase, encode_record
 from tightship.core.objects import Node, NodePool
 from tightship.core.objects.pod import DRAINING
@@ -335,9 +336,9 @@ async def test_pauses_after_requests_that_keep_failing_grow(
     asked: list[int] = []
     pause = Drive._pause_after_trouble
 
-    async def counted(self: Drive, failures: int) -> None:
+    async def counted(self: Drive, error: KubeError, failures: int) -> None:
         asked.append(failures)
-        await pause(self, failures)
+        await pause(self, error, failures)
 
     monkeypatch.setattr(Drive, "_pause_after_trouble", counted)
     replica = await bench.replica()

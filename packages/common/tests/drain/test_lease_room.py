@@ -10,9 +10,9 @@ import pytest
 from links import Direct, virtually
 
 from tightship.core.drain_record import Books, Ending, Finished, PastDrains, Saving, owner_mark
-from tightship.core.reasons import Reason
-from tightship.drain_io.claims import CLAIMS_ANNOTATION, Claim, ClaimLedger
-from tightship.drain_io.history import KEPT, DrainHistory
+from tightship.core.reasons import Reason, Refusal
+from tightship.drain_io.claims import CLAIMS_ANNOTATION, Claim, Wish, dropping, take
+from tightship.drain_io.history import KEPT, adding, catching_up, past_drains, remembering
 from tightship.drain_io.lease_room import (
     HISTORY_ANNOTATION,
     LIMIT,
@@ -22,6 +22,7 @@ from tightship.drain_io.lease_room import (
     problem_of_room,
     size,
 )
+from tightship.drain_io.ledger import Ledger
 from tightship.kube.leases import Lease
 from tightship.planning.savings import APART
 from tightship_testkit.simulated import Simulated
@@ -46,8 +47,20 @@ class Scene:
     def __init__(self, api: Simulated) -> None:
         self.api = api
         connection: Any = Direct(api.store)
-        self.ledger = ClaimLedger(connection, namespace="ns")
-        self.history = DrainHistory(connection, namespace="ns")
+        self.ledger = Ledger(connection, namespace="ns")
+
+    async def take(self, claim: Claim) -> Refusal | None:
+        [answer] = await take(self.ledger, [Wish(claim, lambda _: None)])
+        return answer
+
+    async def drop(self, node: str, op: str) -> None:
+        await self.ledger.change(dropping([(node, op)]))
+
+    async def add(self, finished: Finished) -> None:
+        await self.ledger.change(adding(finished))
+
+    async def history(self) -> PastDrains:
+        return past_drains(await self.ledger.read())
 
     @property
     def notes(self) -> dict[str, str]:
@@ -72,12 +85,12 @@ class Scene:
 def test_a_drain_ends_though_others_have_filled_the_lease() -> None:
     async def work(api: Simulated) -> None:
         scene = Scene(api)
-        assert await scene.ledger.take(claim(), lambda _: None) is None
+        assert await scene.take(claim()) is None
         for number in range(20):
-            await scene.history.add(drain(number, 12))
+            await scene.add(drain(number, 12))
         scene.filled(40)
-        await scene.history.add(drain(99, 12, reason="x" * 200))
-        await scene.ledger.drop("n1", "op1")
+        await scene.add(drain(99, 12, reason="x" * 200))
+        await scene.drop("n1", "op1")
         assert scene.claims == []
         assert size(scene.notes) <= LIMIT
         assert "example.com/a" in (await _read(scene)).problem
@@ -85,19 +98,19 @@ def test_a_drain_ends_though_others_have_filled_the_lease() -> None:
     virtually(work)
 
 
-async def _read(scene: Scene) -> DrainHistory:
-    await scene.history.read()
-    return scene.history
+async def _read(scene: Scene) -> Ledger:
+    await scene.ledger.read()
+    return scene.ledger
 
 
 def test_a_claim_takes_the_room_of_the_oldest_history() -> None:
     async def work(api: Simulated) -> None:
         scene = Scene(api)
         for number in range(20):
-            await scene.history.add(drain(number, 12, ending=Ending.RESTORED))
+            await scene.add(drain(number, 12, ending=Ending.RESTORED))
         scene.filled(10)
-        assert await scene.ledger.take(claim(), lambda _: None) is None
-        kept = [each.at - T0 for each in await scene.history.read()]
+        assert await scene.take(claim()) is None
+        kept = [each.at - T0 for each in (await scene.history()).finished]
         assert scene.claims == ["n1"]
         assert 0 < len(kept) < 20
         assert kept == sorted(kept)
@@ -109,18 +122,18 @@ def test_a_claim_takes_the_room_of_the_oldest_history() -> None:
 def test_without_room_for_a_claim_nothing_is_claimed_and_it_is_said() -> None:
     async def work(api: Simulated) -> None:
         scene = Scene(api)
-        assert await scene.ledger.take(claim(), lambda _: None) is None
-        await scene.history.add(drain(1, 3))
+        assert await scene.take(claim()) is None
+        await scene.add(drain(1, 3))
         scene.filled(10)
         history = size({name: text for name, text in scene.notes.items() if name.startswith("tightship.dev/")})
         assert history < 2 * RESERVED
-        refusals = [await scene.ledger.take(claim(number), lambda _: None) for number in range(2, 8)]
+        refusals = [await scene.take(claim(number)) for number in range(2, 8)]
         [*_, last] = refusals
         assert last is not None
         assert (last.reason, last.detail) == (Reason.BUDGET_EXHAUSTED, f"Lease ns/{NAME} has no room for another claim")
         assert "no drain begins" in (await _read(scene)).problem
         for name in scene.claims:
-            await scene.ledger.drop(name, f"op{name[1:]}")
+            await scene.drop(name, f"op{name[1:]}")
         assert scene.claims == []
 
     virtually(work)
@@ -135,18 +148,18 @@ def test_our_own_limits_fit_with_room_for_claims() -> None:
         books = {f"pool-{each}-of-a-team-with-a-long-name": Books(T0 + each, standing) for each in range(100)}
         drains = tuple(drain(number, 240, "🚢" * 300) for number in range(60))
         many = PastDrains(drains, books=books)
-        await scene.history.change(lambda _: many, T0)
+        await scene.ledger.change(remembering(lambda _: many))
         assert size(scene.notes) <= LIMIT - RESERVED
-        found = await scene.history.all()
+        found = await scene.history()
         assert [each.node for each in found.finished] == [each.node for each in drains[-KEPT:]]
         assert all(each.displaced is None and len(each.reason.encode()) <= 200 for each in found.finished)
         assert all(set(each.reason) == {"🚢"} for each in found.finished)
         # What did not fit is not written again with each pass.
         version = api.store.get("Lease", NAME, "ns")["metadata"]["resourceVersion"]
-        await scene.history.change(lambda _: many, T0 + 60)
+        await scene.ledger.change(remembering(lambda _: many))
         assert api.store.get("Lease", NAME, "ns")["metadata"]["resourceVersion"] == version
         for number in range(80):
-            assert await scene.ledger.take(claim(number), lambda _: None) is None
+            assert await scene.take(claim(number)) is None
 
     virtually(work)
 
@@ -154,17 +167,17 @@ def test_our_own_limits_fit_with_room_for_claims() -> None:
 def test_a_lease_that_is_refused_as_too_long_below_the_limit_loses_its_history_and_not_the_drain() -> None:
     async def work(api: Simulated) -> None:
         scene = Scene(api)
-        connection: Any = scene.ledger._store._connection
-        assert await scene.ledger.take(claim(), lambda _: None) is None
-        await scene.history.add(drain(1, 3))
+        connection: Any = scene.ledger.store._connection
+        assert await scene.take(claim()) is None
+        await scene.add(drain(1, 3))
         connection.link.once.extend([422])
-        await scene.ledger.drop("n1", "op1")
+        await scene.drop("n1", "op1")
         assert scene.claims == []
         assert HISTORY_ANNOTATION not in scene.notes
         connection.link.once.extend([422])
-        await scene.history.add(drain(2, 3))
+        await scene.add(drain(2, 3))
         assert HISTORY_ANNOTATION not in scene.notes
-        await scene.history.add(drain(3, 3))
+        await scene.add(drain(3, 3))
         assert HISTORY_ANNOTATION in scene.notes
 
     virtually(work)
@@ -173,8 +186,8 @@ def test_a_lease_that_is_refused_as_too_long_below_the_limit_loses_its_history_a
 def test_what_ended_while_nobody_could_note_it_does_not_hold_its_claim() -> None:
     async def work(api: Simulated) -> None:
         scene = Scene(api)
-        await scene.history.catch_up(claim(), None, T0 + 5)
-        [found] = await scene.history.read()
+        await scene.ledger.change(catching_up(claim(), None, T0 + 5))
+        [found] = (await scene.history()).finished
         assert (found.node, found.ending, found.began) == ("n1", Ending.NODE_GONE.value, T0)
 
     virtually(work)

@@ -20,9 +20,9 @@ from tightship.app.runtime.loop import in_thread
 from tightship.core.api_errors import KubeError
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.rules import DrainRules
-from tightship.drain_io.claims import ClaimLedger
-from tightship.drain_io.drain_manager import Drainer
-from tightship.drain_io.history import DrainHistory
+from tightship.drain_io.claims import claims_in
+from tightship.drain_io.drain_manager import Drainer, Order
+from tightship.drain_io.ledger import Ledger
 from tightship.drain_io.tools import DrainSettings, Tools
 from tightship.kube import host
 from tightship.kube.cache import ClusterCache, Timing
@@ -70,7 +70,7 @@ def lane(number: int) -> list[Json]:
 class Crew:
     """A drainer behind a proxy that has one node to empty."""
 
-    def __init__(self, drainer: Drainer, cache: ClusterCache, ledger: ClaimLedger, news: list[DrainEvent]) -> None:
+    def __init__(self, drainer: Drainer, cache: ClusterCache, ledger: Ledger, news: list[DrainEvent]) -> None:
         self.drainer = drainer
         self.cache = cache
         self.ledger = ledger
@@ -86,12 +86,12 @@ class Crew:
                 snapshot = self.cache.snapshot()
                 await self.drainer.adopt(snapshot)
                 view = snapshot.nodes.get(name)
-                if view is None and recorder.node(name) is None and not await self.ledger.read():
+                if view is None and recorder.node(name) is None and not claims_in(await self.ledger.read()):
                     return
                 record = drain_record(view.node) if view is not None else None
                 resting = record is None or (not record.owns_node and (record.next_try or 0) < host.wall())
                 if view is not None and resting and name not in self.drainer.driving:
-                    await self.drainer.claim(view.node, pool="p", plan_hash="h", allows=lambda _: None)
+                    await self.drainer.claim([Order(view.node, "p", "h", lambda _: None)])
             except KubeError:
                 self.troubles += 1
             await asyncio.sleep(1)
@@ -111,7 +111,7 @@ async def crew(kubeconfig: Path, name: str, rules: DrainRules = RULES, timing: T
     settings = DrainSettings(rules=rules)
     async with await connect(kubeconfig, timeout=5) as connection, ClusterCache(connection, timing=timing) as cache:
         await until(lambda: cache.has_synced, 60)
-        ledger = ClaimLedger(connection, namespace=NAMESPACE, name=name)
+        ledger = Ledger(connection, namespace=NAMESPACE, name=name)
         tools = Tools(
             connection=connection,
             cache=cache,
@@ -122,8 +122,7 @@ async def crew(kubeconfig: Path, name: str, rules: DrainRules = RULES, timing: T
             clock=host.wall,
             in_thread=in_thread,
         )
-        history = DrainHistory(connection, namespace=NAMESPACE, name=name)
-        made = Drainer(tools, ledger, history, controller=name, holder="me", epoch=lambda: 1, pool_of=lambda _: "p")
+        made = Drainer(tools, ledger, controller=name, holder="me", epoch=lambda: 1, pool_of=lambda _: "p")
         try:
             yield Crew(made, cache, ledger, news)
         finally:

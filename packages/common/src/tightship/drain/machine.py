@@ -188,6 +188,8 @@ def _claimed(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules,
         return Look()
     if seen.against:
         return give_up(record, seen.against[0], now)
+    if not (seen.evict or seen.awaits or seen.leaving):
+        return Write(_enter(record, Phase.DRAINED, now))
     timeout = rules.node_timeout + (rules.await_timeout if seen.awaits else 0.0)
     return Write(_enter(record, Phase.EVICTING, now, deadline=now + timeout))
 

@@ -2,12 +2,14 @@
 
 Every claim is first an entry in the cluster-wide ledger (:mod:`tightship.drain_io.claims`) and then one
 compare-and-swap patch of the node. A crash in between leaves an entry without a claim; a crash afterwards leaves a
-claim that nobody drives. :meth:`Drainer.adopt` finds and repairs both at the start of every loop.
+claim that nobody drives. :meth:`Drainer.adopt` finds and repairs both at the start of every loop. A drain that ends
+leaves the ledger and enters the history in one write.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -22,21 +24,39 @@ from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.machine import claimed, inherited, mended
 from tightship.drain.requests import forsaken
 from tightship.drain.steps import NodeChange
-from tightship.drain_io.claims import Allows, Claim, ClaimLedger
+from tightship.drain_io.claims import Allows, Claim, Wish, claims_in, dropping, take
 from tightship.drain_io.drain_task import Drive
-from tightship.drain_io.history import DrainHistory
+from tightship.drain_io.history import adding, catching_up
 from tightship.drain_io.installations import Installations
+from tightship.drain_io.ledger import Ledger
 from tightship.drain_io.lost_records import LostRecords
 from tightship.drain_io.orphans import Others
 from tightship.drain_io.requesting import withdraw_all
 from tightship.drain_io.tools import Tools, collected
-from tightship.drain_io.writing import LiveNode, claim_patch, read_node, record_patch
+from tightship.drain_io.writing import LiveNode, as_written, claim_patch, read_node, record_patch
 from tightship.kube.host import token
+from tightship.kube.leases import Lease
 from tightship.planning.cluster import Snapshot
 from tightship.planning.installations import Beside
 from tightship.planning.nodes import drain_record, owner_elsewhere
 
 _log = logging.getLogger(__name__)
+
+TOGETHER = 0.25
+"""Seconds that the end of a drain waits for the ends of others: autoscalers delete nodes in bursts."""
+
+
+class Order(NamedTuple):
+    """A *node* to drain, as it was judged. *targets* are the plan's nodes for its pods, by uid.
+
+    *allows* gets all claims of the cluster except this one.
+    """
+
+    node: Node
+    pool: str
+    plan_hash: str
+    allows: Allows
+    targets: Mapping[str, str] = {}
 
 
 class _Driven(NamedTuple):
@@ -58,8 +78,7 @@ class Drainer:
     def __init__(
         self,
         tools: Tools,
-        ledger: ClaimLedger,
-        history: DrainHistory,
+        ledger: Ledger,
         *,
         controller: str,
         holder: str,
@@ -72,7 +91,6 @@ class Drainer:
     ) -> None:
         self._tools = tools
         self._ledger = ledger
-        self._history = history
         self._pool_of = pool_of
         self._price_of = price_of
         self._controller = controller
@@ -99,7 +117,7 @@ class Drainer:
     @property
     def problems(self) -> Sequence[str]:
         """Whole sentences about what keeps drains from beginning, or their history from being kept."""
-        return tuple(each for each in (self._history.problem, self._lost.problem) if each)
+        return tuple(each for each in (self._ledger.problem, self._lost.problem) if each)
 
     @property
     def elsewhere(self) -> Sequence[tuple[str, str]]:
@@ -134,37 +152,61 @@ class Drainer:
         """
         if self.held(snapshot):
             return True
-        return any(self._others.owns_claim(each) for each in await self._ledger.read())
+        return any(self._others.owns_claim(each) for each in claims_in(await self._ledger.read()))
 
-    async def claim(
-        self, node: Node, *, pool: str, plan_hash: str, allows: Allows, targets: Mapping[str, str] = {}
-    ) -> Refusal | None:
-        """Claim *node* (as it was judged) and start its drain. Return ``None`` if the drain has started, else why not.
+    async def claim(self, orders: Sequence[Order]) -> Sequence[Refusal | None]:
+        """Claim the nodes of *orders*, and start their drains: ``None`` where the drain has started, else why not.
 
-        *targets* are the plan's nodes for the node's pods, by uid. *allows* gets all claims of the cluster except this
-        one. Raises :class:`~tightship.core.api_errors.KubeError` if the server does not report the outcome. The entry
-        then stays, and :meth:`adopt` checks the node.
+        Nothing is claimed any more after a refusal for want of a budget: the answers may be fewer than the orders.
+        Raises :class:`~tightship.core.api_errors.KubeError` if the server does not report an outcome. The entries then
+        stay, and :meth:`adopt` checks their nodes.
         """
-        if (paused := self.pauses(node.name)) is not None:
-            return paused
-        op = token(16)
-        claim = self._entry(node, op, pool, self._tools.clock())
-        known = self._installations
-        refusal = await self._ledger.take(
-            claim,
-            allows,
-            lambda: [each.claim for each in self._drives.values()],
-            lambda lease: None if known is None else known.refuses(node, lease),
-        )
-        if refusal is not None:
-            return refusal
-        refusal = await self._claim_node(node, op, plan_hash, targets)
-        if refusal is not None:
-            await self._ledger.drop(node.name, op)
-        return refusal
+        known, now = self._installations, self._tools.clock()
 
-    async def _claim_node(self, node: Node, op: str, plan_hash: str, targets: Mapping[str, str]) -> Refusal | None:
-        live = await read_node(self._tools.connection, node.name)
+        def wish(order: Order) -> Wish:
+            def allows(claims: tuple[Claim, ...]) -> Refusal | None:
+                return self.pauses(order.node.name) or order.allows(claims)
+
+            def beside(lease: Lease) -> Refusal | None:
+                return None if known is None else known.refuses(order.node, lease)
+
+            return Wish(self._entry(order.node, token(16), order.pool, now), allows, beside)
+
+        wishes = [wish(order) for order in orders]
+        answers = list(await take(self._ledger, wishes, lambda: [each.claim for each in self._drives.values()]))
+        granted = [at for at, refusal in enumerate(answers) if refusal is None]
+        in_vain: list[tuple[str, str]] = []
+
+        async def begin(at: int) -> None:
+            entry = wishes[at].claim
+            answers[at] = await self._claim_node(orders[at], entry.op)
+            if answers[at] is not None:
+                in_vain.append((entry.node, entry.op))
+
+        outcomes = await asyncio.gather(*map(begin, granted), return_exceptions=True)
+        if in_vain:
+            await self._ledger.change(dropping(in_vain))
+        for error in outcomes:
+            if error is not None:
+                raise error
+        return answers
+
+    async def _claim_node(self, order: Order, op: str) -> Refusal | None:
+        """Write the claim on the node as the cache has it, or, if that is outdated, as the server has it."""
+        node = order.node
+        view = self._tools.cache.snapshot().nodes.get(node.name)
+        live = as_written(view.node) if view is not None else None
+        if live is not None:
+            with contextlib.suppress(Conflict):
+                return await self._claim_live(order, op, live)
+        try:
+            return await self._claim_live(order, op, await read_node(self._tools.connection, node.name))
+        except Conflict:
+            return Refusal(Reason.COOL_DOWN, node.name, "the node has changed and must be judged again first")
+
+    async def _claim_live(self, order: Order, op: str, live: LiveNode | None) -> Refusal | None:
+        """Claim *live*, unless it is not as it was judged. Raises :class:`~tightship.core.api_errors.Conflict`."""
+        node = order.node
         if live is None or live.node.uid != node.uid:
             return Refusal(Reason.NODE_TERMINATING, node.name, "the node is gone")
         keeps = self._tools.settings().keeps(self._tools.cache.snapshot(), live.node)
@@ -186,21 +228,19 @@ class Drainer:
             holder=self._holder,
             epoch=self._epoch(),
             lease=self._lease,
-            plan_hash=plan_hash,
+            plan_hash=order.plan_hash,
             now=self._tools.clock(),
         )
         try:
             after = await self._tools.patch(live, claim_patch(live, record))
         except NotFound:
             return Refusal(Reason.NODE_TERMINATING, node.name, "the node is gone")
-        except Conflict:
-            return Refusal(Reason.COOL_DOWN, node.name, "the node has changed and must be judged again first")
         if drain_record(after.node) is None:
             self._lost.lost(node.name)  # the claim was one write, so that cordon and taint are ours
             await self._tools.patch(after, record_patch(after, None, NodeChange.RESTORE))
             return self.pauses(node.name)
         self._tools.tell(DrainEvent(EventKind.CLAIMED, after.node, record))
-        self._drive(after.node, record, targets)
+        self._drive(after.node, record, order.targets)
         return None
 
     async def adopt(self, snapshot: Snapshot, *, others: bool = True, ledger: bool = True) -> None:
@@ -230,7 +270,7 @@ class Drainer:
         return name not in self._drives and self._tools.leading()
 
     async def _read_claims(self, snapshot: Snapshot) -> Sequence[Claim]:
-        claims = await self._ledger.read()
+        claims = claims_in(await self._ledger.recent())
         self._others.see_claims(claims, snapshot)
         return claims
 
@@ -276,14 +316,16 @@ class Drainer:
         record = drain_record(live.node) if live is not None else None
         if record is not None and record.owns_node and record.op in (entry.op, ""):
             return  # the next adopt() takes it over, or mends it
-        if live is not None and (record is None or (not record.owns_node and record.op != entry.op)):
+        ended = live is None or (record is not None and (record.owns_node or record.op == entry.op))
+        if live is not None and not ended:
             reason = str(Refusal(Reason.ORPHANED, entry.node, "the claim was never written on the node"))
             note = record or DrainRecord(phase=Phase.BACKOFF, controller=self._controller, reason=reason)
             note = msgspec.structs.replace(note, op=entry.op)
             await self._tools.patch(live, record_patch(live, note, NodeChange.NOTHING))
-        elif entry.controller == self._controller:
-            await self._history.catch_up(entry, record, self._tools.clock())
-        await self._ledger.drop(entry.node, entry.op)
+        edits = [dropping([(entry.node, entry.op)])]
+        if ended and entry.controller == self._controller:
+            edits.insert(0, catching_up(entry, record, self._tools.clock()))
+        await self._ledger.change(*edits)
 
     def _drive(self, node: Node, record: DrainRecord, targets: Mapping[str, str] = {}) -> None:
         drive = Drive(self._tools, node, record, targets)
@@ -307,7 +349,6 @@ class Drainer:
             ending = await drive.run()
             self._lost.ended(node.name, lost=drive.lost, backoff=drive.backoff)
             if ending is not Ending.PARKED:
-                # History first: a crash in between leaves a claim, which counts, rather than a forgotten drain.
                 finished = Finished(
                     node.name,
                     self._pool_of(node),
@@ -319,8 +360,7 @@ class Drainer:
                     displaced=drive.displaced,
                     price=self._price_of(node),
                 )
-                await self._history.add(finished)
-                await self._ledger.drop(node.name, record.op)
+                await self._ledger.change(adding(finished), dropping([(node.name, record.op)]), linger=TOGETHER)
         except KubeError as error:
             # The entry stays: adopt() drops it.
             _log.warning("claim of node %s not dropped yet: %s", node.name, one_line(error))
@@ -328,6 +368,12 @@ class Drainer:
             _log.exception("drain of node %s broke off; it resumes from the annotation on the node", node.name)
         finally:
             self._drives.pop(node.name, None)
+
+    async def noted(self, timeout: float) -> bool:  # noqa: ASYNC109 - its end is a value
+        """Wait until the ends of drains whose nodes are gone are in the history; return whether they are."""
+        nodes = self._tools.cache.snapshot().nodes
+        ending = [each.task for name, each in self._drives.items() if name not in nodes]
+        return not ending or not (await asyncio.wait(ending, timeout=timeout))[1]
 
     def wake(self) -> None:
         """Make all drains look again now: settings changed, or the controller stops."""

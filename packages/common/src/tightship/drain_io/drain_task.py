@@ -5,9 +5,10 @@ to evictions, since when nothing has moved, since when the node has not been Rea
 it evicted, and which pods came back. A successor does not know what was evicted before it
 (the history then says so), sees the rest anew, and at worst waits once more.
 
-The machine is first asked about the node in the cache, which costs no request. The cache may lag behind our own writes,
-so the drive reads the node from the server and asks again before it evicts a pod, writes the node, or ends. The step
-``Look`` asks for the pods from the server too; their answer counts for the next step only.
+The machine is asked about the node in the cache, or, while that is older than our last write, as that write left it. No
+request is needed for this: a write goes over the version that was judged, and meets a conflict if there is another. But
+before it evicts a pod, changes taints or cordon, or ends, the drive reads the node from the server and asks again. The
+step ``Look`` asks for the pods from the server too; their answer counts for the next step only.
 
 Leases do not fence. A record that names another holder or a later epoch ends this drive, and a patch on its way then
 meets another version.
@@ -34,11 +35,12 @@ from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.machine import advance
 from tightship.drain.returning import Returning
 from tightship.drain.rules import DrainRules
-from tightship.drain.steps import Evict, Findings, Look, Over, Step, Wait, Write
+from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Step, Wait, Write
 from tightship.drain_io.guiding import Guided
 from tightship.drain_io.requesting import Requests
 from tightship.drain_io.tools import DrainSettings, Tools
 from tightship.drain_io.writing import LiveNode, read_node, record_patch
+from tightship.kube.host import monotonic
 from tightship.kube.listing import list_all
 from tightship.kube.resources import BY_KIND
 from tightship.planning.cluster import Snapshot
@@ -49,6 +51,9 @@ SHORTEST_PAUSE = 0.2
 
 REJUDGE = 15.0
 """Seconds between two searches for places for the pods left."""
+
+LAG = 1.0
+"""Seconds after a write in which the cache may not have seen it."""
 
 TROUBLE_FIRST, TROUBLE_LAST = 0.5, 15.0
 """Seconds to wait after a failed request or a conflict, doubled from the first to the last."""
@@ -85,6 +90,7 @@ class Drive:
         self._met = (record.phase, 0.0, 0.0)
         self._returning = Returning(_began(record))
         self._last = node
+        self._wrote = monotonic()
         self._record: DrainRecord | None = record
         # Nobody knows what an earlier drive of this drain has evicted.
         self._displaced: set[str] | None = set() if record.phase is Phase.CLAIMED else None
@@ -114,20 +120,26 @@ class Drive:
         """Continue until the drain is over for this drive. Only cancellation and bugs propagate."""
         failures = 0
         looked: _Looked | None = None
+        doubted = False
         while self._tools.leading():
             revision = self._tools.cache.revision
             self.wake.clear()
+            asked, doubted = doubted, False
             try:
-                step, live = await self._decide(looked)
-                looked = None
+                step, live = await self._decide(looked, ask=asked)
+                before, looked = looked, None
                 await self._let_go(step)
                 match step:
                     case Look():
-                        looked = await self._look()
+                        if live is not None:
+                            looked = await self._look(live.node)
                         continue
                     case Evict(pods=pods):
-                        if await self.guided.ready([pod for pod in pods if not self._requests.asks(pod)]):
+                        ready = await self.guided.ready([pod for pod in pods if not self._requests.asks(pod)])
+                        if ready and asked:
                             await self._evict(pods)
+                        doubted = ready and not asked
+                        looked = before if doubted else None
                     case Write():
                         if live is not None and self._tools.leading():
                             await self._write(live, step)
@@ -140,10 +152,10 @@ class Drive:
             except KubeError as error:
                 looked = None
                 self.guided.drop()
-                if not isinstance(error, Conflict):
-                    self._troubled(one_line(error))
-                await self._pause_after_trouble(failures)
-                failures += 1
+                doubted = isinstance(error, Conflict) and not asked
+                if not doubted:
+                    await self._pause_after_trouble(error, failures)
+                    failures += 1
         return Ending.PARKED
 
     async def _let_go(self, step: Step) -> None:
@@ -153,14 +165,17 @@ class Drive:
         if _ends(step):
             await self._requests.withdraw(self._name)
 
-    async def _decide(self, looked: _Looked | None) -> tuple[Step, LiveNode | None]:
-        """Return the next step, and the node from the server unless the step changes nothing."""
+    async def _decide(self, looked: _Looked | None, *, ask: bool) -> tuple[Step, LiveNode | None]:
+        """Return the next step and the node that it was judged by; with *ask*, as the server has it now."""
         snapshot = self._tools.sight()
         view = snapshot.nodes.get(self._name)
         node = view.node if view is not None and view.node.uid == self._uid else None
-        step = await self._ask(snapshot, node, looked)
-        if isinstance(step, (Wait, Look)) and node is not None and self._current(node):
-            return step, None
+        if node is not None and not self._current(node) and monotonic() < self._wrote + LAG:
+            node = self._last
+        if node is not None and not ask and self._current(node):
+            step = await self._ask(snapshot, node, looked)
+            if isinstance(step, (Wait, Look, Evict)) or (isinstance(step, Write) and step.change is NodeChange.NOTHING):
+                return step, LiveNode(node, node.resource_version, ())
         live = await read_node(self._tools.connection, self._name)
         if live is not None and live.node.uid != self._uid:
             live = None
@@ -235,14 +250,12 @@ class Drive:
         """Whether *node* carries the annotation that this drive last read or wrote on the server."""
         return node.annotations.get(DRAIN_ANNOTATION) == self._last.annotations.get(DRAIN_ANNOTATION)
 
-    async def _look(self) -> _Looked:
+    async def _look(self, node: Node) -> _Looked:
         tools, settings = self._tools, self._tools.settings()
         here = msgspec.structs.replace(BY_KIND["Pod"], field_selector=f"spec.nodeName={self._name}")
         listing = await list_all(tools.connection, here)
         pods = tuple(thing for thing in listing.things if isinstance(thing, Pod))
-        live = await read_node(tools.connection, self._name)
         now = tools.clock()
-        node = live.node if live is not None else None
         sight = Assessment(tools.sight(), self._name, now, settings.rules, settings.eviction, node=node, pods=pods)
         rest = await tools.in_thread(partial(sight.rest, settings.placement, settings.ahead))
         broken = [
@@ -280,7 +293,7 @@ class Drive:
     async def _write(self, live: LiveNode, step: Write) -> None:
         before = drain_record(live.node)
         after = await self._tools.patch(live, record_patch(live, step.record, step.change))
-        self._last, self._record = after.node, step.record
+        self._last, self._record, self._wrote = after.node, step.record, monotonic()
         phase = before.phase if before is not None else None
         if step.because is not None or step.record is None or step.record.phase is not phase:
             event = DrainEvent(EventKind.PHASE, self._last, self._record, before=phase, because=step.because)
@@ -300,7 +313,9 @@ class Drive:
             woken.cancel()
             await asyncio.gather(changed, woken, return_exceptions=True)
 
-    async def _pause_after_trouble(self, failures: int) -> None:
+    async def _pause_after_trouble(self, error: KubeError, failures: int) -> None:
+        if not isinstance(error, Conflict):
+            self._troubled(one_line(error))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(doubled(TROUBLE_FIRST, TROUBLE_LAST, failures)):
                 await self.wake.wait()

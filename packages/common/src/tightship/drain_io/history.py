@@ -2,7 +2,8 @@
 
 So pauses and savings survive a restart. Of what is decided, only the pace of drains depends on the history, so an
 unreadable history counts as empty, and the next drain writes a new one. Claims go first where room is short
-(:mod:`tightship.drain_io.lease_room`).
+(:mod:`tightship.drain_io.lease_room`). A drain must not wait for its history: the ledger drops all of it if the API
+server refuses the Lease as too long.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Annotated
 import msgspec
 from msgspec import Struct
 
-from tightship.core.api_errors import Conflict, Invalid
 from tightship.core.drain_record import (
     UNPRICED,
     Books,
@@ -28,19 +28,17 @@ from tightship.core.drain_record import (
 )
 from tightship.core.times import recorded_time, rfc3339_ms
 from tightship.core.unreadable import UNREADABLE
-from tightship.drain_io.claims import CLAIMS_LEASE, READ_TIMEOUT, Claim
+from tightship.drain_io.claims import Claim
 from tightship.drain_io.lease_room import (
     ADDITIONS_ANNOTATION,
     HISTORY_ANNOTATION,
-    LIMIT,
     REGRETS_ANNOTATION,
     RESERVED,
     SAVINGS_ANNOTATION,
     fitted,
-    problem_of_room,
 )
-from tightship.kube.connection import WRITE_TIMEOUT, Connection
-from tightship.kube.leases import Lease, LeaseStore, micro_time
+from tightship.drain_io.ledger import Edit
+from tightship.kube.leases import Lease
 from tightship.planning.savings import ended
 
 KEPT = 50
@@ -53,7 +51,6 @@ MOST_DISPLACED = 100
 """Controllers of evicted pods that are kept of a drain; of more than these it counts as unknown whose pods went."""
 
 _LONGEST_REASON = 200
-_TRIES = 8
 
 
 class _Wire(Struct, omit_defaults=True):
@@ -92,76 +89,56 @@ class _BooksWire(Struct):
     micros: dict[str, _Amount] = {}
 
 
-class DrainHistory:
-    """The recent drains of all controllers that share the Lease *name* in *namespace*."""
+def past_drains(lease: Lease) -> PastDrains:
+    """Return the whole history in *lease*."""
+    notes = lease.annotations
+    return PastDrains(
+        _drains(notes.get(HISTORY_ANNOTATION, "[]")),
+        _regrets(notes.get(REGRETS_ANNOTATION, "{}")),
+        _books(notes.get(SAVINGS_ANNOTATION, "{}")),
+        _additions(notes.get(ADDITIONS_ANNOTATION, "{}")),
+    )
 
-    def __init__(self, connection: Connection, *, namespace: str, name: str = CLAIMS_LEASE) -> None:
-        self._store = LeaseStore(connection, namespace, name)
-        self.problem = ""
-        """A sentence about a Lease that was full when it was last read, empty otherwise."""
 
-    async def read(self) -> tuple[Finished, ...]:
-        """Return the recent drains, the oldest first. Raises :class:`~tightship.core.api_errors.KubeError`."""
-        return (await self.all()).finished
+def remembering(change: Callable[[PastDrains], PastDrains]) -> Edit:
+    """Return the edit that makes the history what *change* makes of it; each try calls *change* again."""
 
-    async def all(self) -> PastDrains:
-        """Return the whole history. Raises :class:`~tightship.core.api_errors.KubeError`."""
-        return _decode(await self._read())
+    def edit(lease: Lease) -> Mapping[str, str] | None:
+        known = past_drains(lease)
+        wanted = change(known)
+        if wanted == known:
+            return None
+        annotations = fitted({**lease.annotations, **_encode(wanted)}, RESERVED)
+        # What did not fit before is not written again and again.
+        return annotations if annotations != lease.annotations else None
 
-    async def _read(self) -> Lease:
-        lease = await self._store.get(READ_TIMEOUT)
-        self.problem = problem_of_room(lease)
-        return lease
+    return edit
 
-    async def add(self, finished: Finished) -> None:
-        """Add *finished*. Raises :class:`~tightship.core.api_errors.KubeError`, the last conflict included."""
-        await self.change(lambda history: ended(history, finished), finished.at)
 
-    async def catch_up(self, claim: Claim, record: DrainRecord | None, now: float) -> None:
-        """Add the drain of *claim*, which ended while nobody could add it, so that pauses survive a restart.
+def adding(finished: Finished) -> Edit:
+    """Return the edit that adds *finished*."""
+    return remembering(lambda history: ended(history, finished))
 
-        *record* is the record left on the node, ``None`` if the node is gone. The drain then ended *now* at the latest.
-        Raises as :meth:`add` does.
-        """
-        ending, reason, at = Ending.NODE_GONE, "", now
-        if record is not None:
-            ended_at = record.entered(Phase.BACKOFF)
-            if ended_at is None or ended_at < claim.since:
-                return  # another drain left this note; the claimed one never reached the node
-            ending, reason, at = Ending.RESTORED, record.reason, ended_at
-        if not any(each.node == claim.node and each.at >= claim.since for each in await self.read()):
-            drain = Finished(claim.node, claim.pool, claim.controller, ending.value, at, reason, began=claim.since)
-            await self.add(drain)
 
-    async def change(self, edit: Callable[[PastDrains], PastDrains], now: float) -> PastDrains:
-        """Write what *edit* makes of the history at *now*, if that differs, and return it. Raises as :meth:`add` does.
+def catching_up(claim: Claim, record: DrainRecord | None, now: float) -> Edit:
+    """Return the edit that adds the drain of *claim*, which ended while nobody could add it, so that pauses survive a
+    restart.
 
-        Each try calls *edit* again. A drain must not wait for its history: if the API server refuses the Lease even
-        without any history, nothing is written.
-        """
-        reserved = RESERVED
-        for attempt in range(_TRIES):
-            lease = await self._read()
-            known = _decode(lease)
-            wanted = edit(known)
-            annotations = fitted({**lease.annotations, **_encode(wanted)}, reserved)
-            # What did not fit before is not written again and again.
-            if wanted == known or annotations == lease.annotations:
-                return known
-            stamp = micro_time(int(now * 1_000_000))
-            changed = msgspec.structs.replace(lease, annotations=annotations, renewed=stamp)
-            try:
-                await self._store.write(changed, WRITE_TIMEOUT)
-            except Conflict:
-                if attempt == _TRIES - 1:
-                    raise
-            except Invalid:
-                if reserved == LIMIT or attempt == _TRIES - 1:
-                    return known
-                reserved = LIMIT
-            else:
-                return wanted
-        raise AssertionError("unreachable")  # pragma: no cover
+    *record* is the record left on the node, ``None`` if the node is gone. The drain then ended *now* at the latest.
+    """
+    ending, reason, at = Ending.NODE_GONE, "", now
+    if record is not None:
+        ended_at = record.entered(Phase.BACKOFF)
+        if ended_at is None or ended_at < claim.since:
+            return lambda _: None  # another drain left this note; the claimed one never reached the node
+        ending, reason, at = Ending.RESTORED, record.reason, ended_at
+    drain = Finished(claim.node, claim.pool, claim.controller, ending.value, at, reason, began=claim.since)
+
+    def add(history: PastDrains) -> PastDrains:
+        known = any(each.node == claim.node and each.at >= claim.since for each in history.finished)
+        return history if known else ended(history, drain)
+
+    return remembering(add)
 
 
 def _encode(history: PastDrains) -> dict[str, str]:
@@ -200,16 +177,6 @@ def _drain(finished: Finished) -> _Wire:
 
 def _few(displaced: frozenset[str] | None) -> list[str] | None:
     return None if displaced is None or len(displaced) > MOST_DISPLACED else sorted(displaced)
-
-
-def _decode(lease: Lease) -> PastDrains:
-    notes = lease.annotations
-    return PastDrains(
-        _drains(notes.get(HISTORY_ANNOTATION, "[]")),
-        _regrets(notes.get(REGRETS_ANNOTATION, "{}")),
-        _books(notes.get(SAVINGS_ANNOTATION, "{}")),
-        _additions(notes.get(ADDITIONS_ANNOTATION, "{}")),
-    )
 
 
 def _drains(value: str) -> tuple[Finished, ...]:

@@ -17,16 +17,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from tightship.core.api_errors import Conflict, KubeError, one_line
+from tightship.core.api_errors import KubeError, one_line
 from tightship.core.objects import Node
 from tightship.core.reasons import Reason, Refusal
 from tightship.core.times import rfc3339
 from tightship.core.unreadable import UNREADABLE
-from tightship.drain_io.claims import CLAIMS_LEASE, READ_TIMEOUT
 from tightship.drain_io.lease_room import fitted
-from tightship.kube.connection import WRITE_TIMEOUT, Connection
+from tightship.drain_io.ledger import Ledger
 from tightship.kube.host import monotonic, wall
-from tightship.kube.leases import Lease, LeaseStore, micro_time
+from tightship.kube.leases import Lease
 from tightship.planning.installations import EVERY_OTHER, Beside, Installation, short
 from tightship.planning.pools import KNOWN_POOL_LABELS
 
@@ -41,8 +40,8 @@ LONGEST = 1000
 LEAST_LASTS, MOST_LASTS = 120.0, 1800.0
 """Seconds for which others wait for a sign of life: room for a rollout, or for a replica on another node."""
 
-_TRIES = 8
 _LOOKS = 4
+_LEAVING = 5.0
 
 _log = logging.getLogger(__name__)
 _decoder = msgspec.json.Decoder(list[Installation])
@@ -54,23 +53,21 @@ def lasts(lease_duration: float) -> float:
 
 
 class Installations:
-    """The list in the Lease *name* in *namespace*, as seen by the installation of *controller* that leads by *lease*.
+    """The list in *ledger*, as seen by the installation of *controller* that leads by *lease*.
 
     Nothing is written unless *leading*.
     """
 
     def __init__(
         self,
-        connection: Connection,
+        ledger: Ledger,
         *,
-        namespace: str,
-        name: str = CLAIMS_LEASE,
         controller: str,
         lease: str,
         lasts: float = LEAST_LASTS,
         leading: Callable[[], bool],
     ) -> None:
-        self._store = LeaseStore(connection, namespace, name)
+        self._ledger = ledger
         self._own = Installation(lease=lease, controller=controller, lasts=lasts)
         self._leading = leading
         self._lock = asyncio.Lock()
@@ -102,22 +99,19 @@ class Installations:
                 fits = len(msgspec.json.encode((pools, own))) <= LONGEST
                 pools, own = (dict(pools), own) if fits else ({EVERY_OTHER: True}, ())
                 self._own = msgspec.structs.replace(self._own, pools=pools, labels=own)
-            for attempt in range(_TRIES):
-                lease = await self._store.get(READ_TIMEOUT)
+            listed: tuple[Installation, ...] = ()
+
+            def edit(lease: Lease) -> Mapping[str, str] | None:
+                nonlocal listed
                 before = _decode(lease)
-                wanted = self._wanted(before, monotonic())
-                if not self._leading():
-                    return
-                try:
-                    if wanted != (before or ()):
-                        await self._store.write(_with(lease, wanted), WRITE_TIMEOUT)
-                        self._wrote = monotonic()
-                except Conflict:
-                    if attempt == _TRIES - 1:
-                        raise
-                else:
-                    self._listed = wanted
-                    return
+                listed = self._wanted(before, monotonic())
+                return _with(lease, listed) if listed != (before or ()) and self._leading() else None
+
+            if edit(await self._ledger.recent()) is not None:
+                await self._ledger.change(edit)
+                self._wrote = monotonic()
+            if self._leading():
+                self._listed = listed
 
     async def keep(self) -> None:
         """Give signs of life until cancelled, once :meth:`look` has entered us: a pass may take long."""
@@ -131,12 +125,15 @@ class Installations:
 
     async def leave(self) -> None:
         """Take us off the list, for others need not wait. Never raises."""
-        with contextlib.suppress(KubeError):
-            lease = await self._store.get(READ_TIMEOUT)
+
+        def edit(lease: Lease) -> Mapping[str, str] | None:
             before = _decode(lease) or ()
             rest = tuple(each for each in before if each.lease != self._own.lease)
-            if rest != before and self._leading():
-                await self._store.write(_with(lease, rest), WRITE_TIMEOUT)
+            return _with(lease, rest) if rest != before and self._leading() else None
+
+        with contextlib.suppress(KubeError, TimeoutError):
+            async with asyncio.timeout(_LEAVING):
+                await self._ledger.change(edit)
 
     def refuses(self, node: Node, lease: Lease) -> Refusal | None:
         """Return why *node* may not be claimed by the list in *lease*, which is about to be written with the claim."""
@@ -188,11 +185,9 @@ def _decode(lease: Lease) -> tuple[Installation, ...] | None:
     return tuple(each for each in found if unique[each.lease] is each)
 
 
-def _with(lease: Lease, installations: Sequence[Installation]) -> Lease:
+def _with(lease: Lease, installations: Sequence[Installation]) -> Mapping[str, str]:
     value = msgspec.json.encode(installations).decode()
-    annotations = fitted({**lease.annotations, INSTALLATIONS_ANNOTATION: value})
-    stamp = micro_time(int(wall() * 1_000_000))
-    return msgspec.structs.replace(lease, annotations=annotations, renewed=stamp)
+    return fitted({**lease.annotations, INSTALLATIONS_ANNOTATION: value})
 
 
 __all__ = ["INSTALLATIONS_ANNOTATION", "Installations", "lasts"]

@@ -31,6 +31,8 @@ Taint = dict[str, object]
 READ_TIMEOUT = 15.0
 """Seconds for one read of a node."""
 
+_OURS = "tightship.dev/"
+
 
 class _Meta(Struct, frozen=True, rename="camel"):
     resource_version: str = ""
@@ -61,6 +63,18 @@ def _live(raw: bytes, verb: str, name: str, connection: Connection) -> LiveNode:
     if not isinstance(node, Node):  # pragma: no cover - decode() answers by kind
         raise TypeError(f"a node was asked for, not {type(node).__name__}")
     return LiveNode(node, wire.metadata.resource_version, tuple(wire.spec.taints or ()))
+
+
+def as_written(node: Node) -> LiveNode | None:
+    """Return *node*, as the cache has it, for a patch of its taints; ``None`` if it has taints of others.
+
+    Those may have fields that we don't know, and a patch would lose them. A patch meets a conflict where the server has
+    another version.
+    """
+    if any(not taint.key.startswith(_OURS) for taint in node.taints):
+        return None
+    taints: list[Taint] = [{"key": each.key, "value": each.value, "effect": each.effect} for each in node.taints]
+    return LiveNode(node, node.resource_version, tuple(taints))
 
 
 def _path(name: str) -> str:

@@ -9,12 +9,16 @@ from typing import TypeVar
 from tightship.app.observability.logging import log
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain_io.claims import Claim
-from tightship.drain_io.drain_manager import Drainer
+from tightship.drain_io.drain_manager import Drainer, Order
 from tightship.nodes.controller import ClaimJudge
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship.planning.evaluate import Evaluation, ExplainedGates
+from tightship.planning.plan import Removal
 
 G = TypeVar("G", bound=ExplainedGates)
+
+TOGETHER = 20
+"""Most claims that are one write."""
 
 
 async def claim_in_order(  # noqa: PLR0917
@@ -31,31 +35,33 @@ async def claim_in_order(  # noqa: PLR0917
     :class:`~tightship.core.api_errors.KubeError`.
     """
     wanted, landings = evaluation.plan.targets, set(drainer.landings(evaluation.snapshot).values())
-    for removal in evaluation.plan.removals:
+    waiting = [
+        each for each in evaluation.plan.removals if each.node not in evaluation.held and each.node not in landings
+    ]
+
+    def order(removal: Removal) -> Order:
+        fact = evaluation.facts[removal.node]
+
+        def allows(claims: Sequence[Claim]) -> Refusal | None:
+            return judge.room(removal.node, evaluation.facts, {claim.node for claim in claims})
+
+        targets = {move.pod.uid: wanted[move.pod.uid] for move in removal.moves}
+        return Order(fact.view.node, fact.pool, evaluation.plan.hash, allows, targets)
+
+    for at in range(0, len(waiting), TOGETHER):
         if not may_begin():
             return
-        name = removal.node
-        if name in evaluation.held or name in landings:
-            continue
-        fact = evaluation.facts[name]
-
-        def allows(claims: Sequence[Claim], name: str = name) -> Refusal | None:
-            return judge.room(name, evaluation.facts, {claim.node for claim in claims})
-
-        refusal = await drainer.claim(
-            fact.view.node,
-            pool=fact.pool,
-            plan_hash=evaluation.plan.hash,
-            allows=allows,
-            targets={move.pod.uid: wanted[move.pod.uid] for move in removal.moves},
-        )
-        metrics.claimed(refusal)
-        if refusal is None:
-            ratio = round(fact.utilization.ratio("cpu"), 3)
-            log(logger, logging.INFO, "claimed", node=name, pool=fact.pool, ratio=ratio)
-            continue
-        log(logger, logging.INFO, "not claimed", node=name, reason=refusal.reason, detail=refusal.detail)
-        if refusal.reason is Reason.BUDGET_EXHAUSTED:
+        orders = [order(removal) for removal in waiting[at : at + TOGETHER]]
+        refusals = await drainer.claim(orders)
+        for each, refusal in zip(orders, refusals, strict=False):
+            name = each.node.name
+            metrics.claimed(refusal)
+            if refusal is None:
+                ratio = round(evaluation.facts[name].utilization.ratio("cpu"), 3)
+                log(logger, logging.INFO, "claimed", node=name, pool=each.pool, ratio=ratio)
+            else:
+                log(logger, logging.INFO, "not claimed", node=name, reason=refusal.reason, detail=refusal.detail)
+        if refusals and refusals[-1] is not None and refusals[-1].reason is Reason.BUDGET_EXHAUSTED:
             return
 
 

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Generic, TypeVar
+
+import msgspec
 
 from tightship.app.observability.logging import log
 from tightship.app.runtime.http import Draw
@@ -30,8 +32,9 @@ from tightship.core.drain_record import Finished, PastDrains
 from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE
 from tightship.core.reasons import Refusal
 from tightship.drain_io.drain_manager import Drainer
-from tightship.drain_io.history import DrainHistory
+from tightship.drain_io.history import past_drains, remembering
 from tightship.drain_io.installations import Installations
+from tightship.drain_io.ledger import Ledger
 from tightship.drain_io.pilot import Pilot
 from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.host import wall
@@ -47,7 +50,7 @@ from tightship.nodes.pass_log import PassLog
 from tightship.nodes.soft_taints import next_to_go
 from tightship.nodes.status import Situation, nothing_yet, show
 from tightship.nodes.succession import Succession, another_comes
-from tightship.planning.evaluate import Evaluation, Evaluator, ExplainedGates
+from tightship.planning.evaluate import Evaluation, Evaluator, ExplainedGates, paced
 from tightship.planning.nodes import draining
 from tightship.planning.regret import learned
 from tightship.planning.savings import saved, settled
@@ -55,6 +58,9 @@ from tightship.report.document import SettingsView
 
 S = TypeVar("S", bound=NodeSettings)
 G = TypeVar("G", bound=ExplainedGates)
+
+NOTED_WITHIN = 2.0
+"""Most seconds for which a pass waits until drains whose nodes are gone are in the history, before it claims nodes."""
 
 
 class ConsolidationLoop(Generic[S, G]):
@@ -68,7 +74,7 @@ class ConsolidationLoop(Generic[S, G]):
         *,
         cache: ClusterCache,
         drainer: Drainer,
-        history: DrainHistory,
+        ledger: Ledger,
         installations: Installations,
         pilot: Pilot,
         metrics: ConsolidationMetrics,
@@ -84,7 +90,7 @@ class ConsolidationLoop(Generic[S, G]):
         self._log = frame.logger
         self._cache = cache
         self._drainer = drainer
-        self._history = history
+        self._ledger = ledger
         self._installations = installations
         self._pilot = pilot
         self._metrics = metrics
@@ -162,7 +168,7 @@ class ConsolidationLoop(Generic[S, G]):
         self._metrics.claimed_elsewhere(len(elsewhere))
         driven = self._drainer.driving
         snapshot, now, beside = self._cache.snapshot(), self._clock(), self._installations.beside
-        history = await self._history.all() if leading and not dry_run else PastDrains()
+        history = past_drains(await self._ledger.recent()) if leading and not dry_run else PastDrains()
         search = self._controller.search(settings)
         with self._search.paused():
             evaluation = await in_thread(
@@ -193,14 +199,7 @@ class ConsolidationLoop(Generic[S, G]):
         if leading and self._may_begin():
             await self._writes.notes(snapshot, self._controller.notes(evaluation, settings), self._may_begin)
             await self._steer(evaluation, settings)
-            if self._search.claims_wait():
-                log(self._log, logging.INFO, "no claim before the first search has ended")
-            elif all(name in snapshot.nodes and draining(snapshot.nodes[name].node) for name in driven):
-                args = self._drainer, self._metrics, self._log, self._may_begin
-                await claim_in_order(evaluation, judge, *args)
-            else:
-                # A drain has just ended, perhaps after the history was read. Pauses count from then.
-                frame.wake.set()
+            await self._claim(evaluation, judge, history, driven)
         elif leading:
             await self._writes.clear(snapshot, frame.leading)
         if dry_run:
@@ -266,13 +265,39 @@ class ConsolidationLoop(Generic[S, G]):
         """Write the results of recent drains for all controllers and the next leader."""
         added = [(float(fact.view.node.created), fact.pool, name) for name, fact in evaluation.facts.items()]
         now = evaluation.now
-        await self._history.change(lambda known: settled(learned(known, added, judge.pace, now), added, now), now)
+
+        def latest(known: PastDrains) -> PastDrains:
+            return settled(learned(known, added, judge.pace, now), added, now)
+
+        await self._ledger.change(remembering(latest))
+
+    async def _claim(
+        self, evaluation: Evaluation[G], judge: ClaimJudge[G], history: PastDrains, driven: Collection[str]
+    ) -> None:
+        """Claim nodes of the plan. Pauses count from drains that have ended since it was made, too.
+
+        *driven* are the nodes whose drains were driven before the snapshot was taken, *history* is what the plan knew.
+        """
+        if self._search.claims_wait():
+            log(self._log, logging.INFO, "no claim before the first search has ended")
+            return
+        nodes = evaluation.snapshot.nodes
+        shown = all(draining(nodes[name].node) for name in driven if name in nodes)
+        if not shown or not await self._drainer.noted(NOTED_WITHIN):
+            # The snapshot is older than a claim, or a drain is about to end.
+            self._frame.wake.set()
+            return
+        latest = past_drains(await self._ledger.recent())
+        if latest.finished != history.finished:
+            held = paced(evaluation, judge, latest, self._clock(), self._failures).held
+            evaluation = msgspec.structs.replace(evaluation, held={**evaluation.held, **held})
+        await claim_in_order(evaluation, judge, self._drainer, self._metrics, self._log, self._may_begin)
 
     async def _steer(self, evaluation: Evaluation[G], settings: S) -> None:
         missed = self._pilot.missed
         missed.order = next_to_go(evaluation.snapshot, evaluation.plan, len(evaluation.snapshot.nodes))
-        label, spared = self._pilot.labels, missed.held()
-        await self._writes.steer(evaluation, settings, self._may_begin, label=label, spared=spared)
+        label, spared, early = self._pilot.labels, missed.held(), self._search.claims_wait()
+        await self._writes.steer(evaluation, settings, self._may_begin, label=label, spared=spared, early=early)
 
     def _pauses(self, node: str) -> Refusal | None:
         return self._drainer.pauses(node) or self._pilot.missed.refusal(node)

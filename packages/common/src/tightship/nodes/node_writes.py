@@ -105,16 +105,20 @@ class NodeWrites:
         *,
         label: bool | None = False,
         spared: Collection[str] = (),
+        early: bool = False,
     ) -> None:
         """Have the nodes that go next, and their pods, carry what *settings* ask for, and no others.
 
         *label* says whether nodes that go carry the label, ``None`` that those that do keep it; *spared* ones get
-        nothing. :meth:`waiting` has chosen the pods.
+        nothing. While it is too *early* for a claim, nodes only lose what they carry. :meth:`waiting` has chosen the
+        pods.
         """
         snapshot, plan = evaluation.snapshot, evaluation.plan
         limit, enabled = settings.candidate_taints, settings.steering != "off"
         spared = (*_spared(evaluation), *spared)
         todo = steer(snapshot, plan, limit, enabled, self._beside(), label=label, spared=spared)
+        if early:
+            todo = {name: wanted for name, wanted in todo.items() if not (wanted.taint or wanted.label)}
         self._say_foreign(labelled_by_others(snapshot) if label else ())
         self._steered.intersection_update(snapshot.nodes)
         paced = [(name, wanted) for name, wanted in todo.items() if self._marks_pace.lets(name)]

@@ -15,11 +15,10 @@ from tightship.app.settings.sections import NodeSettings
 from tightship.core.drain_record import UNPRICED, Price
 from tightship.core.objects import Node
 from tightship.drain.events import DrainEvent
-from tightship.drain_io.claims import ClaimLedger
 from tightship.drain_io.drain_manager import Drainer
-from tightship.drain_io.history import DrainHistory
 from tightship.drain_io.installations import Installations, lasts
 from tightship.drain_io.landing_map import LandingMap
+from tightship.drain_io.ledger import Ledger
 from tightship.drain_io.missed_landings import MissedLandings
 from tightship.drain_io.pilot import Pilot
 from tightship.drain_io.terms import Terms
@@ -82,10 +81,9 @@ def _loop(
         leading=frame.leading,
     )
     lease = f"{run.namespace}/{run.lease_name}"
+    ledger = Ledger(frame.connection, namespace=run.claims_namespace, name=run.claims_lease)
     installations = Installations(
-        frame.connection,
-        namespace=run.claims_namespace,
-        name=run.claims_lease,
+        ledger,
         controller=name,
         lease=lease,
         lasts=lasts(run.lease_duration),
@@ -117,11 +115,9 @@ def _loop(
         price = controller.price_of(node, prices.applied(live.current))
         return UNPRICED if price is None else (price.hourly, price.currency)
 
-    history = DrainHistory(frame.connection, namespace=run.claims_namespace, name=run.claims_lease)
     drainer = Drainer(
         tools,
-        ClaimLedger(frame.connection, namespace=run.claims_namespace, name=run.claims_lease),
-        history,
+        ledger,
         controller=name,
         holder=run.identity,
         epoch=lambda: frame.elector.epoch,
@@ -137,7 +133,7 @@ def _loop(
         controller,
         cache=cache,
         drainer=drainer,
-        history=history,
+        ledger=ledger,
         installations=installations,
         pilot=pilot,
         metrics=metrics,

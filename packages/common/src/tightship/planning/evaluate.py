@@ -205,24 +205,38 @@ class Evaluator(Generic[G]):
         facts, gates, plan = planned
         added = [(float(fact.view.node.created), fact.pool, name) for name, fact in facts.items()]
         history = settled(learned(history, added, judge.pace, now), added, now)
-        unhealthy = brake(snapshot, history.finished, judge.pace, now, api_failures)
-        regrets = regretted(history, judge.pace, now)
-        pauses = judge.pauses(snapshot, facts, history.finished, now)
-        pools = {each.node: facts[each.node].pool for each in plan.removals}
-        held = {name: unhealthy or pauses(pool) or regrets.get(pool) for name, pool in pools.items()}
-        return Evaluation(
+        evaluation = Evaluation(
             snapshot=snapshot,
             now=now,
             facts=facts,
             gates=gates,
             plan=plan,
-            held={name: refusal for name, refusal in held.items() if refusal is not None},
-            unhealthy=unhealthy,
-            paused=regrets.keys(),
+            held={},
+            unhealthy=None,
+            paused=(),
             history=history,
             forecast=_forecast(snapshot, judge, facts, plan) if horizon.forecast else None,
             unknown_minimums=unknown_minimums(plan, facts, judge.tells_minimum),
         )
+        return paced(evaluation, judge, history, now, api_failures)
+
+
+def paced(
+    evaluation: Evaluation[G], judge: Judge[G], history: PastDrains, now: float, api_failures: int = 0
+) -> Evaluation[G]:
+    """Return *evaluation* with what *history* and the health of the cluster hold back at *now*."""
+    snapshot, facts = evaluation.snapshot, evaluation.facts
+    unhealthy = brake(snapshot, history.finished, judge.pace, now, api_failures)
+    regrets = regretted(history, judge.pace, now)
+    pauses = judge.pauses(snapshot, facts, history.finished, now)
+    pools = {each.node: facts[each.node].pool for each in evaluation.plan.removals}
+    held = {name: unhealthy or pauses(pool) or regrets.get(pool) for name, pool in pools.items()}
+    return msgspec.structs.replace(
+        evaluation,
+        held={name: refusal for name, refusal in held.items() if refusal is not None},
+        unhealthy=unhealthy,
+        paused=regrets.keys(),
+    )
 
 
 def evaluate(

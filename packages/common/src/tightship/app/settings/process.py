@@ -21,7 +21,7 @@ from pydantic_settings import SettingsConfigDict
 from tightship.app.observability.logging import FORMATS, LEVELS
 from tightship.app.settings.fields import Allowed, Flag, Seconds
 from tightship.app.settings.loading import EnvironmentSource, FlagSource, Layered, resolve
-from tightship.drain_io.claims import CLAIMS_LEASE, CLAIMS_NAMESPACE
+from tightship.drain_io.ledger import CLAIMS_LEASE, CLAIMS_NAMESPACE
 from tightship.kube.host import token
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
