@@ -24,9 +24,9 @@ def about(items: list[Json]) -> set[str]:
 @each_chart
 def test_a_live_controller_is_held_to_what_it_writes_by_default(render: Render, chart: str) -> None:
     rendered = render(chart, LIVE, apis=[FENCE])
-    own = {"autoscalers"} if chart == "hpa-scaler" else {"nodes", "evictions", "requests"}
+    own = {"autoscalers"} if chart == "hpa-scaler" else {"nodes", "evictions"}
     assert about(rendered.objects) == {"events", "leases", *own}
-    assert about(rendered.hooks) == (set() if chart == "hpa-scaler" else {"nodes", "leases", "requests"})
+    assert about(rendered.hooks) == (set() if chart == "hpa-scaler" else {"nodes", "leases"})
     for items in (rendered.objects, rendered.hooks):
         [account] = [each["metadata"]["name"] for each in items if each["kind"] == "ServiceAccount"] or [None]
         bound = {each["spec"]["policyName"] for each in items if each["kind"] == "ValidatingAdmissionPolicyBinding"}
@@ -60,7 +60,7 @@ def test_where_the_api_is_not_served_or_nothing_is_written_there_is_no_policy(re
 
 @each_node_chart
 def test_the_job_that_gives_back_after_a_dry_run_is_held_too(render: Render, chart: str) -> None:
-    assert about(render(chart, {"dryRun": True}, apis=[FENCE]).hooks) == {"nodes", "leases", "requests"}
+    assert about(render(chart, {"dryRun": True}, apis=[FENCE]).hooks) == {"nodes", "leases"}
 
 
 @each_node_chart
@@ -88,5 +88,5 @@ def test_policies_of_two_releases_have_two_names(render: Render) -> None:
             "ValidatingAdmissionPolicy"
         )
     ]
-    assert len(set(names)) == len(names) == 4 * 13
+    assert len(set(names)) == len(names) == 4 * 11
     assert all(len(name) <= 253 for name in names)

@@ -126,7 +126,6 @@ def test_what_gives_nodes_back_may_patch_nodes_and_write_leases_and_no_more(
     assert reads == {each for each in rights_of([*live.rules(), *live.rules("Role")]) if each[0] in ("list", "watch")}
     assert {(verb, resource) for verb, _, resource, _ in granted - reads} == {
         ("get", "nodes"), ("patch", "nodes"), ("create", "leases"), ("get", "leases"), ("update", "leases"),
-        ("delete", "evictionrequests"),
     }  # fmt: skip
     [job] = [each for each in rendered.hooks if each["kind"] == "Job"]
     [account] = [each["metadata"]["name"] for each in rendered.hooks if each["kind"] == "ServiceAccount"]

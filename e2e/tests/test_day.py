@@ -26,10 +26,7 @@ OF_CUSTOM_RESOURCES = {
     ("watch", "verticalpodautoscalers"),
 }
 """Rights that are used only where somebody has defined these kinds."""
-BEHIND_GATES = {
-    ("watch", "podgroups"),
-    *((verb, "evictionrequests") for verb in ("watch", "create", "delete")),
-}
+BEHIND_GATES = {("watch", "podgroups")}
 """Rights that are used only where a feature gate is on that is off by default."""
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -86,9 +83,7 @@ async def day(on: Town, *, spared: set[tuple[str, str]], patience: float) -> Non
     made = await on.provider.manifest(RELEASE, SYSTEM)
     roles = [each for each in made if each["kind"].endswith("Role")]
     held = {each["metadata"]["name"] for each in made if each["kind"] == "ValidatingAdmissionPolicyBinding"}
-    assert {each.rpartition(".")[2] for each in held} == {
-        "autoscalers", "events", "evictions", "leases", "nodes", "requests",
-    }  # fmt: skip
+    assert {each.rpartition(".")[2] for each in held} == {"autoscalers", "events", "evictions", "leases", "nodes"}
     await peak(on)
     await evening(on)
     await night(on)

@@ -1,25 +1,18 @@
 """Kinds and fields behind feature gates, as a real API server and scheduler handle them: gangs, devices, declared
-features, Jobs that replace late, and EvictionRequests. One control plane has all the gates on.
+features, and Jobs that replace late. One control plane has all the gates on.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tightship.core.objects.eviction_requests import MANAGED_BY
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.answers import EvictionAnswer, Heard
-from tightship.drain.requests import request_for, request_name
-from tightship.drain_io.requesting import Requests, withdraw_all
-from tightship.drain_io.tools import DrainSettings, Tools
-from tightship.kube.cache import ClusterCache, read_cluster
+from tightship.kube.cache import read_cluster
 from tightship.kube.connection import Connection, connect
 from tightship.planning.cluster import Snapshot
 from tightship.planning.devices import with_devices
@@ -28,22 +21,18 @@ from tightship.planning.facts import FactRules, candidates_of, gather
 from tightship.planning.placement.space import Space
 from tightship.planning.plan import Planner
 from tightship.report.warnings import warnings_of
-from tightship_charts.matrix import FENCE
 from tightship_e2e import ControlPlane
 from tightship_e2e.draining import DEADLINE
 from tightship_e2e.plugin import require_binaries
-from tightship_e2e.renderings import Renderings
 from tightship_testkit.client import Client, Json, wait_for
 from tightship_testkit.manifests import node
 
 SHOP = "shop"
 DRIVER = "gpu.example.com"
 FEATURE = "RestartAllContainersOnContainerExits"
-SURGE = "example.com/surge"
-REQUESTS = f"/apis/lifecycle.k8s.io/v1alpha1/namespaces/{SHOP}/evictionrequests"
-_GATES = "--feature-gates=EvictionRequestAPI=true,GenericWorkload=true"
+_GATES = "--feature-gates=GenericWorkload=true"
 FLAGS = {
-    "kube-apiserver": [_GATES, "--runtime-config=lifecycle.k8s.io/v1alpha1=true,scheduling.k8s.io/v1beta1=true"],
+    "kube-apiserver": [_GATES, "--runtime-config=scheduling.k8s.io/v1beta1=true"],
     "kube-scheduler": [_GATES],
     "kube-controller-manager": [_GATES],
 }
@@ -225,116 +214,3 @@ async def test_extensions_in_unknown_versions_and_unreadable_objects_are_named(g
     assert f"CapacityBuffers are {unknown}: the room that they keep free is not seen" in told
     broken = f"VerticalPodAutoscaler {SHOP}/broken can't be read, so pods of Deployment/web stay"
     assert f"{broken}: spec.updatePolicy: 7 is not a mapping" in told
-
-
-async def test_an_eviction_request_is_made_read_and_withdrawn(gated: ControlPlane) -> None:
-    troubles: list[str] = []
-    async with connected(gated) as (api, connection):
-        await nodes(api, "asked")
-        where = {"nodeSelector": {"kubernetes.io/hostname": "asked"}}
-        responders = {"evictionResponders": [{"name": SURGE, "priority": 10000}]}
-        for name in ("slow", "gone"):
-            await running(api, name, **where, **responders)
-        async with ClusterCache(connection) as cache:
-            await until(lambda: cache.has_synced)
-            tools = Tools(
-                connection=connection,
-                cache=cache,
-                tell=lambda _: None,
-                leading=lambda: True,
-                stopping=lambda: False,
-                settings=DrainSettings,
-                clock=connection.clock.now,
-                in_thread=asyncio.to_thread,
-            )
-            requests = Requests(tools, "node-compactor", troubles.append)
-            slow, gone = (
-                next(each for each in cache.snapshot().nodes["asked"].pods if each.name == name)
-                for name in ("slow", "gone")
-            )
-            assert slow.spec.responders == (SURGE,)
-            asked = Heard(EvictionAnswer.REQUESTED, f"asked {SURGE}")
-            assert [await requests.send_away(pod) for pod in (slow, gone, slow)] == [asked] * 3
-            await until(lambda: all(request_for(pod, cache.snapshot()) for pod in (slow, gone)))
-            assert not request_for(slow, cache.snapshot()).observed  # type: ignore[union-attr]
-
-            # Kubernetes 1.37 ships no controller that processes requests: what such a one writes is read.
-            awaiting = {"type": "TargetEvicted", "status": "False", "reason": "AwaitingEviction", "message": ""}
-            since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
-            status = {"observedGeneration": 1, "conditions": [{**awaiting, **since}]}
-            path = f"{REQUESTS}/{request_name(slow)}/status"
-            await api.call("PATCH", path, body={"status": status}, content_type="application/merge-patch+json")
-            await until(lambda: request_for(slow, cache.snapshot()).observed)  # type: ignore[union-attr]
-
-            # The garbage collector removes the request of a pod that has gone.
-            await api.delete("Pod", "gone", SHOP, grace=0)
-            await until(lambda: request_for(gone, cache.snapshot()) is None)
-
-            await requests.withdraw("asked")
-            await until(lambda: request_for(slow, cache.snapshot()) is None)
-            assert await withdraw_all(tools, []) == []
-            answer = await api.call("GET", REQUESTS)
-            assert (answer["items"], troubles) == ([], [])
-            assert (await api.get("Pod", "slow", SHOP))["status"]["phase"] == "Running"
-
-
-async def until(condition: Any) -> None:
-    async def holds() -> bool:
-        return bool(condition())
-
-    await wait_for(holds, DEADLINE, "the cache has it")
-
-
-async def test_an_account_makes_and_withdraws_no_eviction_request_of_others(
-    gated: ControlPlane, charts: Path, renderings: Renderings
-) -> None:
-    rendered = renderings(charts / "node-compactor", {"dryRun": False}, release="held", namespace=SHOP, apis=[FENCE])
-
-    def request(requester: str, name: str) -> Json:
-        pod = {"name": "any", "uid": "00000000-0000-4000-8000-000000000000"}
-        spec = {"target": {"pod": pod}, "requester": requester, "intent": "Eviction"}
-        named = {"apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "EvictionRequest"}
-        labels = dict([MANAGED_BY]) if name == "ours" else {}
-        return {**named, "metadata": {"name": name, "namespace": SHOP, "labels": labels}, "spec": spec}
-
-    async with gated.client() as api, gated.client(token=await installed(api, rendered, ".requests")) as held:
-        await api.call("POST", REQUESTS, body=request("example.com/them", "theirs"))
-
-        async def refused() -> bool:
-            dry = {"dryRun": "All"}
-            return (await held.request("POST", REQUESTS, body=request("example.com/me", "x"), params=dry))[0] == 422
-
-        await wait_for(refused, DEADLINE, "the policy stands")
-        assert (await held.request("DELETE", f"{REQUESTS}/theirs", body={}))[0] == 422
-        assert (await held.request("POST", REQUESTS, body=request("tightship.dev/node-refiner", "ours")))[0] == 422
-        assert (await held.request("POST", REQUESTS, body=request("tightship.dev/node-compactor", "ours")))[0] == 201
-        assert (await held.request("DELETE", f"{REQUESTS}/ours", body={}))[0] == 200
-        await api.call("DELETE", f"{REQUESTS}/theirs", body={})
-
-
-async def installed(api: Client, rendered: Sequence[Json], policies: str) -> str:
-    """Install a chart's account, its roles, and the policies whose names so end; return a token of the account."""
-    kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-    [account] = [each for each in rendered if each["kind"] == "ServiceAccount" and not hook(each)]
-    others = [
-        each
-        for each in rendered
-        if (
-            each["kind"].startswith("ClusterRole")
-            or (each["kind"] in kinds and each["metadata"]["name"].endswith(policies))
-        )
-        and not hook(each)
-    ]
-    for each in (account, *others):
-        group = each["apiVersion"]
-        root = f"/apis/{group}" if "/" in group else f"/api/{group}/namespaces/{SHOP}"
-        plural = f"{each['kind'].lower()}s".replace("policys", "policies")
-        await api.call("POST", f"{root}/{plural}", body=each)
-    path = f"/api/v1/namespaces/{SHOP}/serviceaccounts/{account['metadata']['name']}/token"
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    return str((await api.call("POST", path, body=asked))["status"]["token"])
-
-
-def hook(item: Json) -> bool:
-    """Whether Helm makes *item* for a moment only."""
-    return "helm.sh/hook" in (item["metadata"].get("annotations") or {})

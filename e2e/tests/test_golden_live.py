@@ -165,7 +165,6 @@ def test_the_golden_cluster_gives_the_same_answers_live_and_from_the_apis_own_js
                     bodies = [await connection.request("GET", path) for path in paths]
         undefined = (
             "CapacityBuffer",
-            "EvictionRequest",
             "LeaderWorkerSet",
             "NodePool",
             "PodGroup",

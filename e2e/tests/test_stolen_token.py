@@ -25,7 +25,6 @@ pytestmark = [pytest.mark.xdist_group("landings"), pytest.mark.takes(12)]
 
 RELEASE, NAMESPACE, SHOP, NODE = "held", "held-back", "shop", "precious"
 COMPACTOR, REFINER, SCALER = (f"{RELEASE}-{name}" for name in ("node-compactor", "node-refiner", "hpa-scaler"))
-DEFINITIONS, DEFINED = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "evictionrequests.lifecycle.k8s.io"
 LEGACY = "estafette.io/node-compactor-state"
 DRAIN = "tightship.dev/drain"
 THEIRS: Json = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
@@ -41,7 +40,6 @@ WIDE = [
     _wide("", "nodes", "nodes/status", "pods", "pods/eviction", "configmaps"),
     _wide("coordination.k8s.io", "leases"),
     _wide("events.k8s.io", "events"),
-    _wide("lifecycle.k8s.io", "evictionrequests"),
     _wide("autoscaling", "horizontalpodautoscalers", "horizontalpodautoscalers/status"),
 ]
 LEASES, EVENTS = "/apis/coordination.k8s.io/v1/namespaces/{}/leases", "/apis/events.k8s.io/v1/namespaces/{}/events"
@@ -107,20 +105,6 @@ def _event(reporter: str, name: str, account: str = SCALER) -> Try:
     return Try(account, EVENTS.format(SHOP), body, "POST")
 
 
-REQUESTS = f"/apis/lifecycle.k8s.io/v1alpha1/namespaces/{SHOP}/evictionrequests"
-OURS = {"app.kubernetes.io/managed-by": "tightship"}
-
-
-def _ask(name: str, requester: str, labels: Json) -> Try:
-    body = {
-        "apiVersion": "lifecycle.k8s.io/v1alpha1",
-        "kind": "EvictionRequest",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"requester": requester},
-    }
-    return Try(REFINER, REQUESTS, body, "POST")
-
-
 def _recorded(maximum: int) -> str:
     return f'{{"originalMax":{maximum},"applied":3}}'
 
@@ -162,9 +146,6 @@ REFUSED: dict[str, Try] = {
     "an image of a pod": Try(
         COMPACTOR, VICTIM, [{"op": "replace", "path": "/spec/containers/0/image", "value": "evil"}], kind="json"
     ),
-    "a request in somebody's name": _ask("a", "example.com/somebody", OURS),
-    "a request that nobody knows as ours": _ask("b", "tightship.dev/node-refiner", {}),
-    "a request of others withdrawn": Try(REFINER, f"{REQUESTS}/theirs", None, "DELETE"),
     "the scheduler's Lease": _lease("kube-system", "kube-scheduler-of-mine"),
     "a Lease in another namespace": _lease(SHOP, COMPACTOR, SCALER),
     "the claims, by who drains nothing": _lease("kube-system", "tightship-claims", SCALER),
@@ -215,8 +196,6 @@ WORK: dict[str, Try] = {
     ),
     "a note": _meta(annotations={DRAIN: '{"phase":"Evicting"}'}),
     "an eviction": _evict(preconditions={"uid": "{uid}"}),
-    "a request": _ask("mine", "tightship.dev/node-refiner", OURS),
-    "a request withdrawn": Try(REFINER, f"{REQUESTS}/mine", None, "DELETE"),
     "a node given back": _node(
         {"metadata": {"annotations": {DRAIN: None}}, "spec": {"taints": [THEIRS], "unschedulable": None}}
     ),
@@ -273,14 +252,12 @@ def held(control_plane: ControlPlane, charts: Path, tmp_path_factory: pytest.Tem
     made = Held(control_plane, helm, charts / UMBRELLA)
     made.install(wide=True)
     yield made
-    control_plane.run(lambda api: api.request("DELETE", f"{DEFINITIONS}/{DEFINED}"))
     helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--no-hooks")
 
 
 async def furnish(api: Client) -> str:
     """Make what the token is after, and return the uid of the pod."""
     await settle.ensure_namespace(api, SHOP)
-    await requests_served(api)
     kept = {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true", LEGACY: "{}"}
     meta = {"name": NODE, "labels": {"pool": "db"}, "annotations": kept}
     await api.create({"kind": "Node", "metadata": meta, "spec": {"taints": [THEIRS]}})
@@ -298,30 +275,6 @@ async def furnish(api: Client) -> str:
     await api.create(autoscaler("raised", 20, 21, {**hpa_annotations(), STATE: _recorded(10)}))
     uid: str = pod["metadata"]["uid"]
     return uid
-
-
-async def requests_served(api: Client) -> None:
-    """Define EvictionRequests, which are behind a feature gate, and make one of somebody's."""
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    names = {"kind": "EvictionRequest", "plural": "evictionrequests", "singular": "evictionrequest"}
-    body = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": DEFINED, "annotations": {"api-approved.kubernetes.io": "unapproved, a test"}},
-        "spec": {
-            "group": "lifecycle.k8s.io",
-            "names": names,
-            "scope": "Namespaced",
-            "versions": [{"name": "v1alpha1", "served": True, "storage": True, "schema": schema}],
-        },
-    }
-    await api.request("POST", DEFINITIONS, body=body)
-    theirs = _ask("theirs", "example.com/somebody", {}).body
-
-    async def made() -> bool:
-        return (await api.request("POST", REQUESTS, body=theirs))[0] in (201, 409)
-
-    await wait_for(made, 60.0, "EvictionRequests are served")
 
 
 def _lifecycle(node: Json) -> list[Json]:

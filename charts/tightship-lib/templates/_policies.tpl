@@ -27,7 +27,7 @@
 {{- define "tightship-lib.policed" -}}
 {{- $kinds := list "Events" "Leases" -}}
 {{- if include "tightship-lib.drains" . -}}
-{{- $kinds = concat $kinds (list "Nodes" "Evictions" "Requests") -}}
+{{- $kinds = concat $kinds (list "Nodes" "Evictions") -}}
 {{- if include "tightship-lib.pilot" . -}}{{- $kinds = append $kinds "Landings" -}}{{- end -}}
 {{- else -}}
 {{- $kinds = append $kinds "Autoscalers" -}}
@@ -166,27 +166,6 @@ validations:
     message: this account may evict or delete a pod only by its uid
   - expression: variables.options.all(k, k in ['apiVersion', 'kind', 'preconditions'])
     message: this account may evict or delete a pod only with the grace period that the pod asks for
-{{- end -}}
-
-{{/* EvictionRequests (KEP-4563): all of ours carry a label, and say who asks. */}}
-{{- define "tightship-lib.policyOfRequests" -}}
-{{- $requester := printf "tightship.dev/%s" (include "tightship-lib.controller" .root) -}}
-matchConstraints:
-  resourceRules:
-    - apiGroups: [lifecycle.k8s.io]
-      apiVersions: ["*"]
-      operations: [CREATE, DELETE]
-      resources: [evictionrequests]
-variables:
-  - name: labels
-    expression: >-
-      request.operation == 'DELETE' ? (has(oldObject.metadata.labels) ? dyn(oldObject.metadata.labels) : dyn({})) :
-      has(object.metadata.labels) ? dyn(object.metadata.labels) : dyn({})
-validations:
-  - expression: "'app.kubernetes.io/managed-by' in variables.labels && variables.labels['app.kubernetes.io/managed-by'] == 'tightship'"
-    message: this account may make and delete only EvictionRequests with the label app.kubernetes.io/managed-by=tightship
-  - expression: request.operation == 'DELETE' || object.spec.requester == '{{ $requester }}'
-    message: this account may ask for an eviction only as {{ $requester }}
 {{- end -}}
 
 {{/* RBAC can't restrict `create` to a name. */}}

@@ -74,9 +74,6 @@ unknown
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get, patch]
-- apiGroups: [lifecycle.k8s.io]
-  resources: [evictionrequests]
-  verbs: [delete]
 {{- if include "tightship-lib.costs" . }}
 {{ include "tightship-lib.costRules" . }}
 {{- end }}
@@ -121,7 +118,7 @@ automountServiceAccountToken: false
 {{- end }}
 {{- $policed := list }}
 {{- if include "tightship-lib.holdsAccounts" . }}
-{{- $policed = list "Leases" "Nodes" "Requests" }}
+{{- $policed = list "Leases" "Nodes" }}
 {{- end }}
 {{- if include "tightship-lib.costs" . }}
 {{- $policed = append $policed "Pods" }}

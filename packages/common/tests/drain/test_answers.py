@@ -90,7 +90,6 @@ def test_a_drain_is_given_up_only_for_what_waiting_does_not_mend() -> None:
     }
     assert {
         EvictionAnswer.ACCEPTED,
-        EvictionAnswer.REQUESTED,
         EvictionAnswer.EVACUATING,
         EvictionAnswer.NAMESPACE_TERMINATING,
     } == GOING

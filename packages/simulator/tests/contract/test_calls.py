@@ -29,8 +29,6 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
         "test_a_pod_that_is_gone_is_not_found",
         "test_in_a_namespace_that_is_going_nothing_is_evicted",
     ),
-    ("tightship/drain_io/requesting.py", "POST", ""): ("test_an_eviction_request_is_made_read_and_withdrawn",),
-    ("tightship/drain_io/requesting.py", "DELETE", ""): ("test_an_eviction_request_is_made_read_and_withdrawn",),
     ("tightship/drain_io/writing.py", "GET", ""): (
         "test_of_several_that_race_one_wins",
         "test_pods_are_selected_by_node_and_phase_and_name",

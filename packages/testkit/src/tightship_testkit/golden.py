@@ -52,7 +52,6 @@ RUNNING_ONLY = frozenset(
         Reason.DRAIN_DEADLINE,
         Reason.EVICTION_FORBIDDEN,
         Reason.EVICTION_FAILED,
-        Reason.RESPONDERS_LATE,
         Reason.REPLACEMENTS_PENDING,
         Reason.NOT_HANDED_OVER,
         Reason.RETURNS_TO_NODE,

@@ -114,7 +114,6 @@ _READ = {
     "batch": ["jobs"],
     "karpenter.sh": ["nodepools"],
     "leaderworkerset.x-k8s.io": ["leaderworkersets"],
-    "lifecycle.k8s.io": ["evictionrequests"],
     "policy": ["poddisruptionbudgets"],
     "resource.k8s.io": ["resourceslices", "deviceclasses", "resourceclaims"],
     "scheduling.k8s.io": ["podgroups"],
@@ -124,7 +123,6 @@ RULES: list[Json] = [
     *({"apiGroups": [group], "resources": kinds, "verbs": ["get", "list", "watch"]} for group, kinds in _READ.items()),
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]},
     {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
-    {"apiGroups": ["lifecycle.k8s.io"], "resources": ["evictionrequests"], "verbs": ["create", "delete"]},
     {
         "apiGroups": ["autoscaling"],
         "resources": ["horizontalpodautoscalers"],

@@ -70,12 +70,6 @@ class Drainer(Liar):
         }
         await self.ask("POST", f"/api/v1/namespaces/shop/pods/{meta['name']}/eviction", body)
 
-    def request(self) -> Json:
-        meta = self.pod["metadata"]
-        target = {"pod": {"name": meta["name"], "uid": meta["uid"]}}
-        spec = {"target": target, "requester": f"tightship.dev/{self.program}", "intent": "Eviction"}
-        return {"metadata": {"name": f"tightship-{meta['uid']}", "namespace": "shop"}, "spec": spec}
-
     async def lead(self) -> None:
         """Take the Lease of the own name."""
         path = "/apis/coordination.k8s.io/v1/namespaces/tightship/leases"
@@ -357,10 +351,6 @@ LIES = {
     "entries-leave": leader(claim(), enters(), **landings()),
     "landings-only-with-their-policy": leader(claim(), enters(), **landings("hints/1")),
     "landings-are-of-evictions": leader(enters(), **landings()),
-    "requests-are-withdrawn": leader(
-        lambda on: on.ask("POST", "/apis/lifecycle.k8s.io/v1alpha1/namespaces/shop/evictionrequests", on.request()),
-        workloads=[Workload(name="web", spec={"evictionResponders": [{"name": "example.com/slow", "priority": 1000}]})],
-    ),
     "nothing-of-others-changed": leader(writes("n1", labels={"example.com/mine": "now"})),
     "only-nodes-that-go": leader(claim(phase="Evicting"), Drainer.evict, objects=[group_of("a", 3)]),
     "installations-apart": leader(another_writes),

@@ -103,7 +103,6 @@ class Reason(StrEnum):
     STUCK_FINALIZER = "StuckFinalizer"
     EVICTION_FORBIDDEN = "EvictionForbidden"
     EVICTION_FAILED = "EvictionFailed"
-    RESPONDERS_LATE = "RespondersLate"
     REPLACEMENTS_PENDING = "ReplacementsPending"
     NOT_HANDED_OVER = "NotHandedOver"
     RETURNS_TO_NODE = "ReturnsToNode"

@@ -48,8 +48,6 @@ class EvictionAnswer(StrEnum):
     MULTIPLE_BUDGETS = "multiple_budgets"
     BUSY = "busy"
     """429 without a PDB: API priority and fairness, or a webhook."""
-    REQUESTED = "requested"
-    """An EvictionRequest asks the pod's responders (KEP-4563)."""
     EVACUATING = "evacuating"
     """A webhook moves the pod in the background."""
     NAMESPACE_TERMINATING = "namespace_terminating"
@@ -72,7 +70,6 @@ FATAL = {
 GOING = frozenset(
     {
         EvictionAnswer.ACCEPTED,
-        EvictionAnswer.REQUESTED,
         EvictionAnswer.EVACUATING,
         EvictionAnswer.NAMESPACE_TERMINATING,
     }

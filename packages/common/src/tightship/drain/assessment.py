@@ -14,8 +14,6 @@ from tightship.core.objects.pod import CORDON, DRAINING
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.answers import FATAL, GOING, EvictionAnswer, Heard
 from tightship.drain.landings import all_land
-from tightship.drain.requests import HEEDED_WITHIN, request_for, unheeded
-from tightship.drain.requests import against as against_request
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Findings
 from tightship.planning.cluster import NodeView, Snapshot
@@ -138,19 +136,7 @@ class Assessment:
 
     def left(self, tries: Mapping[str, Try]) -> list[Pod]:
         """Return the pods to evict, without those that go by themselves after the answers in *tries*."""
-        return [pod for pod in self.sorted.evict if not self._going(pod, tries)]
-
-    def _going(self, pod: Pod, tries: Mapping[str, Try]) -> bool:
-        """Whether *pod* goes by itself: it was evicted, or its responders were asked and may be at work."""
-        last = tries.get(pod.uid)
-        answer = last.heard.answer if last is not None else None
-        if answer in GOING and answer is not EvictionAnswer.REQUESTED:
-            return True
-        request = request_for(pod, self.snapshot)
-        if request is not None:
-            return not unheeded(request, self._now) and against_request(pod, request) is None
-        # The watch may not have shown the request yet.
-        return last is not None and answer is EvictionAnswer.REQUESTED and self._now < last.at + HEEDED_WITHIN
+        return [pod for pod in self.sorted.evict if not _going(pod, tries)]
 
     def findings(
         self,
@@ -173,11 +159,9 @@ class Assessment:
         what keeps the node as a whole. *progress* is when something last moved, or when no eviction could be requested.
         """
         left = self.left(tries)
-        leaving = [*self.sorted.leaving, *(pod for pod in self.sorted.evict if self._going(pod, tries))]
-        failed = [against_request(pod, each) for pod in left if (each := request_for(pod, self.snapshot)) is not None]
+        leaving = [*self.sorted.leaving, *(pod for pod in self.sorted.evict if _going(pod, tries))]
         refusing = [*self._unreadable, *self.sorted.refusals]
         against = [*refusing, *self._lasting(left), *_fatal(left, tries), *back]
-        against += [each for each in failed if each is not None]
         if rest is not None:
             started = record is not None and record.phase is not Phase.CLAIMED
             against += [each for each in rest if not (started and each.reason in TRANSIENT)]
@@ -288,6 +272,11 @@ class Assessment:
         view = self.snapshot.nodes[self.name]
         taints = tuple(each for each in node.taints if each.key not in (DRAINING.key, CORDON.key))
         return NodeView(msgspec.structs.replace(node, taints=taints, unschedulable=False), view.pods, view.usage)
+
+
+def _going(pod: Pod, tries: Mapping[str, Try]) -> bool:
+    last = tries.get(pod.uid)
+    return last is not None and last.heard.answer in GOING
 
 
 def _fatal(left: Sequence[Pod], tries: Mapping[str, Try]) -> list[Refusal]:

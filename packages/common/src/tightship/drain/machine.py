@@ -16,7 +16,6 @@ from tightship.core.durations import format_duration
 from tightship.core.objects import Node
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain import requests
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Step, Wait, Write
 from tightship.planning.nodes import owner_elsewhere
@@ -296,9 +295,6 @@ def _waiting_too_long(seen: Findings, rules: DrainRules, now: float) -> Refusal 
 
 
 def _overdue(node: Node, seen: Findings) -> Refusal:
-    for pod in seen.leaving:
-        if pod.deletion is None and pod.spec.responders:
-            return requests.overdue(pod)
     left = [pod.key for pod in (*seen.evict, *seen.awaits, *seen.leaving)]
     shown = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
     return Refusal(Reason.DRAIN_DEADLINE, node.name, f"the time for the drain is up, still here: {shown}")

@@ -22,7 +22,6 @@ from tightship.core.objects import Node
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.machine import claimed, inherited, mended
-from tightship.drain.requests import forsaken
 from tightship.drain.steps import NodeChange
 from tightship.drain_io.claims import Allows, Claim, Wish, claims_in, dropping, take
 from tightship.drain_io.drain_task import Drive
@@ -31,7 +30,6 @@ from tightship.drain_io.installations import Installations
 from tightship.drain_io.ledger import Ledger
 from tightship.drain_io.lost_records import LostRecords
 from tightship.drain_io.orphans import Others
-from tightship.drain_io.requesting import withdraw_all
 from tightship.drain_io.tools import Tools, collected
 from tightship.drain_io.writing import LiveNode, as_written, claim_patch, read_node, record_patch
 from tightship.kube.host import token
@@ -258,8 +256,6 @@ class Drainer:
         for name, view in snapshot.nodes.items():
             if self._may_adopt(name) and self._suspicious(view.node, others, unreadable=ledger):
                 await collected(self._adopt_node(name, others, unreadable=ledger), troubles)
-        driven = {*self._drives, *(node.name for node in theirs)}
-        troubles += await withdraw_all(self._tools, forsaken(snapshot, self._controller, driven))
         for entry in await self._read_claims(snapshot) if ledger else ():
             if self._may_adopt(entry.node) and self._others.forsaken(entry, self._tools.clock(), others=others):
                 await collected(self._mend_entry(entry), troubles)

@@ -37,9 +37,8 @@ from tightship.drain.returning import Returning
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Step, Wait, Write
 from tightship.drain_io.guiding import Guided
-from tightship.drain_io.requesting import Requests
 from tightship.drain_io.tools import DrainSettings, Tools
-from tightship.drain_io.writing import LiveNode, read_node, record_patch
+from tightship.drain_io.writing import LiveNode, read_node, record_patch, send_away
 from tightship.kube.host import monotonic
 from tightship.kube.listing import list_all
 from tightship.kube.resources import BY_KIND
@@ -76,7 +75,6 @@ class Drive:
         self.wake = asyncio.Event()
         self.guided = Guided(tools.pilot, targets)
         self._tools = tools
-        self._requests = Requests(tools, record.controller, self._troubled)
         self._name = node.name
         self._uid = node.uid
         self._op = record.op
@@ -128,17 +126,15 @@ class Drive:
             try:
                 step, live = await self._decide(looked, ask=asked)
                 before, looked = looked, None
-                await self._let_go(step)
+                if not isinstance(step, Evict):
+                    self.guided.drop()
                 match step:
                     case Look():
                         if live is not None:
                             looked = await self._look(live.node)
                         continue
                     case Evict(pods=pods):
-                        ready = await self.guided.ready([pod for pod in pods if not self._requests.asks(pod)])
-                        if ready and asked:
-                            await self._evict(pods)
-                        doubted = ready and not asked
+                        doubted = await self._evict(pods, sure=asked)
                         looked = before if doubted else None
                     case Write():
                         if live is not None and self._tools.leading():
@@ -157,13 +153,6 @@ class Drive:
                     await self._pause_after_trouble(error, failures)
                     failures += 1
         return Ending.PARKED
-
-    async def _let_go(self, step: Step) -> None:
-        """Before *step*, take back what it makes void: what the pilot was told, and requests to evict pods."""
-        if not isinstance(step, Evict):
-            self.guided.drop()
-        if _ends(step):
-            await self._requests.withdraw(self._name)
 
     async def _decide(self, looked: _Looked | None, *, ask: bool) -> tuple[Step, LiveNode | None]:
         """Return the next step and the node that it was judged by; with *ask*, as the server has it now."""
@@ -265,11 +254,18 @@ class Drive:
         self._rejudged, self._rest = now, tuple(sorted([*rest, *broken]))
         return _Looked(pods, self._rest)
 
-    async def _evict(self, pods: Sequence[Pod]) -> None:
+    async def _evict(self, pods: Sequence[Pod], *, sure: bool) -> bool:
+        """Evict *pods* once their replacements are expected. Return true if this first needs a *sure* look."""
+        if not await self.guided.ready(pods):
+            return False
+        if not sure:
+            return True
+        tools, past = self._tools, self._tools.settings().rules.past_budgets
+
         async def one(pod: Pod) -> None:
-            if not self._tools.leading():
+            if not tools.leading():
                 return
-            heard = await self._requests.send_away(pod)
+            heard = await send_away(tools.connection, pod, past_budgets=past, only_if=tools.leading)
             if heard is None:
                 return
             now = self._tools.clock()
@@ -286,9 +282,7 @@ class Drive:
             )
 
         await asyncio.gather(*(one(pod) for pod in pods))
-
-    def _troubled(self, text: str) -> None:
-        self._tools.tell(DrainEvent(EventKind.TROUBLE, self._last, self._record, text=text))
+        return False
 
     async def _write(self, live: LiveNode, step: Write) -> None:
         before = drain_record(live.node)
@@ -315,17 +309,11 @@ class Drive:
 
     async def _pause_after_trouble(self, error: KubeError, failures: int) -> None:
         if not isinstance(error, Conflict):
-            self._troubled(one_line(error))
+            text = one_line(error)
+            self._tools.tell(DrainEvent(EventKind.TROUBLE, self._last, self._record, text=text))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(doubled(TROUBLE_FIRST, TROUBLE_LAST, failures)):
                 await self.wake.wait()
-
-
-def _ends(step: Step) -> bool:
-    """Whether no pod of the node is to go any more once *step* is done, whoever drives the drain."""
-    if isinstance(step, Write):
-        return step.record is None or step.record.phase is not Phase.EVICTING
-    return isinstance(step, Over) and step.ending is not Ending.PARKED
 
 
 def _began(record: DrainRecord) -> float | None:

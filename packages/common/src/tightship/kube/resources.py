@@ -18,7 +18,6 @@ from tightship.core.objects import (
 )
 from tightship.core.objects.autoscaler_status import STATUS_NAME
 from tightship.core.objects.devices import DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_SLICE
-from tightship.core.objects.eviction_requests import EVICTION_REQUEST, MANAGED_BY
 from tightship.core.objects.storage import CSI_DRIVER, STORAGE_CAPACITY, VOLUME_ATTACHMENT
 
 UNFINISHED_PODS = "status.phase!=Succeeded,status.phase!=Failed"
@@ -97,14 +96,6 @@ RESOURCES = (
     Resource(RESOURCE_SLICE, "resource.k8s.io", "v1", "resourceslices", also=("v1beta2",), extension=True),
     Resource(DEVICE_CLASS, "resource.k8s.io", "v1", "deviceclasses", also=("v1beta2",), extension=True),
     Resource(RESOURCE_CLAIM, "resource.k8s.io", "v1", "resourceclaims", also=("v1beta2",), extension=True),
-    Resource(
-        EVICTION_REQUEST,
-        "lifecycle.k8s.io",
-        "v1alpha1",
-        "evictionrequests",
-        label_selector="=".join(MANAGED_BY),
-        extension=True,
-    ),
     Resource(CONFIG_MAP, "", "v1", "configmaps", field_selector=f"metadata.name={STATUS_NAME}", extension=True),
 )
 """Every kind in a :class:`~tightship.planning.cluster.Snapshot`."""

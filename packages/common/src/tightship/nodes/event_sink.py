@@ -81,9 +81,6 @@ class Herald:
         if answer is EvictionAnswer.ACCEPTED:
             note = f"evicted from node {news.node.name}, which is being drained"
             self._events.record(regarding, "Normal", "Evicted", note, "Evict")
-        elif answer is EvictionAnswer.REQUESTED:
-            note = f"{news.text} to let it go from node {news.node.name}, which is being drained"
-            self._events.record(regarding, "Normal", "EvictionRequested", note, "Evict")
         elif answer in FATAL:
             self._events.record(regarding, "Warning", FATAL[answer].value, f"can't be evicted: {news.text}", "Evict")
 

@@ -105,15 +105,6 @@ KINDS = (
     Kind("PodGroup", "scheduling.k8s.io", "v1beta1", "podgroups", status=True, generation=True, extension=True),
     Kind("LeaderWorkerSet", "leaderworkerset.x-k8s.io", "v1", "leaderworkersets", status=True, extension=True),
     Kind("VerticalPodAutoscaler", "autoscaling.k8s.io", "v1", "verticalpodautoscalers", status=True, extension=True),
-    Kind(
-        "EvictionRequest",
-        "lifecycle.k8s.io",
-        "v1alpha1",
-        "evictionrequests",
-        status=True,
-        generation=True,
-        extension=True,
-    ),
     Kind("NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies", short=("netpol",)),
 )
 
@@ -130,7 +121,6 @@ _EXTENSIONS = (
     BY_NAME["PodGroup"],
     BY_NAME["LeaderWorkerSet"],
     BY_NAME["VerticalPodAutoscaler"],
-    BY_NAME["EvictionRequest"],
     Kind("NodePool", "karpenter.sh", "v1beta1", "nodepools", False, status=True, extension=True),
     Kind("CapacityBuffer", _BUFFERS, "v1alpha1", "capacitybuffers", True, ("cb",), True, False, True, extension=True),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tightship_simulator.life.evicting import Responder
 from tightship_simulator.life.node_autoscaler import NodeGroup
 from tightship_testkit.disasters.scenario import Budget, Node, Pool, Scenario, Workload
 from tightship_testkit.disasters.world import Json
@@ -15,27 +14,6 @@ _AGE = "2026-01-05T06:00:00Z"
 """When everything was made that is there from the beginning: two hours before."""
 
 
-RESPONDERS = {
-    "example.com/prompt": Responder(3.0),
-    "example.com/slow": Responder(70.0),
-    "example.com/silent": Responder(silent=True),
-}
-"""What sees to the eviction of pods that name it."""
-
-EVICTION_REQUESTS: Json = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "evictionrequests.lifecycle.k8s.io"},
-    "spec": {"group": "lifecycle.k8s.io", "versions": [{"name": "v1alpha1", "served": True}]},
-}
-"""Has the embedded cluster serve the kind."""
-
-
-def responding(scenario: Scenario) -> bool:
-    """Whether any pod has eviction responders."""
-    return any("evictionResponders" in each.spec for each in scenario.workloads)
-
-
 def objects(scenario: Scenario) -> list[Json]:
     """Return all objects but the controllers' ConfigMaps."""
     pools = {each.name: each for each in scenario.pools}
@@ -43,7 +21,6 @@ def objects(scenario: Scenario) -> list[Json]:
     for each in scenario.workloads:
         found += [workload(each)]
     names = {each.name for each in scenario.workloads}
-    found += [EVICTION_REQUESTS] if responding(scenario) else []
     return found + [budget(each) for each in scenario.budgets if each.workload in names] + scenario.objects
 
 
@@ -126,5 +103,5 @@ def budget(spec: Budget) -> Json:
 
 
 __all__ = [
-    "LATE", "POOL", "RESPONDERS", "SHOP", "budget", "groups", "node", "objects", "responding", "template", "workload",
+    "LATE", "POOL", "SHOP", "budget", "groups", "node", "objects", "template", "workload",
 ]  # fmt: skip

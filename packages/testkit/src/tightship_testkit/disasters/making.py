@@ -8,7 +8,6 @@ import msgspec
 
 from tightship_testkit.disasters import faults, steps
 from tightship_testkit.disasters.autoscaled import with_autoscalers
-from tightship_testkit.disasters.cluster import RESPONDERS
 from tightship_testkit.disasters.extending import with_extensions
 from tightship_testkit.disasters.floors.making import drawn_faults, floors_only, with_floors
 from tightship_testkit.disasters.neighbours import with_neighbours
@@ -62,8 +61,6 @@ def _nodes(seed: int) -> Scenario:
     workloads = [_workload(rng, number, nodes) for number in range(rng.randint(3, 6))]
     urgent = Random(f"urgent {seed}")  # noqa: S311
     workloads = [_urgent(each) if urgent.random() < _URGENT else each for each in workloads]
-    answering = Random(f"responders {seed}")  # noqa: S311
-    workloads = [_responding(answering, each) for each in workloads]
     budgeted = [each for each in workloads if each.kind not in ("Pod", "DaemonSet") and rng.random() < 0.4]
     scenario = Scenario(
         seed=seed,
@@ -134,17 +131,6 @@ def _urgent(workload: Workload) -> Workload:
     spec = {**workload.spec, "priorityClassName": "system-cluster-critical"}
     return msgspec.structs.replace(workload, spec=spec)
 
-
-def _responding(rng: Random, workload: Workload) -> Workload:
-    """Return *workload*, or now and then one whose pods have a responder that sees to their eviction."""
-    if rng.random() >= _RESPONDING or workload.kind not in ("Deployment", "ReplicaSet", "StatefulSet"):
-        return workload
-    responder = {"name": rng.choice(sorted(RESPONDERS)), "priority": 10000}
-    return msgspec.structs.replace(workload, spec={**workload.spec, "evictionResponders": [responder]})
-
-
-_RESPONDING = 0.1
-"""The part of workloads whose pods have eviction responders."""
 
 _URGENT = 0.15
 """The part of workloads whose pods are critical to the cluster."""

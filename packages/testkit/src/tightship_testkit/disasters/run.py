@@ -11,7 +11,6 @@ from collections.abc import Callable
 import aiohttp
 from msgspec import Struct
 
-from tightship_simulator.life.evicting import EvictionRequests
 from tightship_simulator.life.karpenter import Karpenter
 from tightship_simulator.life.kubelet import Pace
 from tightship_simulator.life.living import Speeds
@@ -159,9 +158,6 @@ def _rules(scenario: Scenario) -> Rules:
 def _found(world: World) -> None:
     """Make the cluster, and start the replicas."""
     world.store.load(cluster.objects(world.scenario))
-    if cluster.responding(world.scenario) and world.scenario.seed % 4:
-        # Else nobody heeds requests.
-        world.simulation.living.others.append(EvictionRequests(cluster.RESPONDERS))
     if world.store.list("NodePool"):
         world.simulation.living.others.append(Karpenter())
     rights = landings.charted(world)

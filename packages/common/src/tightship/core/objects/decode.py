@@ -28,7 +28,6 @@ from tightship.core.objects.devices import (
     ResourceSliceWire,
 )
 from tightship.core.objects.disruption import PodDisruptionBudget, PodDisruptionBudgetWire
-from tightship.core.objects.eviction_requests import EVICTION_REQUEST, EvictionRequest, EvictionRequestWire
 from tightship.core.objects.groups import GroupRule, LeaderWorkerSetWire, PodGroupWire
 from tightship.core.objects.karpenter import NodePool, NodePoolWire
 from tightship.core.objects.mistyped import explained, located, quoted_quantities
@@ -83,7 +82,6 @@ ApiObject: TypeAlias = (
     | ResourceSlice
     | DeviceClass
     | ResourceClaim
-    | EvictionRequest
 )
 """Any object that decisions use."""
 
@@ -152,7 +150,6 @@ _DECODERS = {
     RESOURCE_SLICE: _decoder(ResourceSliceWire, ResourceSliceWire.slice),
     DEVICE_CLASS: _decoder(DeviceClassWire, DeviceClassWire.device_class),
     RESOURCE_CLAIM: _decoder(ResourceClaimWire, ResourceClaimWire.claim),
-    EVICTION_REQUEST: _decoder(EvictionRequestWire, EvictionRequestWire.request),
     **{kind: _workload_decoder(kind) for kind in sorted(WORKLOAD_KINDS)},
 }
 

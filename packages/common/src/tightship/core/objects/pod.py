@@ -83,8 +83,8 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     bytes) as kube-scheduler's scoring assumes. A pod that *tolerates_drain* tolerates both the cordon and our drain
     taint, so its replacement could land on the drained node. *grace* is in seconds. *pod_group* is the PodGroup that
     the pod names (KEP-4671), if any. *features* are those that a node must declare (KEP-5328). *devices_unknown* says
-    why what the pod wants of devices can't be judged. *responders* see to the pod's eviction (KEP-4563). *os* is the
-    operating system that the pod names (KEP-2802), if any.
+    why what the pod wants of devices can't be judged. *os* is the operating system that the pod names
+    (KEP-2802), if any.
     """
 
     requests: Resources
@@ -109,7 +109,6 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     features: tuple[str, ...] = ()
     claims: tuple[PodClaim, ...] = ()
     devices_unknown: str = ""
-    responders: tuple[str, ...] = ()
     os: str = ""
 
 

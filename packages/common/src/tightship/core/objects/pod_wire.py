@@ -68,10 +68,6 @@ class _SchedulingGate(Struct, frozen=True, gc=False):
     name: str = ""
 
 
-class _Responder(Struct, frozen=True, gc=False):
-    name: str = ""
-
-
 class _System(Struct, frozen=True, gc=False):
     name: str = ""
 
@@ -98,7 +94,6 @@ class SpecWire(Struct, rename="camel", gc=False, omit_defaults=True):
     host_users: bool | None = None
     scheduling_gates: tuple[_SchedulingGate, ...] | None = None
     scheduling_group: _SchedulingGroup | None = None
-    eviction_responders: tuple[_Responder, ...] | None = None
     os: _System | None = None
 
 
@@ -220,7 +215,6 @@ def _judged_spec(wire: SpecWire) -> PodSpec:
         pod_group=(wire.scheduling_group and wire.scheduling_group.pod_group_name) or "",
         features=tuple(sorted(_features(wire))),
         claims=wire.resource_claims or (),
-        responders=tuple(each.name for each in wire.eviction_responders or ()),
         os=wire.os.name if wire.os is not None else "",
     )
 

@@ -28,7 +28,6 @@ from tightship.core.objects import (
     Workload,
 )
 from tightship.core.objects.devices import DeviceClass, ResourceClaim, ResourceSlice
-from tightship.core.objects.eviction_requests import EvictionRequest
 from tightship.core.objects.storage import CSIDriver, StorageCapacity, VolumeAttachment
 from tightship.core.quantity import humanize
 from tightship.core.resources import NOTHING, Resources
@@ -185,7 +184,6 @@ class Snapshot(Struct, frozen=True):
     slices: Mapping[str, ResourceSlice] = {}
     device_classes: Mapping[str, DeviceClass] = {}
     resource_claims: Mapping[str, ResourceClaim] = {}
-    eviction_requests: Mapping[str, EvictionRequest] = {}
     starting: tuple[Starting, ...] = ()
     headroom: tuple[Headroom, ...] = ()
     anew: Mapping[PodTemplate, Anew] = {}

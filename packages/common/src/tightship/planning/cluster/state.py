@@ -45,7 +45,6 @@ from tightship.core.objects.devices import (
     ResourceClaim,
     ResourceSlice,
 )
-from tightship.core.objects.eviction_requests import EVICTION_REQUEST, EvictionRequest
 from tightship.core.objects.meta import Namespaced
 from tightship.core.objects.storage import (
     CSI_DRIVER,
@@ -196,7 +195,6 @@ class ClusterState:
             slices=self._all(RESOURCE_SLICE, ResourceSlice),
             device_classes=self._all(DEVICE_CLASS, DeviceClass),
             resource_claims=self._all(RESOURCE_CLAIM, ResourceClaim),
-            eviction_requests=self._all(EVICTION_REQUEST, EvictionRequest),
             missing=dict(sorted(self._missing.items())),
             unreadable=tuple(sorted(self._unreadable.values())),
         )

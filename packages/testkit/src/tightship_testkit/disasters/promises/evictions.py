@@ -11,7 +11,7 @@ import msgspec
 
 from tightship_simulator.api.store import Change
 from tightship_simulator.labels import selects
-from tightship_testkit.disasters.promises.base import Asked, Eviction, Json, Promise, ours
+from tightship_testkit.disasters.promises.base import Asked, Eviction, Json, Promise
 from tightship_testkit.disasters.promises.reading import (
     controller,
     cordoned,
@@ -287,52 +287,3 @@ class NoEvictionLoop(Promise):
         found = self.world.store.find(owner["kind"], owner["name"], pod["metadata"]["namespace"])
         spec = ((found or {}).get("spec") or {}).get("template", {}).get("spec", {})
         return "; its template names the node" if spec.get("nodeName") else ""
-
-
-@promise
-class RequestsAreWithdrawn(Promise):
-    """A controller asks responders only about pods on a node that it evicts, and about no pod after the drain."""
-
-    name = "requests-are-withdrawn"
-    text = "A drain that ends withdraws its EvictionRequests."
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._ended: dict[str, float] = {}
-        """When somebody else, such as etcd without its last second, ended the evicting on a node, by its name."""
-
-    def changed(self, change: Change, author: str) -> None:
-        request, program = change.object, ours(author)
-        if request["kind"] == "Node" and not program and _evicts(change.previous) and not _evicts(request):
-            self._ended[request["metadata"]["name"]] = self.world.now
-        if request["kind"] != "EvictionRequest" or not program:
-            return
-        name = request["metadata"]["name"]
-        if request["spec"]["requester"] != f"tightship.dev/{program}":
-            self.broken(f"EvictionRequest {name}", f"{author} {change.type.lower()} it, which is {request['spec']}")
-        if change.type == "ADDED" and self._evicting(request, NOTICED) is False:
-            self.broken(f"EvictionRequest {name}", f"{author} made it, and its pod is on no node in Evicting")
-
-    def _evicting(self, request: Json, unseen: float = 0.0) -> bool | None:
-        """Whether the request's pod is on a node whose pods are being evicted; ``None`` if the pod is gone.
-
-        For *unseen* seconds after somebody else has ended the evicting, its controller may not know.
-        """
-        target, store = request["spec"]["target"]["pod"], self.world.store
-        pod = store.find("Pod", target["name"], request["metadata"]["namespace"])
-        if pod is None or pod["metadata"]["uid"] != target["uid"]:
-            return None
-        name = pod["spec"].get("nodeName", "")
-        return _evicts(store.find("Node", name)) or self.world.sent < self._ended.get(name, -math.inf) + unseen
-
-    def ended(self) -> None:
-        for request in self.world.store.list("EvictionRequest"):
-            team = self.world.team(request["spec"]["requester"].rpartition("/")[2])
-            if team is None or not any(each.name not in team.dry for each in team.alive):
-                continue
-            if self._evicting(request) is not True:
-                self.broken(f"EvictionRequest {request['metadata']['name']}", "is left, and no drain stands behind it")
-
-
-def _evicts(node: Json | None) -> bool:
-    return node is not None and (owned(node) or {}).get("phase") == "Evicting"

@@ -14,7 +14,7 @@ from tightship_testkit.disasters.promises.reading import annotations as notes_of
 from tightship_testkit.disasters.registry import promise
 
 OURS = "tightship.dev/"
-_MAY_WRITE = frozenset({"Node", "Lease", "Event", "HorizontalPodAutoscaler", "EvictionRequest"})
+_MAY_WRITE = frozenset({"Node", "Lease", "Event", "HorizontalPodAutoscaler"})
 
 
 @promise

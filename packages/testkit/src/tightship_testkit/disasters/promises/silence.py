@@ -34,8 +34,8 @@ class DryRunsWriteNothing(Promise):
     """A replica that was started as a dry run makes no request that changes anything.
 
     But for two things. It gives back a node that a drain of its own controller holds, or that its label names: it
-    empties its ConfigMap of landings, patches that node, withdraws EvictionRequests, and writes the two Leases by which
-    it is the only one to do so. And it takes deletion costs of its own controller off pods.
+    empties its ConfigMap of landings, patches that node, and writes the two Leases by which it is the only one to do
+    so. And it takes deletion costs of its own controller off pods.
     """
 
     name = "dry-runs-write-nothing"
@@ -82,10 +82,9 @@ class DryRunsWriteNothing(Promise):
         since = self.world.now - self.lately
         held = {node for (of, node), at in self._held.items() if of == program and at >= since}
         gives_back = request.verb == "patch" and request.resource == "nodes" and not request.subresource
-        withdraws = (request.verb, request.resource) == ("delete", "evictionrequests")
         unprices = (request.verb, request.resource) == ("patch", "pods") and _POD + request.name in held
         # Who gives nodes back has first forgotten where their pods were to land.
-        asked = withdraws or request.resource == "leases" or _landings(request)
+        asked = request.resource == "leases" or _landings(request)
         if unprices or (gives_back and request.name in held) or (held and asked):
             return
         self.broken(request.by, f"asked for {request.verb} {request.resource} {request.name}")
@@ -123,7 +122,6 @@ _NODES = {
     "leases": frozenset({"create", "get", "update"}),
 }  # fmt: skip
 _NODES["nodes"] = _READ | {"get", "patch"}
-_NODES["evictionrequests"] = _READ | {"create", "delete"}
 
 
 @promise
