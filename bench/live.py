@@ -346,7 +346,7 @@ def measure(way: str, cluster: Json, options: argparse.Namespace) -> Outcome:
             kubeconfig = await asyncio.to_thread(plane.service_account_kubeconfig, NAMESPACE, ACCOUNT, lifetime=7200)
             plane.audit_events()
             replica = Replica(
-                plane, team, kubeconfig, COMPACTOR, LOG_LEVEL=options.log_level, LOG_FORMAT="plaintext",
+                plane, team, kubeconfig, COMPACTOR, LOG_LEVEL=options.log_level, LOG_FORMAT="text",
                 LEASE_DURATION_SECONDS="15", LEASE_RENEW_DEADLINE_SECONDS="10", LEASE_RETRY_PERIOD_SECONDS="2",
                 REQUEST_TIMEOUT_SECONDS="30", **led,
             )  # fmt: skip

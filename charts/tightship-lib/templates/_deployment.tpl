@@ -189,7 +189,7 @@ probes
 - name: LOG_LEVEL
   value: {{ $v.log.level | default .Values.global.logLevel | default "info" }}
 - name: LOG_FORMAT
-  value: {{ $v.log.format | default .Values.global.logFormat | default "plaintext" }}
+  value: {{ $v.log.format | default .Values.global.logFormat | default "text" }}
 - name: HTTP_HOST
   value: {{ $v.http.host | quote }}
 - name: HTTP_PORTS

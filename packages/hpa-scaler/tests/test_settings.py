@@ -53,7 +53,7 @@ def test_without_anything_the_process_is_as_the_older_controllers() -> None:
     assert (run.annotation_prefix, run.prometheus_server_url) == ("estafette.io", "")
     assert (*run.ports, run.probe_port) == (9101, 5000)
     assert (run.lease_name, run.config_map) == ("hpa-scaler", "hpa-scaler-config")
-    assert (run.log_format, run.log_level) == ("plaintext", "info")
+    assert (run.log_format, run.log_level) == ("text", "info")
 
 
 def test_the_older_controllers_variables_are_read() -> None:

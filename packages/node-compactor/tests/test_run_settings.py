@@ -24,7 +24,7 @@ def loaded(environment: dict[str, str]) -> CompactorRunSettings:
 
 def test_what_is_not_set_is_as_in_the_older_controller_or_safe() -> None:
     found = loaded({})
-    assert (found.interval, found.log_format, found.log_level) == (300.0, "plaintext", "info")
+    assert (found.interval, found.log_format, found.log_level) == (300.0, "text", "info")
     assert (found.ports, found.probe_port, found.host) == ((9101,), 5000, "127.0.0.1")
     assert (found.config_map, found.config_path) == ("estafette-k8s-node-compactor-config", None)
     assert (found.namespace, found.claims_namespace) == ("default", "kube-system")

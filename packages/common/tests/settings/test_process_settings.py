@@ -33,7 +33,7 @@ class Own(NodeProcessSettings):
     probe_port: Port = variable("HTTP_PROBE_PORT", default=PROBES)
     listening_port: Ports = variable("LISTENING_PORT", default=(8080,))
     lease_name: Name = variable("LEASE_NAME", default="own")
-    log_format: LogFormat = variable("OLD_LOG_FORMAT", "LOG_FORMAT", default="plaintext")
+    log_format: LogFormat = variable("OLD_LOG_FORMAT", "LOG_FORMAT", default="text")
 
     def filled(self, namespace: str, unique: str) -> Self:
         found = super().filled(namespace, unique)
@@ -196,7 +196,7 @@ def test_all_that_is_wrong_is_told_at_once_with_name_value_and_what_is_allowed()
         "--lease-name",
         "--no-leader-elect",
     }
-    assert told["LOG_FORMAT"] == "'xml': allowed are plaintext, console, json, stackdriver, v3"
+    assert told["LOG_FORMAT"] == "'xml': allowed are text, json, plaintext, console, stackdriver, v3"
     assert "'soon' is not a duration; allowed is a duration such as 90s" in told["PAUSE_SECONDS"]
     assert told["DRY_RUN"] == "'maybe': is not a switch; allowed are true and false"
     assert told["LEASE_RENEW_DEADLINE_SECONDS"] == "10.0: must be below LEASE_DURATION_SECONDS, which is 5"

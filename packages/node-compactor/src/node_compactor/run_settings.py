@@ -5,7 +5,6 @@ Settings that may change (pools, gates, drains) come from the ConfigMap: :mod:`n
 
 from __future__ import annotations
 
-from tightship.app.observability.logging import FORMATS
 from tightship.app.settings.process import (
     LogFormat,
     LogLevel,
@@ -31,7 +30,7 @@ class CompactorRunSettings(NodeProcessSettings):
 
     interval: Positive = variable("SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS", default=300.0)
     """The older controller's default; its chart set 60."""
-    log_format: LogFormat = variable("ESTAFETTE_LOG_FORMAT", "LOG_FORMAT", default=FORMATS[0])
+    log_format: LogFormat = variable("ESTAFETTE_LOG_FORMAT", "LOG_FORMAT", default="text")
     log_level: LogLevel = variable("ESTAFETTE_LOG_LEVEL", "LOG_LEVEL", default="info")
     config_map: Name = variable("CONFIG_MAP_NAME", default="estafette-k8s-node-compactor-config")
     """The name in the older controller's README."""

@@ -113,14 +113,9 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return result
 
 
-def random_bits(count: int) -> int:
-    """Return *count* random bits, for a name that no other process picks. Don't use them for a secret."""
-    return random.getrandbits(count)
-
-
 def token(digits: int) -> str:
     """Return *digits* random hexadecimal digits: a name that no other process picks, not a secret."""
-    return f"{random_bits(4 * digits):0{digits}x}"
+    return f"{random.getrandbits(4 * digits):0{digits}x}"
 
 
 TOLERATED = 2.0

@@ -13,7 +13,6 @@ from pydantic import BeforeValidator, Field
 
 from hpa_scaler.annotations.spec import Rules
 from hpa_scaler.annotations.values import parse_int32
-from tightship.app.observability.logging import FORMATS
 from tightship.app.settings.fields import Allowed, Flag
 from tightship.app.settings.process import (
     LogFormat,
@@ -59,7 +58,7 @@ class ScalerRunSettings(ProcessSettings):
 
     interval: Positive = variable("SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS", default=75.0)
     """The older controller's interval was fixed: 68 to 111 s."""
-    log_format: LogFormat = variable("ESTAFETTE_LOG_FORMAT", "LOG_FORMAT", default=FORMATS[0])
+    log_format: LogFormat = variable("ESTAFETTE_LOG_FORMAT", "LOG_FORMAT", default="text")
     log_level: LogLevel = variable("ESTAFETTE_LOG_LEVEL", "LOG_LEVEL", default="info")
     config_map: Name = variable("CONFIG_MAP_NAME", default="hpa-scaler-config")
     ports: Ports = variable("HTTP_PORTS", default=(9101,))

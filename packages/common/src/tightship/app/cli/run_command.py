@@ -73,7 +73,7 @@ def _run(
     variables = environment()
     try:
         loaded = load_process(settings, variables, given)
-        set_up(loaded.log_format, loaded.log_level, controller=program, environment=variables)
+        set_up(loaded.log_format, loaded.log_level, environment=variables)
     except LoggingError as error:
         raise CliError(str(error)) from error
 

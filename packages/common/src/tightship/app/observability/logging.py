@@ -1,20 +1,17 @@
 """Log records as lines: each record is one line on stderr in the chosen format, whatever its values hold.
 
 ``log(logger, logging.INFO, "drained", node="n1", pods=12)`` passes a sentence and its values separately; the formats
-join them. The formats have the names of the older controllers' ``ESTAFETTE_LOG_FORMAT``.
+join them.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import os
 import re
-import socket
 import sys
 import traceback
-import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import PurePath
@@ -23,12 +20,17 @@ from typing import TextIO
 
 import msgspec
 
-from tightship import __version__
-from tightship.kube.host import random_bits
 from tightship.report.terminal import clean
 
-FORMATS = ("plaintext", "console", "json", "stackdriver", "v3")
-"""Names of the formats; the first is the default, as in the older controllers."""
+FORMATS: Mapping[str, str] = {
+    "text": "text",
+    "json": "json",
+    "plaintext": "text",
+    "console": "text",
+    "stackdriver": "json",
+    "v3": "json",
+}
+"""The formats by name, including the older controllers' names (``ESTAFETTE_LOG_FORMAT``)."""
 
 LEVELS: Mapping[str, int] = {
     "trace": logging.DEBUG,
@@ -70,10 +72,9 @@ def log(
 
 
 def set_up(
-    format: str = FORMATS[0],  # noqa: A002 - as users call it
+    format: str = "text",  # noqa: A002 - as users call it
     level: str = "info",
     *,
-    controller: str = "tightship",
     stream: TextIO | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> None:
@@ -87,7 +88,7 @@ def set_up(
     if threshold is None:
         raise LoggingError(f"log level {level!r} does not exist; allowed are {', '.join(LEVELS)}")
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(formatter(format, controller=controller, colour=colour))
+    handler.setFormatter(formatter(format, colour=colour))
     root = logging.getLogger()
     for old in root.handlers[:]:
         root.removeHandler(old)
@@ -127,19 +128,13 @@ class _AtMost(logging.Filter):
         return self._passed <= _AT_MOST
 
 
-def formatter(name: str, *, controller: str = "tightship", colour: bool = False) -> logging.Formatter:
+def formatter(name: str, *, colour: bool = False) -> logging.Formatter:
     """Return the formatter called *name*. Raises :class:`LoggingError`."""
-    match name:
-        case "plaintext":
-            return _Text(timestamp=True)
-        case "console":
-            return _Text(timestamp=False, colour=colour)
+    match FORMATS.get(name):
+        case "text":
+            return _Text(colour=colour)
         case "json":
             return _Json()
-        case "stackdriver":
-            return _Json(cloud=True)
-        case "v3":
-            return _V3(controller)
         case _:
             raise LoggingError(f"log format {name!r} does not exist; allowed are {', '.join(FORMATS)}")
 
@@ -151,17 +146,15 @@ def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
 
 
 class _Text(logging.Formatter):
-    """For people: time, level, sentence, ``key=value``. ``console`` omits the time."""
+    """For people: time, level, sentence, ``key=value``."""
 
-    def __init__(self, *, timestamp: bool, colour: bool = False) -> None:
+    def __init__(self, *, colour: bool) -> None:
         super().__init__()
-        self._timestamp = timestamp
         self._colour = colour
 
     def format(self, record: logging.LogRecord) -> str:
         level = _SHORT.get(record.levelname, record.levelname)
-        parts = [_time(record)] if self._timestamp else []
-        parts += [self._paint(f"{level:5}", _STYLES.get(level, "")), clean(record.getMessage())]
+        parts = [_time(record), self._paint(f"{level:5}", _STYLES.get(level, "")), clean(record.getMessage())]
         values = dict(fields_of(record))
         if error := _error(record):
             values |= {"error": f"{type(error).__name__}: {error}", "at": _frames(error.__traceback__)}
@@ -175,51 +168,27 @@ class _Text(logging.Formatter):
 class _Json(logging.Formatter):
     """One object a line, with the values beside the sentence.
 
-    For Google Cloud's log agents (*cloud*): their severities, and the stack where Error Reporting expects it.
+    ``severity`` and ``stack_trace`` are for Google Cloud, whose agents take what a container writes to stderr for an
+    error unless it has a severity.
     """
-
-    def __init__(self, *, cloud: bool = False) -> None:
-        super().__init__()
-        self._cloud = cloud
-
-    def format(self, record: logging.LogRecord) -> str:
-        time, name, text = _time(record), {"logger": record.name}, {"message": record.getMessage()}
-        level = _SHORT.get(record.levelname, record.levelname).lower()
-        head = {"severity": record.levelname, "time": time} if self._cloud else {"time": time, "level": level}
-        trouble = _trouble(record, stack="stack_trace" if self._cloud else "stack")
-        return _line(_beside(head | (text | name if self._cloud else name | text) | trouble, fields_of(record)))
-
-
-class _V3(logging.Formatter):
-    """The older controllers' nested format: the origin under ``source``, the values under ``payload``."""
-
-    def __init__(self, controller: str) -> None:
-        super().__init__()
-        self._numbers = itertools.count(1)
-        self._source = {
-            "appgroup": "tightship",
-            "appname": controller,
-            "appversion": __version__,
-            "hostname": socket.gethostname(),
-        }
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
-            "timestamp": _time(record),
-            "loglevel": _SHORT.get(record.levelname, record.levelname),
-            "logformat": "v3",
-            "messagetype": "estafette",
-            "messagetypeversion": "0.0.0",
-            "messageuniqueid": str(uuid.UUID(int=random_bits(128), version=4)),
-            "sequenceid": next(self._numbers),
-            "source": self._source,
+            "time": _time(record),
+            "level": _SHORT.get(record.levelname, record.levelname).lower(),
+            "severity": record.levelname,
+            "logger": record.name,
             "message": record.getMessage(),
         }
-        if fields := fields_of(record):
-            line["payload"] = dict(fields)
-        if trouble := _trouble(record, "message"):
-            line["error"] = trouble
-        return _line(line)
+        if error := _error(record):
+            line["error"] = f"{type(error).__name__}: {error}"
+            line["stack_trace"] = "".join(traceback.format_exception(error)).rstrip()
+        # The line's own keys win.
+        line |= {f"field_{key}" if key in line else str(key): value for key, value in fields_of(record).items()}
+        try:
+            return msgspec.json.encode(line, enc_hook=str).decode()
+        except Exception:
+            return json.dumps({key: _shown(value) for key, value in line.items()})
 
 
 def _time(record: logging.LogRecord) -> str:
@@ -241,27 +210,8 @@ def _shown(value: object) -> str:
         return f"<{type(value).__name__} that can't be shown>"
 
 
-def _beside(head: dict[str, object], fields: Mapping[str, object]) -> dict[str, object]:
-    """Add *fields* to *head*, whose own keys win."""
-    return head | {f"field_{key}" if key in head else str(key): value for key, value in fields.items()}
-
-
-def _line(line: dict[str, object]) -> str:
-    try:
-        return msgspec.json.encode(line, enc_hook=str).decode()
-    except Exception:
-        return json.dumps({key: _shown(value) for key, value in line.items()})
-
-
 def _error(record: logging.LogRecord) -> BaseException | None:
     return record.exc_info[1] if record.exc_info else None
-
-
-def _trouble(record: logging.LogRecord, name: str = "error", stack: str = "stack") -> dict[str, object]:
-    error = _error(record)
-    if error is None:
-        return {}
-    return {name: f"{type(error).__name__}: {error}", stack: "".join(traceback.format_exception(error)).rstrip()}
 
 
 def _frames(trace: TracebackType | None) -> str:

@@ -81,7 +81,7 @@ Switch = Annotated[bool, BeforeValidator(_switch), _words(("true", "false"))]
 Name = Annotated[str, BeforeValidator(_name), Allowed("a name of a Kubernetes object")]
 Ports = Annotated[tuple[int, ...], BeforeValidator(_ports), Allowed("ports, separated by commas")]
 Port = Annotated[int, BeforeValidator(_port), Allowed("a port")]
-LogFormat = Annotated[str, BeforeValidator(_one_of(FORMATS)), _words(FORMATS)]
+LogFormat = Annotated[str, BeforeValidator(_one_of(tuple(FORMATS))), _words(("text", "json"))]
 LogLevel = Annotated[str, BeforeValidator(_one_of(tuple(LEVELS))), _words(LEVELS)]
 Positive = Annotated[Seconds, Field(gt=0, le=86400), Allowed("a duration above 0, up to a day")]
 
@@ -117,9 +117,9 @@ class ProcessSettings(Layered):
 
     interval: Annotated[Positive, Flag("--interval SECONDS", "between two passes, more or less by a quarter", rank=1)]
     """Time between two passes, more or less by :data:`tightship.app.runtime.loop.JITTER`."""
-    log_format: Annotated[
-        LogFormat, Flag("--log-format FORMAT", f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}", "logging", rank=1)
-    ] = variable("LOG_FORMAT", default=FORMATS[0])
+    log_format: Annotated[LogFormat, Flag("--log-format FORMAT", "text or json", "logging", rank=1)] = variable(
+        "LOG_FORMAT", default="text"
+    )
     log_level: Annotated[LogLevel, Flag("--log-level LEVEL", "debug, info, warning or error", "logging")] = variable(
         "LOG_LEVEL", default="info"
     )
