@@ -9,8 +9,6 @@ from tightship_charts.matrix import LONGEST_RELEASE, POLICY, Values
 from tightship_charts.places import NODE_CONTROLLERS, UMBRELLA
 from tightship_e2e.helm import Helm
 
-MODES = ("hints", "exact")
-"""What asks for the policy: exact was a word of earlier releases."""
 NOTE = "tightship.dev/landing-policy"
 MUTATION = {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
 PATCHES = {("patch", "pods"), ("patch", "pods/status"), ("update", "pods"), ("update", "pods/status")}
@@ -31,11 +29,9 @@ def made(rendered: Rendered) -> set[str]:
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [
-        ("exact", MUTATION | {"hints/2"}),
         ("hints", MUTATION | {"hints/2"}),
         ("taints", set()),
         ("off", set()),
-        (True, set()),
         (False, set()),
     ],
 )
@@ -52,23 +48,21 @@ def test_each_mode_has_its_policies_and_rights_and_no_others(
 
 
 @each_node_chart
-@pytest.mark.parametrize("mode", MODES)
-def test_nothing_is_made_where_it_could_do_nothing(render: Render, chart: str, mode: str) -> None:
+def test_nothing_is_made_where_it_could_do_nothing(render: Render, chart: str) -> None:
     """Kubernetes before 1.36, a dry run, another cluster."""
     elsewhere = {"kubeconfig": {"secretName": "other"}}
     for rendered in (
-        render(chart, steered(mode)),
-        render(chart, steered(mode, dryRun=True), apis=[POLICY]),
-        render(chart, steered(mode, **elsewhere), apis=[POLICY]),
+        render(chart, steered("hints")),
+        render(chart, steered("hints", dryRun=True), apis=[POLICY]),
+        render(chart, steered("hints", **elsewhere), apis=[POLICY]),
     ):
         assert made(rendered) == set()
         assert not NAMED & rendered.rights()
 
 
 @each_node_chart
-@pytest.mark.parametrize("mode", MODES)
-def test_the_policy_reads_the_config_map_that_the_controller_writes(render: Render, chart: str, mode: str) -> None:
-    rendered = render(chart, steered(mode, namespaceOverride="elsewhere"), apis=[POLICY])
+def test_the_policy_reads_the_config_map_that_the_controller_writes(render: Render, chart: str) -> None:
+    rendered = render(chart, steered("hints", namespaceOverride="elsewhere"), apis=[POLICY])
     [config] = [each for each in rendered.of("ConfigMap") if NOTE in each["metadata"].get("annotations", {})]
     assert config.keys() == {"apiVersion", "kind", "metadata"}, "an upgrade would take the controller's entries away"
     meta = config["metadata"]
@@ -83,11 +77,10 @@ def test_the_policy_reads_the_config_map_that_the_controller_writes(render: Rend
 
 
 @each_node_chart
-@pytest.mark.parametrize("mode", MODES)
 def test_a_policy_that_fails_lets_every_pod_through_and_none_is_about_the_controllers_own(
-    render: Render, chart: str, mode: str
+    render: Render, chart: str
 ) -> None:
-    rendered = render(chart, steered(mode), apis=[POLICY])
+    rendered = render(chart, steered("hints"), apis=[POLICY])
     spec = rendered.one("MutatingAdmissionPolicy")["spec"]
     assert (spec["failurePolicy"], spec["reinvocationPolicy"]) == ("Ignore", "Never")
     [rule] = spec["matchConstraints"]["resourceRules"]
@@ -96,12 +89,6 @@ def test_a_policy_that_fails_lets_every_pod_through_and_none_is_about_the_contro
     labels = rendered.one("Deployment")["spec"]["template"]["metadata"]["labels"]
     assert spared["operator"] == "NotIn"
     assert labels[spared["key"]] in spared["values"]
-
-
-@each_node_chart
-def test_exact_needs_no_job_any_more(render: Render, chart: str) -> None:
-    for values in ({"giveBack": {"enabled": False}}, {"rbac": {"create": False}}):
-        assert render(chart, steered("exact", **values), apis=[POLICY]).of("MutatingAdmissionPolicy")
 
 
 @each_node_chart
@@ -117,7 +104,7 @@ def test_policies_of_two_releases_have_two_names(render: Render, chart: str) -> 
 
 
 def test_in_the_umbrella_each_controller_has_its_own_mode(render: Render) -> None:
-    modes = dict(zip(NODE_CONTROLLERS, MODES, strict=True))
+    modes = dict(zip(NODE_CONTROLLERS, ("hints", "taints"), strict=True))
     values = {name: {"config": {"steering": mode}} for name, mode in modes.items()}
     rendered = render(UMBRELLA, {"global": {"dryRun": False}, **values}, apis=[POLICY])
     found = {
@@ -125,23 +112,19 @@ def test_in_the_umbrella_each_controller_has_its_own_mode(render: Render) -> Non
         for each in rendered.of("ConfigMap")
         if NOTE in each["metadata"].get("annotations", {})
     }
-    assert found == dict.fromkeys(modes, "hints/2")
-    assert len(rendered.of("MutatingAdmissionPolicy")) == 2
+    assert found == {NODE_CONTROLLERS[0]: "hints/2"}
+    assert len(rendered.of("MutatingAdmissionPolicy")) == 1
     assert rendered.of("ValidatingAdmissionPolicy") == []
 
 
 @each_node_chart
-@pytest.mark.parametrize("mode", MODES)
-def test_the_notes_say_what_the_mode_does_or_why_it_does_nothing(
-    helm: Helm, charts: object, chart: str, mode: str
-) -> None:
+def test_the_notes_say_what_the_mode_does_or_why_it_does_nothing(helm: Helm, charts: object, chart: str) -> None:
     def said(**values: object) -> str:
         flags = ("--namespace", "ns", "--dry-run=client")
         known = {"global": {"apiVersions": ["v1/Pod"]}}
-        text = helm("install", "rel", f"{charts}/{chart}", *flags, values=steered(mode, **known, **values))
+        text = helm("install", "rel", f"{charts}/{chart}", *flags, values=steered("hints", **known, **values))
         return text.partition("NOTES:\n")[2]
 
     assert "WARNING: config.steering is hints, but this cluster does not serve" in said()
     assert "WARNING: config.steering is hints, but the controller manages" in said(kubeconfig={"secretName": "other"})
-    assert ("config.steering: exact is no more. hints takes its place" in said()) == (mode == "exact")
     assert "steering" not in said(dryRun=True)

@@ -7,15 +7,7 @@
 {{- define "tightship-lib.steering" -}}
 {{- $said := .Values.config.steering -}}
 {{- $word := kindIs "invalid" $said | ternary "taints" ($said | toString | lower) -}}
-{{- if has $word (list "true" "t" "1" "yes" "y" "on") -}}
-taints
-{{- else if has $word (list "false" "f" "0" "no" "n") -}}
-off
-{{- else if eq $word "exact" -}}
-hints
-{{- else -}}
-{{- $word -}}
-{{- end -}}
+{{- eq $word "false" | ternary "off" $word -}}
 {{- end -}}
 
 {{/* "true" where the API server can do what hints need. */}}
@@ -38,9 +30,6 @@ hints
 {{- if and (include "tightship-lib.drains" .) (include "tightship-lib.live" .) -}}
 {{- if eq (include "tightship-lib.steering" .) "hints" -}}
 {{- $value := printf "%sconfig.steering" (include "tightship-lib.valuesOf" .) -}}
-{{- if eq (.Values.config.steering | toString | lower) "exact" -}}
-{{ $value }}: exact is no more. hints takes its place, which leads pods as well without a scheduling gate: set {{ $value }}=hints.
-{{ end -}}
 {{- if include "tightship-lib.pilot" . -}}
 {{ $value }} is hints: replacements of evicted pods prefer the nodes that the plan chose, and keep off nodes that leave.
 {{- else if .Values.kubeconfig.secretName -}}

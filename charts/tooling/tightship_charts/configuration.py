@@ -14,7 +14,7 @@ from hpa_scaler.annotations.parsing import ANNOTATIONS
 from hpa_scaler.process.settings import ScalerSettings
 from node_compactor.settings import CompactorSettings
 from node_refiner.settings import RefinerSettings
-from tightship.app.settings.fields import SWITCHABLE_RULES, Budget, Switched, is_duration, parse_ratio
+from tightship.app.settings.fields import SWITCHABLE_RULES, Budget, is_duration, parse_ratio
 from tightship.app.settings.loading import Layered, flags_of, nested, wire_keys
 from tightship.app.settings.query_servers import ServerSettings
 
@@ -120,9 +120,7 @@ def _field(name: str, field: FieldInfo) -> Json:
     if name == "defaults" and field.alias is None:
         text = {"type": ["string", "number", "boolean"]}
         return {"type": "object", "properties": {each.key: text for each in ANNOTATIONS}, "additionalProperties": False}
-    switched = [value for each in field.metadata if isinstance(each, Switched) for value in each.values]
-    schema = _kind(field.annotation, field.metadata)
-    return {**schema, "enum": [*schema["enum"], *switched]} if switched else schema
+    return _kind(field.annotation, field.metadata)
 
 
 def _kind(annotation: object, metadata: list[Any]) -> Json:
@@ -146,7 +144,8 @@ def _kind(annotation: object, metadata: list[Any]) -> Json:
             return _object(annotation, wire_keys(annotation))
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Literal:
-        return {"enum": list(arguments)}
+        # YAML 1.1, and so Helm, reads `off` as false.
+        return {"enum": [*arguments, *([False] if "off" in arguments else [])]}
     if origin in {Union, types.UnionType}:
         [some] = [each for each in arguments if each is not types.NoneType]
         return _annotated(some, metadata)

@@ -273,10 +273,9 @@ async def test_a_label_of_somebody_else_stays_and_is_told_once(
     [
         ("", "has no annotation tightship.dev/landing-policy"),
         ("hints/1", "says that the admission policy is 'hints/1', not hints/2"),
-        ("exact/1", "says that the admission policy is 'exact/1', not hints/2"),
         (None, "ConfigMap default/tightship-landings does not exist"),
     ],
-    ids=["none noted", "an older one", "of another mode", "below 1.36"],
+    ids=["none noted", "an older one", "below 1.36"],
 )
 async def test_without_a_policy_that_fits_soft_taints_steer_alone_and_one_line_says_so(
     cluster: Cluster, start: Start, caplog: pytest.LogCaptureFixture, said: str | None, why: str

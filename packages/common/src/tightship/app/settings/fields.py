@@ -61,12 +61,6 @@ class Allowed(Struct, frozen=True):
     words: str
 
 
-class Switched(Struct, frozen=True):
-    """The *values* that a word's field takes besides its words: the field was a switch, or had other words, once."""
-
-    values: tuple[bool | str, ...]
-
-
 class Minutes(str):
     """A duration as text in which a plain number means minutes."""
 

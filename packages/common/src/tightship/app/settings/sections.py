@@ -6,14 +6,13 @@ Aliases are node-compactor's keys; node-refiner spells the same keys in its own 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self, get_args
 
 import msgspec
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from tightship.app.settings.fields import SWITCHABLE_RULES, Flag, Rules, Seconds, Switched
+from tightship.app.settings.fields import SWITCHABLE_RULES, Flag, Rules, Seconds
 from tightship.app.settings.loading import Layered
 from tightship.app.settings.prices import Prices
 from tightship.core.reasons import Reason
@@ -26,8 +25,6 @@ from tightship.planning.plan.model import CANDIDATE, Placement, SteeringRules
 from tightship.planning.pools import KNOWN_POOL_LABELS
 
 _RULES = DrainRules()
-
-_log = logging.getLogger(__name__)
 
 
 class DrainKeys(Layered):
@@ -160,24 +157,17 @@ Steering = Literal["off", "taints", "hints"]
 nodes that the plan removes, which an admission policy gives to the pods.
 """
 
-_ON = frozenset({"1", "t", "true", "y", "yes", "on"})
-_OFF = frozenset({"0", "f", "false", "n", "no"})
-_EXACT = "exact"
-
 
 def _steering(value: object) -> object:
-    """Return the word for *value*: this setting was a switch once, and ``off`` is a switch in YAML 1.1."""
-    text = str(value).strip().lower()
-    if text == _EXACT:
-        _log.warning("steering: exact is no more: hints applies, which leads pods as well without a scheduling gate")
-        return "hints"
-    word = "taints" if text in _ON else "off" if text in _OFF else text
+    """Return the word for *value*: YAML 1.1 reads ``off`` as false."""
+    word = str(value).strip().lower()
+    word = "off" if word == "false" else word
     if word not in get_args(Steering):
-        raise ValueError(f"allowed are {', '.join(get_args(Steering))}, also true (taints) and false (off)")
+        raise ValueError(f"allowed are {', '.join(get_args(Steering))}")
     return word
 
 
-SteeringWord = Annotated[Steering, BeforeValidator(_steering), Switched((True, False, _EXACT))]
+SteeringWord = Annotated[Steering, BeforeValidator(_steering)]
 
 
 class SteeringKeys(Layered):
@@ -186,7 +176,7 @@ class SteeringKeys(Layered):
     steering: SteeringWord = "taints"
     """``taints``: the next nodes to go carry the taint ``tightship.dev/candidate:PreferNoSchedule``. ``hints`` does the
     same, and uses the chart's admission policy, on Kubernetes 1.36 and newer: see :mod:`tightship.drain_io.pilot`.
-    ``true`` means ``taints``, ``false`` means ``off``."""
+    YAML 1.1 reads ``off`` as ``false``, which is therefore allowed."""
     candidate_taints: int = Field(default=400, ge=0, alias="maximumCandidateTaints")
     """Most nodes that carry the taint, the first of the plan. Pods then rarely land on nodes that they would have to
     leave again. But the more nodes are tainted, the fewer are left to choose from, and they fill up in a way that keeps

@@ -42,7 +42,7 @@ def _forbidden(world: World, asks: Asked) -> bool:
 
 def mode_of(settings: Json) -> str:
     """Return how the settings have landings steered, empty where they don't."""
-    return "hints" if settings.get("steering") in ("hints", "exact") else ""
+    return "hints" if settings.get("steering") == "hints" else ""
 
 
 class Endings:

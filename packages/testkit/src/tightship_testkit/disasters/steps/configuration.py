@@ -27,7 +27,7 @@ def _edited(rng: Random, scenario: Scenario) -> Args:
             ("settle_time" if flat else "settleTime", rng.choice(("1s", "6s"))),
             ("hand_over_timeout" if flat else "handOverTimeout", rng.choice(("10s", "30s"))),
             ("node_drain_timeout" if flat else "nodeDrainTimeout", rng.choice(("15s", "40s"))),
-            ("steering", rng.choice(("true", "false")) if flat else rng.choice((True, False))),
+            ("steering", rng.choice(("taints", "false")) if flat else rng.choice(("taints", False))),
             ("minimum_nodes" if flat else "maximumEvictionsInFlight", rng.choice((1, 3))),
         )
     )

@@ -151,7 +151,7 @@ async def grow_in_drain(world: World, *, more: int, after: float, back: float) -
         return
 
 
-_NOTES = ("", "exact/1", "hints/0", "hints/1", "hints/9", "hints", "banana")
+_NOTES = ("", "hints/0", "hints/1", "hints/9", "hints", "banana")
 
 
 @step(_PROGRAM, policy=one_of(*_NOTES), seconds=one_of(5.0, 40.0, 1000.0), weight=0)
@@ -251,7 +251,7 @@ async def take_landing_rights(world: World, *, program: str, resource: str, seco
     world.tell(f"{program} has its right to {resource} again")
 
 
-@step(_PROGRAM, mode=one_of("off", "taints", "hints", "exact"), moment=one_of("", "Claimed", "Evicting"), weight=0)
+@step(_PROGRAM, mode=one_of("off", "taints", "hints"), moment=one_of("", "Claimed", "Evicting"), weight=0)
 async def steer(world: World, *, program: str, mode: str, moment: str) -> None:
     """The steering is set otherwise, in the middle of a drain or not."""
     team = world.team_of(program)
