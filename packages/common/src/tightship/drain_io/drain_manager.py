@@ -69,8 +69,7 @@ class Drainer:
     """Drains nodes for *controller*; *holder* names this replica, *epoch* its term of leadership by the Lease *lease*.
 
     Drains under another Lease are another installation's. They are left alone while *installations* has it alive, and
-    while ``Tools.releasing`` is true. Then, unless *unnamed* is true, so are those without a Lease. Only the leader
-    calls methods, one at a time.
+    while ``Tools.releasing`` is true. Only the leader calls methods, one at a time.
     """
 
     def __init__(
@@ -84,7 +83,6 @@ class Drainer:
         pool_of: Callable[[Node], str],
         price_of: Callable[[Node], Price] = lambda _: UNPRICED,
         lease: str = "",
-        unnamed: bool = False,
         installations: Installations | None = None,
     ) -> None:
         self._tools = tools
@@ -101,7 +99,6 @@ class Drainer:
             lease,
             beside=lambda: Beside(controller) if installations is None else installations.beside,
             releasing=tools.releasing,
-            released=frozenset({lease, ""} if unnamed else {lease}),
         )
         self._drives: dict[str, _Driven] = {}
         self._lost = LostRecords()

@@ -40,8 +40,8 @@ def _still(known: _Still[K], found: Mapping[K, str]) -> _Still[K]:
 class Others:
     """What others than the installation *lease* of *controller* have written, and since when it is unchanged.
 
-    *beside* tells which other installations may be alive. While *releasing* is true, only the drains under the Leases
-    *released* are ours.
+    *beside* tells which other installations may be alive. While *releasing* is true, only the drains under *lease* are
+    ours.
     """
 
     def __init__(
@@ -51,13 +51,11 @@ class Others:
         *,
         beside: Callable[[], Beside],
         releasing: Callable[[], bool],
-        released: frozenset[str],
     ) -> None:
         self._controller = controller
         self._lease = lease
         self._beside = beside
         self._releasing = releasing
-        self._released = released
         self._drains: _Still[str] = {}
         self._claims: _Still[str] = {}
         self._unclaimed: _Still[tuple[str, str]] = {}
@@ -86,7 +84,7 @@ class Others:
             record = drain_record(view.node)
             if record is None or record.op in claimed or record.lease in sharing:
                 continue
-            if record.controller == self._controller and record.lease in {self._lease, ""}:
+            if record.controller == self._controller and record.lease == self._lease:
                 continue
             # After a drain, or once an autoscaler has taken the node, the claim may go first.
             if record.phase in UNDER_WAY:
@@ -98,8 +96,8 @@ class Others:
         record = drain_record(node)
         if record is None or not record.owns_node or record.controller != self._controller:
             return False
-        if record.lease in self._released or self._releasing():
-            return record.lease in self._released
+        if record.lease == self._lease or self._releasing():
+            return record.lease == self._lease
         # Of an installation that keeps its claims elsewhere, nobody knows whether it is alive.
         elsewhere = self._unclaimed.get((node.name, record.controller), ("",))[0] == record.op
         return not (elsewhere or self._beside().foreign(record.lease))

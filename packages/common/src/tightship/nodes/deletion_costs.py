@@ -54,13 +54,8 @@ def share_costs(snapshot: Snapshot, going: Sequence[str], beside: Beside) -> Cos
     deleting, because those pods leave anyhow.
     """
     carried: dict[str, list[Pod]] = {}
-    too_low: list[Pod] = []
     for pod in priced(snapshot, beside):
-        cost = _cost_of(pod)
-        if cost is not None and cost < LOWEST:
-            too_low.append(pod)  # written by a release with a lower LOWEST
-        else:
-            carried.setdefault(pod.node, []).append(pod)
+        carried.setdefault(pod.node, []).append(pod)
     chosen: dict[str, list[Pod]] = {}
     count = 0
     for name in going:
@@ -83,7 +78,7 @@ def share_costs(snapshot: Snapshot, going: Sequence[str], beside: Beside) -> Cos
         ours[pod.node].add(pod.uid)
     return Costs(
         tuple(add),
-        (*too_low, *(pod for name in over for pod in carried[name])),
+        tuple(pod for name in over for pod in carried[name]),
         {name: frozenset(uids) for name, uids in ours.items()},
     )
 
@@ -138,7 +133,7 @@ def _cost(pods: Iterable[Pod]) -> int | None:
 def _cost_of(pod: Pod) -> int | None:
     """Return the cost that our mark on *pod* tells, ``None`` if it tells no cost that we would write."""
     cost = whole_number(pod.annotations[OURS].partition("=")[2])
-    return cost if cost is not None and cost < 0 else None
+    return cost if cost is not None and LOWEST <= cost < 0 else None
 
 
 def _leaves(snapshot: Snapshot, name: str) -> bool:

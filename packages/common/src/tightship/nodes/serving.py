@@ -124,7 +124,6 @@ def _loop(
         pool_of=lambda node: controller.pool_of(node, live.current),
         price_of=paid,
         lease=lease,
-        unnamed=run.release,
         installations=installations,
     )
     loop = ConsolidationLoop(
