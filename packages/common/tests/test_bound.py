@@ -26,7 +26,7 @@ from tightship_testkit.planning import judge, snapshot_of
 DATA = Path(os.environ.get("TIGHTSHIP_DATA", Path(__file__).resolve().parents[4] / "shared" / "data"))
 OPENB = DATA / "openb_cluster.json.gz"
 
-needs_solver = pytest.mark.skipif(not solver_installed(), reason="no HiGHS: pip install 'tightship[gap]'")
+needs_solver = pytest.mark.skipif(not solver_installed(), reason="no HiGHS: pip install 'tightship[solver]'")
 
 
 class _AtMost:

@@ -1,4 +1,4 @@
-"""The best duals of a relaxation, by the HiGHS solver where it is installed: the extra ``tightship[gap]``."""
+"""The best duals of a relaxation, by the HiGHS solver where it is installed: the extra ``tightship[solver]``."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import NDArray
 
-from tightship.planning.search.relaxation import AtMost, Duals, Relaxation, nothing
+from tightship.planning.search.problem import Problem
+from tightship.planning.search.relaxation import AtMost, Duals, Relaxation, nothing, proven, relaxed
 
 
 def solver_installed() -> bool:
     """Whether HiGHS is there."""
     return find_spec("highspy") is not None
+
+
+def solved_bound(problem: Problem, seconds: float) -> int | None:
+    """Return how many nodes *problem* needs at least by the optimum of its relaxation; ``None`` as :func:`solved`."""
+    relaxation = relaxed(problem)
+    duals = solved(relaxation, seconds)
+    return None if duals is None else proven(relaxation, duals).least
 
 
 def solved(relaxation: Relaxation, seconds: float) -> Duals | None:
