@@ -51,7 +51,7 @@ def solved(relaxation: Relaxation, seconds: float) -> Duals | None:
     solver.run()
     if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         return None
-    duals = np.array(solver.getSolution().row_dual) * program.scale
+    duals = np.array(solver.getSolution().row_dual)
     kinds, shape = len(relaxation.count), relaxation.capacity.shape
     prices, rents, fees = np.split(duals, np.cumsum([kinds, shape[0] * shape[1], rows])[:3])[1:]
     return Duals(-prices.reshape(shape), -rents, fees)
@@ -67,8 +67,7 @@ class _Program:
         self._given = relaxation
         self._sorts, self._kinds = np.nonzero(relaxation.allowed)
         nodes, pods = len(relaxation.columns), len(self._sorts)
-        self.scale = float(relaxation.cost.max(initial=1.0)) or 1.0
-        self.costs = np.concatenate([relaxation.cost / self.scale, np.zeros(pods)])
+        self.costs = np.concatenate([np.ones(nodes), np.zeros(pods)])
         self.most = np.concatenate([relaxation.many, np.full(pods, np.inf)])
         none = np.full(relaxation.staying.size + len(relaxation.at_most), -np.inf)
         least = [rule.least for rule in relaxation.rules]
