@@ -129,6 +129,20 @@ def test_of_several_settings_the_one_that_frees_most_is_named(
     assert found["gain"]["nodes"] == max(limited, floored)
 
 
+def test_the_strategy_may_be_the_setting_that_costs_most(cli: Any, tmp_path: Path) -> None:
+    def sized(name: str, cpu: int) -> Any:
+        return node(name, allocatable={"cpu": f"{cpu}", "memory": "64Gi", "pods": "110"})
+
+    # By ratio the large node goes first, and its pods fill four small ones that could have gone instead.
+    items = [workload(), sized("large", 16), *(pod(f"large-{each}", on="large", cpu="800m") for each in range(8))]
+    for name in ("a", "b", "c", "d"):
+        items += [sized(name, 4), pod(name, on=name, cpu="2")]
+    found = of_search(cli, written(items, tmp_path), "--limit", "1.5")
+    assert found["greedy"]["nodesAfter"] == 4
+    assert found["costliest"]["flags"] == ["--strategy fewest-nodes"]
+    assert found["costliest"]["gain"]["nodes"] == 3
+
+
 @pytest.mark.parametrize("flags", [("--advice-time", "0"), ("--limit", "1.5")], ids=["no time", "nothing to loosen"])
 def test_without_time_or_a_setting_that_costs_a_node_none_is_named(cli: Any, cluster: Path, flags: Any) -> None:
     assert of_search(cli, cluster, *flags)["costliest"] is None

@@ -123,6 +123,8 @@ class Adviser:
         costs: list[ReasonCost] = []
         untried = 0
         for reason, found in self._by_reason(refusals):
+            if reason in ROOM:
+                continue
             own = frozenset(each for each in found if each is not None)
             if None in found:
                 if reason not in RULES:
@@ -141,8 +143,7 @@ class Adviser:
     ) -> Iterator[tuple[Reason, frozenset[Change | None]]]:
         """Yield each reason with the changes against it, the reason that keeps most first."""
         kept = {reason: {name for name, _ in subjects(refusals, reason)} for reason in Reason}
-        some = (each for each in Reason if kept[each] and each not in ROOM)
-        for reason in sorted(some, key=lambda each: self._worth(kept[each]), reverse=True):
+        for reason in sorted(filter(kept.get, Reason), key=lambda each: self._worth(kept[each]), reverse=True):
             yield reason, frozenset(self._catalogue.of(*each) for each in subjects(refusals, reason))
 
     # -- things, pairs, larger sets
