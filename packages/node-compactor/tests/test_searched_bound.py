@@ -16,6 +16,7 @@ from tightship.planning.evaluate import Horizon, evaluate
 from tightship.planning.plan.model import Searched
 from tightship.planning.search.linear import solver_installed
 from tightship.planning.search.strategy import SearchRules
+from tightship.report.search import search_summary
 from tightship_simulator import random_cluster
 from tightship_testkit.builders import NOW as BUILT
 from tightship_testkit.builders import budget, node, pod, snapshot, when, workload
@@ -187,3 +188,12 @@ def test_where_the_plan_reaches_the_bound_nothing_is_said_of_a_solver(
     told = of_search(cli, data / "cluster.yaml")
     assert told["bound"] == told["searched"]["nodesAfter"]
     assert SOLVER not in cli("plan", "-f", data / "cluster.yaml", "--search", "100ms").out
+
+
+@pytest.mark.parametrize(("virtual", "unreadable", "bound"), [(0, 0, 6), (1, 0, 5), (0, 1, 7), (1, 1, 6)], ids=str)
+def test_nodes_that_can_not_be_read_stay_and_virtual_ones_are_none(virtual: int, unreadable: int, bound: int) -> None:
+    told = Searched(1.0, 5, greedy_removed=1, greedy_evictions=1, removed=2, evictions=2, bound=6)
+    nodes = 10 + unreadable
+    found = search_summary(told, nodes, known=10 + virtual)
+    assert found is not None
+    assert (found.bound, found.searched.nodes_after) == (bound, nodes - 2)
