@@ -46,6 +46,29 @@ def test_plans_that_begin_in_one_space_are_those_that_begin_in_their_own(placeme
 
 
 @pytest.mark.parametrize("placement", ["possible", "likely"])
+def test_a_plan_remembers_what_nodes_offered_before_it(placement: Placement) -> None:
+    remembered = ports = changed = 0
+    for history in histories(SEEDS):
+        for snapshot in history:
+            candidates = judge(snapshot).candidates
+            planner = Planner(snapshot, DisruptionLedger(snapshot), candidates, placement)
+            for candidate in candidates:
+                planner.attempt(candidate)
+            space, fresh, unplanned = planner.space, Space(snapshot), planner.start.unplanned
+            for pod in {each.template: each for view in snapshot.nodes.values() for each in view.pods}.values():
+                demand = space.demand_of(pod)
+                if demand.node_local:
+                    before = fresh.feasible(fresh.demand_of(pod))
+                    assert (unplanned.feasible(demand) == before).all(), pod.key
+                    remembered += bool(demand.affinity.excluding)
+                    ports += bool(demand.template.spec.host_ports)
+                    changed += bool((space.feasible(demand) != before).any())
+    assert remembered > 0
+    assert ports > 0
+    assert changed > 0
+
+
+@pytest.mark.parametrize("placement", ["possible", "likely"])
 @pytest.mark.parametrize("step", [1, 2])
 def test_a_plan_that_is_cut_is_one_that_tried_just_what_it_keeps(placement: Placement, step: int) -> None:
     cut = 0
