@@ -8,6 +8,7 @@ from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.placement.space import Space
 from tightship.planning.placement.together import feasible_each
 from tightship.planning.plan import Candidate, Placement, Planner, PlanStart
+from tightship_simulator import random_cluster
 from tightship_simulator.generate import off_peak_cluster
 from tightship_testkit.changing import histories
 from tightship_testkit.planning import judge, snapshot_of
@@ -66,6 +67,19 @@ def test_a_plan_remembers_what_nodes_offered_before_it(placement: Placement) -> 
     assert remembered > 0
     assert ports > 0
     assert changed > 0
+
+
+@pytest.mark.parametrize("seed", [21, 35, 72, 142])
+def test_to_ask_what_fits_without_a_plan_leaves_no_host_port_in_use(seed: int) -> None:
+    snapshot = snapshot_of(random_cluster(seed))
+    candidates = judge(snapshot).candidates
+    planner = Planner(snapshot, DisruptionLedger(snapshot), candidates, "possible")
+    for candidate in candidates:
+        planner.attempt(candidate)
+    asked, fresh = planner.start.without_plan, Space(snapshot)
+    for pod in (each for view in snapshot.nodes.values() for each in view.pods if each.spec.host_ports):
+        assert (asked.feasible(asked.demand_of(pod)) == fresh.feasible(fresh.demand_of(pod))).all(), pod.key
+    assert asked.constraints.taken()[1] == fresh.constraints.taken()[1]
 
 
 @pytest.mark.parametrize("placement", ["possible", "likely"])

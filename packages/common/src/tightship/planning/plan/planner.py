@@ -503,7 +503,7 @@ class UnplacedPods:
         demand = space.demand_of(placed_pod.pod)
         mark = space.mark()
         space.close(node)
-        if placed_pod.origin == origin:
+        if placed_pod.pod.node == origin:  # a pod that arrived there is elsewhere without the plan
             space.remove(demand, node)
         fits = bool(space.feasible(demand).any())
         space.rollback(mark)
