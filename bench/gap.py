@@ -6,7 +6,7 @@
 
 In the generated fleets each workload has required anti-affinity against itself by node, and its replicas are spread as
 a scheduler spreads them. The bar: a search keeps at most 4 % more nodes than the bound. The bound needs the solver:
-``pip install 'tightship[gap]'``.
+``pip install 'tightship[solver]'``.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def measure(name: str, fleet: Snapshot, seconds: float) -> Json:
     relaxation = relaxed(problem)
     duals = solved(relaxation, 60.0)
     if duals is None:
-        sys.exit("no bound without the solver: pip install 'tightship[gap]'")
+        sys.exit("no bound without the solver: pip install 'tightship[solver]'")
     least = proven(relaxation, duals).least
     solving = time.monotonic() - start
     searching = Searching(STRATEGIES["fewest-nodes"], SearchRules(seconds=seconds, clock=time.process_time))

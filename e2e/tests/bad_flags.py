@@ -61,8 +61,6 @@ NODES: dict[str, tuple[str, int, str]] = {
         "contains a user name",
     ),
     "time for advice in words": ("plan -f {ok} --advice-time soon", USAGE, "is not a duration"),
-    "a gap of no time": ("plan -f {ok} --gap 0", USAGE, "is no time to search"),
-    "a gap until stable": ("plan -f {ok} --gap 1s --until-stable", USAGE, "goes without --until-stable"),
     "an unknown placement": ("plan -f {ok} --placement x", USAGE, "--placement"),
     "no nodes at most": ("plan -f {ok} --max-nodes 0", USAGE, "--max-nodes"),
     "fewer nodes than none": ("plan -f {ok} --min-nodes -1", USAGE, "--min-nodes"),

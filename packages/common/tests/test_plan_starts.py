@@ -8,6 +8,7 @@ from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.placement.space import Space
 from tightship.planning.placement.together import feasible_each
 from tightship.planning.plan import Candidate, Placement, Planner, PlanStart
+from tightship_simulator import random_cluster
 from tightship_simulator.generate import off_peak_cluster
 from tightship_testkit.changing import histories
 from tightship_testkit.planning import judge, snapshot_of
@@ -43,6 +44,42 @@ def test_plans_that_begin_in_one_space_are_those_that_begin_in_their_own(placeme
                 for candidate in candidates:
                     assert shared.attempt(candidate) == own.attempt(candidate)
                 assert shared.removals == own.removals
+
+
+@pytest.mark.parametrize("placement", ["possible", "likely"])
+def test_a_plan_remembers_what_nodes_offered_before_it(placement: Placement) -> None:
+    remembered = ports = changed = 0
+    for history in histories(SEEDS):
+        for snapshot in history:
+            candidates = judge(snapshot).candidates
+            planner = Planner(snapshot, DisruptionLedger(snapshot), candidates, placement)
+            for candidate in candidates:
+                planner.attempt(candidate)
+            space, fresh, unplanned = planner.space, Space(snapshot), planner.start.unplanned
+            for pod in {each.template: each for view in snapshot.nodes.values() for each in view.pods}.values():
+                demand = space.demand_of(pod)
+                if demand.node_local:
+                    before = fresh.feasible(fresh.demand_of(pod))
+                    assert (unplanned.feasible(demand) == before).all(), pod.key
+                    remembered += bool(demand.affinity.excluding)
+                    ports += bool(demand.template.spec.host_ports)
+                    changed += bool((space.feasible(demand) != before).any())
+    assert remembered > 0
+    assert ports > 0
+    assert changed > 0
+
+
+@pytest.mark.parametrize("seed", [21, 35, 72, 142])
+def test_to_ask_what_fits_without_a_plan_leaves_no_host_port_in_use(seed: int) -> None:
+    snapshot = snapshot_of(random_cluster(seed))
+    candidates = judge(snapshot).candidates
+    planner = Planner(snapshot, DisruptionLedger(snapshot), candidates, "possible")
+    for candidate in candidates:
+        planner.attempt(candidate)
+    asked, fresh = planner.start.without_plan, Space(snapshot)
+    for pod in (each for view in snapshot.nodes.values() for each in view.pods if each.spec.host_ports):
+        assert (asked.feasible(asked.demand_of(pod)) == fresh.feasible(fresh.demand_of(pod))).all(), pod.key
+    assert asked.constraints.taken()[1] == fresh.constraints.taken()[1]
 
 
 @pytest.mark.parametrize("placement", ["possible", "likely"])

@@ -1,4 +1,4 @@
-"""Random fleets small enough to try every plan: the fewest nodes, and the least money, that any plan keeps."""
+"""Random fleets small enough to try every plan: the fewest nodes that any plan keeps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ class TinyNode(Struct, frozen=True):
     cpu: int
     memory: int
     zone: str
-    price: int
     goes: bool
     """Whether the node may go at all."""
 
@@ -67,13 +66,6 @@ class TinyFleet(Struct, frozen=True):
     def fewest(self) -> int:
         """Return how many nodes the best plan of one round keeps."""
         return min(len(self.nodes) - len(closed) for closed in self._plans())
-
-    def cheapest(self) -> int:
-        """Return what the nodes of the cheapest plan of one round cost."""
-        return min(
-            sum(each.price for number, each in enumerate(self.nodes) if number not in closed)
-            for closed in self._plans()
-        )
 
     def _plans(self) -> Iterator[frozenset[int]]:
         """Yield each set of nodes that can go together."""
@@ -133,7 +125,6 @@ def tiny_fleet(seed: int) -> TinyFleet:
             cpu=rng.choice([4, 4, 8, 16]),
             memory=rng.choice([8, 16, 32]),
             zone=rng.choice("ab"),
-            price=rng.choice([3, 5, 8]) * 1_000_000,
             goes=rng.random() < 0.85,
         )
         for _ in range(rng.randint(3, 6))

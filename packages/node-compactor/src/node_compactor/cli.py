@@ -7,7 +7,6 @@ import sys
 
 import node_compactor
 from node_compactor.advice import CompactorChanges
-from node_compactor.alternatives import alternatives
 from node_compactor.configuration import add_options, configure, flags_given
 from node_compactor.describing import summarize, wire
 from node_compactor.gates import CompactorGates
@@ -30,7 +29,6 @@ def _configure(arguments: argparse.Namespace) -> Configured[CompactorGates]:
     return Configured(
         view,
         CompactorJudge(settings),
-        lambda: alternatives(settings),
         search=settings.search,
         changes=CompactorChanges(settings, given),
     )

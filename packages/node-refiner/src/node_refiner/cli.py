@@ -7,7 +7,6 @@ import sys
 
 import node_refiner
 from node_refiner.advice import RefinerChanges
-from node_refiner.alternatives import alternatives
 from node_refiner.configuration import add_options, configure, flags_given
 from node_refiner.describing import excess_summary, summarize, wire
 from node_refiner.gates import RefinerGates
@@ -30,7 +29,6 @@ def _configure(arguments: argparse.Namespace) -> Configured[RefinerGates]:
     return Configured(
         view,
         RefinerJudge(settings),
-        lambda: alternatives(settings),
         lambda gates: excess_summary(gates.outlooks, settings),
         changes=RefinerChanges(settings, given),
     )

@@ -98,8 +98,8 @@ def advice_summary(advice: Advice, tunable: Tunable, seconds: float, *, priced: 
         seconds=seconds,
         tried=advice.tried,
         untried=advice.untried,
-        changes=tuple(_entry(each, tunable, priced=priced) for each in advice.bundles),
-        together=None if advice.together is None else _entry(advice.together, tunable, priced=priced),
+        changes=tuple(advice_entry(each, tunable, priced=priced) for each in advice.bundles),
+        together=None if advice.together is None else advice_entry(advice.together, tunable, priced=priced),
         together_of=advice.numbers,
         others=advice.others,
     )
@@ -109,7 +109,7 @@ def node_bundle(freed: Freed, tunable: Tunable, *, priced: bool) -> NodeBundle:
     """Return what frees one node for a document."""
     bundle = freed.bundle
     return NodeBundle(
-        advice=_entry(bundle, tunable, priced=priced) if bundle is not None and bundle.changes else None,
+        advice=advice_entry(bundle, tunable, priced=priced) if bundle is not None and bundle.changes else None,
         round=freed.round,
         moves=tuple(sorted((BundleMove(each.pod.key, each.target) for each in freed.moves), key=lambda each: each.pod)),
         remains=tuple(_remains(freed.remains)),
@@ -131,7 +131,8 @@ def gain_entry(gain: Gain, *, priced: bool) -> GainEntry:
     return GainEntry(gain.nodes, gain.micros if priced else None)
 
 
-def _entry(bundle: Bundle, tunable: Tunable, *, priced: bool) -> AdviceEntry:
+def advice_entry(bundle: Bundle, tunable: Tunable, *, priced: bool) -> AdviceEntry:
+    """Return *bundle* for a document; *priced* says whether nodes have prices."""
     changed = difference(tunable.values(tunable.settings), tunable.values(bundle.settings))
     winning = tunable.winning(changed)
     flags = "the flag wins" if len(winning) == 1 else "flags win"

@@ -25,7 +25,6 @@ from tightship.report.document import (
     StuckNode,
     Summary,
 )
-from tightship.report.gap import gap_summary
 from tightship.report.inputs import (
     Inputs,
     by_importance,
@@ -156,12 +155,11 @@ def _summary(inputs: Inputs, nodes: tuple[NodeEntry, ...]) -> Summary:
         kept_by=_kept_by(every, inputs),
         scheduler=_forecast(inputs, len(nodes)),
         excess=inputs.excess,
-        search=search_summary(plan.searched, len(nodes), virtual),
+        search=search_summary(plan.searched, len(nodes), len(inputs.facts) + virtual, inputs.costliest),
         other={each: _totals(inputs, each, _parts(nodes, each)) for each in extended_resources(nodes)},
         pools=_pools(nodes),
         money=money_summary(_costs(nodes)),
         karpenter=karpenter_summary(inputs.snapshot, plan.refusals, inputs.as_if_unmanaged, len(inputs.facts)),
-        gap=gap_summary(inputs.gap, len(nodes) - len(inputs.facts)),
         pending=inputs.pending,
     )
 

@@ -12,7 +12,6 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from tightship.report.advice import AdviceSummary, GainEntry, NodeBundle
-from tightship.report.gap import GapSummary
 from tightship.report.karpenter import KarpenterSummary
 from tightship.report.money import MoneySummary, MonthTotals, NodeCost
 from tightship.report.pending import PendingSummary
@@ -222,7 +221,7 @@ class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
     let pods go only one after another.
 
     *other* are extended resources. *money* exists only if some node has a price, *excess* only if the controller uses
-    that figure, *search* and *gap* only if they were asked for, *karpenter* only if nodes are left to Karpenter,
+    that figure, *search* only if it was asked for, *karpenter* only if nodes are left to Karpenter,
     *pending* only if pods wait for a node and somebody asked.
     """
 
@@ -241,7 +240,6 @@ class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
     pools: tuple[PoolEntry, ...] = ()
     money: MoneySummary | None = None
     karpenter: KarpenterSummary | None = None
-    gap: GapSummary | None = None
     pending: PendingSummary | None = None
 
 

@@ -13,10 +13,9 @@ from tightship.core.resources import Resources
 from tightship.core.times import rfc3339
 from tightship.planning.cluster import Snapshot
 from tightship.planning.facts import NodeFacts
-from tightship.planning.gap import Gap
 from tightship.planning.plan import Forecast, Plan
 from tightship.planning.utilization import Utilization
-from tightship.report.advice import AdviceSummary, GainEntry, NodeBundle
+from tightship.report.advice import AdviceEntry, AdviceSummary, GainEntry, NodeBundle
 from tightship.report.document import (
     API_VERSION,
     ExcessSummary,
@@ -34,7 +33,8 @@ class Inputs(Struct, frozen=True):
     """A snapshot, its plan, and the contents of the document's head.
 
     *now* is in seconds since 1970. *held* says which planned nodes have to wait, and why. *costs* are what more
-    would go without each reason, *bundles* what would free a node, by its name.
+    would go without each reason, *bundles* what would free a node, by its name. *costliest* is the change of settings
+    that would free most nodes.
     *pending* are the pods without a node. *as_if_unmanaged* is the plan as if Karpenter consolidated nothing.
     """
 
@@ -50,7 +50,7 @@ class Inputs(Struct, frozen=True):
     excess: ExcessSummary | None = None
     held: Mapping[str, Refusal] = {}
     as_if_unmanaged: Plan | None = None
-    gap: Gap | None = None
+    costliest: AdviceEntry | None = None
     advice: AdviceSummary | None = None
     costs: Mapping[Reason, GainEntry] = {}
     bundles: Mapping[str, NodeBundle] = {}

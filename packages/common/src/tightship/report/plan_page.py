@@ -20,13 +20,12 @@ from tightship.report.document import (
     ShareTotals,
     Summary,
 )
-from tightship.report.gap import gap_lines
 from tightship.report.karpenter import karpenter_line
 from tightship.report.money import MoneySummary, an_hour, change, money, money_lines
 from tightship.report.node_rows import COLUMNS, STATES, Arrival, arrivals_of, cpu_bar, memory_bar, node_rows
 from tightship.report.pending import pending_line
 from tightship.report.presentation import Cell, EntryList, Fact, Fleet, Group, Page, Part, Section, Slot, Table, Tone
-from tightship.report.search import searched
+from tightship.report.search import search_lines
 
 EXTENDED_SHOWN = 3
 """Most extended resources that the figures and the pools of a page name."""
@@ -228,10 +227,8 @@ def besides(plan: NodePlan) -> Iterator[tuple[str, str]]:
     """Return the texts about a plan besides its numbers, each with its label."""
     summary = plan.summary
     if summary.search is not None:
-        yield "Searched", searched(summary.search)
-    if summary.gap is not None:
-        for number, text in enumerate(gap_lines(summary.gap, summary.money)):
-            yield "Gap" if number == 0 else "", text
+        for number, text in enumerate(search_lines(summary.search)):
+            yield "Searched" if number == 0 else "", text
     if summary.excess is not None:
         yield "Excess", _excess(summary.excess)
         for taints, each in summary.excess.dedicated.items():

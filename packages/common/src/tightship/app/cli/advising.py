@@ -16,7 +16,7 @@ from tightship.planning.advice import Adviser, Catalogue, Scenario, TimeLimit, T
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, Evaluator, Horizon, evaluate
 from tightship.planning.plan import Plan
-from tightship.report.advice import advice_summary, gain_entry, node_bundle
+from tightship.report.advice import advice_entry, advice_summary, gain_entry, node_bundle
 from tightship.report.inputs import Inputs
 
 DEFAULT_TIME = 10.0
@@ -51,7 +51,15 @@ class Advising:
         self._priced = any(fact.price is not None for fact in base.facts.values())
 
     def plan(self, inputs: Inputs, seconds: float) -> Inputs:
-        """Return *inputs* with what each reason costs and what would free nodes."""
+        """Return *inputs* with what each reason costs and what would free nodes.
+
+        A searched plan ends by time, so there is no telling what a change would gain. Its inputs only get the setting
+        that costs its strategy most, without a search.
+        """
+        if self._base.plan.searched is not None:
+            found = self._anew(self._horizon)._adviser(seconds).setting()
+            entry = None if found is None else advice_entry(found, self._tunable, priced=self._priced)
+            return msgspec.structs.replace(inputs, costliest=entry)
         advice = self._adviser(seconds).advise()
         return msgspec.structs.replace(
             inputs,
@@ -67,16 +75,15 @@ class Advising:
         found = {name: adviser.free(name) for name in names if name not in gone}
         waits = [name for name, each in found.items() if any(left.reason in LATER for left in each.remains)]
         if waits and not self._horizon.until_stable:
-            later = self._until_stable()
+            later = self._anew(msgspec.structs.replace(self._horizon, until_stable=True))
             for name in waits:
                 freed = later._adviser(until - monotonic()).free(name)
                 found[name] = freed if freed.bundle is not None else found[name]
         bundles = {name: node_bundle(each, self._tunable, priced=self._priced) for name, each in found.items()}
         return msgspec.structs.replace(inputs, bundles=bundles)
 
-    def _until_stable(self) -> Advising:
-        """Return what plans round after round, for what a later round removes."""
-        horizon = msgspec.structs.replace(self._horizon, until_stable=True)
+    def _anew(self, horizon: Horizon) -> Advising:
+        """Return advice about a plan of the same cluster that looks as far as *horizon*."""
         began, snapshot = monotonic(), self._scenario.snapshot
         base = evaluate(snapshot, self._tunable.judge(self._tunable.settings), self._base.now, horizon)
         return Advising(self._tunable, snapshot, base, horizon, monotonic() - began)

@@ -23,7 +23,6 @@ from tightship.app.cli.arguments import (
 )
 from tightship.app.cli.basics import near, no_command, print_version, write_rendered
 from tightship.app.cli.diffing import add_diff
-from tightship.app.cli.gap import add_gap_argument, gap_wanted
 from tightship.app.cli.progress import Progress
 from tightship.app.cli.source import load_snapshot
 from tightship.app.settings.fields import seconds
@@ -37,7 +36,6 @@ from tightship.kube.server_access import ServerCredentials
 from tightship.planning.advice import Scenario, Tunable
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Horizon, Judge, evaluate
-from tightship.planning.gap import Alternatives, measure
 from tightship.planning.plan import Plan
 from tightship.planning.plan.reserving import pending_pods
 from tightship.planning.pools import pool_of, shown
@@ -57,6 +55,9 @@ EXITS = """exit codes: 0 done; 1 an error; 2 with --exit-code, when a node would
 
 _EXPLAINED = """exit codes: 0 done; 1 an error; 64 wrong usage; 130 interrupted; 141 the reader closed the pipe."""
 
+SOLVING = 60.0
+"""Most seconds of wall time for the solver of a search's bound; after that the bound is the one that guided it."""
+
 _OF_EXPLAIN = frozenset({"positional arguments", "options", "cluster", "output", "logging"})
 """The groups that the help of ``explain`` lists; the help of ``plan`` lists all."""
 
@@ -67,14 +68,13 @@ G_co = TypeVar("G_co", bound=ExplainedGates, covariant=True)
 class Configured(Struct, Generic[G_co], frozen=True):
     """A controller with its settings, for display and as a judge.
 
-    *others* returns the controller with other settings, to compare. *excess* returns how many nodes the cluster could
-    do without, if the controller uses that figure. *search* is how many seconds to search for a better plan. *changes*
-    says what advice may change in the settings; without it there is no advice.
+    *excess* returns how many nodes the cluster could do without, if the controller uses that figure. *search* is how
+    many seconds to search for a better plan. *changes* says what advice may change in the settings; without it there
+    is no advice.
     """
 
     settings: SettingsView
     judge: Judge[G_co]
-    others: Callable[[], Alternatives]
     excess: Callable[[G_co], ExcessSummary] | None = None
     search: float = 0.0
     changes: Tunable | None = None
@@ -149,8 +149,6 @@ class Program(Struct, frozen=True):
     ) -> argparse._ArgumentGroup:
         add_cluster_arguments(parser)
         self.add_options(parser)
-        if table:
-            add_gap_argument(parser)
         output = add_output_arguments(parser, outputs, table=table)
         add_advice_argument(output)
         add_logging_arguments(parser)
@@ -165,7 +163,8 @@ class Program(Struct, frozen=True):
         only_rows = arguments.no_headers and arguments.output in ("table", "wide")
         if advising is not None and not only_rows:
             with Progress() as progress:
-                progress.say(f"planning again for at most {arguments.advice_time:g} s: what would free more nodes?")
+                asked = "what would free more nodes?" if inputs.plan.searched is None else "which setting costs most?"
+                progress.say(f"planning again for at most {arguments.advice_time:g} s: {asked}")
                 inputs = advising.plan(inputs, arguments.advice_time)
         document = plan_document(inputs, arguments.sort_by)
         write_rendered(self.name, PLAN, document, arguments, inputs.warnings)
@@ -174,7 +173,8 @@ class Program(Struct, frozen=True):
     def _explain(self, arguments: argparse.Namespace) -> int:
         inputs, evaluation, advising = self._judge(arguments, arguments.nodes)
         names = tuple(dict.fromkeys(arguments.nodes))
-        if advising is not None:
+        # A searched plan ends by time, so planning again without a search would compare two different things.
+        if advising is not None and evaluation.plan.searched is None:
             with Progress() as progress:
                 progress.say(f"planning again for at most {arguments.advice_time:g} s: what would free the nodes?")
                 inputs = advising.nodes(inputs, names, arguments.advice_time)
@@ -186,11 +186,11 @@ class Program(Struct, frozen=True):
         self, arguments: argparse.Namespace, named: Sequence[str] = ()
     ) -> tuple[Inputs, Evaluation[ExplainedGates], Advising | None]:
         _choose_places(arguments)
-        gap_seconds = gap_wanted(arguments)
         configured = self.configure(arguments)
         judge, search = configured.judge, None
         if configured.search and judge.placement == "possible":
-            search = SearchRules(seconds=configured.search, clock=monotonic)
+            solving = 0.0 if named else SOLVING  # an explanation shows no bound
+            search = SearchRules(seconds=configured.search, clock=monotonic, solving=solving)
         with Progress() as progress:
             loaded = load_snapshot(arguments, progress, judge.ahead)
             snapshot, now = loaded.snapshot, loaded.at
@@ -206,12 +206,6 @@ class Program(Struct, frozen=True):
             began = monotonic()
             evaluation = evaluate(snapshot, judge, now, horizon, progress=tell)
             planned = monotonic() - began
-            gap = None
-            if gap_seconds is not None:
-                rules = SearchRules(seconds=gap_seconds, clock=monotonic)
-                gap = measure(
-                    snapshot, judge, evaluation, configured.others(), rules, only=selected, progress=progress.say
-                )
             as_if = None
             if not named and configured.changes is not None and evaluation.plan.refuses(Reason.KARPENTER_MANAGED):
                 progress.say("asking as if Karpenter did not consolidate")
@@ -236,12 +230,10 @@ class Program(Struct, frozen=True):
             excess=None if configured.excess is None else configured.excess(evaluation.gates),
             held=evaluation.held,
             as_if_unmanaged=as_if,
-            gap=gap,
             pending=None if not waiting else PendingSummary(waiting, could_run),
         )
         advising = None
-        # A searched plan ends by time, so planning again without a search would compare two different things.
-        if configured.changes is not None and arguments.advice_time and evaluation.plan.searched is None:
+        if configured.changes is not None and arguments.advice_time:
             advising = Advising(configured.changes, loaded.snapshot, evaluation, horizon, planned)
         return inputs, evaluation, advising
 

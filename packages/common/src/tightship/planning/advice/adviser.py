@@ -74,6 +74,19 @@ class Adviser:
         others = self._catalogue.left_to_others(refusals)
         return Advice(reasons, found, together, numbers, len(self._results) - 1, untried + left, others)
 
+    def setting(self) -> Bundle | None:
+        """Return the change of settings that frees most nodes, of those against one reason; ``None`` if none does."""
+        best: tuple[Changes, _Result] | None = None
+        for _, own in self._by_reason(self._base.plan.refusals):
+            changes = frozenset(each for each in own if each is not None and each.tune is not None)
+            result = self._try(changes) if changes == own else None
+            if result is not None and result.gain.nodes > (0 if best is None else best[1].gain.nodes):
+                best = changes, result
+        if best is None:
+            return None
+        tight, result = self._tightened(*best)
+        return Bundle(tight, result.gain, result.freed, result.settings)
+
     def free(self, name: str) -> Freed:
         """Return the smallest known bundle that frees node *name*, or what keeps the node whatever is changed.
 
@@ -107,16 +120,11 @@ class Adviser:
         self, refusals: Mapping[str, Sequence[Refusal]]
     ) -> tuple[tuple[ReasonCost, ...], int, frozenset[Reason]]:
         """Return the costs of the reasons, how many there was no time for, and the reasons that cost nothing."""
-        kept = {reason: {name for name, _ in subjects(refusals, reason)} for reason in Reason}
-        order = sorted(
-            (each for each in Reason if kept[each] and each not in ROOM),
-            key=lambda each: self._worth(kept[each]),
-            reverse=True,
-        )
         costs: list[ReasonCost] = []
         untried = 0
-        for reason in order:
-            found = [self._catalogue.of(*each) for each in subjects(refusals, reason)]
+        for reason, found in self._by_reason(refusals):
+            if reason in ROOM:
+                continue
             own = frozenset(each for each in found if each is not None)
             if None in found:
                 if reason not in RULES:
@@ -129,6 +137,14 @@ class Adviser:
                 costs.append(ReasonCost(reason, result.gain if result.gain.frees else Gain(0, 0)))
         idle = frozenset(each.reason for each in costs if not each.gain.frees)
         return tuple(sorted(costs, key=lambda each: each.gain, reverse=True)), untried, idle
+
+    def _by_reason(
+        self, refusals: Mapping[str, Sequence[Refusal]]
+    ) -> Iterator[tuple[Reason, frozenset[Change | None]]]:
+        """Yield each reason with the changes against it, the reason that keeps most first."""
+        kept = {reason: {name for name, _ in subjects(refusals, reason)} for reason in Reason}
+        for reason in sorted(filter(kept.get, Reason), key=lambda each: self._worth(kept[each]), reverse=True):
+            yield reason, frozenset(self._catalogue.of(*each) for each in subjects(refusals, reason))
 
     # -- things, pairs, larger sets
 

@@ -198,6 +198,10 @@ class AffinityIndex:
             for name in _namespaces(group.terms[0]):
                 self._group_by.add(name, group.terms[0].selector, group)
 
+    def taken(self) -> dict[Tally, int]:
+        """Return on which nodes each count of pods has some now, as bits."""
+        return {tally: tally.nodes for rules in self._shared.values() for tally in rules.tallies}
+
     @property
     def empty(self) -> bool:
         """Whether no pod holds any term, so that nothing needs counting."""

@@ -15,7 +15,7 @@ from tightship.planning.cluster import Snapshot
 from tightship.planning.placement.affinity import AffinityIndex, AffinityRules, topology_keys
 from tightship.planning.placement.spread import SpreadCounter, SpreadIndex, SpreadRules
 from tightship.planning.placement.static import NodeFilters
-from tightship.planning.placement.topology import NodeMask, Topology
+from tightship.planning.placement.topology import NodeMask, Tally, Topology
 from tightship.planning.placement.volumes import NO_ATTACHMENTS, Attachments, VolumeIndex
 
 
@@ -45,6 +45,9 @@ class PodDemand(Struct, frozen=True, eq=False):
     """Nodes where kube-scheduler would let the pod go although it can't run there; see :class:`Platforms`."""
 
 
+UsedPorts = dict[tuple[str, int], dict[int, list[str]]]
+"""By protocol and port: the addresses for which each node's pods use that port."""
+
 _Counted = tuple[AffinityRules | None, tuple[SpreadCounter, ...]]
 """What counts the pods of one template but for its ports and volumes."""
 
@@ -64,7 +67,7 @@ class Constraints:
         self, snapshot: Snapshot, nodes: list[Node], filters: NodeFilters, templates: Sequence[PodTemplate]
     ) -> None:
         self._snapshot = snapshot
-        self._ports: dict[tuple[str, int], dict[int, list[str]]] = {}
+        self._ports: UsedPorts = {}
         self.volumes = VolumeIndex(snapshot, nodes)
         topologies = {key: Topology(key, nodes) for key in sorted(topology_keys(templates))}
         known = None if "Namespace" in snapshot.missing else snapshot.namespaces
@@ -131,15 +134,17 @@ class Constraints:
 
     # Judging and changing
 
+    def taken(self) -> tuple[dict[Tally, int], UsedPorts]:
+        """Return on which nodes each count of affinity has pods now, as bits, and which host ports are used."""
+        ports = {port: {node: [*used] for node, used in nodes.items()} for port, nodes in self._ports.items()}
+        return self._affinity.taken(), ports
+
     def restrict(self, mask: NodeMask, demand: PodDemand) -> None:
         """Clear *mask* on nodes that constraints forbid."""
         demand.affinity.restrict(mask)
         for counter in demand.spread.own:
             counter.restrict(mask)
-        for ip, protocol, port in demand.template.spec.host_ports:
-            for node, used in self._ports.get((protocol, port), {}).items():
-                if _taken(ip, used):
-                    mask[node] = False
+        restrict_ports(mask, demand, self._ports)
         if demand.attachments is not NO_ATTACHMENTS:
             self.volumes.restrict(mask, demand.attachments)
 
@@ -183,6 +188,14 @@ class Constraints:
                 used.append(ip)
             elif ip in used:
                 used.remove(ip)
+
+
+def restrict_ports(mask: NodeMask, demand: PodDemand, ports: UsedPorts) -> None:
+    """Clear *mask* on nodes where a host port that *demand* needs is among the used *ports*."""
+    for ip, protocol, port in demand.template.spec.host_ports:
+        for node, used in ports.get((protocol, port), {}).items():
+            if _taken(ip, used):
+                mask[node] = False
 
 
 def _taken(ip: str, used: Sequence[str]) -> bool:

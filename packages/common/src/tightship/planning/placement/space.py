@@ -16,10 +16,10 @@ from tightship.core.reasons import Reason
 from tightship.core.resources import POD_COUNT, largest
 from tightship.core.selectors import Taint
 from tightship.planning.cluster import Anew, Snapshot
-from tightship.planning.placement.constraints import Constraints, PodDemand
+from tightship.planning.placement.constraints import Constraints, PodDemand, restrict_ports
 from tightship.planning.placement.platforms import Platforms
 from tightship.planning.placement.static import NodeFilters
-from tightship.planning.placement.topology import NodeMask
+from tightship.planning.placement.topology import NodeMask, clear
 from tightship.planning.placement.volumes import NO_ATTACHMENTS, VolumeUnknownError
 
 CPU, MEMORY, PODS = 0, 1, 2
@@ -245,4 +245,25 @@ class Space:
         return sorted(self._rows, key=self._rows.__getitem__)
 
 
-__all__ = ["CPU", "MEMORY", "PODS", "UNLIMITED", "PodDemand", "Space"]
+class Memory:
+    """What the nodes of *space* offered when it was made, to pods that concern only the node they run on."""
+
+    def __init__(self, space: Space) -> None:
+        self._open, self._free = space.open.copy(), space.free.copy()
+        self._taken, self._ports = space.constraints.taken()
+
+    def feasible(self, demand: PodDemand) -> NodeMask:
+        """Return what :meth:`Space.feasible` would have returned then for *demand*, a node-local one of the space."""
+        mask = self._open & demand.static
+        for row, amount in demand.rows:
+            mask &= self._free[row] >= amount
+        excluded = 0
+        for each in demand.affinity.excluding:
+            for tally in each.tallies():
+                excluded |= self._taken.get(tally, 0)
+        clear(mask, excluded)
+        restrict_ports(mask, demand, self._ports)
+        return mask
+
+
+__all__ = ["CPU", "MEMORY", "PODS", "UNLIMITED", "Memory", "PodDemand", "Space"]

@@ -82,7 +82,8 @@ class Searched(Struct, frozen=True):
     *seconds* is how long it was allowed to take (``None``: only *iterations* counted), *greedy_removed* and
     *greedy_evictions* what the strategy alone had planned, *removed* and *evictions* the better plan of both. No plan
     keeps fewer than *bound* nodes. *warm_start* says whether a plan known from before still held as a whole, ``None``
-    without one. *broken* counts the removals of that plan that had to be planned anew, or could not be.
+    without one. *broken* counts the removals of that plan that had to be planned anew, or could not be. *solved* says
+    whether the bound is the best of its linear program.
     """
 
     seconds: float | None
@@ -94,6 +95,7 @@ class Searched(Struct, frozen=True):
     bound: int
     warm_start: bool | None = None
     broken: int = 0
+    solved: bool = False
 
 
 class Plan(Struct, frozen=True):

@@ -172,7 +172,7 @@ class Planner:
         start.begin()
         self._begin()
         self.choose_by(choose)
-        self._unplaced = UnplacedPods(self.space, lambda: start.without_plan)
+        self._unplaced = UnplacedPods(self.space, start)
 
     def _begin(self) -> None:
         self.removals: list[Removal] = []
@@ -430,11 +430,11 @@ def _first(nodes: NodeMask) -> int | None:
 
 
 class UnplacedPods:
-    """Explains what pods lack in *space*, the one of a plan; *without_plan* returns a space with nothing planned."""
+    """Explains what pods lack in *space*, the one of a plan that began at *start*."""
 
-    def __init__(self, space: Space, without_plan: Callable[[], Space]) -> None:
+    def __init__(self, space: Space, start: PlanStart) -> None:
         self._space = space
-        self._without_plan = without_plan
+        self._start = start
         self._fitting: dict[PodDemand, tuple[int, int]] = {}
 
     def refusals(
@@ -496,24 +496,24 @@ class UnplacedPods:
         return sorted(found)
 
     def _fits_without_plan(self, placed_pod: PlacedPod, origin: str) -> bool:
-        space = self._without_plan()
-        node = space.index[origin]
-        demand = space.demand_of(placed_pod.pod)
+        demand, node = self._space.demand_of(placed_pod.pod), self._space.index[origin]
         if demand.node_local:  # what the node holds makes no difference elsewhere
-            return self._elsewhere(space, demand, node)
+            return self._elsewhere(demand, node)
+        space = self._start.without_plan
+        demand = space.demand_of(placed_pod.pod)
         mark = space.mark()
         space.close(node)
-        if placed_pod.origin == origin:
+        if placed_pod.pod.node == origin:  # a pod that arrived there is elsewhere without the plan
             space.remove(demand, node)
         fits = bool(space.feasible(demand).any())
         space.rollback(mark)
         return fits
 
-    def _elsewhere(self, space: Space, demand: PodDemand, node: int) -> bool:
-        """Whether *demand* fits on another node than *node* in the empty plan's *space*, where nothing ever changes."""
+    def _elsewhere(self, demand: PodDemand, node: int) -> bool:
+        """Whether *demand* fits on another node than *node* before anything is planned."""
         found = self._fitting.get(demand)
         if found is None:
-            nodes = space.feasible(demand).nonzero()[0]
+            nodes = self._start.unplanned.feasible(demand).nonzero()[0]
             found = self._fitting[demand] = (len(nodes), int(nodes[0]) if len(nodes) else -1)
         many, first = found
         return many > 1 or (many == 1 and first != node)

@@ -26,7 +26,7 @@ from tightship.planning.cluster.state import add
 from tightship.planning.displacing import displaces
 from tightship.planning.nodes import drain_record, draining
 from tightship.planning.placement.scoring import best_fit, nodes_to_find, scheduler_choice
-from tightship.planning.placement.space import PodDemand, Space
+from tightship.planning.placement.space import Memory, PodDemand, Space
 from tightship.planning.placement.topology import NodeMask
 from tightship.planning.plan.model import Candidate, Placement
 
@@ -378,6 +378,7 @@ class PlanStart:
         self.space.constraints.volumes.scheduler_chooses = placement != "possible"
         if taint is not None and placement != "possible":
             self.space.leaving_taint, self.space.leaving = taint, np.zeros(len(self.space.names), dtype=np.bool_)
+        self.unplanned = Memory(self.space)
         moving = moving_nodes(snapshot) if in_drain is None else in_drain
         self._reserved = reserved = Reserved(self.space)
         reserved.pending()
@@ -401,7 +402,7 @@ class PlanStart:
 
     @cached_property
     def without_plan(self) -> Space:
-        """The space of the snapshot with nothing reserved or planned."""
+        """The space of the snapshot with nothing reserved or planned, for pods that concern more than their node."""
         return Space(self.snapshot)
 
 

@@ -63,8 +63,6 @@ def ascend(relaxation: Relaxation, stop: Callable[[], bool] = lambda: False) -> 
 class _Ascent:
     def __init__(self, relaxation: Relaxation) -> None:
         self._relaxation = relaxation
-        self._scale = max(float(relaxation.cost.mean()), 1e-12) if len(relaxation.cost) else 1.0
-        self._cost = relaxation.cost / self._scale
         self._forbidden = np.where(relaxation.allowed, 0.0, np.inf)
         self._group = np.full(len(relaxation.count), -1, dtype=np.intp)
         for row in relaxation.node_local:
@@ -97,7 +95,7 @@ class _Ascent:
                 room[:, self._grouped] += rents[:, self._group[self._grouped]]
             cheapest = room.argmin(axis=0)
             worth = room[cheapest, kinds]
-            gains = ((prices * capacity).sum(axis=1) + rents.sum(axis=1))[given.columns] - self._cost
+            gains = ((prices * capacity).sum(axis=1) + rents.sum(axis=1))[given.columns] - 1.0
             value = float(count @ worth) - float(given.many @ np.maximum(gains, 0.0))
             value -= float((prices * staying).sum()) + float((rents * self._takes).sum())
             if value > best:
@@ -127,7 +125,7 @@ class _Ascent:
         if not weight:
             wanted, weight = keeps, 1.0
         return Duals(
-            best_prices * self._scale,
-            np.concatenate([best_rents[self._at] * self._scale, np.zeros(len(given.large))]),
+            best_prices,
+            np.concatenate([best_rents[self._at], np.zeros(len(given.large))]),
             np.zeros(len(given.rules)),
         ), wanted / weight

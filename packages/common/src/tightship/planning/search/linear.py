@@ -1,4 +1,4 @@
-"""The best duals of a relaxation, by the HiGHS solver where it is installed: the extra ``tightship[gap]``."""
+"""The best duals of a relaxation, by the HiGHS solver where it is installed: the extra ``tightship[solver]``."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import NDArray
 
-from tightship.planning.search.relaxation import AtMost, Duals, Relaxation, nothing
+from tightship.planning.search.problem import Problem
+from tightship.planning.search.relaxation import AtMost, Duals, Relaxation, nothing, proven, relaxed
 
 
 def solver_installed() -> bool:
     """Whether HiGHS is there."""
     return find_spec("highspy") is not None
+
+
+def solved_bound(problem: Problem, seconds: float) -> int | None:
+    """Return how many nodes *problem* needs at least by the optimum of its relaxation; ``None`` as :func:`solved`."""
+    relaxation = relaxed(problem)
+    duals = solved(relaxation, seconds)
+    return None if duals is None else proven(relaxation, duals).least
 
 
 def solved(relaxation: Relaxation, seconds: float) -> Duals | None:
@@ -43,7 +51,7 @@ def solved(relaxation: Relaxation, seconds: float) -> Duals | None:
     solver.run()
     if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         return None
-    duals = np.array(solver.getSolution().row_dual) * program.scale
+    duals = np.array(solver.getSolution().row_dual)
     kinds, shape = len(relaxation.count), relaxation.capacity.shape
     prices, rents, fees = np.split(duals, np.cumsum([kinds, shape[0] * shape[1], rows])[:3])[1:]
     return Duals(-prices.reshape(shape), -rents, fees)
@@ -59,8 +67,7 @@ class _Program:
         self._given = relaxation
         self._sorts, self._kinds = np.nonzero(relaxation.allowed)
         nodes, pods = len(relaxation.columns), len(self._sorts)
-        self.scale = float(relaxation.cost.max(initial=1.0)) or 1.0
-        self.costs = np.concatenate([relaxation.cost / self.scale, np.zeros(pods)])
+        self.costs = np.concatenate([np.ones(nodes), np.zeros(pods)])
         self.most = np.concatenate([relaxation.many, np.full(pods, np.inf)])
         none = np.full(relaxation.staying.size + len(relaxation.at_most), -np.inf)
         least = [rule.least for rule in relaxation.rules]

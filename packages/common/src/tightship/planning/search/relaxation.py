@@ -6,12 +6,12 @@ It leaves out required affinity, topology spread, anti-affinity by wider domains
 
 Every set of *duals* proves a bound, good or bad ones alike. Each sort of node has a price for each resource, and a rent
 for each rule of how many pods of some kinds fit on one node. A pod is worth the cheapest room that it may use. What a
-node earns beyond the cost of keeping it is lost. No plan keeps less than the worth of all pods less those losses.
+node earns above 1, what it costs to keep, is lost. No plan keeps less than the worth of all pods less those losses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 from msgspec import Struct
@@ -59,8 +59,7 @@ class Relaxation(Struct, frozen=True):
 
     By sort: *capacity* of one node with all pods lifted, *staying*, the same of all nodes that stay together, *stay*,
     how many do, and the *allowed* kinds. By kind: *count* and *requests*; amounts are in units of *unit*.
-    Nodes that may go are in *columns* (each of one sort), *many* alike; to keep one costs *cost*. All nodes that stay
-    cost *fixed*.
+    Nodes that may go are in *columns* (each of one sort), *many* alike.
     """
 
     sorts: NDArray[np.intp]
@@ -73,8 +72,6 @@ class Relaxation(Struct, frozen=True):
     unit: NDArray[np.float64]
     columns: NDArray[np.intp]
     many: NDArray[np.float64]
-    cost: NDArray[np.float64]
-    fixed: int
     node_local: tuple[AtMost, ...] = ()
     large: tuple[AtMost, ...] = ()
     rules: tuple[Rule, ...] = ()
@@ -100,15 +97,14 @@ def nothing(relaxation: Relaxation) -> Duals:
 
 
 class Proof(Struct, frozen=True):
-    """No plan keeps less than *least*: nodes, or what the nodes cost. *exact* is the same before rounding up."""
+    """No plan keeps fewer nodes than *least*. *exact* is the same before rounding up."""
 
     least: int
     exact: float
 
 
-def relaxed(problem: Problem, costs: Sequence[int] | None = None) -> Relaxation:
-    """Return the relaxation of *problem*. *costs* says what each node costs; without them nodes are counted."""
-    each = np.ones(len(problem.names)) if costs is None else np.array(costs, dtype=np.float64)
+def relaxed(problem: Problem) -> Relaxation:
+    """Return the relaxation of *problem*."""
     room = problem.whole() + problem.slack
     of, capacity = _sorts(problem, room)
     stays, goes = np.flatnonzero(~problem.closable), np.flatnonzero(problem.closable)
@@ -124,7 +120,7 @@ def relaxed(problem: Problem, costs: Sequence[int] | None = None) -> Relaxation:
     weights = np.array([rule.weights for rule in rules]).reshape(len(rules), len(of))
     alike: dict[object, list[int]] = {}
     for node in goes.tolist():
-        alike.setdefault((of[node], each[node], weights[:, node].tobytes()), []).append(node)
+        alike.setdefault((of[node], weights[:, node].tobytes()), []).append(node)
     first = np.array([nodes[0] for nodes in alike.values()], dtype=np.intp)
     return Relaxation(
         sorts=of,
@@ -137,8 +133,6 @@ def relaxed(problem: Problem, costs: Sequence[int] | None = None) -> Relaxation:
         unit=unit,
         columns=of[first],
         many=np.array([len(nodes) for nodes in alike.values()], dtype=np.float64),
-        cost=each[first],
-        fixed=round(float(each[stays].sum())),
         node_local=tuple(_apart(problem, of, allowed)),
         large=tuple(_large(problem, capacity, stay, allowed)),
         rules=tuple(Rule(rule.weights[first], rule.least) for rule in rules),
@@ -161,7 +155,7 @@ def proven(relaxation: Relaxation, duals: Duals) -> Proof:
     room[~relaxation.allowed] = np.inf
     cheapest = room.argmin(axis=0) if len(relaxation.count) else np.empty(0, dtype=np.intp)
     worth = relaxation.count * room.min(axis=0, initial=np.inf)
-    gains = earns[relaxation.columns] - relaxation.cost
+    gains = earns[relaxation.columns] - 1.0
     for fee, rule in zip(fees.tolist(), relaxation.rules, strict=True):
         gains += fee * rule.weights
     losses = relaxation.many * np.maximum(gains, 0.0)
@@ -180,10 +174,8 @@ def proven(relaxation: Relaxation, duals: Duals) -> Proof:
         np.add.at(values, part[sorts], terms)
         np.add.at(amounts, part[sorts], np.abs(terms))
     safe = values - ROUNDING * (amounts + 1.0)
-    return Proof(
-        relaxation.fixed + int(np.maximum(np.ceil(safe), 0.0).sum()),
-        relaxation.fixed + float(np.maximum(values, 0.0).sum()),
-    )
+    stay = int(relaxation.stay.sum())
+    return Proof(stay + int(np.maximum(np.ceil(safe), 0.0).sum()), stay + float(np.maximum(values, 0.0).sum()))
 
 
 def _parts(relaxation: Relaxation, fees: NDArray[np.float64]) -> NDArray[np.intp]:

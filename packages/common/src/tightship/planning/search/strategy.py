@@ -17,6 +17,7 @@ from tightship.planning.plan.strategies import Gates, NewPlanner, Outcome, Strat
 from tightship.planning.search.bound import bound
 from tightship.planning.search.improve import Effort, improve
 from tightship.planning.search.limits import limits_of
+from tightship.planning.search.linear import solved_bound
 from tightship.planning.search.playing import play, replay
 from tightship.planning.search.problem import extract
 from tightship.planning.search.start import started
@@ -30,6 +31,7 @@ class SearchRules(Struct, frozen=True, kw_only=True):
 
     The same *seed* and iterations give the same plan. *warm* are plans known from before, the best first: what still
     holds of them is planned too, and a search starts from the best. Without iterations, nothing is searched.
+    *solving* is how many seconds of wall time the solver, where it is installed, may then take for the best bound.
     """
 
     iterations: int | None = None
@@ -38,6 +40,7 @@ class SearchRules(Struct, frozen=True, kw_only=True):
     seed: int = 0
     warm: tuple[Plan, ...] = ()
     stop: Callable[[], bool] | None = None
+    solving: float = 0.0
 
 
 class _Found(Struct, frozen=True):
@@ -128,7 +131,7 @@ class Searching(Strategy):
         new_planner = _apart(start.outcome.planner)
         before = new_planner(self.choose)
         problem = extract(before, limits_of(gates, before))
-        best, least = start, 0
+        best, least, exact = start, 0, None
         if problem is not None:
             floor = bound(problem, lambda: effort.spent() > BOUND_PART)
             origin, afresh, least = started(problem, start.removals), start is greedy, floor.nodes
@@ -136,6 +139,8 @@ class Searching(Strategy):
             if found is not None and not effort.stopped:
                 played = self._found(play(problem, found, new_planner, gates, self._greedy))
                 best = played if played.score > start.score else start
+            if rules.solving and len(before.snapshot.nodes) - len(best.removals) > least:
+                exact = solved_bound(problem, rules.solving)
         self.searched = Searched(
             seconds=rules.seconds,
             iterations=effort.iterations,
@@ -143,7 +148,8 @@ class Searching(Strategy):
             greedy_evictions=greedy.evictions,
             removed=len(best.removals),
             evictions=best.evictions,
-            bound=least,
+            bound=least if exact is None else max(least, exact),
+            solved=exact is not None,
             warm_start=None if self.searched is None else self.searched.warm_start,
             broken=start.broken,
         )
