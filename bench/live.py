@@ -3,6 +3,7 @@
     python bench/live.py                               all ways, until nothing is left to do: 10 minutes each
     python bench/live.py steered --minutes 5           one of them, cut short
     python bench/live.py hints --in-drain 20           pods are led to the plan's targets, twenty nodes at a time
+    python bench/live.py hints --cluster apart.json    another cluster, such as those of bench/clusters.py
     python bench/live.py --removals 50 --profile       a short look, with what one pass costs
 
 `node-compactor run` is a process of its own, under an account with the rights it needs and no others. API server,
@@ -179,6 +180,7 @@ class Outcome:
     candidates: int
     limit: float
     in_drain: int
+    bar: tuple[int, int] | None = None
     ended: str = ""
     kept: int = 0
     evictions: int = 0
@@ -329,7 +331,8 @@ def measure(way: str, cluster: Json, options: argparse.Namespace) -> Outcome:
     """One run in a control plane of its own."""
     chosen = WAYS[way]
     strategy, candidates = chosen.strategy, chosen.candidates
-    outcome = Outcome(way, strategy, candidates, options.limit or LIMITS[strategy], options.in_drain)
+    bar = chosen.bar if options.cluster == openb() else None
+    outcome = Outcome(way, strategy, candidates, options.limit or LIMITS[strategy], options.in_drain, bar)
     team = new_team()
     with ControlPlane(audit=True) as plane:
 
@@ -441,7 +444,7 @@ def notes(each: Outcome) -> list[str]:
         found.append(f"a pod waited {each.longest_pending:.0f} s for a node")
     if each.twice:
         found.append(f"{each.twice} pods were evicted more than once")
-    bar = WAYS[each.way].bar
+    bar = each.bar
     if each.finished and bar is not None:
         nothing_lost = not each.pending and not each.added_back
         holds = each.kept <= bar[0] and each.evictions <= bar[1] and nothing_lost
