@@ -29,6 +29,7 @@ def made(rendered: Rendered) -> set[str]:
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [
+        ("exact", MUTATION | {"hints/2"}),
         ("hints", MUTATION | {"hints/2"}),
         ("taints", set()),
         ("off", set()),
@@ -128,3 +129,10 @@ def test_the_notes_say_what_the_mode_does_or_why_it_does_nothing(helm: Helm, cha
     assert "WARNING: config.steering is hints, but this cluster does not serve" in said()
     assert "WARNING: config.steering is hints, but the controller manages" in said(kubeconfig={"secretName": "other"})
     assert "steering" not in said(dryRun=True)
+
+
+@each_node_chart
+def test_a_release_that_had_exact_is_told_to_take_its_successor(helm: Helm, charts: object, chart: str) -> None:
+    flags = ("--namespace", "ns", "--dry-run=client")
+    text = helm("install", "rel", f"{charts}/{chart}", *flags, values=steered("exact"))
+    assert "config.steering: exact is no more. hints takes its place" in text.partition("NOTES:\n")[2]

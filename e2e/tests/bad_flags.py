@@ -188,8 +188,14 @@ KUBECONFIGS: dict[str, tuple[Json | bytes, str]] = {
         kubeconfig(user=plugin(command="none-such", installHint="Install it.")),
         f"{OF_USER}.exec.command: none-such: there is no such program; Install it.",
     ),
-    "a plugin that fails": (kubeconfig(user=plugin(command="false")), f"{OF_USER}.exec: the exec plugin failed"),
-    "a plugin that says nothing": (kubeconfig(user=plugin(command="true")), f"{OF_USER}.exec: the exec plugin failed"),
+    "a plugin that fails": (
+        kubeconfig(user=plugin(command="false")),
+        f"{OF_USER}.exec: the exec plugin false failed with exit code 1",
+    ),
+    "a plugin that says nothing": (
+        kubeconfig(user=plugin(command="true")),
+        f"{OF_USER}.exec: the exec plugin true printed no JSON",
+    ),
     "TLS checks that are maybe": (
         kubeconfig({"insecure-skip-tls-verify": "maybe"}),
         f"{OF_CLUSTER}.insecure-skip-tls-verify: 'maybe': allowed are true and false",

@@ -7,7 +7,7 @@
 {{- define "tightship-lib.steering" -}}
 {{- $said := .Values.config.steering -}}
 {{- $word := kindIs "invalid" $said | ternary "taints" ($said | toString | lower) -}}
-{{- eq $word "false" | ternary "off" $word -}}
+{{- get (dict "false" "off" "exact" "hints") $word | default $word -}}
 {{- end -}}
 
 {{/* "true" where the API server can do what hints need. */}}
@@ -30,6 +30,9 @@
 {{- if and (include "tightship-lib.drains" .) (include "tightship-lib.live" .) -}}
 {{- if eq (include "tightship-lib.steering" .) "hints" -}}
 {{- $value := printf "%sconfig.steering" (include "tightship-lib.valuesOf" .) -}}
+{{- if eq (.Values.config.steering | toString | lower) "exact" -}}
+{{ $value }}: exact is no more. hints takes its place, which leads pods as well without a scheduling gate: set {{ $value }}=hints.
+{{ end -}}
 {{- if include "tightship-lib.pilot" . -}}
 {{ $value }} is hints: replacements of evicted pods prefer the nodes that the plan chose, and keep off nodes that leave.
 {{- else if .Values.kubeconfig.secretName -}}

@@ -17,6 +17,7 @@ from node_refiner.settings import RefinerSettings
 from tightship.app.settings.fields import SWITCHABLE_RULES, Budget, is_duration, parse_ratio
 from tightship.app.settings.loading import Layered, flags_of, nested, wire_keys
 from tightship.app.settings.query_servers import ServerSettings
+from tightship.app.settings.sections import EXACT, Steering
 
 Json = dict[str, Any]
 
@@ -145,7 +146,8 @@ def _kind(annotation: object, metadata: list[Any]) -> Json:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         # YAML 1.1, and so Helm, reads `off` as false.
-        return {"enum": [*arguments, *([False] if "off" in arguments else [])]}
+        false, former = [False] if "off" in arguments else [], [EXACT] if annotation == Steering else []
+        return {"enum": [*arguments, *false, *former]}
     if origin in {Union, types.UnionType}:
         [some] = [each for each in arguments if each is not types.NoneType]
         return _annotated(some, metadata)

@@ -28,3 +28,10 @@ def test_soft_taints_are_the_default() -> None:
 def test_another_word_is_named_with_those_allowed(written: object) -> None:
     with pytest.raises(SettingsError, match=r"^steering: .*allowed are off, taints, hints$"):
         load(SteeringKeys, {"steering": written})
+
+
+@pytest.mark.parametrize("written", ["exact", " Exact "])
+def test_what_was_exact_is_hints_and_the_log_says_so(written: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert load(SteeringKeys, {"steering": written}).steering == "hints"
+    [line] = caplog.messages
+    assert line.startswith("steering: exact is no more: hints applies")

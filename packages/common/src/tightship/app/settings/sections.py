@@ -6,6 +6,7 @@ Aliases are node-compactor's keys; node-refiner spells the same keys in its own 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self, get_args
 
@@ -23,6 +24,8 @@ from tightship.planning.demand import KEPT_FOR, ReservedDemand
 from tightship.planning.eviction_rules import EvictionRules, awaited_for
 from tightship.planning.plan.model import CANDIDATE, Placement, SteeringRules
 from tightship.planning.pools import KNOWN_POOL_LABELS
+
+_log = logging.getLogger(__name__)
 
 _RULES = DrainRules()
 
@@ -158,10 +161,16 @@ nodes that the plan removes, which an admission policy gives to the pods.
 """
 
 
+EXACT = "exact"
+"""A word of earlier versions of this setting, which means ``hints`` now."""
+
+
 def _steering(value: object) -> object:
     """Return the word for *value*: YAML 1.1 reads ``off`` as false."""
     word = str(value).strip().lower()
-    word = "off" if word == "false" else word
+    if word == EXACT:
+        _log.warning("steering: exact is no more: hints applies, which leads pods as well without a scheduling gate")
+    word = {"false": "off", EXACT: "hints"}.get(word, word)
     if word not in get_args(Steering):
         raise ValueError(f"allowed are {', '.join(get_args(Steering))}")
     return word
