@@ -22,8 +22,8 @@ EARLIER = "tightship-admin-before-1.35"
 """A ClusterRole with what admin holds up to Kubernetes 1.34: no Events of events.k8s.io, other than in 1.35 and later
 (`plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go` of both)."""
 
-OWN: Values = {"config": {"namespaces": list(SPACES)}, "admissionPolicy": {"enabled": False}}
-"""What the chart's README tells tenants to set."""
+OWN: Values = {"dryRun": False, "config": {"namespaces": list(SPACES)}, "admissionPolicy": {"enabled": False}}
+"""What the chart's README tells tenants to set, for a scaler that writes."""
 
 
 def before(rules: list[Json]) -> list[Json]:
@@ -99,12 +99,11 @@ def test_a_tenant_installs_the_scaler_for_its_own_namespaces(tenant: Tenant, rol
         ("admin", {**OWN, "admissionPolicy": {"enabled": True}}, "validatingadmissionpolicies"),
         ("admin", {**OWN, "config": {}}, "clusterroles"),
         ("admin", {**OWN, "optionalRights": {"rollouts": True}}, "argoproj.io"),
-        ("admin", {**OWN, "forecastBuffers": True}, "autoscaling.x-k8s.io"),
         ("admin", {**OWN, "http": {"secure": {"enabled": True}}}, "clusterroles"),
         ("admin", {**OWN, "flowSchema": {"enabled": True}}, "flowschemas"),
         (EARLIER, OWN, "events.k8s.io"),
     ],
-    ids=["policies", "everywhere", "rollouts", "buffers", "secure", "queues", "events"],
+    ids=["policies", "everywhere", "rollouts", "secure", "queues", "events"],
 )
 def test_what_takes_more_than_admin_holds_is_refused_by_its_name(
     tenant: Tenant, role: str, values: Values, refused: str
