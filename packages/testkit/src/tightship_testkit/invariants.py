@@ -80,7 +80,7 @@ class Recorder:
         self._tasks: list[asyncio.Task[None]] = []
         self._began = monotonic()
         self._session: aiohttp.ClientSession | None = None
-        self._short: set[str] = set()
+        self._short: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
         api = self.cluster.client()
@@ -166,6 +166,8 @@ class Recorder:
                 self._pod(item, now)
                 self._budgets()
             case _:
+                if now is None and key in self._short:
+                    self.problems.remove(self._short.pop(key))
                 self._budgets()
 
     # What must hold.
@@ -232,10 +234,13 @@ class Recorder:
             spare = count - status.get("desiredHealthy", 0)
             self.least_spare[key] = min(self.least_spare.get(key, spare), spare)
             if spare >= 0:
-                self._short.discard(key)
+                short = self._short.pop(key, None)
+                if short is not None and status.get("expectedPods") == 0:
+                    # Who deletes a workload, as an uninstall does, deletes all its pods at once.
+                    self.problems.remove(short)
             elif key not in self._short and status.get("currentHealthy", 0) > 0:
-                self._short.add(key)
                 self._wrong(f"budget {key} needs {status.get('desiredHealthy')} healthy pods, {count} are")
+                self._short[key] = self.problems[-1]
 
     def _wrong(self, what: str) -> None:
         self.problems.append(f"{monotonic() - self._began:.2f} s: {what}")
@@ -281,8 +286,11 @@ class Recorder:
             raise AssertionError("\n".join(["invariants were broken:", *self.problems, "what happened:", self.story()]))
 
     async def _caught_up(self, api: Client) -> bool:
-        nodes = {_key(each): each["metadata"]["resourceVersion"] for each in await api.list("Node")}
-        return nodes == {key: each["metadata"]["resourceVersion"] for key, each in self._objects["Node"].items()}
+        for kind in ("Node", "PodDisruptionBudget"):
+            there = {_key(each): each["metadata"]["resourceVersion"] for each in await api.list(kind)}
+            if there != {key: each["metadata"]["resourceVersion"] for key, each in self._objects[kind].items()}:
+                return False
+        return True
 
     def story(self) -> str:
         """Return what became of the nodes, for a failed test."""
