@@ -154,15 +154,6 @@ async def test_floors_at_work(browser: Browser, floors_at_work: str) -> None:
     await assert_accessible_in_every_way(browser, floors_at_work)
 
 
-@pytest.fixture
-def log_of_floors(floors_at_work: str, printed: Printed, tmp_path: Path) -> str:
-    return printed("hpa-scaler", "replay", tmp_path / "decisions")
-
-
-async def test_the_log_of_floors(browser: Browser, log_of_floors: str) -> None:
-    await assert_accessible_in_every_way(browser, log_of_floors)
-
-
 BAD = """<!doctype html><html lang="en"><title>bad</title>
 <style>p, text, ::placeholder { color: #eee; fill: #eee }</style>
 <main><h1>Bad</h1><p>pale</p><button></button><label>Ask <input placeholder="anything"></label>

@@ -145,7 +145,7 @@ def test_a_task_that_crashes_ends_the_process_with_one_clear_line(start: Start) 
     assert (code, out) == (1, "stopping\nreturned\n")
     [line] = log
     assert (line["level"], line["message"]) == ("fatal", "metrics of nodes ended: of no use")
-    assert "Traceback" in line["stack"]
+    assert "Traceback" in line["stack_trace"]
 
 
 @pytest.mark.parametrize(("error", "stack"), [("KubeError('no access')", False), ("ValueError('no access')", True)])
@@ -156,7 +156,7 @@ def test_an_error_of_the_controller_itself_is_one_line_too(start: Start, error: 
     """).end()
     assert (code, out) == (1, "returned\n")
     assert messages(log) == ["node-compactor ended: no access"]
-    assert ("stack" in log[0]) is stack
+    assert ("stack_trace" in log[0]) is stack
 
 
 def test_a_controller_that_will_not_end_is_cancelled_within_its_grace(start: Start) -> None:
