@@ -81,10 +81,10 @@ class Endings:
         )
 
 
-def labelled(world: World, team: Team) -> list[str]:
-    """Return the nodes with a label of *team*."""
-    nodes = world.store.list("Node")
-    return [each["metadata"]["name"] for each in nodes if whose(label_of(each)) == team.program]
+def labelled(world: World, team: Team, *, in_drain: bool = True) -> list[str]:
+    """Return the nodes with a label of *team*, perhaps without those *in_drain*."""
+    nodes = [each for each in world.store.list("Node") if whose(label_of(each)) == team.program]
+    return [each["metadata"]["name"] for each in nodes if in_drain or not owned(each)]
 
 
 @promise
@@ -92,7 +92,7 @@ class NoLabelOutlivesItsPlan(Promise):
     """Labels go with the mode, with the policy, and with whoever wrote them."""
 
     name = "no-label-outlives-its-plan"
-    text = "No node is labelled by a controller that leads no pods, nor once all its replicas have ended."
+    text = "No node that pods may go to is labelled by a controller that leads no pods, nor any once its replicas have ended."
     most = TAKES_EFFECT + 30.0
     """Seconds: an edit must have been seen, another replica may have to take over, and passes take a while."""
 
@@ -112,7 +112,8 @@ class NoLabelOutlivesItsPlan(Promise):
                 self.broken(f"Node {left[0]}", f"is labelled by {team.program}, all of whose replicas have ended")
         slow = self.most + 3 * self.world.scenario.admission
         for program, team in self.world.teams.items():
-            nodes = labelled(self.world, team)
+            # A node in drain is cordoned, and keeps what it carries until it goes or is given back.
+            nodes = labelled(self.world, team, in_drain=False)
             if not nodes or self._leads(team) or team.spoilt is not None or not able(self.world, team, "nodes"):
                 self._since.pop(program, None)
             elif self.world.now - self._since.setdefault(program, self.world.now) > slow:
