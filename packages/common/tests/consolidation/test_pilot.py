@@ -220,6 +220,21 @@ async def test_a_stop_takes_labels_off_and_so_does_a_release_after_a_kill(cluste
     assert cluster.holder == ""
 
 
+async def test_a_stop_takes_labels_off_nodes_that_others_write_in_the_same_moment(
+    cluster: Cluster, start: Start
+) -> None:
+    """At an uninstall both controllers of nodes take their marks off the same nodes."""
+    policy(cluster)
+    more(cluster)
+    cluster.configure(**LED, held="yes")
+    process = start()
+    await soon(lambda: leaving(cluster) == ["n1"])
+    met = when(process, unlabels, Answer(409, "Conflict", "the node has changed"), times=2)
+    await process.ended()
+    assert met
+    assert leaving(cluster) == []
+
+
 @pytest.mark.parametrize("mine", [True, False], ids=["its own", "of another installation"])
 async def test_a_dry_run_takes_off_the_labels_of_its_own_installation(
     cluster: Cluster, start: Start, mine: bool

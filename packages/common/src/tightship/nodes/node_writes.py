@@ -153,11 +153,20 @@ class NodeWrites:
                 pass  # the node reports its state now and then
             else:
                 return
-        live = await read_node(self._connection, name)
-        if live is not None:
-            await self._patch(live, wanted, allowed)
-        elif wanted == NEITHER:
-            self._steered.discard(name)
+        # The other controllers of nodes end with an uninstall too, and take their marks off the same nodes.
+        for last in (False, False, True):
+            live = await read_node(self._connection, name)
+            if live is None:
+                if wanted == NEITHER:
+                    self._steered.discard(name)
+                return
+            try:
+                await self._patch(live, wanted, allowed)
+            except Conflict:
+                if last:
+                    raise
+            else:
+                return
 
     async def _patch(self, live: LiveNode, wanted: Marks, allowed: Allowed) -> None:
         patch = marks_patch(live, wanted, self._beside())

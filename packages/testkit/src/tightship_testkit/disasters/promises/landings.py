@@ -92,7 +92,7 @@ class NoLabelOutlivesItsPlan(Promise):
     """Labels go with the mode, with the policy, and with whoever wrote them."""
 
     name = "no-label-outlives-its-plan"
-    text = "No node that pods may go to is labelled by a controller that leads no pods, nor any once its replicas have ended."
+    text = "No node open to pods is labelled by a controller that leads none, nor any once its replicas have ended."
     most = TAKES_EFFECT + 30.0
     """Seconds: an edit must have been seen, another replica may have to take over, and passes take a while."""
 
