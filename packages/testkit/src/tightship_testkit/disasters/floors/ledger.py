@@ -59,6 +59,8 @@ class Track:
         self.set_back = False
         self.setbacks = 0
         self.setback = -1e9
+        self.ousted = 0
+        """The floor of the controller that somebody set back last."""
         self.restored = -1e9
         """When etcd last brought an earlier state of it back."""
         self.replicas: list[tuple[float, int]] = []
@@ -142,7 +144,7 @@ class Ledger:
             track.foreign += 1
             if track.ours:
                 track.set_back = True
-                track.setback = now
+                track.setback, track.ousted = now, bounds(old)[0]
             track.ours = False
 
 

@@ -31,7 +31,9 @@ class QuarrelsEnd(Written):
 
     def written(self, track: Track, old: Json, new: Json, author: str) -> None:
         settings = self.world.teams[SCALER].settings
-        pause = float(settings.get("contestPause", PAUSE)) * 2 ** max(0, track.setbacks - RESETS)
+        pause = float(settings.get("contestPause", PAUSE))
+        if bounds(new)[0] <= track.ousted:  # a floor above the one that was fought waits for the shortest pause only
+            pause *= 2 ** max(0, track.setbacks - RESETS)
         if bounds(old) == bounds(new) or state_of(new) is None or not enabled(old):
             return
         since = self.world.now - track.setback
