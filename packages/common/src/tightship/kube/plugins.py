@@ -31,7 +31,7 @@ CLUSTER_EXTENSION = "client.authentication.k8s.io/exec"
 TIMEOUT = 300.0
 """Seconds for a plugin that nobody watches on a terminal: a controller whose requests wait longer counts as hung."""
 
-_TOLD = 2000
+_TAIL = 2000
 """Characters of stderr in which the last line is looked for."""
 
 
@@ -118,8 +118,8 @@ class _Running:
         )
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[tuple[int, bytes]] = self._loop.create_future()
-        self._telling = threading.Thread(target=self._tell, name="stderr of a plugin", daemon=True)
-        self._telling.start()
+        self._stderr = threading.Thread(target=self._relay_stderr, name="stderr of a plugin", daemon=True)
+        self._stderr.start()
         threading.Thread(target=self._read, name="stdout of a plugin", daemon=True).start()
 
     def _read(self) -> None:
@@ -127,7 +127,7 @@ class _Running:
         with self._process.stdout as stdout:
             answer = stdout.read()
         code = self._process.wait()
-        self._telling.join(0.5)
+        self._stderr.join(0.5)
         with suppress(RuntimeError):  # the loop may have ended meanwhile
             self._loop.call_soon_threadsafe(self._end, code, answer)
 
@@ -135,13 +135,13 @@ class _Running:
         if not self.ended.done():
             self.ended.set_result((code, answer))
 
-    def _tell(self) -> None:
+    def _relay_stderr(self) -> None:
         assert self._process.stderr is not None
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         with self._process.stderr as stderr:
             while piece := os.read(stderr.fileno(), 1 << 16):
                 text = decoder.decode(piece)
-                self._tail = (self._tail + text)[-_TOLD:]
+                self._tail = (self._tail + text)[-_TAIL:]
                 with suppress(OSError, ValueError, AttributeError):  # no stderr, or a closed one
                     sys.stderr.write(text)
                     sys.stderr.flush()

@@ -10,13 +10,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from hpa_scaler.annotations.parsing import BY_NAME
 from hpa_scaler.annotations.values import parse_float
 from hpa_scaler.backtest.variants import EVERY, AnnotationChange, Span, Variant
-from hpa_scaler.process.commands import add_selection
-from hpa_scaler.process.fleet import (
-    KINDS,
-)
-from hpa_scaler.process.run_settings import ScalerRunSettings
+from hpa_scaler.process.commands import add_inputs
 from tightship.app.cli.app import UsageError
-from tightship.app.cli.arguments import add_cluster_arguments, add_flags, add_time_argument, value_of
+from tightship.app.cli.arguments import value_of
 from tightship.app.cli.basics import near
 from tightship.app.settings.prices import no_list, read_prices
 from tightship.core.durations import ALLOWED_FORMS, parse_duration
@@ -39,14 +35,7 @@ SETS = (
 def add_past_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Add the flags that say which HPAs, and where their past comes from; return the group of the past."""
     parser.add_argument("names", nargs="*", metavar="NAME", help="an HPA: NAME, or NAMESPACE/NAME (default: all)")
-    cluster = add_cluster_arguments(parser, KINDS)
-    add_selection(cluster)
-    settings = parser.add_argument_group("settings")
-    settings.add_argument(
-        "--config", metavar="FILE", help="what the controller's ConfigMap holds, or the manifest of one"
-    )
-    add_flags(settings, ScalerRunSettings, "floors", plan=True)
-    add_time_argument(settings)
+    add_inputs(parser)
     past = parser.add_argument_group("past")
     past.add_argument(
         "--past",

@@ -79,8 +79,8 @@ ORDERS: Mapping[str, Callable[[HpaEntry], object] | None] = {
 """Sort orders of a plan's HPAs, the default first. Namespace and name break ties."""
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for inputs, settings and answers."""
+def add_inputs(parser: argparse.ArgumentParser) -> None:
+    """Add the flags for HPAs, settings and the time."""
     cluster = add_cluster_arguments(parser, KINDS)
     add_selection(cluster)
     settings = parser.add_argument_group("settings")
@@ -89,6 +89,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_flags(settings, ScalerRunSettings, "floors", plan=True)
     add_time_argument(settings)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the flags for inputs, settings and answers."""
+    add_inputs(parser)
     answers = parser.add_argument_group("queries")
     answers.add_argument("--outcomes", metavar="FILE", help="take the answers from FILE instead of asking servers")
 
