@@ -20,9 +20,9 @@ from planning import EVERY_POOL
 
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
-from tightship.app.cli.app import COLLECTIONS
-from tightship.core.durations import parse_duration
-from tightship.files.snapshot_file import read_file
+from tightship.cli.app import COLLECTIONS
+from tightship.cli.snapshot_file import read_file
+from tightship.objects.durations import parse_duration
 from tightship_testkit.execution import Execution
 
 SETTINGS = EVERY_POOL | {

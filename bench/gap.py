@@ -19,15 +19,15 @@ import time
 
 from planning import every_node, openb
 
-from tightship.files.snapshot_file import read_file
-from tightship.planning.cluster import Snapshot
-from tightship.planning.disruption import DisruptionLedger
+from tightship.cli.snapshot_file import read_file
+from tightship.cluster import Snapshot
 from tightship.planning.plan import STRATEGIES, Planner, make_plan
 from tightship.planning.search.limits import limits_of
 from tightship.planning.search.linear import solved
 from tightship.planning.search.problem import extract
 from tightship.planning.search.relaxation import proven, relaxed
 from tightship.planning.search.strategy import Searching, SearchRules
+from tightship.rules.disruption import DisruptionLedger
 from tightship_testkit.builders import Json, node, pod, snapshot, workload
 
 BAR = 1.04

@@ -41,9 +41,9 @@ from hpa_scaler.judge.decision import FloorDecision
 from hpa_scaler.judge.history import BUCKETS, FloorHistory
 from hpa_scaler.judge.judge import judge_one
 from hpa_scaler.judge.sources import lowering_window
-from tightship.core.objects import HorizontalPodAutoscaler
-from tightship.core.objects.autoscaling import FieldManager, ScaleTargetRef
-from tightship.core.objects.node import Condition
+from tightship.objects import HorizontalPodAutoscaler
+from tightship.objects.autoscaling import FieldManager, ScaleTargetRef
+from tightship.objects.node import Condition
 from tightship_e2e.lost_series import SHAPES
 
 CYCLE = 75.0

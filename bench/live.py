@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 from node_compactor.configuration import parse_config_map
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import CompactorSettings
-from tightship.files.snapshot_file import read_file
+from tightship.cli.snapshot_file import read_file
 from tightship.planning.evaluate import evaluate
 from tightship_e2e import ControlPlane, binaries, load
 from tightship_e2e.charts import built

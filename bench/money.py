@@ -21,8 +21,8 @@ from planning import openb
 
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
-from tightship.files.snapshot_file import read_file
-from tightship.planning.cluster import Snapshot
+from tightship.cli.snapshot_file import read_file
+from tightship.cluster import Snapshot
 from tightship.planning.evaluate import evaluate
 from tightship.planning.prices import HOURS_PER_MONTH, INSTANCE_TYPE_LABELS, MICROS
 

@@ -38,11 +38,11 @@ from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
 from node_refiner.judge import RefinerJudge
 from node_refiner.settings import RefinerSettings
-from tightship.app.cli.app import COLLECTIONS
-from tightship.core.objects import KINDS, decode
-from tightship.core.reasons import Refusal
-from tightship.files.snapshot_file import read_file
-from tightship.planning.cluster import ClusterState, Snapshot
+from tightship.cli.app import COLLECTIONS
+from tightship.cli.snapshot_file import read_file
+from tightship.cluster import ClusterState, Snapshot
+from tightship.objects import KINDS, decode
+from tightship.objects.reasons import Refusal
 from tightship.planning.evaluate import Evaluator, evaluate
 from tightship.planning.plan import STRATEGIES, Candidate, Judgement, Placement, Planner, forecast, make_plan
 from tightship.planning.search.strategy import Searching, SearchRules

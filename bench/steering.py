@@ -32,15 +32,15 @@ from numpy.typing import NDArray
 from node_compactor.gates import CompactorGates
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import CompactorSettings, load_settings
-from tightship.core.objects import Owner, Pod
-from tightship.core.selectors import Taint
-from tightship.files.snapshot_file import read_file
+from tightship.cli.snapshot_file import read_file
+from tightship.cluster import NodeView, Snapshot
+from tightship.cluster.state import sum_up
 from tightship.nodes.soft_taints import next_to_go
-from tightship.planning.cluster import NodeView, Snapshot
-from tightship.planning.cluster.state import sum_up
+from tightship.objects import Owner, Pod
+from tightship.objects.selectors import Taint
 from tightship.planning.evaluate import Evaluation, Evaluator
-from tightship.planning.placement.scoring import nodes_to_find, scheduler_scores
-from tightship.planning.placement.space import Space
+from tightship.scheduler.scoring import nodes_to_find, scheduler_scores
+from tightship.scheduler.space import Space
 
 SPREAD_WEIGHT = 2
 MAX_SKEW = 3

@@ -28,9 +28,9 @@ from steering import NOW, run
 from node_compactor.gates import CompactorGates
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
-from tightship.app.cli.app import COLLECTIONS
-from tightship.core.durations import parse_duration
-from tightship.planning.cluster import Snapshot
+from tightship.cli.app import COLLECTIONS
+from tightship.cluster import Snapshot
+from tightship.objects.durations import parse_duration
 from tightship.planning.evaluate import Evaluation, Horizon, evaluate
 from tightship.planning.search.strategy import SearchRules
 from tightship_testkit.execution import Execution

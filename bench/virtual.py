@@ -37,7 +37,7 @@ from typing import Any
 
 import msgspec
 
-from tightship.app.cli.app import COLLECTIONS
+from tightship.cli.app import COLLECTIONS
 from tightship_simulator.demo import story
 from tightship_simulator.demo.town import SHAPES, SYSTEM, WORKS, Shape, Work, group, objects
 from tightship_simulator.life.changes import Json, key_of
@@ -230,7 +230,7 @@ def main() -> None:
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        gc.freeze()  # as tightship.app.starting does
+        gc.freeze()  # as tightship.process.starting does
         gc.set_threshold(*COLLECTIONS)
         print(json.dumps(asdict(run(scales()[options.child]))))
         return

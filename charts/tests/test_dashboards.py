@@ -18,11 +18,11 @@ from hpa_scaler.prometheus.servers import CircuitState
 from hpa_scaler.write.metrics import ScalerMetrics
 from node_compactor.metrics import CompactorMetrics
 from node_refiner.metrics import RefinerMetrics
-from tightship.app.observability.metrics import RunMetrics, new_registry
-from tightship.core.drain_record import Ending
-from tightship.core.reasons import NODE_REASONS, Reason
 from tightship.drain.answers import EvictionAnswer
 from tightship.nodes.metrics import ConsolidationMetrics
+from tightship.objects.drain_record import Ending
+from tightship.objects.reasons import NODE_REASONS, Reason
+from tightship.process.metrics import RunMetrics, new_registry
 from tightship_charts.alerts import ALERTS
 from tightship_charts.dashboards import DASHBOARDS, SOURCE, WIDTH, dashboard
 from tightship_charts.matrix import ALL_APIS

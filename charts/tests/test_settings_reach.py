@@ -19,7 +19,7 @@ import node_compactor.run_settings
 import node_refiner.configuration
 import node_refiner.run_settings
 from hpa_scaler.annotations.parsing import ANNOTATIONS
-from tightship.app.settings.process import ProcessSettings, load_process
+from tightship.process.settings.process import ProcessSettings, load_process
 from tightship_charts.configuration import config_keys
 from tightship_charts.matrix import Values, merge
 from tightship_e2e.helm import Helm, objects

@@ -108,7 +108,7 @@ READ_ALL = r"""
 import re, sys
 from importlib import import_module
 from pathlib import Path
-from tightship.app.cli.app import run
+from tightship.cli.app import run
 name, module, *paths = sys.argv[1:]
 cli = import_module(module)
 command = cli.command if hasattr(cli, "command") else cli.COMMAND.command

@@ -14,7 +14,7 @@ import pytest
 from msgspec import Struct
 
 from tightship.nodes.deletion_costs import notes_of, removal
-from tightship.planning.disruption_cost import DELETION_COST
+from tightship.rules.disruption_cost import DELETION_COST
 from tightship_charts.places import NODE_CONTROLLERS
 from tightship_e2e import ControlPlane
 from tightship_e2e.landings import DEADLINE, Landings

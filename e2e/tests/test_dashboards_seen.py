@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from simulated_day import HOURS, Day, live
 
-from tightship.core.reasons import Reason
+from tightship.objects.reasons import Reason
 from tightship_charts.dashboards import DASHBOARDS, dashboard
 from tightship_e2e.plugin import require_programs
 from tightship_e2e.prometheus import Prometheus

@@ -6,11 +6,11 @@ import asyncio
 
 import msgspec
 
-from tightship.core.objects import Pod, decode
-from tightship.core.reasons import Reason
 from tightship.drain.answers import FATAL, GOING, EvictionAnswer
-from tightship.drain_io.writing import send_away
+from tightship.draining.writing import send_away
 from tightship.kube.connection import connect
+from tightship.objects import Pod, decode
+from tightship.objects.reasons import Reason
 from tightship_e2e import ControlPlane, load
 from tightship_testkit.client import Client
 from tightship_testkit.manifests import as_list, node, replicas

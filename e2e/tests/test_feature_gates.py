@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from tightship.core.reasons import Reason, Refusal
+from tightship.cluster import Snapshot
+from tightship.documents.warnings import warnings_of
 from tightship.kube.cache import read_cluster
 from tightship.kube.connection import Connection, connect
-from tightship.planning.cluster import Snapshot
-from tightship.planning.devices import with_devices
-from tightship.planning.disruption import DisruptionLedger
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.facts import FactRules, candidates_of, gather
-from tightship.planning.placement.space import Space
 from tightship.planning.plan import Planner
-from tightship.report.warnings import warnings_of
+from tightship.rules.disruption import DisruptionLedger
+from tightship.scheduler.devices import with_devices
+from tightship.scheduler.space import Space
 from tightship_e2e import ControlPlane
 from tightship_e2e.draining import DEADLINE
 from tightship_e2e.plugin import require_binaries

@@ -17,12 +17,12 @@ from rights import grant
 
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
-from tightship.core.reasons import NODE_REASONS, Reason
-from tightship.files.snapshot_file import parse, read_file
+from tightship.cli.snapshot_file import parse, read_file
+from tightship.cluster import Snapshot
 from tightship.kube.cache import read_cluster
 from tightship.kube.connection import connect
 from tightship.kube.resources import RESOURCES
-from tightship.planning.cluster import Snapshot
+from tightship.objects.reasons import NODE_REASONS, Reason
 from tightship.planning.evaluate import evaluate
 from tightship.planning.plan import Plan
 from tightship_e2e import ControlPlane, load

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tightship.core.horizontal import ReplicaLoop
-from tightship.core.objects import AUTOSCALER, HorizontalPodAutoscaler, decode
+from tightship.objects import AUTOSCALER, HorizontalPodAutoscaler, decode
+from tightship.objects.horizontal import ReplicaLoop
 from tightship_e2e import ControlPlane
 from tightship_e2e.external_metrics import ExternalMetrics
 from tightship_testkit.client import Client, Json

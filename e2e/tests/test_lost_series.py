@@ -16,11 +16,11 @@ from hpa_scaler.judge.history import FloorHistory
 from hpa_scaler.judge.judge import judge_one
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.prometheus.servers import DEFAULT
-from tightship.core.addresses import parse_address
-from tightship.core.objects import HorizontalPodAutoscaler
-from tightship.core.objects.autoscaling import ScaleTargetRef
-from tightship.core.objects.node import Condition
-from tightship.core.query_servers import Server
+from tightship.objects import HorizontalPodAutoscaler
+from tightship.objects.addresses import parse_address
+from tightship.objects.autoscaling import ScaleTargetRef
+from tightship.objects.node import Condition
+from tightship.objects.query_servers import Server
 from tightship_e2e.exporter import Exporter
 from tightship_e2e.lost_series import SHAPES
 from tightship_e2e.plugin import require_programs

@@ -13,8 +13,8 @@ from hpa_scaler.forecast.reader import ForecastReader
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.prometheus.ranges import Asking, fetch
 from hpa_scaler.prometheus.servers import DEFAULT
-from tightship.core.addresses import parse_address
-from tightship.core.query_servers import Server
+from tightship.objects.addresses import parse_address
+from tightship.objects.query_servers import Server
 from tightship_e2e.plugin import require_programs
 from tightship_e2e.prometheus import Prometheus
 

@@ -10,9 +10,8 @@ from fractions import Fraction
 
 import msgspec
 
-from tightship.core import quantity
-from tightship.core.objects import Pod, decode
-from tightship.core.quantity import QuantityError
+from tightship.objects import Pod, decode, quantity
+from tightship.objects.quantity import QuantityError
 from tightship_e2e import ControlPlane
 from tightship_e2e.draining import DEADLINE, scheduler_rests
 from tightship_simulator import amounts

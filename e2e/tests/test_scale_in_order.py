@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tightship.nodes.deletion_costs import LOWEST, notes_of
-from tightship.planning.disruption_cost import DELETION_COST
+from tightship.rules.disruption_cost import DELETION_COST
 from tightship_e2e import ControlPlane
 from tightship_simulator.life.changes import Delete
 from tightship_simulator.life.workloads import Workloads

@@ -16,11 +16,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tightship.core.objects import Pod
-from tightship.core.reasons import Reason
-from tightship.planning.cluster import Budgets
-from tightship.planning.disruption import DisruptionLedger
+from tightship.cluster import Budgets
+from tightship.objects import Pod
+from tightship.objects.reasons import Reason
 from tightship.planning.plan import STRATEGIES, Candidate, Planner, Removal, Strategy, make_plan
+from tightship.rules.disruption import DisruptionLedger
 from tightship_e2e import ControlPlane
 from tightship_e2e.draining import (
     DEADLINE,

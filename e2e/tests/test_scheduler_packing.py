@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from tightship.planning.placement.scoring import scheduler_scores
-from tightship.planning.placement.space import Space
+from tightship.scheduler.scoring import scheduler_scores
+from tightship.scheduler.space import Space
 from tightship_e2e import ControlPlane
 from tightship_e2e.draining import DEADLINE, begin, saved
 from tightship_testkit.client import Client, Json, wait_for

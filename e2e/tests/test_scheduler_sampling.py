@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tightship.core.objects import Pod
-from tightship.planning.cluster import Snapshot
-from tightship.planning.nodes import SCALE_DOWN_DISABLED
-from tightship.planning.placement.scoring import nodes_to_find, scheduler_scores
-from tightship.planning.placement.space import Space
+from tightship.cluster import Snapshot
+from tightship.objects import Pod
 from tightship.planning.plan import STRATEGIES, make_plan
 from tightship.planning.plan.model import Placement
+from tightship.rules.nodes import SCALE_DOWN_DISABLED
+from tightship.scheduler.scoring import nodes_to_find, scheduler_scores
+from tightship.scheduler.space import Space
 from tightship_e2e import ControlPlane
 from tightship_e2e.draining import DEADLINE, begin, cordon, evict_all, metric_lines, pods_of, saved, settled
 from tightship_testkit.client import Client, Json, wait_for

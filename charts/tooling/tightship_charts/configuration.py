@@ -14,10 +14,10 @@ from hpa_scaler.annotations.parsing import ANNOTATIONS
 from hpa_scaler.process.settings import ScalerSettings
 from node_compactor.settings import CompactorSettings
 from node_refiner.settings import RefinerSettings
-from tightship.app.settings.fields import SWITCHABLE_RULES, Budget, is_duration, parse_ratio
-from tightship.app.settings.loading import Layered, flags_of, nested, wire_keys
-from tightship.app.settings.query_servers import ServerSettings
-from tightship.app.settings.sections import EXACT, Steering
+from tightship.process.settings.fields import SWITCHABLE_RULES, Budget, is_duration, parse_ratio
+from tightship.process.settings.loading import Layered, flags_of, nested, wire_keys
+from tightship.process.settings.query_servers import ServerSettings
+from tightship.process.settings.sections import EXACT, Steering
 
 Json = dict[str, Any]
 

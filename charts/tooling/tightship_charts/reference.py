@@ -10,9 +10,9 @@ from pydantic.fields import FieldInfo
 import hpa_scaler.process.run_settings
 import node_compactor.run_settings
 import node_refiner.run_settings
-from tightship.app.settings.fields import Allowed
-from tightship.app.settings.loading import flags_of
-from tightship.app.settings.process import ProcessSettings
+from tightship.process.settings.fields import Allowed
+from tightship.process.settings.loading import flags_of
+from tightship.process.settings.process import ProcessSettings
 from tightship_charts.configuration import config_keys, shown
 from tightship_charts.places import CHARTS, CONTROLLERS
 from tightship_charts.readme import SETTINGS_PAGES, allowed

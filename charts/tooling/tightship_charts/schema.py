@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tightship.app.observability.logging import FORMATS, LEVELS
+from tightship.process.logging import FORMATS, LEVELS
 from tightship_charts.configuration import DURATION, FRACTION, MODELS, Json, config_schema
 from tightship_charts.places import CONTROLLERS, LIBRARY, UMBRELLA
 from tightship_charts.values import Value, defaults, documented

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from tightship.core.objects import KINDS, ApiObject, decode
-from tightship.planning.cluster import ClusterState, Snapshot
+from tightship.cluster import ClusterState, Snapshot
+from tightship.objects import KINDS, ApiObject, decode
 
 HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"

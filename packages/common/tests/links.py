@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tightship.core.api_errors import ApiError, ConnectionFailed, api_error
 from tightship.kube.connection import Connection, RetryPolicy
 from tightship.kube.credentials import ClusterAccess, ClusterCredentials, LoadedAccess
 from tightship.kube.election import Elector
+from tightship.objects.api_errors import ApiError, ConnectionFailed, api_error
 from tightship_simulator.api.answers import encode
 from tightship_simulator.api.errors import Refused
 from tightship_simulator.api.requests import target_of
@@ -106,7 +106,7 @@ class Client:
 
 
 def answer(store: Store, verb: str, path: str, body: bytes | None) -> bytes:
-    """Return what *store* makes of a request for a Lease. Raises :class:`~tightship.core.api_errors.ApiError`."""
+    """Return what *store* makes of a request for a Lease. Raises :class:`~tightship.objects.api_errors.ApiError`."""
     target = target_of(path)
     sent = msgspec.json.decode(body or b"{}")
     try:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightship.core.objects import (
+from tightship.objects import (
     AUTOSCALER,
     HorizontalPodAutoscaler,
     ObjectError,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tightship.core.reasons import Reason
-from tightship.planning.installations import EVERY_OTHER, Beside, Installation, short
+from tightship.cluster.installations import EVERY_OTHER, Beside, Installation, short
+from tightship.objects.reasons import Reason
 from tightship_testkit.builders import node, snapshot
 
 TOY = "node-toy"

@@ -11,9 +11,8 @@ import pytest
 from search_fleets import exclusive_fleet
 from tiny_fleets import TinyFleet, TinyNode, TinyPod, tiny_fleet
 
-from tightship.core.reasons import Reason, Refusal
-from tightship.files.snapshot_file import read_file
-from tightship.planning.disruption import DisruptionLedger
+from tightship.cli.snapshot_file import read_file
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan import STRATEGIES, Candidate, Planner, make_plan
 from tightship.planning.search.bound import bound
 from tightship.planning.search.limits import limits_of
@@ -21,6 +20,7 @@ from tightship.planning.search.linear import solved, solver_installed
 from tightship.planning.search.problem import Problem, extract
 from tightship.planning.search.relaxation import Duals, Relaxation, nothing, proven, relaxed
 from tightship.planning.search.strategy import Searching, SearchRules
+from tightship.rules.disruption import DisruptionLedger
 from tightship_testkit.planning import judge, snapshot_of
 
 DATA = Path(os.environ.get("TIGHTSHIP_DATA", Path(__file__).resolve().parents[4] / "shared" / "data"))

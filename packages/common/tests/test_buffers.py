@@ -11,19 +11,19 @@ from cluster_builder import HOST, anti_affinity, node, pod, snapshot
 from hpas import hpa, replica, replica_set
 from test_plans import in_drain, judge
 
-from tightship.core.objects import ObjectError, decode
-from tightship.core.objects.buffers import StoredTemplate
-from tightship.core.reasons import Reason
+from tightship.cluster import Headroom, Snapshot
+from tightship.documents.explain import DrainAlone
+from tightship.documents.warnings import warnings_of
 from tightship.drain.assessment import Assessment
 from tightship.drain.rules import DrainRules
+from tightship.objects import ObjectError, decode
+from tightship.objects.buffers import StoredTemplate
+from tightship.objects.reasons import Reason
 from tightship.planning import demand
-from tightship.planning.cluster import Headroom, Snapshot
 from tightship.planning.demand import ReservedDemand, with_demand
-from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.plan import STRATEGIES, Placement, Plan, Planner, make_plan
-from tightship.report.explain import DrainAlone
-from tightship.report.warnings import warnings_of
+from tightship.rules.disruption import DisruptionLedger
+from tightship.rules.eviction_rules import EvictionRules
 from tightship_testkit.builders import state_of
 
 Json = dict[str, Any]

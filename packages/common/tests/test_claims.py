@@ -13,10 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from links import Client, Direct, virtually
 
-from tightship.core.api_errors import ConnectionFailed, Forbidden, KubeError, Unavailable
-from tightship.core.drain_record import Ending, Finished
-from tightship.core.reasons import Reason, Refusal
-from tightship.drain_io.claims import (
+from tightship.draining.claims import (
     CLAIMS_ANNOTATION,
     Allows,
     Claim,
@@ -26,9 +23,12 @@ from tightship.drain_io.claims import (
     dropping,
     take,
 )
-from tightship.drain_io.history import adding, past_drains
-from tightship.drain_io.ledger import Ledger, LedgerContended
+from tightship.draining.history import adding, past_drains
+from tightship.draining.ledger import Ledger, LedgerContended
 from tightship.kube.connection import Connection
+from tightship.objects.api_errors import ConnectionFailed, Forbidden, KubeError, Unavailable
+from tightship.objects.drain_record import Ending, Finished
+from tightship.objects.reasons import Reason, Refusal
 from tightship_testkit.simulated import Simulated
 
 T = TypeVar("T")

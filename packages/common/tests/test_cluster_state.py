@@ -4,9 +4,9 @@ from cluster_builder import node, one, pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightship.core.objects import ObjectError, Pod
-from tightship.planning.cluster import ClusterState
-from tightship.planning.cluster.state import sum_up
+from tightship.cluster import ClusterState
+from tightship.cluster.state import sum_up
+from tightship.objects import ObjectError, Pod
 
 
 def test_a_change_is_seen_in_the_next_snapshot_and_leaves_the_last_one_alone() -> None:

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from tightship.app.cli.output import terminal_of
-from tightship.app.cli.progress import Progress
-from tightship.app.settings.fields import parse_ratio
-from tightship.core.selector_text import SelectorError, parse_selector
+from tightship.cli.output import terminal_of
+from tightship.cli.progress import Progress
+from tightship.objects.selector_text import SelectorError, parse_selector
+from tightship.process.settings.fields import parse_ratio
 
 LABELS = {"pool": "web", "zone": "a", "size": "4", "example.com/tier": "gold", "empty": ""}
 
@@ -59,7 +59,7 @@ class Screen(io.StringIO):
 
 
 def test_progress_is_silent_for_quick_work_and_off_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightship.app.cli.progress.PATIENCE", 60.0)  # quick, on a busy machine too
+    monkeypatch.setattr("tightship.cli.progress.PATIENCE", 60.0)  # quick, on a busy machine too
     quick, pipe = Screen(), io.StringIO()
     for stream in (quick, pipe):
         with Progress(stream) as progress:
@@ -68,7 +68,7 @@ def test_progress_is_silent_for_quick_work_and_off_a_terminal(monkeypatch: pytes
 
 
 def test_progress_shows_on_a_terminal_and_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightship.app.cli.progress.PATIENCE", 0.0)
+    monkeypatch.setattr("tightship.cli.progress.PATIENCE", 0.0)
     screen = Screen()
     deadline = time.monotonic() + 30
     with Progress(screen) as progress:
@@ -80,7 +80,7 @@ def test_progress_shows_on_a_terminal_and_leaves_no_trace(monkeypatch: pytest.Mo
 
 
 def test_off_a_terminal_a_line_tells_for_which_server_a_command_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightship.app.cli.progress.SILENCE", 0.0)
+    monkeypatch.setattr("tightship.cli.progress.SILENCE", 0.0)
     pipe = io.StringIO()
     deadline = time.monotonic() + 30
     with Progress(pipe) as progress:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tightship.core.objects.meta import qualified
-from tightship.core.reasons import Reason
-from tightship.planning.controllers import LOSING, RECREATING
-from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.evictability import Evictability, Fate, PodVerdict
-from tightship.planning.eviction_rules import EvictionRules
-from tightship.planning.owners import annotating
+from tightship.cluster.owners import annotating
+from tightship.objects.meta import qualified
+from tightship.objects.reasons import Reason
+from tightship.rules.controllers import LOSING, RECREATING
+from tightship.rules.disruption import DisruptionLedger
+from tightship.rules.evictability import Evictability, Fate, PodVerdict
+from tightship.rules.eviction_rules import EvictionRules
 from tightship_testkit.builders import NOW, node, pod, pod_of, state_of, workload
 
 KRUISE = "apps.kruise.io/v1beta1"

@@ -7,11 +7,11 @@ import pytest
 from cluster_builder import node, pod, snapshot
 from hpas import NEW, OLD, hpa, replica, replica_set
 
-from tightship.app.settings.sections import NodeSettings
-from tightship.core.reasons import Reason
+from tightship.cluster import Snapshot, Starting
+from tightship.objects.reasons import Reason
 from tightship.planning import demand
-from tightship.planning.cluster import Snapshot, Starting
 from tightship.planning.demand import ReservedDemand, with_starting
+from tightship.process.settings.sections import NodeSettings
 
 Json = dict[str, Any]
 MANY = 1000

@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightship.core.objects import ObjectError
-from tightship.core.objects.devices import Device
-from tightship.core.reasons import Reason, Refusal
-from tightship.planning.cluster import Snapshot
-from tightship.planning.device_selectors import SelectorUnknownError, selected
-from tightship.planning.devices import with_devices
-from tightship.planning.disruption import DisruptionLedger
+from tightship.cluster import Snapshot
+from tightship.objects import ObjectError
+from tightship.objects.devices import Device
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.facts import FactRules, candidates_of, gather
 from tightship.planning.plan import Planner
+from tightship.rules.disruption import DisruptionLedger
+from tightship.scheduler.device_selectors import SelectorUnknownError, selected
+from tightship.scheduler.devices import with_devices
 from tightship_testkit.builders import NOW, Json, node, pod, state_of, workload
 
 GPU = "example.com/gpu"

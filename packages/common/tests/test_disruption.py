@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tightship.core.objects import ObjectError
-from tightship.core.reasons import Reason
-from tightship.planning.cluster import Snapshot
-from tightship.planning.disruption import Charge, DisruptionLedger, RenewedLedger
+from tightship.cluster import Snapshot
+from tightship.objects import ObjectError
+from tightship.objects.reasons import Reason
+from tightship.rules.disruption import Charge, DisruptionLedger, RenewedLedger
 from tightship_testkit.builders import budget, controller, node, pod, pod_of, snapshot, state_of, workload
 
 Json = dict[str, Any]

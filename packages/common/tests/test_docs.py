@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tightship.core.reasons import NODE_REASONS, Reason
+from tightship.objects.reasons import NODE_REASONS, Reason
 from tightship.planning.demand import SWITCHABLE as DEMAND_RULES
-from tightship.planning.eviction_rules import SWITCHABLE as POD_RULES
-from tightship.planning.nodes import SWITCHABLE as NODE_RULES
+from tightship.rules.eviction_rules import SWITCHABLE as POD_RULES
+from tightship.rules.nodes import SWITCHABLE as NODE_RULES
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -52,7 +52,7 @@ def test_a_reason_of_an_hpa_says_what_to_do(reason: Reason) -> None:
 
 
 def test_the_groups_are_those_of_the_enum() -> None:
-    source = (ROOT / "packages/common/src/tightship/core/reasons.py").read_text()
+    source = (ROOT / "packages/common/src/tightship/objects/reasons.py").read_text()
     groups = re.findall(r"^    # (.+)\.$", source, flags=re.MULTILINE)
     assert re.findall(r"^## (.+)$", REASONS, flags=re.MULTILINE) == groups
 

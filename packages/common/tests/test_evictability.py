@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tightship.core.reasons import Reason
-from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.evictability import Evictability, Fate, PodVerdict
-from tightship.planning.eviction_rules import SWITCHABLE, EvictionRules
-from tightship.planning.terminating import outlasting
+from tightship.objects.reasons import Reason
+from tightship.rules.disruption import DisruptionLedger
+from tightship.rules.evictability import Evictability, Fate, PodVerdict
+from tightship.rules.eviction_rules import SWITCHABLE, EvictionRules
+from tightship.rules.terminating import outlasting
 from tightship_testkit.builders import DAY, NOW, budget, controller, node, pod, pod_of, state_of, workload
 
 Json = dict[str, Any]

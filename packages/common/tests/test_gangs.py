@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tightship.core.reasons import Reason
-from tightship.planning.cluster import Snapshot
-from tightship.planning.eviction_rules import EvictionRules
+from tightship.cluster import Snapshot
+from tightship.documents.warnings import warnings_of
+from tightship.objects.reasons import Reason
 from tightship.planning.facts import FactRules, gather
-from tightship.report.warnings import warnings_of
+from tightship.rules.eviction_rules import EvictionRules
 from tightship_testkit.builders import NOW, controller, decoded, node, pod, state_of, workload
 
 Json = dict[str, Any]

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from tightship.core.horizontal import ReplicaLoop
-from tightship.core.objects.autoscaling import ScalingPolicy, ScalingRules
+from tightship.objects.autoscaling import ScalingPolicy, ScalingRules
+from tightship.objects.horizontal import ReplicaLoop
 
 SLOW_UP = ScalingRules((ScalingPolicy("Pods", 2, 60), ScalingPolicy("Percent", 10, 60)), None, 0)
 NO_WINDOW = ScalingRules(None, None, 0)

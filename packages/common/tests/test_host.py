@@ -13,9 +13,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from tightship.app.observability.metrics import new_registry
 from tightship.kube.connector import Connector, connector
 from tightship.kube.host import HOST, Host, monotonic, token, wall
+from tightship.process.metrics import new_registry
 
 
 def _on(host: Host, work: Callable[[], object]) -> object:

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightship.core.cron import CronError, parse_schedule
-from tightship.core.reasons import Reason, Refusal
-from tightship.planning.cluster import Snapshot
+from tightship.cluster import Snapshot
+from tightship.documents.karpenter import karpenter_summary
+from tightship.documents.warnings import warnings_of
+from tightship.objects.cron import CronError, parse_schedule
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.facts import FactRules, gather
-from tightship.planning.nodes import NodeRules, judge_node, opt_outs, undeletable
-from tightship.report.karpenter import karpenter_summary
-from tightship.report.warnings import warnings_of
+from tightship.rules.nodes import NodeRules, judge_node, opt_outs, undeletable
 from tightship_testkit.builders import NOW, budget, controller, node, pod, snapshot
 
 Json = dict[str, Any]

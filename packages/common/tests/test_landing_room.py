@@ -9,14 +9,14 @@ import msgspec
 import pytest
 from cluster_builder import HOST, node, pod, snapshot
 
-from tightship.core.reasons import Reason
 from tightship.drain.assessment import Assessment
 from tightship.drain.landings import all_land
 from tightship.drain.rules import DrainRules
-from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.eviction_rules import EvictionRules
-from tightship.planning.placement.space import Space
+from tightship.objects.reasons import Reason
 from tightship.planning.plan import Planner
+from tightship.rules.disruption import DisruptionLedger
+from tightship.rules.eviction_rules import EvictionRules
+from tightship.scheduler.space import Space
 
 Json = dict[str, Any]
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from cluster_builder import node, pod, snapshot
 
-from tightship.core.reasons import Reason, Refusal
-from tightship.planning.cluster import Snapshot
+from tightship.cluster import Snapshot
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan import (
     STRATEGIES,
     Candidate,

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightship.core.objects.managed import NOBODY, ManagedBy, managed_by
-from tightship.core.objects.meta import Metadata
+from tightship.objects.managed import NOBODY, ManagedBy, managed_by
+from tightship.objects.meta import Metadata
 
 BY = "app.kubernetes.io/managed-by"
 CLUSTER = {"apiVersion": "postgresql.cnpg.io/v1", "kind": "Cluster", "name": "db", "uid": "u", "controller": True}

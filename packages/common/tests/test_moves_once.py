@@ -7,9 +7,9 @@ from typing import Any
 
 from cluster_builder import node, pod, snapshot
 
-from tightship.core.reasons import Reason, Refusal
-from tightship.core.selectors import Taint
-from tightship.planning.cluster import Snapshot
+from tightship.cluster import Snapshot
+from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.selectors import Taint
 from tightship.planning.plan import (
     STRATEGIES,
     STRATEGIES_BY_CPU,

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightship.core.objects.autoscaling import HorizontalPodAutoscalerWire
+from tightship.objects.autoscaling import HorizontalPodAutoscalerWire
 
 BASE: dict[str, Any] = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 9}
 HALF = {"type": "Utilization", "averageUtilization": 50}

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightship.core.objects import NodeGroup
-from tightship.core.reasons import Reason
-from tightship.planning.cluster import Snapshot
+from tightship.cluster import Snapshot
+from tightship.cluster.pools import KNOWN_POOL_LABELS
+from tightship.documents.warnings import warnings_of
+from tightship.objects import NodeGroup
+from tightship.objects.reasons import Reason
 from tightship.planning.facts import FactRules, NodeFacts, gather
 from tightship.planning.group_size import GroupSizes, group_keeps, group_room
-from tightship.planning.node_groups import MINIMUM_SIZE, NodeGroups
-from tightship.planning.nodes import NodeRules
-from tightship.planning.pools import KNOWN_POOL_LABELS
-from tightship.report.warnings import warnings_of
+from tightship.rules.node_groups import MINIMUM_SIZE, NodeGroups
+from tightship.rules.nodes import NodeRules
 from tightship_testkit.builders import NOW, node, snapshot
 
 Json = dict[str, Any]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tightship.core.reasons import Reason
+from tightship.objects.reasons import Reason
 from tightship.planning.facts import FactRules, gather
-from tightship.planning.nodes import NodeRules, emptied_by_others, judge_node, left_without, opt_outs, owner_elsewhere
-from tightship.planning.placement.space import Space
+from tightship.rules.nodes import NodeRules, emptied_by_others, judge_node, left_without, opt_outs, owner_elsewhere
+from tightship.scheduler.space import Space
 from tightship_testkit.builders import NOW, node, pod, snapshot
 
 Json = dict[str, Any]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tightship.core.reasons import Reason
-from tightship.planning.nodes import (
+from tightship.objects.reasons import Reason
+from tightship.rules.nodes import (
     SWITCHABLE,
     LegacyState,
     NodeRules,

@@ -3,7 +3,7 @@
 import pytest
 from cluster_builder import node, one, pod, raw
 
-from tightship.core.objects import ObjectError, decode
+from tightship.objects import ObjectError, decode
 
 
 def test_replicas_share_their_template_and_differ_only_in_names() -> None:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from cluster_builder import HOST, ZONE, affinity, anti_affinity, node, one, pod, snapshot, spread
 
-from tightship.core.objects import Pod
-from tightship.planning.placement.explain import why_nowhere
-from tightship.planning.placement.space import Space
+from tightship.objects import Pod
+from tightship.scheduler.explain import why_nowhere
+from tightship.scheduler.space import Space
 
 
 def open_to(newcomer: dict[str, Any], things: list[dict[str, Any]], have: tuple[str, ...] = ()) -> set[str]:
@@ -267,8 +267,8 @@ def test_namespaces_by_label_block_where_namespaces_are_unknown() -> None:
 
 
 def test_a_node_with_an_unreadable_pod_receives_nothing() -> None:
-    from tightship.core.objects import ObjectError
-    from tightship.planning.cluster import ClusterState
+    from tightship.cluster import ClusterState
+    from tightship.objects import ObjectError
 
     state = ClusterState()
     for each in TWO:

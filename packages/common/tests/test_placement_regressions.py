@@ -5,10 +5,10 @@ The same clusters are shown to the real scheduler in ``e2e/tests/test_scheduler_
 
 from __future__ import annotations
 
-from tightship.core.reasons import Reason, Refusal
-from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.placement.space import Space
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan import Placement, Planner
+from tightship.rules.disruption import DisruptionLedger
+from tightship.scheduler.space import Space
 from tightship_simulator import small
 from tightship_simulator.small import Json
 from tightship_testkit.planning import judge, snapshot_of

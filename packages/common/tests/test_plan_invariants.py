@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightship.core.reasons import Reason, Refusal
-from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.placement.space import Space
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan import STRATEGIES, Candidate, Placement, Planner, make_plan
+from tightship.rules.disruption import DisruptionLedger
+from tightship.scheduler.space import Space
 from tightship_simulator import World, check, random_cluster
 from tightship_testkit.planning import Json, judge, plain, snapshot_of
 

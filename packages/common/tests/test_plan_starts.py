@@ -3,11 +3,11 @@
 import cluster_builder as build
 import pytest
 
-from tightship.core.reasons import Reason
-from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.placement.space import Space
-from tightship.planning.placement.together import feasible_each
+from tightship.objects.reasons import Reason
 from tightship.planning.plan import Candidate, Placement, Planner, PlanStart
+from tightship.rules.disruption import DisruptionLedger
+from tightship.scheduler.space import Space
+from tightship.scheduler.together import feasible_each
 from tightship_simulator import random_cluster
 from tightship_simulator.generate import off_peak_cluster
 from tightship_testkit.changing import histories

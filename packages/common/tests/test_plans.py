@@ -8,12 +8,10 @@ import msgspec
 import pytest
 from cluster_builder import HOST, affinity, anti_affinity, node, pod, snapshot
 
-from tightship.core.reasons import Reason, Refusal
+from tightship.cluster import Snapshot
 from tightship.drain.assessment import Assessment
 from tightship.drain.rules import DrainRules
-from tightship.planning.cluster import Snapshot
-from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.eviction_rules import EvictionRules
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan import (
     STRATEGIES,
     Candidate,
@@ -25,6 +23,8 @@ from tightship.planning.plan import (
     forecast,
     make_plan,
 )
+from tightship.rules.disruption import DisruptionLedger
+from tightship.rules.eviction_rules import EvictionRules
 
 
 class NoGates:

@@ -8,10 +8,10 @@ import pytest
 from cluster_builder import node, one, pod, snapshot
 from test_plans import plan, reasons
 
-from tightship.core.objects import Pod
-from tightship.core.reasons import Reason
-from tightship.planning.placement.explain import why_nowhere
-from tightship.planning.placement.space import Space
+from tightship.objects import Pod
+from tightship.objects.reasons import Reason
+from tightship.scheduler.explain import why_nowhere
+from tightship.scheduler.space import Space
 
 OS, ARCH, BUILD = "kubernetes.io/os", "kubernetes.io/arch", "node.kubernetes.io/windows-build"
 WINDOWS, LINUX = {OS: "windows"}, {OS: "linux"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tightship.core.objects import Node
-from tightship.planning.pools import KNOWN_POOL_LABELS, NO_POOL, pool_of
+from tightship.cluster.pools import KNOWN_POOL_LABELS, NO_POOL, pool_of
+from tightship.objects import Node
 from tightship_testkit.builders import node, snapshot
 
 MACHINE_SET = {"cluster.x-k8s.io/owner-kind": "MachineSet", "cluster.x-k8s.io/owner-name": "workers-6d8f7"}

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tightship.core import quantity
-from tightship.core.quantity import QuantityError
+from tightship.objects import quantity
+from tightship.objects.quantity import QuantityError
 
 
 @pytest.mark.parametrize(

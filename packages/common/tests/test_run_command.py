@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from tightship.app.cli.arguments import Parser
-from tightship.app.cli.run_command import add_run
-from tightship.app.runtime.main import Runtime
-from tightship.app.settings.loading import BadFlagsError
-from tightship.app.settings.process import Name, Ports, Positive, ProcessSettings, RunWords, variable
+from tightship.cli.arguments import Parser
+from tightship.cli.run_command import add_run
+from tightship.process.main import Runtime
+from tightship.process.settings.loading import BadFlagsError
+from tightship.process.settings.process import Name, Ports, Positive, ProcessSettings, RunWords, variable
 
 
 class Own(ProcessSettings):

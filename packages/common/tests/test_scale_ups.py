@@ -8,17 +8,17 @@ from cluster_builder import HOST, anti_affinity, node, pod, snapshot
 from hpas import hpa, replica
 from test_plans import in_drain, judge
 
-from tightship.core.reasons import Reason
+from tightship.cluster import Snapshot
+from tightship.documents.explain import DrainAlone
+from tightship.documents.warnings import warnings_of
 from tightship.drain.assessment import Assessment
 from tightship.drain.rules import DrainRules
-from tightship.planning.cluster import Snapshot
+from tightship.objects.reasons import Reason
 from tightship.planning.demand import ReservedDemand, with_starting
-from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.eviction_rules import EvictionRules
 from tightship.planning.plan import STRATEGIES, Placement, Plan, Planner, make_plan
 from tightship.planning.plan.reserving import MOST_IN_THE_WAY
-from tightship.report.explain import DrainAlone
-from tightship.report.warnings import warnings_of
+from tightship.rules.disruption import DisruptionLedger
+from tightship.rules.eviction_rules import EvictionRules
 
 Json = dict[str, Any]
 PLACEMENTS: list[Placement] = ["possible", "likely", "certain"]

@@ -8,13 +8,13 @@ import pytest
 from cluster_builder import node, pod, snapshot
 from test_plans import judge
 
-from tightship.core.schedulers import SCHEDULERS
-from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.evictability import Evictability
-from tightship.planning.eviction_rules import EvictionRules
-from tightship.planning.placement.scoring import scheduler_choice, scheduler_scores
-from tightship.planning.placement.space import Space
+from tightship.objects.schedulers import SCHEDULERS
 from tightship.planning.plan import STRATEGIES, make_plan
+from tightship.rules.disruption import DisruptionLedger
+from tightship.rules.evictability import Evictability
+from tightship.rules.eviction_rules import EvictionRules
+from tightship.scheduler.scoring import scheduler_choice, scheduler_scores
+from tightship.scheduler.space import Space
 
 GKE = "gke.io/optimize-utilization-scheduler"
 NODES = [node("a"), node("b"), node("c"), pod("p1", "a", "2", "1Gi"), pod("p2", "b", "1", "4Gi")]

@@ -12,9 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from search_fleets import OWNER, exclusive_fleet, gpu_fleet
 
-from tightship.core.reasons import Reason, Refusal
-from tightship.planning.cluster import Snapshot
-from tightship.planning.disruption import DisruptionLedger
+from tightship.cluster import Snapshot
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan import STRATEGIES, Candidate, Judgement, Plan, Planner, make_plan
 from tightship.planning.plan.engine import after
 from tightship.planning.plan.model import Searched
@@ -24,6 +23,7 @@ from tightship.planning.search.limits import limits_of
 from tightship.planning.search.problem import Problem, extract
 from tightship.planning.search.state import Packing
 from tightship.planning.search.strategy import Searching, SearchRules
+from tightship.rules.disruption import DisruptionLedger
 from tightship_simulator import check, random_cluster
 from tightship_testkit.planning import judge, plain, snapshot_of
 

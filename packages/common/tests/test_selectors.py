@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tightship.core.selectors import (
+from tightship.objects.selectors import (
     HARD_EFFECTS,
     LabelSelector,
     NodeSelector,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from cluster_builder import node, pod, snapshot
 
-from tightship.core.reasons import Reason, Refusal
-from tightship.planning.cluster import Snapshot
+from tightship.cluster import Snapshot
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan import STRATEGIES, Candidate, Judgement, PerPool, Plan, Planner, Strategy, make_plan
 from tightship.planning.plan.model import Placement
 

@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 from links import Direct, virtually
 
-from tightship.app.settings.config_maps import mapping_of
-from tightship.app.settings.loading import SettingsError
-from tightship.core.api_errors import KubeError, api_error
-from tightship.core.drain_record import PastDrains, Phase, decode_record
-from tightship.core.objects import ObjectError, decode
-from tightship.drain_io.claims import CLAIMS_ANNOTATION, ClaimsUnreadable, claims_in
-from tightship.drain_io.history import past_drains
-from tightship.drain_io.lease_room import (
+from tightship.draining.claims import CLAIMS_ANNOTATION, ClaimsUnreadable, claims_in
+from tightship.draining.history import past_drains
+from tightship.draining.lease_room import (
     ADDITIONS_ANNOTATION,
     HISTORY_ANNOTATION,
     REGRETS_ANNOTATION,
     SAVINGS_ANNOTATION,
 )
-from tightship.drain_io.ledger import Ledger
+from tightship.draining.ledger import Ledger
 from tightship.kube.leases import LeaseStore
+from tightship.objects import ObjectError, decode
+from tightship.objects.api_errors import KubeError, api_error
+from tightship.objects.drain_record import PastDrains, Phase, decode_record
+from tightship.process.settings.config_maps import mapping_of
+from tightship.process.settings.loading import SettingsError
 from tightship_testkit.simulated import Simulated
 
 PRODUCT = ("common", "node-compactor", "node-refiner", "hpa-scaler", "tightship-cli")

@@ -10,13 +10,13 @@ import pytest
 from cluster_builder import node, pod, snapshot
 from test_plans import in_drain, judge
 
-from tightship.core.objects import ObjectError, decode
-from tightship.core.reasons import Reason
-from tightship.planning.cluster import Snapshot
+from tightship.cluster import Snapshot
+from tightship.documents.warnings import warnings_of
+from tightship.objects import ObjectError, decode
+from tightship.objects.reasons import Reason
 from tightship.planning.demand import ReservedDemand, with_demand
-from tightship.planning.placement.space import Space
 from tightship.planning.plan import STRATEGIES, Plan, make_plan
-from tightship.report.warnings import warnings_of
+from tightship.scheduler.space import Space
 
 Json = dict[str, Any]
 GI = 1 << 30

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 from cluster_builder import ZONE, node, one, pod, snapshot
 
-from tightship.core.objects import Pod
-from tightship.core.reasons import Refusal
-from tightship.planning.placement.explain import why_nowhere
-from tightship.planning.placement.space import Space
+from tightship.documents.warnings import warnings_of
+from tightship.objects import Pod
+from tightship.objects.reasons import Refusal
 from tightship.planning.plan import STRATEGIES, Candidate, Judgement, Placement, Planner, make_plan
-from tightship.report.warnings import warnings_of
+from tightship.scheduler.explain import why_nowhere
+from tightship.scheduler.space import Space
 
 Json = dict[str, Any]
 

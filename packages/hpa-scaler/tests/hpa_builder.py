@@ -15,10 +15,10 @@ from hpa_scaler.annotations.values import parse_float
 from hpa_scaler.judge.decision import FloorDecision, Subject
 from hpa_scaler.judge.history import FloorHistory
 from hpa_scaler.judge.judge import judge_one
-from tightship.core.objects import HorizontalPodAutoscaler, Owner
-from tightship.core.objects.autoscaling import FieldManager, ScaleTargetRef, ScalingPolicy, ScalingRules
-from tightship.core.objects.node import Condition
-from tightship.core.reasons import Reason
+from tightship.objects import HorizontalPodAutoscaler, Owner
+from tightship.objects.autoscaling import FieldManager, ScaleTargetRef, ScalingPolicy, ScalingRules
+from tightship.objects.node import Condition
+from tightship.objects.reasons import Reason
 
 NOW = 1_800_000_000.0
 CYCLE = 75.0

@@ -15,7 +15,7 @@ from hpa_scaler.annotations.queries import value_query
 from hpa_scaler.annotations.spec import FloorSpec, Rules
 from hpa_scaler.backtest.variants import BacktestSetup, HpaPast
 from hpa_scaler.prometheus.samples import Trace
-from tightship.core.horizontal import ReplicaLoop
+from tightship.objects.horizontal import ReplicaLoop
 
 STEP = 120.0
 BEGIN = 1_800_000_000.0

@@ -12,9 +12,9 @@ from hpa_scaler.annotations.queries import Outcome
 from hpa_scaler.annotations.spec import FloorSpec, Rollout, Rules
 from hpa_scaler.judge.advice import ADVICE, regular_gaps, with_gap
 from hpa_scaler.judge.decision import FloorDecision
-from tightship.core.objects.node import Condition
-from tightship.core.reasons import HPA_TROUBLE, QUERY_FAILURES, Reason
-from tightship.core.times import parse_rfc3339
+from tightship.objects.node import Condition
+from tightship.objects.reasons import HPA_TROUBLE, QUERY_FAILURES, Reason
+from tightship.objects.times import parse_rfc3339
 
 RATED = spec(prometheus_query="sum(rate(x[5m]))", requests_per_replica="10")
 RULES = Rules(age_query="", rise_factor=0, maximum_factor=0, late_query="", failed_query="")

@@ -24,8 +24,8 @@ from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.prometheus.ranges import Asking, chunks, fetch
 from hpa_scaler.prometheus.samples import Recorded, RecordingError, Trace, trace_of
-from tightship.app.cli.app import UsageError
-from tightship.core.reasons import Reason
+from tightship.cli.app import UsageError
+from tightship.objects.reasons import Reason
 
 TODAY, NONE = Variant("today", "today"), Variant("no floor", "none")
 QUERY = "sum(rate(requests_total[5m]))"

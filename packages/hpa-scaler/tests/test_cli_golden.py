@@ -19,8 +19,8 @@ import yaml
 from hpa_scaler.backtest.document import FloorBacktest
 from hpa_scaler.backtest.suggestions import FloorSuggestions
 from hpa_scaler.documents import EXPLANATION, PLAN, FloorExplanation, FloorPlan
-from tightship.report.formats import formats_of
-from tightship.report.terminal import Terminal
+from tightship.documents.formats import formats_of
+from tightship.documents.terminal import Terminal
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "hpa-plan-output.md"
 UPDATE = bool(os.environ.get("TIGHTSHIP_UPDATE_GOLDEN"))

@@ -13,9 +13,9 @@ from hpa_scaler.annotations.parsing import ANNOTATIONS
 from hpa_scaler.annotations.spec import MissingDataRule
 from hpa_scaler.process.run_settings import ScalerRunSettings
 from hpa_scaler.process.settings import ScalerSettings
-from tightship.app.settings.loading import wire_keys
-from tightship.app.settings.query_servers import BasicAuth, ServerSettings, TlsSettings
-from tightship.core.reasons import QUERY_FAILURES
+from tightship.objects.reasons import QUERY_FAILURES
+from tightship.process.settings.loading import wire_keys
+from tightship.process.settings.query_servers import BasicAuth, ServerSettings, TlsSettings
 from tightship_testkit.commands import Outcome
 
 ROOT = Path(__file__).parents[3]

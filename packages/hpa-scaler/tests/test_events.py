@@ -10,8 +10,8 @@ from hpa_builder import CYCLE, World, answer, failure, hpa, spec
 from hpa_scaler.annotations.spec import PREFIX
 from hpa_scaler.write.events import FloorEvents
 from hpa_scaler.write.records import Records
-from tightship.app.observability.events import EventRecorder, ObjectRef
-from tightship.core.objects import AUTOSCALER
+from tightship.objects import AUTOSCALER
+from tightship.process.events import EventRecorder, ObjectRef
 
 
 class Recorded:

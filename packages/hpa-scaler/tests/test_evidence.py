@@ -13,7 +13,7 @@ from hpa_scaler.annotations.spec import FAILED_QUERY, LATE_QUERY, Rules
 from hpa_scaler.judge.cycle import questions, subject_of
 from hpa_scaler.judge.guards import evidence_queries
 from hpa_scaler.judge.judge import judge_one
-from tightship.core.reasons import Reason
+from tightship.objects.reasons import Reason
 from tightship_simulator.life.evaluation import evaluate
 from tightship_simulator.life.promql import parse
 from tightship_simulator.life.samples import Samples

@@ -17,9 +17,9 @@ from hpa_scaler.cli import build_parser
 from hpa_scaler.process.commands import CommandSettings, judge_selected
 from hpa_scaler.process.fleet import Selection, fleet_of_cluster, fleet_of_files, read_rollout
 from hpa_scaler.process.forecasts import made_by
-from tightship.core.api_errors import Forbidden
-from tightship.core.objects.autoscaling import ScaleTargetRef
 from tightship.kube.connection import Connection
+from tightship.objects.api_errors import Forbidden
+from tightship.objects.autoscaling import ScaleTargetRef
 from tightship_testkit.scripted import Json, ScriptedApi, page, status
 
 pytestmark = pytest.mark.virtual_time

@@ -29,7 +29,7 @@ from hpa_scaler.judge.judge import judge_one
 from hpa_scaler.process.forecasts import offline
 from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.samples import Trace
-from tightship.core.reasons import Reason
+from tightship.objects.reasons import Reason
 
 DAILY = ForecastSpec("daily")
 SIX = 6 * 3600.0

@@ -10,7 +10,7 @@ import importlib, pkgutil, sys
 import hpa_scaler
 for module in pkgutil.walk_packages(hpa_scaler.__path__, "hpa_scaler."):
     importlib.import_module(module.name)
-unwanted = {"numpy", "tightship.planning.placement", "tightship.planning.plan"}
+unwanted = {"numpy", "tightship.scheduler", "tightship.planning.plan"}
 print(*sorted(unwanted & sys.modules.keys()))
 """
 

@@ -16,8 +16,8 @@ from hpa_scaler.annotations.queries import Outcome, Query
 from hpa_scaler.judge.cycle import Cycle, judge_cycle, subject_of
 from hpa_scaler.judge.decision import DropState
 from hpa_scaler.write.metrics import BY_URL, ScalerMetrics
-from tightship.app.observability.metrics import RunMetrics, new_registry
-from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.objects import HorizontalPodAutoscaler
+from tightship.process.metrics import RunMetrics, new_registry
 
 DOCS = Path(__file__).parents[3] / "docs" / "hpa-metrics.md"
 ASKING = annotated(prometheus_query=QUERY, requests_per_replica="10")

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from hpa_scaler.annotations.parsing import BY_NAME, name_of, parse_spec
 from hpa_scaler.annotations.spec import PREFIX, Problems, Rollout
-from tightship.core.objects import HorizontalPodAutoscaler, decode
+from tightship.objects import HorizontalPodAutoscaler, decode
 
 FLOORS = Path(__file__).parent / "data" / "older_floors.txt"
 MANIFESTS = 300

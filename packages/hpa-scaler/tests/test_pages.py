@@ -19,10 +19,10 @@ from hpa_scaler.judge.cycle import Cycle, judge_cycle
 from hpa_scaler.judge.decision import DropState, FloorDecision, Subject
 from hpa_scaler.process.status import ServedCycle, Timelines, nothing_yet, show
 from hpa_scaler.write.records import Records
-from tightship.app.settings.config_fallback import Standing, deleted, refused
-from tightship.report.document import Generator, SettingsView, Source
-from tightship.report.html.page import render_page
-from tightship.report.presentation import Chart, Page, Scale
+from tightship.documents.document import Generator, SettingsView, Source
+from tightship.documents.html.page import render_page
+from tightship.documents.presentation import Chart, Page, Scale
+from tightship.process.settings.config_fallback import Standing, deleted, refused
 from tightship_testkit.accessibility import assert_accessible
 from tightship_testkit.browser import opened
 

@@ -11,7 +11,7 @@ import pytest
 from hpa_scaler.backtest.csv_files import read_csv
 from hpa_scaler.backtest.past_files import is_promtool, read_json, read_promtool
 from hpa_scaler.prometheus.samples import RecordingError
-from tightship.core.times import rfc3339
+from tightship.objects.times import rfc3339
 
 AT = 1_714_993_200  # 2024-05-06T11:00:00Z
 

@@ -21,8 +21,8 @@ from hpa_scaler.judge.history import Floor, FloorHistory, State, encode_state
 from hpa_scaler.judge.judge import judge_one
 from hpa_scaler.judge.ownership import change, restoration, state_of
 from hpa_scaler.write.records import Records
-from tightship.core.objects import HorizontalPodAutoscaler
-from tightship.core.reasons import QUERY_FAILURES, Reason
+from tightship.objects import HorizontalPodAutoscaler
+from tightship.objects.reasons import QUERY_FAILURES, Reason
 
 numbers = st.integers(0, 60)
 values = st.integers(0, 5000).map(float) | st.integers(0, 60).map(float) | st.floats(-1e13, 1e13)

@@ -13,8 +13,8 @@ from hpa_scaler.annotations.spec import PREFIX
 from hpa_scaler.judge.history import FloorHistory
 from hpa_scaler.judge.ownership import change, ownership, restoration, state_of
 from hpa_scaler.write.records import Records
-from tightship.core.objects import HorizontalPodAutoscaler
-from tightship.core.objects.autoscaling import FieldManager
+from tightship.objects import HorizontalPodAutoscaler
+from tightship.objects.autoscaling import FieldManager
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 NAME = name_of(PREFIX, STATE)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hpa_scaler.annotations.spec import rollout_of
-from tightship.core.objects import ScaleTarget
+from tightship.objects import ScaleTarget
 
 
 def target(kind: str = "Deployment", **more: Any) -> ScaleTarget:

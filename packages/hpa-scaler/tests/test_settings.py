@@ -20,10 +20,10 @@ from hpa_scaler.process.settings import (
     servers_of,
 )
 from hpa_scaler.prometheus.client import ClientLimits
-from tightship.app.settings.loading import SettingsError
-from tightship.app.settings.process import load_process
-from tightship.core.addresses import parse_address
-from tightship.core.query_servers import Server, Tls
+from tightship.objects.addresses import parse_address
+from tightship.objects.query_servers import Server, Tls
+from tightship.process.settings.loading import SettingsError
+from tightship.process.settings.process import load_process
 
 Json = dict[str, Any]
 

@@ -13,7 +13,7 @@ from hpa_scaler.annotations.queries import Query
 from hpa_scaler.annotations.spec import Rules
 from hpa_scaler.judge.history import FloorHistory, State, decode_state, encode_state
 from hpa_scaler.process.settings import load_settings
-from tightship.app.settings.loading import SettingsError
+from tightship.process.settings.loading import SettingsError
 
 LIMITED = Rules(age_query="")
 ASKED = spec(prometheus_query="sum(rate(requests_total[5m]))", requests_per_replica="10")

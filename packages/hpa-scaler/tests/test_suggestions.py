@@ -22,8 +22,8 @@ from hpa_scaler.backtest.proposals import proposals, proposed_specs
 from hpa_scaler.backtest.suggestions import FloorSuggestions, suggestions_document
 from hpa_scaler.backtest.variants import Variant
 from hpa_scaler.documents.document import FloorHead
-from tightship.core.objects.autoscaling import ScaleTargetRef
-from tightship.report.document import API_VERSION, Generator, SettingsView, Source
+from tightship.documents.document import API_VERSION, Generator, SettingsView, Source
+from tightship.objects.autoscaling import ScaleTargetRef
 
 EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "august.yaml"
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hpa_scaler.documents.timeline import Effect, Keep, Timeline, TimelineLog
 from hpa_scaler.judge.decision import FloorDecision, Subject
-from tightship.core.reasons import Reason, Refusal
+from tightship.objects.reasons import Reason, Refusal
 
 KEEP = Keep(points=24, seconds=3600.0, changes=5)
 DAY = Keep(points=240, seconds=86_400.0, changes=20)

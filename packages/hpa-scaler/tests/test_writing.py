@@ -12,7 +12,7 @@ from hpa_builder import NO_AGE, NOW, QUERY, World, annotated, answer, hpa, judge
 from hpa_scaler.annotations.spec import Rules
 from hpa_scaler.judge.history import FloorHistory, State, decode_state, encode_state
 from hpa_scaler.judge.ownership import change, remember, restoration, state_of
-from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.objects import HorizontalPodAutoscaler
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 ANNOTATION = "/metadata/annotations/estafette.io~1hpa-scaler-state"

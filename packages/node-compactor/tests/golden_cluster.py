@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tightship.core.reasons import Reason
+from tightship.objects.reasons import Reason
 from tightship_testkit import golden
 from tightship_testkit.golden import Golden, Json, ago
 

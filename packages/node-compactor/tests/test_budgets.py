@@ -8,7 +8,7 @@ import pytest
 
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
-from tightship.core.reasons import Reason, Refusal
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.evaluate import evaluate
 from tightship.planning.facts import FactRules, gather
 from tightship_testkit.builders import NOW, node, snapshot

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from node_compactor.settings import CompactorSettings, CoolDownKeys, PoolSettings
-from tightship.app.settings.loading import flags_of, wire_keys
-from tightship.app.settings.sections import DrainKeys, NodeKeys, SteeringKeys
+from tightship.process.settings.loading import flags_of, wire_keys
+from tightship.process.settings.sections import DrainKeys, NodeKeys, SteeringKeys
 from tightship_testkit import commands, manifests
 from tightship_testkit.builders import node, pod, workload
 
@@ -106,7 +106,7 @@ def test_an_unknown_node_is_named_with_near_ones(cli: Any, data: Path) -> None:
 
 
 def test_a_defect_is_one_line(cli: Any, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightship.app.cli.commands.evaluate", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("tightship.cli.commands.evaluate", lambda *_, **__: 1 / 0)
     outcome = cli("plan", "-f", data / "cluster.yaml")
     assert outcome.code == 1
     assert outcome.err == (

@@ -12,8 +12,8 @@ import yaml
 from node_compactor.configuration import configure
 from node_compactor.describing import summarize, wire
 from node_compactor.settings import load_settings
-from tightship.app.settings.loading import BadFlagsError, SettingsError
 from tightship.planning.plan import STRATEGIES
+from tightship.process.settings.loading import BadFlagsError, SettingsError
 
 SEED = {
     "nodePools": {

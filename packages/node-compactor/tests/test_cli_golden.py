@@ -16,7 +16,7 @@ import msgspec
 import pytest
 import yaml
 
-from tightship.report.document import NodeExplanation, NodePlan
+from tightship.documents.document import NodeExplanation, NodePlan
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "plan-output.md"
 UPDATE = bool(os.environ.get("TIGHTSHIP_UPDATE_GOLDEN"))

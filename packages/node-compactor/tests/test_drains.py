@@ -10,15 +10,15 @@ from node_compactor.configuration import configure
 from node_compactor.judge import CompactorJudge
 from node_compactor.running import drains_of
 from node_compactor.settings import CompactorSettings, load_settings
-from tightship.app.settings.loading import SettingsError
-from tightship.core.drain_record import DrainRecord, Phase, encode_record
-from tightship.core.reasons import Reason
+from tightship.cluster import Snapshot
 from tightship.drain.rules import DrainRules
-from tightship.planning.cluster import Snapshot
+from tightship.objects.drain_record import DrainRecord, Phase, encode_record
+from tightship.objects.reasons import Reason
 from tightship.planning.evaluate import Facts, evaluate
-from tightship.planning.eviction_rules import ENDS_BY_ITSELF
 from tightship.planning.facts import FactRules, gather, plannable
 from tightship.planning.plan import PerPool, Plan, Strategy
+from tightship.process.settings.loading import SettingsError
+from tightship.rules.eviction_rules import ENDS_BY_ITSELF
 from tightship_testkit.builders import NOW, budget, controller, node, pod, snapshot, workload
 
 Json = dict[str, Any]

@@ -9,17 +9,17 @@ import pytest
 from node_compactor.gates import CompactorGates
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
-from tightship.core.reasons import Reason
-from tightship.files.object_file import FileError
-from tightship.files.snapshot_file import read_file
-from tightship.planning.cluster import Snapshot
-from tightship.planning.disruption import DisruptionLedger
+from tightship.cli.object_file import FileError
+from tightship.cli.snapshot_file import read_file
+from tightship.cluster import Snapshot
+from tightship.documents.build import plan_document
+from tightship.documents.document import Generator, SettingsView, Source
+from tightship.documents.inputs import Inputs
+from tightship.objects.reasons import Reason
 from tightship.planning.evaluate import Evaluation, Horizon, evaluate
 from tightship.planning.facts import candidates_of
 from tightship.planning.plan import Planner
-from tightship.report.build import plan_document
-from tightship.report.document import Generator, SettingsView, Source
-from tightship.report.inputs import Inputs
+from tightship.rules.disruption import DisruptionLedger
 from tightship_testkit.golden import REFINERS, Folder
 from tightship_testkit.golden_suite import GoldenSuite
 

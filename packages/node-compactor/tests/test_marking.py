@@ -11,8 +11,8 @@ import pytest
 from node_compactor.judge import CompactorJudge
 from node_compactor.marking import STALE_MARK, MarkWrite, mark_writes, marked_since
 from node_compactor.settings import load_settings
-from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, decode_record, encode_record
-from tightship.planning.cluster import Snapshot
+from tightship.cluster import Snapshot
+from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, decode_record, encode_record
 from tightship.planning.evaluate import evaluate
 from tightship_testkit.builders import NOW, node, pod, snapshot, when, workload
 

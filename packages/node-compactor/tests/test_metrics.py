@@ -12,8 +12,8 @@ from prometheus_client.exposition import generate_latest
 from node_compactor.judge import CompactorJudge
 from node_compactor.metrics import CompactorMetrics
 from node_compactor.settings import load_settings
-from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
-from tightship.planning.cluster import Snapshot
+from tightship.cluster import Snapshot
+from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
 from tightship.planning.evaluate import evaluate
 from tightship_testkit.builders import NOW, node, pod, snapshot, workload
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from node_compactor.configuration import configure, parse_config_map
-from tightship.app.settings.loading import SettingsError
+from tightship.process.settings.loading import SettingsError
 
 POOL = "cloud.google.com/gke-nodepool"
 PRICES = {
@@ -170,7 +170,7 @@ def test_a_configmap_manifest_may_hold_the_list(cli: Any, data: Path, tmp_path: 
 
 
 def test_a_flag_overrides_the_configuration(prices: Path, tmp_path: Path) -> None:
-    from tightship.app.settings.prices import read_prices
+    from tightship.process.settings.prices import read_prices
 
     config = tmp_path / "config.yaml"
     config.write_text("prices: {instanceTypes: {a: 1}}")

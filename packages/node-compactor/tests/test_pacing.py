@@ -8,9 +8,9 @@ import pytest
 
 from node_compactor.pacing import Cooling, cooling
 from node_compactor.settings import load_settings
-from tightship.core.drain_record import Finished
-from tightship.core.reasons import Reason
-from tightship.planning.cluster import Snapshot
+from tightship.cluster import Snapshot
+from tightship.objects.drain_record import Finished
+from tightship.objects.reasons import Reason
 from tightship.planning.facts import FactRules, gather
 from tightship_testkit.builders import DAY, NOW, node, snapshot
 

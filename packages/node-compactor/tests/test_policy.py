@@ -11,10 +11,10 @@ import pytest
 from node_compactor.judge import CompactorJudge
 from node_compactor.marking import marked_since
 from node_compactor.settings import load_settings
-from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
-from tightship.core.objects import ObjectError
-from tightship.core.reasons import Reason
-from tightship.planning.cluster import Snapshot
+from tightship.cluster import Snapshot
+from tightship.objects import ObjectError
+from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+from tightship.objects.reasons import Reason
 from tightship.planning.evaluate import Horizon, evaluate
 from tightship.planning.plan import Plan
 from tightship_testkit.builders import DAY, NOW, autoscaler, controller, node, pod, snapshot, state_of, when, workload

@@ -10,9 +10,9 @@ import pytest
 
 from node_compactor.configuration import parse_config_map
 from node_compactor.run_settings import CompactorRunSettings
-from tightship.app.settings.loading import SettingsError
-from tightship.app.settings.process import load_process
 from tightship.kube.election import LeaseTiming
+from tightship.process.settings.loading import SettingsError
+from tightship.process.settings.process import load_process
 
 SETTINGS = Path(__file__).resolve().parents[3] / "docs" / "settings.md"
 NOWHERE = Path("/nonexistent")

@@ -12,11 +12,11 @@ import yaml
 
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import CompactorSettings, load_settings
+from tightship.documents.search import search_summary
 from tightship.planning.evaluate import Horizon, evaluate
 from tightship.planning.plan.model import Searched
 from tightship.planning.search.linear import solver_installed
 from tightship.planning.search.strategy import SearchRules
-from tightship.report.search import search_summary
 from tightship_simulator import random_cluster
 from tightship_testkit.builders import NOW as BUILT
 from tightship_testkit.builders import budget, node, pod, snapshot, when, workload

@@ -10,8 +10,8 @@ import pytest
 
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
-from tightship.core.reasons import Reason
-from tightship.planning.cluster import Snapshot
+from tightship.cluster import Snapshot
+from tightship.objects.reasons import Reason
 from tightship.planning.evaluate import Evaluation, Horizon, evaluate
 from tightship.planning.search.strategy import SearchRules
 from tightship_simulator.generate import off_peak_cluster

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from node_compactor.settings import CompactorSettings, load_settings
-from tightship.app.settings.fields import SWITCHABLE_RULES, Budget, parse_budget
-from tightship.app.settings.loading import SettingsError
-from tightship.core.reasons import Reason
-from tightship.planning.eviction_rules import SWITCHABLE as POD_RULES
-from tightship.planning.nodes import SWITCHABLE as NODE_RULES
-from tightship.planning.pools import KNOWN_POOL_LABELS
+from tightship.cluster.pools import KNOWN_POOL_LABELS
+from tightship.objects.reasons import Reason
+from tightship.process.settings.fields import SWITCHABLE_RULES, Budget, parse_budget
+from tightship.process.settings.loading import SettingsError
+from tightship.rules.eviction_rules import SWITCHABLE as POD_RULES
+from tightship.rules.nodes import SWITCHABLE as NODE_RULES
 
 Json = dict[str, Any]
 

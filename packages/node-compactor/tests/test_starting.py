@@ -21,7 +21,7 @@ def main():
 
 def test_an_interrupt_while_the_command_still_loads_ends_it_quietly(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW)
-    program = "from tightship.app.starting import start; start('slow')"
+    program = "from tightship.process.starting import start; start('slow')"
     process = subprocess.Popen(
         [sys.executable, "-c", program],
         stdin=subprocess.PIPE,
@@ -39,7 +39,7 @@ def test_an_interrupt_while_the_command_still_loads_ends_it_quietly(tmp_path: Pa
 
 def test_what_a_command_imports_is_not_looked_through_for_garbage(tmp_path: Path) -> None:
     (tmp_path / "kept.py").write_text("import gc\ndef main(): print(gc.isenabled(), gc.get_freeze_count() > 1000)\n")
-    program = "from tightship.app.starting import start; start('kept')"
+    program = "from tightship.process.starting import start; start('kept')"
     path = os.pathsep.join([str(tmp_path), *(each for each in sys.path if each)])
     done = subprocess.run(
         [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, capture_output=True, check=True

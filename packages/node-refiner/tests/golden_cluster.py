@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tightship.core.reasons import Reason
+from tightship.objects.reasons import Reason
 from tightship_testkit import golden
 from tightship_testkit.golden import Golden, Json
 

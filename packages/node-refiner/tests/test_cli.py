@@ -14,8 +14,8 @@ from node_refiner.cli import COMMAND
 from node_refiner.configuration import configure, flags_given, load_settings
 from node_refiner.describing import summarize, wire
 from node_refiner.settings import KEYS, RefinerSettings
-from tightship.app.settings.loading import flags_of
-from tightship.app.settings.sections import DrainKeys, NodeKeys, SteeringKeys
+from tightship.process.settings.loading import flags_of
+from tightship.process.settings.sections import DrainKeys, NodeKeys, SteeringKeys
 from tightship_testkit import commands
 from tightship_testkit.builders import budget, node, pod, workload
 

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 import yaml
 
-from tightship.report.document import ExcessSummary, NodeExplanation, NodePlan
+from tightship.documents.document import ExcessSummary, NodeExplanation, NodePlan
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = Path(__file__).parent / "data"

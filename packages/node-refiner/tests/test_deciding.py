@@ -12,8 +12,8 @@ from node_refiner.configuration import parse_config_map
 from node_refiner.gates import RefinerGates
 from node_refiner.judge import RefinerJudge
 from node_refiner.settings import RefinerSettings
-from tightship.core.objects import ObjectError
-from tightship.core.reasons import Reason, Refusal
+from tightship.objects import ObjectError
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.evaluate import Evaluation, evaluate
 from tightship_testkit.builders import DAY, NOW, autoscaler, budget, controller, node, pod, snapshot, state_of, workload
 

@@ -9,9 +9,9 @@ import pytest
 from node_refiner.configuration import load_settings
 from node_refiner.gates import RefinerGates
 from node_refiner.judge import RefinerJudge
-from tightship.core.reasons import Reason
+from tightship.objects.reasons import Reason
 from tightship.planning.evaluate import Evaluation, evaluate
-from tightship.planning.nodes import draining
+from tightship.rules.nodes import draining
 from tightship_testkit.builders import NOW, node, pod, snapshot, workload
 
 Json = dict[str, Any]

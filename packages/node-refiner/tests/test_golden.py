@@ -7,8 +7,8 @@ from pathlib import Path
 from node_refiner.configuration import parse_config_map
 from node_refiner.gates import RefinerGates
 from node_refiner.judge import RefinerJudge
-from tightship.core.reasons import Reason
-from tightship.planning.cluster import Snapshot
+from tightship.cluster import Snapshot
+from tightship.objects.reasons import Reason
 from tightship.planning.evaluate import Evaluation, Horizon, evaluate
 from tightship_testkit.golden import COMPACTORS
 from tightship_testkit.golden_suite import GoldenSuite

@@ -14,7 +14,7 @@ from node_refiner.excess import is_counted, remains
 from node_refiner.gates import RefinerGates
 from node_refiner.judge import RefinerJudge
 from node_refiner.settings import RefinerSettings
-from tightship.planning.cluster import Snapshot
+from tightship.cluster import Snapshot
 from tightship.planning.evaluate import AT_ONCE, Evaluation, Evaluator, Horizon, evaluate
 from tightship_simulator import check, random_cluster
 from tightship_testkit.builders import state_of

@@ -11,8 +11,8 @@ from prometheus_client.exposition import choose_encoder
 from node_refiner.judge import RefinerJudge
 from node_refiner.metrics import RefinerMetrics
 from node_refiner.settings import RefinerSettings
-from tightship.core.drain_record import DrainRecord, Phase
 from tightship.drain.events import DrainEvent, EventKind
+from tightship.objects.drain_record import DrainRecord, Phase
 from tightship.planning.evaluate import evaluate
 from tightship_testkit.builders import NOW, node, pod, snapshot, workload
 

@@ -9,10 +9,10 @@ import pytest
 from node_refiner.judge import RefinerJudge
 from node_refiner.ordering import Keys, single_replicas
 from node_refiner.settings import RefinerSettings
-from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.evaluate import evaluate
 from tightship.planning.facts import FactRules, candidates_of, gather
 from tightship.planning.plan import Planner
+from tightship.rules.disruption import DisruptionLedger
 from tightship_testkit.builders import NOW, budget, controller, node, pod, snapshot, workload
 
 Json = dict[str, Any]

@@ -9,8 +9,8 @@ import pytest
 
 from node_refiner.pacing import cooling
 from node_refiner.settings import RefinerSettings
-from tightship.core.drain_record import Finished
-from tightship.core.reasons import Reason, Refusal
+from tightship.objects.drain_record import Finished
+from tightship.objects.reasons import Reason, Refusal
 from tightship_testkit.builders import DAY, NOW, node, snapshot, when
 
 Json = dict[str, Any]

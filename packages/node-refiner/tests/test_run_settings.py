@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from node_refiner.run_settings import RefinerRunSettings
-from tightship.app.settings.loading import SettingsError
-from tightship.app.settings.process import load_process
+from tightship.process.settings.loading import SettingsError
+from tightship.process.settings.process import load_process
 
 SETTINGS = Path(__file__).resolve().parents[3] / "docs" / "settings.md"
 NOWHERE = Path("/nonexistent")

@@ -10,13 +10,13 @@ from node_refiner.gates import CONTROLLER, RefinerGates
 from node_refiner.judge import RefinerJudge
 from node_refiner.running import drains_of, refiner, remarks
 from node_refiner.settings import RefinerSettings
-from tightship.core.drain_record import DrainRecord, Phase, encode_record
-from tightship.core.reasons import Reason, Refusal
+from tightship.cluster.installations import Beside
+from tightship.documents.document import Generator, SettingsView
 from tightship.nodes.soft_taints import steer
 from tightship.nodes.status import Situation, show
+from tightship.objects.drain_record import DrainRecord, Phase, encode_record
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.evaluate import Evaluation, evaluate
-from tightship.planning.installations import Beside
-from tightship.report.document import Generator, SettingsView
 from tightship_testkit.builders import NOW, controller, node, pod, snapshot, workload
 
 Json = dict[str, Any]

@@ -13,10 +13,10 @@ import yaml
 from node_refiner.configuration import configure, load_settings, parse_config_map
 from node_refiner.judge import RefinerJudge
 from node_refiner.settings import KEYS, CandidateOrder, RefinerSettings
-from tightship.app.settings.fields import SWITCHABLE_RULES, Budget
-from tightship.app.settings.loading import BadFlagsError, SettingsError
-from tightship.app.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
-from tightship.core.reasons import Reason
+from tightship.objects.reasons import Reason
+from tightship.process.settings.fields import SWITCHABLE_RULES, Budget
+from tightship.process.settings.loading import BadFlagsError, SettingsError
+from tightship.process.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
 
 Json = dict[str, Any]
 snake = RefinerSettings.spelled

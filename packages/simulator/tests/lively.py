@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tightship.planning.cluster import Snapshot
+from tightship.cluster import Snapshot
 from tightship_simulator.life.changes import Look, reference
 from tightship_simulator.life.reading import Reading
 

@@ -1,4 +1,4 @@
-"""A format is one file: a module of ``tightship.report.formats``, and every command takes its name after ``-o``."""
+"""A format is one file: a module of ``tightship.documents.formats``, and every command takes its name after ``-o``."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import hpa_scaler.cli
 import hpa_scaler.documents
 import node_compactor.cli
 import node_refiner.cli
-from tightship.report import formats
-from tightship.report.explanation_view import EXPLANATION
-from tightship.report.plan_view import PLAN
+from tightship.documents import formats
+from tightship.documents.explanation_view import EXPLANATION
+from tightship.documents.plan_view import PLAN
 from tightship_testkit import commands
 from tightship_testkit.commands import Outcome
 
@@ -26,9 +26,9 @@ VIEWS = (PLAN, EXPLANATION, hpa_scaler.documents.PLAN, hpa_scaler.documents.EXPL
 OUTLINE = '''
 """An outline: titles, and how many rows there are below them."""
 
-from tightship.report.formats import Format
-from tightship.report.presentation import Document, View
-from tightship.report.terminal import Terminal
+from tightship.documents.formats import Format
+from tightship.documents.presentation import Document, View
+from tightship.documents.terminal import Terminal
 
 
 def _render(document: Document, view: View[Document], terminal: Terminal) -> str:
@@ -46,7 +46,7 @@ def _outline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "outline.py").write_text(OUTLINE, encoding="utf-8")
     monkeypatch.setattr(formats, "__path__", [*formats.__path__, str(tmp_path)])
     yield
-    sys.modules.pop("tightship.report.formats.outline", None)
+    sys.modules.pop("tightship.documents.formats.outline", None)
     vars(formats).pop("outline", None)
 
 

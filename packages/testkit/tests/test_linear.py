@@ -25,16 +25,16 @@ from hpa_scaler.annotations.parsing import parse_spec
 from hpa_scaler.annotations.values import parse_float, parse_int32
 from hpa_scaler.judge.history import StateError, decode_state
 from hpa_scaler.prometheus.answers import outcome
-from tightship.app.settings.config_maps import mapping_of
-from tightship.app.settings.fields import parse_budget
-from tightship.app.settings.loading import SettingsError
-from tightship.core import quantity
-from tightship.core.addresses import parse_address
-from tightship.core.durations import parse_duration
-from tightship.core.selector_text import parse_selector
-from tightship.core.selectors import Requirement
-from tightship.core.times import parse_rfc3339
-from tightship.files.documents import DocumentError, documents, unpack
+from tightship.cli.documents import DocumentError, documents, unpack
+from tightship.objects import quantity
+from tightship.objects.addresses import parse_address
+from tightship.objects.durations import parse_duration
+from tightship.objects.selector_text import parse_selector
+from tightship.objects.selectors import Requirement
+from tightship.objects.times import parse_rfc3339
+from tightship.process.settings.config_maps import mapping_of
+from tightship.process.settings.fields import parse_budget
+from tightship.process.settings.loading import SettingsError
 
 LENGTH = 200_000
 """Characters: what fits into the annotations of one object."""

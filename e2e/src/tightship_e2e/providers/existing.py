@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tightship.core.quantity import milli
+from tightship.objects.quantity import milli
 from tightship_e2e import binaries
 from tightship_e2e.external_metrics import GROUP
 from tightship_e2e.helm import HelmError, run

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from drain.conftest import small_cluster
 
-from tightship.app.settings.process import load_process
+from tightship.process.settings.process import load_process
 from tightship_testkit.replica import IN_POD
 from tightship_testkit.simulated import simulated
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tightship.core.reasons import Reason
+from tightship.cluster import Snapshot
+from tightship.cluster.installations import Beside
 from tightship.nodes import deletion_costs
 from tightship.nodes.deletion_costs import LOWEST, OURS, Costs, notes_of, removal, share_costs
 from tightship.nodes.scale_ins import ScaleIns
-from tightship.planning.cluster import Snapshot
-from tightship.planning.disruption_cost import DELETION_COST
-from tightship.planning.installations import Beside
+from tightship.objects.reasons import Reason
+from tightship.rules.disruption_cost import DELETION_COST
 from tightship_testkit.builders import controller, node, pod, snapshot
 from tightship_testkit.faults import Answer, Call, Fault
 from tightship_testkit.simulated import UNHEARD, until

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tightship.app.settings.loading import load
-from tightship.app.settings.sections import DrainKeys, NodeSettings
-from tightship.core.objects import Node
-from tightship.core.reasons import Reason, Refusal
+from tightship.cluster import Snapshot
 from tightship.drain.rules import DrainRules
 from tightship.nodes.controller import drain_settings
-from tightship.planning.cluster import Snapshot
+from tightship.objects import Node
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.demand import ReservedDemand
-from tightship.planning.eviction_rules import ENDS_BY_ITSELF, EvictionRules
+from tightship.process.settings.loading import load
+from tightship.process.settings.sections import DrainKeys, NodeSettings
+from tightship.rules.eviction_rules import ENDS_BY_ITSELF, EvictionRules
 
 Json = dict[str, Any]
 PLANS: Json = {

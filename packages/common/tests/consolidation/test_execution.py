@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from search_fleets import exclusive_fleet, gpu_fleet
 
+from tightship.cluster import Snapshot
 from tightship.kube.host import HOST, Host
-from tightship.planning.cluster import Snapshot
 from tightship_testkit.execution import Carried, Execution
 from tightship_testkit.planning import snapshot_of
 

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightship.app.settings.loading import load
-from tightship.app.settings.sections import HealthKeys
-from tightship.core.drain_record import Finished, owner_mark
-from tightship.core.reasons import Reason, Refusal
-from tightship.planning.cluster import Snapshot
-from tightship.planning.health import brake
+from tightship.cluster import Snapshot
+from tightship.objects.drain_record import Finished, owner_mark
+from tightship.objects.reasons import Reason, Refusal
+from tightship.process.settings.loading import load
+from tightship.process.settings.sections import HealthKeys
+from tightship.rules.health import brake
 from tightship_testkit.builders import NOW, controller, node, pod, snapshot, workload
 
 Json = dict[str, Any]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tightship.app.settings.loading import load
 from tightship.planning.evaluate import Evaluator
 from tightship.planning.plan import Move, Plan, Removal
+from tightship.process.settings.loading import load
 from tightship_testkit.builders import NOW, decoded, node, pod, snapshot
 
 from .toy import ToyGates, ToyJudge, ToySettings, parse

@@ -10,12 +10,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Ending, Phase, encode_record
-from tightship.core.reasons import Reason, Refusal
+from tightship.cluster import Snapshot
 from tightship.drain.answers import EvictionAnswer
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.nodes.metrics import ConsolidationMetrics
-from tightship.planning.cluster import Snapshot
+from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Ending, Phase, encode_record
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.facts import FactRules, gather
 from tightship.planning.plan import Move, Plan, Removal
 from tightship.planning.prices import HOURLY_PRICE

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightship.core.objects import ApiObject, decode
 from tightship.nodes.succession import Succession
+from tightship.objects import ApiObject, decode
 from tightship_testkit.builders import node, pod, snapshot
 
 Json = dict[str, Any]

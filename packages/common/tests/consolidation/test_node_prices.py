@@ -9,13 +9,13 @@ from functools import partial
 
 import pytest
 
-from tightship.app.settings.loading import SettingsError
-from tightship.app.settings.prices import read_prices
-from tightship.app.settings.sections import NodeSettings
-from tightship.core.query_servers import Server
 from tightship.kube.server_access import ServerCredentials
 from tightship.nodes import serving
 from tightship.nodes.node_prices import AGAIN, REFRESH, NodePrices
+from tightship.objects.query_servers import Server
+from tightship.process.settings.loading import SettingsError
+from tightship.process.settings.prices import read_prices
+from tightship.process.settings.sections import NodeSettings
 from tightship_testkit.simulated import until
 
 from .conftest import Start

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from drain.conftest import TOLERATIONS, known_pod, owner
 
-from tightship.core.drain_record import Phase
-from tightship.core.objects.node import LEAVING
-from tightship.drain_io.landing_map import POLICY_ANNOTATION
+from tightship.draining.landing_map import POLICY_ANNOTATION
+from tightship.objects.drain_record import Phase
+from tightship.objects.node import LEAVING
 from tightship_simulator.api.landing import drawn
 from tightship_testkit.builders import controller, node
 from tightship_testkit.faults import Answer, Call, Fault, Slow

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tightship.core.drain_record import Phase
-from tightship.drain_io.ledger import Edit, Ledger
+from tightship.cluster import ClusterState
+from tightship.draining.ledger import Edit, Ledger
+from tightship.objects.drain_record import Phase
 from tightship.planning import savings
-from tightship.planning.cluster import ClusterState
 from tightship_simulator.virtual.process import PROCESS
 from tightship_testkit.simulated import BUDGET, until
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tightship.app.settings.sections import RegretKeys
-from tightship.core.drain_record import Finished, PastDrains, Regret
-from tightship.core.reasons import Reason
-from tightship.planning.regret import learned, regretted
+from tightship.objects.drain_record import Finished, PastDrains, Regret
+from tightship.objects.reasons import Reason
+from tightship.process.settings.sections import RegretKeys
+from tightship.rules.regret import learned, regretted
 
 HOUR = 3600.0
 NOW = 1_790_000_000.0

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightship.app.settings.fields import Budget
-from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
-from tightship.core.reasons import Reason
+from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+from tightship.objects.reasons import Reason
 from tightship.planning.claim_budget import budget_check, cluster_room, nodes_out
 from tightship.planning.facts import FactRules, NodeFacts, gather
+from tightship.process.settings.fields import Budget
 from tightship_testkit.builders import NOW, node, snapshot
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tightship.core.drain_record import Finished, PastDrains, Price
-from tightship.drain_io.history import _books
+from tightship.draining.history import _books
+from tightship.objects.drain_record import Finished, PastDrains, Price
 from tightship.planning.savings import APART, Saved, ended, saved, settled
 
 HOUR = 3600.0

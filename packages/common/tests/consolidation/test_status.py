@@ -10,15 +10,15 @@ import msgspec
 import pytest
 from playwright.async_api import Browser
 
-from tightship.app.settings.config_fallback import Notice, Standing, deleted, refused
-from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, encode_record
-from tightship.core.reasons import Reason, Refusal
+from tightship.documents.document import Generator, SettingsView
+from tightship.documents.html.page import render_page
+from tightship.documents.presentation import Cell, Fact, Page, Section
 from tightship.nodes.status import Remarks, Situation, Status, nothing_yet, show
+from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, encode_record
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.evaluate import Evaluation, evaluate
 from tightship.planning.prices import HOURLY_PRICE
-from tightship.report.document import Generator, SettingsView
-from tightship.report.html.page import render_page
-from tightship.report.presentation import Cell, Fact, Page, Section
+from tightship.process.settings.config_fallback import Notice, Standing, deleted, refused
 from tightship_testkit.accessibility import assert_accessible_in_every_way
 from tightship_testkit.builders import NOW, node, snapshot
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tightship.core.objects.node import LEAVING
-from tightship.drain_io.writing import LiveNode
+from tightship.cluster import Snapshot
+from tightship.cluster.installations import Beside
+from tightship.draining.writing import LiveNode
 from tightship.nodes.soft_taints import EFFECT, NEITHER, Marks, labelled_by_others, marked, marks_patch, steer
-from tightship.planning.cluster import Snapshot
-from tightship.planning.installations import Beside
+from tightship.objects.node import LEAVING
 from tightship.planning.plan import Move, Plan, Removal
 from tightship.planning.plan.model import CANDIDATE
 from tightship_testkit.builders import decoded, node, pod, snapshot

@@ -9,30 +9,30 @@ import msgspec
 from msgspec import Struct
 from prometheus_client import CollectorRegistry, Gauge
 
-from tightship.app.runtime.serving import Configuration
-from tightship.app.settings.fields import Budget
-from tightship.app.settings.loading import load
-from tightship.app.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
-from tightship.app.settings.sections import NodeSettings
-from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, decode_record
-from tightship.core.reasons import Reason, Refusal
+from tightship.cluster import Snapshot
+from tightship.cluster.installations import Beside
+from tightship.documents.document import Generator, SettingsView
+from tightship.documents.presentation import Fact
 from tightship.drain.events import DrainEvent
-from tightship.drain_io.tools import DrainSettings
-from tightship.drain_io.writing import NodePatch
+from tightship.draining.tools import DrainSettings
+from tightship.draining.writing import NodePatch
 from tightship.nodes.controller import NodeController
 from tightship.nodes.serving import serve_nodes
 from tightship.nodes.status import Remarks
-from tightship.planning.checks import Check
+from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, decode_record
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.claim_budget import cluster_room
-from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, Facts
 from tightship.planning.facts import FactRules, NodeFacts
-from tightship.planning.installations import Beside
-from tightship.planning.placement.scoring import best_fit
 from tightship.planning.plan import Candidate, Gates, Move, Placement, Planner, Removal, Strategy
 from tightship.planning.prices import NodePrice
-from tightship.report.document import Generator, SettingsView
-from tightship.report.presentation import Fact
+from tightship.process.serving import Configuration
+from tightship.process.settings.fields import Budget
+from tightship.process.settings.loading import load
+from tightship.process.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
+from tightship.process.settings.sections import NodeSettings
+from tightship.rules.checks import Check
+from tightship.scheduler.scoring import best_fit
 from tightship_testkit.simulated import Controller, Simulated, until
 
 Json = dict[str, Any]

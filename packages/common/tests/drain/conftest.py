@@ -11,22 +11,22 @@ from typing import Any, TypeVar
 import msgspec
 import pytest_asyncio
 
-from tightship.app.runtime.loop import in_thread
-from tightship.core.api_errors import KubeError
-from tightship.core.drain_record import DrainRecord, Finished, Phase
-from tightship.core.objects import Node
-from tightship.core.reasons import Reason, Refusal
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.rules import DrainRules
-from tightship.drain_io.claims import CLAIMS_ANNOTATION, Claim, Wish, claims_in, take
-from tightship.drain_io.drain_manager import Drainer, Order
-from tightship.drain_io.history import past_drains
-from tightship.drain_io.ledger import Ledger
-from tightship.drain_io.tools import DrainSettings, Tools
+from tightship.draining.claims import CLAIMS_ANNOTATION, Claim, Wish, claims_in, take
+from tightship.draining.drain_manager import Drainer, Order
+from tightship.draining.history import past_drains
+from tightship.draining.ledger import Ledger
+from tightship.draining.tools import DrainSettings, Tools
 from tightship.kube.cache import ClusterCache
 from tightship.kube.connection import Connection, connect
-from tightship.planning.eviction_rules import EvictionRules
-from tightship.planning.nodes import drain_record
+from tightship.objects import Node
+from tightship.objects.api_errors import KubeError
+from tightship.objects.drain_record import DrainRecord, Finished, Phase
+from tightship.objects.reasons import Reason, Refusal
+from tightship.process.loop import in_thread
+from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.nodes import drain_record
 from tightship_simulator.virtual.process import Process
 from tightship_testkit.builders import controller, decoded, node, pod
 from tightship_testkit.fault_proxy import Record

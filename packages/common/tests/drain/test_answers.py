@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tightship.core.api_errors import BadAnswer, ConnectionFailed, api_error
 from tightship.drain.answers import FATAL, GOING, EvictionAnswer, classify
+from tightship.objects.api_errors import BadAnswer, ConnectionFailed, api_error
 
 
 def cause(message: str, reason: str = "DisruptionBudget") -> dict[str, Any]:

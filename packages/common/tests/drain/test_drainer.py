@@ -11,8 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightship.core.api_errors import KubeError
-from tightship.core.drain_record import (
+from tightship.drain.events import EventKind
+from tightship.draining import drain_task as driving
+from tightship.draining.claims import Claim, dropping
+from tightship.draining.drain_manager import Order
+from tightship.draining.history import adding
+from tightship.draining.orphans import ELSEWHERE_WATCHED, ORPHAN_AFTER, ORPHAN_WATCHED
+from tightship.objects.api_errors import KubeError
+from tightship.objects.drain_record import (
     DRAIN_ANNOTATION,
     FIELD_MANAGER,
     DrainRecord,
@@ -21,15 +27,9 @@ from tightship.core.drain_record import (
     Phase,
     encode_record,
 )
-from tightship.core.objects.pod import DRAINING
-from tightship.core.reasons import Reason, Refusal
-from tightship.drain.events import EventKind
-from tightship.drain_io import drain_task as driving
-from tightship.drain_io.claims import Claim, dropping
-from tightship.drain_io.drain_manager import Order
-from tightship.drain_io.history import adding
-from tightship.drain_io.orphans import ELSEWHERE_WATCHED, ORPHAN_AFTER, ORPHAN_WATCHED
-from tightship.planning.nodes import TO_BE_DELETED
+from tightship.objects.pod import DRAINING
+from tightship.objects.reasons import Reason, Refusal
+from tightship.rules.nodes import TO_BE_DELETED
 from tightship_testkit.builders import controller
 from tightship_testkit.faults import Call, Fault, Reset
 from tightship_testkit.simulated import BUDGET, LOST, UNHEARD, until

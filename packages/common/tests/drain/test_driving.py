@@ -9,18 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightship.core.api_errors import KubeError
-from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Ending, Phase, encode_record
-from tightship.core.objects import Node, NodePool
-from tightship.core.objects.pod import DRAINING
-from tightship.core.reasons import Reason, Refusal
-from tightship.core.selectors import Taint
+from tightship.cluster import Snapshot
 from tightship.drain.events import EventKind
-from tightship.drain_io import drain_task as driving
-from tightship.drain_io.drain_task import Drive
-from tightship.planning.cluster import Snapshot
-from tightship.planning.karpenter import left_to_karpenter
-from tightship.planning.nodes import TO_BE_DELETED
+from tightship.draining import drain_task as driving
+from tightship.draining.drain_task import Drive
+from tightship.objects import Node, NodePool
+from tightship.objects.api_errors import KubeError
+from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Ending, Phase, encode_record
+from tightship.objects.pod import DRAINING
+from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.selectors import Taint
+from tightship.rules.karpenter import left_to_karpenter
+from tightship.rules.nodes import TO_BE_DELETED
 from tightship_simulator.api.store import Change
 from tightship_testkit.builders import controller, pod, workload
 from tightship_testkit.faults import Answer, Call, Fault, Reset

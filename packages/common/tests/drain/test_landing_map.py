@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tightship.core.api_errors import Conflict
-from tightship.drain_io.landing_map import POLICY_ANNOTATION, LandingMap, policy_problem
+from tightship.draining.landing_map import POLICY_ANNOTATION, LandingMap, policy_problem
+from tightship.objects.api_errors import Conflict
 from tightship_testkit.faults import Call, Fault
 
 from .conftest import Bench, Replica

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tightship.core.objects import Pod
-from tightship.core.objects.node import LEAVING
+from tightship.cluster import Snapshot
 from tightship.drain.landings import UNANSWERED, UNSCHEDULED, VALID, Landed, Landings, led, room_for, wished
-from tightship.planning.cluster import Snapshot
+from tightship.objects import Pod
+from tightship.objects.node import LEAVING
 from tightship_testkit.builders import controller, decoded, node, pod, snapshot
 
 Json = dict[str, Any]

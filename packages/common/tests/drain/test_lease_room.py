@@ -9,11 +9,9 @@ import msgspec
 import pytest
 from links import Direct, virtually
 
-from tightship.core.drain_record import Books, Ending, Finished, PastDrains, Saving, owner_mark
-from tightship.core.reasons import Reason, Refusal
-from tightship.drain_io.claims import CLAIMS_ANNOTATION, Claim, Wish, dropping, take
-from tightship.drain_io.history import KEPT, adding, catching_up, past_drains, remembering
-from tightship.drain_io.lease_room import (
+from tightship.draining.claims import CLAIMS_ANNOTATION, Claim, Wish, dropping, take
+from tightship.draining.history import KEPT, adding, catching_up, past_drains, remembering
+from tightship.draining.lease_room import (
     HISTORY_ANNOTATION,
     LIMIT,
     RESERVED,
@@ -22,8 +20,10 @@ from tightship.drain_io.lease_room import (
     problem_of_room,
     size,
 )
-from tightship.drain_io.ledger import Ledger
+from tightship.draining.ledger import Ledger
 from tightship.kube.leases import Lease
+from tightship.objects.drain_record import Books, Ending, Finished, PastDrains, Saving, owner_mark
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.savings import APART
 from tightship_testkit.simulated import Simulated
 

@@ -9,7 +9,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tightship.core.drain_record import (
+from tightship.drain.machine import advance, claimed
+from tightship.drain.rules import DrainRules
+from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Step, Wait, Write
+from tightship.draining.writing import LiveNode, NodePatch, claim_patch, record_patch
+from tightship.objects import Pod
+from tightship.objects.drain_record import (
     DRAIN_ANNOTATION,
     FIELD_MANAGER,
     DrainRecord,
@@ -18,14 +23,9 @@ from tightship.core.drain_record import (
     decode_record,
     encode_record,
 )
-from tightship.core.objects import Pod
-from tightship.core.objects.pod import DRAINING
-from tightship.core.reasons import Reason, Refusal
-from tightship.drain.machine import advance, claimed
-from tightship.drain.rules import DrainRules
-from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Step, Wait, Write
-from tightship.drain_io.writing import LiveNode, NodePatch, claim_patch, record_patch
-from tightship.planning.nodes import TO_BE_DELETED
+from tightship.objects.pod import DRAINING
+from tightship.objects.reasons import Reason, Refusal
+from tightship.rules.nodes import TO_BE_DELETED
 from tightship_testkit import builders
 from tightship_testkit.builders import NOW
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tightship.core.drain_record import DRAIN_ANNOTATION, Phase
-from tightship.core.objects.pod import DRAINING
 from tightship.drain.events import EventKind
-from tightship.planning.nodes import TO_BE_DELETED
+from tightship.objects.drain_record import DRAIN_ANNOTATION, Phase
+from tightship.objects.pod import DRAINING
+from tightship.rules.nodes import TO_BE_DELETED
 from tightship_testkit.faults import Call, Fault
 from tightship_testkit.simulated import BUDGET, LOST, until
 from tightship_testkit.virtual import run_virtually

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tightship.core.objects import Pod
-from tightship.core.reasons import Reason
 from tightship.drain.returning import Returning
+from tightship.objects import Pod
+from tightship.objects.reasons import Reason
 from tightship_testkit import builders
 from tightship_testkit.builders import NOW, controller, snapshot, workload
 

@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightship.core.drain_record import DrainRecord, Phase
-from tightship.core.objects import Pod
-from tightship.core.objects.pod import DRAINING
-from tightship.core.reasons import Reason, Refusal
 from tightship.drain.answers import EvictionAnswer, Heard
 from tightship.drain.assessment import RETRY_FIRST, RETRY_LAST, Assessment, Try, tried
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Findings
-from tightship.planning.eviction_rules import EvictionRules
+from tightship.objects import Pod
+from tightship.objects.drain_record import DrainRecord, Phase
+from tightship.objects.pod import DRAINING
+from tightship.objects.reasons import Reason, Refusal
+from tightship.rules.eviction_rules import EvictionRules
 from tightship_testkit.builders import NOW, budget, controller, decoded, node, pod, snapshot, workload
 
 Json = dict[str, Any]

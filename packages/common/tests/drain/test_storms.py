@@ -16,18 +16,18 @@ from typing import Any
 
 import pytest
 
-from tightship.app.runtime.loop import in_thread
-from tightship.core.api_errors import KubeError
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.rules import DrainRules
-from tightship.drain_io.claims import claims_in
-from tightship.drain_io.drain_manager import Drainer, Order
-from tightship.drain_io.ledger import Ledger
-from tightship.drain_io.tools import DrainSettings, Tools
+from tightship.draining.claims import claims_in
+from tightship.draining.drain_manager import Drainer, Order
+from tightship.draining.ledger import Ledger
+from tightship.draining.tools import DrainSettings, Tools
 from tightship.kube import host
 from tightship.kube.cache import ClusterCache, Timing
 from tightship.kube.connection import connect
-from tightship.planning.nodes import drain_record
+from tightship.objects.api_errors import KubeError
+from tightship.process.loop import in_thread
+from tightship.rules.nodes import drain_record
 from tightship_simulator.life.kubelet import Pace
 from tightship_simulator.life.living import Speeds
 from tightship_simulator.life.remover import Remover

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tightship.core.drain_record import FIELD_MANAGER, DrainRecord, Ending, Phase, decode_record, encode_record
-from tightship.core.objects import Node, Pod
-from tightship.core.objects.pod import DRAINING
-from tightship.core.reasons import Reason, Refusal
 from tightship.drain.machine import KEPT, advance, claimed
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Step, Wait, Write
-from tightship.planning.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED
+from tightship.objects import Node, Pod
+from tightship.objects.drain_record import FIELD_MANAGER, DrainRecord, Ending, Phase, decode_record, encode_record
+from tightship.objects.pod import DRAINING
+from tightship.objects.reasons import Reason, Refusal
+from tightship.rules.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED
 from tightship_testkit import builders
 from tightship_testkit.builders import NOW
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tightship.core.api_errors import BadAnswer, KubeError, NotFound
-from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
-from tightship.core.objects.pod import DRAINING
 from tightship.drain.steps import NodeChange
-from tightship.drain_io.writing import LiveNode, NodePatch, claim_patch, patch_node, read_node, record_patch
+from tightship.draining.writing import LiveNode, NodePatch, claim_patch, patch_node, read_node, record_patch
 from tightship.kube.connection import Connection
+from tightship.objects.api_errors import BadAnswer, KubeError, NotFound
+from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+from tightship.objects.pod import DRAINING
 from tightship_testkit.builders import node
 
 Json = dict[str, Any]

@@ -7,13 +7,13 @@ import logging
 
 import pytest
 
-from tightship.core.api_errors import AccessDenied, NotSynced, Unavailable
-from tightship.core.backoff import Backoff
-from tightship.core.objects import AUTOSCALER
+from tightship.documents.warnings import warnings_of
 from tightship.kube.cache import CacheCrashed, ClusterCache, Timing, read_cluster
 from tightship.kube.connection import Connection
 from tightship.kube.resources import BY_KIND, resources
-from tightship.report.warnings import warnings_of
+from tightship.objects import AUTOSCALER
+from tightship.objects.api_errors import AccessDenied, NotSynced, Unavailable
+from tightship.objects.backoff import Backoff
 from tightship_testkit.scripted import Responder, ScriptedApi, answer, bookmark, event, page, status, stream
 from tightship_testkit.simulated import until
 

@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from tightship.core.api_errors import (
+from tightship.kube import credentials
+from tightship.kube.connection import Connection, connect
+from tightship.kube.credentials import ClusterAccess, ClusterCredentials, LoadedAccess, find, in_cluster
+from tightship.kube.host import monotonic
+from tightship.objects.api_errors import (
     ApiError,
     ConfigError,
     Conflict,
@@ -20,10 +24,6 @@ from tightship.core.api_errors import (
     Unauthorized,
     Unavailable,
 )
-from tightship.kube import credentials
-from tightship.kube.connection import Connection, connect
-from tightship.kube.credentials import ClusterAccess, ClusterCredentials, LoadedAccess, find, in_cluster
-from tightship.kube.host import monotonic
 from tightship_testkit.scripted import Responder, ScriptedApi, page, status
 
 from .conftest import Sleeper, kubeconfig

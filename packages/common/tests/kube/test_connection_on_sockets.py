@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tightship.core.api_errors import ConfigError, ConnectionFailed
 from tightship.kube.connection import RetryPolicy, connect
+from tightship.objects.api_errors import ConfigError, ConnectionFailed
 from tightship_testkit.scripted import ScriptedApi
 
 from .conftest import Sleeper, kubeconfig

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from links import connected
 
-from tightship.core.api_errors import ConnectionFailed
 from tightship.kube.connection import Connection, RetryPolicy
 from tightship.kube.credentials import ClusterAccess
+from tightship.objects.api_errors import ConnectionFailed
 from tightship_testkit.credentials import write_key, write_serving_certificate
 from tightship_testkit.simulated import until
 

@@ -12,9 +12,9 @@ import pytest
 import pytest_asyncio
 from links import Client, term
 
-from tightship.core.api_errors import ApiError
 from tightship.kube.connection import Connection
 from tightship.kube.election import Elector, LeaseTiming
+from tightship.objects.api_errors import ApiError
 from tightship_testkit.simulated import Simulated, simulated, until
 
 pytestmark = pytest.mark.virtual_time

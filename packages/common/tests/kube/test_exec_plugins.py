@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tightship.core.api_errors import ConfigError, Unauthorized
 from tightship.kube import plugins
 from tightship.kube.connection import connect
 from tightship.kube.credentials import ClusterAccess, find
+from tightship.objects.api_errors import ConfigError, Unauthorized
 from tightship_testkit.credentials import Authority
 from tightship_testkit.scripted import ScriptedApi, page, status
 

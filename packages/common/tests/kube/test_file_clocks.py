@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tightship.core.times import parse_rfc3339, rfc3339
-from tightship.files.clocks import agreed_time, odd_clocks
-from tightship.files.snapshot_file import read_files
+from tightship.cli.clocks import agreed_time, odd_clocks
+from tightship.cli.snapshot_file import read_files
+from tightship.objects.times import parse_rfc3339, rfc3339
 
 from .conftest import node
 

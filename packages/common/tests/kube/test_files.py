@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tightship.core.objects import KINDS
-from tightship.files import object_file
-from tightship.files.object_file import FileError
-from tightship.files.snapshot_file import parse, read_file, read_files
+from tightship.cli import object_file
+from tightship.cli.object_file import FileError
+from tightship.cli.snapshot_file import parse, read_file, read_files
+from tightship.objects import KINDS
 
 from .conftest import Json, bad_pod, node, pod
 
@@ -352,7 +352,7 @@ def test_the_newest_time_of_a_file_is_the_last_sign_of_life_in_it(tmp_path: Path
 
 def test_reading_a_file_imports_no_client() -> None:
     clients = "{'aiohttp', 'asyncio'}"
-    code = f"import sys, tightship.files.snapshot_file; sys.exit(bool({clients} & set(sys.modules)))"
+    code = f"import sys, tightship.cli.snapshot_file; sys.exit(bool({clients} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -10,10 +10,10 @@ import pytest
 from aiohttp import web
 from links import term
 
-from tightship.core.api_errors import ApiError, BadAnswer, Conflict, ConnectionFailed
 from tightship.kube.connection import Connection
 from tightship.kube.election import WRITER_ANNOTATION, Elector
 from tightship.kube.leases import LeaseStore, held_leases, micro_time
+from tightship.objects.api_errors import ApiError, BadAnswer, Conflict, ConnectionFailed
 from tightship_testkit.scripted import ScriptedApi, page, status
 
 pytestmark = pytest.mark.virtual_time

@@ -8,10 +8,10 @@ import json
 import pytest
 from aiohttp import web
 
-from tightship.core.api_errors import BadAnswer, Forbidden, Gone
 from tightship.kube.connection import Connection
 from tightship.kube.listing import list_all
 from tightship.kube.resources import AUTOSCALERS, BY_KIND
+from tightship.objects.api_errors import BadAnswer, Forbidden, Gone
 from tightship_testkit.scripted import Json, Responder, ScriptedApi, page, status
 
 from .conftest import Sleeper, bad_pod, pod

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tightship.core.api_errors import ApiError, BadAnswer
 from tightship.kube.resources import BY_KIND
 from tightship.kube.watching import Applied, Bookmark, Expired, LineSplitter, Removed, WatchDriver
+from tightship.objects.api_errors import ApiError, BadAnswer
 
 
 def driver(kind: str = "Pod") -> WatchDriver:

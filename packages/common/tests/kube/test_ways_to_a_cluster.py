@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tightship.core.api_errors import ConfigError, ConnectionFailed
 from tightship.kube.connection import RetryPolicy, connect
 from tightship.kube.credentials import find
+from tightship.objects.api_errors import ConfigError, ConnectionFailed
 from tightship_testkit.credentials import Authority
 from tightship_testkit.scripted import ScriptedApi
 

@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 from kube.conftest import Sleeper
 
-from tightship.app.observability.events import EventRecorder, ObjectRef, Pace, cut
 from tightship.kube.connection import Connection
+from tightship.process.events import EventRecorder, ObjectRef, Pace, cut
 from tightship_testkit.scripted import Json, ScriptedApi, status
 from tightship_testkit.simulated import until
 
@@ -145,7 +145,7 @@ async def test_an_outage_is_logged_once_and_then_it_is_told_again(
             tell(recorder, "a")  # not suppressed: it was never recorded
     assert [each["note"] for each in book.events] == ["a"]
     assert book.dropped == ["failed", "failed"]
-    told = [each.message for each in caplog.records if each.name == "tightship.app.observability.events"]
+    told = [each.message for each in caplog.records if each.name == "tightship.process.events"]
     assert len(told) == 2
     assert "may not create events" in told[0]
     assert told[1] == "Events are recorded again"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tightship.app.observability.logging import FORMATS, LoggingError, fields_of, formatter, log, set_up, sparing
+from tightship.process.logging import FORMATS, LoggingError, fields_of, formatter, log, set_up, sparing
 
 LOGGER = logging.getLogger("tightship.test_log_lines")
 NASTY = 'two\nlines\r\nand\u2028a "quote" \x1b[31m'

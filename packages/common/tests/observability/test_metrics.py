@@ -7,7 +7,7 @@ from msgspec import Struct
 from prometheus_client.exposition import choose_encoder, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tightship.app.observability.metrics import NamedCounter, RunMetrics, SnapshotGauge, new_registry
+from tightship.process.metrics import NamedCounter, RunMetrics, SnapshotGauge, new_registry
 
 
 class Health(Struct):

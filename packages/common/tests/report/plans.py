@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tightship.report.document import (
+from tightship.documents.document import (
     Generator,
     KeptBy,
     MoveEntry,

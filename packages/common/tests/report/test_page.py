@@ -8,16 +8,16 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
-from tightship.report.document import NodePlan, SchedulerForecast, StuckNode
-from tightship.report.formats import formats_of
-from tightship.report.html.markup import VOID, tag
-from tightship.report.html.page import render_page
-from tightship.report.html.timeline import COLUMNS
-from tightship.report.node_rows import arrivals_of
-from tightship.report.plan_page import plan_page
-from tightship.report.plan_view import PLAN
-from tightship.report.presentation import Chart, Page, Section, Series
-from tightship.report.terminal import Terminal
+from tightship.documents.document import NodePlan, SchedulerForecast, StuckNode
+from tightship.documents.formats import formats_of
+from tightship.documents.html.markup import VOID, tag
+from tightship.documents.html.page import render_page
+from tightship.documents.html.timeline import COLUMNS
+from tightship.documents.node_rows import arrivals_of
+from tightship.documents.plan_page import plan_page
+from tightship.documents.plan_view import PLAN
+from tightship.documents.presentation import Chart, Page, Section, Series
+from tightship.documents.terminal import Terminal
 
 from .plans import HOSTILE, hostile_plan, large_plan, plan, refusal, small_plan
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from tightship.report.document import NodePlan
-from tightship.report.html.page import render_page
-from tightship.report.plan_page import plan_page
+from tightship.documents.document import NodePlan
+from tightship.documents.html.page import render_page
+from tightship.documents.plan_page import plan_page
 from tightship_testkit.accessibility import assert_accessible
 from tightship_testkit.browser import opened
 

@@ -9,15 +9,15 @@ import msgspec
 import pytest
 import yaml
 
-from tightship.app.cli.output import text_of
-from tightship.report.amounts import cores, memory, memory_pair
-from tightship.report.document import ExcessSummary, NodeEntry, NodePlan, Share, ShareTotals
-from tightship.report.formats import formats_of
-from tightship.report.lines import reason_words
-from tightship.report.orders import ORDERS, sorted_nodes
-from tightship.report.pending import PendingSummary
-from tightship.report.plan_view import PLAN
-from tightship.report.terminal import Terminal, clean
+from tightship.cli.output import text_of
+from tightship.documents.amounts import cores, memory, memory_pair
+from tightship.documents.document import ExcessSummary, NodeEntry, NodePlan, Share, ShareTotals
+from tightship.documents.formats import formats_of
+from tightship.documents.lines import reason_words
+from tightship.documents.orders import ORDERS, sorted_nodes
+from tightship.documents.pending import PendingSummary
+from tightship.documents.plan_view import PLAN
+from tightship.documents.terminal import Terminal, clean
 
 from .plans import GIB, node, plan, refusal
 

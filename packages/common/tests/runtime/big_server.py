@@ -10,10 +10,10 @@ import sys
 from prometheus_client import Gauge
 from report.plans import node, plan
 
-from tightship.app.observability.logging import set_up
-from tightship.app.observability.metrics import new_registry
-from tightship.app.runtime.http import Content, HttpServer
-from tightship.report.plan_page import plan_page
+from tightship.documents.plan_page import plan_page
+from tightship.process.http import Content, HttpServer
+from tightship.process.logging import set_up
+from tightship.process.metrics import new_registry
 
 NODES = 2_000
 DESCRIPTORS = 1024

@@ -11,9 +11,9 @@ import pytest_asyncio
 from aiohttp import web
 from links import connected
 
-from tightship.app.runtime.access import AT_ONCE, GRANTED_FOR, KEPT, REFUSED_FOR, Access
-from tightship.app.runtime.http import HttpServer
 from tightship.kube.credentials import ClusterAccess
+from tightship.process.access import AT_ONCE, GRANTED_FOR, KEPT, REFUSED_FOR, Access
+from tightship.process.http import HttpServer
 from tightship_simulator.virtual.loop import VirtualLoop
 from tightship_testkit.scripted import Responder, ScriptedApi, serving, status, stream
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from links import Client, term
 
-from tightship.app.runtime.serving import campaign
 from tightship.kube.election import Elector
+from tightship.process.serving import campaign
 from tightship_testkit.simulated import Simulated, simulated, until
 
 pytestmark = pytest.mark.virtual_time

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from tightship.app.runtime.gate import ConnectionLimits, Gate
+from tightship.process.gate import ConnectionLimits, Gate
 
 pytestmark = pytest.mark.virtual_time
 

@@ -12,11 +12,11 @@ import pytest
 import pytest_asyncio
 from prometheus_client import Gauge
 
-from tightship.app.observability.metrics import new_registry
-from tightship.app.runtime.heartbeat import Heartbeat
-from tightship.app.runtime.http import Content, HttpServer
-from tightship.report.html.page import render_page
-from tightship.report.presentation import Page
+from tightship.documents.html.page import render_page
+from tightship.documents.presentation import Page
+from tightship.process.heartbeat import Heartbeat
+from tightship.process.http import Content, HttpServer
+from tightship.process.metrics import new_registry
 from tightship_testkit.ports import free_ports
 
 HOST = "127.0.0.1"

@@ -13,9 +13,9 @@ import aiohttp
 import pytest
 from cryptography import x509
 
-from tightship.app.runtime import certificate as certificates
-from tightship.app.runtime.certificate import Certificate
-from tightship.app.runtime.http import HttpServer
+from tightship.process import certificate as certificates
+from tightship.process.certificate import Certificate
+from tightship.process.http import HttpServer
 from tightship_testkit.client import wait_for
 from tightship_testkit.credentials import Authority
 

@@ -9,11 +9,11 @@ import pytest
 from playwright.async_api import Browser, expect
 from report.plans import node, plan, refusal, small_plan
 
-from tightship.app.observability.metrics import new_registry
-from tightship.app.runtime.http import Content, HttpServer
-from tightship.report.document import NodePlan
-from tightship.report.plan_page import plan_page
-from tightship.report.presentation import SERVED_LINKS, Page
+from tightship.documents.document import NodePlan
+from tightship.documents.plan_page import plan_page
+from tightship.documents.presentation import SERVED_LINKS, Page
+from tightship.process.http import Content, HttpServer
+from tightship.process.metrics import new_registry
 from tightship_testkit.accessibility import assert_accessible
 from tightship_testkit.browser import opened
 from tightship_testkit.ports import free_ports

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tightship.app.observability.metrics import RunMetrics, new_registry
-from tightship.app.runtime.heartbeat import Heartbeat
-from tightship.app.runtime.loop import a_few_at_a_time, any_of, every, in_thread, jittered, threads_at_work
-from tightship.core.api_errors import KubeError
+from tightship.objects.api_errors import KubeError
+from tightship.process.heartbeat import Heartbeat
+from tightship.process.loop import a_few_at_a_time, any_of, every, in_thread, jittered, threads_at_work
+from tightship.process.metrics import RunMetrics, new_registry
 from tightship_testkit.simulated import until
 
 HOURS = 10_000.0
@@ -119,7 +119,7 @@ async def test_failures_are_logged_counted_and_outlived(caplog: pytest.LogCaptur
         await Passes(KubeError("a 503"), KubeError("a 503"), ValueError("a defect"), None).run(
             metrics=metrics, name="planning"
         )
-    told = [(each.levelname, each.message) for each in caplog.records if each.name == "tightship.app.runtime.loop"]
+    told = [(each.levelname, each.message) for each in caplog.records if each.name == "tightship.process.loop"]
     assert told == [
         ("WARNING", "planning: failed, trying again: a 503"),
         ("ERROR", "planning: failed, trying again: a defect"),

@@ -15,10 +15,10 @@ import pytest
 
 HEAD = """
 import asyncio, logging, signal, sys, threading, time
-from tightship.core.api_errors import KubeError
-from tightship.app.observability.logging import set_up
-from tightship.app.runtime.loop import in_thread
-from tightship.app.runtime.main import run_controller
+from tightship.objects.api_errors import KubeError
+from tightship.process.logging import set_up
+from tightship.process.loop import in_thread
+from tightship.process.main import run_controller
 
 set_up("json")
 

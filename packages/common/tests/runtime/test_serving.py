@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tightship.app.runtime.serving import Configuration, Frame, serve
-from tightship.app.settings.loading import SettingsError
-from tightship.app.settings.process import Name, Ports, Positive, ProcessSettings, load_process, variable
+from tightship.documents.document import Generator
+from tightship.documents.presentation import Page
 from tightship.kube.cache import CacheCrashed
-from tightship.report.document import Generator
-from tightship.report.presentation import Page
+from tightship.process.serving import Configuration, Frame, serve
+from tightship.process.settings.loading import SettingsError
+from tightship.process.settings.process import Name, Ports, Positive, ProcessSettings, load_process, variable
 from tightship_testkit.replica import IN_POD
 from tightship_testkit.simulated import Controller, Simulated, simulated, until
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import Field
 
-from tightship.app.settings.fields import Budget, GoBool, Minutes, Seconds, is_duration, plain
-from tightship.app.settings.loading import Layered, SettingsError, load
+from tightship.process.settings.fields import Budget, GoBool, Minutes, Seconds, is_duration, plain
+from tightship.process.settings.loading import Layered, SettingsError, load
 
 
 class Model(Layered):

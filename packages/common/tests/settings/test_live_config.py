@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from kube.conftest import Sleeper
 
-from tightship.app.settings.live import LiveConfig, Report
-from tightship.app.settings.sources import Absent, ConfigMapSource, Content, FileSource, Found, Unusable
 from tightship.kube.connection import Connection
 from tightship.kube.reflector import Timing
+from tightship.process.settings.live import LiveConfig, Report
+from tightship.process.settings.sources import Absent, ConfigMapSource, Content, FileSource, Found, Unusable
 from tightship_testkit.scripted import Json, Responder, ScriptedApi, event, page, status, stream
 from tightship_testkit.simulated import until
 

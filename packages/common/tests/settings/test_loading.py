@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AliasChoices, BaseModel, Field
 
-from tightship.app.cli.arguments import add_flags, given
-from tightship.app.settings.fields import Flag, Minutes, Seconds
-from tightship.app.settings.loading import (
+from tightship.cli.arguments import add_flags, given
+from tightship.process.settings.fields import Flag, Minutes, Seconds
+from tightship.process.settings.loading import (
     BadFlagsError,
     ConfigSource,
     DefaultSource,

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tightship.app.cli.commands import priced
-from tightship.app.settings.loading import SettingsError
-from tightship.app.settings.prices import read_prices
-from tightship.app.settings.sections import NodeSettings
-from tightship.core.objects import Node
+from tightship.cli.commands import priced
+from tightship.objects import Node
 from tightship.planning.prices import HOURLY_PRICE, PriceList, price_of
+from tightship.process.settings.loading import SettingsError
+from tightship.process.settings.prices import read_prices
+from tightship.process.settings.sections import NodeSettings
 from tightship_testkit.builders import node, snapshot
 from tightship_testkit.scripted import serving
 

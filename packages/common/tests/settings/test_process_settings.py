@@ -7,8 +7,8 @@ from typing import Self
 
 import pytest
 
-from tightship.app.settings.loading import SettingsError
-from tightship.app.settings.process import (
+from tightship.process.settings.loading import SettingsError
+from tightship.process.settings.process import (
     LogFormat,
     Name,
     NodeProcessSettings,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tightship.app.settings.loading import SettingsError, load
-from tightship.app.settings.sections import SteeringKeys
+from tightship.process.settings.loading import SettingsError, load
+from tightship.process.settings.sections import SteeringKeys
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from hpa_scaler.backtest import add_backtest
 from hpa_scaler.forecast import forecasts_of_past
 from hpa_scaler.process.forecasts import ForecastMaker, Forecasts
-from tightship.app.cli.arguments import CommandParser
+from tightship.cli.arguments import CommandParser
 
 CommandAdder: TypeAlias = Callable[
     ["argparse._SubParsersAction[CommandParser]", CommandParser, Callable[[], Forecasts]], None

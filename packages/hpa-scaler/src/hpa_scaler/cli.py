@@ -20,8 +20,8 @@ from hpa_scaler.process.forecasts import made_by, offline
 from hpa_scaler.process.release import add_release
 from hpa_scaler.process.run_settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.running import serve
-from tightship.app.cli.app import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, run
-from tightship.app.cli.arguments import (
+from tightship.cli.app import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, run
+from tightship.cli.arguments import (
     CommandParser,
     Parser,
     add_logging_arguments,
@@ -29,14 +29,14 @@ from tightship.app.cli.arguments import (
     environment,
     set_up_logging,
 )
-from tightship.app.cli.basics import no_command, print_version, write_rendered
-from tightship.app.cli.output import write_document, write_file
-from tightship.app.cli.progress import Progress
-from tightship.app.cli.run_command import add_run
-from tightship.files.documents import DocumentError, unpack
-from tightship.files.object_file import read_bytes
+from tightship.cli.basics import no_command, print_version, write_rendered
+from tightship.cli.documents import DocumentError, unpack
+from tightship.cli.object_file import read_bytes
+from tightship.cli.output import write_document, write_file
+from tightship.cli.progress import Progress
+from tightship.cli.run_command import add_run
+from tightship.documents.formats import formats_of
 from tightship.kube import host
-from tightship.report.formats import formats_of
 
 _EXITS = """exit codes: 0 done; 1 an error, or a difference in a replay; 2 with --exit-code, when a floor would move;
 64 wrong usage; 130 interrupted; 141 the reader closed the pipe."""

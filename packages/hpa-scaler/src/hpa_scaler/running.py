@@ -24,18 +24,18 @@ from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.write.events import FloorEvents
 from hpa_scaler.write.metrics import ScalerMetrics
 from hpa_scaler.write.records import Records
-from tightship.app.observability.events import ObjectRef
-from tightship.app.observability.logging import log
-from tightship.app.runtime.main import Runtime
-from tightship.app.runtime.serving import Configuration, Frame
-from tightship.app.runtime.serving import serve as serve_frame
-from tightship.core.api_errors import Forbidden, KubeError, one_line
-from tightship.core.backoff import Backoff
-from tightship.core.objects import ApiObject, HorizontalPodAutoscaler, ObjectError
+from tightship.documents.document import Generator
 from tightship.kube.host import monotonic, wall
 from tightship.kube.reflector import Reflector, Timing
 from tightship.kube.resources import AUTOSCALERS, Resource
-from tightship.report.document import Generator
+from tightship.objects import ApiObject, HorizontalPodAutoscaler, ObjectError
+from tightship.objects.api_errors import Forbidden, KubeError, one_line
+from tightship.objects.backoff import Backoff
+from tightship.process.events import ObjectRef
+from tightship.process.logging import log
+from tightship.process.main import Runtime
+from tightship.process.serving import Configuration, Frame
+from tightship.process.serving import serve as serve_frame
 
 LOOK = 1.0
 """Seconds between two checks of the HPAs to watch."""

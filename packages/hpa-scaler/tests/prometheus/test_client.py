@@ -16,8 +16,8 @@ from hpa_scaler.annotations.queries import Failure, Query, QueryAnswer
 from hpa_scaler.annotations.spec import ServerRef
 from hpa_scaler.prometheus import exchange
 from hpa_scaler.prometheus.client import ClientLimits
-from tightship.core.addresses import AllowList
-from tightship.core.reasons import Reason
+from tightship.objects.addresses import AllowList
+from tightship.objects.reasons import Reason
 
 from .conftest import Prometheus, asking, body, failure_of, now, one, says, server, silent, trickling
 

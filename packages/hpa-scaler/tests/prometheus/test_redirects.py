@@ -12,8 +12,8 @@ import pytest_asyncio
 from hpa_scaler.annotations.queries import Failure, QueryAnswer
 from hpa_scaler.annotations.spec import ServerRef
 from hpa_scaler.prometheus.exchange import MOST_REDIRECTS, Directory, GuardedResolver
-from tightship.core.addresses import AllowList, parse_address
-from tightship.core.reasons import Reason
+from tightship.objects.addresses import AllowList, parse_address
+from tightship.objects.reasons import Reason
 
 from .conftest import Prometheus, answering_one, asking, body, failure_of, one, redirects, says, server, serving
 

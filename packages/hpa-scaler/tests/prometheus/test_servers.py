@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from hpa_scaler.annotations.queries import Failure, QueryAnswer
-from tightship.core.query_servers import Tls
-from tightship.core.reasons import Reason
 from tightship.kube.server_access import CredentialsError, ServerCredentials
+from tightship.objects.query_servers import Tls
+from tightship.objects.reasons import Reason
 from tightship_testkit.credentials import Authority
 
 from .conftest import Prometheus, answering_one, asking, failure_of, one, server, serving

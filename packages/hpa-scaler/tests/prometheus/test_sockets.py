@@ -9,7 +9,7 @@ from aiohttp import web
 
 from hpa_scaler.annotations.queries import Failure, QueryAnswer
 from hpa_scaler.prometheus import exchange
-from tightship.core.reasons import Reason
+from tightship.objects.reasons import Reason
 from tightship_simulator.life.responders import redirects
 
 from .conftest import Prometheus, asking, body, failure_of, one, says, server, tcp

@@ -29,7 +29,7 @@ from traffic import august_1995, longest_silence
 from hpa_scaler.annotations.queries import QueryAnswer
 from hpa_scaler.annotations.spec import AGE_QUERY
 from hpa_scaler.judge.cycle import DecisionLine, Line, replay
-from tightship.core.reasons import Reason
+from tightship.objects.reasons import Reason
 from tightship_simulator.api.store import Change
 from tightship_simulator.life.living import Speeds
 from tightship_simulator.life.prometheus import Prometheus

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tightship.core.times import rfc3339
+from tightship.objects.times import rfc3339
 from tightship_simulator.small import node
 from tightship_testkit.client import Json
 from tightship_testkit.faults import Answer, Call, Fault

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from hpa_scaler import running
-from tightship.core.objects import ApiObject, HorizontalPodAutoscaler
+from tightship.objects import ApiObject, HorizontalPodAutoscaler
 from tightship_simulator.life.prometheus import body, says
 from tightship_testkit.replica import SCALER
 

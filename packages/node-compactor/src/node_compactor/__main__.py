@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tightship.app.starting import start
+from tightship.process.starting import start
 
 
 def main() -> None:

@@ -9,14 +9,14 @@ from typing import Any
 from node_compactor.describing import wire
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings
-from tightship.app.settings.changes import SettingChanges
-from tightship.app.settings.loading import wire_keys
-from tightship.core.reasons import Reason
+from tightship.cluster.pools import shown
+from tightship.objects.reasons import Reason
 from tightship.planning.advice import Change
 from tightship.planning.evaluate import Evaluation, Facts
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Plan
-from tightship.planning.pools import shown
+from tightship.process.settings.changes import SettingChanges
+from tightship.process.settings.loading import wire_keys
 
 NO_LIMIT = 1.01
 """A limit that lets every node go whose requests are not above what is allocatable."""
@@ -31,7 +31,7 @@ _ROOM = frozenset({Reason.NO_PLACE_AFTER_PLAN, Reason.NO_PLACE_TOGETHER})
 
 
 class CompactorChanges(SettingChanges):
-    """See :class:`tightship.app.settings.changes.SettingChanges`."""
+    """See :class:`tightship.process.settings.changes.SettingChanges`."""
 
     settings: CompactorSettings
 

@@ -13,11 +13,11 @@ from node_compactor.gates import CompactorGates
 from node_compactor.judge import CompactorJudge
 from node_compactor.run_settings import CompactorRunSettings
 from node_compactor.running import serve
-from tightship.app.cli.app import run
-from tightship.app.cli.arguments import environment
-from tightship.app.cli.commands import Configured, Program, priced
-from tightship.app.cli.run_command import add_run
-from tightship.report.document import SettingsView
+from tightship.cli.app import run
+from tightship.cli.arguments import environment
+from tightship.cli.commands import Configured, Program, priced
+from tightship.cli.run_command import add_run
+from tightship.documents.document import SettingsView
 
 PROGRAM = "node-compactor"
 

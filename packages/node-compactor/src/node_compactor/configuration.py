@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Mapping
 
 from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings, load_settings
-from tightship.app.cli.arguments import add_plan_flags, given
-from tightship.app.settings.config_maps import config_in, read_config
-from tightship.app.settings.loading import (
+from tightship.cli.arguments import add_plan_flags, given
+from tightship.process.settings.config_maps import config_in, read_config
+from tightship.process.settings.loading import (
     ConfigSource,
     DefaultSource,
     EnvironmentSource,
@@ -41,7 +41,7 @@ def configure(
     """Return the settings for planning: *flags* over *environment* over the file *config* over the planning defaults.
 
     *flags* are by field; flags of pools apply to every pool. Raises
-    :class:`~tightship.app.settings.loading.SettingsError` with all problems at once.
+    :class:`~tightship.process.settings.loading.SettingsError` with all problems at once.
     """
     found = {"nodePools": EVERY_POOL} if config is None else read_config(config, CONFIG_MAP_KEYS)
     defaults = PLANNING_DEFAULTS | ({"utilization": "dominant"} if config is None else {})
@@ -59,7 +59,7 @@ def parse_config_map(data: Mapping[str, str], environment: Mapping[str, str]) ->
     """Return the settings of a running controller: *environment* over a ConfigMap's *data* over defaults.
 
     *data* may also come from a mounted file or folder; a single text may have any name. Without any text, no pool is
-    configured and no node is removed. Raises :class:`~tightship.app.settings.loading.SettingsError` with all problems
+    configured and no node is removed. Raises ``SettingsError`` with all problems
     at once.
     """
     key, found = config_in(data, CONFIG_MAP_KEYS)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings
-from tightship.app.settings.fields import plain, scalar
-from tightship.app.settings.loading import wire_keys
-from tightship.core.counting import counted
-from tightship.core.durations import format_duration
+from tightship.documents.document import Plain, Setting
+from tightship.objects.counting import counted
+from tightship.objects.durations import format_duration
 from tightship.planning.utilization import Measure
-from tightship.report.document import Plain, Setting
+from tightship.process.settings.fields import plain, scalar
+from tightship.process.settings.loading import wire_keys
 
 POOLS_NAMED = 4
 """Most pools that a summary names before it only counts them."""

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 
 from node_compactor.marking import marked_since
 from node_compactor.settings import CompactorSettings, PoolSettings
-from tightship.core.counting import counted
-from tightship.core.durations import format_duration
-from tightship.core.reasons import Reason, Refusal
-from tightship.planning.checks import Check, refusals
+from tightship.cluster.pools import shown
+from tightship.objects.counting import counted
+from tightship.objects.durations import format_duration
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.claim_budget import budget_check, nodes_out
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import NodeFacts
 from tightship.planning.group_size import GroupSizes
 from tightship.planning.plan import Candidate, Planner
-from tightship.planning.pools import shown
+from tightship.rules.checks import Check, refusals
 
 
 def pool_checks(pool: str, settings: PoolSettings | None) -> tuple[Check, ...]:

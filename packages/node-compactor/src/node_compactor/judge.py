@@ -9,20 +9,20 @@ from node_compactor.gates import CompactorGates, age_check, mark_check, pool_che
 from node_compactor.marking import CONTROLLER
 from node_compactor.pacing import cooling
 from node_compactor.settings import CompactorSettings
-from tightship.core.drain_record import Finished
-from tightship.core.objects import Node
-from tightship.core.reasons import Refusal
-from tightship.planning.checks import Check, refusals
+from tightship.cluster import Snapshot
+from tightship.cluster.pools import pool_of, shown
+from tightship.objects import Node
+from tightship.objects.drain_record import Finished
+from tightship.objects.reasons import Refusal
 from tightship.planning.claim_budget import budget_check, cluster_room, nodes_out
-from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import ReservedDemand
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import FactRules, NodeFacts
 from tightship.planning.group_size import group_keeps, group_room
-from tightship.planning.nodes import NodeRules, left_without, opt_outs, owner_elsewhere, undeletable
 from tightship.planning.plan import STRATEGIES, STRATEGIES_BY_CPU, PerPool, Placement, Strategy
-from tightship.planning.pools import pool_of, shown
 from tightship.planning.utilization import UtilizationRules
+from tightship.rules.checks import Check, refusals
+from tightship.rules.nodes import NodeRules, left_without, opt_outs, owner_elsewhere, undeletable
 
 
 class CompactorJudge:

@@ -15,14 +15,14 @@ import msgspec
 from msgspec import Struct
 
 from node_compactor.settings import CompactorSettings
-from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
-from tightship.core.objects import Node
-from tightship.core.reasons import Reason
-from tightship.drain_io.writing import NodePatch
+from tightship.cluster.installations import Beside
+from tightship.draining.writing import NodePatch
+from tightship.objects import Node
+from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+from tightship.objects.reasons import Reason
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import NodeFacts
-from tightship.planning.installations import Beside
-from tightship.planning.nodes import LEGACY_STATE, drain_record, legacy_state
+from tightship.rules.nodes import LEGACY_STATE, drain_record, legacy_state
 
 CONTROLLER = "node-compactor"
 """Our name in annotations, taints, claims and metrics."""

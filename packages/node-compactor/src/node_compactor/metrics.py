@@ -14,9 +14,9 @@ from prometheus_client import CollectorRegistry
 
 from node_compactor.gates import CompactorGates
 from node_compactor.marking import marked_since
-from tightship.app.observability.metrics import SnapshotGauge
 from tightship.drain.events import DrainEvent
 from tightship.planning.evaluate import Evaluation, Facts
+from tightship.process.metrics import SnapshotGauge
 
 OLD = "estafette_node_compactor_"
 MIB = 2**20

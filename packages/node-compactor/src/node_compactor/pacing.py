@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from node_compactor.settings import CompactorSettings, PoolSettings
-from tightship.core.drain_record import Ending, Finished
-from tightship.core.durations import format_duration
-from tightship.core.reasons import Reason, Refusal
-from tightship.planning.cluster import NodeView, Snapshot
+from tightship.cluster import NodeView, Snapshot
+from tightship.cluster.pools import shown
+from tightship.objects.drain_record import Ending, Finished
+from tightship.objects.durations import format_duration
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.evaluate import Facts
-from tightship.planning.pools import shown
 
 EVERY_POOL = "every pool"
 """The subject of a pause of the whole cluster."""

@@ -5,7 +5,7 @@ Settings that may change (pools, gates, drains) come from the ConfigMap: :mod:`n
 
 from __future__ import annotations
 
-from tightship.app.settings.process import (
+from tightship.process.settings.process import (
     LogFormat,
     LogLevel,
     Name,

@@ -13,16 +13,16 @@ from node_compactor.marking import CONTROLLER, MarkWrite, mark_writes
 from node_compactor.metrics import CompactorMetrics
 from node_compactor.run_settings import CompactorRunSettings
 from node_compactor.settings import CompactorSettings
-from tightship.app.runtime.main import Runtime
-from tightship.app.runtime.serving import Configuration
-from tightship.drain_io.tools import DrainSettings
+from tightship.cluster.pools import pool_of
+from tightship.documents.document import Generator, SettingsView
+from tightship.draining.tools import DrainSettings
 from tightship.nodes.controller import NodeController, drain_settings
 from tightship.nodes.serving import serve_nodes
 from tightship.planning.evaluate import Evaluation
 from tightship.planning.plan import STRATEGIES
-from tightship.planning.pools import pool_of
 from tightship.planning.prices import price_of
-from tightship.report.document import Generator, SettingsView
+from tightship.process.main import Runtime
+from tightship.process.serving import Configuration
 
 
 def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSettings, CompactorGates]:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from tightship.app.settings.fields import BudgetField, Flag, Ratio, Seconds
-from tightship.app.settings.loading import Layered, load, wire_keys
-from tightship.app.settings.prices import Prices
-from tightship.app.settings.sections import (
+from tightship.planning.plan import STRATEGIES
+from tightship.planning.utilization import Measure
+from tightship.process.settings.fields import BudgetField, Flag, Ratio, Seconds
+from tightship.process.settings.loading import Layered, load, wire_keys
+from tightship.process.settings.prices import Prices
+from tightship.process.settings.sections import (
     DisabledRules,
     DrainKeys,
     HowSure,
@@ -29,8 +31,6 @@ from tightship.app.settings.sections import (
     SteeringKeys,
     SystemPodTimeout,
 )
-from tightship.planning.plan import STRATEGIES
-from tightship.planning.utilization import Measure
 
 EVERY_OTHER_POOL = "*"
 
@@ -201,5 +201,5 @@ class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUp
 
 
 def load_settings(values: Mapping[str, object]) -> CompactorSettings:
-    """Return settings from plain values by their keys; see :func:`tightship.app.settings.loading.load`."""
+    """Return settings from plain values by their keys; see :func:`tightship.process.settings.loading.load`."""
     return load(CompactorSettings, values)

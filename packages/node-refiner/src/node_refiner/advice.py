@@ -11,16 +11,16 @@ from node_refiner.excess import is_counted, remains
 from node_refiner.judge import RefinerJudge
 from node_refiner.outlook import Outlook
 from node_refiner.settings import KEYS, RefinerSettings
-from tightship.app.settings.changes import SettingChanges
-from tightship.core.reasons import Reason
+from tightship.objects.reasons import Reason
 from tightship.planning.advice import Change
 from tightship.planning.evaluate import Evaluation, Facts
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Plan
+from tightship.process.settings.changes import SettingChanges
 
 
 class RefinerChanges(SettingChanges):
-    """See :class:`tightship.app.settings.changes.SettingChanges`."""
+    """See :class:`tightship.process.settings.changes.SettingChanges`."""
 
     settings: RefinerSettings
 

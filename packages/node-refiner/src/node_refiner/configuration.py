@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from node_refiner.settings import KEYS, RefinerSettings
-from tightship.app.cli.arguments import add_plan_flags, given
-from tightship.app.settings.config_maps import mapping_of, read_mapping
-from tightship.app.settings.loading import (
+from tightship.cli.arguments import add_plan_flags, given
+from tightship.objects.durations import DurationError, parse_duration
+from tightship.process.settings.config_maps import mapping_of, read_mapping
+from tightship.process.settings.loading import (
     ConfigSource,
     EnvironmentSource,
     FlagSource,
@@ -21,7 +22,6 @@ from tightship.app.settings.loading import (
     SettingsSource,
     resolve,
 )
-from tightship.core.durations import DurationError, parse_duration
 
 
 def configure(config: str | None, environment: Mapping[str, str], flags: Mapping[str, object] = {}) -> RefinerSettings:

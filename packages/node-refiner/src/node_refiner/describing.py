@@ -9,10 +9,10 @@ import msgspec
 
 from node_refiner.outlook import Outlook
 from node_refiner.settings import DURATIONS, KEYS, RefinerSettings
-from tightship.app.settings.fields import plain
-from tightship.core.counting import counted
-from tightship.report.document import ExcessSummary, Setting
-from tightship.report.inputs import share
+from tightship.documents.document import ExcessSummary, Setting
+from tightship.documents.inputs import share
+from tightship.objects.counting import counted
+from tightship.process.settings.fields import plain
 
 
 def wire(settings: RefinerSettings) -> dict[str, Setting]:

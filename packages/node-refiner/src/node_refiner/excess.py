@@ -12,15 +12,15 @@ from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 
-from tightship.core.objects import Node
-from tightship.core.objects.pod import CORDON, DRAINING
-from tightship.core.reasons import Reason, Refusal
-from tightship.core.resources import Resources
-from tightship.core.selectors import Taint
-from tightship.planning.cluster.state import add
+from tightship.cluster.node_marks import mark_of
+from tightship.cluster.state import add
+from tightship.objects import Node
+from tightship.objects.pod import CORDON, DRAINING
+from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.resources import Resources
+from tightship.objects.selectors import Taint
 from tightship.planning.facts import NodeFacts
-from tightship.planning.node_marks import mark_of
-from tightship.planning.nodes import (
+from tightship.rules.nodes import (
     KARPENTER_DISRUPTED,
     KARPENTER_DISRUPTING,
     TO_BE_DELETED,

@@ -9,23 +9,23 @@ from node_refiner.excess import is_counted, remains
 from node_refiner.ordering import Keys, Scoring
 from node_refiner.outlook import Outlook, ended, minimums_check, outlooks, plan_size_check, pool_of, threshold_check
 from node_refiner.settings import RefinerSettings
-from tightship.core.counting import counted
-from tightship.core.drain_record import Phase
-from tightship.core.durations import format_duration
-from tightship.core.objects import Node
-from tightship.core.reasons import Reason, Refusal
-from tightship.core.times import rfc3339
-from tightship.planning.checks import Check, remark
+from tightship.cluster import Snapshot
+from tightship.objects import Node
+from tightship.objects.counting import counted
+from tightship.objects.drain_record import Phase
+from tightship.objects.durations import format_duration
+from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import rfc3339
 from tightship.planning.claim_budget import nodes_out
-from tightship.planning.cluster import Snapshot
-from tightship.planning.disruption import DisruptionLedger, RenewedLedger
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import candidates_of
 from tightship.planning.group_size import GroupSizes
-from tightship.planning.nodes import drain_record
 from tightship.planning.plan import Candidate, Gates, Ordered, Planner, Removal
 from tightship.planning.plan.model import CANDIDATE
 from tightship.planning.plan.strategies import NewPlanner, Outcome
+from tightship.rules.checks import Check, remark
+from tightship.rules.disruption import DisruptionLedger, RenewedLedger
+from tightship.rules.nodes import drain_record
 
 _SPENT = Reason.PDB_SPENT_BY_PLAN
 

@@ -13,17 +13,17 @@ from node_refiner.gates import CONTROLLER, RefinerGates, UpToThreshold
 from node_refiner.outlook import minimums_check
 from node_refiner.pacing import cooling
 from node_refiner.settings import RefinerSettings
-from tightship.core.drain_record import Finished
-from tightship.core.objects import Node
-from tightship.core.reasons import Refusal
+from tightship.cluster import Snapshot
+from tightship.objects import Node
+from tightship.objects.drain_record import Finished
+from tightship.objects.reasons import Refusal
 from tightship.planning.claim_budget import cluster_room
-from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import ReservedDemand
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import FactRules, NodeFacts
 from tightship.planning.group_size import group_keeps, group_room
-from tightship.planning.nodes import NodeRules, left_without, opt_outs, undeletable
 from tightship.planning.plan import Placement, Strategy
+from tightship.rules.nodes import NodeRules, left_without, opt_outs, undeletable
 
 
 class RefinerJudge:

@@ -11,10 +11,10 @@ import math
 from prometheus_client import CollectorRegistry, Gauge
 
 from node_refiner.gates import RefinerGates
-from tightship.app.observability.metrics import NamedCounter
-from tightship.core.drain_record import Phase
 from tightship.drain.events import DrainEvent, EventKind
+from tightship.objects.drain_record import Phase
 from tightship.planning.evaluate import Evaluation
+from tightship.process.metrics import NamedCounter
 
 OLD = "node_refiner_"
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from node_refiner.settings import CandidateOrder, RefinerSettings
-from tightship.core.objects import Pod, PodDisruptionBudget, PodTemplate
-from tightship.planning.cluster import Snapshot
+from tightship.cluster import Snapshot
+from tightship.objects import Pod, PodDisruptionBudget, PodTemplate
 from tightship.planning.plan import Candidate, Planner
 
 _Owner = tuple[str, str, str]

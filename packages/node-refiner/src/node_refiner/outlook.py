@@ -15,13 +15,13 @@ from msgspec import Struct
 from node_refiner.excess import Counted, Excess, count, dedicated, is_counted, remains
 from node_refiner.ordering import Scoring
 from node_refiner.settings import RefinerSettings
-from tightship.core.counting import counted
-from tightship.core.reasons import Reason, Refusal
-from tightship.core.resources import Resources
-from tightship.planning.checks import Check, refusals
+from tightship.objects.counting import counted
+from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.resources import Resources
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Removal
+from tightship.rules.checks import Check, refusals
 
 
 class Turn(Struct, frozen=True):

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from node_refiner.settings import RefinerSettings
-from tightship.core.drain_record import Finished, Phase
-from tightship.core.durations import format_duration
-from tightship.core.reasons import Reason, Refusal
-from tightship.planning.cluster import Snapshot
-from tightship.planning.node_marks import virtual
-from tightship.planning.nodes import drain_record
+from tightship.cluster import Snapshot
+from tightship.cluster.node_marks import virtual
+from tightship.objects.drain_record import Finished, Phase
+from tightship.objects.durations import format_duration
+from tightship.objects.reasons import Reason, Refusal
+from tightship.rules.nodes import drain_record
 
 CLUSTER = "cluster"
 """The subject of a pause."""

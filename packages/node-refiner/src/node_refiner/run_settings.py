@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
-from tightship.app.settings.fields import Allowed
-from tightship.app.settings.process import Name, NodeProcessSettings, Port, Ports, Positive, RunWords, variable
+from tightship.process.settings.fields import Allowed
+from tightship.process.settings.process import Name, NodeProcessSettings, Port, Ports, Positive, RunWords, variable
 
 
 class RefinerRunSettings(NodeProcessSettings):
@@ -36,7 +36,7 @@ class RefinerRunSettings(NodeProcessSettings):
     landings: Name = variable("LANDINGS_CONFIG_MAP_NAME", default="node-refiner-landings")
 
     def filled(self, namespace: str, unique: str) -> Self:
-        """See :meth:`tightship.app.settings.process.ProcessSettings.filled`."""
+        """See :meth:`tightship.process.settings.process.ProcessSettings.filled`."""
         found = super().filled(namespace, unique)
         if "ports" in self.model_fields_set:
             return found

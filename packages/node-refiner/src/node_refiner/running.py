@@ -12,17 +12,17 @@ from node_refiner.judge import RefinerJudge
 from node_refiner.metrics import RefinerMetrics
 from node_refiner.run_settings import RefinerRunSettings
 from node_refiner.settings import RefinerSettings
-from tightship.app.runtime.main import Runtime
-from tightship.app.runtime.serving import Configuration
-from tightship.drain_io.tools import DrainSettings
+from tightship.cluster.pools import pool_of
+from tightship.documents.document import Generator, SettingsView
+from tightship.documents.presentation import Fact
+from tightship.draining.tools import DrainSettings
 from tightship.nodes.controller import NodeController, drain_settings
 from tightship.nodes.serving import serve_nodes
 from tightship.nodes.status import Remarks
 from tightship.planning.evaluate import Evaluation
-from tightship.planning.pools import pool_of
 from tightship.planning.prices import price_of
-from tightship.report.document import Generator, SettingsView
-from tightship.report.presentation import Fact
+from tightship.process.main import Runtime
+from tightship.process.serving import Configuration
 
 
 def refiner(environment: Mapping[str, str]) -> NodeController[RefinerSettings, RefinerGates]:

@@ -12,10 +12,10 @@ from typing import Annotated, Literal, get_args, get_origin
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from tightship.app.settings.fields import Budget, BudgetField, Flag, GoBool, Minutes, Seconds, is_duration
-from tightship.app.settings.loading import wire_keys
-from tightship.app.settings.prices import Prices
-from tightship.app.settings.sections import (
+from tightship.process.settings.fields import Budget, BudgetField, Flag, GoBool, Minutes, Seconds, is_duration
+from tightship.process.settings.loading import wire_keys
+from tightship.process.settings.prices import Prices
+from tightship.process.settings.sections import (
     DisabledRules,
     HowSure,
     MostRemovals,
@@ -99,11 +99,11 @@ class RefinerSettings(NodeSettings):
     backoff: Seconds = 600.0
     """By default as long as ``time_gap``, after which the older controller tried again."""
     scale_up_veto: GoBool = Field(default=True, alias="scaleUpVeto")
-    """See :class:`~tightship.app.settings.sections.ScaleUpKeys`."""
+    """See :class:`~tightship.process.settings.sections.ScaleUpKeys`."""
     steering: SteeringWord = "taints"
-    """See :class:`~tightship.app.settings.sections.SteeringKeys`."""
+    """See :class:`~tightship.process.settings.sections.SteeringKeys`."""
     deletion_cost: GoBool = Field(default=False, alias="deletionCost")
-    """See :class:`~tightship.app.settings.sections.SteeringKeys`."""
+    """See :class:`~tightship.process.settings.sections.SteeringKeys`."""
 
     @field_validator("memory_weight")
     @classmethod

@@ -17,8 +17,8 @@ Site = tuple[str, str, str]
 """Module, verb, and the expression of the content type, empty where it is that of plain JSON."""
 
 CONTRACTS: dict[Site, tuple[str, ...]] = {
-    ("tightship/drain_io/writing.py", "DELETE", ""): ("test_only_the_pod_of_the_uid_is_deleted",),
-    ("tightship/drain_io/writing.py", "POST", ""): (
+    ("tightship/draining/writing.py", "DELETE", ""): ("test_only_the_pod_of_the_uid_is_deleted",),
+    ("tightship/draining/writing.py", "POST", ""): (
         "test_an_eviction_without_a_budget_is_granted_and_tells_why_on_the_pod",
         "test_a_budget_that_allows_none_refuses_with_its_counts_and_without_a_time",
         "test_a_budget_that_was_changed_asks_to_come_back",
@@ -29,18 +29,18 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
         "test_a_pod_that_is_gone_is_not_found",
         "test_in_a_namespace_that_is_going_nothing_is_evicted",
     ),
-    ("tightship/drain_io/writing.py", "GET", ""): (
+    ("tightship/draining/writing.py", "GET", ""): (
         "test_of_several_that_race_one_wins",
         "test_pods_are_selected_by_node_and_phase_and_name",
     ),
-    ("tightship/drain_io/writing.py", "PATCH", "'application/merge-patch+json'"): (
+    ("tightship/draining/writing.py", "PATCH", "'application/merge-patch+json'"): (
         "test_a_claim_is_one_merge_patch_of_annotation_taint_and_cordon",
         "test_null_takes_away_annotation_taints_and_cordon",
         "test_a_patch_of_an_older_version_is_a_conflict_and_changes_nothing",
         "test_a_patch_of_what_is_gone_makes_nothing_new",
     ),
-    ("tightship/drain_io/landing_map.py", "GET", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
-    ("tightship/drain_io/landing_map.py", "PATCH", "'application/merge-patch+json'"): (
+    ("tightship/draining/landing_map.py", "GET", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
+    ("tightship/draining/landing_map.py", "PATCH", "'application/merge-patch+json'"): (
         "test_a_patch_of_an_older_version_is_a_conflict_and_changes_nothing",
     ),
     ("tightship/nodes/cost_writes.py", "GET", ""): ("test_pods_are_selected_by_node_and_phase_and_name",),
@@ -70,15 +70,15 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
         "test_a_pod_that_finishes_is_told_as_deleted_to_those_who_look_at_unfinished_ones",
         "test_one_config_map_is_listed_and_watched_by_its_name",
     ),
-    ("tightship/app/observability/events.py", "POST", ""): (
+    ("tightship/process/events.py", "POST", ""): (
         "test_an_event_is_written_in_the_new_form_and_read_in_both",
         "test_an_event_of_a_name_that_is_taken_is_a_conflict",
         "test_a_text_of_an_event_has_a_longest_length",
         "test_an_event_about_what_has_no_namespace_is_in_one_of_two_and_any_other_wherever_it_likes",
         "test_the_longest_words_and_oddest_names_of_the_recorder_are_accepted",
     ),
-    ("tightship/app/settings/sources.py", "GET", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
-    ("tightship/app/runtime/access.py", "POST", ""): ("test_only_who_may_get_metrics_gets_them",),
+    ("tightship/process/settings/sources.py", "GET", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
+    ("tightship/process/access.py", "POST", ""): ("test_only_who_may_get_metrics_gets_them",),
     ("hpa_scaler/running.py", "GET", ""): ("test_pages_are_of_one_version_whatever_happens_in_between",),
     ("hpa_scaler/write/applying.py", "GET", ""): (
         "test_a_json_patch_that_does_not_apply_is_invalid_and_changes_nothing",

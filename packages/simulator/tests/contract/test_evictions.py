@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from contract_api import DEADLINE, EXIT_AFTER, Api, Json, unique
 
-from tightship.core.objects import Pod, decode
-from tightship.core.reasons import Reason
 from tightship.drain.answers import FATAL, GOING, EvictionAnswer
-from tightship.drain_io.writing import send_away
+from tightship.draining.writing import send_away
+from tightship.objects import Pod, decode
+from tightship.objects.reasons import Reason
 from tightship_testkit.client import wait_for
 
 OTHER = "11111111-2222-3333-4444-555555555555"

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from contract_api import DEADLINE, Api, Json, unique
 
-from tightship.core.api_errors import Gone, NotFound, Unavailable
-from tightship.core.objects import CAPACITY_BUFFER
 from tightship.kube.listing import list_all
 from tightship.kube.resources import BY_KIND, RESOURCES, Resource
 from tightship.kube.watching import LineSplitter
+from tightship.objects import CAPACITY_BUFFER
+from tightship.objects.api_errors import Gone, NotFound, Unavailable
 from tightship_testkit.client import wait_for
 
 CONFIG_MAPS = Resource("ConfigMap", "", "v1", "configmaps")

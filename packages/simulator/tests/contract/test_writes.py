@@ -8,14 +8,14 @@ import msgspec
 import pytest
 from contract_api import DEADLINE, Api, Json, unique
 
-from tightship.app.observability.events import EventRecorder, ObjectRef
-from tightship.app.observability.events import Pace as EventPace
-from tightship.core.api_errors import Conflict
-from tightship.core.drain_record import FIELD_MANAGER
-from tightship.drain_io.writing import NodePatch, patch_node, read_node
+from tightship.draining.writing import NodePatch, patch_node, read_node
 from tightship.kube.leases import LeaseStore, decode_lease
 from tightship.nodes.deletion_costs import notes_of, removal
-from tightship.planning.disruption_cost import DELETION_COST
+from tightship.objects.api_errors import Conflict
+from tightship.objects.drain_record import FIELD_MANAGER
+from tightship.process.events import EventRecorder, ObjectRef
+from tightship.process.events import Pace as EventPace
+from tightship.rules.disruption_cost import DELETION_COST
 from tightship_testkit.client import RESOURCES, wait_for
 
 MERGE = "application/merge-patch+json"

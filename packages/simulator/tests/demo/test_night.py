@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from nights import DEADLINE, WITHOUT_SOCKETS, Night, pass_night
 
-from tightship.core.counting import counted
+from tightship.objects.counting import counted
 from tightship_simulator.demo.running import settled
 from tightship_simulator.demo.sights import FloorSeen, Gone, NodeSeen, Told
 from tightship_simulator.demo.story import demand

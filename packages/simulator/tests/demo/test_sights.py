@@ -7,7 +7,7 @@ import json
 import pytest
 from lively import Json, node, pod, workload
 
-from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
 from tightship_simulator.demo.sights import (
     EventSeen,
     FloorSeen,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tightship.core.drain_record import DRAIN_ANNOTATION
+from tightship.objects.drain_record import DRAIN_ANNOTATION
 from tightship_testkit.audit_readings import mutating
 from tightship_testkit.client import Json, wait_for
 from tightship_testkit.drains import SETTINGS, small

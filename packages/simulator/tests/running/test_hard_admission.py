@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from tightship.core.drain_record import DRAIN_ANNOTATION
-from tightship.drain_io.lease_room import LIMIT, size
+from tightship.draining.lease_room import LIMIT, size
+from tightship.objects.drain_record import DRAIN_ANNOTATION
 from tightship_testkit.admission import SlowWebhook, cleaning
 from tightship_testkit.drains import SETTINGS
 from tightship_testkit.embedded import Ground, ground, small

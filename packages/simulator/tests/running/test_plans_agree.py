@@ -11,14 +11,14 @@ import pytest
 
 import node_compactor.cli
 import node_refiner.cli
-from tightship.app.cli.commands import Program as Command
-from tightship.app.cli.source import LoadedCluster
-from tightship.core.times import rfc3339
+from tightship.cli.commands import Program as Command
+from tightship.cli.source import LoadedCluster
+from tightship.documents.document import Source
 from tightship.kube.cache import read_cluster
 from tightship.kube.connection import connect
 from tightship.kube.host import wall
 from tightship.kube.resources import resources
-from tightship.report.document import Source
+from tightship.objects.times import rfc3339
 from tightship_testkit.client import Json, wait_for
 from tightship_testkit.drains import DEADLINE
 from tightship_testkit.embedded import ground
@@ -125,9 +125,7 @@ async def test_plan_and_a_dry_run_say_the_same_of_every_node(
         async with await connect(str(on.kubeconfig), None) as connection:
             snapshot = await read_cluster(connection, resources=resources(autoscalers=True, buffers=True))
         source = Source("cluster", "here")
-        monkeypatch.setattr(
-            "tightship.app.cli.commands.load_snapshot", lambda *_: LoadedCluster(snapshot, source, wall())
-        )
+        monkeypatch.setattr("tightship.cli.commands.load_snapshot", lambda *_: LoadedCluster(snapshot, source, wall()))
         for seed in range(CONFIGURATIONS):
             settings = make(random.Random(seed))
             path = tmp_path / "config.yaml"

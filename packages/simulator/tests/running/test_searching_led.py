@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tightship.core.objects.node import LEAVING
-from tightship.drain_io.landing_map import POLICY_ANNOTATION
+from tightship.draining.landing_map import POLICY_ANNOTATION
+from tightship.objects.node import LEAVING
 from tightship_testkit.audit_readings import evictions_by
 from tightship_testkit.client import Json
 from tightship_testkit.drains import all_ready

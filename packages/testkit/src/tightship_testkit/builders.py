@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from tightship.core.objects import Pod, decode
-from tightship.planning.cluster import ClusterState, Snapshot
+from tightship.cluster import ClusterState, Snapshot
+from tightship.objects import Pod, decode
 
 Json = dict[str, Any]
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from tightship.core.objects import KINDS, Node, Pod, decode
-from tightship.core.selectors import Taint
-from tightship.planning.cluster import ClusterState, NodeView, Snapshot
+from tightship.cluster import ClusterState, NodeView, Snapshot
+from tightship.objects import KINDS, Node, Pod, decode
+from tightship.objects.selectors import Taint
 from tightship_simulator import random_cluster
 from tightship_simulator.generate import NOW, off_peak_cluster
 from tightship_testkit.client import Json

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
-from tightship.app.cli import progress
-from tightship.app.cli.app import run
+from tightship.cli import progress
+from tightship.cli.app import run
 
 NOW = "2026-03-10T00:00:00Z"
 """The time at which plans are made unless ``--now`` says otherwise."""

@@ -16,14 +16,14 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from tightship.core.objects import Pod
+from tightship.cluster import NodeView, Snapshot
+from tightship.cluster.state import sum_up
 from tightship.nodes.background_search import BackgroundSearch
-from tightship.planning.cluster import NodeView, Snapshot
-from tightship.planning.cluster.state import sum_up
+from tightship.objects import Pod
 from tightship.planning.evaluate import Evaluator, Judge
-from tightship.planning.placement.scoring import scheduler_choice
-from tightship.planning.placement.space import Space
 from tightship.planning.plan import Plan, Removal
+from tightship.scheduler.scoring import scheduler_choice
+from tightship.scheduler.space import Space
 
 TAINTED = 300
 """Nodes that the controllers steer away from by default."""

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from tightship.core.objects import ObjectError, decode
-from tightship.core.reasons import Reason
-from tightship.planning.cluster import ClusterState, Snapshot
+from tightship.cluster import ClusterState, Snapshot
+from tightship.objects import ObjectError, decode
+from tightship.objects.reasons import Reason
 from tightship.planning.plan import Plan
 from tightship_testkit.golden_builder import NEVER, NOW, Golden, Json, ago, owner
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tightship.core.reasons import Reason
+from tightship.objects.reasons import Reason
 
 Json = dict[str, Any]
 

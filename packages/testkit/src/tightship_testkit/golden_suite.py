@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tightship.core.reasons import NODE_REASONS, Reason
-from tightship.files.snapshot_file import read_file
-from tightship.planning.cluster import Snapshot
+from tightship.cli.snapshot_file import read_file
+from tightship.cluster import Snapshot
+from tightship.objects.reasons import NODE_REASONS, Reason
 from tightship.planning.evaluate import Evaluation, Horizon
 from tightship.planning.plan import Plan
 from tightship_testkit.golden import ELSEWHERE, RUNNING_ONLY, Folder, refusals_of, removals_of

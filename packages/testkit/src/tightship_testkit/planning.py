@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from tightship.core.objects import KINDS, decode
-from tightship.core.reasons import Refusal
-from tightship.planning.cluster import ClusterState, Snapshot
-from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.evictability import Evictability, Fate
-from tightship.planning.eviction_rules import EvictionRules
-from tightship.planning.nodes import judge_node
+from tightship.cluster import ClusterState, Snapshot
+from tightship.objects import KINDS, decode
+from tightship.objects.reasons import Refusal
 from tightship.planning.plan import Candidate, Judgement, Plan, Planner
+from tightship.rules.disruption import DisruptionLedger
+from tightship.rules.evictability import Evictability, Fate
+from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.nodes import judge_node
 from tightship_simulator import Move, Removal
 
 Json = dict[str, Any]

@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tightship.app.runtime.main import Runtime
-from tightship.core.drain_record import DRAIN_ANNOTATION
 from tightship.kube.host import Host
+from tightship.objects.drain_record import DRAIN_ANNOTATION
+from tightship.process.main import Runtime
 from tightship_simulator.api.errors import UnknownPath
 from tightship_simulator.api.events import as_new
 from tightship_simulator.api.requests import target_of

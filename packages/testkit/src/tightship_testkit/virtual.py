@@ -21,8 +21,8 @@ from unittest.mock import patch
 
 import aiohttp
 
-from tightship.app.observability.logging import LEVELS, formatter
 from tightship.kube.host import HOST, Host
+from tightship.process.logging import LEVELS, formatter
 from tightship_simulator.virtual.loop import VirtualLoop
 from tightship_simulator.virtual.process import PROCESS
 from tightship_simulator.virtual.programs import PROGRAMS

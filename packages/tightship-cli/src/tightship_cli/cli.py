@@ -17,10 +17,10 @@ from msgspec.structs import replace
 import hpa_scaler.cli
 import node_compactor.cli
 import node_refiner.cli
-from tightship.app.cli.app import run
-from tightship.app.cli.arguments import CommandParser, Parser, set_up_logging
-from tightship.app.cli.commands import Program
-from tightship.app.cli.output import write_document
+from tightship.cli.app import run
+from tightship.cli.arguments import CommandParser, Parser, set_up_logging
+from tightship.cli.commands import Program
+from tightship.cli.output import write_document
 from tightship_cli import __version__
 
 PROGRAM = "tightship"

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from tightship.core.api_errors import (
+from tightship.objects.api_errors import (
     ApiError,
     BadRequest,
     Conflict,
@@ -23,7 +23,7 @@ from tightship.core.api_errors import (
     Unavailable,
     one_line,
 )
-from tightship.core.reasons import Reason
+from tightship.objects.reasons import Reason
 
 MULTIPLE_PDBS = "more than one PodDisruptionBudget"
 """Part of the message of the 500 for a pod with two PDBs; its ``reason`` is empty."""

@@ -7,28 +7,28 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from tightship.core.backoff import doubled
-from tightship.core.drain_record import DrainRecord, Phase
-from tightship.core.objects import Node, Pod
-from tightship.core.objects.pod import CORDON, DRAINING
-from tightship.core.reasons import Reason, Refusal
+from tightship.cluster import NodeView, Snapshot
+from tightship.cluster.state import sum_up
 from tightship.drain.answers import FATAL, GOING, EvictionAnswer, Heard
 from tightship.drain.landings import all_land
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Findings
-from tightship.planning.cluster import NodeView, Snapshot
-from tightship.planning.cluster.state import sum_up
+from tightship.objects import Node, Pod
+from tightship.objects.backoff import doubled
+from tightship.objects.drain_record import DrainRecord, Phase
+from tightship.objects.pod import CORDON, DRAINING
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.demand import ReservedDemand, with_demand
-from tightship.planning.devices import with_devices
-from tightship.planning.displacing import with_abandoned
-from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.evictability import Evictability, Sorted
-from tightship.planning.eviction_rules import EvictionRules
-from tightship.planning.nodes import drain_record
-from tightship.planning.placement.space import Space
 from tightship.planning.plan import Candidate, Planner
 from tightship.planning.plan.model import Placement
 from tightship.planning.plan.reserving import moving_nodes
+from tightship.rules.displacing import with_abandoned
+from tightship.rules.disruption import DisruptionLedger
+from tightship.rules.evictability import Evictability, Sorted
+from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.nodes import drain_record
+from tightship.scheduler.devices import with_devices
+from tightship.scheduler.space import Space
 
 TRANSIENT = frozenset({Reason.PDB_EXHAUSTED, Reason.PDB_NOT_CURRENT, Reason.PDB_SPENT_BY_PLAN})
 """Refusals that end by themselves. A drain under way waits for their end."""

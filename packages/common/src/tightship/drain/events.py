@@ -7,10 +7,10 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from tightship.core.drain_record import DrainRecord, Ending, Phase
-from tightship.core.objects import Node, Pod
-from tightship.core.reasons import Refusal
 from tightship.drain.answers import EvictionAnswer
+from tightship.objects import Node, Pod
+from tightship.objects.drain_record import DrainRecord, Ending, Phase
+from tightship.objects.reasons import Refusal
 
 
 class EventKind(StrEnum):

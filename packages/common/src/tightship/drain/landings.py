@@ -17,11 +17,11 @@ from enum import StrEnum
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects import SAME_NAME, Pod
-from tightship.core.objects.node import LEAVING
-from tightship.core.selectors import Requirement
-from tightship.planning.cluster import Snapshot
-from tightship.planning.placement.space import Space
+from tightship.cluster import Snapshot
+from tightship.objects import SAME_NAME, Pod
+from tightship.objects.node import LEAVING
+from tightship.objects.selectors import Requirement
+from tightship.scheduler.space import Space
 
 VALID = 5.0
 """Seconds after a granted eviction for which its replacement is expected."""

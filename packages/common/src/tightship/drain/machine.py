@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import msgspec
 
-from tightship.core.backoff import doubled
-from tightship.core.counting import counted
-from tightship.core.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, UNDER_WAY, DrainRecord, Ending, Phase
-from tightship.core.durations import format_duration
-from tightship.core.objects import Node
-from tightship.core.objects.pod import DRAINING
-from tightship.core.reasons import Reason, Refusal
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Step, Wait, Write
-from tightship.planning.nodes import owner_elsewhere
-from tightship.planning.terminating import outlasting
+from tightship.objects import Node
+from tightship.objects.backoff import doubled
+from tightship.objects.counting import counted
+from tightship.objects.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, UNDER_WAY, DrainRecord, Ending, Phase
+from tightship.objects.durations import format_duration
+from tightship.objects.pod import DRAINING
+from tightship.objects.reasons import Reason, Refusal
+from tightship.rules.nodes import owner_elsewhere
+from tightship.rules.terminating import outlasting
 
 KEPT = 6 * 3600.0
 """Seconds for which the record keeps a drained node; renewed after half of them."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from tightship.core.counting import counted
-from tightship.core.objects import Pod
-from tightship.core.reasons import Reason, Refusal
-from tightship.planning.cluster import Snapshot
+from tightship.cluster import Snapshot
+from tightship.objects import Pod
+from tightship.objects.counting import counted
+from tightship.objects.reasons import Reason, Refusal
 
 _FIX = "see why the pod is bound despite the cordon: spec.nodeName in its template, or a scheduler of its own"
 

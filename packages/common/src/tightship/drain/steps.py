@@ -6,9 +6,9 @@ from enum import Enum
 
 from msgspec import Struct
 
-from tightship.core.drain_record import DrainRecord, Ending
-from tightship.core.objects import Node, Pod
-from tightship.core.reasons import Refusal
+from tightship.objects import Node, Pod
+from tightship.objects.drain_record import DrainRecord, Ending
+from tightship.objects.reasons import Refusal
 
 
 class Findings(Struct, frozen=True, kw_only=True):

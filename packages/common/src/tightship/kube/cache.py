@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
-from tightship.core.api_errors import AccessDenied, Forbidden, NotFound, NotSynced, one_line
-from tightship.core.objects import Pod
+from tightship.cluster import FORBIDDEN, ClusterState, Snapshot
 from tightship.kube.connection import Connection
 from tightship.kube.listing import ObjectList, list_served, why_missing
 from tightship.kube.reflector import Reflector, Timing
 from tightship.kube.resources import RESOURCES, Resource
-from tightship.planning.cluster import FORBIDDEN, ClusterState, Snapshot
+from tightship.objects import Pod
+from tightship.objects.api_errors import AccessDenied, Forbidden, NotFound, NotSynced, one_line
 
 
 class KindStats(Struct, frozen=True):
@@ -32,7 +32,7 @@ async def read_cluster(
     """Return the cluster as it is now. All kinds are listed concurrently, and none is watched.
 
     *progress* gets a kind and the number of its objects read so far, after each page. The snapshot lacks an optional
-    kind that is forbidden or not served. Raises :class:`~tightship.core.api_errors.AccessDenied`, which names every
+    kind that is forbidden or not served. Raises :class:`~tightship.objects.api_errors.AccessDenied`, which names every
     forbidden required kind, else the first error of any list.
     """
     state = ClusterState()
@@ -124,7 +124,7 @@ class ClusterCache:
         """Keep one more kind up to date from now on, or forget the kind if it is no longer *wanted*.
 
         Returns when the cache holds the kind, or knows that it is out of reach. Raises
-        :class:`~tightship.core.api_errors.NotSynced` after *timeout* seconds; the cache keeps trying.
+        :class:`~tightship.objects.api_errors.NotSynced` after *timeout* seconds; the cache keeps trying.
         """
         kind = resource.kind
         known = next((each for each in self._reflectors if each.resource.kind == kind), None)

@@ -20,7 +20,11 @@ from multidict import CIMultiDict
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
 from tightship import __version__
-from tightship.core.api_errors import (
+from tightship.kube import credentials
+from tightship.kube.connector import connector, obstacle
+from tightship.kube.credentials import ClusterAccess, ClusterCredentials
+from tightship.kube.host import ServerClock, monotonic
+from tightship.objects.api_errors import (
     ConnectionFailed,
     KubeError,
     NotSent,
@@ -29,10 +33,6 @@ from tightship.core.api_errors import (
     api_error,
     one_line,
 )
-from tightship.kube import credentials
-from tightship.kube.connector import connector, obstacle
-from tightship.kube.credentials import ClusterAccess, ClusterCredentials
-from tightship.kube.host import ServerClock, monotonic
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for the TCP and TLS handshakes."""
@@ -167,8 +167,8 @@ class Connection:
         ``None``, only a GET is retried: a write whose answer got lost may have succeeded, and an eviction's 429 is a
         verdict. Each attempt gives *on_head* the first bytes of the body as soon as they arrive. *only_if* is asked
         when the *body* is about to leave, after every wait. Raises
-        :class:`~tightship.core.api_errors.ApiError` by status, :class:`ConnectionFailed`, or
-        :class:`~tightship.core.api_errors.NotSent` if *only_if* says no.
+        :class:`~tightship.objects.api_errors.ApiError` by status, :class:`ConnectionFailed`, or
+        :class:`~tightship.objects.api_errors.NotSent` if *only_if* says no.
         """
         usual = self._timeout if method == "GET" else max(self._timeout, WRITE_TIMEOUT)
         given = min(timeout or usual, self._longest)
@@ -308,7 +308,7 @@ async def connect(
     """Return a connection for *kubeconfig* and *context*; see :func:`tightship.kube.credentials.find` for defaults.
 
     *timeout* is in seconds for each request that names none, *longest* for every request. This function sends nothing.
-    Raises :class:`~tightship.core.api_errors.ConfigError`.
+    Raises :class:`~tightship.objects.api_errors.ConfigError`.
     """
     source = credentials.find(kubeconfig, context)
     return Connection(source, await source.access(), retry=retry, timeout=timeout, longest=longest)

@@ -16,8 +16,8 @@ import aiohttp
 from aiohappyeyeballs import start_connection
 from aiohttp.client_proto import ResponseHandler
 
-from tightship.core.api_errors import one_line
 from tightship.kube.host import HOST
+from tightship.objects.api_errors import one_line
 
 if TYPE_CHECKING:
     from aiohttp.client_reqrep import ClientRequest

@@ -21,7 +21,6 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 from msgspec import Struct
 
-from tightship.core.api_errors import ConfigError, one_line
 from tightship.kube import kubeconfig
 from tightship.kube.host import monotonic, wall
 from tightship.kube.kubeconfig import Documents, KubeconfigSection
@@ -29,6 +28,7 @@ from tightship.kube.oidc import IdTokens
 from tightship.kube.plugins import credential
 from tightship.kube.proxies import ProxyError, proxy_for
 from tightship.kube.tls import ClientTls
+from tightship.objects.api_errors import ConfigError, one_line
 
 _log = logging.getLogger(__name__)
 

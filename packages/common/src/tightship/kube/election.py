@@ -23,10 +23,10 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
-from tightship.core.api_errors import Conflict, KubeError, problem_of
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic, token, wall
 from tightship.kube.leases import Lease, LeaseStore, micro_time
+from tightship.objects.api_errors import Conflict, KubeError, problem_of
 
 _log = logging.getLogger(__name__)
 

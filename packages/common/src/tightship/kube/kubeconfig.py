@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 import yaml
 from msgspec import Struct
 
-from tightship.core.api_errors import ConfigError, one_line
-from tightship.core.quoting import quoted
 from tightship.kube.plugins import API_VERSIONS, CLUSTER_EXTENSION, INTERACTIVE_MODES, Plugin
 from tightship.kube.proxies import ProxyError, checked
+from tightship.objects.api_errors import ConfigError, one_line
+from tightship.objects.quoting import quoted
 
 Values: TypeAlias = dict[str, object]
 Documents: TypeAlias = list[tuple[Path, Values]]

@@ -15,9 +15,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 from msgspec import Struct
 
-from tightship.core.api_errors import BadAnswer, ConnectionFailed, NotFound
-from tightship.core.unreadable import UNREADABLE
 from tightship.kube.connection import Connection
+from tightship.objects.api_errors import BadAnswer, ConnectionFailed, NotFound
+from tightship.objects.unreadable import UNREADABLE
 
 _GROUP_VERSION = "coordination.k8s.io/v1"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -119,8 +119,8 @@ class LeaseStore:
     """The Lease *name* in *namespace*. Nothing is retried here; each call ends within its timeout.
 
     Every method takes a *timeout* in seconds for the whole call, including loading credentials, and raises
-    :class:`~tightship.core.api_errors.KubeError`. A write may have succeeded despite a
-    :class:`~tightship.core.api_errors.ConnectionFailed` or a 5xx, and even despite a 409, because the transport repeats
+    :class:`~tightship.objects.api_errors.KubeError`. A write may have succeeded despite a
+    ``ConnectionFailed`` or a 5xx, and even despite a 409, because the transport repeats
     a PUT whose idle connection broke.
     """
 
@@ -144,7 +144,7 @@ class LeaseStore:
     async def write(self, lease: Lease, timeout: float) -> Lease:  # noqa: ASYNC109
         """Store *lease* over the version that it was read from, or create it, and return it as stored.
 
-        Raises :class:`~tightship.core.api_errors.Conflict` if the version changed, the Lease is gone, or a Lease that
+        Raises ``Conflict`` if the version changed, the Lease is gone, or a Lease that
         was not read exists.
         """
         verb, path = ("PUT", self._path) if lease.exists else ("POST", self._collection)
@@ -171,7 +171,7 @@ class _List(Struct):
 async def held_leases(connection: Connection, name: str, now: float, namespace: str = "") -> list[Lease]:
     """Return the Leases called *name*, in all namespaces or in one, that have a holder at *now* (seconds since 1970).
 
-    Raises :class:`~tightship.core.api_errors.KubeError`.
+    Raises :class:`~tightship.objects.api_errors.KubeError`.
     """
     where = f"namespaces/{namespace}/" if namespace else ""
     path = f"/apis/{_GROUP_VERSION}/{where}leases"

@@ -17,12 +17,12 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
-from tightship.core.api_errors import BadAnswer, Gone, KubeError, NotFound
-from tightship.core.objects import ApiObject, ObjectError, decode
-from tightship.core.unreadable import UNREADABLE
+from tightship.cluster import NOT_SERVED
 from tightship.kube.connection import Connection
 from tightship.kube.resources import Resource
-from tightship.planning.cluster import NOT_SERVED
+from tightship.objects import ApiObject, ObjectError, decode
+from tightship.objects.api_errors import BadAnswer, Gone, KubeError, NotFound
+from tightship.objects.unreadable import UNREADABLE
 
 _log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ async def list_all(
 
     *progress* gets the kind and the number of objects read so far, after each page. If the continue token expires on
     the way (410), the list starts again. Raises what :meth:`Connection.request` raises, and
-    :class:`~tightship.core.api_errors.BadAnswer`.
+    :class:`~tightship.objects.api_errors.BadAnswer`.
     """
     for _ in range(_PAGED_TRIES):
         try:
@@ -128,7 +128,7 @@ async def list_served(
 ) -> tuple[Resource, ObjectList]:
     """Return everything of *resource* in the first version that the server serves, and *resource* in that version.
 
-    Raises what :func:`list_all` raises; :class:`~tightship.core.api_errors.NotFound` if no version is served.
+    Raises what :func:`list_all` raises; :class:`~tightship.objects.api_errors.NotFound` if no version is served.
     """
     *better, last = resource.versions
     for each in better:

@@ -15,12 +15,12 @@ from urllib.parse import quote_plus
 import aiohttp
 from msgspec import Struct
 
-from tightship.core.api_errors import ConfigError, one_line
 from tightship.kube.connector import connector, obstacle
 from tightship.kube.host import wall
 from tightship.kube.kubeconfig import KubeconfigSection, Values
 from tightship.kube.proxies import proxy_for
 from tightship.kube.tls import ClientTls
+from tightship.objects.api_errors import ConfigError, one_line
 
 MARGIN = 10.0
 """Seconds before its expiry at which a token no longer counts as valid."""

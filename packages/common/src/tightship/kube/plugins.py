@@ -19,9 +19,9 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from tightship.core.api_errors import ConfigError, one_line
-from tightship.core.quoting import quoted
-from tightship.core.times import parse_rfc3339
+from tightship.objects.api_errors import ConfigError, one_line
+from tightship.objects.quoting import quoted
+from tightship.objects.times import parse_rfc3339
 
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")

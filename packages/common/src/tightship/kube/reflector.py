@@ -9,15 +9,15 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from tightship.core.api_errors import Forbidden, Gone, KubeError, NotFound
-from tightship.core.backoff import Backoff
-from tightship.core.objects import ApiObject, ObjectError, decode
+from tightship.cluster import FORBIDDEN, NOT_SERVED
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic
 from tightship.kube.listing import PAGE_SIZE, list_served, node_of, why_missing
 from tightship.kube.resources import Resource
 from tightship.kube.watching import Applied, Removed, WatchDriver, WatchEvent, watch_once
-from tightship.planning.cluster import FORBIDDEN, NOT_SERVED
+from tightship.objects import ApiObject, ObjectError, decode
+from tightship.objects.api_errors import Forbidden, Gone, KubeError, NotFound
+from tightship.objects.backoff import Backoff
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Timing(Struct, frozen=True, kw_only=True):
 
 
 class Sink(Protocol):
-    """The receiver of a reflector, such as :class:`tightship.planning.cluster.ClusterState`."""
+    """The receiver of a reflector, such as :class:`tightship.cluster.ClusterState`."""
 
     def replace(self, kind: str, things: Iterable[ApiObject], errors: Iterable[tuple[ObjectError, str]] = ()) -> None:
         """Take the result of a list: all objects of *kind*."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects import (
+from tightship.objects import (
     AUTOSCALER,
     CAPACITY_BUFFER,
     CONFIG_MAP,
@@ -16,9 +16,9 @@ from tightship.core.objects import (
     POD_TEMPLATE,
     VERTICAL,
 )
-from tightship.core.objects.autoscaler_status import STATUS_NAME
-from tightship.core.objects.devices import DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_SLICE
-from tightship.core.objects.storage import CSI_DRIVER, STORAGE_CAPACITY, VOLUME_ATTACHMENT
+from tightship.objects.autoscaler_status import STATUS_NAME
+from tightship.objects.devices import DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_SLICE
+from tightship.objects.storage import CSI_DRIVER, STORAGE_CAPACITY, VOLUME_ATTACHMENT
 
 UNFINISHED_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods hold no resources. The server leaves them out, and a watch reports a finished pod as deleted."""
@@ -98,7 +98,7 @@ RESOURCES = (
     Resource(RESOURCE_CLAIM, "resource.k8s.io", "v1", "resourceclaims", also=("v1beta2",), extension=True),
     Resource(CONFIG_MAP, "", "v1", "configmaps", field_selector=f"metadata.name={STATUS_NAME}", extension=True),
 )
-"""Every kind in a :class:`~tightship.planning.cluster.Snapshot`."""
+"""Every kind in a :class:`~tightship.cluster.Snapshot`."""
 
 BY_KIND = {resource.kind: resource for resource in RESOURCES}
 
@@ -116,4 +116,4 @@ def resources(*, autoscalers: bool, buffers: bool) -> tuple[Resource, ...]:
 
 _unlisted = KINDS ^ set(BY_KIND)
 if _unlisted:  # pragma: no cover - a kind was added to one table only
-    raise AssertionError(f"kinds known to one of tightship.core.objects and tightship.kube.resources only: {_unlisted}")
+    raise AssertionError(f"kinds known to one of tightship.objects and tightship.kube.resources only: {_unlisted}")

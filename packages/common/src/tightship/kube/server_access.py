@@ -15,9 +15,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from tightship.core.addresses import Address
-from tightship.core.query_servers import Server, Tls
 from tightship.kube.proxies import proxy_for
+from tightship.objects.addresses import Address
+from tightship.objects.query_servers import Server, Tls
 
 _log = logging.getLogger(__name__)
 

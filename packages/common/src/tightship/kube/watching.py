@@ -13,10 +13,10 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from tightship.core.api_errors import BadAnswer, Gone, api_error
-from tightship.core.unreadable import UNREADABLE
 from tightship.kube.connection import Connection
 from tightship.kube.resources import Resource
+from tightship.objects.api_errors import BadAnswer, Gone, api_error
+from tightship.objects.unreadable import UNREADABLE
 
 LONGEST_LINE = 64 << 20
 """Bytes after which a line can't be a watch event; an object in etcd stays below 2 MB."""
@@ -122,8 +122,8 @@ class WatchDriver:
     def take(self, line: bytes) -> WatchEvent:
         """Return the event of one line, and keep its version.
 
-        Raises :class:`~tightship.core.api_errors.ApiError` for an ``ERROR`` event other than 410, and
-        :class:`~tightship.core.api_errors.BadAnswer` for a line that is not an event.
+        Raises :class:`~tightship.objects.api_errors.ApiError` for an ``ERROR`` event other than 410, and
+        :class:`~tightship.objects.api_errors.BadAnswer` for a line that is not an event.
         """
         try:
             event = _lines.decode(line)

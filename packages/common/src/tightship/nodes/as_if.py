@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from tightship.app.runtime.loop import in_thread
-from tightship.app.settings.sections import NodeSettings
-from tightship.core.reasons import Reason
+from tightship.objects.reasons import Reason
 from tightship.planning.evaluate import Evaluation, Judge, evaluate
 from tightship.planning.plan import Plan
+from tightship.process.loop import in_thread
+from tightship.process.settings.sections import NodeSettings
 
 EVERY = 600.0
 """Seconds for which such a plan is new enough: it costs as much as a first pass."""

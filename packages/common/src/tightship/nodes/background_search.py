@@ -16,14 +16,14 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from tightship.app.observability.logging import log
-from tightship.app.runtime.loop import in_thread
-from tightship.core.api_errors import one_line
-from tightship.core.times import rfc3339
 from tightship.kube.host import HOST
+from tightship.objects.api_errors import one_line
+from tightship.objects.times import rfc3339
 from tightship.planning.evaluate import AT_ONCE, Evaluation, ExplainedGates, Facts, Horizon, Judge, evaluate
 from tightship.planning.plan import Plan
 from tightship.planning.search.strategy import SearchRules
+from tightship.process.logging import log
+from tightship.process.loop import in_thread
 
 ITERATIONS = 20
 """Iterations for each second of searching where time is virtual: a few, because such clusters are small."""

@@ -6,14 +6,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from tightship.app.observability.logging import log
-from tightship.core.reasons import Reason, Refusal
-from tightship.drain_io.claims import Claim
-from tightship.drain_io.drain_manager import Drainer, Order
+from tightship.draining.claims import Claim
+from tightship.draining.drain_manager import Drainer, Order
 from tightship.nodes.controller import ClaimJudge
 from tightship.nodes.metrics import ConsolidationMetrics
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.evaluate import Evaluation, ExplainedGates
 from tightship.planning.plan import Removal
+from tightship.process.logging import log
 
 G = TypeVar("G", bound=ExplainedGates)
 
@@ -32,7 +32,7 @@ async def claim_in_order(  # noqa: PLR0917
     """Claim the plan's nodes until a budget refuses, or *may_begin* does.
 
     A node where a drain wants a pod to land has to wait: otherwise the pod would move twice. Raises
-    :class:`~tightship.core.api_errors.KubeError`.
+    :class:`~tightship.objects.api_errors.KubeError`.
     """
     wanted, landings = evaluation.plan.targets, set(drainer.landings(evaluation.snapshot).values())
     waiting = [

@@ -8,18 +8,18 @@ from typing import Any, Generic, Protocol, TypeVar
 from msgspec import Struct
 from prometheus_client import CollectorRegistry
 
-from tightship.app.runtime.serving import Configuration
-from tightship.app.settings.sections import NodeSettings
-from tightship.core.objects import Node
-from tightship.core.reasons import Refusal
+from tightship.cluster.installations import EVERY_OTHER
+from tightship.documents.document import Generator, SettingsView
 from tightship.drain.events import DrainEvent
-from tightship.drain_io.tools import DrainSettings, Keeps
-from tightship.drain_io.writing import NodePatch
+from tightship.draining.tools import DrainSettings, Keeps
+from tightship.draining.writing import NodePatch
 from tightship.nodes.status import Remarks
+from tightship.objects import Node
+from tightship.objects.reasons import Refusal
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Facts, Judge
-from tightship.planning.installations import EVERY_OTHER
 from tightship.planning.prices import NodePrice
-from tightship.report.document import Generator, SettingsView
+from tightship.process.serving import Configuration
+from tightship.process.settings.sections import NodeSettings
 
 S = TypeVar("S", bound=NodeSettings)
 G = TypeVar("G", bound=ExplainedGates)
@@ -61,7 +61,7 @@ class NodeController(Struct, Generic[S, G], frozen=True, kw_only=True):
     """A controller of nodes with settings *S* and gates *G*.
 
     *program* is its name and version, *kind* the kind of its status. *pools* says by name which pools it drains, as
-    :class:`tightship.planning.installations.Installation` does. *judge* makes a judge of settings, *describe* renders
+    :class:`tightship.cluster.installations.Installation` does. *judge* makes a judge of settings, *describe* renders
     settings for people. *metrics* registers the metrics that only this controller has. *notes* returns its writes to
     nodes that are not drains, *remarks* its additions to the page. *search* is how many seconds to search for a better
     plan. *for_dry_run* returns the settings that a dry run judges by, and what to say of that, if anything.

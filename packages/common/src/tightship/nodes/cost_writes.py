@@ -9,18 +9,18 @@ from functools import partial
 import msgspec
 from msgspec import Struct
 
-from tightship.app.observability.logging import log
-from tightship.app.runtime.loop import a_few_at_a_time
-from tightship.core.api_errors import ApiError, BadAnswer, Conflict, Forbidden, Invalid, NotFound, NotSent, one_line
-from tightship.core.drain_record import FIELD_MANAGER
-from tightship.core.objects import Pod
-from tightship.core.unreadable import UNREADABLE
+from tightship.cluster import Snapshot
+from tightship.cluster.installations import Beside
 from tightship.kube.connection import WRITE_TIMEOUT, Connection
 from tightship.kube.resources import BY_KIND
 from tightship.nodes.deletion_costs import OURS, Costs, notes_of, priced, removal
-from tightship.planning.cluster import Snapshot
-from tightship.planning.disruption_cost import DELETION_COST
-from tightship.planning.installations import Beside
+from tightship.objects import Pod
+from tightship.objects.api_errors import ApiError, BadAnswer, Conflict, Forbidden, Invalid, NotFound, NotSent, one_line
+from tightship.objects.drain_record import FIELD_MANAGER
+from tightship.objects.unreadable import UNREADABLE
+from tightship.process.logging import log
+from tightship.process.loop import a_few_at_a_time
+from tightship.rules.disruption_cost import DELETION_COST
 
 AT_ONCE = 8
 """Concurrent requests."""

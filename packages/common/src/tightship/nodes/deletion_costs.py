@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from tightship.core.objects import Pod
-from tightship.core.selectors import Labels
-from tightship.planning.cluster import Snapshot
-from tightship.planning.disruption_cost import DELETION_COST, whole_number
-from tightship.planning.installations import Beside
-from tightship.planning.nodes import draining, owner_elsewhere
+from tightship.cluster import Snapshot
+from tightship.cluster.installations import Beside
+from tightship.objects import Pod
+from tightship.objects.selectors import Labels
+from tightship.rules.disruption_cost import DELETION_COST, whole_number
+from tightship.rules.nodes import draining, owner_elsewhere
 
 OURS = "tightship.dev/deletion-cost"
 """The annotation ``OWNER=COST`` beside a cost that a controller of ours has written; see :attr:`Beside.mark`."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
-from tightship.app.observability.events import EventRecorder, ObjectRef
-from tightship.app.observability.logging import log
-from tightship.core.drain_record import Ending, Phase
 from tightship.drain.answers import FATAL, GOING, EvictionAnswer
 from tightship.drain.events import DrainEvent, EventKind
+from tightship.objects.drain_record import Ending, Phase
+from tightship.process.events import EventRecorder, ObjectRef
+from tightship.process.logging import log
 
 _log = logging.getLogger("tightship.drain")
 

@@ -21,21 +21,12 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from tightship.app.observability.logging import log
-from tightship.app.runtime.http import Draw
-from tightship.app.runtime.loop import in_thread
-from tightship.app.runtime.serving import Frame
-from tightship.app.settings.process import NodeProcessSettings
-from tightship.app.settings.sections import NodeSettings
-from tightship.core.api_errors import Forbidden, KubeError, one_line
-from tightship.core.drain_record import Finished, PastDrains
-from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE
-from tightship.core.reasons import Refusal
-from tightship.drain_io.drain_manager import Drainer
-from tightship.drain_io.history import past_drains, remembering
-from tightship.drain_io.installations import Installations
-from tightship.drain_io.ledger import Ledger
-from tightship.drain_io.pilot import Pilot
+from tightship.documents.document import SettingsView
+from tightship.draining.drain_manager import Drainer
+from tightship.draining.history import past_drains, remembering
+from tightship.draining.installations import Installations
+from tightship.draining.ledger import Ledger
+from tightship.draining.pilot import Pilot
 from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.host import wall
 from tightship.kube.resources import BY_KIND
@@ -50,11 +41,20 @@ from tightship.nodes.pass_log import PassLog
 from tightship.nodes.soft_taints import next_to_go
 from tightship.nodes.status import Situation, nothing_yet, show
 from tightship.nodes.succession import Succession, another_comes
+from tightship.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE
+from tightship.objects.api_errors import Forbidden, KubeError, one_line
+from tightship.objects.drain_record import Finished, PastDrains
+from tightship.objects.reasons import Refusal
 from tightship.planning.evaluate import Evaluation, Evaluator, ExplainedGates, paced
-from tightship.planning.nodes import draining
-from tightship.planning.regret import learned
 from tightship.planning.savings import saved, settled
-from tightship.report.document import SettingsView
+from tightship.process.http import Draw
+from tightship.process.logging import log
+from tightship.process.loop import in_thread
+from tightship.process.serving import Frame
+from tightship.process.settings.process import NodeProcessSettings
+from tightship.process.settings.sections import NodeSettings
+from tightship.rules.nodes import draining
+from tightship.rules.regret import learned
 
 S = TypeVar("S", bound=NodeSettings)
 G = TypeVar("G", bound=ExplainedGates)
@@ -64,7 +64,7 @@ NOTED_WITHIN = 2.0
 
 
 class ConsolidationLoop(Generic[S, G]):
-    """Runs passes over one cluster in a *frame*; see :class:`tightship.app.runtime.serving.Controller`."""
+    """Runs passes over one cluster in a *frame*; see :class:`tightship.process.serving.Controller`."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class ConsolidationLoop(Generic[S, G]):
         return (f"not synced: {', '.join(waiting)}",)
 
     async def once(self) -> None:
-        """Run one pass. Raises :class:`~tightship.core.api_errors.KubeError` if the API server refuses or fails."""
+        """Run one pass. Raises :class:`~tightship.objects.api_errors.KubeError` if the API server refuses or fails."""
         try:
             await self._pass()
         except KubeError:

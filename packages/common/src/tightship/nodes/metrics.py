@@ -11,19 +11,19 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from tightship.app.observability.metrics import SnapshotGauge
-from tightship.core.drain_record import IDLE_PHASES, DrainRecord, Ending, Phase
-from tightship.core.reasons import NODE_REASONS, Refusal
+from tightship.cluster import Snapshot
+from tightship.cluster.installations import Beside
 from tightship.drain.answers import EvictionAnswer
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.landings import Landed
-from tightship.planning.cluster import Snapshot
+from tightship.objects.drain_record import IDLE_PHASES, DrainRecord, Ending, Phase
+from tightship.objects.reasons import NODE_REASONS, Refusal
 from tightship.planning.evaluate import Facts
-from tightship.planning.installations import Beside
-from tightship.planning.nodes import drain_record
 from tightship.planning.plan import Plan
 from tightship.planning.prices import MICROS
 from tightship.planning.savings import Saved
+from tightship.process.metrics import SnapshotGauge
+from tightship.rules.nodes import drain_record
 
 PHASE_BUCKETS = (1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 21600.0)
 """Seconds, from settling after a claim to an empty node that waits for the autoscaler."""

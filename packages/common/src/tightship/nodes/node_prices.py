@@ -6,13 +6,13 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
-from tightship.app.observability.logging import log
-from tightship.app.runtime.loop import in_thread
-from tightship.app.settings.loading import SettingsError
-from tightship.app.settings.opencost import node_costs
-from tightship.app.settings.sections import NodeSettings
-from tightship.core.query_servers import Server
 from tightship.kube.server_access import ServerCredentials
+from tightship.objects.query_servers import Server
+from tightship.process.logging import log
+from tightship.process.loop import in_thread
+from tightship.process.settings.loading import SettingsError
+from tightship.process.settings.opencost import node_costs
+from tightship.process.settings.sections import NodeSettings
 
 REFRESH = 240.0
 """Seconds for which an answer is new enough: less than the usual time between two passes."""

@@ -9,15 +9,10 @@ from typing import TypeVar
 
 import msgspec
 
-from tightship.app.observability.logging import log
-from tightship.app.runtime.loop import a_few_at_a_time
-from tightship.app.settings.sections import SteeringKeys
-from tightship.core.api_errors import Conflict, NotFound, NotSent, one_line
-from tightship.core.objects import Node
-from tightship.core.objects.node import LEAVING
-from tightship.core.reasons import Refusal
-from tightship.drain_io.writing import LiveNode, patch_node, read_node
-from tightship.drain_io.writing import Taint as WireTaint
+from tightship.cluster import Snapshot
+from tightship.cluster.installations import Beside
+from tightship.draining.writing import LiveNode, patch_node, read_node
+from tightship.draining.writing import Taint as WireTaint
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic
 from tightship.nodes.controller import NodeNote
@@ -26,10 +21,15 @@ from tightship.nodes.deletion_costs import Costs, share_costs
 from tightship.nodes.scale_ins import ScaleIns
 from tightship.nodes.soft_taints import NEITHER, Marks, labelled_by_others, marked, marks_patch, next_to_go, steer
 from tightship.nodes.write_pace import WritePace
-from tightship.planning.cluster import Snapshot
+from tightship.objects import Node
+from tightship.objects.api_errors import Conflict, NotFound, NotSent, one_line
+from tightship.objects.node import LEAVING
+from tightship.objects.reasons import Refusal
 from tightship.planning.evaluate import Evaluation, ExplainedGates
-from tightship.planning.installations import Beside
 from tightship.planning.plan.model import CANDIDATE
+from tightship.process.logging import log
+from tightship.process.loop import a_few_at_a_time
+from tightship.process.settings.sections import SteeringKeys
 
 G = TypeVar("G", bound=ExplainedGates)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 
-from tightship.app.observability.logging import log
-from tightship.core.reasons import Refusal
+from tightship.cluster.installations import Beside
+from tightship.cluster.pools import shown
+from tightship.objects.reasons import Refusal
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Facts
-from tightship.planning.installations import Beside
-from tightship.planning.pools import shown
+from tightship.process.logging import log
 
 POOLS_SHOWN = 5
 """Most pools of another installation that a sentence names."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from tightship.core.counting import counted
-from tightship.core.durations import format_duration
-from tightship.core.reasons import Reason, Refusal
+from tightship.objects.counting import counted
+from tightship.objects.durations import format_duration
+from tightship.objects.reasons import Reason, Refusal
 
 
 class _Seen(Struct, frozen=True):

@@ -7,22 +7,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from tightship.app.runtime.loop import in_thread
-from tightship.app.runtime.main import Runtime
-from tightship.app.runtime.serving import Frame, serve
-from tightship.app.settings.process import NodeProcessSettings
-from tightship.app.settings.sections import NodeSettings
-from tightship.core.drain_record import UNPRICED, Price
-from tightship.core.objects import Node
 from tightship.drain.events import DrainEvent
-from tightship.drain_io.drain_manager import Drainer
-from tightship.drain_io.installations import Installations, lasts
-from tightship.drain_io.landing_map import LandingMap
-from tightship.drain_io.ledger import Ledger
-from tightship.drain_io.missed_landings import MissedLandings
-from tightship.drain_io.pilot import Pilot
-from tightship.drain_io.terms import Terms
-from tightship.drain_io.tools import Tools
+from tightship.draining.drain_manager import Drainer
+from tightship.draining.installations import Installations, lasts
+from tightship.draining.landing_map import LandingMap
+from tightship.draining.ledger import Ledger
+from tightship.draining.missed_landings import MissedLandings
+from tightship.draining.pilot import Pilot
+from tightship.draining.terms import Terms
+from tightship.draining.tools import Tools
 from tightship.kube.cache import ClusterCache
 from tightship.kube.resources import resources
 from tightship.nodes.controller import NodeController
@@ -30,7 +23,14 @@ from tightship.nodes.event_sink import Herald
 from tightship.nodes.loop import ConsolidationLoop
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship.nodes.node_prices import NodePrices
+from tightship.objects import Node
+from tightship.objects.drain_record import UNPRICED, Price
 from tightship.planning.evaluate import ExplainedGates
+from tightship.process.loop import in_thread
+from tightship.process.main import Runtime
+from tightship.process.serving import Frame, serve
+from tightship.process.settings.process import NodeProcessSettings
+from tightship.process.settings.sections import NodeSettings
 
 S = TypeVar("S", bound=NodeSettings)
 G = TypeVar("G", bound=ExplainedGates)

@@ -2,9 +2,9 @@
 
 The soft taint is on the nodes to go next, and on no others. kube-scheduler's ``TaintToleration`` score (weight 3, the
 largest of the default profile) then prefers nodes that stay, and so does our model of it
-(:mod:`tightship.planning.placement.scoring`). ``PreferNoSchedule`` never keeps a pod away altogether.
+(:mod:`tightship.scheduler.scoring`). ``PreferNoSchedule`` never keeps a pod away altogether.
 
-The label :data:`~tightship.core.objects.node.LEAVING` is on all nodes that the plan removes. The chart's admission
+The label :data:`~tightship.objects.node.LEAVING` is on all nodes that the plan removes. The chart's admission
 policy has the replacements of evicted pods, and no other pods, keep off them. So few nodes fit such a pod that
 kube-scheduler scores all of them, and not only a sample: then it sees the node that the pod prefers.
 """
@@ -16,15 +16,15 @@ from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 
-from tightship.core.objects import Node
-from tightship.core.objects.node import LEAVING
-from tightship.core.selectors import Taint
-from tightship.drain_io.writing import LiveNode, NodePatch
-from tightship.planning.cluster import Snapshot
-from tightship.planning.installations import Beside
-from tightship.planning.nodes import draining, owner_elsewhere
+from tightship.cluster import Snapshot
+from tightship.cluster.installations import Beside
+from tightship.draining.writing import LiveNode, NodePatch
+from tightship.objects import Node
+from tightship.objects.node import LEAVING
+from tightship.objects.selectors import Taint
 from tightship.planning.plan import Plan
 from tightship.planning.plan.model import CANDIDATE
+from tightship.rules.nodes import draining, owner_elsewhere
 
 EFFECT = "PreferNoSchedule"
 

@@ -9,19 +9,10 @@ from functools import partial
 import msgspec
 from msgspec import Struct
 
-from tightship.core.counting import counted
-from tightship.core.drain_record import Finished
-from tightship.core.times import rfc3339
-from tightship.drain_io.terms import LandingFigures
-from tightship.nodes.background_search import SearchState
-from tightship.planning.evaluate import Evaluation, ExplainedGates
-from tightship.planning.installations import Installation
-from tightship.planning.nodes import drain_record
-from tightship.planning.plan import Plan
-from tightship.planning.pools import shown
-from tightship.planning.savings import saved
-from tightship.report.build import plan_document
-from tightship.report.document import (
+from tightship.cluster.installations import Installation
+from tightship.cluster.pools import shown
+from tightship.documents.build import plan_document
+from tightship.documents.document import (
     API_VERSION,
     ExcessSummary,
     Generator,
@@ -30,11 +21,20 @@ from tightship.report.document import (
     SettingsView,
     Source,
 )
-from tightship.report.inputs import Inputs, refusal_entry
-from tightship.report.money import money
-from tightship.report.plan_page import plan_page
-from tightship.report.presentation import REFRESH, SERVED_LINKS, Cell, Fact, Page, Section, Table
-from tightship.report.warnings import warnings_of
+from tightship.documents.inputs import Inputs, refusal_entry
+from tightship.documents.money import money
+from tightship.documents.plan_page import plan_page
+from tightship.documents.presentation import REFRESH, SERVED_LINKS, Cell, Fact, Page, Section, Table
+from tightship.documents.warnings import warnings_of
+from tightship.draining.terms import LandingFigures
+from tightship.nodes.background_search import SearchState
+from tightship.objects.counting import counted
+from tightship.objects.drain_record import Finished
+from tightship.objects.times import rfc3339
+from tightship.planning.evaluate import Evaluation, ExplainedGates
+from tightship.planning.plan import Plan
+from tightship.planning.savings import saved
+from tightship.rules.nodes import drain_record
 
 PODS_SHOWN, ENDED_SHOWN = 5, 10
 """Most pods of a drain and most ended drains that the page names; ``/status`` has all."""

@@ -6,14 +6,14 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 
-from tightship.app.observability.logging import log
-from tightship.core.api_errors import KubeError, one_line
-from tightship.core.objects import ApiObject, Owner, Workload
+from tightship.cluster import Snapshot
 from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.connection import Connection
 from tightship.kube.listing import list_all
 from tightship.kube.resources import BY_KIND
-from tightship.planning.cluster import Snapshot
+from tightship.objects import ApiObject, Owner, Workload
+from tightship.objects.api_errors import KubeError, one_line
+from tightship.process.logging import log
 
 ASKED_AT_THE_END = 3.0
 """Seconds for asking the API server, on shutdown, whether another replica comes."""

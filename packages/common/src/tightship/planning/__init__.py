@@ -1,1 +1,1 @@
-"""A node's utilization, everything that keeps it, and its part in a plan. Pure: the time is an argument."""
+"""Plans and their evaluation: demand, the planner, strategies. Pure: the time is an argument."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from tightship.core.counting import counted
-from tightship.core.drain_record import Phase
-from tightship.core.reasons import Reason, Refusal
-from tightship.planning.checks import Check
+from tightship.objects.counting import counted
+from tightship.objects.drain_record import Phase
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.facts import NodeFacts
-from tightship.planning.nodes import drain_record
+from tightship.rules.checks import Check
+from tightship.rules.nodes import drain_record
 
 
 class NodeBudget(Protocol):

@@ -18,14 +18,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects import CapacityBuffer, HorizontalPodAutoscaler, Pod, PodSpec, PodTemplate
-from tightship.core.objects.autoscaling import SCALE_TARGET_KINDS
-from tightship.core.objects.meta import qualified
-from tightship.core.objects.volume import Volume
-from tightship.core.reasons import Reason
-from tightship.core.resources import largest
-from tightship.planning.cluster import Headroom, Snapshot, Starting
-from tightship.planning.owners import owners_of
+from tightship.cluster import Headroom, Snapshot, Starting
+from tightship.cluster.owners import owners_of
+from tightship.objects import CapacityBuffer, HorizontalPodAutoscaler, Pod, PodSpec, PodTemplate
+from tightship.objects.autoscaling import SCALE_TARGET_KINDS
+from tightship.objects.meta import qualified
+from tightship.objects.reasons import Reason
+from tightship.objects.resources import largest
+from tightship.objects.volume import Volume
 from tightship.planning.vertical import with_recommendations
 
 SWITCHABLE = frozenset({Reason.SCALE_UP_NEEDS_NODE, Reason.BUFFER_NEEDS_NODE, Reason.REQUESTS_UNKNOWN})

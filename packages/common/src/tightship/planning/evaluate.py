@@ -12,18 +12,13 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 from msgspec import Struct
 
-from tightship.core.drain_record import Finished, PastDrains
-from tightship.core.reasons import Refusal
-from tightship.planning.checks import Check, remark
-from tightship.planning.cluster import Snapshot
+from tightship.cluster import Snapshot
+from tightship.cluster.installations import Beside
+from tightship.objects.drain_record import Finished, PastDrains
+from tightship.objects.reasons import Refusal
 from tightship.planning.demand import ReservedDemand, with_demand
-from tightship.planning.devices import with_devices
-from tightship.planning.displacing import with_abandoned
-from tightship.planning.disruption_cost import cost_remarks
 from tightship.planning.facts import FactRules, NodeFacts, candidates_of, gather, judgement, plannable
 from tightship.planning.group_size import unknown_minimums
-from tightship.planning.health import HealthRules, brake
-from tightship.planning.installations import Beside
 from tightship.planning.plan import (
     Forecast,
     Gates,
@@ -35,9 +30,14 @@ from tightship.planning.plan import (
     forecast,
     make_plan,
 )
-from tightship.planning.regret import RegretRules, learned, regretted
 from tightship.planning.savings import settled
 from tightship.planning.search.strategy import Searching, SearchRules
+from tightship.rules.checks import Check, remark
+from tightship.rules.displacing import with_abandoned
+from tightship.rules.disruption_cost import cost_remarks
+from tightship.rules.health import HealthRules, brake
+from tightship.rules.regret import RegretRules, learned, regretted
+from tightship.scheduler.devices import with_devices
 
 Facts = Mapping[str, NodeFacts]
 """What is known of each node, by name."""

@@ -11,15 +11,19 @@ from collections.abc import Collection, Mapping
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects import Node, NodeGroup, Pod
-from tightship.core.reasons import Reason, Refusal
-from tightship.planning.cluster import NodeView, Snapshot
-from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.disruption_cost import total_cost
-from tightship.planning.evictability import Evictability
-from tightship.planning.eviction_rules import EvictionRules
-from tightship.planning.node_groups import NodeGroups
-from tightship.planning.nodes import (
+from tightship.cluster import NodeView, Snapshot
+from tightship.cluster.pools import KNOWN_POOL_LABELS, pool_of
+from tightship.objects import Node, NodeGroup, Pod
+from tightship.objects.reasons import Reason, Refusal
+from tightship.planning.plan import Candidate, Gates, Judgement
+from tightship.planning.prices import NO_PRICES, NodePrice, PriceList, price_of
+from tightship.planning.utilization import Utilization, UtilizationRules, utilization
+from tightship.rules.disruption import DisruptionLedger
+from tightship.rules.disruption_cost import total_cost
+from tightship.rules.evictability import Evictability
+from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.node_groups import NodeGroups
+from tightship.rules.nodes import (
     NodeRules,
     draining,
     judge_node,
@@ -27,10 +31,6 @@ from tightship.planning.nodes import (
     virtual_node,
     yielded_for_good,
 )
-from tightship.planning.plan import Candidate, Gates, Judgement
-from tightship.planning.pools import KNOWN_POOL_LABELS, pool_of
-from tightship.planning.prices import NO_PRICES, NodePrice, PriceList, price_of
-from tightship.planning.utilization import Utilization, UtilizationRules, utilization
 
 
 class FactRules(Struct, frozen=True, kw_only=True):

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from tightship.core.counting import counted
-from tightship.core.objects import Node
-from tightship.core.objects.autoscaler_status import NodeGroup
-from tightship.core.reasons import Reason, Refusal
-from tightship.planning.checks import Check
+from tightship.cluster import Snapshot
+from tightship.objects import Node
+from tightship.objects.autoscaler_status import NodeGroup
+from tightship.objects.counting import counted
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.claim_budget import nodes_out
-from tightship.planning.cluster import Snapshot
 from tightship.planning.facts import NodeFacts, not_autoscaled
-from tightship.planning.karpenter import karpenter_pool
-from tightship.planning.node_groups import NodeGroups
-from tightship.planning.nodes import NodeRules, left_without, owner_elsewhere
 from tightship.planning.plan import Candidate, Plan, Planner
+from tightship.rules.checks import Check
+from tightship.rules.karpenter import karpenter_pool
+from tightship.rules.node_groups import NodeGroups
+from tightship.rules.nodes import NodeRules, left_without, owner_elsewhere
 
 
 def group_check(group: NodeGroup, left: int) -> Check:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tightship.core.query_servers import Server
-from tightship.core.selector_text import parse_selector
-from tightship.core.selectors import LabelSelector
+from tightship.objects.query_servers import Server
+from tightship.objects.selector_text import parse_selector
+from tightship.objects.selectors import LabelSelector
 from tightship.planning.prices import (
     DEFAULT_CURRENCY,
     MICROS,

@@ -14,10 +14,10 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from tightship.core.objects import Node
-from tightship.core.query_servers import Server
-from tightship.core.quoting import quoted
-from tightship.core.selectors import Labels, LabelSelector
+from tightship.objects import Node
+from tightship.objects.query_servers import Server
+from tightship.objects.quoting import quoted
+from tightship.objects.selectors import Labels, LabelSelector
 
 HOURLY_PRICE = "tightship.dev/hourly-price"
 """The annotation with a node's price per hour, in the currency of the price list."""

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from tightship.core.drain_record import Books, Ending, Finished, PastDrains, Saving
-from tightship.planning.regret import Added
+from tightship.objects.drain_record import Books, Ending, Finished, PastDrains, Saving
+from tightship.rules.regret import Added
 
 SETTLES = 3600.0
 """Seconds that a node must have been gone for: what comes back earlier saved nothing."""

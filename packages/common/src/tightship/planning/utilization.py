@@ -7,8 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from tightship.core.resources import Resources
-from tightship.planning.cluster import NodeView
+from tightship.cluster import NodeView
+from tightship.objects.resources import Resources
 
 
 class UtilizationRules(Struct, frozen=True):
@@ -19,7 +19,7 @@ class UtilizationRules(Struct, frozen=True):
 
 
 class Utilization(Struct, frozen=True, gc=False):
-    """Requested and allocatable amounts of one node, as in :mod:`tightship.core.resources`."""
+    """Requested and allocatable amounts of one node, as in :mod:`tightship.objects.resources`."""
 
     requested: Resources
     allocatable: Resources

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tightship.core.objects import Pod, PodSpec, PodTemplate, VerticalPodAutoscaler
-from tightship.core.objects.vertical import Recommended
-from tightship.core.quantity import QuantityError, nano
-from tightship.core.resources import Container, ResourceRequirements, effective_requests, scoring_requests
-from tightship.planning.cluster import Anew, Snapshot
-from tightship.planning.owners import owners_of
+from tightship.cluster import Anew, Snapshot
+from tightship.cluster.owners import owners_of
+from tightship.objects import Pod, PodSpec, PodTemplate, VerticalPodAutoscaler
+from tightship.objects.quantity import QuantityError, nano
+from tightship.objects.resources import Container, ResourceRequirements, effective_requests, scoring_requests
+from tightship.objects.vertical import Recommended
 
 
 def with_recommendations(snapshot: Snapshot, wanted: bool = True) -> Snapshot:

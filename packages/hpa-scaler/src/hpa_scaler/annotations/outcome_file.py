@@ -23,11 +23,11 @@ from hpa_scaler.annotations.queries import (
 )
 from hpa_scaler.annotations.spec import ForecastSpec, Season, ServerRef
 from hpa_scaler.annotations.values import parse_float
-from tightship.core.addresses import AddressError, parse_address
-from tightship.core.reasons import QUERY_FAILURES
-from tightship.core.times import parse_rfc3339
-from tightship.core.unreadable import UNREADABLE
-from tightship.report.document import API_VERSION
+from tightship.documents.document import API_VERSION
+from tightship.objects.addresses import AddressError, parse_address
+from tightship.objects.reasons import QUERY_FAILURES
+from tightship.objects.times import parse_rfc3339
+from tightship.objects.unreadable import UNREADABLE
 
 
 class _RecordedOutcome(Struct, omit_defaults=True, forbid_unknown_fields=True):

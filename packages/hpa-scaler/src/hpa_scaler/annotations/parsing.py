@@ -27,7 +27,7 @@ from hpa_scaler.annotations.spec import (
     Season,
     ServerRef,
 )
-from tightship.core.quoting import quoted
+from tightship.objects.quoting import quoted
 
 ENABLE = "hpa-scaler"
 STATE = "state"

@@ -17,7 +17,7 @@ from hpa_scaler.annotations.fallbacks import Operand, fallbacks, lookback, norma
 from hpa_scaler.annotations.promql import parse
 from hpa_scaler.annotations.spec import FloorSpec, ForecastSpec, HoldSpec, QuerySpec, SeriesRule, ServerRef
 from hpa_scaler.annotations.syntax import number_of
-from tightship.core.reasons import Reason, Refusal
+from tightship.objects.reasons import Reason, Refusal
 
 UNREADABLE_RANGE = 3600.0
 """The assumed look-back of a query whose text can't be parsed, in seconds."""
@@ -67,7 +67,7 @@ class QueryAnswer(Struct, frozen=True, omit_defaults=True, rename="camel", tag="
 
 
 class Failure(Struct, frozen=True, omit_defaults=True, tag="failure"):
-    """No usable result; *reason* is one of :data:`tightship.core.reasons.QUERY_FAILURES`."""
+    """No usable result; *reason* is one of :data:`tightship.objects.reasons.QUERY_FAILURES`."""
 
     reason: Reason
     detail: str = ""

@@ -10,9 +10,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from tightship.core.counting import counted
-from tightship.core.durations import format_duration
-from tightship.core.objects import ScaleTarget
+from tightship.objects import ScaleTarget
+from tightship.objects.counting import counted
+from tightship.objects.durations import format_duration
 
 PREFIX = "estafette.io"
 """The default prefix, the same as the older controller's."""

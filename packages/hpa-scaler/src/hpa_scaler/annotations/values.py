@@ -16,9 +16,9 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from hpa_scaler.annotations.spec import Band, MissingData, PauseSpec, Season
-from tightship.core.addresses import parse_server
-from tightship.core.durations import ALLOWED_FORMS, DurationError, parse_duration
-from tightship.core.times import parse_rfc3339
+from tightship.objects.addresses import parse_server
+from tightship.objects.durations import ALLOWED_FORMS, DurationError, parse_duration
+from tightship.objects.times import parse_rfc3339
 
 _FLOAT = re.compile(
     r"[+-]?(?:0[xX](?P<hexadecimal>[0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?)[pP][+-]?[0-9][0-9_]*"

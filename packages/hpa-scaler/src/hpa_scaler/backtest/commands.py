@@ -25,17 +25,17 @@ from hpa_scaler.process.commands import CommandSettings
 from hpa_scaler.process.fleet import Say
 from hpa_scaler.process.forecasts import Forecasts
 from hpa_scaler.process.run_settings import PROGRAM
-from tightship.app.cli.app import CliError, UsageError
-from tightship.app.cli.arguments import CommandParser, add_logging_arguments, add_output_arguments, environment
-from tightship.app.cli.basics import write_rendered
-from tightship.app.cli.progress import Progress
-from tightship.core.counting import counted
-from tightship.core.times import rfc3339
-from tightship.files.documents import DocumentError, unpack
-from tightship.files.object_file import read_bytes
+from tightship.cli.app import CliError, UsageError
+from tightship.cli.arguments import CommandParser, add_logging_arguments, add_output_arguments, environment
+from tightship.cli.basics import write_rendered
+from tightship.cli.documents import DocumentError, unpack
+from tightship.cli.object_file import read_bytes
+from tightship.cli.progress import Progress
+from tightship.documents.document import API_VERSION, Generator, SettingsView, Source
+from tightship.documents.formats import formats_of
 from tightship.kube import host
-from tightship.report.document import API_VERSION, Generator, SettingsView, Source
-from tightship.report.formats import formats_of
+from tightship.objects.counting import counted
+from tightship.objects.times import rfc3339
 
 _EXITS = """exit codes: 0 done; 1 an error, or a difference in a replay; 2 with --exit-code, when a floor would move;
 64 wrong usage; 130 interrupted; 141 the reader closed the pipe."""

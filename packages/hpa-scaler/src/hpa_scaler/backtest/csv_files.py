@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from hpa_scaler.annotations.values import parse_float
 from hpa_scaler.prometheus.samples import RecordingError, Trace, listed, trace_of
-from tightship.core.counting import counted
-from tightship.core.quoting import quoted
+from tightship.objects.counting import counted
+from tightship.objects.quoting import quoted
 
 Column = Literal["value", "replicas", "wanted"]
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from hpa_scaler.annotations.spec import FloorSpec
 from hpa_scaler.backtest.variants import BacktestResult, BacktestSetup, HpaPast, Kind, Worst
 from hpa_scaler.documents.document import FloorHead
-from tightship.core.times import rfc3339
+from tightship.objects.times import rfc3339
 from tightship.planning.prices import NodePrice
 
 WEEK = 168.0

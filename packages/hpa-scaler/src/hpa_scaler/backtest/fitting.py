@@ -23,10 +23,10 @@ from hpa_scaler.backtest.replaying import backtest
 from hpa_scaler.backtest.variants import EVERY, AnnotationChange, BacktestResult, BacktestSetup, HpaPast, Variant
 from hpa_scaler.judge.sources import lowering_window
 from hpa_scaler.prometheus.samples import Trace
-from tightship.core.counting import counted
-from tightship.core.durations import format_duration
-from tightship.core.horizontal import STABILIZATION
-from tightship.core.times import rfc3339
+from tightship.objects.counting import counted
+from tightship.objects.durations import format_duration
+from tightship.objects.horizontal import STABILIZATION
+from tightship.objects.times import rfc3339
 
 Sure = Literal["sure", "fairly sure", "can't tell"]
 

@@ -48,15 +48,15 @@ from hpa_scaler.process.status import settings_view
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.prometheus.ranges import Asking, fetch
 from hpa_scaler.prometheus.samples import Recorded, Trace
-from tightship.app.cli.app import CliError, UsageError
-from tightship.app.cli.basics import near
-from tightship.app.cli.output import write_file
-from tightship.app.cli.source import connected, file_source, files_of, reading
-from tightship.core.counting import counted
-from tightship.core.objects import HorizontalPodAutoscaler
-from tightship.core.times import rfc3339
+from tightship.cli.app import CliError, UsageError
+from tightship.cli.basics import near
+from tightship.cli.output import write_file
+from tightship.cli.source import connected, file_source, files_of, reading
+from tightship.documents.document import API_VERSION, Generator, Source
 from tightship.kube import host
-from tightship.report.document import API_VERSION, Generator, Source
+from tightship.objects import HorizontalPodAutoscaler
+from tightship.objects.counting import counted
+from tightship.objects.times import rfc3339
 
 
 class LoadedPast(Struct, frozen=True):

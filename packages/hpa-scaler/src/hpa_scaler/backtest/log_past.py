@@ -17,7 +17,7 @@ from hpa_scaler.annotations.values import format_float
 from hpa_scaler.backtest.variants import BacktestSetup, HpaPast
 from hpa_scaler.judge.cycle import DecisionLine, LogError, read_log
 from hpa_scaler.prometheus.samples import LONGEST, Trace
-from tightship.core.times import rfc3339
+from tightship.objects.times import rfc3339
 
 STEP = 15.0
 """Seconds of one step of a trace: cycles are not regular."""

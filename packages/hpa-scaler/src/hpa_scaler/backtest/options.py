@@ -11,16 +11,16 @@ from hpa_scaler.annotations.parsing import BY_NAME
 from hpa_scaler.annotations.values import parse_float
 from hpa_scaler.backtest.variants import EVERY, AnnotationChange, Span, Variant
 from hpa_scaler.process.commands import add_inputs
-from tightship.app.cli.app import UsageError
-from tightship.app.cli.arguments import value_of
-from tightship.app.cli.basics import near
-from tightship.app.settings.prices import no_list, read_prices
-from tightship.core.durations import ALLOWED_FORMS, parse_duration
-from tightship.core.objects import Node
-from tightship.core.quoting import quoted
-from tightship.core.resources import NOTHING
-from tightship.core.times import parse_rfc3339
+from tightship.cli.app import UsageError
+from tightship.cli.arguments import value_of
+from tightship.cli.basics import near
+from tightship.objects import Node
+from tightship.objects.durations import ALLOWED_FORMS, parse_duration
+from tightship.objects.quoting import quoted
+from tightship.objects.resources import NOTHING
+from tightship.objects.times import parse_rfc3339
 from tightship.planning.prices import INSTANCE_TYPE_LABELS, MICROS, NodePrice, parse_price
+from tightship.process.settings.prices import no_list, read_prices
 
 DEFAULT_SPAN = 14 * 86_400.0
 LONGEST_SPAN = 366 * 86_400.0

@@ -35,15 +35,15 @@ from hpa_scaler.prometheus.samples import (
     listed,
     trace_of,
 )
-from tightship.app.cli.app import CliError
-from tightship.core.counting import counted
-from tightship.core.objects import HorizontalPodAutoscaler
-from tightship.core.quoting import quoted
-from tightship.core.times import parse_rfc3339, rfc3339
-from tightship.core.unreadable import UNREADABLE
-from tightship.files.documents import DocumentError, unpack
-from tightship.files.object_file import read_bytes
-from tightship.report.document import API_VERSION
+from tightship.cli.app import CliError
+from tightship.cli.documents import DocumentError, unpack
+from tightship.cli.object_file import read_bytes
+from tightship.documents.document import API_VERSION
+from tightship.objects import HorizontalPodAutoscaler
+from tightship.objects.counting import counted
+from tightship.objects.quoting import quoted
+from tightship.objects.times import parse_rfc3339, rfc3339
+from tightship.objects.unreadable import UNREADABLE
 
 Ranges = list[tuple[str, Samples]]
 """Series by their labels."""
@@ -272,7 +272,7 @@ def read_pasts(
 
     All but the first belong to the one HPA there is, or to the one before an equals sign: ``shop/web=FILE``. *zone* is
     of times without an offset, *series* names one of several. Raises :class:`CliError` and
-    :class:`~tightship.files.object_file.FileError`.
+    :class:`~tightship.cli.object_file.FileError`.
     """
     traces: dict[Query, Trace] = {}
     remarks: list[str] = []

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from hpa_scaler.annotations.queries import Outcome, Query, QueryAnswer
 from hpa_scaler.annotations.spec import FloorSpec, QuerySpec, ServerRef
 from hpa_scaler.prometheus.client import PrometheusClient
-from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.objects import HorizontalPodAutoscaler
 
 _RANGE = "5m"
 PROPOSED = 100

@@ -1,7 +1,7 @@
 """What annotations would have done over a recorded past: the controller's own judgement, cycle by cycle. Pure.
 
 Each variant of the annotations lives through the same past: :func:`~hpa_scaler.judge.judge.judge_one` judges, the
-floor counts at once, and :class:`~tightship.core.horizontal.ReplicaLoop` scales as the HPA controller does. Beside each
+floor counts at once, and ``ReplicaLoop`` scales as the HPA controller does. Beside each
 variant goes a floor that knows the true traffic and waits for nothing: the difference in replicas is the cost of
 caution.
 """
@@ -40,9 +40,9 @@ from hpa_scaler.judge.decision import (
 from hpa_scaler.judge.floors import QueryTerm, unguarded
 from hpa_scaler.judge.history import FloorHistory
 from hpa_scaler.prometheus.samples import NO_TRACE, Trace
-from tightship.core.horizontal import SYNC, TOLERANCE, ReplicaLoop
-from tightship.core.objects import HorizontalPodAutoscaler
-from tightship.core.reasons import Reason
+from tightship.objects import HorizontalPodAutoscaler
+from tightship.objects.horizontal import SYNC, TOLERANCE, ReplicaLoop
+from tightship.objects.reasons import Reason
 
 _STEADY = Rollout("steady")
 _AWAY = Failure(Reason.CONNECTION_FAILED, "the server is away")

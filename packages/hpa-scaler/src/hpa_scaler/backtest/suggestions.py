@@ -17,9 +17,7 @@ from hpa_scaler.backtest.document import WEEK, WorstMoment, worst_moment
 from hpa_scaler.backtest.fitting import Suggestion
 from hpa_scaler.backtest.variants import BacktestResult, BacktestSetup
 from hpa_scaler.documents.document import FloorHead
-from tightship.core.counting import counted
-from tightship.core.times import rfc3339
-from tightship.report.presentation import (
+from tightship.documents.presentation import (
     Block,
     Cell,
     Column,
@@ -35,6 +33,8 @@ from tightship.report.presentation import (
     figure,
     warning,
 )
+from tightship.objects.counting import counted
+from tightship.objects.times import rfc3339
 
 Sure = Literal["sure", "fairly sure", "can't tell"]
 

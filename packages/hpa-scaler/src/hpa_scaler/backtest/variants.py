@@ -17,7 +17,7 @@ from hpa_scaler.annotations.spec import FloorSpec, Rules, ServerRef
 from hpa_scaler.judge.decision import GUARDS, Guard
 from hpa_scaler.process.forecasts import Forecasts
 from hpa_scaler.prometheus.samples import Trace
-from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.objects import HorizontalPodAutoscaler
 
 Kind = Literal["today", "none", "changed"]
 """The annotations as they are, no floor at all, or changed annotations."""

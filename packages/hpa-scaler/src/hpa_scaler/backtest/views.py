@@ -7,10 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from hpa_scaler.backtest.document import FloorBacktest, HpaBacktest, Tested, VariantEntry, WorstMoment
 from hpa_scaler.backtest.variants import BacktestResult, BacktestSetup, HpaPast
-from tightship.core.counting import counted
-from tightship.core.durations import format_duration
-from tightship.planning.prices import MICROS
-from tightship.report.presentation import (
+from tightship.documents.presentation import (
     Cell,
     Chart,
     Column,
@@ -30,6 +27,9 @@ from tightship.report.presentation import (
     figure,
     warning,
 )
+from tightship.objects.counting import counted
+from tightship.objects.durations import format_duration
+from tightship.planning.prices import MICROS
 
 _OPENED = 12
 

@@ -4,7 +4,7 @@ from hpa_scaler.documents.build import PlanContext, explanation_document, plan_d
 from hpa_scaler.documents.document import FloorExplanation, FloorPlan, FloorRelease
 from hpa_scaler.documents.pages import plan_page
 from hpa_scaler.documents.views import explanation_printout, plan_printout, plan_rows, release_printout, wide_columns
-from tightship.report.presentation import View
+from tightship.documents.presentation import View
 
 PLAN = View(plan_printout, wide_columns, plan_page, plan_rows)
 EXPLANATION = View(explanation_printout)

@@ -32,9 +32,9 @@ from hpa_scaler.judge.floors import formula
 from hpa_scaler.judge.history import highest_floor
 from hpa_scaler.judge.ownership import restoration, state_of
 from hpa_scaler.judge.sources import lowering_window
-from tightship.core.reasons import Reason
-from tightship.core.times import rfc3339
-from tightship.report.document import API_VERSION, Generator, SettingsView, Source
+from tightship.documents.document import API_VERSION, Generator, SettingsView, Source
+from tightship.objects.reasons import Reason
+from tightship.objects.times import rfc3339
 
 _NAMED = 5
 """How many HPAs a warning names."""

@@ -1,6 +1,6 @@
 """Documents about floors: the output of ``-o json``, and the source of every other output.
 
-Keys are camelCase on the wire and only ever added within one ``apiVersion``; see :mod:`tightship.report.document` for
+Keys are camelCase on the wire and only ever added within one ``apiVersion``; see ``tightship.documents.document`` for
 the house rules. Times are RFC 3339 in UTC, durations are whole seconds with the unit in the key.
 """
 
@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from hpa_scaler.annotations.queries import RangeFrom
-from tightship.report.document import Generator, Head, SettingsView, Source
+from tightship.documents.document import Generator, Head, SettingsView, Source
 
 Action = Literal["raise", "lower", "hold", "skip"]
 

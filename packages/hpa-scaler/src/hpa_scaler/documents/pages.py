@@ -14,10 +14,7 @@ from hpa_scaler.documents.document import FloorPlan, HpaEntry
 from hpa_scaler.documents.timeline import BoundChange, Timeline
 from hpa_scaler.documents.views import deciding, dropping, floor_rows, query_formula
 from hpa_scaler.judge.floors import short
-from tightship.core.counting import counted
-from tightship.core.reasons import HPA_TROUBLE
-from tightship.core.times import rfc3339
-from tightship.report.presentation import (
+from tightship.documents.presentation import (
     Cell,
     Chart,
     Entry,
@@ -32,6 +29,9 @@ from tightship.report.presentation import (
     Table,
     Tone,
 )
+from tightship.objects.counting import counted
+from tightship.objects.reasons import HPA_TROUBLE
+from tightship.objects.times import rfc3339
 
 COLUMNS = ("HPA", "Bounds and replicas", "Decision", "Query", "Why, and what was compared")
 STATES = (

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from hpa_scaler.judge.decision import FloorDecision
-from tightship.core.reasons import Reason
+from tightship.objects.reasons import Reason
 
 Effect: TypeAlias = Literal["set", "would", "left"]
 """The fate of a decision's bounds: ``set``; ``would`` in a dry run; ``left`` if the HPA kept its own, because a write

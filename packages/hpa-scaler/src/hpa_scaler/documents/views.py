@@ -18,10 +18,10 @@ from hpa_scaler.documents.document import (
 )
 from hpa_scaler.judge.cycle import Replay
 from hpa_scaler.judge.floors import QueryTerm, short, term_text
-from tightship.core.counting import counted
-from tightship.core.durations import format_duration
-from tightship.report.presentation import Block, Column, Grid, GridShape, Printout, Style, TextLine, figure, warning
-from tightship.report.terminal import Terminal
+from tightship.documents.presentation import Block, Column, Grid, GridShape, Printout, Style, TextLine, figure, warning
+from tightship.documents.terminal import Terminal
+from tightship.objects.counting import counted
+from tightship.objects.durations import format_duration
 
 LONGEST_FORMULA = 40
 REASONS_SHOWN = 6

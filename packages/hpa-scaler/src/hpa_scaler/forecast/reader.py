@@ -17,8 +17,8 @@ from hpa_scaler.process.forecasts import Forecasts
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.prometheus.ranges import Asking, fetch
 from hpa_scaler.prometheus.samples import Trace
-from tightship.app.observability.logging import log
-from tightship.app.runtime.loop import in_thread
+from tightship.process.logging import log
+from tightship.process.loop import in_thread
 
 CHUNK = 7 * 86_400.0
 """Seconds of one request: some 2,000 points, which no server's limit refuses."""

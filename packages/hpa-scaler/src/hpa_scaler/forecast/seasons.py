@@ -25,8 +25,8 @@ from hpa_scaler.annotations.queries import Expected, ForecastKey, forecast_keys
 from hpa_scaler.annotations.spec import FloorSpec, ForecastSpec, Season
 from hpa_scaler.judge.decision import DOUBTS, FloorDecision
 from hpa_scaler.prometheus.samples import Trace
-from tightship.core.counting import counted
-from tightship.core.durations import format_duration
+from tightship.objects.counting import counted
+from tightship.objects.durations import format_duration
 
 CELL = 300.0
 """Seconds of one cell of the past."""

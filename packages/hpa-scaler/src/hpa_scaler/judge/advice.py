@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from hpa_scaler.judge.history import BUCKETS, FloorHistory
-from tightship.core.counting import counted
-from tightship.core.durations import format_duration
-from tightship.core.reasons import QUERY_FAILURES, Reason, Refusal
-from tightship.core.times import rfc3339
+from tightship.objects.counting import counted
+from tightship.objects.durations import format_duration
+from tightship.objects.reasons import QUERY_FAILURES, Reason, Refusal
+from tightship.objects.times import rfc3339
 
 ADVICE: Mapping[Reason, str] = {
     Reason.HPA_TERMINATING: "none is needed",

@@ -15,7 +15,7 @@ from msgspec import Struct
 from hpa_scaler.judge.cycle import Cycle
 from hpa_scaler.judge.decision import DOUBTS, GUARDS, FloorDecision, Guard, guard_of
 from hpa_scaler.judge.floors import QueryTerm, unguarded
-from tightship.core.reasons import Reason
+from tightship.objects.reasons import Reason
 
 
 class _Free(Struct):

@@ -44,10 +44,10 @@ from hpa_scaler.judge.guards import evidence_queries, own
 from hpa_scaler.judge.history import FloorHistory, State, handed_over
 from hpa_scaler.judge.judge import judge_one
 from hpa_scaler.judge.ownership import state_of
-from tightship.core.objects import HorizontalPodAutoscaler
-from tightship.core.objects.meta import EMPTY
-from tightship.core.reasons import Refusal
-from tightship.core.unreadable import UNREADABLE
+from tightship.objects import HorizontalPodAutoscaler
+from tightship.objects.meta import EMPTY
+from tightship.objects.reasons import Refusal
+from tightship.objects.unreadable import UNREADABLE
 
 VERSION = 1
 _encoder = msgspec.json.Encoder()

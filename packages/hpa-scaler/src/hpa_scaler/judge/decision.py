@@ -24,10 +24,10 @@ from hpa_scaler.judge.floors import FloorInputs, QueryTerm, Solution, solve
 from hpa_scaler.judge.guards import longest_period, with_raise
 from hpa_scaler.judge.history import Floor, FloorHistory, highest_floor, with_floor
 from hpa_scaler.judge.rises import time_to_know
-from tightship.core.counting import counted
-from tightship.core.durations import format_duration
-from tightship.core.objects import HorizontalPodAutoscaler
-from tightship.core.reasons import QUERY_FAILURES, Reason, Refusal
+from tightship.objects import HorizontalPodAutoscaler
+from tightship.objects.counting import counted
+from tightship.objects.durations import format_duration
+from tightship.objects.reasons import QUERY_FAILURES, Reason, Refusal
 
 Action = Literal["raise", "lower", "hold", "skip"]
 

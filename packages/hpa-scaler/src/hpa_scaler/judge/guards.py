@@ -24,12 +24,12 @@ from hpa_scaler.annotations.spec import FloorSpec, QuerySpec, Rules
 from hpa_scaler.annotations.syntax import Matcher
 from hpa_scaler.judge.floors import Limit
 from hpa_scaler.judge.history import Raise
-from tightship.core.counting import counted
-from tightship.core.durations import format_duration
-from tightship.core.horizontal import DEFAULT_UP
-from tightship.core.objects import HorizontalPodAutoscaler
-from tightship.core.objects.autoscaling import ScalingPolicy, ScalingRules
-from tightship.core.reasons import Reason, Refusal
+from tightship.objects import HorizontalPodAutoscaler
+from tightship.objects.autoscaling import ScalingPolicy, ScalingRules
+from tightship.objects.counting import counted
+from tightship.objects.durations import format_duration
+from tightship.objects.horizontal import DEFAULT_UP
+from tightship.objects.reasons import Reason, Refusal
 
 LATE = 1.5
 """Scrape intervals after which the newest sample of all targets is late; its normal age is at most one."""

@@ -20,8 +20,8 @@ from msgspec import Struct
 from hpa_scaler.annotations.spec import FloorSpec, QuerySpec
 from hpa_scaler.annotations.values import format_float, quote
 from hpa_scaler.judge.floors import FloorInputs
-from tightship.core.times import rfc3339
-from tightship.core.unreadable import UNREADABLE
+from tightship.objects.times import rfc3339
+from tightship.objects.unreadable import UNREADABLE
 
 Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 """A number within the range of exact arithmetic, since anybody can write the annotation."""

@@ -26,8 +26,8 @@ from hpa_scaler.judge.history import caught_up, highest_floor, resumed, unwatche
 from hpa_scaler.judge.ownership import contested, not_ours, ownership
 from hpa_scaler.judge.rises import Wanted, judge_rise, judge_spike, maximum_limit, rise_ceiling, time_to_know
 from hpa_scaler.judge.sources import longest_look, lowering_window, outage, read_sources
-from tightship.core.durations import format_duration
-from tightship.core.reasons import Reason, Refusal
+from tightship.objects.durations import format_duration
+from tightship.objects.reasons import Reason, Refusal
 
 
 def judge_one(subject: Subject, drops: DropVerdict = DropVerdict()) -> FloorDecision:

@@ -28,11 +28,11 @@ from hpa_scaler.annotations.spec import FloorSpec, Problems, Rules
 from hpa_scaler.judge.advice import moment
 from hpa_scaler.judge.decision import Asked, FloorDecision
 from hpa_scaler.judge.history import FloorHistory, State, StateError, decode_state, encode_state, with_floor
-from tightship.core.counting import counted
-from tightship.core.durations import format_duration
-from tightship.core.objects import HorizontalPodAutoscaler
-from tightship.core.objects.autoscaling import FieldManager
-from tightship.core.reasons import Reason, Refusal
+from tightship.objects import HorizontalPodAutoscaler
+from tightship.objects.autoscaling import FieldManager
+from tightship.objects.counting import counted
+from tightship.objects.durations import format_duration
+from tightship.objects.reasons import Reason, Refusal
 
 MANAGER = "hpa-scaler"
 """Our name as a field manager."""

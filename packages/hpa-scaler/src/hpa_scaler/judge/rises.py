@@ -14,8 +14,8 @@ from hpa_scaler.annotations.values import INT32_MAX
 from hpa_scaler.judge.advice import moment
 from hpa_scaler.judge.floors import Limit
 from hpa_scaler.judge.history import DAY, Floor, FloorHistory, Spike, highest_floor, with_floor, with_known
-from tightship.core.durations import format_duration
-from tightship.core.reasons import Reason, Refusal
+from tightship.objects.durations import format_duration
+from tightship.objects.reasons import Reason, Refusal
 
 SHARP = 1.15
 """How many times the floor of the last answer the next one must be to be a jump."""

@@ -30,10 +30,10 @@ from hpa_scaler.judge.advice import with_gap
 from hpa_scaler.judge.floors import QueryTerm
 from hpa_scaler.judge.guards import doubts
 from hpa_scaler.judge.history import FloorHistory
-from tightship.core.counting import counted
-from tightship.core.durations import format_duration
-from tightship.core.reasons import Reason, Refusal
-from tightship.core.times import rfc3339
+from tightship.objects.counting import counted
+from tightship.objects.durations import format_duration
+from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import rfc3339
 
 HANDOVER = 3600.0
 """Seconds for which the floor is held after one of two alternatives, such as a metric's old name, has lost its data."""

@@ -53,19 +53,19 @@ from hpa_scaler.process.settings import (
 )
 from hpa_scaler.process.status import settings_view
 from hpa_scaler.prometheus.client import PrometheusClient
-from tightship.app.cli.app import CliError, UsageError
-from tightship.app.cli.arguments import add_cluster_arguments, add_flags, add_time_argument, given, value_of
-from tightship.app.cli.basics import near
-from tightship.app.cli.source import connected, file_source, files_of, reading
-from tightship.app.settings.loading import SettingsError
-from tightship.app.settings.process import load_process
-from tightship.core.counting import counted
-from tightship.core.objects import HorizontalPodAutoscaler
-from tightship.core.quoting import quoted
-from tightship.core.reasons import Reason, Refusal
-from tightship.files.object_file import FileError
+from tightship.cli.app import CliError, UsageError
+from tightship.cli.arguments import add_cluster_arguments, add_flags, add_time_argument, given, value_of
+from tightship.cli.basics import near
+from tightship.cli.object_file import FileError
+from tightship.cli.source import connected, file_source, files_of, reading
+from tightship.documents.document import Generator, Source
 from tightship.kube.connection import Connection
-from tightship.report.document import Generator, Source
+from tightship.objects import HorizontalPodAutoscaler
+from tightship.objects.counting import counted
+from tightship.objects.quoting import quoted
+from tightship.objects.reasons import Reason, Refusal
+from tightship.process.settings.loading import SettingsError
+from tightship.process.settings.process import load_process
 
 _log = logging.getLogger(__name__)
 
@@ -168,8 +168,8 @@ async def judge_selected(
 ) -> PlanContext:
     """Judge the HPAs that *arguments* select, at *now*: all opted-in HPAs, or the HPAs called *names*, opted in or not.
 
-    Raises :class:`CliError`, :class:`~tightship.files.object_file.FileError`,
-    :class:`~hpa_scaler.annotations.outcome_file.OutcomeFileError` and :class:`~tightship.core.api_errors.KubeError`.
+    Raises :class:`CliError`, :class:`~tightship.cli.object_file.FileError`,
+    :class:`~hpa_scaler.annotations.outcome_file.OutcomeFileError` and :class:`~tightship.objects.api_errors.KubeError`.
     """
     settings = configured.settings
     selection = selection_of(arguments, settings.namespaces, settings.label_selector)

@@ -20,9 +20,12 @@ from hpa_scaler.judge.ownership import restoration, state_of
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.write.applying import Return
 from hpa_scaler.write.records import Records
-from tightship.app.runtime.loop import a_few_at_a_time
-from tightship.core.api_errors import Forbidden, KubeError, NotFound, one_line
-from tightship.core.objects import (
+from tightship.cli.object_file import FileError, read_all
+from tightship.cli.remarks import Repeated
+from tightship.kube.connection import Connection
+from tightship.kube.listing import list_all
+from tightship.kube.resources import AUTOSCALERS
+from tightship.objects import (
     AUTOSCALER,
     SCALE_TARGET_KINDS,
     HorizontalPodAutoscaler,
@@ -31,12 +34,9 @@ from tightship.core.objects import (
     decode,
     decode_scale_target,
 )
-from tightship.core.selector_text import parse_selector
-from tightship.files.object_file import FileError, read_all
-from tightship.files.remarks import Repeated
-from tightship.kube.connection import Connection
-from tightship.kube.listing import list_all
-from tightship.kube.resources import AUTOSCALERS
+from tightship.objects.api_errors import Forbidden, KubeError, NotFound, one_line
+from tightship.objects.selector_text import parse_selector
+from tightship.process.loop import a_few_at_a_time
 
 KINDS = "hpa,deploy,sts"
 """The kinds that a file should hold, as kubectl names them. Targets matter only for the rollout check."""
@@ -97,7 +97,7 @@ class HpaFleet(Struct, frozen=True):
 def fleet_of_files(paths: Sequence[str], selection: Selection) -> HpaFleet:
     """Return the HPAs in the files *paths* together, ``-`` for standard input.
 
-    Raises :class:`~tightship.files.object_file.FileError` if the files have malformed content, or no HPA; and
+    Raises :class:`~tightship.cli.object_file.FileError` if the files have malformed content, or no HPA; and
     :class:`UnknownNamespaceError`.
     """
     hpas: dict[str, HorizontalPodAutoscaler] = {}

@@ -18,10 +18,10 @@ import msgspec
 from hpa_scaler.write.applying import Applier, Todo, judge_again, read_again
 from hpa_scaler.write.metrics import ScalerMetrics
 from hpa_scaler.write.records import Records
-from tightship.app.observability.logging import log
-from tightship.core.api_errors import KubeError, one_line
-from tightship.core.objects import HorizontalPodAutoscaler, ObjectError
 from tightship.kube.connection import Connection
+from tightship.objects import HorizontalPodAutoscaler, ObjectError
+from tightship.objects.api_errors import KubeError, one_line
+from tightship.process.logging import log
 
 
 class ImmediateRaiser:

@@ -31,15 +31,15 @@ from hpa_scaler.write.applying import Applier, Todo, WritesDone
 from hpa_scaler.write.events import FloorEvents
 from hpa_scaler.write.metrics import ScalerMetrics
 from hpa_scaler.write.records import Records
-from tightship.app.observability.logging import log
-from tightship.app.runtime.http import Draw
-from tightship.app.runtime.loop import JITTER, in_thread
-from tightship.app.runtime.serving import Frame
-from tightship.core.api_errors import KubeError
-from tightship.core.reasons import Reason, Refusal
+from tightship.documents.document import Source
 from tightship.kube.host import monotonic, wall
 from tightship.kube.rate_limit import TokenBucket
-from tightship.report.document import Source
+from tightship.objects.api_errors import KubeError
+from tightship.objects.reasons import Reason, Refusal
+from tightship.process.http import Draw
+from tightship.process.logging import log
+from tightship.process.loop import JITTER, in_thread
+from tightship.process.serving import Frame
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ class _CycleInputs(Struct, frozen=True):
 
 
 class ScalerLoop:
-    """Runs cycles in a *frame*; see :class:`tightship.app.runtime.serving.Controller`."""
+    """Runs cycles in a *frame*; see :class:`tightship.process.serving.Controller`."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class ScalerLoop:
         return self._shown.page
 
     async def once(self) -> None:
-        """Run one cycle. Raises :class:`~tightship.core.api_errors.KubeError` if the HPAs can't be read."""
+        """Run one cycle. Raises :class:`~tightship.objects.api_errors.KubeError` if the HPAs can't be read."""
         term = self._term_now()
         if term != self._term:
             self._begin(term)

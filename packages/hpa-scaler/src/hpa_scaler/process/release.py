@@ -22,27 +22,27 @@ from hpa_scaler.process.commands import add_selection, named
 from hpa_scaler.process.fleet import Say, Selection, UnknownNamespaceError, fleet_of_cluster
 from hpa_scaler.process.run_settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.write.applying import AT_ONCE, PlannedPatch, send
-from tightship.app.cli.app import EXIT_ERROR, CliError, UsageError
-from tightship.app.cli.arguments import (
+from tightship.cli.app import EXIT_ERROR, CliError, UsageError
+from tightship.cli.arguments import (
     CommandParser,
     add_logging_arguments,
     add_output_arguments,
     add_server_arguments,
     environment,
 )
-from tightship.app.cli.basics import write_rendered
-from tightship.app.cli.progress import Progress
-from tightship.app.cli.source import connected
-from tightship.app.runtime.loop import a_few_at_a_time
-from tightship.app.settings.process import load_process
-from tightship.core.api_errors import KubeError, one_line
-from tightship.core.objects import HorizontalPodAutoscaler
-from tightship.core.reasons import Reason, Refusal
+from tightship.cli.basics import write_rendered
+from tightship.cli.progress import Progress
+from tightship.cli.source import connected
+from tightship.documents.document import API_VERSION, Generator, Source
+from tightship.documents.formats import formats_of
 from tightship.kube.connection import Connection
 from tightship.kube.host import run, wall
 from tightship.kube.leases import held_leases
-from tightship.report.document import API_VERSION, Generator, Source
-from tightship.report.formats import formats_of
+from tightship.objects import HorizontalPodAutoscaler
+from tightship.objects.api_errors import KubeError, one_line
+from tightship.objects.reasons import Reason, Refusal
+from tightship.process.loop import a_few_at_a_time
+from tightship.process.settings.process import load_process
 
 _NAMED = 5
 

@@ -13,8 +13,8 @@ from pydantic import BeforeValidator, Field
 
 from hpa_scaler.annotations.spec import Rules
 from hpa_scaler.annotations.values import parse_int32
-from tightship.app.settings.fields import Allowed, Flag
-from tightship.app.settings.process import (
+from tightship.process.settings.fields import Allowed, Flag
+from tightship.process.settings.process import (
     LogFormat,
     LogLevel,
     Name,
@@ -25,7 +25,7 @@ from tightship.app.settings.process import (
     Switch,
     variable,
 )
-from tightship.app.settings.query_servers import ServerAddress
+from tightship.process.settings.query_servers import ServerAddress
 
 PROGRAM = "hpa-scaler"
 

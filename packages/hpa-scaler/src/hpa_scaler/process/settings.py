@@ -19,13 +19,13 @@ from hpa_scaler.annotations.values import SERVER_NAME, format_float
 from hpa_scaler.process.run_settings import ScalerRunSettings
 from hpa_scaler.prometheus.client import ClientLimits
 from hpa_scaler.prometheus.servers import DEFAULT
-from tightship.app.settings.config_maps import config_in, read_config
-from tightship.app.settings.fields import Seconds
-from tightship.app.settings.loading import ConfigSource, Layered, SettingsError, resolve
-from tightship.app.settings.query_servers import ServerSettings, server_of
-from tightship.core.addresses import AllowList
-from tightship.core.query_servers import Server
-from tightship.core.selector_text import parse_selector
+from tightship.objects.addresses import AllowList
+from tightship.objects.query_servers import Server
+from tightship.objects.selector_text import parse_selector
+from tightship.process.settings.config_maps import config_in, read_config
+from tightship.process.settings.fields import Seconds
+from tightship.process.settings.loading import ConfigSource, Layered, SettingsError, resolve
+from tightship.process.settings.query_servers import ServerSettings, server_of
 
 CONFIG_MAP_KEYS = ("hpa-scaler-config.yaml", "config.yaml", "config.json")
 """Keys of a ConfigMap's data that may hold the configuration, in order of preference."""
@@ -147,7 +147,7 @@ class ScalerSettings(Layered):
 def load_settings(values: Mapping[str, object], place: str = "") -> ScalerSettings:
     """Return the settings in *values*, plain values by key; *place* is the file, or the key of a ConfigMap's data.
 
-    Raises :class:`~tightship.app.settings.loading.SettingsError` with all problems, including problems of the
+    Raises :class:`~tightship.process.settings.loading.SettingsError` with all problems, including problems of the
     annotations in ``defaults``.
     """
     config = ConfigSource(ScalerSettings, values, place)
@@ -199,7 +199,7 @@ def _text(value: object) -> str | None:
 def parse_config_map(data: Mapping[str, str]) -> ScalerSettings:
     """Return the settings in a ConfigMap's *data*, or the defaults if it has no text at all.
 
-    Raises :class:`~tightship.app.settings.loading.SettingsError` with all problems at once.
+    Raises :class:`~tightship.process.settings.loading.SettingsError` with all problems at once.
     """
     key, found = config_in(data, CONFIG_MAP_KEYS)
     return load_settings(found, key)

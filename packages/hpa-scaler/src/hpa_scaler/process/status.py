@@ -24,14 +24,14 @@ from hpa_scaler.process.run_settings import ScalerRunSettings
 from hpa_scaler.process.settings import ScalerSettings, servers_of
 from hpa_scaler.prometheus.servers import CircuitState
 from hpa_scaler.write.records import Records
-from tightship.app.observability.logging import log
-from tightship.app.settings.fields import plain, scalar
-from tightship.app.settings.loading import wire_keys
-from tightship.core.api_errors import one_line
-from tightship.core.reasons import Reason
-from tightship.core.times import rfc3339
-from tightship.report.document import API_VERSION, Setting, SettingsView
-from tightship.report.presentation import REFRESH, SERVED_LINKS, Cell, Page, Section, Table
+from tightship.documents.document import API_VERSION, Setting, SettingsView
+from tightship.documents.presentation import REFRESH, SERVED_LINKS, Cell, Page, Section, Table
+from tightship.objects.api_errors import one_line
+from tightship.objects.reasons import Reason
+from tightship.objects.times import rfc3339
+from tightship.process.logging import log
+from tightship.process.settings.fields import plain, scalar
+from tightship.process.settings.loading import wire_keys
 
 KEPT = Keep(points=240, seconds=86_400.0, changes=20)
 """How much of an HPA's timeline the process keeps."""

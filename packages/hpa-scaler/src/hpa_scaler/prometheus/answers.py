@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from hpa_scaler.annotations.queries import Failure, Outcome, QueryAnswer, answer_of, of_data
 from hpa_scaler.annotations.values import parse_float
-from tightship.core.reasons import Reason
-from tightship.core.unreadable import UNREADABLE
+from tightship.objects.reasons import Reason
+from tightship.objects.unreadable import UNREADABLE
 
 MOST_WARNINGS = 3
 """How many warnings of an answer are kept; one is enough to keep a floor."""

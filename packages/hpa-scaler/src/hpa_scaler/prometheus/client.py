@@ -24,12 +24,12 @@ from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.exchange import RANGE_PATH, Directory, GuardedResolver, QueryForm, exchange
 from hpa_scaler.prometheus.servers import Circuit, CircuitState
 from tightship import __version__
-from tightship.core.addresses import AllowList
-from tightship.core.query_servers import Server
-from tightship.core.reasons import Reason
 from tightship.kube.connector import connector
 from tightship.kube.host import monotonic
 from tightship.kube.server_access import CredentialsError, ServerAccess, ServerCredentials
+from tightship.objects.addresses import AllowList
+from tightship.objects.query_servers import Server
+from tightship.objects.reasons import Reason
 
 Asks = Mapping[str, Sequence[Query]]
 """The queries of each HPA, in the HPA's order."""

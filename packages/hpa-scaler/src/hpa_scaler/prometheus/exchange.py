@@ -24,13 +24,13 @@ from hpa_scaler.annotations.queries import Failure, Outcome
 from hpa_scaler.annotations.spec import ServerRef
 from hpa_scaler.prometheus.answers import Matrix, Moment, matrix, outcome
 from hpa_scaler.prometheus.servers import DEFAULT
-from tightship.core.addresses import Address, AddressError, AllowList, is_guarded, parse_address
-from tightship.core.api_errors import one_line
-from tightship.core.query_servers import Server
-from tightship.core.reasons import Reason
 from tightship.kube.connector import obstacle
 from tightship.kube.host import wall
 from tightship.kube.server_access import ServerAccess, proxy_of
+from tightship.objects.addresses import Address, AddressError, AllowList, is_guarded, parse_address
+from tightship.objects.api_errors import one_line
+from tightship.objects.query_servers import Server
+from tightship.objects.reasons import Reason
 
 _log = logging.getLogger(__name__)
 PATH = "/api/v1/query"

@@ -17,10 +17,10 @@ from hpa_scaler.annotations.queries import Failure, Query
 from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.prometheus.samples import Recorded, Trace, trace_of
-from tightship.core.counting import counted
-from tightship.core.durations import format_duration
-from tightship.core.reasons import Reason
-from tightship.core.times import rfc3339
+from tightship.objects.counting import counted
+from tightship.objects.durations import format_duration
+from tightship.objects.reasons import Reason
+from tightship.objects.times import rfc3339
 
 IN_FLIGHT = 8
 """The most range queries at a time, to all servers together."""

@@ -33,8 +33,10 @@ from hpa_scaler.judge.ownership import (
 from hpa_scaler.write.events import FloorEvents
 from hpa_scaler.write.metrics import ScalerMetrics
 from hpa_scaler.write.records import Records
-from tightship.app.runtime.loop import a_few_at_a_time
-from tightship.core.api_errors import (
+from tightship.kube.connection import Connection
+from tightship.kube.rate_limit import TokenBucket
+from tightship.objects import AUTOSCALER, HorizontalPodAutoscaler, ObjectError, decode
+from tightship.objects.api_errors import (
     ApiError,
     BadRequest,
     Conflict,
@@ -45,10 +47,8 @@ from tightship.core.api_errors import (
     NotSent,
     one_line,
 )
-from tightship.core.objects import AUTOSCALER, HorizontalPodAutoscaler, ObjectError, decode
-from tightship.core.reasons import Reason, Refusal
-from tightship.kube.connection import Connection
-from tightship.kube.rate_limit import TokenBucket
+from tightship.objects.reasons import Reason, Refusal
+from tightship.process.loop import a_few_at_a_time
 
 AT_ONCE = 8
 """Concurrent writes."""
@@ -139,7 +139,7 @@ async def _patched(
 async def read_again(connection: Connection, hpa: HorizontalPodAutoscaler) -> HorizontalPodAutoscaler:
     """Read the HPA of this name again; the result is never older than an earlier write.
 
-    Raises :class:`~tightship.core.api_errors.KubeError` and :class:`~tightship.core.objects.ObjectError`.
+    Raises :class:`~tightship.objects.api_errors.KubeError` and :class:`~tightship.objects.ObjectError`.
     """
     raw = await connection.request("GET", path_of(hpa.namespace, hpa.name))
     thing = decode(AUTOSCALER, raw)

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from hpa_scaler.judge.decision import FloorDecision
 from hpa_scaler.judge.ownership import Restoration
 from hpa_scaler.write.records import Records, Reported
-from tightship.app.observability.events import EventRecorder, ObjectRef
-from tightship.app.observability.logging import log
-from tightship.core.objects import AUTOSCALER, HorizontalPodAutoscaler
-from tightship.core.reasons import HPA_TROUBLE, Reason, Refusal
+from tightship.objects import AUTOSCALER, HorizontalPodAutoscaler
+from tightship.objects.reasons import HPA_TROUBLE, Reason, Refusal
+from tightship.process.events import EventRecorder, ObjectRef
+from tightship.process.logging import log
 
 AGAIN = 600.0
 """Seconds before the same reason of one HPA is reported again, unless the floor moves."""

@@ -15,8 +15,8 @@ from hpa_scaler.judge.cycle import Cycle
 from hpa_scaler.judge.decision import GUARDS, Action, FloorDecision, Guard
 from hpa_scaler.judge.ownership import ENDINGS, Ending
 from hpa_scaler.prometheus.servers import CircuitState
-from tightship.app.observability.metrics import NamedCounter, SnapshotGauge
-from tightship.core.reasons import Reason
+from tightship.objects.reasons import Reason
+from tightship.process.metrics import NamedCounter, SnapshotGauge
 
 OLD = "estafette_hpa_scaler_"
 BY_URL = "by-url"

@@ -23,8 +23,8 @@ from hpa_scaler.documents.timeline import TimelineLog
 from hpa_scaler.judge.decision import FloorDecision
 from hpa_scaler.judge.history import FloorHistory
 from hpa_scaler.judge.ownership import Ending, Remembered, Restoration, unchanged, valid_history
-from tightship.core.objects import HorizontalPodAutoscaler
-from tightship.core.reasons import Reason
+from tightship.objects import HorizontalPodAutoscaler
+from tightship.objects.reasons import Reason
 
 UNSAFE = frozenset(
     {

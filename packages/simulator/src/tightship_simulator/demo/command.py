@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.live import Live
 
-from tightship.app.cli.arguments import Parser
+from tightship.cli.arguments import Parser
 from tightship_simulator.demo import words
 from tightship_simulator.demo.backend import Backend, DiedError
 from tightship_simulator.demo.processes import processes

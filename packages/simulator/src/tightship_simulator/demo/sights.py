@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from tightship.core.drain_record import DRAIN_ANNOTATION, Phase, decode_record
-from tightship.core.quantity import milli, value
+from tightship.objects.drain_record import DRAIN_ANNOTATION, Phase, decode_record
+from tightship.objects.quantity import milli, value
 from tightship_simulator.demo.town import POOL
 from tightship_simulator.life.changes import Json, condition, finished, key_of, leaving, ready
 from tightship_simulator.life.node_autoscaler import TO_BE_DELETED

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 import aiohttp
 import msgspec
 
-from tightship.core.api_errors import KubeError
 from tightship.kube.connection import Connection
 from tightship.kube.connector import connector
 from tightship.kube.resources import BY_KIND, Resource
 from tightship.kube.watching import Applied, Removed, WatchDriver, WatchEvent, watch_once
+from tightship.objects.api_errors import KubeError
 from tightship_simulator.demo.sights import TAGS, Gone, Sight, TrafficSeen, seen, status_line
 
 PAUSE = 0.5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tightship.core.counting import counted
+from tightship.objects.counting import counted
 from tightship_simulator.demo.scene import FLOORS, Line, Scene
 from tightship_simulator.demo.story import clock
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from tightship.core.quantity import milli
+from tightship.objects.quantity import milli
 from tightship_simulator.life.changes import Change, Create, Json, Look, Patch, finished, key_of, leaving
 
 

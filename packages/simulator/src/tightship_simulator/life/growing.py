@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from tightship.core.objects import Node, Pod
-from tightship.planning.cluster import NodeView, Snapshot
-from tightship.planning.cluster.snapshot import Usage
-from tightship.planning.placement.scoring import best_fit
-from tightship.planning.placement.space import Space
+from tightship.cluster import NodeView, Snapshot
+from tightship.cluster.snapshot import Usage
+from tightship.objects import Node, Pod
+from tightship.scheduler.scoring import best_fit
+from tightship.scheduler.space import Space
 from tightship_simulator.life.scheduler import feasible
 
 

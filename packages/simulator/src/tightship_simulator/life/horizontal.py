@@ -1,6 +1,6 @@
 """The HorizontalPodAutoscaler's loop: what the HPA controller reads and writes. Pure.
 
-:mod:`tightship.core.horizontal` has the arithmetic. Of several metrics the largest counts. Replicas below
+:mod:`tightship.objects.horizontal` has the arithmetic. Of several metrics the largest counts. Replicas below
 ``minReplicas`` are raised, and those above ``maxReplicas`` lowered, without a look at any metric; otherwise no metric
 means no change, also of ``status.desiredReplicas``.
 """
@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from tightship.core.horizontal import STABILIZATION, ReplicaLoop, recommend
-from tightship.core.objects.autoscaling import ScalingRules
+from tightship.objects.autoscaling import ScalingRules
+from tightship.objects.horizontal import STABILIZATION, ReplicaLoop, recommend
 from tightship_simulator.life.changes import Change, Json, Look, Patch, key_of, with_condition
 
 _MESSAGES = {

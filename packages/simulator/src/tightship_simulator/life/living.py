@@ -16,8 +16,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from tightship.core.objects import KINDS
-from tightship.planning.cluster import Snapshot
+from tightship.cluster import Snapshot
+from tightship.objects import KINDS
 from tightship_simulator.api.errors import Expired, Refused
 from tightship_simulator.api.objects import timestamp
 from tightship_simulator.api.patches import MERGE_PATCH, patched

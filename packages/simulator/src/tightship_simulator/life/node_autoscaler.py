@@ -16,14 +16,14 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from tightship.core.objects import Node, Pod, decode
-from tightship.planning.cluster import NodeView, Snapshot
+from tightship.cluster import NodeView, Snapshot
+from tightship.cluster.pools import pool_of
+from tightship.objects import Node, Pod, decode
 from tightship.planning.demand import with_headroom
 from tightship.planning.facts import FactRules, gather
-from tightship.planning.placement.fitting import fit_all
-from tightship.planning.placement.scoring import best_fit
-from tightship.planning.placement.space import Space
-from tightship.planning.pools import pool_of
+from tightship.scheduler.fitting import fit_all
+from tightship.scheduler.scoring import best_fit
+from tightship.scheduler.space import Space
 from tightship_simulator.life.changes import (
     Change,
     Create,

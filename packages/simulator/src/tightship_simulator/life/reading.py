@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tightship.core.objects import KINDS, ObjectError, decode
-from tightship.planning.cluster import Snapshot
-from tightship.planning.cluster.state import ClusterState
+from tightship.cluster import Snapshot
+from tightship.cluster.state import ClusterState
+from tightship.objects import KINDS, ObjectError, decode
 from tightship_simulator.life.changes import Json, key_of
 
 

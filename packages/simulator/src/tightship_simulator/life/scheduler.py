@@ -1,4 +1,4 @@
-"""kube-scheduler: every filter and the default scoring, as :mod:`tightship.planning.placement` models them. Pure.
+"""kube-scheduler: every filter and the default scoring, as :mod:`tightship.scheduler` models them. Pure.
 
 A pod with scheduling gates waits. Without preemption and volume binding: pods that need those wait. A plan does not see
 the label of nodes that leave, but kube-scheduler does.
@@ -10,13 +10,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tightship.core.objects import Pod
-from tightship.core.objects.node import LEAVING
-from tightship.core.objects.pod import DEFAULT_SCHEDULER
-from tightship.planning.cluster import Snapshot
-from tightship.planning.placement.scoring import scheduler_choice
-from tightship.planning.placement.space import PodDemand, Space
-from tightship.planning.placement.topology import NodeMask
+from tightship.cluster import Snapshot
+from tightship.objects import Pod
+from tightship.objects.node import LEAVING
+from tightship.objects.pod import DEFAULT_SCHEDULER
+from tightship.scheduler.scoring import scheduler_choice
+from tightship.scheduler.space import PodDemand, Space
+from tightship.scheduler.topology import NodeMask
 from tightship_simulator.life.changes import Bind, Change, Json, Patch, condition, with_condition
 
 

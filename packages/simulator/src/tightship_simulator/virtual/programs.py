@@ -13,8 +13,8 @@ import node_refiner.running
 from hpa_scaler.process.run_settings import ScalerRunSettings
 from node_compactor.run_settings import CompactorRunSettings
 from node_refiner.run_settings import RefinerRunSettings
-from tightship.app.runtime.main import Runtime
-from tightship.app.settings.process import ProcessSettings
+from tightship.process.main import Runtime
+from tightship.process.settings.process import ProcessSettings
 
 
 class Program(Struct, frozen=True):

@@ -29,9 +29,9 @@ import aiohttp
 from aiohttp import web_app
 from aiohttp.typedefs import Middleware
 
-from tightship.app.runtime.main import Runtime
-from tightship.app.settings.process import load_process
 from tightship.kube.host import HOST, Host
+from tightship.process.main import Runtime
+from tightship.process.settings.process import load_process
 from tightship_simulator.api.store import Store
 from tightship_simulator.life.horizontal import Measure
 from tightship_simulator.life.living import Living, Speeds

@@ -12,14 +12,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from tightship.core.reasons import Reason, Refusal
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.advice.catalogue import ROOM, Catalogue, subjects
 from tightship.planning.advice.model import Advice, Bundle, Change, Freed, Gain, ReasonCost, Scenario
 from tightship.planning.advice.promising import MOST_CHANGES, Changes, Promising
 from tightship.planning.evaluate import Evaluation
-from tightship.planning.eviction_rules import SWITCHABLE as POD_RULES
-from tightship.planning.nodes import SWITCHABLE as NODE_RULES
 from tightship.planning.plan import Plan
+from tightship.rules.eviction_rules import SWITCHABLE as POD_RULES
+from tightship.rules.nodes import SWITCHABLE as NODE_RULES
 
 Measure = Callable[[Scenario], Plan]
 """Plans a scenario as the base was planned."""

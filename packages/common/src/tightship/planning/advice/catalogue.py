@@ -12,9 +12,20 @@ from typing import Any
 
 import msgspec
 
-from tightship.core.objects import Owner, Pod, PodTemplate
-from tightship.core.objects.karpenter import WHEN_EMPTY
-from tightship.core.reasons import Reason, Refusal
+from tightship.cluster import Snapshot
+from tightship.cluster.owners import (
+    AnnotationEdit,
+    annotation_changes,
+    commands,
+    managing,
+    named,
+    patching,
+    template_of,
+    top_owner,
+)
+from tightship.objects import Owner, Pod, PodTemplate
+from tightship.objects.karpenter import WHEN_EMPTY
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.advice.budgets import BUDGET_REASONS, BudgetChanges
 from tightship.planning.advice.edits import (
     HONOR,
@@ -28,9 +39,9 @@ from tightship.planning.advice.edits import (
 )
 from tightship.planning.advice.model import Change, Tunable
 from tightship.planning.advice.others import left_to_others
-from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation
-from tightship.planning.evictability import (
+from tightship.planning.facts import NodeFacts
+from tightship.rules.evictability import (
     DO_NOT_DISRUPT,
     DO_NOT_DRAIN,
     PREFER_NO_EVICTION,
@@ -38,21 +49,10 @@ from tightship.planning.evictability import (
     SAFE_TO_EVICT,
     all_local_volumes,
 )
-from tightship.planning.facts import NodeFacts
-from tightship.planning.gangs import EVICT_TOGETHER
-from tightship.planning.karpenter import POOL_LABEL
-from tightship.planning.node_groups import MINIMUM_SIZE
-from tightship.planning.nodes import NODE_DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
-from tightship.planning.owners import (
-    AnnotationEdit,
-    annotation_changes,
-    commands,
-    managing,
-    named,
-    patching,
-    template_of,
-    top_owner,
-)
+from tightship.rules.gangs import EVICT_TOGETHER
+from tightship.rules.karpenter import POOL_LABEL
+from tightship.rules.node_groups import MINIMUM_SIZE
+from tightship.rules.nodes import NODE_DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
 
 _REMOVED: Mapping[Reason, tuple[str, ...]] = {
     Reason.POD_DO_NOT_DRAIN: (DO_NOT_DRAIN,),

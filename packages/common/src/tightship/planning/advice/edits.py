@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from tightship.core.objects import Node, Pod, PodDisruptionBudget, PodTemplate, Workload
-from tightship.core.objects.pod import CORDON
-from tightship.core.selectors import Labels
-from tightship.planning.cluster import Budgets, NodeView, Snapshot
-from tightship.planning.cluster.state import sum_up
-from tightship.planning.owners import AnnotationEdit
+from tightship.cluster import Budgets, NodeView, Snapshot
+from tightship.cluster.owners import AnnotationEdit
+from tightship.cluster.state import sum_up
+from tightship.objects import Node, Pod, PodDisruptionBudget, PodTemplate, Workload
+from tightship.objects.pod import CORDON
+from tightship.objects.selectors import Labels
 
 HONOR = "Honor"
 """The ``nodeTaintsPolicy`` by which nodes with taints that keep a pod away are no domains of its topology spread."""

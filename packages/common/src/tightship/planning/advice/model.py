@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from tightship.core.reasons import Reason, Refusal
-from tightship.planning.cluster import Snapshot
+from tightship.cluster import Snapshot
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.evaluate import Evaluation, Judge
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Move, Plan

@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects import Pod
-from tightship.core.reasons import Reason, Refusal
-from tightship.planning.cluster import NodeView, Snapshot
-from tightship.planning.cluster.state import sum_up
-from tightship.planning.disruption import DisruptionLedger, RenewedLedger
-from tightship.planning.placement.fitting import Leaving, stuck_in_turn
-from tightship.planning.placement.scoring import Choice
+from tightship.cluster import NodeView, Snapshot
+from tightship.cluster.state import sum_up
+from tightship.objects import Pod
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan.model import Candidate, Move, Placement, Plan, Removal, SteeringRules, distinct
 from tightship.planning.plan.planner import Going, Planner
 from tightship.planning.plan.reserving import PlanStart
 from tightship.planning.plan.strategies import Gates, Strategy
+from tightship.rules.disruption import DisruptionLedger, RenewedLedger
+from tightship.scheduler.fitting import Leaving, stuck_in_turn
+from tightship.scheduler.scoring import Choice
 
 
 class Judgement(Struct, frozen=True):

@@ -9,9 +9,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects import Pod
-from tightship.core.reasons import Reason, Refusal
-from tightship.core.selectors import Taint
+from tightship.objects import Pod
+from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.selectors import Taint
 
 Placement = Literal["possible", "likely", "certain"]
 """How sure a place must be.
@@ -38,7 +38,7 @@ class Candidate(Struct, frozen=True):
     *evict* are the pods that a drain would evict, *stays* how many pods go with the node. *ratio* is requested over
     allocatable CPU, *memory_ratio* the same for memory, *extended* the same for each extended resource, *price* what an
     hour costs, in millionths, if that is known. *maintenance* is whether the node's maintenance is planned, *cost* what
-    disrupting its pods costs (:mod:`tightship.planning.disruption_cost`).
+    disrupting its pods costs (:mod:`tightship.rules.disruption_cost`).
     """
 
     name: str

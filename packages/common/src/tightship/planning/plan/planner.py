@@ -8,22 +8,22 @@ from copy import copy
 import numpy as np
 from msgspec import Struct
 
-from tightship.core.counting import counted
-from tightship.core.objects import Pod
-from tightship.core.reasons import Reason, Refusal
-from tightship.planning.cluster import Snapshot
-from tightship.planning.cluster.state import add
-from tightship.planning.disruption import Charge, DisruptionLedger
-from tightship.planning.disruption_cost import total_cost
-from tightship.planning.owners import named
-from tightship.planning.placement.explain import why_nowhere
-from tightship.planning.placement.fitting import RETRIES, Fit, Leaving, certain, fit_all, stuck_in_turn
-from tightship.planning.placement.scoring import Choice, Indices, best_fit, scheduler_choice
-from tightship.planning.placement.space import PodDemand, Space
-from tightship.planning.placement.topology import NodeMask
+from tightship.cluster import Snapshot
+from tightship.cluster.owners import named
+from tightship.cluster.state import add
+from tightship.objects import Pod
+from tightship.objects.counting import counted
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan.model import Candidate, Move, Placement, Removal, SteeringRules
 from tightship.planning.plan.reserving import SHOWN, PlacedPod, PlanStart, is_displaced
 from tightship.planning.utilization import Measure, measured
+from tightship.rules.disruption import Charge, DisruptionLedger
+from tightship.rules.disruption_cost import total_cost
+from tightship.scheduler.explain import why_nowhere
+from tightship.scheduler.fitting import RETRIES, Fit, Leaving, certain, fit_all, stuck_in_turn
+from tightship.scheduler.scoring import Choice, Indices, best_fit, scheduler_choice
+from tightship.scheduler.space import PodDemand, Space
+from tightship.scheduler.topology import NodeMask
 
 
 class Going(Struct, frozen=True):
@@ -84,7 +84,7 @@ class Steered:
 
 
 class PlannedTargets:
-    """A :data:`~tightship.planning.placement.scoring.Choice` of the targets that are known, where they fit."""
+    """A :data:`~tightship.scheduler.scoring.Choice` of the targets that are known, where they fit."""
 
     def __init__(self, otherwise: Choice) -> None:
         self._otherwise = otherwise

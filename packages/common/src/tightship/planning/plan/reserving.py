@@ -16,19 +16,19 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from tightship.core.drain_record import Phase
-from tightship.core.objects import Pod
-from tightship.core.reasons import Reason, Refusal
-from tightship.core.resources import Resources
-from tightship.core.selectors import Taint
-from tightship.planning.cluster import Headroom, Snapshot, Starting
-from tightship.planning.cluster.state import add
-from tightship.planning.displacing import displaces
-from tightship.planning.nodes import drain_record, draining
-from tightship.planning.placement.scoring import best_fit, nodes_to_find, scheduler_choice
-from tightship.planning.placement.space import Memory, PodDemand, Space
-from tightship.planning.placement.topology import NodeMask
+from tightship.cluster import Headroom, Snapshot, Starting
+from tightship.cluster.state import add
+from tightship.objects import Pod
+from tightship.objects.drain_record import Phase
+from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.resources import Resources
+from tightship.objects.selectors import Taint
 from tightship.planning.plan.model import Candidate, Placement
+from tightship.rules.displacing import displaces
+from tightship.rules.nodes import drain_record, draining
+from tightship.scheduler.scoring import best_fit, nodes_to_find, scheduler_choice
+from tightship.scheduler.space import Memory, PodDemand, Space
+from tightship.scheduler.topology import NodeMask
 
 _TRIES = 20
 """Nodes to try one by one before all are looked at together, which takes about as long."""

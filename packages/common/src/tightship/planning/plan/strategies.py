@@ -11,13 +11,13 @@ from typing import Protocol
 import numpy as np
 from msgspec import Struct
 
-from tightship.core.reasons import Refusal
-from tightship.planning.disruption_cost import total_cost
-from tightship.planning.placement.scoring import Choice, aligned, best_fit
-from tightship.planning.placement.space import PODS, Space
+from tightship.objects.reasons import Refusal
 from tightship.planning.plan.model import Candidate
 from tightship.planning.plan.planner import Planner
 from tightship.planning.utilization import Measure
+from tightship.rules.disruption_cost import total_cost
+from tightship.scheduler.scoring import Choice, aligned, best_fit
+from tightship.scheduler.space import PODS, Space
 
 
 class Gates(Protocol):

@@ -6,10 +6,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from tightship.core.reasons import Refusal
-from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.disruption_cost import total_cost
-from tightship.planning.placement.scoring import Choice
+from tightship.objects.reasons import Refusal
 from tightship.planning.plan.engine import straightened
 from tightship.planning.plan.model import Candidate, Plan, Removal, Searched
 from tightship.planning.plan.planner import Planner
@@ -21,6 +18,9 @@ from tightship.planning.search.linear import solved_bound
 from tightship.planning.search.playing import play, replay
 from tightship.planning.search.problem import extract
 from tightship.planning.search.start import started
+from tightship.rules.disruption import DisruptionLedger
+from tightship.rules.disruption_cost import total_cost
+from tightship.scheduler.scoring import Choice
 
 BOUND_PART = 0.2
 """The part of the effort after which the search goes on with the bound as it stands."""

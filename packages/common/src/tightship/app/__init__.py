@@ -1,1 +1,0 @@
-"""The process of a controller: settings, runtime, logs and metrics, command line."""

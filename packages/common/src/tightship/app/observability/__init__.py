@@ -1,1 +1,0 @@
-"""The output of a running controller: log lines, metrics, Events. Import the modules themselves."""

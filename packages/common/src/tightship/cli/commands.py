@@ -1,0 +1,295 @@
+"""The commands ``plan``, ``explain`` and ``version`` of every controller of nodes. They write nothing to a cluster.
+
+A controller supplies a :class:`Program`: its texts, its flags, and its judgement of a snapshot.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
+
+from tightship.cli.advising import Advising, add_advice_argument
+from tightship.cli.app import EXIT_WOULD_CHANGE, CliError, UsageError
+from tightship.cli.arguments import (
+    CommandParser,
+    Parser,
+    add_cluster_arguments,
+    add_logging_arguments,
+    add_output_arguments,
+    set_up_logging,
+)
+from tightship.cli.basics import near, no_command, print_version, write_rendered
+from tightship.cli.diffing import add_diff
+from tightship.cli.progress import Progress
+from tightship.cli.source import load_snapshot
+from tightship.cluster import Snapshot
+from tightship.cluster.pools import pool_of, shown
+from tightship.documents.build import plan_document
+from tightship.documents.document import ExcessSummary, Generator, SettingsView
+from tightship.documents.explain import explanation_document
+from tightship.documents.explanation_view import EXPLANATION
+from tightship.documents.formats import formats_of
+from tightship.documents.inputs import Inputs
+from tightship.documents.pending import PendingSummary
+from tightship.documents.plan_view import PLAN
+from tightship.documents.warnings import warnings_of
+from tightship.kube.host import monotonic
+from tightship.kube.server_access import ServerCredentials
+from tightship.objects.counting import counted
+from tightship.objects.quoting import quoted
+from tightship.objects.reasons import Reason
+from tightship.planning.advice import Scenario, Tunable
+from tightship.planning.evaluate import Evaluation, ExplainedGates, Horizon, Judge, evaluate
+from tightship.planning.plan import Plan
+from tightship.planning.plan.reserving import pending_pods
+from tightship.planning.search.strategy import SearchRules
+from tightship.process.settings.fields import seconds
+from tightship.process.settings.opencost import node_costs
+from tightship.process.settings.sections import NodeSettings
+
+EXITS = """exit codes: 0 done; 1 an error; 2 with --exit-code, when a node would be removed; 64 wrong usage;
+130 interrupted; 141 the reader closed the pipe."""
+
+_EXPLAINED = """exit codes: 0 done; 1 an error; 64 wrong usage; 130 interrupted; 141 the reader closed the pipe."""
+
+SOLVING = 60.0
+"""Most seconds of wall time for the solver of a search's bound; after that the bound is the one that guided it."""
+
+_OF_EXPLAIN = frozenset({"positional arguments", "options", "cluster", "output", "logging"})
+"""The groups that the help of ``explain`` lists; the help of ``plan`` lists all."""
+
+N = TypeVar("N", bound=NodeSettings)
+G_co = TypeVar("G_co", bound=ExplainedGates, covariant=True)
+
+
+class Configured(Struct, Generic[G_co], frozen=True):
+    """A controller with its settings, for display and as a judge.
+
+    *excess* returns how many nodes the cluster could do without, if the controller uses that figure. *search* is how
+    many seconds to search for a better plan. *changes* says what advice may change in the settings; without it there
+    is no advice.
+    """
+
+    settings: SettingsView
+    judge: Judge[G_co]
+    excess: Callable[[G_co], ExcessSummary] | None = None
+    search: float = 0.0
+    changes: Tunable | None = None
+
+
+class Program(Struct, frozen=True):
+    """The command of one controller: *name*, *version*, and one sentence of *description*.
+
+    *add_options* adds the controller's flags to ``plan`` and ``explain``. *configure* makes settings of them and raises
+    :class:`~tightship.process.settings.loading.SettingsError`. *add_commands* adds further commands.
+    """
+
+    name: str
+    version: str
+    description: str
+    add_options: Callable[[argparse.ArgumentParser], None]
+    configure: Callable[[argparse.Namespace], Configured[Any]]
+    add_commands: Callable[[argparse._SubParsersAction[CommandParser]], None] | None = None
+
+    def command(self, arguments: Sequence[str]) -> int:
+        """Run the command with *arguments* and return its exit code."""
+        parsed = self.parser().parse_args(arguments)
+        set_up_logging(parsed.log_level, parsed.verbose)
+        code: int = parsed.run(parsed)
+        return code
+
+    def parser(self) -> Parser:
+        """Return the parser of the whole command."""
+        parser = Parser()
+        self.fill(parser)
+        return parser
+
+    def fill(self, parser: Parser) -> None:
+        """Make *parser* the parser of the whole command, perhaps as a part of another one."""
+        parser.prog, parser.description, parser.epilog = self.name, self.description, EXITS
+        parser.set_defaults(run=lambda _: no_command(parser), log_level=None, verbose=0)
+        commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=CommandParser)
+        plan = commands.add_parser(
+            "plan",
+            help="show which nodes would go, where their pods would land, and why the others stay",
+            epilog=EXITS,
+            description="Show which nodes would go, where their pods would land, and why every other node stays. "
+            "Writes nothing to the cluster.",
+        )
+        plan.usage = f"{self.name} plan [-f FILE | --context NAME] [flags]"
+        output = self._common(plan, formats_of(PLAN), table=True)
+        output.add_argument(
+            "--exit-code", action="store_true", help="exit with 2 when a node would be removed, 0 when none would"
+        )
+        plan.set_defaults(run=self._plan)
+        explain = commands.add_parser(
+            "explain",
+            help="show everything about the named nodes: each pod, each blocker, what would free it",
+            epilog=f"The flags that say which nodes may go, the gates, the plan and the rules are those of "
+            f"`{self.name} plan`: see its --help.\n{_EXPLAINED}",
+            description="Show all about the named nodes: gates, pods and where they could go, what keeps them, and "
+            "the smallest change that would free them. Writes nothing to the cluster.",
+        )
+        explain.usage = f"{self.name} explain [-f FILE | --context NAME] [flags] NODE ..."
+        explain.add_argument("nodes", nargs="+", metavar="NODE", help="name of a node")
+        self._common(explain, formats_of(EXPLANATION), table=False)
+        explain.listed = _OF_EXPLAIN
+        explain.set_defaults(run=self._explain)
+        add_diff(commands, Generator(self.name, self.version))
+        if self.add_commands is not None:
+            self.add_commands(commands)
+        version = commands.add_parser("version", help="print the version", description="Print the version.")
+        version.set_defaults(run=self._version)
+
+    def _common(
+        self, parser: argparse.ArgumentParser, outputs: Mapping[str, object], *, table: bool
+    ) -> argparse._ArgumentGroup:
+        add_cluster_arguments(parser)
+        self.add_options(parser)
+        output = add_output_arguments(parser, outputs, table=table)
+        add_advice_argument(output)
+        add_logging_arguments(parser)
+        return output
+
+    def _version(self, arguments: argparse.Namespace) -> int:
+        del arguments
+        return print_version(self.name, self.version)
+
+    def _plan(self, arguments: argparse.Namespace) -> int:
+        inputs, _, advising = self._judge(arguments)
+        only_rows = arguments.no_headers and arguments.output in ("table", "wide")
+        if advising is not None and not only_rows:
+            with Progress() as progress:
+                asked = "what would free more nodes?" if inputs.plan.searched is None else "which setting costs most?"
+                progress.say(f"planning again for at most {arguments.advice_time:g} s: {asked}")
+                inputs = advising.plan(inputs, arguments.advice_time)
+        document = plan_document(inputs, arguments.sort_by)
+        write_rendered(self.name, PLAN, document, arguments, inputs.warnings)
+        return EXIT_WOULD_CHANGE if arguments.exit_code and inputs.plan.removals else 0
+
+    def _explain(self, arguments: argparse.Namespace) -> int:
+        inputs, evaluation, advising = self._judge(arguments, arguments.nodes)
+        names = tuple(dict.fromkeys(arguments.nodes))
+        # A searched plan ends by time, so planning again without a search would compare two different things.
+        if advising is not None and evaluation.plan.searched is None:
+            with Progress() as progress:
+                progress.say(f"planning again for at most {arguments.advice_time:g} s: what would free the nodes?")
+                inputs = advising.nodes(inputs, names, arguments.advice_time)
+        document = explanation_document(inputs, names, {name: evaluation.checks(name) for name in names})
+        write_rendered(self.name, EXPLANATION, document, arguments, inputs.warnings)
+        return 0
+
+    def _judge(
+        self, arguments: argparse.Namespace, named: Sequence[str] = ()
+    ) -> tuple[Inputs, Evaluation[ExplainedGates], Advising | None]:
+        _choose_places(arguments)
+        configured = self.configure(arguments)
+        judge, search = configured.judge, None
+        if configured.search and judge.placement == "possible":
+            solving = 0.0 if named else SOLVING  # an explanation shows no bound
+            search = SearchRules(seconds=configured.search, clock=monotonic, solving=solving)
+        with Progress() as progress:
+            loaded = load_snapshot(arguments, progress, judge.ahead)
+            snapshot, now = loaded.snapshot, loaded.at
+            _check_names(named, snapshot)
+            selected = _selected(arguments, snapshot, judge.rules.pool_labels)
+
+            def tell(rounds: int, removed: int) -> None:
+                progress.say(f"planning: {counted(removed, 'removal')} after round {rounds}")
+
+            doing = "judging" if search is None else f"searching for {search.seconds:g} s for a better plan of"
+            progress.say(f"{doing} {counted(len(snapshot.nodes), 'node')}")
+            horizon = Horizon(until_stable=arguments.until_stable, only=selected, forecast=True, search=search)
+            began = monotonic()
+            evaluation = evaluate(snapshot, judge, now, horizon, progress=tell)
+            planned = monotonic() - began
+            as_if = None
+            if not named and configured.changes is not None and evaluation.plan.refuses(Reason.KARPENTER_MANAGED):
+                progress.say("asking as if Karpenter did not consolidate")
+                as_if = _as_if_unmanaged(configured.changes, snapshot, now, arguments.until_stable, selected)
+        warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot, () if named else evaluation.unknown_minimums))
+        if selected is not None and not selected:
+            warnings = ("--selector and --pool select no node, so the plan removes none", *warnings)
+        if search is not None and evaluation.plan.searched is None and judge.placement == "possible":
+            why = "a search counts nodes, not money, so a plan with strategy lowest-cost is not searched"
+            warnings = (f"--search does nothing: {why}", *warnings)
+        waiting, could_run = pending_pods(evaluation.snapshot)
+        inputs = Inputs(
+            generator=Generator(self.name, self.version),
+            source=loaded.source,
+            settings=configured.settings,
+            snapshot=evaluation.snapshot,
+            facts=evaluation.facts,
+            plan=evaluation.plan,
+            now=now,
+            forecast=evaluation.forecast,
+            warnings=warnings,
+            excess=None if configured.excess is None else configured.excess(evaluation.gates),
+            held=evaluation.held,
+            as_if_unmanaged=as_if,
+            pending=None if not waiting else PendingSummary(waiting, could_run),
+        )
+        advising = None
+        if configured.changes is not None and arguments.advice_time:
+            advising = Advising(configured.changes, loaded.snapshot, evaluation, horizon, planned)
+        return inputs, evaluation, advising
+
+
+def priced(settings: N) -> N:
+    """Return *settings* with what OpenCost says now, if their price list names its server.
+
+    Raises :class:`~tightship.process.settings.loading.SettingsError` if the server doesn't say.
+    """
+    server = settings.prices.server
+    return settings if server is None else settings.priced(node_costs(server, ServerCredentials(server)))
+
+
+def _as_if_unmanaged(
+    changes: Tunable, snapshot: Snapshot, now: float, until_stable: bool, only: Collection[str] | None
+) -> Plan:
+    """Return the plan as if Karpenter consolidated nothing itself."""
+    asked = Scenario(snapshot, changes.settings).after([changes.without(Reason.KARPENTER_MANAGED)])
+    return evaluate(snapshot, changes.judge(asked.settings), now, Horizon(until_stable=until_stable, only=only)).plan
+
+
+def _choose_places(arguments: argparse.Namespace) -> None:
+    """Plan what is ``possible`` if ``--search`` is given, because a search chooses the places."""
+    try:
+        searches = seconds(getattr(arguments, "search", None) or "0") != 0
+    except ValueError:
+        return  # the settings refuse it
+    if not searches:
+        return
+    if arguments.placement not in (None, "possible"):
+        raise UsageError(
+            f"--search goes with --placement possible only, because a search chooses the places; "
+            f"--placement is {quoted(arguments.placement)}"
+        )
+    arguments.placement = "possible"
+
+
+def _check_names(named: Sequence[str], snapshot: Snapshot) -> None:
+    unknown = [name for name in dict.fromkeys(named) if name not in snapshot.nodes]
+    problems = [f'node "{name}" not found{near(name, snapshot.nodes)}' for name in unknown]
+    if problems:
+        raise CliError(*problems)
+
+
+def _selected(arguments: argparse.Namespace, snapshot: Snapshot, pool_labels: Sequence[str]) -> frozenset[str] | None:
+    """Return the nodes that both ``--pool`` and ``--selector`` allow to go, ``None`` without either flag."""
+    if arguments.pool is None and arguments.selector is None:
+        return None
+    pools = {name: pool_of(view.node, pool_labels) for name, view in snapshot.nodes.items()}
+    known = ", ".join(shown(pool) for pool in sorted(set(pools.values())))
+    unknown = [name for name in arguments.pool or () if name not in pools.values()]
+    if unknown:
+        raise CliError(*(f'no node is in pool "{name}"; the pools are {known}' for name in unknown))
+    return frozenset(
+        name
+        for name, pool in pools.items()
+        if (arguments.pool is None or pool in arguments.pool)
+        and (arguments.selector is None or arguments.selector.matches(snapshot.nodes[name].node.labels))
+    )

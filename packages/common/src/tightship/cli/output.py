@@ -1,0 +1,114 @@
+"""The output of commands: the capabilities of stdout, plain data as YAML, writing to stdout."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TextIO
+
+import yaml
+
+from tightship.cli.app import CliError
+from tightship.documents.formats import Rendered
+from tightship.documents.terminal import Terminal
+
+_WIDE_ENOUGH_TO_ASK = "█·→✓…"
+
+
+def terminal_of(stream: TextIO | None, environment: Mapping[str, str], *, headers: bool = True) -> Terminal:
+    """Return the capabilities of *stream*. A pipe has no width and no colour.
+
+    ``NO_COLOR`` (not empty) and ``TERM=dumb`` switch colour off. ``COLUMNS`` sets the width of a terminal.
+    """
+    if stream is None:
+        raise CliError("standard output is closed")
+    tty = stream.isatty()
+    colour = tty and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
+    return Terminal(
+        width=_width(stream, environment) if tty else None,
+        colour=colour,
+        unicode=_can_encode(stream),
+        headers=headers,
+    )
+
+
+def _width(stream: TextIO, environment: Mapping[str, str]) -> int:
+    text = environment.get("COLUMNS", "")
+    if text.isdigit() and int(text) > 0:
+        return int(text)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except OSError:
+        return 80
+
+
+def _can_encode(stream: TextIO) -> bool:
+    try:
+        _WIDE_ENOUGH_TO_ASK.encode(stream.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+_WORD = re.compile(r"(?!(?:true|false|null|yes|no|on|off|y|n)\Z)[a-z_][a-z0-9_./-]*", re.ASCII | re.IGNORECASE)
+"""A text that needs no quotes in YAML, whatever parser reads it."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Indents lists in mappings, and quotes all texts except plain words."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        del indentless
+        super().increase_indent(flow, indentless=False)
+
+    def text(self, data: str) -> yaml.ScalarNode:
+        style = None if _WORD.fullmatch(data) else '"'
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style)
+
+
+_Dumper.add_representer(str, _Dumper.text)
+
+
+def text_of(rendered: Rendered) -> str:
+    """Return the text of what a format rendered; plain data becomes YAML in the order of its keys."""
+    if isinstance(rendered, str):
+        return rendered
+    text: str = yaml.dump(rendered, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf"))
+    return text
+
+
+def write_document(text: str, *, always_utf8: bool) -> None:
+    """Write *text* to stdout: with *always_utf8* (JSON, YAML) in UTF-8, else in the stream's encoding."""
+    stream = sys.stdout
+    if stream is None:
+        raise CliError("standard output is closed")
+    raw = getattr(stream, "buffer", None)
+    if raw is None:
+        stream.write(text)
+        return
+    encoding = "utf-8" if always_utf8 else stream.encoding or "utf-8"
+    try:
+        stream.flush()
+        raw.write(text.encode(encoding, "backslashreplace"))
+        raw.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        abandon(stream)
+        raise CliError(f"standard output: {error.strerror or error}") from error
+
+
+def abandon(stream: TextIO) -> None:
+    """Let *stream* write nowhere: at exit Python flushes it once more, which would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def write_file(flag: str, path: str, content: bytes) -> None:
+    """Write *content* to the file *path* that *flag* names. Raises :class:`CliError`."""
+    try:
+        Path(path).write_bytes(content)
+    except OSError as error:
+        raise CliError(f"{flag} {path}: {error.strerror or error}") from error

@@ -1,0 +1,112 @@
+"""The cluster of a command: from an API server, or from files. Commands only read it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from tightship.cli.app import UsageError
+from tightship.cli.arguments import REQUEST_TIMEOUT
+from tightship.cli.progress import Progress
+from tightship.cluster import Snapshot
+from tightship.documents.document import Source
+from tightship.kube.host import run, wall
+from tightship.planning.demand import ReservedDemand
+
+if TYPE_CHECKING:
+    from tightship.kube.connection import Connection
+
+
+class LoadedCluster(Struct, frozen=True):
+    """A cluster, where it comes from, and the time of it in seconds since 1970; *warnings* are about files alone."""
+
+    snapshot: Snapshot
+    source: Source
+    at: float
+    warnings: tuple[str, ...] = ()
+
+
+def load_snapshot(arguments: argparse.Namespace, progress: Progress, ahead: ReservedDemand) -> LoadedCluster:
+    """Return the cluster that the arguments of :func:`~tightship.cli.arguments.add_cluster_arguments` name.
+
+    *ahead* limits the demand without pods that an API server is asked for. The time is that of ``--now``; else the
+    latest on which the clocks in a file agree, so that an old file is judged as the cluster was.
+
+    Raises :class:`UsageError`, :class:`~tightship.cli.object_file.FileError` or a
+    :class:`~tightship.objects.api_errors.KubeError`.
+    """
+    paths = files_of(arguments)
+    if paths:
+        from tightship.cli.snapshot_file import read_files
+
+        progress.say(reading(paths))
+        found = read_files(paths)
+        at = arguments.now if arguments.now is not None else found.newest or wall()
+        return LoadedCluster(found.snapshot, file_source(paths), at, found.warnings)
+    snapshot, source = run(_read_live(arguments, progress, ahead))
+    return LoadedCluster(snapshot, source, wall() if arguments.now is None else arguments.now)
+
+
+def files_of(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Return the files that replace a cluster, none for an API server. Raises :class:`UsageError`."""
+    paths = tuple(arguments.filename or ())
+    if paths:
+        for flag in ("kubeconfig", "context", "request_timeout"):
+            if getattr(arguments, flag) is not None:
+                name = flag.replace("_", "-")
+                raise UsageError(f"--{name} is about a cluster and --filename names a file: give only one")
+    twice = next((path for path in paths if paths.count(path) > 1), None)
+    if twice is not None:
+        raise UsageError(f"--filename {twice} is given twice")
+    return paths
+
+
+def reading(paths: Sequence[str]) -> str:
+    """Return the progress text for reading the files *paths*."""
+    return f"reading {', '.join('standard input' if path == '-' else path for path in paths)}"
+
+
+def file_source(paths: Sequence[str]) -> Source:
+    """Return the files *paths*, without their folders, as the source of a document."""
+    names = [path if path == "-" else os.path.basename(path) for path in paths]  # noqa: PTH119
+    return Source("file", ", ".join(names))
+
+
+async def connected(arguments: argparse.Namespace) -> Connection:
+    """Return the connection that the arguments name. A request gets a limited time for its answer, retries included."""
+    # Reading a file needs none of these modules, and importing them takes longer than reading most files.
+    from tightship.kube.connection import RetryPolicy, connect
+
+    given: float | None = arguments.request_timeout
+    patience = REQUEST_TIMEOUT if given is None else given
+    retry = RetryPolicy(give_up=patience)
+    return await connect(arguments.kubeconfig, arguments.context, retry=retry, timeout=patience, longest=patience)
+
+
+async def _read_live(
+    arguments: argparse.Namespace, progress: Progress, ahead: ReservedDemand
+) -> tuple[Snapshot, Source]:
+    from tightship.kube.cache import read_cluster
+    from tightship.kube.resources import resources
+
+    counts: dict[str, int] = {}
+
+    def tell(kind: str, count: int) -> None:
+        counts[kind] = count
+        progress.wait(f"reading the cluster: {_most(counts)}")
+
+    progress.wait("connecting")
+    async with await connected(arguments) as connection:
+        progress.wait(f"connecting to {connection.server}")
+        wanted = resources(autoscalers=ahead.replicas > 0, buffers=ahead.buffers)
+        snapshot = await read_cluster(connection, progress=tell, resources=wanted)
+        return snapshot, Source("cluster", connection.context)
+
+
+def _most(counts: Mapping[str, int]) -> str:
+    largest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:3]
+    return ", ".join(f"{count:,} {kind}" for kind, count in largest)

@@ -1,1 +1,0 @@
-"""Values, and their decoding from the API's JSON. Pure."""

@@ -1,0 +1,230 @@
+"""Makes the document of a plan."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from tightship.cluster.pools import pool_of
+from tightship.documents.document import (
+    KeptBy,
+    MoveEntry,
+    NodeEntry,
+    NodePlan,
+    NodeTotals,
+    PodCounts,
+    PoolEntry,
+    RefusalEntry,
+    SchedulerForecast,
+    Share,
+    ShareTotals,
+    StuckNode,
+    Summary,
+)
+from tightship.documents.inputs import (
+    Inputs,
+    by_importance,
+    extended_resources,
+    importance,
+    other_resources,
+    owner_of,
+    refusal_entry,
+    share,
+    share_of,
+)
+from tightship.documents.karpenter import karpenter_summary
+from tightship.documents.money import NodeCost, money_summary, month_totals, node_cost
+from tightship.documents.orders import DEFAULT_ORDER, sorted_nodes
+from tightship.documents.search import search_summary
+from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import rfc3339
+from tightship.planning.facts import NodeFacts
+from tightship.planning.plan import Removal
+
+
+def plan_document(inputs: Inputs, sort_by: str = DEFAULT_ORDER) -> NodePlan:
+    """Return the document of a plan, its nodes in the order *sort_by*."""
+    places = {removal.node: (number, removal) for number, removal in enumerate(inputs.plan.removals, 1)}
+    nodes = tuple(_node(inputs, name, facts, places.get(name)) for name, facts in inputs.facts.items())
+    nodes += tuple(_uncounted(inputs, name) for name in sorted(inputs.plan.refusals.keys() - inputs.facts.keys()))
+    return NodePlan(
+        *inputs.head,
+        summary=_summary(inputs, nodes),
+        nodes=sorted_nodes(nodes, sort_by),
+        held={name: refusal_entry(refusal) for name, refusal in sorted(inputs.held.items())},
+        warnings=inputs.warnings,
+        advice=inputs.advice,
+    )
+
+
+def _node(inputs: Inputs, name: str, facts: NodeFacts, place: tuple[int, Removal] | None) -> NodeEntry:
+    node, used = facts.view.node, facts.utilization
+    reasons, refusals = _refused(() if place is not None else inputs.plan.refusals.get(name, ()))
+    return NodeEntry(
+        name=name,
+        pool=facts.pool,
+        created_at=rfc3339(node.created) if node.created else None,
+        age_seconds=max(0, int(inputs.now - node.created)) if node.created else None,
+        ready=node.ready,
+        decision="keep" if place is None else "remove",
+        order=None if place is None else place[0],
+        round=None if place is None else place[1].round,
+        cpu_milli=share_of(used, "cpu"),
+        memory_bytes=share_of(used, "memory"),
+        other={each: share_of(used, each) for each in other_resources(used.allocatable)},
+        pods=_pods(facts),
+        moves=() if place is None else _moves(inputs, place[1]),
+        reasons=reasons,
+        refusals=refusals,
+        cost=node_cost(facts.price),
+    )
+
+
+def _uncounted(inputs: Inputs, name: str) -> NodeEntry:
+    """Return the entry of a virtual node, whose amounts count nowhere, or of an unreadable one."""
+    reasons, refusals = _refused(inputs.plan.refusals[name])
+    view = inputs.snapshot.nodes.get(name)
+    created = 0 if view is None else view.node.created
+    return NodeEntry(
+        name=name,
+        pool="" if view is None else pool_of(view.node),
+        created_at=rfc3339(created) if created else None,
+        age_seconds=max(0, int(inputs.now - created)) if created else None,
+        ready=view is not None and view.node.ready,
+        decision="keep",
+        order=None,
+        round=None,
+        cpu_milli=share(0, 0),
+        memory_bytes=share(0, 0),
+        other={},
+        pods=PodCounts(0 if view is None else len(view.pods), 0, 0, 0),
+        moves=(),
+        reasons=reasons,
+        refusals=refusals,
+    )
+
+
+def _refused(refusals: Sequence[Refusal]) -> tuple[tuple[str, ...], tuple[RefusalEntry, ...]]:
+    """Return the distinct words of *refusals* and all their entries, the most important first."""
+    found = by_importance(tuple(refusals))
+    return tuple(dict.fromkeys(each.reason.value for each in found)), tuple(map(refusal_entry, found))
+
+
+def _pods(facts: NodeFacts) -> PodCounts:
+    refused = {refusal.subject for refusal in facts.refusals}
+    pods = facts.view.pods
+    with_node = sum(1 for pod in pods if pod.daemon or pod.mirror)
+    return PodCounts(
+        total=len(pods),
+        evictable=sum(1 for pod in facts.evict if pod.key not in refused) if refused else len(facts.evict),
+        with_node=with_node,
+        leaving=len(pods) - with_node - len(facts.evict),
+    )
+
+
+def _moves(inputs: Inputs, removal: Removal) -> tuple[MoveEntry, ...]:
+    targets = inputs.forecast.targets if inputs.forecast is not None else {}
+    return tuple(
+        MoveEntry(
+            pod=move.pod.key,
+            owner=owner_of(move.pod),
+            cpu_milli=inputs.snapshot.requests_anew(move.pod).get("cpu", 0),
+            memory_bytes=inputs.snapshot.requests_anew(move.pod).get("memory", 0),
+            to=move.target,
+            scheduler_to=targets.get(move.pod.key),
+            waits_for=move.waits_for or None,
+        )
+        for move in sorted(removal.moves, key=lambda each: (each.pod.namespace, each.pod.name))
+    )
+
+
+def _summary(inputs: Inputs, nodes: tuple[NodeEntry, ...]) -> Summary:
+    plan, every = inputs.plan, nodes
+    nodes = tuple(each for each in every if Reason.VIRTUAL_NODE not in each.reasons)
+    removed, virtual = len(plan.removals), len(every) - len(nodes)
+    return Summary(
+        nodes=NodeTotals(len(nodes), len(nodes) - removed, removed),
+        cpu_milli=_totals(inputs, "cpu", [(each, each.cpu_milli) for each in nodes]),
+        memory_bytes=_totals(inputs, "memory", [(each, each.memory_bytes) for each in nodes]),
+        evictions=plan.evictions,
+        pods_evicted=plan.pods,
+        rounds=plan.rounds,
+        waits_for=tuple(
+            sorted({move.waits_for for removal in plan.removals for move in removal.moves if move.waits_for})
+        ),
+        kept_by=_kept_by(every, inputs),
+        scheduler=_forecast(inputs, len(nodes)),
+        excess=inputs.excess,
+        search=search_summary(plan.searched, len(nodes), len(inputs.facts) + virtual, inputs.costliest),
+        other={each: _totals(inputs, each, _parts(nodes, each)) for each in extended_resources(nodes)},
+        pools=_pools(nodes),
+        money=money_summary(_costs(nodes)),
+        karpenter=karpenter_summary(inputs.snapshot, plan.refusals, inputs.as_if_unmanaged, len(inputs.facts)),
+        pending=inputs.pending,
+    )
+
+
+def _parts(nodes: Sequence[NodeEntry], resource: str) -> list[tuple[NodeEntry, Share]]:
+    return [(each, each.other.get(resource, share(0, 0))) for each in nodes]
+
+
+def _costs(nodes: Iterable[NodeEntry]) -> list[tuple[NodeCost | None, bool]]:
+    return [(each.cost, each.decision == "remove") for each in nodes]
+
+
+def _pools(nodes: tuple[NodeEntry, ...]) -> tuple[PoolEntry, ...]:
+    pools: dict[str, list[NodeEntry]] = {}
+    for node in nodes:
+        pools.setdefault(node.pool, []).append(node)
+    return tuple(
+        PoolEntry(
+            pool=name,
+            nodes=_before_and_after([(1, each) for each in own]),
+            other={
+                resource: _before_and_after([(part.allocatable, each) for each, part in _parts(own, resource)])
+                for resource in extended_resources(own)
+            },
+            micros_per_month=month_totals(_costs(own)),
+        )
+        for name, own in sorted(pools.items())
+    )
+
+
+def _before_and_after(amounts: Sequence[tuple[int, NodeEntry]]) -> NodeTotals:
+    before = sum(amount for amount, _ in amounts)
+    removed = sum(amount for amount, node in amounts if node.decision == "remove")
+    return NodeTotals(before, before - removed, removed)
+
+
+def _totals(inputs: Inputs, resource: str, parts: list[tuple[NodeEntry, Share]]) -> ShareTotals:
+    """Sum over all nodes, and over the kept nodes with the moved pods; a pod moved twice counts once, and one that ends
+    on a virtual node nowhere.
+    """
+    ended = {move.pod.key: move for removal in inputs.plan.removals for move in removal.moves}
+    moved = {key: move.pod for key, move in ended.items() if move.target in inputs.facts}
+    kept = [part for node, part in parts if node.decision == "keep"]
+    arriving = sum(inputs.snapshot.requests_anew(pod).get(resource, 0) for pod in moved.values())
+    return ShareTotals(
+        before=share(sum(part.requested for _, part in parts), sum(part.allocatable for _, part in parts)),
+        after=share(sum(part.requested for part in kept) + arriving, sum(part.allocatable for part in kept)),
+    )
+
+
+def _kept_by(nodes: tuple[NodeEntry, ...], inputs: Inputs) -> tuple[KeptBy, ...]:
+    counts: Counter[str] = Counter()
+    alone: Counter[str] = Counter()
+    for node in nodes:
+        counts.update(node.reasons)
+        if len(node.reasons) == 1:
+            alone.update(node.reasons)
+    order = sorted(counts.items(), key=lambda item: (-item[1], importance(item[0])))
+    return tuple(KeptBy(reason, number, alone[reason], inputs.costs.get(Reason(reason))) for reason, number in order)
+
+
+def _forecast(inputs: Inputs, nodes: int) -> SchedulerForecast | None:
+    forecast = inputs.forecast
+    if forecast is None:
+        return None
+
+    stuck = tuple(StuckNode(name, _refused(refusals)[1]) for name, refusals in forecast.stuck.items())
+    return SchedulerForecast(forecast.removed, nodes - forecast.removed, forecast.evictions, forecast.pods, stuck)

@@ -1,0 +1,193 @@
+"""The cluster-wide list of drain claims: which nodes are in drain now, by which replica of which controller.
+
+The shared Lease (:mod:`tightship.draining.ledger`) holds the list, so all controllers share one budget. To claim nodes,
+a replica reads the list, judges it, and writes it back with the version that it judged. Of several replicas that do so
+at once one succeeds, and the others judge again.
+
+A claim never expires. A replica that was stopped and wakes up must find that its claim still counts: otherwise its own
+drain and one begun in its place would exceed the budget together. So before anybody drops a stranger's claim, they
+must write to the node itself (the ``holder`` and ``epoch`` of its drain annotation, by compare-and-swap). The
+stranger's next write then fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from tightship.draining.lease_room import CLAIMS_ANNOTATION, LIMIT, fitted, size
+from tightship.draining.ledger import Edit, Ledger
+from tightship.kube.leases import Lease
+from tightship.objects.api_errors import KubeError
+from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import recorded_time, rfc3339
+from tightship.objects.unreadable import UNREADABLE
+
+_LONGEST_SHOWN = 300
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """One drain under way: *holder*, a replica of *controller*, drains *node* of *pool* in operation *op*.
+
+    *lease* is that of its installation. *since* is in seconds since 1970; the ledger keeps whole seconds.
+    """
+
+    node: str
+    op: str
+    controller: str
+    holder: str
+    pool: str = ""
+    lease: str = ""
+    since: float
+
+
+Allows = Callable[[tuple[Claim, ...]], Refusal | None]
+
+
+class Wish(Struct, frozen=True):
+    """A *claim* to be made unless *allows* refuses, which gets all claims, or *beside*, which gets the whole Lease.
+
+    Each try to write calls both, so they must have no side effects.
+    """
+
+    claim: Claim
+    allows: Allows
+    beside: Callable[[Lease], Refusal | None] = lambda _: None
+
+
+class ClaimsUnreadable(KubeError):  # noqa: N818 - named as the errors of tightship.kube
+    """Somebody edited the list, and it is no longer a list of claims. No drain starts until they repair it."""
+
+    def __init__(self, lease: Lease, value: str, problem: str) -> None:
+        shown = value if len(value) <= _LONGEST_SHOWN else value[:_LONGEST_SHOWN] + "..."
+        super().__init__(
+            f"annotation {CLAIMS_ANNOTATION} of Lease {lease.namespace}/{lease.name} is not a list of drain claims: "
+            f"{problem}; its value is {shown!r}. To fix it, write the claims of the nodes that have an annotation "
+            f"tightship.dev/drain, or the empty list if no node is being drained: kubectl -n {lease.namespace} "
+            f"annotate --overwrite lease {lease.name} {CLAIMS_ANNOTATION}='[]'"
+        )
+
+
+class _Wire(Struct, omit_defaults=True, kw_only=True):
+    node: str
+    pool: str = ""
+    op: str
+    controller: str
+    holder: str
+    lease: str = ""
+    since: str
+
+
+class _Entry(Struct, frozen=True):
+    """A claim and its JSON, so that fields of a newer version survive a rewrite by this version."""
+
+    claim: Claim
+    raw: msgspec.Raw
+
+
+_entries = msgspec.json.Decoder(list[msgspec.Raw])
+_claims = msgspec.json.Decoder(_Wire)
+
+
+def claims_in(lease: Lease) -> tuple[Claim, ...]:
+    """Return all claims, the oldest first. Raises :class:`ClaimsUnreadable`, which never counts as empty."""
+    return tuple(each.claim for each in _decode(lease))
+
+
+async def take(
+    ledger: Ledger, wishes: Sequence[Wish], held: Callable[[], Iterable[Claim]] = tuple
+) -> tuple[Refusal | None, ...]:
+    """Make the claims of *wishes* in their order, in one write; ``None`` means that the ledger holds the claim.
+
+    Nothing is asked for any more after a refusal for want of a budget: the answers may be fewer than the wishes.
+    *held* returns the claims whose drains the caller drives. If somebody has deleted the Lease, or etcd has lost its
+    last writes, these claims still count, and are entered again beside new ones.
+
+    A wish is not asked whether it is allowed if the ledger already holds this very claim (node and op), nor if another
+    operation claims the node, which is a refusal. Raises :class:`ClaimsUnreadable`, and as :meth:`Ledger.change` does.
+    After an error without an answer the claims may or may not exist, and the caller may :func:`take` or drop them
+    again.
+    """
+    for wish in wishes:
+        if not wish.claim.node or not wish.claim.op:
+            raise ValueError(f"a claim needs a node and an op: {wish.claim}")
+    answers: list[Refusal | None] = []
+
+    def add(lease: Lease) -> Mapping[str, str] | None:
+        answers.clear()
+        present = list(_decode(lease))
+        known = {each.claim.op for each in present}
+        lost = [_Entry(each, _encode(each)) for each in held() if each.op not in known]
+        notes: Mapping[str, str] | None = None
+        for wish in wishes:
+            claim = wish.claim
+            other = next((each.claim for each in present if each.claim.node == claim.node), None)
+            if other is not None:
+                answers.append(None if other.op == claim.op else _taken(other))
+                continue
+            counted = [*present, *lost]
+            refusal = wish.beside(lease) or wish.allows(tuple(each.claim for each in counted))
+            if refusal is None:
+                counted.append(_Entry(claim, _encode(claim)))
+                wider = _with(lease, counted)
+                if size(wider) > LIMIT:
+                    told = f"Lease {lease.namespace}/{lease.name} has no room for another claim"
+                    refusal = Refusal(Reason.BUDGET_EXHAUSTED, claim.node, told)
+                else:
+                    present, lost, notes = counted, [], wider
+            answers.append(refusal)
+            if refusal is not None and refusal.reason is Reason.BUDGET_EXHAUSTED:
+                break
+        return notes
+
+    await ledger.change(add)
+    return tuple(answers)
+
+
+def dropping(drains: Iterable[tuple[str, str]]) -> Edit:
+    """Return the edit that removes the claims of *drains* (node and op), as far as they exist.
+
+    Drop your own claim when its drain has ended, or a stranger's after a write to the node (see this module's text).
+    """
+    gone = frozenset(drains)
+
+    def remove(lease: Lease) -> Mapping[str, str] | None:
+        present = _decode(lease)
+        kept = [each for each in present if (each.claim.node, each.claim.op) not in gone]
+        return _with(lease, kept) if len(kept) < len(present) else None
+
+    return remove
+
+
+def _decode(lease: Lease) -> Sequence[_Entry]:
+    value = lease.annotations.get(CLAIMS_ANNOTATION)
+    if value is None:
+        return ()
+    try:
+        return [_Entry(_read(raw), raw) for raw in _entries.decode(value)]
+    except (*UNREADABLE, ValueError) as error:
+        raise ClaimsUnreadable(lease, value, str(error)) from error
+
+
+def _with(lease: Lease, entries: Sequence[_Entry]) -> Mapping[str, str]:
+    value = msgspec.json.encode([each.raw for each in entries]).decode()
+    return fitted({**lease.annotations, CLAIMS_ANNOTATION: value})
+
+
+def _taken(claim: Claim) -> Refusal:
+    detail = f"claimed by {claim.controller} ({claim.holder}) since {rfc3339(claim.since)}, op {claim.op}"
+    return Refusal(Reason.DRAIN_IN_PROGRESS, claim.node, detail)
+
+
+def _encode(claim: Claim) -> msgspec.Raw:
+    wire = _Wire(**{**msgspec.structs.asdict(claim), "since": rfc3339(claim.since)})
+    return msgspec.Raw(msgspec.json.encode(wire))
+
+
+def _read(raw: msgspec.Raw) -> Claim:
+    wire = _claims.decode(raw)
+    if not wire.node or not wire.op:
+        raise ValueError("a claim without node or op")
+    return Claim(**{**msgspec.structs.asdict(wire), "since": recorded_time(wire.since)})

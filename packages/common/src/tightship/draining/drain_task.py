@@ -1,0 +1,323 @@
+"""One drain, driven from wherever its node stands to its end: look, ask the machine, do one step, repeat.
+
+The node's annotation holds everything that a successor needs. A drive keeps only what it has seen itself: the answers
+to evictions, since when nothing has moved, since when the node has not been Ready, the last verdict on places, what
+it evicted, and which pods came back. A successor does not know what was evicted before it
+(the history then says so), sees the rest anew, and at worst waits once more.
+
+The machine is asked about the node in the cache, or, while that is older than our last write, as that write left it. No
+request is needed for this: a write goes over the version that was judged, and meets a conflict if there is another. But
+before it evicts a pod, changes taints or cordon, or ends, the drive reads the node from the server and asks again. The
+step ``Look`` asks for the pods from the server too; their answer counts for the next step only.
+
+Leases do not fence. A record that names another holder or a later epoch ends this drive, and a patch on its way then
+meets another version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import msgspec
+from msgspec import Struct
+
+from tightship.cluster import Snapshot
+from tightship.drain.answers import GOING, EvictionAnswer
+from tightship.drain.assessment import Assessment, Try, tried
+from tightship.drain.events import DrainEvent, EventKind
+from tightship.drain.machine import advance
+from tightship.drain.returning import Returning
+from tightship.drain.rules import DrainRules
+from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Step, Wait, Write
+from tightship.draining.guiding import Guided
+from tightship.draining.tools import DrainSettings, Tools
+from tightship.draining.writing import LiveNode, read_node, record_patch, send_away
+from tightship.kube.host import monotonic
+from tightship.kube.listing import list_all
+from tightship.kube.resources import BY_KIND
+from tightship.objects import Node, Pod
+from tightship.objects.api_errors import Conflict, KubeError, one_line
+from tightship.objects.backoff import doubled
+from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Ending, Phase, owner_mark
+from tightship.objects.reasons import Reason, Refusal
+from tightship.rules.nodes import drain_record
+
+SHORTEST_PAUSE = 0.2
+"""Least seconds between two looks, because a busy cluster changes all the time."""
+
+REJUDGE = 15.0
+"""Seconds between two searches for places for the pods left."""
+
+LAG = 1.0
+"""Seconds after a write in which the cache may not have seen it."""
+
+TROUBLE_FIRST, TROUBLE_LAST = 0.5, 15.0
+"""Seconds to wait after a failed request or a conflict, doubled from the first to the last."""
+
+
+class _Looked(Struct, frozen=True):
+    """The result of one look at the server, valid for one step."""
+
+    pods: tuple[Pod, ...]
+    rest: tuple[Refusal, ...]
+
+
+class Drive:
+    """Drives the drain that *record*, just written on *node*, describes. :attr:`wake` ends a wait early.
+
+    *targets* are the nodes that the plan chose, by the uid of the pod; a drain taken over has none.
+    """
+
+    def __init__(self, tools: Tools, node: Node, record: DrainRecord, targets: Mapping[str, str] = {}) -> None:
+        self.wake = asyncio.Event()
+        self.guided = Guided(tools.pilot, targets)
+        self._tools = tools
+        self._name = node.name
+        self._uid = node.uid
+        self._op = record.op
+        self._term = (record.holder, record.epoch)
+        self._tries: dict[str, Try] = {}
+        self._progress = tools.clock()
+        self._not_ready_since: float | None = None
+        self._rejudged: float | None = None
+        self._rest: tuple[Refusal, ...] | None = None
+        # The present phase, when this drive first saw it, and the latest deadline that it can have.
+        self._met = (record.phase, 0.0, 0.0)
+        self._returning = Returning(_began(record))
+        self._last = node
+        self._wrote = monotonic()
+        self._record: DrainRecord | None = record
+        # Nobody knows what an earlier drive of this drain has evicted.
+        self._displaced: set[str] | None = set() if record.phase is Phase.CLAIMED else None
+
+    @property
+    def displaced(self) -> frozenset[str] | None:
+        """The controllers of the pods that the drain has evicted, ``None`` if somebody else began the drain."""
+        return None if self._displaced is None else frozenset(self._displaced)
+
+    @property
+    def reason(self) -> str:
+        """The reason in the node's record, as this drive last saw it."""
+        return self._record.reason if self._record is not None else ""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the node had no record when this drive last read it."""
+        return self._record is None
+
+    @property
+    def backoff(self) -> float:
+        """For how many seconds the node's record now keeps it from another drain."""
+        until = self._record.next_try if self._record is not None else None
+        return 0.0 if until is None else until - self._tools.clock()
+
+    async def run(self) -> Ending:
+        """Continue until the drain is over for this drive. Only cancellation and bugs propagate."""
+        failures = 0
+        looked: _Looked | None = None
+        doubted = False
+        while self._tools.leading():
+            revision = self._tools.cache.revision
+            self.wake.clear()
+            asked, doubted = doubted, False
+            try:
+                step, live = await self._decide(looked, ask=asked)
+                before, looked = looked, None
+                if not isinstance(step, Evict):
+                    self.guided.drop()
+                match step:
+                    case Look():
+                        if live is not None:
+                            looked = await self._look(live.node)
+                        continue
+                    case Evict(pods=pods):
+                        doubted = await self._evict(pods, sure=asked)
+                        looked = before if doubted else None
+                    case Write():
+                        if live is not None and self._tools.leading():
+                            await self._write(live, step)
+                    case Over(ending=ending):
+                        self._tools.tell(DrainEvent(EventKind.ENDED, self._last, self._record, ending=ending))
+                        return ending
+                    case Wait(until=until):
+                        await self._pause(revision, until)
+                failures = 0
+            except KubeError as error:
+                looked = None
+                self.guided.drop()
+                doubted = isinstance(error, Conflict) and not asked
+                if not doubted:
+                    await self._pause_after_trouble(error, failures)
+                    failures += 1
+        return Ending.PARKED
+
+    async def _decide(self, looked: _Looked | None, *, ask: bool) -> tuple[Step, LiveNode | None]:
+        """Return the next step and the node that it was judged by; with *ask*, as the server has it now."""
+        snapshot = self._tools.sight()
+        view = snapshot.nodes.get(self._name)
+        node = view.node if view is not None and view.node.uid == self._uid else None
+        if node is not None and not self._current(node) and monotonic() < self._wrote + LAG:
+            node = self._last
+        if node is not None and not ask and self._current(node):
+            step = await self._ask(snapshot, node, looked)
+            if isinstance(step, (Wait, Look, Evict)) or (isinstance(step, Write) and step.change is NodeChange.NOTHING):
+                return step, LiveNode(node, node.resource_version, ())
+        live = await read_node(self._tools.connection, self._name)
+        if live is not None and live.node.uid != self._uid:
+            live = None
+        if live is not None:
+            self._last, self._record = live.node, drain_record(live.node)
+        return await self._ask(snapshot, live.node if live is not None else None, looked), live
+
+    async def _ask(self, snapshot: Snapshot, node: Node | None, looked: _Looked | None) -> Step:
+        now = self._tools.clock()
+        settings = self._tools.settings()
+        if node is None:
+            return advance(self._op, self._record, Findings(node=None), settings.rules, now)
+        record = drain_record(node)
+        if record is not None and record.op == self._op and (record.holder, record.epoch) != self._term:
+            return Over(Ending.PARKED)
+        if record is not None:
+            record = self._believed(record, settings.rules, now)
+        pods = looked.pods if looked is not None else None
+        sight = Assessment(snapshot, self._name, now, settings.rules, settings.eviction, node=node, pods=pods)
+        rest: Sequence[Refusal] | None = looked.rest if looked is not None else None
+        if rest is None and record is not None and record.phase is Phase.EVICTING and record.op == self._op:
+            rest = await self._judged(sight, settings, now)
+        back = self._returning.refuses(sight.left(self._tries), snapshot)
+        keeps = settings.keeps(snapshot, node) if record is not None and record.owns_node else ()
+        self._not_ready_since = None if node.ready else (self._not_ready_since or now)
+        seen = sight.findings(
+            record,
+            self._tries,
+            fresh=looked is not None,
+            rest=rest,
+            back=back,
+            keeps=keeps,
+            progress=self._progress,
+            not_ready_since=self._not_ready_since,
+            stopping=self._tools.stopping(),
+            releasing=self._tools.releasing(),
+            met=self._met[1],
+        )
+        if seen.awaits or seen.leaving or not node.ready:
+            self._progress = now
+        return advance(self._op, record, seen, settings.rules, now)
+
+    def _believed(self, record: DrainRecord, rules: DrainRules, now: float) -> DrainRecord:
+        """Return *record* with every time limited to what is possible: its writer may have had another clock.
+
+        No phase began after this drive first saw the record, and no deadline can be later than one set at that moment.
+        """
+        if self._met[0] is not record.phase or not self._met[1]:
+            self._met = (record.phase, now, now + rules.node_timeout + rules.await_timeout)
+        _, met, latest = self._met
+        since = {phase: min(at, met) for phase, at in record.since.items()}
+        deadline = record.deadline
+        if deadline is not None and record.phase is Phase.EVICTING:
+            deadline = min(deadline, latest)
+        if deadline == record.deadline and since == record.since:
+            return record
+        return msgspec.structs.replace(record, since=since, deadline=deadline)
+
+    async def _judged(self, sight: Assessment, settings: DrainSettings, now: float) -> Sequence[Refusal] | None:
+        """Search places for the rest every :data:`REJUDGE` seconds while pods are left, at first after a takeover.
+
+        In between the last verdict holds.
+        """
+        if not sight.left(self._tries):
+            return None
+        if self._rejudged is None or now >= self._rejudged + REJUDGE:
+            self._rejudged = now
+            self._rest = tuple(await self._tools.in_thread(partial(sight.rest, settings.placement, settings.ahead)))
+        return self._rest
+
+    def _current(self, node: Node) -> bool:
+        """Whether *node* carries the annotation that this drive last read or wrote on the server."""
+        return node.annotations.get(DRAIN_ANNOTATION) == self._last.annotations.get(DRAIN_ANNOTATION)
+
+    async def _look(self, node: Node) -> _Looked:
+        tools, settings = self._tools, self._tools.settings()
+        here = msgspec.structs.replace(BY_KIND["Pod"], field_selector=f"spec.nodeName={self._name}")
+        listing = await list_all(tools.connection, here)
+        pods = tuple(thing for thing in listing.things if isinstance(thing, Pod))
+        now = tools.clock()
+        sight = Assessment(tools.sight(), self._name, now, settings.rules, settings.eviction, node=node, pods=pods)
+        rest = await tools.in_thread(partial(sight.rest, settings.placement, settings.ahead))
+        broken = [
+            Refusal(Reason.POD_UNREADABLE, f"{error.namespace}/{error.name}", error.problem)
+            for error, _ in listing.problems
+        ]
+        self._rejudged, self._rest = now, tuple(sorted([*rest, *broken]))
+        return _Looked(pods, self._rest)
+
+    async def _evict(self, pods: Sequence[Pod], *, sure: bool) -> bool:
+        """Evict *pods* once their replacements are expected. Return true if this first needs a *sure* look."""
+        if not await self.guided.ready(pods):
+            return False
+        if not sure:
+            return True
+        tools, past = self._tools, self._tools.settings().rules.past_budgets
+
+        async def one(pod: Pod) -> None:
+            if not tools.leading():
+                return
+            heard = await send_away(tools.connection, pod, past_budgets=past, only_if=tools.leading)
+            if heard is None:
+                return
+            now = self._tools.clock()
+            self.guided.answered(pod, heard.answer)
+            self._tries[pod.uid] = tried(self._tries.get(pod.uid), heard, now)
+            if heard.answer in GOING or heard.answer is EvictionAnswer.GONE:
+                self._progress = now
+            if heard.answer in GOING or heard.answer is EvictionAnswer.NO_ANSWER:
+                self._returning.evicted(pod)
+                if self._displaced is not None and pod.owner is not None:
+                    self._displaced.add(owner_mark(pod.owner.uid))
+            self._tools.tell(
+                DrainEvent(EventKind.EVICTION, self._last, self._record, pod=pod, answer=heard.answer, text=heard.text)
+            )
+
+        await asyncio.gather(*(one(pod) for pod in pods))
+        return False
+
+    async def _write(self, live: LiveNode, step: Write) -> None:
+        before = drain_record(live.node)
+        after = await self._tools.patch(live, record_patch(live, step.record, step.change))
+        self._last, self._record, self._wrote = after.node, step.record, monotonic()
+        phase = before.phase if before is not None else None
+        if step.because is not None or step.record is None or step.record.phase is not phase:
+            event = DrainEvent(EventKind.PHASE, self._last, self._record, before=phase, because=step.because)
+            self._tools.tell(event)
+
+    async def _pause(self, revision: int, until: float) -> None:
+        await asyncio.sleep(SHORTEST_PAUSE)
+        left = until - self._tools.clock()
+        if left <= 0 or self.wake.is_set():
+            return
+        changed = asyncio.ensure_future(self._tools.cache.changed(revision, left))
+        woken = asyncio.ensure_future(self.wake.wait())
+        try:
+            await asyncio.wait((changed, woken), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            changed.cancel()
+            woken.cancel()
+            await asyncio.gather(changed, woken, return_exceptions=True)
+
+    async def _pause_after_trouble(self, error: KubeError, failures: int) -> None:
+        if not isinstance(error, Conflict):
+            text = one_line(error)
+            self._tools.tell(DrainEvent(EventKind.TROUBLE, self._last, self._record, text=text))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(doubled(TROUBLE_FIRST, TROUBLE_LAST, failures)):
+                await self.wake.wait()
+
+
+def _began(record: DrainRecord) -> float | None:
+    """Return when an earlier drive began the evictions of this drain: pods created since then got past the cordon."""
+    if record.phase is Phase.CLAIMED:
+        return None
+    return min((at for at in map(record.entered, (Phase.EVICTING, Phase.DRAINED)) if at is not None), default=None)

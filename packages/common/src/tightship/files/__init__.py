@@ -1,1 +1,0 @@
-"""Clusters from files: the output of kubectl, JSON or YAML, plain or compressed."""

@@ -1,0 +1,109 @@
+"""Schedules in the form of cron, in UTC, as Karpenter's budgets have them (``ParseStandard`` of robfig/cron v3)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
+
+from tightship.objects.quoting import quoted
+
+_MACROS = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 6))
+_LONGEST = 366 * 86400.0
+"""Seconds that a window is looked for back; a window that is longer counts as always open."""
+
+
+class CronError(ValueError):
+    """The text is not a schedule."""
+
+
+class Schedule(Struct, frozen=True):
+    """When something begins. *any_day* and *any_weekday* say that a field is ``*``: only the other one counts then."""
+
+    minutes: frozenset[int]
+    hours: frozenset[int]
+    days: frozenset[int]
+    months: frozenset[int]
+    weekdays: frozenset[int]
+    any_day: bool
+    any_weekday: bool
+
+    def began_within(self, seconds: float, now: float) -> bool:
+        """Whether the schedule has a beginning in the last *seconds* before *now* (seconds since 1970), *now* included.
+
+        A beginning exactly *seconds* ago is over.
+        """
+        if seconds <= 0:
+            return False
+        if seconds > _LONGEST:
+            return True
+        end = datetime.fromtimestamp(now, UTC)
+        start = end - timedelta(seconds=seconds)
+        day = end.date()
+        while day >= start.date():
+            if self._on(datetime(day.year, day.month, day.day, tzinfo=UTC)):
+                times = (
+                    datetime(day.year, day.month, day.day, hour, minute, tzinfo=UTC)
+                    for hour in self.hours
+                    for minute in self.minutes
+                )
+                if any(start < each <= end for each in times):
+                    return True
+            day -= timedelta(days=1)
+        return False
+
+    def _on(self, day: datetime) -> bool:
+        of_month, of_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays
+        fits = of_month and of_week if self.any_day or self.any_weekday else of_month or of_week
+        return fits and day.month in self.months
+
+
+def parse_schedule(text: str) -> Schedule:
+    """Return the schedule in *text*: five fields, or a word such as ``@daily``. Raises :class:`CronError`."""
+    parts = _MACROS.get(text.strip(), text).split()
+    if len(parts) != len(_FIELDS):
+        raise CronError(f"{quoted(text)} is not a schedule; allowed are the five fields of cron, or a word like @daily")
+    try:
+        minutes, hours, days, months, weekdays = (
+            _field(part, low, high, name) for part, (name, low, high) in zip(parts, _FIELDS, strict=True)
+        )
+    except ValueError as error:
+        raise CronError(f"{quoted(text)} is not a schedule: {error}") from error
+    return Schedule(minutes, hours, days, months, weekdays, any_day=_any(parts[2]), any_weekday=_any(parts[4]))
+
+
+def _any(part: str) -> bool:
+    return any(each.partition("/")[0] in ("*", "?") for each in part.split(","))
+
+
+def _field(part: str, low: int, high: int, name: str) -> frozenset[int]:
+    found: set[int] = set()
+    for each in part.split(","):
+        span, slash, step = each.partition("/")
+        first, dash, last = span.partition("-")
+        if first in ("*", "?") and not dash:
+            begin, end = low, high
+        else:
+            begin = _number(first, name)
+            end = _number(last, name) if dash else high if slash else begin
+        every = int(step) if slash else 1
+        if not (low <= begin <= end <= high) or every < 1:
+            raise ValueError(f"{each} is no {name} from {low} to {high}")
+        found.update(range(begin, end + 1, every))
+    return frozenset(found)
+
+
+def _number(word: str, name: str) -> int:
+    names, first = {"month": (_MONTHS, 1), "day of the week": (_DAYS, 0)}.get(name, ((), 0))
+    return names.index(word.lower()) + first if word.lower() in names else int(word)

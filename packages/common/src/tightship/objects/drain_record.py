@@ -1,0 +1,218 @@
+"""The writes of a drain on its node: one annotation, one taint, and ``spec.unschedulable``.
+
+The annotation holds everything that the next leader needs to continue a drain. Times on the wire are RFC 3339 in UTC
+with milliseconds; in these structs they are seconds since 1970. :mod:`tightship.drain.machine` moves a node from phase
+to phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, StrEnum
+from functools import lru_cache
+from zlib import crc32
+
+import msgspec
+from msgspec import Struct
+
+from tightship.objects.times import recorded_time, rfc3339_ms
+from tightship.objects.unreadable import UNREADABLE
+
+DRAIN_ANNOTATION = "tightship.dev/drain"
+VERSION = 1
+
+FIELD_MANAGER = "tightship"
+"""The name under which ``managedFields`` lists whoever writes drains."""
+
+_LONGEST_REASON = 900
+"""Most bytes of a reason in the annotation."""
+
+
+class Phase(StrEnum):
+    """The phase of a node. ``Marked`` and ``Backoff`` are notes on a node that nobody drains; other phases own it."""
+
+    MARKED = "Marked"
+    CLAIMED = "Claimed"
+    EVICTING = "Evicting"
+    DRAINED = "Drained"
+    RESTORING = "Restoring"
+    YIELDED = "Yielded"
+    BACKOFF = "Backoff"
+    UNKNOWN = "Unknown"
+    """Never written; an unreadable annotation counts as this."""
+
+
+IDLE_PHASES = frozenset({Phase.MARKED, Phase.BACKOFF})
+"""Phases in which only the annotation is on the node."""
+
+UNDER_WAY = frozenset({Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED})
+"""Phases in which a drain continues unless something stands against it."""
+
+
+class DrainRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The annotation ``tightship.dev/drain``.
+
+    *op* is unique to one drain and the value of its taint. *holder* is the replica that drives the drain, *epoch* the
+    transitions of its Lease when it took over. *lease* (``namespace/name``) tells one installation of a controller from
+    another. *since* maps each phase, ``Marked`` included, to when this drain last entered it (``Drained``: first).
+    *prior_unschedulable* is what a restore puts back. *attempts* counts consecutive drains given up, and *next_try* is
+    when another may start. *reason* explains the phase in the words of :class:`tightship.objects.reasons.Reason`.
+    """
+
+    phase: Phase
+    controller: str = ""
+    op: str = ""
+    holder: str = ""
+    epoch: int = 0
+    lease: str = ""
+    since: Mapping[str, float] = {}
+    deadline: float | None = None
+    prior_unschedulable: bool = False
+    attempts: int = 0
+    next_try: float | None = None
+    reason: str = ""
+    plan_hash: str = ""
+
+    @property
+    def owns_node(self) -> bool:
+        """Whether the node is cordoned and tainted on behalf of this record."""
+        return self.phase not in IDLE_PHASES
+
+    def entered(self, phase: Phase) -> float | None:
+        """Return when the drain entered *phase*, ``None`` if it has not."""
+        return self.since.get(phase.value)
+
+
+class _Head(Struct, rename="camel"):
+    """The fields whose form on the wire is not that of :class:`DrainRecord`."""
+
+    v: int
+    phase: str
+    since: dict[str, str] = {}
+    deadline: str | None = None
+    next_try: str | None = None
+
+
+class Ending(Enum):
+    """How a drain ends for whoever drives it."""
+
+    HANDED_OVER = "handed_over"
+    NODE_GONE = "node_gone"
+    RESTORED = "restored"
+    NOT_OURS = "not_ours"
+    """The annotation is gone, or another drain's: write nothing more."""
+    PARKED = "parked"
+    """We stop; the annotation stays for whoever starts next."""
+
+
+Price = tuple[int, str]
+"""The price of a node for an hour: millionths of a currency, and the currency."""
+
+UNPRICED: Price = (0, "")
+
+
+class Finished(Struct, frozen=True):
+    """A drain of *node* in *pool* by *controller* that ended at *at*, and how (*ending*, *reason*).
+
+    *ending* is a value of :class:`Ending`. *began* is ``None`` if unknown. *came* is the node
+    added in place of the removed one; *stayed* says that none was added for long enough. *displaced* are the
+    controllers of the evicted pods, as :func:`owner_mark` writes them, ``None`` if not all are known. *price* is
+    what the node cost.
+    """
+
+    node: str
+    pool: str
+    controller: str
+    ending: str
+    at: float
+    reason: str = ""
+    began: float | None = None
+    came: str = ""
+    stayed: bool = False
+    displaced: frozenset[str] | None = None
+    price: Price = UNPRICED
+
+
+def owner_mark(uid: str) -> str:
+    """Return the short form in which a history of fifty drains keeps a controller of pods with *uid*."""
+    return f"{crc32(uid.encode()):08x}"
+
+
+class Regret(Struct, frozen=True):
+    """What a pool has learned: *node* was added at *at*, soon after a drain; *level* grows with each such node."""
+
+    level: int
+    at: float
+    node: str
+
+
+class Saving(Struct, frozen=True):
+    """So many *nodes* of a pool are gone since *at*; *hourly* is what they cost, in millionths by currency."""
+
+    at: float
+    nodes: int
+    hourly: Mapping[str, int] = {}
+
+
+class Books(Struct, frozen=True):
+    """What drains have saved in a pool: *seconds* of nodes and *micros* by currency so far, and what *standing* adds.
+
+    *standing* are the nodes that are still gone, the longest first. *seen* is when the newest node was created that has
+    been looked at.
+    """
+
+    seen: float
+    standing: tuple[Saving, ...] = ()
+    seconds: float = 0.0
+    micros: Mapping[str, int] = {}
+
+
+class PastDrains(Struct, frozen=True):
+    """Recent drains of all controllers, the oldest first, what pools have learned, and what drains have saved.
+
+    *additions* are by pool when the last node was added to it, and which: that node may be gone already.
+    """
+
+    finished: tuple[Finished, ...] = ()
+    regrets: Mapping[str, Regret] = {}
+    books: Mapping[str, Books] = {}
+    additions: Mapping[str, tuple[float, str]] = {}
+
+
+def encode_record(record: DrainRecord) -> str:
+    """Return *record* as the annotation's value. A long reason is cut, so that the value stays below 2 kB."""
+    fields = {"v": VERSION, **msgspec.to_builtins(record), "reason": _cut(record.reason)}
+    if record.since:
+        fields["since"] = {phase: rfc3339_ms(time) for phase, time in record.since.items()}
+    for name, time in (("deadline", record.deadline), ("nextTry", record.next_try)):
+        if time is not None:
+            fields[name] = rfc3339_ms(time)
+    return msgspec.json.encode({name: value for name, value in fields.items() if value != ""}).decode()
+
+
+@lru_cache(maxsize=4096)  # a pass asks many times about a node in drain
+def decode_record(text: str) -> DrainRecord:
+    """Return the record in an annotation. An unreadable one has the phase ``Unknown``, and its reason says why."""
+    try:
+        head = msgspec.json.decode(text, type=_Head)
+        if head.v != VERSION:
+            raise ValueError(f"version {head.v} is not known, only {VERSION}")
+        if Phase(head.phase) is Phase.UNKNOWN:
+            raise ValueError("phase Unknown is never written")
+        fields = msgspec.json.decode(text, type=dict[str, object])
+        fields["since"] = {phase: recorded_time(time) for phase, time in head.since.items()}
+        for name, time in (("deadline", head.deadline), ("nextTry", head.next_try)):
+            fields[name] = None if time is None else recorded_time(time)
+        return msgspec.convert(fields, DrainRecord)
+    except (*UNREADABLE, ValueError) as error:
+        return DrainRecord(phase=Phase.UNKNOWN, reason=f"annotation {DRAIN_ANNOTATION} can't be read: {error}")
+
+
+def _cut(reason: str) -> str:
+    """Cut *reason* to its limit in bytes: a webhook's text may hold characters that take several bytes each."""
+    if len(msgspec.json.encode(reason)) <= _LONGEST_REASON:
+        return reason
+    kept = reason[:_LONGEST_REASON]
+    while len(msgspec.json.encode(kept)) > _LONGEST_REASON - 3:
+        kept = kept[: len(kept) * 9 // 10]
+    return kept + "..."

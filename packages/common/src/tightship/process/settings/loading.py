@@ -1,0 +1,285 @@
+"""One resolver for all settings: flags over environment over ConfigMap or file over defaults.
+
+A model of settings is a :class:`Layered`, whose fields declare their names in each source. A controller makes the
+sources and calls :func:`resolve`, which reports every problem at once. Each problem names the flag, variable or key of
+the value, the value, and what is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeVar, get_args, get_origin
+
+from pydantic import AliasChoices, BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from tightship.process.settings.fields import Flag
+
+Location = tuple[int | str, ...]
+"""The place of a value: fields or keys from the outermost inwards."""
+
+TELLS_ALL = "tells_all"
+"""The type of a validation error whose message names the values itself."""
+
+_SOURCES = "sources"
+"""The keyword with which :func:`resolve` passes its sources to a model."""
+
+
+class SettingsError(ValueError):
+    """Unusable settings. *problems* has a line for each, which names the key, the value and what is allowed."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+class BadFlagsError(SettingsError):
+    """At least one problem is a flag's: wrong usage."""
+
+
+def dotted(location: Location) -> str:
+    """Return a location in the usual notation: ``nodePools.general.enabled``."""
+    return ".".join(str(part) for part in location)
+
+
+class Layered(BaseSettings):
+    """Settings from several sources. Made with keywords, settings consist of these and the defaults.
+
+    An alias is a key of the ConfigMap; an alias in capitals is an environment variable.
+    """
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", populate_by_name=True, validate_default=False)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return only the sources given to :func:`resolve`: pydantic reads none by itself."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings, *init_settings().pop(_SOURCES, ()))
+
+    @staticmethod
+    def spelled(key: str) -> str:
+        """Return the ConfigMap's spelling of *key*. A model that overrides this knows keys by no other name."""
+        return key
+
+    @classmethod
+    def variables(cls, field: str) -> tuple[str, ...]:
+        """Return the names of the environment variables that set *field*; the first that is set counts."""
+        return tuple(each for each in _aliases(cls.model_fields[field]) if each.isupper())
+
+    @classmethod
+    def read(cls, field: str, value: object) -> object:
+        """Return *value* from a source in the form that the validation of *field* expects."""
+        del field
+        return value
+
+
+_Settings = TypeVar("_Settings", bound=Layered)
+
+
+class SettingsSource(PydanticBaseSettingsSource):
+    """One source of settings: its *values* by field, and the *names* of their locations for messages."""
+
+    def __init__(self, model: type[Layered]) -> None:
+        super().__init__(model)
+        self.model = model
+        self.values: dict[str, Any] = {}
+        self.names: dict[Location, str] = {}
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Return the value of a field, ``None`` if there is none, and its key."""
+        del field
+        return self.values.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        """Return all values by field."""
+        return self.values
+
+    def take(self, location: Location, value: object, name: str) -> None:
+        """Put *value* at *location*, which messages call *name*."""
+        *above, last = map(str, location)
+        values = self.values
+        for each in above:
+            values = values.setdefault(each, {})
+        values[last] = value if above else self.model.read(last, value)
+        self.names[location] = name
+
+
+class FlagSource(SettingsSource):
+    """Flags by the field that each sets; *inside* are flags for values inside of fields, by location."""
+
+    def __init__(
+        self, model: type[Layered], flags: Mapping[str, object], inside: Mapping[Location, object] = {}
+    ) -> None:
+        super().__init__(model)
+        for location, value in [*(((field,), value) for field, value in flags.items()), *inside.items()]:
+            owner = _walked(model, location)[1]
+            field = _fields(owner)[str(location[-1])]
+            flag = flags_of(owner).get(field)
+            self.take(location, value, flag.name if flag is not None else f"--{field.replace('_', '-')}")
+
+
+class EnvironmentSource(SettingsSource):
+    """Environment variables; an empty one counts as not set."""
+
+    def __init__(self, model: type[Layered], environment: Mapping[str, str]) -> None:
+        super().__init__(model)
+        for field in model.model_fields:
+            name = next((each for each in model.variables(field) if environment.get(each)), None)
+            if name is not None:
+                self.take((field,), environment[name], name)
+
+
+class ConfigSource(SettingsSource):
+    """The values of a ConfigMap or a file by key; *place* is the file, or the key of the ConfigMap's data.
+
+    *unknown* are keys that belong to no field.
+    """
+
+    def __init__(self, model: type[Layered], values: Mapping[str, object], place: str = "") -> None:
+        super().__init__(model)
+        self.place = place
+        own = model.spelled is not Layered.spelled
+        known = {key: field for field, key in wire_keys(model).items()} if own else _fields(model)
+        self.unknown = [key for key in values if key not in known]
+        self.values |= {known[key]: model.read(known[key], value) for key, value in values.items() if key in known}
+
+    def named(self, keys: Location) -> str:
+        """Return the name of the value at *keys* for messages."""
+        return f"{self.place}: {dotted(keys)}" if self.place else dotted(keys)
+
+
+class DefaultSource(SettingsSource):
+    """Values by field, for fields that no earlier source sets."""
+
+    def __init__(self, model: type[Layered], values: Mapping[str, object]) -> None:
+        super().__init__(model)
+        self.values.update(values)
+
+
+def resolve(model: type[_Settings], *sources: SettingsSource) -> _Settings:
+    """Return the settings of all *sources*; earlier sources override later ones.
+
+    Raises :class:`SettingsError` with **all** problems, :class:`BadFlagsError` if one of them is a flag's.
+    """
+    config = next((each for each in sources if isinstance(each, ConfigSource)), ConfigSource(model, {}))
+    problems = {f"{config.named((key,))}: {_unknown(model)}" for key in config.unknown}
+    settings, usage = None, False
+    try:
+        settings = model.model_validate({_SOURCES: sources})
+    except ValidationError as error:
+        for each in error.errors():
+            keys, owner = _walked(model, each["loc"])
+            name = _name(each["loc"], sources)
+            usage |= name.startswith("-")
+            if each["type"] == TELLS_ALL:
+                why = each["msg"]
+            elif each["type"] == "extra_forbidden":
+                why = _unknown(owner)
+            else:
+                value, told = repr(each.get("input")), _told(each)
+                why = told if told.startswith(value) else f"{value}: {told}"
+            problems.add(f"{name or config.named(keys)}: {why}")
+    if settings is None or problems:
+        raise (BadFlagsError if usage else SettingsError)(sorted(problems))
+    return settings
+
+
+def load(model: type[_Settings], values: Mapping[str, object], place: str = "") -> _Settings:
+    """Return a *model* of the *values* of one ConfigMap or file; see :class:`ConfigSource`, :func:`resolve`."""
+    return resolve(model, ConfigSource(model, values, place))
+
+
+@cache
+def wire_keys(model: type[BaseModel]) -> Mapping[str, str]:
+    """Return the ConfigMap's key of each field of *model*, by the field's name."""
+    # The model's own fields come before the fields of its sections, as people would write them.
+    own = {name: number for number, name in enumerate(model.__annotations__)}
+    names = sorted(model.model_fields, key=lambda name: own.get(name, len(own)))
+    keys = {name: next(iter(_aliases(model.model_fields[name])), name) for name in names}
+    return {name: model.spelled(key) for name, key in keys.items()} if issubclass(model, Layered) else keys
+
+
+@cache
+def flags_of(model: type[BaseModel]) -> Mapping[str, Flag]:
+    """Return the flags of *model* by field, in the order of the help; an overriding field keeps the flag."""
+    found: dict[str, Flag] = {}
+    for name in wire_keys(model):
+        fields = (base.model_fields.get(name) for base in model.__mro__ if issubclass(base, BaseModel))
+        flags = (each for field in fields if field is not None for each in field.metadata if isinstance(each, Flag))
+        flag = next(flags, None)
+        if flag is not None:
+            found[name] = flag
+    return dict(sorted(found.items(), key=lambda item: item[1].rank))
+
+
+def nested(field: FieldInfo) -> tuple[type[BaseModel], bool] | None:
+    """Return the model inside *field*, if any, and whether the field holds several of them by name."""
+    several = get_origin(field.annotation) is Mapping
+    for each in (field.annotation, *get_args(field.annotation)):
+        if isinstance(each, type) and issubclass(each, BaseModel):
+            return each, several
+    return None
+
+
+def _aliases(field: FieldInfo) -> list[str]:
+    alias = field.validation_alias
+    return [str(each) for each in alias.choices] if isinstance(alias, AliasChoices) else [str(alias)] if alias else []
+
+
+def _fields(model: type[BaseModel]) -> dict[str, str]:
+    """Return the field of each name that a ConfigMap may use: keys, aliases, and the names of the fields."""
+    return {each: name for name, field in model.model_fields.items() for each in (name, *_aliases(field))}
+
+
+def _walked(model: type[BaseModel], location: Location) -> tuple[Location, type[BaseModel]]:
+    """Return *location*, given in fields or keys, in keys, and the model of its last key."""
+    field = _fields(model).get(str(location[0])) if location else None
+    if field is None:
+        return location, model
+    key, inner, rest = wire_keys(model)[field], nested(model.model_fields[field]), location[1:]
+    if inner is None or not rest:
+        return (key, *rest), model
+    entry = rest[:1] if inner[1] else ()
+    keys, owner = _walked(inner[0], rest[len(entry) :])
+    return (key, *entry, *keys), owner
+
+
+def _name(location: Location, sources: tuple[SettingsSource, ...]) -> str:
+    """Return the flag or variable that set the value at *location*, empty if none did."""
+    above = (location[:end] for end in range(len(location), 0, -1))
+    return next((each.names[part] for part in above for each in sources if part in each.names), "")
+
+
+_TOLD: Mapping[str, str] = {
+    "float_parsing": "is not a number",
+    "float_type": "is not a number",
+    "finite_number": "is not a number",
+    "int_parsing": "is not a whole number",
+    "int_type": "is not a whole number",
+    "int_from_float": "is not a whole number",
+    "greater_than": "allowed is more than {gt:g}",
+    "greater_than_equal": "allowed is {ge:g} or more",
+    "less_than": "allowed is less than {lt:g}",
+    "less_than_equal": "allowed is {le:g} or less",
+    "literal_error": "allowed is {expected}",
+}
+"""What to say of a value, by the type of pydantic's error, whose own text is about an input."""
+
+
+def _told(error: ErrorDetails) -> str:
+    told = _TOLD.get(error["type"])
+    return error["msg"].removeprefix("Value error, ") if told is None else told.format(**error.get("ctx", {}))
+
+
+def _unknown(model: type[BaseModel]) -> str:
+    return f"unknown key; allowed are {', '.join(sorted(wire_keys(model).values()))}"

@@ -1,0 +1,119 @@
+"""Prices as a setting: a mapping in the configuration, a text that holds one, or a file on the command line."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from importlib import resources
+from typing import Annotated
+
+import msgspec
+from pydantic import BeforeValidator, Field, InstanceOf
+from pydantic_core import PydanticCustomError
+
+from tightship.objects.quoting import quoted
+from tightship.planning.price_list import PriceError, price_list
+from tightship.planning.prices import MICROS, CloudPrices, PriceList
+from tightship.process.settings.config_maps import mapping_of, read_config
+from tightship.process.settings.fields import Flag
+from tightship.process.settings.loading import TELLS_ALL, SettingsError
+from tightship.process.settings.opencost import server_in
+
+PRICE_FILES = ("prices.yaml", "prices.yml", "prices.json", "prices")
+"""Keys of a ConfigMap's data that may hold a price list; the first that exists counts."""
+
+
+ON_DEMAND = "on_demand_prices.json"
+"""The shipped list, beside this module; packages/common/tooling/on_demand_prices.py makes it."""
+
+
+class _Cloud(msgspec.Struct, frozen=True):
+    cloud: str
+    region: str
+    date: str
+    prices: dict[str, float]
+
+
+@functools.cache
+def cloud_prices() -> tuple[CloudPrices, ...]:
+    """Return the shipped prices on demand."""
+    read = msgspec.json.decode((resources.files(__package__) / ON_DEMAND).read_bytes(), type=list[_Cloud])
+    return tuple(
+        CloudPrices(
+            each.cloud, each.region, each.date, {name: round(price * MICROS) for name, price in each.prices.items()}
+        )
+        for each in read
+    )
+
+
+def no_list() -> PriceList:
+    """Return the price list of a user who gave none."""
+    return PriceList(clouds=cloud_prices())
+
+
+def read_prices(path: str) -> PriceList:
+    """Return the price list in the file *path*: YAML, JSON, or a ConfigMap manifest around either.
+
+    If *path* is the address of a Prometheus server, the list only names that server, which
+    :func:`~tightship.process.settings.opencost.node_costs` asks. Raises :class:`SettingsError`, whose problems name the
+    file.
+    """
+    address = path.lower().startswith(("http://", "https://"))
+    try:
+        return _read({"openCost": path} if address else read_config(path, PRICE_FILES))
+    except PriceError as error:
+        where = "--prices" if address else path
+        raise SettingsError([f"{where}: {problem}" for problem in error.problems]) from error
+
+
+def _read(values: Mapping[str, object]) -> PriceList:
+    problems: list[str] = []
+    server = None
+    if "openCost" in values:
+        try:
+            server = server_in(values["openCost"])
+        except SettingsError as error:
+            problems = error.problems
+    try:
+        found = price_list(values, cloud_prices(), server)
+    except PriceError as error:
+        raise PriceError([*problems, *error.problems]) from error
+    if problems:
+        raise PriceError(problems)
+    # Only values that passed are written: YAML's aliases can make others endless.
+    return msgspec.structs.replace(found, written=msgspec.json.encode(values).decode())
+
+
+def _prices(value: object) -> object:
+    if isinstance(value, str):
+        try:
+            value = mapping_of(value, "prices") or None
+        except SettingsError as error:
+            raise PydanticCustomError(TELLS_ALL, "{problems}", {"problems": str(error)}) from error
+    if value is None:
+        return no_list()
+    if isinstance(value, PriceList):
+        return value
+    if not isinstance(value, Mapping):
+        why = f"{quoted(value)}; allowed is a mapping with instanceTypes or prices"
+        raise PydanticCustomError(TELLS_ALL, "{problems}", {"problems": why})
+    try:
+        return _read(value) if value else no_list()
+    except PriceError as error:
+        raise PydanticCustomError(TELLS_ALL, "{problems}", {"problems": str(error)}) from error
+
+
+Prices = Annotated[
+    InstanceOf[PriceList],
+    BeforeValidator(_prices),
+    Field(default_factory=no_list),
+    Flag(
+        "--prices FILE",
+        "prices of nodes for an hour, by instance type or label selector, as YAML or JSON; or the address of a "
+        "Prometheus server that scrapes OpenCost: see docs/money.md (default: the annotations "
+        "tightship.dev/hourly-price, then clouds' prices on demand)",
+        "plan",
+        parse=read_prices,
+    ),
+]
+"""What nodes cost."""

@@ -1,0 +1,241 @@
+"""PodDisruptionBudgets as a ledger of what each still allows while a plan grows.
+
+The verdicts are those of the eviction subresource (``pkg/registry/core/pod/storage/eviction.go``). A Pending pod needs
+no budget. An unhealthy pod needs none if its PDB's policy or health says so. A pod under two PDBs can never be evicted,
+and a PDB whose status is older than its spec allows nothing.
+
+One allowance is enough to start on a node. If a node holds more pods of a budget than the budget allows at once, the
+drain waits for Ready replacements in between. Such a node takes the rest of the budget, so the next node of the same
+plan waits for a later round.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from msgspec import Struct
+
+from tightship.cluster import Snapshot
+from tightship.objects import Owner, Pod, PodDisruptionBudget, PodTemplate
+from tightship.objects.counting import counted
+from tightship.objects.reasons import Reason, Refusal
+
+
+class Charge(Struct, frozen=True):
+    """The allowances that draining a node takes, by budget key; pods under budgets in *waits* leave one by one."""
+
+    taken: dict[str, int] = {}
+    waits: tuple[str, ...] = ()
+
+
+class DisruptionLedger:
+    """The allowances of all budgets. :meth:`charge` judges a node's pods together, :meth:`take` spends."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._budgets = snapshot.budgets
+        self._to_be: dict[str, int] | None = None
+        self._matches: dict[PodTemplate, tuple[PodDisruptionBudget, ...]] = {}
+        self._unreadable: dict[str, str] = {
+            each.namespace: each.key for each in snapshot.unreadable if each.kind == "PodDisruptionBudget"
+        }
+        self._left: dict[str, int] = {}
+        self._without: set[PodTemplate] = set()
+        """Templates without a budget."""
+        self._plain: dict[PodTemplate, tuple[PodDisruptionBudget, str]] = {}
+        """Templates with just one budget, which is in force, and its key."""
+
+    def budgets_of(self, template: PodTemplate) -> tuple[PodDisruptionBudget, ...]:
+        """Return the budgets whose selector matches pods of *template*."""
+        found = self._matches.get(template)
+        if found is None:
+            found = self._matches[template] = self._budgets.of(template)
+        return found
+
+    def covers(self, pod: Pod) -> bool:
+        """Whether any budget selects *pod*."""
+        return bool(self.budgets_of(pod.template))
+
+    def left(self, budget: PodDisruptionBudget) -> int:
+        """Return how many disruptions *budget* still allows."""
+        return self._left.get(budget.key, budget.disruptions_allowed)
+
+    def charge(self, pods: Sequence[Pod]) -> tuple[Charge, list[Refusal]]:
+        """Return what evicting all of *pods* from one node takes, and **all** refusals."""
+        need: dict[str, int] = {}
+        left: dict[str, int] = {}
+        refusals: list[Refusal] = []
+        for pod, budget, key in self._asking(pods, refusals):
+            if key not in left:
+                left[key] = self._left.get(key, budget.disruptions_allowed)
+            need[key] = need.get(key, 0) + 1
+            if left[key] < 1:
+                refusals.append(self._exhausted(budget, pod))
+        taken: dict[str, int] = {}
+        waits: list[str] = []
+        for key, count in sorted(need.items()):
+            taken[key] = min(count, max(0, left[key]))
+            if count > taken[key]:
+                waits.append(key)
+        return Charge(taken, tuple(waits)), refusals
+
+    def needs(self, pods: Sequence[Pod]) -> dict[str, tuple[PodDisruptionBudget, int]]:
+        """Return, by key, the budgets from which evicting *pods* needs allowances, and how many of each.
+
+        The result does not depend on what has been taken. A budget with no more left than that has nothing to spare.
+        """
+        found: dict[str, tuple[PodDisruptionBudget, int]] = {}
+        for _, budget, key in self._asking(pods, []):
+            found[key] = (budget, found.get(key, (budget, 0))[1] + 1)
+        return found
+
+    def _asking(self, pods: Sequence[Pod], refusals: list[Refusal]) -> Iterator[tuple[Pod, PodDisruptionBudget, str]]:
+        """Yield the pods that need an allowance, with their budgets and the budgets' keys. Add pods that no allowance
+        would help to *refusals*.
+        """
+        without, plain = self._without, self._plain
+        for pod in pods:
+            # A pass asks for every pod of a fleet. Nearly all have no budget, or are Ready under one in force.
+            if pod.template in without:
+                continue
+            known = plain.get(pod.template)
+            if known is not None and pod.ready and pod.phase != "Pending":
+                yield pod, known[0], known[1]
+                continue
+            if pod.phase == "Pending":
+                continue
+            if pod.namespace in self._unreadable:
+                unreadable = self._unreadable[pod.namespace]
+                detail = f"PodDisruptionBudget {unreadable} can't be read and may cover the pod"
+                refusals.append(
+                    Refusal(Reason.PDB_UNREADABLE, pod.key, detail, f"fix PodDisruptionBudget {unreadable}")
+                )
+                continue
+            matching = self.budgets_of(pod.template)
+            if not matching:
+                if not self._unreadable:
+                    without.add(pod.template)
+                continue
+            if len(matching) > 1:
+                names = ", ".join(budget.name for budget in matching)
+                detail = f"{len(matching)} PodDisruptionBudgets select the pod ({names}), so the eviction API refuses"
+                refusals.append(Refusal(Reason.MULTIPLE_PDBS, pod.key, detail, f"let only one of {names} select it"))
+                continue
+            budget = matching[0]
+            if self._in_force(budget):
+                plain[pod.template] = (budget, budget.key)
+            if self._needs_one(pod, budget, refusals):
+                yield pod, budget, budget.key
+
+    def _needs_one(self, pod: Pod, budget: PodDisruptionBudget, refusals: list[Refusal]) -> bool:
+        """Whether evicting *pod* takes an allowance of *budget*. If none would help, say so in *refusals*."""
+        if budget.always_allow_unhealthy and not pod.ready:
+            return False  # this policy comes before everything else, even the status
+        refusal = self._standing(budget, pod)
+        if refusal is not None:
+            refusals.append(refusal)
+            return False
+        return not _needs_no_allowance(budget, pod)
+
+    def take(self, charge: Charge) -> None:
+        """Spend what *charge* takes."""
+        for key, count in charge.taken.items():
+            self._left[key] = self.left(self._budgets.by_key[key]) - count
+
+    def _in_force(self, budget: PodDisruptionBudget) -> bool:
+        """Whether the status of *budget* can be relied on."""
+        return not budget.sync_failed and budget.observed_generation >= budget.generation
+
+    def _standing(self, budget: PodDisruptionBudget, pod: Pod) -> Refusal | None:
+        if budget.sync_failed:
+            detail = f"the disruption controller can't compute PDB {budget.name}: {budget.sync_failed}"
+            return Refusal(Reason.PDB_SYNC_FAILED, pod.key, detail, f"fix what PDB {budget.key} selects")
+        if budget.observed_generation < budget.generation:
+            detail = (
+                f"the status of PDB {budget.name} is from generation {budget.observed_generation}, "
+                f"the spec is generation {budget.generation}"
+            )
+            return Refusal(Reason.PDB_NOT_CURRENT, pod.key, detail, "wait for the disruption controller to catch up")
+        return None
+
+    def _exhausted(self, budget: PodDisruptionBudget, pod: Pod) -> Refusal:
+        health = f"{budget.current_healthy} healthy of {budget.expected_pods}, {budget.desired_healthy} wanted"
+        if budget.disruptions_allowed > 0:
+            allowed = counted(budget.disruptions_allowed, "eviction")
+            detail = f"PDB {budget.name} allows {allowed} now, already spent on nodes planned before"
+            return Refusal(
+                Reason.PDB_SPENT_BY_PLAN, pod.key, detail, "wait for a later round, when the moved pods are Ready"
+            )
+        if self._never_allows(budget):
+            detail = f"PDB {budget.name} ({budget.rule}) can never allow an eviction: {health}"
+            return Refusal(Reason.PDB_NEVER_ALLOWS, pod.key, detail, _loosen(budget, pod))
+        detail = f"PDB {budget.name} ({budget.rule}) allows no eviction now: {health}"
+        missing = max(1, budget.desired_healthy + 1 - budget.current_healthy)
+        fix = f"{counted(missing, 'more healthy pod')} under PDB {budget.key}"
+        return Refusal(Reason.PDB_EXHAUSTED, pod.key, detail, fix)
+
+    def _never_allows(self, budget: PodDisruptionBudget) -> bool:
+        """Whether waiting can't help, because there will never be more pods than the budget wants.
+
+        A ``minAvailable`` number is compared with the existing pods: one less between an eviction and the creation of
+        its replacement. A percentage is compared with the replicas.
+        """
+        if not budget.never_allows:
+            return False
+        of_replicas = budget.max_unavailable is not None or isinstance(budget.min_available, str)
+        return of_replicas or budget.desired_healthy >= self._pods_to_be(budget)
+
+    def _pods_to_be(self, budget: PodDisruptionBudget) -> int:
+        """Return how many pods *budget* will have: the replicas of the controllers of its present pods."""
+        if self._to_be is None:
+            self._to_be = self._count_replicas()
+        return self._to_be.get(budget.key, 0)
+
+    def _count_replicas(self) -> dict[str, int]:
+        nodes = self._snapshot.nodes.values()
+        pods = chain(self._snapshot.unscheduled, chain.from_iterable(view.pods for view in nodes))
+        found: Counter[str] = Counter()
+        counted: set[tuple[str, Owner]] = set()
+        for template, present in Counter(pod.template for pod in pods).items():
+            owner = template.owner
+            named = owner and self._snapshot.workloads.get(owner.kind, {}).get(f"{template.namespace}/{owner.name}")
+            for budget in self.budgets_of(template):
+                if owner is None or not named or named.replicas is None:
+                    found[budget.key] += present
+                elif (budget.key, owner) not in counted:
+                    counted.add((budget.key, owner))
+                    found[budget.key] += named.replicas
+        return dict(found)
+
+
+class RenewedLedger(DisruptionLedger):
+    """A ledger that spends nothing: every node finds what the budgets allow now.
+
+    It suits nodes that are drained one after another, with the pods of each Ready again before the next drain begins.
+    """
+
+    def take(self, charge: Charge) -> None:
+        """Spend nothing."""
+
+
+def _needs_no_allowance(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    """Whether *pod* is unhealthy and may go while enough others are healthy (KEP-3017, ``IfHealthyBudget``)."""
+    return not pod.ready and 0 < budget.desired_healthy <= budget.current_healthy
+
+
+def _loosen(budget: PodDisruptionBudget, pod: Pod) -> str:
+    if budget.managed.operator:
+        return f"leave PDB {budget.key} to {budget.managed.operator}, which owns the PDB and sets it back"
+    note = budget.managed.note("the PDB")
+    return f"{_loosened(budget, pod)} ({note})" if note else _loosened(budget, pod)
+
+
+def _loosened(budget: PodDisruptionBudget, pod: Pod) -> str:
+    if budget.max_unavailable is not None:
+        return f"set maxUnavailable of PDB {budget.key} to 1 or more"
+    lower = f"lower minAvailable of PDB {budget.key}"
+    if isinstance(budget.min_available, str):
+        return lower
+    return f"raise the replicas of {pod.owner or pod.key} to {budget.desired_healthy + 1} or more, or {lower}"

@@ -1,0 +1,369 @@
+"""Finds places for all pods of a node together.
+
+The search is greedy at first, the hardest pods before the easy ones. A pod that finds no place goes to the front, and
+the search starts again. A small case that is still open is searched exhaustively, so that its "no place" is exact.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+
+import numpy as np
+from msgspec import Struct
+
+from tightship.scheduler.scoring import Choice, best_fit, nodes_to_find
+from tightship.scheduler.space import PodDemand, Space
+from tightship.scheduler.together import feasible_each, left_over
+from tightship.scheduler.topology import NodeMask, Topology
+
+RETRIES = 8
+"""How often a pod without a place moves to the front before the greedy search ends."""
+
+SEARCH_WORK = 400_000
+"""Node checks (pods left times nodes, for each step) that an exhaustive search may spend. The search is deep in small
+clusters, where a clever placement matters, and shallow in large ones, where one pod decides nothing."""
+
+_Placed = tuple[tuple[int, int], ...]
+"""The kinds of pods placed, with their nodes, sorted so that the order of placing does not matter."""
+
+
+class Fit(Struct, frozen=True):
+    """The outcome: a node index for each demand in the order given, or the positions of demands without a place.
+
+    *alone* are demands that fit nowhere even without the others, and that no other could help to a place (as a
+    companion, or by raising a spread's minimum). For these the answer is exact. *astray* are demands that have a place,
+    but that kube-scheduler would send to a node where they can't run.
+    """
+
+    nodes: tuple[int, ...] = ()
+    unplaced: tuple[int, ...] = ()
+    alone: tuple[int, ...] = ()
+    astray: tuple[int, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        return not self.unplaced
+
+
+def fit_all(
+    space: Space,
+    demands: Sequence[PodDemand],
+    choose: Choice = best_fit,
+    retries: int = RETRIES,
+    *,
+    explain: bool = True,
+) -> Fit:
+    """Place all of *demands*. Unless all of them find a node, the space stays unchanged.
+
+    Without *explain*, a search with a single try names just the first demand that finds none.
+    """
+    if not demands:
+        return Fit()
+    start = space.mark()
+    masks = feasible_each(space, list(dict.fromkeys(demands))) if retries or explain else {}
+    fitting = {demand: int(np.count_nonzero(mask)) for demand, mask in masks.items()}
+    alone = _alone(demands, fitting) if fitting else ()
+    order = sorted(range(len(demands)), key=lambda position: demands[position].hardness)
+    # A pod that fits nowhere by itself ends the search at once. With only one try the scheduler's model chooses, which
+    # may remember where it ended.
+    if alone and (retries or _looks_everywhere(space, demands, order, alone, fitting)):
+        return Fit(unplaced=alone, alone=alone)
+    if not all(demand.node_local for demand in masks):
+        masks = {}
+    for _ in range(retries + 1):
+        failed, nodes = _greedy(space, demands, order, choose, masks)
+        if failed is None:
+            return Fit(nodes=tuple(nodes[position] for position in range(len(demands))))
+        space.rollback(start)
+        if order[0] == failed:
+            break
+        order.remove(failed)
+        order.insert(0, failed)
+    if alone:
+        return Fit(unplaced=alone, alone=alone)
+    if retries:
+        found = _search(space, demands, order)
+        if found is not None:
+            for position, node in enumerate(found):
+                space.place(demands[position], node)
+            return Fit(nodes=found)
+    return Fit(unplaced=(order[0],), astray=(order[0],) if order[0] in nodes else ())
+
+
+def _looks_everywhere(
+    space: Space,
+    demands: Sequence[PodDemand],
+    order: Sequence[int],
+    alone: Sequence[int],
+    fitting: Mapping[PodDemand, int],
+) -> bool:
+    """Whether the scheduler's model looks at all nodes on which demands fit that it places before the first *alone*."""
+    placed = [demands[position] for position in takewhile(lambda each: each not in alone, order)]
+    more = any(
+        demand.affinity.group is not None or demand.spread.own for demand in placed
+    )  # others may open nodes to these
+    most = len(space.nodes) if more else max((fitting[demand] for demand in placed), default=0)
+    return most <= nodes_to_find(len(space.nodes))
+
+
+def _alone(demands: Sequence[PodDemand], fitting: Mapping[PodDemand, int]) -> tuple[int, ...]:
+    """Return the positions of demands that fit nowhere, wherever the others go."""
+    if all(fitting.values()):
+        return ()
+    everyone = range(len(demands))
+    return tuple(
+        position
+        for position, demand in enumerate(demands)
+        if not fitting[demand] and not _helped(demands, position, everyone)
+    )
+
+
+def _greedy(
+    space: Space,
+    demands: Sequence[PodDemand],
+    order: Sequence[int],
+    choose: Choice,
+    masks: Mapping[PodDemand, NodeMask],
+) -> tuple[int | None, dict[int, int]]:
+    """Place *demands* in *order*. If all are node-local, *masks* may tell on which nodes each fits alone.
+
+    Return the position that failed, and the nodes chosen: also for that one, if the choice is a stray.
+    """
+    nodes: dict[int, int] = {}
+    queue = list(order)
+    while queue:
+        postponed: list[int] = []
+        for number, position in enumerate(queue):
+            demand = demands[position]
+            feasible = (left_over(space, demand, masks[demand], nodes) if masks else space.feasible(demand)).nonzero()[
+                0
+            ]
+            if not len(feasible):
+                if not _helped(demands, position, queue[number + 1 :]):
+                    return position, nodes
+                postponed.append(position)
+                continue
+            alone = len(feasible) == 1 and demand.strays is None
+            nodes[position] = node = int(feasible[0]) if alone else choose(space, demand, feasible)
+            if not demand.static[node]:
+                return position, nodes
+            space.place(demand, node)
+        queue = postponed
+    return None, nodes
+
+
+def _helped(demands: Sequence[PodDemand], position: int, others: Iterable[int]) -> bool:
+    """Whether placing one of *others* can open a node to the pod, as a companion or by raising a spread's minimum."""
+    demand = demands[position]
+    if demand.plain or (demand.affinity.group is None and not demand.spread.own):
+        return False
+    own = {id(counter) for counter in demand.spread.own}
+    group = demand.affinity.group
+    for other in others:
+        if other == position:
+            continue
+        if group is not None and any(joined is group for joined in demands[other].affinity.joins):
+            return True
+        if any(id(counter) in own for counter in demands[other].spread.joins):
+            return True
+    return False
+
+
+def _search(space: Space, demands: Sequence[PodDemand], order: Sequence[int]) -> tuple[int, ...] | None:
+    """Search all placements depth first, the pod with the fewest nodes left next; ``None`` if none was found in time.
+
+    If a pod may open nodes to another, the order matters too, so the search then tries every pod next.
+    """
+    work = SEARCH_WORK
+    kinds = _kinds(demands)
+    chosen: dict[int, int] = {}
+    hopeless: set[_Placed] = set()
+    ordered = any(_helped(demands, position, order) for position in order)
+
+    def descend(left: frozenset[int], placed: _Placed) -> bool:
+        nonlocal work
+        if not left:
+            return True
+        if placed in hopeless:
+            return False
+        work -= len(left) * len(space.nodes)
+        if work <= 0:
+            return False
+        options = {position: np.flatnonzero(space.feasible(demands[position])) for position in left}
+        nearest = sorted(left, key=lambda each: (len(options[each]), order.index(each)))
+        for position in _one_of_each(nearest, kinds) if ordered else nearest[:1]:
+            for node in options[position].tolist():
+                mark = space.mark()
+                space.place(demands[position], node)
+                if descend(left - {position}, _with(placed, kinds[position], node)):
+                    chosen[position] = node
+                    return True
+                space.rollback(mark)
+        hopeless.add(placed)
+        return False
+
+    start = space.mark()
+    found = descend(frozenset(range(len(demands))), ())
+    space.rollback(start)
+    return tuple(chosen[position] for position in range(len(demands))) if found else None
+
+
+class Leaving(Struct, frozen=True):
+    """A pod on its way to node *target*; if it *waits*, its budget lets it go only when others are Ready again."""
+
+    demand: PodDemand
+    target: int
+    waits: bool
+
+
+def stuck_in_turn(space: Space, origin: int, leaving: Sequence[Leaving]) -> tuple[int, ...]:
+    """Return the positions of pods that could never land, although each has its place once all have landed.
+
+    Pods that wait leave node *origin* one after another, each only when the previous one runs. Until then they count
+    for affinity, anti-affinity and spread on *origin*: a pod that must be beside one of them can't start elsewhere, and
+    the other may not leave before it has started. The space has every pod at its target before and after this call.
+    """
+    if not any(each.waits and not each.demand.plain for each in leaving):
+        return ()
+    mark = space.mark()
+    for each in leaving:
+        space.remove(each.demand, each.target)
+        if each.waits:
+            space.place(each.demand, origin)
+    left = list(range(len(leaving)))
+    while left:
+        landed = next((position for position in left if _lands(space, origin, leaving[position])), None)
+        if landed is None:
+            break
+        left.remove(landed)
+    space.rollback(mark)
+    return tuple(left)
+
+
+def _lands(space: Space, origin: int, pod: Leaving) -> bool:
+    if pod.waits:
+        space.remove(pod.demand, origin)
+    if space.accepts(pod.demand, pod.target):
+        space.place(pod.demand, pod.target)
+        return True
+    if pod.waits:
+        space.place(pod.demand, origin)
+    return False
+
+
+def certain(space: Space, demands: Sequence[PodDemand]) -> bool:
+    """Whether every pod finds a place **whatever** feasible node kube-scheduler picks for each, in whatever order.
+
+    This is cheap if room is ample (:func:`_ample`). Otherwise the search plays all choices through, those of equal pods
+    once. Running out of :data:`SEARCH_WORK` counts as no.
+    """
+    if any(demand.affinity.group is not None and demand.affinity.group.nowhere for demand in demands):
+        # The last pods of an affinity group leave with this node. A replacement tried while one of them still
+        # terminates finds its companion only on the cordoned node, and kube-scheduler does not try it again when that
+        # pod has gone (``isSchedulableAfterAssignedPodChange`` skips deletions), but only minutes later.
+        return False
+    if any(demand.strays is not None and (space.open & demand.strays).any() for demand in demands):
+        return False  # the scheduler may choose a node where the pod can't run
+    work = SEARCH_WORK
+    kinds = _kinds(demands)
+    safe_states: set[_Placed] = set()
+
+    def safe(left: tuple[int, ...], placed: _Placed) -> bool:
+        nonlocal work
+        if not left or placed in safe_states:
+            return True
+        work -= len(left) * len(space.nodes)
+        if work <= 0:
+            return False
+        masks = {position: space.feasible(demands[position]) for position in left}
+        if not all(mask.any() for mask in masks.values()):
+            return False
+        if _ample(space, demands, left, masks):
+            return True
+        for position in _one_of_each(left, kinds):
+            rest = tuple(each for each in left if each != position)
+            for node in np.flatnonzero(masks[position]).tolist():
+                mark = space.mark()
+                space.place(demands[position], node)
+                fine = safe(rest, _with(placed, kinds[position], node))
+                space.rollback(mark)
+                if not fine:
+                    return False
+        safe_states.add(placed)
+        return True
+
+    return safe(tuple(range(len(demands))), ())
+
+
+def _kinds(demands: Sequence[PodDemand]) -> list[int]:
+    """Return for each demand the position of the first equal one: replicas can stand in for one another."""
+    first: dict[int, int] = {}
+    return [first.setdefault(id(demand), position) for position, demand in enumerate(demands)]
+
+
+def _one_of_each(left: Iterable[int], kinds: Sequence[int]) -> list[int]:
+    """Return the first position of each kind, in the order of *left*."""
+    first: dict[int, int] = {}
+    for position in left:
+        first.setdefault(kinds[position], position)
+    return list(first.values())
+
+
+def _with(placed: _Placed, kind: int, node: int) -> _Placed:
+    """Return *placed* with one more pod."""
+    return tuple(sorted((*placed, (kind, node))))
+
+
+def _ample(space: Space, demands: Sequence[PodDemand], left: Sequence[int], masks: Mapping[int, NodeMask]) -> bool:
+    """Whether no pod can be shut out of all its feasible nodes by the others, however they are placed.
+
+    A node that has room for all pods together stays open to one that asks for nothing but resources.
+    Another pod takes away at most its own node, or, if constraints tie the two together by a topology key, that node's
+    whole domain. The first member of a required affinity group ties the group to a single domain, so for a group
+    without members nothing is ample.
+    """
+    together: Counter[int] = Counter()
+    for position in left:
+        together.update(dict(demands[position].rows))
+    for position in left:
+        demand = demands[position]
+        if demand.affinity.group is not None and demand.affinity.group.nowhere and len(left) > 1:
+            return False
+        mask = masks[position]
+        if demand.plain and _holds_all(space, demand, mask, together):
+            continue
+        at_stake = 0
+        largest: dict[Topology, int] = {}
+        for other in left:
+            if other == position:
+                continue
+            loss = 1
+            for topology in _tied_by(demand, demands[other]):
+                if topology not in largest:
+                    largest[topology] = int(topology.nodes_in(mask).max(initial=1))
+                loss = max(loss, largest[topology])
+            at_stake += loss
+        if at_stake >= int(np.count_nonzero(mask)):
+            return False
+    return True
+
+
+def _holds_all(space: Space, demand: PodDemand, mask: NodeMask, together: Mapping[int, int]) -> bool:
+    """Whether a node in *mask* has the amounts *together* of every resource that *demand* needs."""
+    roomy = mask.copy()
+    for row, _ in demand.rows:
+        roomy &= space.free[row] >= together[row]
+    return bool(roomy.any())
+
+
+def _tied_by(demand: PodDemand, other: PodDemand) -> set[Topology]:
+    """Return the topologies by which a pod with *other* can shut a pod with *demand* out of a whole domain."""
+    if demand.plain or other.plain:
+        return set()
+    holding, matching = {id(anti) for anti in other.affinity.own}, {id(anti) for anti in other.affinity.against}
+    tied = {anti.matching.topology for anti in demand.affinity.own if id(anti) in matching}
+    tied |= {anti.holding.topology for anti in demand.affinity.against if id(anti) in holding}
+    joined = {id(counter) for counter in other.spread.joins}
+    return tied | {counter.topology for counter in demand.spread.own if id(counter) in joined}

@@ -1,0 +1,163 @@
+"""Chooses among feasible nodes: our own choices, and a model of kube-scheduler's choices.
+
+The model scores as the default profile of kube-scheduler 1.37 does with ``NodeResourcesFit`` (LeastAllocated; for pods
+of a scheduler that is known to do so MostAllocated, as in noderesources/most_allocated.go),
+``NodeResourcesBalancedAllocation``, ``TaintToleration`` and preferred ``NodeAffinity``, at their default weights. It
+leaves out image locality and the soft spreading and soft pod-affinity scores. Among equals the scheduler picks at
+random; the model takes the first by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tightship.scheduler.space import CPU, MEMORY, PodDemand, Space
+
+Indices = NDArray[np.intp]
+Choice = Callable[[Space, PodDemand, Indices], int]
+"""Picks one of the given feasible nodes, of which there is at least one, for a pod."""
+
+_MAX = 100
+_TAINT_WEIGHT = 3
+_MIN_NODES_TO_FIND = 100
+_AFFINITY_WEIGHT = 2
+
+
+def best_fit(space: Space, demand: PodDemand, nodes: Indices) -> int:
+    """Pick the node that keeps least of the scarcer of CPU and memory, relative to its size; see :func:`_staying`."""
+    nodes = _staying(space, nodes)
+    cpu, memory = _amounts(demand)
+    left_cpu = (space.free[CPU].take(nodes) - cpu) / space.known[CPU].take(nodes)
+    left_memory = (space.free[MEMORY].take(nodes) - memory) / space.known[MEMORY].take(nodes)
+    return int(nodes[np.minimum(left_cpu, left_memory).argmin()])
+
+
+def aligned(space: Space, demand: PodDemand, nodes: Indices) -> int:
+    """Pick the node whose free resources have the request's proportions best; the fuller one among equals.
+
+    Extended resources count, so a pod without a GPU prefers a node without free GPUs. See :func:`_staying`.
+    """
+    nodes = _staying(space, nodes)
+    # Computed over all nodes: whole rows of the matrix are faster than selected columns.
+    along = np.zeros(len(space.nodes))
+    for row, amount in demand.rows:
+        along += space.free[row] * (amount * float(space.scale[row]) ** 2)
+    length = space.free_lengths()
+    score = (
+        along / np.maximum(length, 1e-12) / max(float(np.linalg.norm(_scaled(space, demand))), 1e-12) - 1e-3 * length
+    )
+    return int(nodes[np.argmax(score[nodes])])
+
+
+def _staying(space: Space, nodes: Indices) -> Indices:
+    """Return those of *nodes* that stay, all of them if all are about to go."""
+    if space.leaving is None:
+        return nodes
+    staying = nodes[~space.leaving[nodes]]
+    return staying if len(staying) else nodes
+
+
+def _scaled(space: Space, demand: PodDemand) -> list[float]:
+    return [amount * float(space.scale[row]) for row, amount in demand.rows]
+
+
+def scheduler_choice(space: Space, demand: PodDemand, nodes: Indices) -> int:
+    """Pick the node that kube-scheduler's default scoring would pick; this module's text says what the model covers.
+
+    In a cluster of more than 100 nodes the scheduler stops filtering when it has found enough nodes, and continues from
+    there with the next pod. The model does the same. The choice may be a stray, where the pod can't run.
+    """
+    if demand.strays is not None:
+        nodes = np.union1d(nodes, space.feasible(msgspec.structs.replace(demand, static=demand.strays)).nonzero()[0])
+    enough = nodes_to_find(len(space.nodes))
+    if len(nodes) > enough:
+        start = int(np.searchsorted(nodes, space.next_start))
+        nodes = np.concatenate((nodes[start : start + enough], nodes[: max(0, start + enough - len(nodes))]))
+        space.next_start = int(nodes[-1]) + 1
+    return int(nodes[scheduler_scores(space, demand, nodes).argmax()])
+
+
+def nodes_to_find(nodes: int) -> int:
+    """Return how many feasible nodes are enough (``numFeasibleNodesToFind``, ``percentageOfNodesToScore`` unset)."""
+    if nodes < _MIN_NODES_TO_FIND:
+        return nodes
+    return max(_MIN_NODES_TO_FIND, nodes * max(5, 50 - nodes // 125) // 100)
+
+
+def scheduler_scores(space: Space, demand: PodDemand, nodes: Indices) -> NDArray[np.int64]:
+    """Return the modelled score of each of *nodes*; whole numbers, as the scheduler's are."""
+    known = space.known.take(nodes, axis=1)
+    amounts = space.capacity[:2].take(nodes, axis=1)
+    if space.snapshot.schedulers.get(demand.template.spec.scheduler) == "MostAllocated":
+        # What will be requested, instead of what will be left.
+        np.minimum(amounts, space.assumed.take(nodes, axis=1) + np.array(demand.scoring)[:, None], out=amounts)
+    else:
+        amounts -= space.assumed.take(nodes, axis=1)
+        amounts[CPU] -= demand.scoring[CPU]
+        amounts[MEMORY] -= demand.scoring[MEMORY]
+        np.maximum(amounts, 0, out=amounts)
+    # Memory amounts times 100 stay far below 2**63: 100 * 2**56 bytes is 7 exabytes of one node.
+    amounts *= _MAX
+    amounts //= known
+    score: NDArray[np.int64] = amounts[CPU] + amounts[MEMORY]
+    score //= np.maximum(space.kinds.take(nodes), 1)
+    score += _balanced(space, demand, nodes, known)
+    soft = _soft_taints(space, demand, nodes)
+    if soft is not None:
+        score += _TAINT_WEIGHT * _normalized(soft, reverse=True)
+    preferred = space.filters.preferences(demand.template.spec)
+    if preferred is not None:
+        score += _AFFINITY_WEIGHT * _normalized(preferred[nodes], reverse=False)
+    return score
+
+
+def _soft_taints(space: Space, demand: PodDemand, nodes: Indices) -> NDArray[np.int64] | None:
+    """Return how many soft taints of each of *nodes* the pod does not tolerate; ``None`` if all are 0.
+
+    The taint of nodes about to go counts on the nodes that would carry it, wherever it is now.
+    """
+    spec, own = demand.template.spec, space.leaving_taint
+    counts = space.filters.soft_taints(spec, own)
+    found = None if counts is None else counts[nodes]
+    if own is None or space.leaving is None or any(each.tolerates(own) for each in spec.tolerations):
+        return found
+    leaving = space.leaving[nodes].astype(np.int64)
+    return leaving if found is None else found + leaving
+
+
+def _balanced(space: Space, demand: PodDemand, nodes: Indices, capacity: NDArray[np.int64]) -> NDArray[np.int64]:
+    cpu, memory = _amounts(demand)
+    if not cpu and not memory:
+        return np.zeros(len(nodes), dtype=np.int64)
+    used = (capacity - space.free[:2].take(nodes, axis=1)) / capacity
+    more = used + np.array([[cpu], [memory]]) / capacity
+    np.minimum(used, 1.0, out=used)
+    np.minimum(more, 1.0, out=more)
+    score_before = (_MAX - np.abs(used[0] - used[1]) * (_MAX / 2)).astype(np.int64)
+    score_after = (_MAX - np.abs(more[0] - more[1]) * (_MAX / 2)).astype(np.int64)
+    # Go's integer division truncates towards zero; the sum is never negative here.
+    result: NDArray[np.int64] = _MAX // 2 + (_MAX // 2 + score_after - score_before) // 2
+    return result
+
+
+def _normalized(raw: NDArray[np.int64], *, reverse: bool) -> NDArray[np.int64]:
+    """``DefaultNormalizeScore``: the largest becomes 100 (or, reversed, 0)."""
+    highest = int(raw.max())
+    if highest == 0:
+        return np.full(len(raw), _MAX if reverse else 0, dtype=np.int64)
+    scaled: NDArray[np.int64] = raw * _MAX // highest
+    return _MAX - scaled if reverse else scaled
+
+
+def _amounts(demand: PodDemand) -> tuple[int, int]:
+    cpu = memory = 0
+    for row, amount in demand.rows:
+        if row == CPU:
+            cpu = amount
+        elif row == MEMORY:
+            memory = amount
+    return cpu, memory
