@@ -13,7 +13,7 @@ from msgspec import Struct
 from hpa_scaler.annotations.parsing import parse_spec
 from hpa_scaler.annotations.queries import value_query
 from hpa_scaler.annotations.spec import FloorSpec, Rules
-from hpa_scaler.backtest.variants import BacktestSetup, HpaPast
+from hpa_scaler.backtest.replay import BacktestSetup, HpaPast
 from hpa_scaler.prometheus.samples import Trace
 from tightship.objects.horizontal import ReplicaLoop
 

@@ -15,11 +15,9 @@ from hpa_builder import annotated, hpa, spec
 
 from hpa_scaler.annotations.queries import Failure, Query, value_query
 from hpa_scaler.annotations.spec import Rules
-from hpa_scaler.backtest.csv_files import read_csv
-from hpa_scaler.backtest.options import parse_set, variants_of
-from hpa_scaler.backtest.past_files import decode_past, encode_past
-from hpa_scaler.backtest.replaying import backtest
-from hpa_scaler.backtest.variants import BacktestResult, BacktestSetup, HpaPast, Span, Variant
+from hpa_scaler.backtest.commands import variants_of
+from hpa_scaler.backtest.files import decode_past, encode_past, read_csv
+from hpa_scaler.backtest.replay import NO_FLOOR, TODAY, BacktestSetup, HpaPast, Replay, Span, Variant, backtest
 from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.prometheus.ranges import Asking, chunks, fetch
@@ -27,7 +25,6 @@ from hpa_scaler.prometheus.samples import Recorded, RecordingError, Trace, trace
 from tightship.cli.app import UsageError
 from tightship.objects.reasons import Reason
 
-TODAY, NONE = Variant("today", "today"), Variant("no floor", "none")
 QUERY = "sum(rate(requests_total[5m]))"
 MINUTE = 60.0
 
@@ -44,17 +41,17 @@ def past(values: list[float], **named: str) -> HpaPast:
     return HpaPast(thing, {value_query(asked.queries[0]): trace(values)}, asked)
 
 
-def live(thing: HpaPast, *variants: Variant, outages: tuple[Span, ...] = ()) -> list[BacktestResult]:
+def replayed(thing: HpaPast, *variants: Variant, outages: tuple[Span, ...] = ()) -> list[Replay]:
     [query] = thing.traces
-    world = BacktestSetup(
+    setup = BacktestSetup(
         Rules(longest_gap=240.0), 0.0, thing.traces[query].end, interval=MINUTE, start=30.0, outages=outages
     )
-    [row] = backtest([thing], variants, world)
-    return row
+    [row] = backtest([thing], variants, setup)
+    return list(row)
 
 
 def test_steady_traffic_costs_what_it_needs_and_no_caution() -> None:
-    with_floor, without = live(past([100.0] * 120), TODAY, NONE)
+    with_floor, without = replayed(past([100.0] * 120), TODAY, NO_FLOOR)
     assert set(with_floor.floors[5:]) == {10}
     assert with_floor.short == without.short == 0
     assert sum(with_floor.caution.values()) == 0
@@ -62,7 +59,7 @@ def test_steady_traffic_costs_what_it_needs_and_no_caution() -> None:
 
 
 def test_an_outage_holds_the_floor_and_a_server_that_begins_anew_does_not_lower_it() -> None:
-    [ours] = live(past([200.0] * 240), TODAY, outages=(Span(3600.0, 7200.0),))
+    [ours] = replayed(past([200.0] * 240), TODAY, outages=((3600.0, 7200.0),))
     assert [each.held for each in ours.held] == [True]
     assert min(ours.floors[10:]) == 20
 
@@ -75,27 +72,27 @@ def test_many_queries_that_fall_at_once_hold_the_floors_of_all_hpas() -> None:
         values = [100.0 + number] * 30 + [40.0 if number < 11 else 100.0] * 90
         return HpaPast(thing, {value_query(asked.queries[0]): trace(values)}, asked)
 
-    world = BacktestSetup(Rules(longest_gap=240.0), 0.0, 120 * MINUTE, interval=MINUTE)
-    rows = backtest([one(number) for number in range(13)], [TODAY, NONE], world)
+    setup = BacktestSetup(Rules(longest_gap=240.0), 0.0, 120 * MINUTE, interval=MINUTE)
+    rows = backtest([one(number) for number in range(13)], [TODAY, NO_FLOOR], setup)
     assert rows[0][0].reasons[Reason.CORRELATED_DROP] > 30
 
 
 def test_the_lowering_window_is_what_a_fall_costs() -> None:
-    [ours] = live(past([200.0] * 60 + [50.0] * 120), TODAY)
+    [ours] = replayed(past([200.0] * 60 + [50.0] * 120), TODAY)
     assert ours.caution["lowering-window"] > 0
     assert ours.caution["outage"] == ours.caution["cold-source"] == 0
     assert ours.floors[-1] == 5
 
 
 def test_a_rise_finds_too_few_replicas_and_the_floor_does_not_make_that_worse() -> None:
-    ours, without = live(past([20.0] * 60 + [400.0] * 60), TODAY, NONE)
+    ours, without = replayed(past([20.0] * 60 + [400.0] * 60), TODAY, NO_FLOOR)
     assert 0 < ours.short <= without.short
     assert without.worst is not None
-    assert without.worst.need == 40
+    assert without.worst[1] == 40
 
 
 def test_where_nobody_knows_the_traffic_nothing_is_judged() -> None:
-    ours, _ = live(past([100.0] * 60 + [math.nan] * 60 + [100.0] * 60), TODAY, NONE)
+    ours, _ = replayed(past([100.0] * 60 + [math.nan] * 60 + [100.0] * 60), TODAY, NO_FLOOR)
     assert ours.unknown == 60 * MINUTE
     assert ours.short == 0
     assert [each.held for each in ours.held] == [True]
@@ -104,14 +101,14 @@ def test_where_nobody_knows_the_traffic_nothing_is_judged() -> None:
 def test_a_set_changes_annotations_side_by_side() -> None:
     tried = variants_of(["shop/web:requests-per-replica=5", "b@*:delta=2", "b@*:requests-per-replica=20"])
     assert [each.name for each in tried] == ["today", "no floor", "shop/web:requests-per-replica=5", "b"]
-    row = live(past([100.0] * 60), *tried)
+    row = replayed(past([100.0] * 60), *tried)
     assert [each.floors[-1] for each in row] == [10, 1, 20, 7]
 
 
 @pytest.mark.parametrize("text", ["web:delta=1", "shop/web:dleta=1", "shop/web:delta", "=", "shop/web=3"])
 def test_a_set_that_is_none_is_refused_with_what_is_allowed(text: str) -> None:
     with pytest.raises(UsageError, match="--set"):
-        parse_set(text)
+        variants_of([text])
 
 
 def test_csv_out_of_order_twice_unreadable_and_not_a_number_is_used_as_far_as_it_goes() -> None:

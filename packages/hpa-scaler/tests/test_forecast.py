@@ -16,9 +16,8 @@ from traffic import august_1995
 from hpa_scaler.annotations.outcome_file import decode_outcomes
 from hpa_scaler.annotations.queries import Expected, Failure, Query, value_query
 from hpa_scaler.annotations.spec import ForecastSpec, Rules
-from hpa_scaler.backtest.past_files import smoothed
-from hpa_scaler.backtest.replaying import backtest
-from hpa_scaler.backtest.variants import EVERY, AnnotationChange, BacktestSetup, HpaPast, Variant
+from hpa_scaler.backtest.files import smoothed
+from hpa_scaler.backtest.replay import EVERY, TODAY, AnnotationChange, BacktestSetup, HpaPast, Variant, backtest
 from hpa_scaler.forecast import forecasts_of_past
 from hpa_scaler.forecast.reader import ForecastReader
 from hpa_scaler.forecast.seasons import CELL, DAY, SeasonMemory
@@ -222,7 +221,7 @@ def test_over_the_past_the_replicas_are_there_before_the_ramp_and_the_cost_is_to
     world = BacktestSetup(
         Rules(longest_gap=240.0), 5 * DAY + 4 * 3600, 5 * DAY + 9 * 3600, interval=60.0, start=600.0, forecasts=SOURCE
     )
-    [[today, tried]] = backtest([past], [Variant("today", "today"), ahead], world)
+    [[today, tried]] = backtest([past], [TODAY, ahead], world)
     assert today.short > 600
     assert tried.short == 0
     assert tried.caution["forecast"] > 0 == today.caution["forecast"]
@@ -238,7 +237,7 @@ def test_a_week_of_august_has_half_the_short_minutes_in_the_morning() -> None:
     begin = datetime.datetime(1995, 8, 21, 4, tzinfo=datetime.UTC).timestamp()
     ahead = Variant("ahead", "changed", (AnnotationChange(EVERY, "forecast", "daily"),))
     world = BacktestSetup(Rules(longest_gap=300.0), begin, begin + 5 * DAY, forecasts=SOURCE, drawn=0)
-    [[today, tried]] = backtest([past], [Variant("today", "today"), ahead], world)
+    [[today, tried]] = backtest([past], [TODAY, ahead], world)
     mornings = [[at for at in each.shorts if 6 <= (at - begin) % DAY / 3600 < 11] for each in (today, tried)]
     assert 2 * len(mornings[1]) <= len(mornings[0])
     assert tried.replicas <= 1.03 * today.replicas

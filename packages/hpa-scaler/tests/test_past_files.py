@@ -8,8 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from hpa_scaler.backtest.csv_files import read_csv
-from hpa_scaler.backtest.past_files import is_promtool, read_json, read_promtool
+from hpa_scaler.backtest.files import read_csv, read_json, read_promtool
 from hpa_scaler.prometheus.samples import RecordingError
 from tightship.objects.times import rfc3339
 
@@ -176,7 +175,6 @@ def test_json_with_samples_is_read(text: str, values: list[float]) -> None:
 
 def test_what_promtool_prints_is_read() -> None:
     text = '{pod="a"} =>\n200 @[1714993200]\n200.5 @[1714993260]\n'
-    assert is_promtool(text)
     found, _ = read_promtool(text, "a.txt")
     assert (rfc3339(found.begin), [*found.values]) == (rfc3339(AT), [200, 200.5])
 

@@ -6,11 +6,10 @@ import msgspec
 import pytest
 from synthetic import truth
 
-from hpa_scaler.backtest.fitting import LoadFit, fit_load, rounded_down, suggest
-from hpa_scaler.backtest.variants import HpaPast, Variant
+from hpa_scaler.annotations.parsing import ENABLE
+from hpa_scaler.backtest.fit import LoadFit, fit_load, rounded_down, suggest
+from hpa_scaler.backtest.replay import EVERY, TODAY, AnnotationChange, HpaPast, Variant, backtest
 from hpa_scaler.prometheus.samples import Trace
-
-TODAY = Variant("today", "today")
 
 
 def right(seed: int) -> bool:
@@ -34,13 +33,18 @@ def test_two_hundred_seeds_are_fitted_within_a_tenth_or_not_told() -> None:
 @pytest.mark.parametrize("seed", [3, 10])
 def test_no_suggestion_is_short_of_replicas_where_today_is_not(seed: int) -> None:
     known = truth(seed, days=2)
-    found = suggest(known.past, known.world, TODAY)
-    if not found.advice:
+    found = suggest(known.past, known.world)
+    asked = known.past.yardstick
+    assert asked is not None
+    if found.per_replica is None:
         assert found.why
         return
-    assert found.before is not None
-    assert found.after is not None
-    assert set(found.after.shorts) <= set(found.before.shorts)
+    names = [(each.annotation.partition(f"{ENABLE}-")[2], each.value) for each in found.annotations]
+    tried = Variant("tried", "changed", tuple(AnnotationChange(EVERY, name, text) for name, text in names))
+    fitted = msgspec.structs.replace(asked.queries[0], per_replica=found.per_replica, delta=0.0)
+    past = msgspec.structs.replace(known.past, yardstick=msgspec.structs.replace(asked, queries=(fitted,)))
+    [[before, after]] = backtest([past], [TODAY, tried], known.world)
+    assert set(after.shorts) <= set(before.shorts)
 
 
 def test_a_past_of_hours_tells_nothing() -> None:

@@ -2,7 +2,7 @@
 
 Nobody knows how many replicas an HPA would keep under a lower floor, so this is an upper limit: where the replicas
 stand on the floor, all above the lower floor counts. While answers are missing or doubtful, the last good ones count.
-:mod:`~hpa_scaler.backtest.replaying` knows what came, and compares replicas.
+:mod:`~hpa_scaler.backtest.replay` knows what came, and compares replicas.
 """
 
 from __future__ import annotations
