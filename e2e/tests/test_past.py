@@ -10,9 +10,8 @@ import pytest
 from hpa_scaler.annotations.queries import Query
 from hpa_scaler.annotations.spec import ForecastSpec
 from hpa_scaler.forecast.reader import ForecastReader
-from hpa_scaler.prometheus.client import PrometheusClient
+from hpa_scaler.prometheus.client import DEFAULT, PrometheusClient
 from hpa_scaler.prometheus.ranges import Asking, fetch
-from hpa_scaler.prometheus.servers import DEFAULT
 from tightship.objects.addresses import parse_address
 from tightship.objects.query_servers import Server
 from tightship_e2e.plugin import require_programs

@@ -18,9 +18,7 @@ from typing import Any
 
 import yaml
 
-from hpa_scaler.annotations.fallbacks import fallbacks
-from hpa_scaler.annotations.promql import AGGREGATES
-from hpa_scaler.annotations.syntax import INSIDE
+from hpa_scaler.annotations.promql import AGGREGATES, INSIDE, fallbacks
 
 SHAPES = Path(__file__).parent / "data" / "query_shapes.txt"
 MOST = 1200

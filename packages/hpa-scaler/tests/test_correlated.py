@@ -8,7 +8,6 @@ from hpa_builder import CYCLE, NO_AGE, NOW, QUERY, World, answer, failure, hpa, 
 
 from hpa_scaler.annotations.queries import Outcome, Query
 from hpa_scaler.annotations.spec import FloorSpec, Rules
-from hpa_scaler.judge.cycle import judge_cycle
 from hpa_scaler.judge.decision import (
     DropCount,
     DropState,
@@ -19,6 +18,7 @@ from hpa_scaler.judge.decision import (
     judge_drops,
 )
 from hpa_scaler.judge.history import Floor, FloorHistory, State, decode_state, encode_state
+from hpa_scaler.judge.judge import judge_cycle
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 

@@ -10,9 +10,8 @@ from hpa_builder import NOW, World, answer, hpa, judge, reasons, spec
 
 from hpa_scaler.annotations.queries import Failure, Outcome, Query, QueryAnswer
 from hpa_scaler.annotations.spec import FAILED_QUERY, LATE_QUERY, Rules
-from hpa_scaler.judge.cycle import questions, subject_of
-from hpa_scaler.judge.guards import evidence_queries
-from hpa_scaler.judge.judge import judge_one
+from hpa_scaler.judge.judge import judge_one, questions, subject_of
+from hpa_scaler.judge.sources import evidence_queries
 from tightship.objects.reasons import Reason
 from tightship_simulator.life.evaluation import evaluate
 from tightship_simulator.life.promql import parse

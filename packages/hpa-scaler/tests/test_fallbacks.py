@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from query_shapes import rows, told
 
-from hpa_scaler.annotations.fallbacks import MOST_OPERANDS, fallbacks, normal, without_fallbacks
-from hpa_scaler.annotations.promql import parse
+from hpa_scaler.annotations.promql import MOST_OPERANDS, fallbacks, normal, parse, without_fallbacks
 from hpa_scaler.annotations.queries import (
     Outcome,
     Query,

@@ -21,8 +21,8 @@ from hpa_scaler.backtest.replay import EVERY, TODAY, AnnotationChange, BacktestS
 from hpa_scaler.forecast import forecasts_of_past
 from hpa_scaler.forecast.reader import ForecastReader
 from hpa_scaler.forecast.seasons import CELL, DAY, SeasonMemory
-from hpa_scaler.judge.cycle import decision_line, replay
 from hpa_scaler.judge.decision import Subject
+from hpa_scaler.judge.decision_log import decision_line, replay
 from hpa_scaler.judge.history import Floor, FloorHistory
 from hpa_scaler.judge.judge import judge_one
 from hpa_scaler.process.forecasts import offline

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hpa_scaler.annotations.queries import queries_of
 from hpa_scaler.annotations.spec import AGE_QUERY, Rules
 from hpa_scaler.judge.floors import FloorInputs, QueryTerm, solve
-from hpa_scaler.judge.guards import raised_within, with_raise
 from hpa_scaler.judge.history import (
     BUCKETS,
     LONGEST,
@@ -28,6 +27,7 @@ from hpa_scaler.judge.history import (
     resumed,
     with_floor,
 )
+from hpa_scaler.judge.rises import raised_within, with_raise
 
 WINDOW = 600.0
 

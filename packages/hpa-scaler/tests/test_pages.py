@@ -15,8 +15,8 @@ from hpa_scaler.annotations.queries import Query
 from hpa_scaler.annotations.spec import Rules
 from hpa_scaler.documents import FloorPlan, PlanContext, plan_page
 from hpa_scaler.documents.pages import CHARTED
-from hpa_scaler.judge.cycle import Cycle, judge_cycle
 from hpa_scaler.judge.decision import DropState, FloorDecision, Subject
+from hpa_scaler.judge.judge import Cycle, judge_cycle
 from hpa_scaler.process.status import ServedCycle, Timelines, nothing_yet, show
 from hpa_scaler.write.records import Records
 from tightship.documents.document import Generator, SettingsView, Source

@@ -14,8 +14,8 @@ from hpa_scaler.annotations.parsing import MOST_QUERIES
 from hpa_scaler.annotations.queries import Failure, Outcome, QueryAnswer, queries_of, value_query
 from hpa_scaler.annotations.spec import Band, FloorSpec, HoldSpec, MissingData, PauseSpec, QuerySpec, Rollout, Rules
 from hpa_scaler.annotations.values import INT32_MAX
-from hpa_scaler.judge.cycle import cycle_line, decision_line, replay
 from hpa_scaler.judge.decision import DropState, FloorDecision, Subject
+from hpa_scaler.judge.decision_log import cycle_line, decision_line, replay
 from hpa_scaler.judge.floors import ratio_floor, solve
 from hpa_scaler.judge.history import Floor, FloorHistory, State, encode_state
 from hpa_scaler.judge.judge import judge_one

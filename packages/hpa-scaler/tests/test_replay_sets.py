@@ -13,8 +13,8 @@ from hpa_builder import FREE, NOW, World, annotated, answer, hpa, spec
 from hpa_scaler.annotations.parsing import parse_spec
 from hpa_scaler.annotations.queries import Query, value_query
 from hpa_scaler.backtest.files import pasts_of_log, texts_of
-from hpa_scaler.judge.cycle import LogError, decision_line
 from hpa_scaler.judge.decision import Subject
+from hpa_scaler.judge.decision_log import LogError, decision_line
 from hpa_scaler.judge.judge import judge_one
 
 QUERY = "sum(rate(x[5m]))"

@@ -11,8 +11,8 @@ from hpa_builder import NOW, hpa, judge, spec
 
 from hpa_scaler.annotations.spec import FloorSpec, Rules
 from hpa_scaler.documents.timeline import Timeline
-from hpa_scaler.judge.cycle import Cycle
 from hpa_scaler.judge.decision import DropState, count_drops, judge_drops
+from hpa_scaler.judge.judge import Cycle
 from hpa_scaler.judge.ownership import ENDINGS, Ending
 from hpa_scaler.process.status import KEPT, Timelines
 from hpa_scaler.write.records import Records

@@ -11,9 +11,10 @@ import hpa_scaler
 from hpa_scaler.annexes import FORECASTS
 from hpa_scaler.process.forecasts import made_by
 from hpa_scaler.process.loop import ScalerLoop
-from hpa_scaler.process.run_settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.process.settings import (
     CYCLES_APART,
+    PROGRAM,
+    ScalerRunSettings,
     ScalerSettings,
     allowed_of,
     limits_of,

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from hpa_scaler.annotations.queries import Failure, Query, QueryAnswer
 from hpa_scaler.annotations.spec import ServerRef
-from hpa_scaler.prometheus import exchange
+from hpa_scaler.prometheus import client as client_module
 from hpa_scaler.prometheus.client import ClientLimits
 from tightship.objects.addresses import AllowList
 from tightship.objects.reasons import Reason
@@ -343,14 +343,14 @@ async def test_what_is_asked_is_observed(prometheus: Prometheus) -> None:
 async def test_a_defect_met_by_one_query_costs_no_other_its_answer(
     prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    real = exchange.outcome
+    real = client_module.outcome
 
     def broken(status: int, raw: bytes, *more: Any, **named: Any) -> Any:
         if b"odd" in raw:
             raise ZeroDivisionError("division by zero")
         return real(status, raw, *more, **named)
 
-    monkeypatch.setattr(exchange, "outcome", broken)
+    monkeypatch.setattr(client_module, "outcome", broken)
     prometheus.answers["odd"] = says("odd")
     async with asking(server(prometheus.url)) as client:
         outcomes = await client.ask([Query("odd"), Query("even")], 60)

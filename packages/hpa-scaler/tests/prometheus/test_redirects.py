@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from hpa_scaler.annotations.queries import Failure, QueryAnswer
 from hpa_scaler.annotations.spec import ServerRef
-from hpa_scaler.prometheus.exchange import MOST_REDIRECTS, Directory, GuardedResolver
+from hpa_scaler.prometheus.client import MOST_REDIRECTS, Directory, GuardedResolver
 from tightship.objects.addresses import AllowList, parse_address
 from tightship.objects.reasons import Reason
 
@@ -165,7 +165,7 @@ async def test_a_name_that_leads_to_metadata_is_told_as_not_allowed(monkeypatch:
         found = {"hostname": "x", "host": "169.254.169.254", "port": 80, "family": socket.AF_INET}
         return [{**found, "proto": 0, "flags": 0}]
 
-    monkeypatch.setattr("hpa_scaler.prometheus.exchange.ThreadedResolver.resolve", resolve)
+    monkeypatch.setattr("hpa_scaler.prometheus.client.ThreadedResolver.resolve", resolve)
     async with asking(allowed=("http://innocent.example.com",)) as client:
         detail = await refusal(client, ServerRef(url="http://innocent.example.com"))
     assert "innocent.example.com resolves to 169.254.169.254, which is not listed itself" in detail

@@ -28,7 +28,7 @@ from traffic import august_1995, longest_silence
 
 from hpa_scaler.annotations.queries import QueryAnswer
 from hpa_scaler.annotations.spec import AGE_QUERY
-from hpa_scaler.judge.cycle import DecisionLine, Line, replay
+from hpa_scaler.judge.decision_log import DecisionLine, Line, replay
 from tightship.objects.reasons import Reason
 from tightship_simulator.api.store import Change
 from tightship_simulator.life.living import Speeds

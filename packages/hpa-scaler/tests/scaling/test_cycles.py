@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpa_scaler.judge.cycle import replay
+from hpa_scaler.judge.decision_log import replay
 from hpa_scaler.process.loop import CycleTooLongError
 from tightship_simulator.life.prometheus import silent
 from tightship_testkit.faults import Answer, Hang

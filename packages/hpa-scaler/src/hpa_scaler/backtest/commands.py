@@ -44,13 +44,13 @@ from hpa_scaler.backtest.replay import (
 )
 from hpa_scaler.backtest.views import SUGGESTIONS, backtest_view
 from hpa_scaler.documents.document import FloorHead
-from hpa_scaler.judge.cycle import LogError, asked_of
+from hpa_scaler.judge.decision_log import LogError
+from hpa_scaler.judge.judge import asked_of
 from hpa_scaler.judge.ownership import ownership, state_of
 from hpa_scaler.process.commands import CommandSettings, add_inputs, named, selection_of
 from hpa_scaler.process.fleet import HpaFleet, Say, UnknownNamespaceError, fleet_of_cluster, fleet_of_files
 from hpa_scaler.process.forecasts import Forecasts
-from hpa_scaler.process.run_settings import PROGRAM
-from hpa_scaler.process.settings import CYCLES_APART, allowed_of, limits_of, servers_of
+from hpa_scaler.process.settings import CYCLES_APART, PROGRAM, allowed_of, limits_of, servers_of
 from hpa_scaler.process.status import settings_view
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.prometheus.ranges import Asking, fetch
@@ -134,8 +134,8 @@ _PAST: tuple[tuple[str, str, Callable[[str], object], object, str], ...] = (
         [],
         (
             "take the past from FILE instead of asking servers: what --save-past wrote, CSV with a header (time, "
-            "value, perhaps replicas and wanted), or JSON (an answer of query_range, Grafana's data frames, promtool's or "
-            "VictoriaMetrics' output); .gz too, repeatable"
+            "value, perhaps replicas and wanted), or JSON (an answer of query_range, Grafana's data frames, "
+            "promtool's or VictoriaMetrics' output); .gz too, repeatable"
         ),
     ),
     ("--series", "NAME", str, "", "of several series in a file of --past, read the one called so"),

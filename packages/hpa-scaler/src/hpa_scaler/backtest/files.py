@@ -29,7 +29,7 @@ from hpa_scaler.annotations.queries import Failure, Outcome, Query, QueryAnswer,
 from hpa_scaler.annotations.spec import Band, FloorSpec, ForecastSpec, PauseSpec, Rules, ServerRef
 from hpa_scaler.annotations.values import format_float, parse_float
 from hpa_scaler.backtest.replay import BacktestSetup, HpaPast
-from hpa_scaler.judge.cycle import DecisionLine, LogError, read_log
+from hpa_scaler.judge.decision_log import DecisionLine, LogError, read_log
 from hpa_scaler.prometheus.answers import labelled, matrix
 from hpa_scaler.prometheus.samples import (
     LONGEST,

@@ -33,10 +33,10 @@ from hpa_scaler.annotations.queries import (
 )
 from hpa_scaler.annotations.spec import FloorSpec, Rollout, Rules
 from hpa_scaler.documents.document import FloorHead
-from hpa_scaler.judge.cycle import asked_of, judge_cycle
 from hpa_scaler.judge.decision import GUARDS, DropState, FloorDecision, Guard, Subject, guard_of
 from hpa_scaler.judge.floors import QueryTerm, unguarded
 from hpa_scaler.judge.history import FloorHistory
+from hpa_scaler.judge.judge import asked_of, judge_cycle
 from hpa_scaler.process.forecasts import Forecasts
 from hpa_scaler.prometheus.samples import NO_TRACE, Trace
 from tightship.objects import HorizontalPodAutoscaler

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.judge.cycle import Cycle
 from hpa_scaler.judge.decision import DOUBTS, GUARDS, FloorDecision, Guard, guard_of
 from hpa_scaler.judge.floors import QueryTerm, unguarded
+from hpa_scaler.judge.judge import Cycle
 from tightship.objects.reasons import Reason
 
 

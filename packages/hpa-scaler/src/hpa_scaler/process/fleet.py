@@ -14,8 +14,8 @@ from msgspec import Struct
 from hpa_scaler.annotations.parsing import STATE, enabled, name_of
 from hpa_scaler.annotations.queries import Outcomes, Query
 from hpa_scaler.annotations.spec import Rollout, Rules, rollout_of
-from hpa_scaler.judge.cycle import asked_of, questions, wants_rollout
 from hpa_scaler.judge.decision import Asked
+from hpa_scaler.judge.judge import asked_of, questions, wants_rollout
 from hpa_scaler.judge.ownership import restoration, state_of
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.write.applying import Return

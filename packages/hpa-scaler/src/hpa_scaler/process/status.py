@@ -17,12 +17,11 @@ from hpa_scaler.documents import FloorPlan, PlanContext, plan_document, plan_pag
 from hpa_scaler.documents.pages import RecentTimelines
 from hpa_scaler.documents.timeline import Effect, Keep, Timeline, TimelineLog
 from hpa_scaler.judge.caution import CautionLedger
-from hpa_scaler.judge.cycle import Cycle
 from hpa_scaler.judge.decision import Guard
+from hpa_scaler.judge.judge import Cycle
 from hpa_scaler.judge.ownership import Ending
-from hpa_scaler.process.run_settings import ScalerRunSettings
-from hpa_scaler.process.settings import ScalerSettings, servers_of
-from hpa_scaler.prometheus.servers import CircuitState
+from hpa_scaler.process.settings import ScalerRunSettings, ScalerSettings, servers_of
+from hpa_scaler.prometheus.client import CircuitState
 from hpa_scaler.write.records import Records
 from tightship.documents.document import API_VERSION, Setting, SettingsView
 from tightship.documents.presentation import REFRESH, SERVED_LINKS, Cell, Page, Section, Table

@@ -15,10 +15,9 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.annotations.spec import FloorSpec, Rules
-from hpa_scaler.judge.cycle import Cycle, asked_of, subject_of
 from hpa_scaler.judge.decision import FloorDecision
 from hpa_scaler.judge.history import FloorHistory
-from hpa_scaler.judge.judge import judge_one
+from hpa_scaler.judge.judge import Cycle, asked_of, judge_one, subject_of
 from hpa_scaler.judge.ownership import (
     CONTENT_TYPE,
     Ending,

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from hpa_scaler.judge.cycle import Cycle
 from hpa_scaler.judge.decision import GUARDS, Action, FloorDecision, Guard
+from hpa_scaler.judge.judge import Cycle
 from hpa_scaler.judge.ownership import ENDINGS, Ending
-from hpa_scaler.prometheus.servers import CircuitState
+from hpa_scaler.prometheus.client import CircuitState
 from tightship.objects.reasons import Reason
 from tightship.process.metrics import NamedCounter, SnapshotGauge
 
