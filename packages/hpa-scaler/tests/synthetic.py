@@ -26,7 +26,7 @@ class Truth(Struct, frozen=True):
     """A past, and what one replica of it carries at its end; *flat* says that the HPA never left its floor."""
 
     past: HpaPast
-    world: BacktestSetup
+    setup: BacktestSetup
     per_replica: float
     flat: bool
 
@@ -80,6 +80,6 @@ def truth(seed: int, days: int = 6) -> Truth:
         wanted=trace(wanted) if measured else None,
         replicas=trace(running),
     )
-    world = BacktestSetup(Rules(), BEGIN, BEGIN + days * DAY, interval=300.0, drawn=0)
-    world = msgspec.structs.replace(world, rules=msgspec.structs.replace(world.rules, longest_gap=1200.0))
-    return Truth(past, world, load * (changed if deploy else 1.0), max(running) <= minimum)
+    setup = BacktestSetup(Rules(), BEGIN, BEGIN + days * DAY, interval=300.0, drawn=0)
+    setup = msgspec.structs.replace(setup, rules=msgspec.structs.replace(setup.rules, longest_gap=1200.0))
+    return Truth(past, setup, load * (changed if deploy else 1.0), max(running) <= minimum)

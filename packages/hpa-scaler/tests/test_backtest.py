@@ -20,7 +20,7 @@ from hpa_scaler.backtest.files import decode_past, encode_past, read_csv
 from hpa_scaler.backtest.replay import NO_FLOOR, TODAY, BacktestSetup, HpaPast, Replay, Span, Variant, backtest
 from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.prometheus.ranges import Asking, chunks, fetch
+from hpa_scaler.prometheus.ranges import RangeRequest, chunks, fetch
 from hpa_scaler.prometheus.samples import Recorded, RecordingError, Trace, trace_of
 from tightship.cli.app import UsageError
 from tightship.objects.reasons import Reason
@@ -117,9 +117,9 @@ def test_csv_out_of_order_twice_unreadable_and_not_a_number_is_used_as_far_as_it
     found = columns["value"]
     assert (found.begin, found.step) == (0, 60)
     assert [found.value(at) for at in (0, 60, 120, 180, 240, 300)] == [1, 2.5, 3, None, None, 6]
-    told = " ".join(remarks)
+    said = " ".join(remarks)
     for word in ("out of order", "more than one a step", "unreadable", "NaN or infinity"):
-        assert word in told
+        assert word in said
 
 
 def test_a_counter_is_not_taken_for_a_rate_in_silence() -> None:
@@ -142,8 +142,8 @@ def test_two_series_count_as_the_larger_one_and_as_two() -> None:
 
 def test_a_saved_past_reads_back() -> None:
     known = {Query("q"): trace([1.0, math.nan, 3.0])}
-    again = decode_past(encode_past(Recorded(known, ("told",))), "past.json")
-    assert again.remarks == ("told",)
+    again = decode_past(encode_past(Recorded(known, ("remark",))), "past.json")
+    assert again.remarks == ("remark",)
     assert [again.traces[Query("q")].value(at) for at in (0, 60, 120)] == [1, None, 3]
 
 
@@ -163,7 +163,7 @@ class _Server:
 
 async def asked(server: Any) -> Recorded:
     client: PrometheusClient = server
-    return await fetch(client, [Query("q")], Asking(0.0, 3 * 86_400.0, 60.0), lambda _: None)
+    return await fetch(client, [Query("q")], RangeRequest(0.0, 3 * 86_400.0, 60.0), lambda _: None)
 
 
 async def test_a_server_that_limits_samples_is_asked_for_less_at_a_time() -> None:
@@ -187,13 +187,13 @@ async def test_a_retention_shorter_than_asked_is_told() -> None:
 
 async def test_what_is_so_of_many_queries_is_told_once() -> None:
     server: Any = _Server(longest=86_400, since=86_400.0 * 2)
-    found = await fetch(server, [Query(text) for text in "qrs"], Asking(0.0, 3 * 86_400.0, 60.0), lambda _: None)
+    found = await fetch(server, [Query(text) for text in "qrs"], RangeRequest(0.0, 3 * 86_400.0, 60.0), lambda _: None)
     assert len(found.remarks) == 1
     assert found.remarks[0].startswith("server default: q and 2 other queries: the data begin only at")
 
 
 def test_chunks_are_cut_at_midnight_and_neither_overlap_nor_leave_gaps() -> None:
-    found = list(chunks(Asking(3600.0, 2 * 86_400.0 + 5, 60.0)))
+    found = list(chunks(RangeRequest(3600.0, 2 * 86_400.0 + 5, 60.0)))
     assert found[0] == (3600.0, 86_340.0)
     assert found[1] == (86_400.0, 172_740.0)
     assert found[2] == (172_800.0, 172_800.0)

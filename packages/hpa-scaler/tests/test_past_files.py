@@ -128,7 +128,7 @@ def test_of_several_series_one_is_read(text: str, series: str, values: list[floa
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "says"),
     [
         ("sep=,\nTime,Value\nyesterday,200", "line 3: 'yesterday' is no time; allowed is RFC 3339"),
         ("Time,Value\n2024-05-06T11:00:00Z,many", "line 2: 'many'; allowed is a number"),
@@ -138,8 +138,8 @@ def test_of_several_series_one_is_read(text: str, series: str, values: list[floa
         (f"{AT},1\n{AT + 60},1", "line 1: .*; allowed is a header"),
     ],
 )
-def test_a_file_without_a_sample_says_its_first_bad_line_and_what_is_allowed(text: str, told: str) -> None:
-    with pytest.raises(RecordingError, match=told):
+def test_a_file_without_a_sample_says_its_first_bad_line_and_what_is_allowed(text: str, says: str) -> None:
+    with pytest.raises(RecordingError, match=says):
         read_csv(text, "a.csv")
 
 

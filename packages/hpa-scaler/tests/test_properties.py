@@ -107,11 +107,13 @@ def subjects(draw: st.DrawFn, outcomes: st.SearchStrategy[Outcome] = outcomes_of
     rules = Rules(age_query="", cold_guard=False) if calm else draw(rules_of_any)
     asked = msgspec.structs.replace(draw(specs), **(CALM if calm else {}), **settings)
     asks = queries_of(asked, rules.age_query, rules.longest_guard)
-    told = {query: draw(outcomes) for query in asks if draw(st.booleans()) or query in map(value_query, asked.queries)}
+    outcomes_given = {
+        query: draw(outcomes) for query in asks if draw(st.booleans()) or query in map(value_query, asked.queries)
+    }
     return Subject(
         hpa=draw(autoscalers()),
         asked=asked,
-        outcomes=told,
+        outcomes=outcomes_given,
         rollout=draw(rollouts),
         history=FloorHistory() if calm else draw(histories),
         rules=rules,

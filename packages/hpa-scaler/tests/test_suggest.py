@@ -1,4 +1,4 @@
-"""Fits against synthetic truth: right, or not told."""
+"""Fits against synthetic truth: right, or not known."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from hpa_scaler.prometheus.samples import Trace
 
 
 def right(seed: int) -> bool:
-    """Whether the load of one replica is fitted within a tenth, or not told."""
+    """Whether the load of one replica is fitted within a tenth, or not known."""
     known = truth(seed)
     asked = known.past.yardstick
     assert asked is not None
-    fit = fit_load(known.past, asked.queries[0], known.world.begin, known.world.end)
+    fit = fit_load(known.past, asked.queries[0], known.setup.begin, known.setup.end)
     return fit.per_replica is None or abs(fit.per_replica / known.per_replica - 1) <= 0.1
 
 
-def test_the_load_of_a_replica_is_fitted_within_a_tenth_or_not_told() -> None:
+def test_the_load_of_a_replica_is_fitted_within_a_tenth_or_not_is_known() -> None:
     assert sum(map(right, range(20))) >= 19
 
 
 @pytest.mark.slow
-def test_two_hundred_seeds_are_fitted_within_a_tenth_or_not_told() -> None:
+def test_two_hundred_seeds_are_fitted_within_a_tenth_or_not_is_known() -> None:
     assert sum(map(right, range(200))) >= 190
 
 
 @pytest.mark.parametrize("seed", [3, 10])
 def test_no_suggestion_is_short_of_replicas_where_today_is_not(seed: int) -> None:
     known = truth(seed, days=2)
-    found = suggest(known.past, known.world)
+    found = suggest(known.past, known.setup)
     asked = known.past.yardstick
     assert asked is not None
     if found.per_replica is None:
@@ -43,7 +43,7 @@ def test_no_suggestion_is_short_of_replicas_where_today_is_not(seed: int) -> Non
     tried = Variant("tried", "changed", tuple(AnnotationChange(EVERY, name, text) for name, text in names))
     fitted = msgspec.structs.replace(asked.queries[0], per_replica=found.per_replica, delta=0.0)
     past = msgspec.structs.replace(known.past, yardstick=msgspec.structs.replace(asked, queries=(fitted,)))
-    [[before, after]] = backtest([past], [TODAY, tried], known.world)
+    [[before, after]] = backtest([past], [TODAY, tried], known.setup)
     assert set(after.shorts) <= set(before.shorts)
 
 
@@ -51,7 +51,7 @@ def test_a_past_of_hours_tells_nothing() -> None:
     known = truth(3, days=1)
     asked = known.past.yardstick
     assert asked is not None
-    fit = fit_load(known.past, asked.queries[0], known.world.begin, known.world.begin + 3 * 3600)
+    fit = fit_load(known.past, asked.queries[0], known.setup.begin, known.setup.begin + 3 * 3600)
     assert fit.per_replica is None
     assert fit.sure == "can't tell"
 
@@ -73,7 +73,7 @@ def fitted(seed: int, wanted: float = 1.0, several: float = 0.0) -> tuple[LoadFi
     )
     metrics = Trace(metrics.begin, metrics.step, metrics.scaled(wanted).values, counts)
     past: HpaPast = msgspec.structs.replace(known.past, wanted=metrics)
-    return fit_load(past, asked.queries[0], known.world.begin, known.world.end), known.per_replica
+    return fit_load(past, asked.queries[0], known.setup.begin, known.setup.end), known.per_replica
 
 
 @pytest.mark.parametrize("seed", [0, 4, 9])
@@ -85,12 +85,12 @@ def test_metrics_that_contradict_the_replicas_are_not_believed(seed: int, wanted
     assert fit.per_replica is None or abs(fit.per_replica / per_replica - 1) <= 0.1
 
 
-@pytest.mark.parametrize(("several", "told"), [(0.0, True), (0.01, True), (0.3, False), (1.0, False)])
-def test_the_records_of_two_clusters_tell_nothing(several: float, told: bool) -> None:
+@pytest.mark.parametrize(("several", "is_known"), [(0.0, True), (0.01, True), (0.3, False), (1.0, False)])
+def test_the_records_of_two_clusters_tell_nothing(several: float, is_known: bool) -> None:
     """But those of a kube-state-metrics that was replaced, twice for a while, do."""
     fit, _ = fitted(0, several=several)
-    assert (fit.per_replica is not None) is told
-    assert told or "several HPAs of this name" in fit.why
+    assert (fit.per_replica is not None) is is_known
+    assert is_known or "several HPAs of this name" in fit.why
 
 
 def test_metrics_of_one_name_tell_nothing_where_no_replicas_prove_them() -> None:
@@ -99,7 +99,7 @@ def test_metrics_of_one_name_tell_nothing_where_no_replicas_prove_them() -> None
     assert asked is not None
     twins = msgspec.structs.replace(known.past.hpa, namesakes=True)
     past = msgspec.structs.replace(known.past, hpa=twins)
-    ends = known.world.begin, known.world.end
+    ends = known.setup.begin, known.setup.end
     assert fit_load(past, asked.queries[0], *ends).sure == "sure"
     fit = fit_load(msgspec.structs.replace(past, replicas=None), asked.queries[0], *ends)
     assert (fit.per_replica, "have one name" in fit.why) == (None, True)

@@ -72,7 +72,7 @@ def test_an_hpa_without_a_query_gets_the_one_that_answers_and_is_opted_in() -> N
     known = truth(3, days=2)
     bare = msgspec.structs.replace(known.past.hpa, annotations={})
     past = msgspec.structs.replace(known.past, hpa=bare, proposed=True)
-    entry = suggest(past, known.world)
+    entry = suggest(past, known.setup)
     names = [each.annotation for each in entry.annotations]
     assert names[:2] == [f"{PREFIX}/{ENABLE}", f"{PREFIX}/{ENABLE}-prometheus-query"]
     assert entry.proposed

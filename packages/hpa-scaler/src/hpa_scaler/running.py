@@ -45,7 +45,7 @@ _FIRST, _LONGEST = 0.5, 30.0
 _LOOK = 0.1
 
 
-class FirstLook:
+class FirstRead:
     """Requests one HPA from each selected namespace until all requests succeed."""
 
     def __init__(self, frame: Frame[ScalerSettings]) -> None:
@@ -160,7 +160,7 @@ async def serve(runtime: Runtime, run: ScalerRunSettings, environment: Mapping[s
         lease = ObjectRef("Lease", run.lease_name, "", run.namespace, "coordination.k8s.io/v1")
         records = Records(run.annotation_prefix, writes=not run.dry_run)
         events = FloorEvents(frame.events, frame.logger, lease, records, monotonic)
-        first = FirstLook(frame)
+        first = FirstRead(frame)
         runtime.spawn(first.run(), "first look at HPAs")
         async with client:
             forecasts = made_by(FORECASTS)(client, frame.logger, wall)

@@ -120,7 +120,7 @@ FAILING: list[tuple[str, Any, str, str]] = [
 async def test_a_failure_has_its_own_reason(prometheus: Prometheus, responder: Any, reason: str, says_: str) -> None:
     prometheus.otherwise = responder
     found = await failure_of(server(prometheus.url, timeout=10.0))
-    # The server is given a fifth more than it was told to take, to say so itself.
+    # The server is given a fifth more than the query may take, to say so itself.
     assert found.seconds == (12 if responder in (silent, trickling) else 0)
     assert found.reason == reason
     assert says_ in found.detail

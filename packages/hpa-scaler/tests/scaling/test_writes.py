@@ -105,7 +105,7 @@ async def test_the_original_survives_a_write_whose_answer_was_lost(world: World)
     world.prometheus.set("rate", 95)
     await world.until(lambda: world.api.bounds() == (10, 20))
     assert world.api.state()["originalMin"] == 3
-    assert "ChangedByOthers" not in {reason for reason, _ in world.api.told()}
+    assert "ChangedByOthers" not in {reason for reason, _ in world.api.reported()}
     world.api.edit(notes={f"{PREFIX}/{ENABLE}": "false"})
     await world.until(lambda: world.api.bounds() == (3, 20))
 
@@ -155,7 +155,7 @@ async def test_on_opt_out_the_users_bounds_are_back_and_our_annotation_is_gone(
     world.api.edit(notes=notes)
     await world.until(lambda: world.api.bounds() == (3, 6))
     assert STATE not in world.api.hpa()["metadata"]["annotations"]
-    await world.until(lambda: ("Restored", "web") in world.api.told())
+    await world.until(lambda: ("Restored", "web") in world.api.reported())
     writes = len(world.api.did)
     await world.cycles()
     assert world.api.written().count(("web", 200)) == 2
@@ -275,7 +275,7 @@ async def test_a_write_of_the_leader_before_that_comes_late_is_not_somebodys_cha
     await world.until(lambda: world.api.bounds() == (3, 20))
     await world.cycles(3)
     assert world.api.state()["originalMin"] == 3
-    assert "ChangedByOthers" not in {reason for reason, _ in world.api.told()}
+    assert "ChangedByOthers" not in {reason for reason, _ in world.api.reported()}
 
 
 @pytest.mark.parametrize("opted", [True, False])

@@ -32,7 +32,7 @@ class Refused(Exception):
 
 
 Hook = Callable[[str, Json], Awaitable[None]]
-"""Told of a PATCH before it is carried out: the HPA's name, and the HPA. May raise :class:`Refused`, or wait."""
+"""Called with a PATCH before it is carried out: the HPA's name, and the HPA. May raise :class:`Refused`, or wait."""
 
 
 class Did(Struct, frozen=True):
@@ -47,7 +47,7 @@ class Did(Struct, frozen=True):
 class Api:
     """The API server. *before* and *after* a PATCH of an HPA a hook may do something; *deaf* drops the answers.
 
-    What is *on_list* happens to lists of HPAs. While it is *away* it answers nobody. A watch is told nothing while it
+    What is *on_list* happens to lists of HPAs. While it is *away* it answers nobody. A watch reports nothing while it
     is frozen.
     """
 
@@ -120,7 +120,7 @@ class Api:
         return str(self._store.get("Lease", self.lease, NAMESPACE)["spec"].get("holderIdentity") or "")
 
     def taken(self) -> None:
-        """Have another lead, who is not heard of for an hour and counts until then."""
+        """Have another lead, who does not renew for an hour and counts until then."""
         self._lease(holderIdentity="another", leaseTransitions=9, leaseDurationSeconds=3600)
 
     def left(self) -> None:
@@ -138,13 +138,13 @@ class Api:
 
         self._store.modify("Lease", self.lease, NAMESPACE, change)
 
-    # What was told and done.
+    # What was reported and done.
 
     def events(self) -> list[Json]:
         """All Events."""
         return self._store.list("Event")
 
-    def told(self) -> list[tuple[str, str]]:
+    def reported(self) -> list[tuple[str, str]]:
         """The reason of each Event, and whom it is about."""
         return [(each["reason"], each["involvedObject"]["name"]) for each in self.events()]
 

@@ -1,5 +1,5 @@
-"""Reads a query, in PromQL as Prometheus 3 parses it or in MetricsQL: how far back it looks, which targets it selects, and
-which of its data may go missing unseen. Pure.
+"""Reads queries, in PromQL as Prometheus 3 parses it or in MetricsQL: how far back one looks, which targets it selects,
+and which of its data may go missing unseen. Pure.
 
 The sources of the grammar are ``promql/parser/generated_parser.y`` and ``lex.go`` of Prometheus, experimental features
 included, and ``parser.go`` of VictoriaMetrics/metricsql. The reader knows no types and no list of functions: what a
@@ -70,7 +70,7 @@ class Expression(Struct, frozen=True):
     *name* is the function, the operator, the metric, or the text of a literal; *args* are the operands. *modifiers*
     stand after an operator, or are the grouping of an aggregation, or a range in its brackets. *after* are an offset,
     an ``@`` and the like. *seconds* is how far back the expression looks by its own range and offset, ``None`` if that
-    can't be told.
+    is unknown.
     """
 
     kind: Kind
@@ -130,7 +130,7 @@ def wrapped(node: Expression) -> str:
 
 
 def number_of(node: Expression) -> float | None:
-    """Return the value of *node* where no series has data, ``None`` if there is none or it can't be told."""
+    """Return the value of *node* where no series has data, ``None`` if there is none or it is unknown."""
     if node.kind == "number":
         return _seconds(node.name)
     found = [number_of(each) for each in node.args]

@@ -53,7 +53,7 @@ from hpa_scaler.process.forecasts import Forecasts
 from hpa_scaler.process.settings import CYCLES_APART, PROGRAM, allowed_of, limits_of, servers_of
 from hpa_scaler.process.status import settings_view
 from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.prometheus.ranges import Asking, fetch
+from hpa_scaler.prometheus.ranges import RangeRequest, fetch
 from hpa_scaler.prometheus.samples import Recorded, Trace
 from tightship.cli.app import CliError, UsageError
 from tightship.cli.arguments import (
@@ -443,7 +443,7 @@ async def _load(
                 stretch = f"--from {rfc3339(begin)} --to {rfc3339(end)}"
                 raise UsageError(f"{stretch}: allowed is a stretch of up to a year")
             queries = dict.fromkeys(query for hpa in asked for query in _questions(hpa, specs[hpa.key]))
-            recorded = await fetch(client, list(queries), Asking(begin, end, arguments.step), say)
+            recorded = await fetch(client, list(queries), RangeRequest(begin, end, arguments.step), say)
     if arguments.save_past is not None:
         write_file("--save-past", arguments.save_past, encode_past(recorded))
     warnings = [*fleet.problems, *fleet.warnings, *recorded.remarks]

@@ -54,7 +54,7 @@ _FEWEST = 3
 _APART = 0.12
 """How far the votes of one load may differ from their median."""
 _SPREAD, _SURE = 0.10, 0.04
-"""The spread of the votes above which nothing is told, and up to which it is sure."""
+"""The spread of the votes above which the load is unknown, and up to which it is sure."""
 _AGREES = 0.12
 """How far what the metrics asked for may be from the replicas that the HPA set."""
 _MARGIN = 0.98

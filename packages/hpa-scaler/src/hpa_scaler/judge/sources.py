@@ -328,10 +328,10 @@ def _asked_age(query: QuerySpec, seconds: float, outcomes: Outcomes, rules: Rule
 
 
 def _with_ages(history: FloorHistory, answers: Sequence[Outcome | None], rules: Rules, now: float) -> FloorHistory:
-    """Return *history* with the number of queries whose server told the age of its data.
+    """Return *history* with the number of queries whose server reported the age of its data.
 
-    A server that told the age before and now finds nothing has lost its data, and has not scraped since. A query with a
-    fallback still gets an answer. Nevertheless the loss counts as a gap in the answers.
+    A server that reported the age before and now finds nothing has lost its data, and has not scraped since. A query
+    with a fallback still gets an answer. Nevertheless the loss counts as a gap in the answers.
     """
     if not rules.age_query:
         return history

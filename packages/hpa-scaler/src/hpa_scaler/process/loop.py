@@ -31,9 +31,9 @@ from hpa_scaler.judge.judge import Cycle, forecasts_of, judge_cycle, subject_of
 from hpa_scaler.process.fleet import ListedHpas, Selection, ask_fleet, fleet_of_cluster, returns_of, sort_fleet
 from hpa_scaler.process.forecasts import Forecasts
 from hpa_scaler.process.settings import ScalerRunSettings, ScalerSettings, allowed_of, limits_of, rules_of, servers_of
-from hpa_scaler.process.status import Journal, Timelines, nothing_yet, settings_view, show
+from hpa_scaler.process.status import DecisionLogFile, Timelines, nothing_yet, settings_view, show
 from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.write.applying import Applier, Todo, WritesDone, judge_again, read_again
+from hpa_scaler.write.applying import Applier, CycleWrites, WritesDone, judge_again, read_again
 from hpa_scaler.write.events import FloorEvents
 from hpa_scaler.write.metrics import ScalerMetrics
 from hpa_scaler.write.records import Records
@@ -68,7 +68,7 @@ class ImmediateRaiser:
         clock: Callable[[], float],
     ) -> None:
         self.lock = asyncio.Lock()
-        self.last: Todo | None = None
+        self.last: CycleWrites | None = None
         self.touched: set[str] = set()
         self._connection = connection
         self._records = records
@@ -202,10 +202,12 @@ class ScalerLoop:
         rate = frame.live.current.writes_per_second
         self._bucket = TokenBucket(rate, max(1.0, rate / 10))
         self._applier = Applier(frame.connection, self._records, bucket=self._bucket, events=events, metrics=metrics)
-        self._journal = Journal(run.decision_log, run.decision_log_megabytes * 1e6) if run.decision_log else None
+        self._journal = (
+            DecisionLogFile(run.decision_log, run.decision_log_megabytes * 1e6) if run.decision_log else None
+        )
         self._term: _Role | None = None
         self._drops = DropState()
-        self._last: Todo | None = None
+        self._last: CycleWrites | None = None
         self._timelines = Timelines(records, clock(), writes=False)
         self._shown = nothing_yet(frame.program.name, "No cycle has run yet.")
         self.raiser = ImmediateRaiser(
@@ -392,7 +394,7 @@ class ScalerLoop:
         """Write, and report the outcome for each HPA."""
         rules = inputs.rules
         returns = returns_of(seen, rules, self._records)
-        todo = Todo(cycle, returns, inputs.settings.defaults, rules, seen.now)
+        todo = CycleWrites(cycle, returns, inputs.settings.defaults, rules, seen.now)
         self._last = todo
 
         def may() -> bool:

@@ -112,7 +112,7 @@ class GuardedAddressError(OSError):
     """A name that resolves only to refused addresses."""
 
 
-class Directory:
+class ServerDirectory:
     """The known servers: the configured servers by name, and the addresses of HPAs within the allow-list."""
 
     def __init__(self, servers: Mapping[str, Server], allowed: AllowList, by_get: Iterable[Address] = ()) -> None:
@@ -162,7 +162,7 @@ class Directory:
 class GuardedResolver(AbstractResolver):
     """Resolves names to allowed addresses only: the owner of a name chooses its addresses."""
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: ServerDirectory) -> None:
         self.directory = directory
         self._resolver = ThreadedResolver()
 
@@ -216,7 +216,7 @@ class _Hop(Struct, frozen=True):
 
 
 async def exchange(
-    session: aiohttp.ClientSession, directory: Directory, server: Server, access: ServerAccess, asked: QueryForm
+    session: aiohttp.ClientSession, directory: ServerDirectory, server: Server, access: ServerAccess, asked: QueryForm
 ) -> Exchanged:
     """Send *asked* to *server*, and return the outcome. Never raises errors of the server or the network."""
     limit = server.timeout + max(1.0, server.timeout / 5)
@@ -242,7 +242,7 @@ async def exchange(
 
 
 async def _by_either(
-    session: aiohttp.ClientSession, directory: Directory, server: Server, access: ServerAccess, asked: QueryForm
+    session: aiohttp.ClientSession, directory: ServerDirectory, server: Server, access: ServerAccess, asked: QueryForm
 ) -> Exchanged:
     """Send *asked* by POST, and by GET to a server that refuses POST."""
     refused = None
@@ -262,7 +262,7 @@ async def _by_either(
 
 async def _followed(  # noqa: PLR0917
     session: aiohttp.ClientSession,
-    directory: Directory,
+    directory: ServerDirectory,
     server: Server,
     access: ServerAccess,
     asked: QueryForm,
@@ -461,7 +461,7 @@ class PrometheusClient:
         observe: Observer | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._directory = Directory(servers, allowed)
+        self._directory = ServerDirectory(servers, allowed)
         self._limits = limits
         self._observe = observe
         self._clock = clock
@@ -492,7 +492,7 @@ class PrometheusClient:
 
     def configure(self, servers: Mapping[str, Server], allowed: AllowList, limits: ClientLimits) -> None:
         """Query these servers from now on. Unchanged servers keep credentials and, with equal *limits*, circuits."""
-        self._directory = Directory(servers, allowed, self._directory.by_get)
+        self._directory = ServerDirectory(servers, allowed, self._directory.by_get)
         if self._resolver is not None:
             self._resolver.directory = self._directory
         if limits != self._limits:

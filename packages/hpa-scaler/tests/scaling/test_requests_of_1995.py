@@ -24,7 +24,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from traffic import august_1995, longest_silence
+from traffic import longest_silence, requests_of_1995
 
 from hpa_scaler.annotations.queries import QueryAnswer
 from hpa_scaler.annotations.spec import AGE_QUERY
@@ -69,7 +69,7 @@ class Story:
     """The traffic, by the seconds since its beginning; before that it is as in its first three hours."""
 
     def __init__(self) -> None:
-        minutes = august_1995()
+        minutes = requests_of_1995()
         assert datetime.fromtimestamp(minutes[0][0], UTC) == datetime(1995, 8, 1, 4, tzinfo=UTC)
         self.rates = [rate * SCALE for _, rate in minutes[: math.ceil(END / 60) + 1]]
         silent, counted = longest_silence(self.rates)
