@@ -105,6 +105,17 @@ def test_a_set_changes_annotations_side_by_side() -> None:
     assert [each.floors[-1] for each in row] == [10, 1, 20, 7]
 
 
+def test_defaults_of_the_configuration_count_in_a_replay_as_in_the_controller() -> None:
+    thing = past([100.0] * 60)
+    bare = {name: text for name, text in thing.hpa.annotations.items() if "requests-per-replica" not in name}
+    thing = msgspec.structs.replace(thing, hpa=msgspec.structs.replace(thing.hpa, annotations=bare))
+    setup = BacktestSetup(
+        Rules(longest_gap=240.0), 0.0, 3600.0, interval=MINUTE, defaults={"requests-per-replica": "10"}
+    )
+    [[ours]] = backtest([thing], [TODAY], setup)
+    assert ours.floors[-1] == 10
+
+
 @pytest.mark.parametrize("text", ["web:delta=1", "shop/web:dleta=1", "shop/web:delta", "=", "shop/web=3"])
 def test_a_set_that_is_none_is_refused_with_what_is_allowed(text: str) -> None:
     with pytest.raises(UsageError, match="--set"):

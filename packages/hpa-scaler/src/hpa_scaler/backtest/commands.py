@@ -466,6 +466,7 @@ async def _load(
         start=arguments.pod_start,
         outages=tuple(arguments.outage),
         forecasts=arguments.forecasts,
+        defaults=settings.defaults,
     )
     files = ", ".join(arguments.past) if arguments.past else None
     head = FloorHead(

@@ -127,7 +127,7 @@ class BacktestSetup(Struct, frozen=True):
 
     A cycle takes *interval* seconds, a new replica is ready after *start* seconds. In *outages* no query has an answer;
     after each, the server has lost its data. *forecasts* makes the source of an HPA's forecasts. *drawn* is how many
-    HPAs keep every number, for pictures.
+    HPAs keep every number, for pictures. *defaults* are the configuration's, by the names of annotations.
     """
 
     rules: Rules
@@ -138,6 +138,7 @@ class BacktestSetup(Struct, frozen=True):
     outages: tuple[Span, ...] = ()
     forecasts: Callable[[], Forecasts] = Forecasts
     drawn: int = 40
+    defaults: Mapping[str, str] = {}
 
     @property
     def count(self) -> int:
@@ -202,7 +203,7 @@ class Replay:
     def __init__(self, past: HpaPast, variant: Variant, setup: BacktestSetup, *, keep: bool) -> None:
         self.past, self.variant, self.setup = past, variant, setup
         hpa = variant.hpa(past.hpa, setup.rules.prefix)
-        asked = asked_of(hpa, setup.rules.prefix)
+        asked = asked_of(hpa, setup.rules.prefix, setup.defaults)
         self.spec = asked if isinstance(asked, FloorSpec) else None
         first = past.replicas.value(setup.begin) if past.replicas is not None else None
         begun = max(hpa.min_replicas, min(hpa.max_replicas, math.ceil(first or past.need(setup.begin) or 0)))
