@@ -17,7 +17,7 @@ from hpa_scaler.annotations.queries import Failure, Query, value_query
 from hpa_scaler.annotations.spec import Rules
 from hpa_scaler.backtest.commands import variants_of
 from hpa_scaler.backtest.files import decode_past, encode_past, read_csv
-from hpa_scaler.backtest.replay import NO_FLOOR, TODAY, BacktestSetup, HpaPast, Replay, Span, Variant, backtest
+from hpa_scaler.backtest.replay import NO_FLOOR, TODAY, BacktestSetup, RecordedHpa, Replay, Span, Variant, backtest
 from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.prometheus.ranges import RangeRequest, chunks, fetch
@@ -33,15 +33,15 @@ def trace(values: list[float]) -> Trace:
     return Trace(0.0, MINUTE, array("d", values), bytearray(math.isfinite(each) for each in values))
 
 
-def past(values: list[float], **named: str) -> HpaPast:
+def past(values: list[float], **named: str) -> RecordedHpa:
     """The past of an HPA with 10 requests a second for each replica, one value a minute."""
     notes = {"prometheus_query": QUERY, "requests_per_replica": "10", "minimum_replicas": "1", **named}
     asked = spec(**notes)
     thing = msgspec.structs.replace(hpa(1, 100, None), annotations=annotated(**notes))
-    return HpaPast(thing, {value_query(asked.queries[0]): trace(values)}, asked)
+    return RecordedHpa(thing, {value_query(asked.queries[0]): trace(values)}, asked)
 
 
-def replayed(thing: HpaPast, *variants: Variant, outages: tuple[Span, ...] = ()) -> list[Replay]:
+def replayed(thing: RecordedHpa, *variants: Variant, outages: tuple[Span, ...] = ()) -> list[Replay]:
     [query] = thing.traces
     setup = BacktestSetup(
         Rules(longest_gap=240.0), 0.0, thing.traces[query].end, interval=MINUTE, start=30.0, outages=outages
@@ -65,12 +65,12 @@ def test_an_outage_holds_the_floor_and_a_server_that_begins_anew_does_not_lower_
 
 
 def test_many_queries_that_fall_at_once_hold_the_floors_of_all_hpas() -> None:
-    def one(number: int) -> HpaPast:
+    def one(number: int) -> RecordedHpa:
         notes = {"prometheus_query": f"rate(x{number}[5m])", "requests_per_replica": "10"}
         asked = spec(**notes)
         thing = msgspec.structs.replace(hpa(1, 100, None, name=f"web-{number}"), annotations=annotated(**notes))
         values = [100.0 + number] * 30 + [40.0 if number < 11 else 100.0] * 90
-        return HpaPast(thing, {value_query(asked.queries[0]): trace(values)}, asked)
+        return RecordedHpa(thing, {value_query(asked.queries[0]): trace(values)}, asked)
 
     setup = BacktestSetup(Rules(longest_gap=240.0), 0.0, 120 * MINUTE, interval=MINUTE)
     rows = backtest([one(number) for number in range(13)], [TODAY, NO_FLOOR], setup)

@@ -17,7 +17,7 @@ from hpa_scaler.annotations.outcome_file import decode_outcomes
 from hpa_scaler.annotations.queries import Expected, Failure, Query, value_query
 from hpa_scaler.annotations.spec import ForecastSpec, Rules
 from hpa_scaler.backtest.files import smoothed
-from hpa_scaler.backtest.replay import EVERY, TODAY, AnnotationChange, BacktestSetup, HpaPast, Variant, backtest
+from hpa_scaler.backtest.replay import EVERY, TODAY, AnnotationChange, BacktestSetup, RecordedHpa, Variant, backtest
 from hpa_scaler.forecast import forecasts_of_past
 from hpa_scaler.forecast.reader import ForecastReader
 from hpa_scaler.forecast.seasons import CELL, DAY, SeasonMemory
@@ -215,7 +215,7 @@ def test_over_the_past_the_replicas_are_there_before_the_ramp_and_the_cost_is_to
     values = array("d", [4 * morning(minute * 60.0) ** 1.5 / 10 for minute in range(6 * 24 * 60)])
     asked = spec(**notes)
     thing = msgspec.structs.replace(hpa(1, 1000, None), annotations=annotated(**notes))
-    past = HpaPast(
+    past = RecordedHpa(
         thing, {value_query(asked.queries[0]): Trace(0.0, 60.0, values, bytearray(b"\1" * len(values)))}, asked
     )
     ahead = Variant("ahead", "changed", (AnnotationChange(EVERY, "forecast", "daily"),))
@@ -234,7 +234,7 @@ def test_a_week_of_august_has_half_the_short_minutes_in_the_morning() -> None:
     values = array("d", [200 * rate for _, rate in rates])
     trace = smoothed(Trace(rates[0][0], 60.0, values, bytearray(b"\1" * len(values))), 900.0)
     thing = msgspec.structs.replace(hpa(3, 400, None), annotations=annotated(**asked))
-    past = HpaPast(thing, {value_query(spec(**asked).queries[0]): trace}, spec(**asked))
+    past = RecordedHpa(thing, {value_query(spec(**asked).queries[0]): trace}, spec(**asked))
     begin = datetime.datetime(1995, 8, 21, 4, tzinfo=datetime.UTC).timestamp()
     ahead = Variant("ahead", "changed", (AnnotationChange(EVERY, "forecast", "daily"),))
     setup = BacktestSetup(Rules(longest_gap=300.0), begin, begin + 5 * DAY, forecasts=SOURCE, drawn=0)

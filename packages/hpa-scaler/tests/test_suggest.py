@@ -8,7 +8,7 @@ from synthetic import truth
 
 from hpa_scaler.annotations.parsing import ENABLE
 from hpa_scaler.backtest.fit import LoadFit, fit_load, rounded_down, suggest
-from hpa_scaler.backtest.replay import EVERY, TODAY, AnnotationChange, HpaPast, Variant, backtest
+from hpa_scaler.backtest.replay import EVERY, TODAY, AnnotationChange, RecordedHpa, Variant, backtest
 from hpa_scaler.prometheus.samples import Trace
 
 
@@ -72,7 +72,7 @@ def fitted(seed: int, wanted: float = 1.0, several: float = 0.0) -> tuple[LoadFi
         2 if count and place < several * len(metrics.counts) else count for place, count in enumerate(metrics.counts)
     )
     metrics = Trace(metrics.begin, metrics.step, metrics.scaled(wanted).values, counts)
-    past: HpaPast = msgspec.structs.replace(known.past, wanted=metrics)
+    past: RecordedHpa = msgspec.structs.replace(known.past, wanted=metrics)
     return fit_load(past, asked.queries[0], known.setup.begin, known.setup.end), known.per_replica
 
 

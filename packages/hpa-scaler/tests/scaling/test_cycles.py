@@ -93,7 +93,7 @@ async def test_a_stop_finishes_the_write_under_way_and_begins_no_other(world: Wo
     assert all(world.api.bounds(name) == (8, 20) for name in written)
     assert sum(world.api.bounds(f"web-{number}") == (8, 20) for number in range(40)) == len(written)
     # The Lease is given up after the last write.
-    verbs = [each.verb for each in world.api.did if each.verb == "PATCH" or "leases" in each.path]
+    verbs = [each.verb for each in world.api.sent if each.verb == "PATCH" or "leases" in each.path]
     assert verbs[-1] == "PUT"
 
 
@@ -175,7 +175,7 @@ async def test_an_api_server_that_goes_away_between_writes_is_not_asked_all_the_
     await world.until(lambda: world.api.patches >= 5)
     await world.sleep(60)
     assert world.api.patches < 20
-    assert all(each.verb != "PATCH" or each.code == 200 for each in world.api.did)
+    assert all(each.verb != "PATCH" or each.code == 200 for each in world.api.sent)
 
 
 async def test_a_dry_run_judges_and_shows_and_changes_nothing(world: World) -> None:
@@ -336,7 +336,7 @@ async def test_a_replica_that_may_not_read_hpas_is_not_ready_and_says_why(world:
     process = world.start()
 
     await world.shows(process, "/readyz", "cannot list resource; see docs/permissions.md")
-    assert world.api.did == []
+    assert world.api.sent == []
     world.api.on_list = None
     world.stock()
     await world.until(lambda: world.api.bounds() == (8, 20))

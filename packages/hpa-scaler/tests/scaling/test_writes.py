@@ -21,7 +21,7 @@ async def test_a_floor_is_raised_and_the_original_kept_in_the_same_patch(world: 
     await world.started()
     state = world.api.state()
     assert (state["originalMin"], state["originalMax"], state["applied"]) == (3, 20, 8)
-    [patch] = [each for each in world.api.did if each.verb == "PATCH"]
+    [patch] = [each for each in world.api.sent if each.verb == "PATCH"]
     ops: Any = patch.body
     assert [(op["op"], op["path"]) for op in ops] == [
         ("test", "/metadata/uid"),
@@ -156,10 +156,10 @@ async def test_on_opt_out_the_users_bounds_are_back_and_our_annotation_is_gone(
     await world.until(lambda: world.api.bounds() == (3, 6))
     assert STATE not in world.api.hpa()["metadata"]["annotations"]
     await world.until(lambda: ("Restored", "web") in world.api.reported())
-    writes = len(world.api.did)
+    writes = len(world.api.sent)
     await world.cycles()
     assert world.api.written().count(("web", 200)) == 2
-    assert len([each for each in world.api.did[writes:] if each.verb == "PATCH"]) == 0
+    assert len([each for each in world.api.sent[writes:] if each.verb == "PATCH"]) == 0
 
 
 async def test_on_opt_out_what_somebody_set_meanwhile_stays(world: World) -> None:

@@ -35,7 +35,7 @@ Hook = Callable[[str, Json], Awaitable[None]]
 """Called with a PATCH before it is carried out: the HPA's name, and the HPA. May raise :class:`Refused`, or wait."""
 
 
-class Did(Struct, frozen=True):
+class SentRequest(Struct, frozen=True):
     """A request that changed, or would have changed, something."""
 
     verb: str
@@ -152,10 +152,10 @@ class Api:
         return [each["message"] for each in self.events() if each["reason"] == reason]
 
     @property
-    def did(self) -> list[Did]:
+    def sent(self) -> list[SentRequest]:
         """The requests to change something that were carried out, or refused."""
         return [
-            Did(each.call.verb, each.call.path, each.status, json.loads(each.call.body or b"null"))
+            SentRequest(each.call.verb, each.call.path, each.status, json.loads(each.call.body or b"null"))
             for each in self._on.proxy.writes
             if each.status is not None
         ]
@@ -164,7 +164,7 @@ class Api:
         """The name and the code of each PATCH of an HPA, dry runs among them."""
         return [
             (each.path.rpartition("/")[2], each.code)
-            for each in self.did
+            for each in self.sent
             if each.verb == "PATCH" and "horizontalpodautoscalers" in each.path
         ]
 

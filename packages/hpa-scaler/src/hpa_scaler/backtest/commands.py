@@ -36,7 +36,7 @@ from hpa_scaler.backtest.replay import (
     AnnotationChange,
     BacktestSetup,
     Found,
-    HpaPast,
+    RecordedHpa,
     Span,
     Variant,
     backtest,
@@ -126,76 +126,62 @@ def _outage(text: str) -> Span:
     return at, at + _duration(length)
 
 
-_PAST: tuple[tuple[str, str, Callable[[str], object], object, str], ...] = (
-    (
-        "--past",
-        "[NAMESPACE/NAME=]FILE",
+_PAST: Mapping[str, tuple[Callable[[str], object], object, str]] = {
+    "--past [NAMESPACE/NAME=]FILE": (
         str,
         [],
         (
-            "take the past from FILE instead of asking servers: what --save-past wrote, CSV with a header (time, "
-            "value, perhaps replicas and wanted), or JSON (an answer of query_range, Grafana's data frames, "
-            "promtool's or VictoriaMetrics' output); .gz too, repeatable"
+            "take the past from FILE instead of asking servers: what --save-past wrote, CSV with a header (time, value, "
+            "perhaps replicas and wanted), or JSON (an answer of query_range, Grafana's data frames, promtool's or "
+            "VictoriaMetrics' output); .gz too, repeatable"
         ),
     ),
-    ("--series", "NAME", str, "", "of several series in a file of --past, read the one called so"),
-    (
-        "--time-zone",
-        "ZONE",
+    "--series NAME": (str, "", "of several series in a file of --past, read the one called so"),
+    "--time-zone ZONE": (
         _zone,
         None,
         "of times without an offset in a file of --past, such as Europe/Berlin (default: UTC)",
     ),
-    ("--save-past", "FILE", str, None, "write the past to FILE, for another --past"),
-    ("--from", "TIME", parse_rfc3339, None, "RFC 3339 (default: 14 days ago)"),
-    ("--to", "TIME", parse_rfc3339, None, "RFC 3339 (default: now)"),
-    ("--step", "DURATION", _step, 60.0, "ask for one answer each DURATION (default: 1m)"),
-    ("--scale", "FACTOR", _factor, 1.0, "multiply the traffic"),
-    (
-        "--smooth",
-        "DURATION",
+    "--save-past FILE": (str, None, "write the past to FILE, for another --past"),
+    "--from TIME": (parse_rfc3339, None, "RFC 3339 (default: 14 days ago)"),
+    "--to TIME": (parse_rfc3339, None, "RFC 3339 (default: now)"),
+    "--step DURATION": (_step, 60.0, "ask for one answer each DURATION (default: 1m)"),
+    "--scale FACTOR": (_factor, 1.0, "multiply the traffic"),
+    "--smooth DURATION": (
         _duration,
         0.0,
         "take the mean of the last DURATION for each value of the traffic, as rate() over a range does",
     ),
-    (
-        "--outage",
-        "TIME/DURATION",
+    "--outage TIME/DURATION": (
         _outage,
         [],
         "as if no query had been answered from TIME on, and the server had then begun without data; repeatable",
     ),
-    (
-        "--interval",
-        "DURATION",
+    "--interval DURATION": (
         _step,
         None,
         "between two cycles (default: $SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS, else 75s)",
     ),
-    ("--pod-start", "DURATION", _duration, 60.0, "until a new pod is ready (1m)"),
-    (
-        "--hpa-target",
-        "PART",
+    "--pod-start DURATION": (_duration, 60.0, "until a new pod is ready (1m)"),
+    "--hpa-target PART": (
         _factor,
         1.0,
         (
-            "without the HPA's own metrics: the load at which the HPA keeps its pods, as a part of what one carries, "
-            "such as 0.8 (default: 1)"
+            "without the HPA's own metrics: the load at which the HPA keeps its pods, as a part of what one carries, such "
+            "as 0.8 (default: 1)"
         ),
     ),
-    (
-        "--replica-price",
-        "PRICE",
+    "--replica-price PRICE": (
         str,
         None,
         (
-            "what a replica costs an hour: a number such as 0.02, or an instance type and how many replicas share "
-            "one, such as m6i.xlarge/6"
+            "what a replica costs an hour: a number such as 0.02, or an instance type and how many replicas share one, "
+            "such as m6i.xlarge/6"
         ),
     ),
-    ("--prices", "FILE", str, None, "prices of instance types, as for plans: see docs/money.md"),
-)
-"""The flags for the past: placeholder, reader, default, help. Those with a list by default are repeatable."""
+    "--prices FILE": (str, None, "prices of instance types, as for plans: see docs/money.md"),
+}
+"""The flags for the past with their placeholders: reader, default, help. One with a list by default is repeatable."""
 
 
 def add_backtest(
@@ -248,7 +234,8 @@ def _add_past(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     parser.add_argument("names", nargs="*", metavar="NAME", help="an HPA: NAME, or NAMESPACE/NAME (default: all)")
     add_inputs(parser)
     past = parser.add_argument_group("past")
-    for flag, metavar, read, default, words in _PAST:
+    for name, (read, default, words) in _PAST.items():
+        flag, metavar = name.split(" ")
         dest = {"--from": "begin", "--to": "end"}.get(flag, flag[2:].replace("-", "_"))
         action = "append" if isinstance(default, list) else "store"
         kind = value_of(read)
@@ -284,7 +271,7 @@ def _replay(plain: Callable[[argparse.Namespace], int], arguments: argparse.Name
     return 0
 
 
-def _replayed(lines: Iterable[bytes], name: str, arguments: argparse.Namespace) -> tuple[LoadedPast, Found]:
+def _replayed(lines: Iterable[bytes], name: str, arguments: argparse.Namespace) -> tuple[RecordedHpas, Found]:
     """Return the past in the decision log called *name*, and the replays of the sets over it."""
     variants = variants_of(arguments.sets)
     pasts, setup = pasts_of_log(lines)
@@ -296,14 +283,14 @@ def _replayed(lines: Iterable[bytes], name: str, arguments: argparse.Namespace) 
     head = FloorHead(API_VERSION, Generator(PROGRAM, hpa_scaler.__version__), source, rfc3339(setup.end), settings)
     warning = f"{counted(len(pasts), 'HPA')}: a log has no metrics of the HPA; each HPA is taken to follow the traffic"
     setup = msgspec.structs.replace(setup, forecasts=arguments.forecasts)
-    return LoadedPast(head, pasts, setup, (warning,)), backtest(pasts, variants, setup)
+    return RecordedHpas(head, pasts, setup, (warning,)), backtest(pasts, variants, setup)
 
 
-class LoadedPast(Struct, frozen=True):
+class RecordedHpas(Struct, frozen=True):
     """The HPAs with a usable past, the stretch of it, and what to say about the rest."""
 
     head: FloorHead
-    pasts: Sequence[HpaPast]
+    pasts: Sequence[RecordedHpa]
     setup: BacktestSetup
     warnings: tuple[str, ...]
 
@@ -319,14 +306,14 @@ def _with_progress(
         return host.run(make(arguments, configured, say))
 
 
-def _print_backtest(arguments: argparse.Namespace, past: LoadedPast, found: Found, price: NodePrice | None) -> None:
+def _print_backtest(arguments: argparse.Namespace, past: RecordedHpas, found: Found, price: NodePrice | None) -> None:
     document = backtest_document(past.head, past.setup, found, price, past.warnings)
     write_rendered(PROGRAM, backtest_view(found), document, arguments, past.warnings)
 
 
 async def tested(
     arguments: argparse.Namespace, configured: CommandSettings, say: Say
-) -> tuple[LoadedPast, Found, NodePrice | None]:
+) -> tuple[RecordedHpas, Found, NodePrice | None]:
     """Return the past, the replays and the price that *arguments* ask for.
 
     Raises :class:`CliError`, and the errors of files and of the API.
@@ -406,7 +393,7 @@ async def _load(
     say: Say,
     *,
     propose: bool = False,
-) -> LoadedPast:
+) -> RecordedHpas:
     """Return the selected HPAs with their past. With *propose*, a query is looked for where an HPA has none."""
     process, settings, rules = configured.process, configured.settings, configured.rules
     fleet, source = await _fleet(arguments, configured, say)
@@ -418,31 +405,30 @@ async def _load(
         tried = (_spec(variant, hpa, rules.prefix, settings.defaults) for variant in variants if variant.kind != "none")
         specs[hpa.key] = [spec for spec in tried if spec is not None]
     proposed: dict[str, FloorSpec] = {}
-    async with PrometheusClient(
-        servers_of(settings, process), allowed_of(settings), limits=limits_of(settings)
-    ) as client:
-        if propose and not arguments.past:
-            without = [hpa for hpa in hpas if not any(spec.queries for spec in specs[hpa.key])]
-            say(f"looking for queries of {counted(len(without), 'HPA')}")
+    if propose and not arguments.past:
+        without = [hpa for hpa in hpas if not any(spec.queries for spec in specs[hpa.key])]
+        say(f"looking for queries of {counted(len(without), 'HPA')}")
+        async with _client(configured) as client:
             proposed = await proposed_specs(client, without, settings.query_deadline)
-            specs |= {key: [spec] for key, spec in proposed.items()}
-        asked = [hpa for hpa in hpas if specs[hpa.key]]
-        if not asked and propose:
-            lacks = "has a query, and no usual request rate answers; annotate prometheus-query"
-            raise CliError(f"none of {counted(len(hpas), 'HPA')} {lacks}")
-        if not asked:
-            raise CliError(f"none of {counted(len(hpas), 'HPA')} has annotations to replay; give some by --set")
-        if arguments.past:
-            say(reading(arguments.past))
-            pairs = [(hpa, specs[hpa.key][0]) for hpa in asked]
-            recorded = read_pasts(arguments.past, pairs, arguments.time_zone, arguments.series)
-        else:
-            end = now if arguments.end is None else arguments.end
-            begin = end - _DEFAULT_SPAN if arguments.begin is None else arguments.begin
-            if not 0 < end - begin <= _LONGEST_SPAN:
-                stretch = f"--from {rfc3339(begin)} --to {rfc3339(end)}"
-                raise UsageError(f"{stretch}: allowed is a stretch of up to a year")
-            queries = dict.fromkeys(query for hpa in asked for query in _questions(hpa, specs[hpa.key]))
+        specs |= {key: [spec] for key, spec in proposed.items()}
+    asked = [hpa for hpa in hpas if specs[hpa.key]]
+    if not asked:
+        lacks = "annotations to replay; give some by --set"
+        if propose:
+            lacks = "a query, and no usual request rate answers; annotate prometheus-query"
+        raise CliError(f"none of {counted(len(hpas), 'HPA')} has {lacks}")
+    if arguments.past:
+        say(reading(arguments.past))
+        pairs = [(hpa, specs[hpa.key][0]) for hpa in asked]
+        recorded = read_pasts(arguments.past, pairs, arguments.time_zone, arguments.series)
+    else:
+        end = now if arguments.end is None else arguments.end
+        begin = end - _DEFAULT_SPAN if arguments.begin is None else arguments.begin
+        if not 0 < end - begin <= _LONGEST_SPAN:
+            stretch = f"--from {rfc3339(begin)} --to {rfc3339(end)}"
+            raise UsageError(f"{stretch}: allowed is a stretch of up to a year")
+        queries = dict.fromkeys(query for hpa in asked for query in _questions(hpa, specs[hpa.key]))
+        async with _client(configured) as client:
             recorded = await fetch(client, list(queries), RangeRequest(begin, end, arguments.step), say)
     if arguments.save_past is not None:
         write_file("--save-past", arguments.save_past, encode_past(recorded))
@@ -476,7 +462,12 @@ async def _load(
         evaluated_at=rfc3339(now if not arguments.past else end),
         settings=settings_view(settings, process, configured.config, files),
     )
-    return LoadedPast(head, pasts, setup, (*warnings, *_assumed(arguments, pasts)))
+    return RecordedHpas(head, pasts, setup, (*warnings, *_assumed(arguments, pasts)))
+
+
+def _client(configured: CommandSettings) -> PrometheusClient:
+    settings = configured.settings
+    return PrometheusClient(servers_of(settings, configured.process), allowed_of(settings), limits=limits_of(settings))
 
 
 async def _fleet(arguments: argparse.Namespace, configured: CommandSettings, say: Say) -> tuple[HpaFleet, Source]:
@@ -527,7 +518,7 @@ def _past(
     hpa: HorizontalPodAutoscaler,
     specs: Sequence[FloorSpec],
     recorded: Recorded,
-) -> HpaPast:
+) -> RecordedHpa:
     yardstick, rules = specs[0], configured.rules
     bounds = ownership(hpa, state_of(hpa, rules.prefix)[0].history, rules, 0.0)
     traces = {query: recorded.traces[query] for query in _questions(hpa, specs) if query in recorded.traces}
@@ -537,7 +528,7 @@ def _past(
     for query in {value_query(each) for each in yardstick.queries} & traces.keys():
         traces[query] = smoothed(traces[query].scaled(arguments.scale), arguments.smooth)
     own = own_queries(hpa, yardstick.queries[0].server) if yardstick.queries else {}
-    return HpaPast(
+    return RecordedHpa(
         hpa=msgspec.structs.replace(hpa, min_replicas=bounds.minimum, max_replicas=bounds.maximum),
         traces=traces,
         yardstick=yardstick,
@@ -560,7 +551,7 @@ def _operand_trace(recorded: Recorded, instead: Query, whole: QuerySpec | None) 
     return Trace(value.begin, value.step, value.values, counts)
 
 
-def _stretch(arguments: argparse.Namespace, pasts: Sequence[HpaPast]) -> tuple[float, float]:
+def _stretch(arguments: argparse.Namespace, pasts: Sequence[RecordedHpa]) -> tuple[float, float]:
     """Return the stretch to replay: what was asked for, as far as there are data."""
     traces = [
         past.traces[value_query(query)]
@@ -579,7 +570,7 @@ def _stretch(arguments: argparse.Namespace, pasts: Sequence[HpaPast]) -> tuple[f
     return begin, end
 
 
-def _assumed(arguments: argparse.Namespace, pasts: Sequence[HpaPast]) -> Iterator[str]:
+def _assumed(arguments: argparse.Namespace, pasts: Sequence[RecordedHpa]) -> Iterator[str]:
     """Yield what the numbers rest on that nobody measured."""
     blind = [past.hpa.key for past in pasts if past.wanted is None]
     if blind:

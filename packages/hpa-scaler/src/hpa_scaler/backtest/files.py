@@ -28,7 +28,7 @@ from hpa_scaler.annotations.parsing import ANNOTATIONS, ENABLE, name_of
 from hpa_scaler.annotations.queries import Failure, Outcome, Query, QueryAnswer, value_query
 from hpa_scaler.annotations.spec import Band, FloorSpec, ForecastSpec, PauseSpec, Rules, ServerRef
 from hpa_scaler.annotations.values import format_float, parse_float
-from hpa_scaler.backtest.replay import BacktestSetup, HpaPast
+from hpa_scaler.backtest.replay import BacktestSetup, RecordedHpa
 from hpa_scaler.judge.decision_log import DecisionLine, LogError, read_log
 from hpa_scaler.prometheus.answers import labelled, matrix
 from hpa_scaler.prometheus.samples import (
@@ -590,7 +590,7 @@ def own_queries(hpa: HorizontalPodAutoscaler, server: ServerRef) -> dict[str, Qu
     return {what: Query(text.format(**names), server) for what, text in _OWN_QUERIES.items()}
 
 
-def pasts_of_log(lines: Iterable[bytes]) -> tuple[list[HpaPast], BacktestSetup]:
+def pasts_of_log(lines: Iterable[bytes]) -> tuple[list[RecordedHpa], BacktestSetup]:
     """Return the past of each HPA in a decision log, and the stretch that the log spans.
 
     An HPA has the annotations of its last line, and the bounds of its user. Raises :class:`LogError` for an unreadable
@@ -612,7 +612,7 @@ def pasts_of_log(lines: Iterable[bytes]) -> tuple[list[HpaPast], BacktestSetup]:
     return [_logged(each, interval, rules) for each in logged.values()], setup
 
 
-def _logged(lines: list[DecisionLine], interval: float, rules: Rules) -> HpaPast:
+def _logged(lines: list[DecisionLine], interval: float, rules: Rules) -> RecordedHpa:
     last, first = lines[-1], lines[0]
     assert last.spec is not None
     notes = {name_of(rules.prefix, name): text for name, text in texts_of(last.spec).items()}
@@ -628,7 +628,7 @@ def _logged(lines: list[DecisionLine], interval: float, rules: Rules) -> HpaPast
     traces = {query: _held([(at, each.get(query)) for at, each in outcomes], interval) for query in queries}
     running = [(line.now, line.hpa.current_replicas) for line in lines]
     replicas = _held([(at, None if each is None else QueryAnswer(1, float(each))) for at, each in running], interval)
-    return HpaPast(
+    return RecordedHpa(
         hpa, {query: trace for query, trace in traces.items() if any(trace.counts)}, last.spec, replicas=replicas
     )
 

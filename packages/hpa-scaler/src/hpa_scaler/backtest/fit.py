@@ -27,7 +27,7 @@ from hpa_scaler.backtest.replay import (
     TODAY,
     AnnotationChange,
     BacktestSetup,
-    HpaPast,
+    RecordedHpa,
     Replay,
     Variant,
     WorstMoment,
@@ -134,7 +134,7 @@ class FloorSuggestions(FloorHead, frozen=True, rename="camel", tag_field="kind",
     warnings: tuple[str, ...]
 
 
-def fit_load(past: HpaPast, query: QuerySpec, begin: float, end: float) -> LoadFit:
+def fit_load(past: RecordedHpa, query: QuerySpec, begin: float, end: float) -> LoadFit:
     """Return the load of one replica by the answers to *query* from *begin* to *end*."""
     traffic = past.traces.get(value_query(query))
     if traffic is None:
@@ -176,7 +176,7 @@ def _is_several(trace: Trace) -> bool:
     return 20 * sum(count > 1 for count in trace.counts) > sum(count > 0 for count in trace.counts)
 
 
-def _loads(past: HpaPast, traffic: Trace, begin: float, end: float) -> Iterator[tuple[float, float]]:
+def _loads(past: RecordedHpa, traffic: Trace, begin: float, end: float) -> Iterator[tuple[float, float]]:
     """Yield the load of a replica at each time at which the HPA itself set the replicas."""
     peaks: deque[tuple[float, float]] = deque()
     known = sorted(value for value, count in zip(traffic.values, traffic.counts, strict=True) if count and value > 0)
@@ -210,14 +210,14 @@ def _loads(past: HpaPast, traffic: Trace, begin: float, end: float) -> Iterator[
         before = replicas
 
 
-def _is_free(past: HpaPast, at: float, replicas: float) -> bool:
+def _is_free(past: RecordedHpa, at: float, replicas: float) -> bool:
     """Whether the HPA itself set so many *replicas*, and no bound did."""
     floor = None if past.floor is None else past.floor.value(at)
     least = max(_FEWEST, past.hpa.min_replicas + 1)
     return least <= replicas < past.hpa.max_replicas and (floor is None or replicas > floor)
 
 
-def _proven(past: HpaPast, begin: float, end: float) -> tuple[HpaPast, bool]:
+def _proven(past: RecordedHpa, begin: float, end: float) -> tuple[RecordedHpa, bool]:
     """Return *past*, without what the HPA's metrics asked for if its replicas contradict that, and whether they agree.
 
     An HPA that sets its replicas itself runs about as many as its metrics ask for: its tolerance is a tenth. Otherwise
@@ -244,7 +244,7 @@ def _proven(past: HpaPast, begin: float, end: float) -> tuple[HpaPast, bool]:
     return msgspec.structs.replace(past, wanted=None), False
 
 
-def _too_little(past: HpaPast, seen: int, votes: int, span: float) -> str:
+def _too_little(past: RecordedHpa, seen: int, votes: int, span: float) -> str:
     if past.wanted is None and past.replicas is None:
         return "neither the HPA's own metrics nor its replicas are recorded"
     if not seen:
@@ -271,7 +271,7 @@ def _since(votes: Sequence[tuple[float, float]]) -> float:
     return votes[0][0]
 
 
-def suggest(past: HpaPast, setup: BacktestSetup, tell: Callable[[str], None] = lambda _: None) -> HpaSuggestion:
+def suggest(past: RecordedHpa, setup: BacktestSetup, tell: Callable[[str], None] = lambda _: None) -> HpaSuggestion:
     """Return what to write for the HPA of *past*, beside its annotations of today."""
     spec = past.yardstick
     if spec is None or not spec.queries:
@@ -373,7 +373,7 @@ def _dips(needs: Sequence[float | None], setup: BacktestSetup) -> Iterator[float
 
 
 def _suggestion(
-    past: HpaPast,
+    past: RecordedHpa,
     setup: BacktestSetup,
     fit: LoadFit,
     *,

@@ -87,7 +87,7 @@ class Variant(Struct, frozen=True):
 TODAY, NO_FLOOR = Variant("today", "today"), Variant("no floor", "none")
 
 
-class HpaPast(Struct, frozen=True):
+class RecordedHpa(Struct, frozen=True):
     """One HPA and its recorded past.
 
     *hpa* has the user's own bounds. *traces* are the answers to queries. *wanted* is what the HPA's own metrics asked
@@ -200,7 +200,7 @@ class Replay:
     moment. *caution* is what each guard cost. *floors* has a number for each cycle, *running* too if it is kept.
     """
 
-    def __init__(self, past: HpaPast, variant: Variant, setup: BacktestSetup, *, keep: bool) -> None:
+    def __init__(self, past: RecordedHpa, variant: Variant, setup: BacktestSetup, *, keep: bool) -> None:
         self.past, self.variant, self.setup = past, variant, setup
         hpa = variant.hpa(past.hpa, setup.rules.prefix)
         asked = asked_of(hpa, setup.rules.prefix, setup.defaults)
@@ -331,7 +331,7 @@ class Replay:
 class _Answers:
     """The answers that all variants of one HPA get in one cycle."""
 
-    def __init__(self, past: HpaPast, specs: Iterable[FloorSpec], setup: BacktestSetup) -> None:
+    def __init__(self, past: RecordedHpa, specs: Iterable[FloorSpec], setup: BacktestSetup) -> None:
         self._setup = setup
         self._values: dict[Query, tuple[Trace, float]] = {}
         self._ages: dict[Query, float] = {}
@@ -367,7 +367,7 @@ Found: TypeAlias = Sequence[Sequence[Replay]]
 
 
 def backtest(
-    pasts: Sequence[HpaPast],
+    pasts: Sequence[RecordedHpa],
     variants: Sequence[Variant],
     setup: BacktestSetup,
     tell: Callable[[float], None] = lambda _: None,
@@ -512,7 +512,7 @@ def backtest_document(
     )
 
 
-def _hpa(past: HpaPast, row: Sequence[Replay], price: NodePrice | None) -> HpaBacktest:
+def _hpa(past: RecordedHpa, row: Sequence[Replay], price: NodePrice | None) -> HpaBacktest:
     queries = past.yardstick.queries if past.yardstick is not None else ()
     wanted = "its own metrics" if past.wanted is not None else "its traffic" if queries else "nothing that is known"
     return HpaBacktest(
