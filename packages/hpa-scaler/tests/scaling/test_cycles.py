@@ -168,7 +168,7 @@ async def test_an_api_server_that_goes_away_between_writes_is_not_asked_all_the_
     world.stock(*(f"web-{number}" for number in range(60)))
 
     async def breaks(*_: object) -> None:
-        world.api.deaf = True
+        world.api.drops_answers = True
 
     world.api.before = breaks
     world.start()

@@ -97,10 +97,10 @@ async def test_an_hpa_that_is_gone_is_forgotten(world: World) -> None:
 async def test_the_original_survives_a_write_whose_answer_was_lost(world: World) -> None:
     """Taken for not written, our own bound would count as the user's from then on."""
     world.stock()
-    world.api.deaf = True
+    world.api.drops_answers = True
     world.start()
     await world.until(lambda: world.api.bounds() == (8, 20))
-    world.api.deaf = False
+    world.api.drops_answers = False
     await world.cycles()
     world.prometheus.set("rate", 95)
     await world.until(lambda: world.api.bounds() == (10, 20))
@@ -125,12 +125,12 @@ async def test_a_write_that_never_arrived_is_made_again(world: World) -> None:
 
 async def test_somebodys_change_after_a_lost_answer_is_still_somebodys(world: World) -> None:
     world.stock()
-    world.api.deaf = True
+    world.api.drops_answers = True
 
     async def somebody(*_: object) -> None:
         world.api.after = None
         world.api.edit(minReplicas=6)
-        world.api.deaf = False
+        world.api.drops_answers = False
         await asyncio.sleep(0)
 
     world.api.after = somebody
@@ -185,10 +185,10 @@ async def test_on_opt_out_what_the_user_set_in_a_pause_stays(world: World) -> No
 
 async def test_a_return_whose_answer_was_lost_is_not_taken_for_somebodys_change(world: World) -> None:
     await world.started()
-    world.api.deaf = True
+    world.api.drops_answers = True
     world.api.edit(notes={f"{PREFIX}/{ENABLE}": "false"})
     await world.until(lambda: world.api.bounds() == (3, 20))
-    world.api.deaf = False
+    world.api.drops_answers = False
     await world.cycles()
     assert world.api.patches == 2
     assert STATE not in world.api.hpa()["metadata"]["annotations"]

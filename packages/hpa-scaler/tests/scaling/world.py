@@ -45,10 +45,10 @@ class SentRequest(Struct, frozen=True):
 
 
 class Api:
-    """The API server. *before* and *after* a PATCH of an HPA a hook may do something; *deaf* drops the answers.
+    """The API server. *before* and *after* a PATCH of an HPA a hook may do something.
 
-    What is *on_list* happens to lists of HPAs. While it is *away* it answers nobody. A watch reports nothing while it
-    is frozen.
+    With *drops_answers* nobody gets an answer to a write. What is *on_list* happens to lists of HPAs. While it is *away*
+    it answers nobody. A watch reports nothing while it is frozen.
     """
 
     def __init__(self, on: Stall) -> None:
@@ -56,7 +56,7 @@ class Api:
         self.after: Hook | None = None
         self.on_list: Fault | None = None
         self.away = False
-        self.deaf = False
+        self.drops_answers = False
         self.patches = 0
         self.lists = 0
         self.watches = 0
@@ -221,7 +221,7 @@ class Api:
             if self.after is not None:
                 await self.after(name, self.hpa(name))
 
-        return Reset(done=True, after=after) if self.deaf else Fault(after=after)
+        return Reset(done=True, after=after) if self.drops_answers else Fault(after=after)
 
 
 class World:

@@ -131,9 +131,9 @@ _PAST: Mapping[str, tuple[Callable[[str], object], object, str]] = {
         str,
         [],
         (
-            "take the past from FILE instead of asking servers: what --save-past wrote, CSV with a header (time, value, "
-            "perhaps replicas and wanted), or JSON (an answer of query_range, Grafana's data frames, promtool's or "
-            "VictoriaMetrics' output); .gz too, repeatable"
+            "take the past from FILE instead of asking servers: what --save-past wrote, CSV with a header (time, "
+            "value, perhaps replicas and wanted), or JSON (an answer of query_range, Grafana's data frames, "
+            "promtool's or VictoriaMetrics' output); .gz too, repeatable"
         ),
     ),
     "--series NAME": (str, "", "of several series in a file of --past, read the one called so"),
@@ -167,8 +167,8 @@ _PAST: Mapping[str, tuple[Callable[[str], object], object, str]] = {
         _factor,
         1.0,
         (
-            "without the HPA's own metrics: the load at which the HPA keeps its pods, as a part of what one carries, such "
-            "as 0.8 (default: 1)"
+            "without the HPA's own metrics: the load at which the HPA keeps its pods, as a part of what one carries, "
+            "such as 0.8 (default: 1)"
         ),
     ),
     "--replica-price PRICE": (

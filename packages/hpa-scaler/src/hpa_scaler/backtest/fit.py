@@ -271,7 +271,7 @@ def _since(votes: Sequence[tuple[float, float]]) -> float:
     return votes[0][0]
 
 
-def suggest(past: RecordedHpa, setup: BacktestSetup, tell: Callable[[str], None] = lambda _: None) -> HpaSuggestion:
+def suggest(past: RecordedHpa, setup: BacktestSetup, say: Callable[[str], None] = lambda _: None) -> HpaSuggestion:
     """Return what to write for the HPA of *past*, beside its annotations of today."""
     spec = past.yardstick
     if spec is None or not spec.queries:
@@ -296,7 +296,7 @@ def suggest(past: RecordedHpa, setup: BacktestSetup, tell: Callable[[str], None]
     while number < len(_SAFER):
         part, times = _SAFER[number]
         load, delta = rounded_down(fit.per_replica * _MARGIN * part), times * spare
-        tell(f"replaying {past.hpa.key}, suggestion {number + 1}")
+        say(f"replaying {past.hpa.key}, suggestion {number + 1}")
         advice: list[tuple[str, str | None, str]] = [
             ("requests-per-replica", f"{load:.10g}", fit.why),
             ("delta", str(delta) if delta else None, _why_delta(delta)),

@@ -370,11 +370,11 @@ def backtest(
     pasts: Sequence[RecordedHpa],
     variants: Sequence[Variant],
     setup: BacktestSetup,
-    tell: Callable[[float], None] = lambda _: None,
+    progress: Callable[[float], None] = lambda _: None,
 ) -> Found:
     """Return what each of *variants* would have done to each of *pasts*: a list for each HPA, in the given orders.
 
-    *tell* gets the part that is done, from 0 to 1.
+    *progress* gets the part that is done, from 0 to 1.
     """
     replays = [
         [Replay(past, variant, setup, keep=number < setup.drawn) for variant in variants]
@@ -384,7 +384,7 @@ def backtest(
     drops = [DropState() for _ in variants]
     for number, now in enumerate(setup.cycles()):
         if number % max(1, setup.count // 100) == 0:
-            tell(number / setup.count)
+            progress(number / setup.count)
         outcomes = [each.at(now) for each in answers]
         needs = [past.need(now) for past in pasts]
         for place in range(len(variants)):

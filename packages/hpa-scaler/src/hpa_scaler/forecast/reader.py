@@ -50,7 +50,7 @@ class ForecastReader(Forecasts):
         self._failed = {key: each for key, each in self._failed.items() if key in wanted}
 
     def forget(self) -> None:
-        """Forget everything: from now on another replica hears the answers."""
+        """Forget everything: from now on another replica gets the answers."""
         self._wanted = ()
         self._memories = {}
         self._failed = {}
