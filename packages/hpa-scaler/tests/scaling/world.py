@@ -47,8 +47,8 @@ class SentRequest(Struct, frozen=True):
 class Api:
     """The API server. *before* and *after* a PATCH of an HPA a hook may do something.
 
-    With *drops_answers* nobody gets an answer to a write. What is *on_list* happens to lists of HPAs. While it is *away*
-    it answers nobody. A watch reports nothing while it is frozen.
+    With *drops_answers* nobody gets an answer to a write. What is *on_list* happens to lists of HPAs. While the server
+    is *away* it answers nobody. A watch reports nothing while it is frozen.
     """
 
     def __init__(self, on: Stall) -> None:
