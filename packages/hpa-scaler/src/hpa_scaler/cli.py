@@ -13,12 +13,12 @@ from hpa_scaler.annexes import COMMANDS, FORECASTS
 from hpa_scaler.annotations.outcome_file import OutcomeFileError, asked_at
 from hpa_scaler.documents import EXPLANATION, PLAN, PlanContext, explanation_document, plan_document
 from hpa_scaler.documents.views import replay_text
-from hpa_scaler.judge.cycle import LogError, log_lines, replay
 from hpa_scaler.judge.decision import DropState
+from hpa_scaler.judge.decision_log import LogError, log_lines, replay
 from hpa_scaler.process.commands import ORDERS, CommandSettings, add_options, judge_selected
 from hpa_scaler.process.forecasts import made_by, offline
 from hpa_scaler.process.release import add_release
-from hpa_scaler.process.run_settings import PROGRAM, ScalerRunSettings
+from hpa_scaler.process.settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.running import serve
 from tightship.cli.app import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, run
 from tightship.cli.arguments import (

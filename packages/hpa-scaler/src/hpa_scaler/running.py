@@ -11,9 +11,10 @@ import hpa_scaler
 from hpa_scaler.annexes import FORECASTS
 from hpa_scaler.process.forecasts import made_by
 from hpa_scaler.process.loop import ScalerLoop
-from hpa_scaler.process.run_settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.process.settings import (
     CYCLES_APART,
+    PROGRAM,
+    ScalerRunSettings,
     ScalerSettings,
     allowed_of,
     limits_of,
@@ -44,7 +45,7 @@ _FIRST, _LONGEST = 0.5, 30.0
 _LOOK = 0.1
 
 
-class FirstLook:
+class FirstRead:
     """Requests one HPA from each selected namespace until all requests succeed."""
 
     def __init__(self, frame: Frame[ScalerSettings]) -> None:
@@ -159,7 +160,7 @@ async def serve(runtime: Runtime, run: ScalerRunSettings, environment: Mapping[s
         lease = ObjectRef("Lease", run.lease_name, "", run.namespace, "coordination.k8s.io/v1")
         records = Records(run.annotation_prefix, writes=not run.dry_run)
         events = FloorEvents(frame.events, frame.logger, lease, records, monotonic)
-        first = FirstLook(frame)
+        first = FirstRead(frame)
         runtime.spawn(first.run(), "first look at HPAs")
         async with client:
             forecasts = made_by(FORECASTS)(client, frame.logger, wall)

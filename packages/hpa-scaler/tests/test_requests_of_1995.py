@@ -10,8 +10,8 @@ import math
 
 import msgspec
 import pytest
-from hpa_builder import World, answer, failure, hpa, spec
-from traffic import august_1995, longest_silence
+from hpa_builder import HpaCycles, answer, failure, hpa, spec
+from traffic import longest_silence, requests_of_1995
 
 from hpa_scaler.annotations.queries import Query
 from hpa_scaler.annotations.spec import Rules
@@ -30,27 +30,27 @@ ASKED = spec(
 
 
 def test_the_outage_lowers_nothing_and_quiet_nights_do() -> None:
-    minutes = august_1995()[: 6 * 24 * 60]
+    minutes = requests_of_1995()[: 6 * 24 * 60]
     rates = [rate * SCALE for _, rate in minutes]
     down, up = longest_silence(rates)
     assert (up - down) / 60 == pytest.approx(37.7, abs=0.1)
 
-    world = World(hpa(3, 400, 30), ASKED, Rules())
+    cycles = HpaCycles(hpa(3, 400, 30), ASKED, Rules())
     floors, changes = [], 0
     for minute, (at, _) in enumerate(minutes):
         seen_from = max(0, minute - RANGE, up if minute >= up else 0)
         value = sum(rates[seen_from : minute + 1]) / (RANGE + 1)
         age = min(RANGE * 60.0, 60.0 * (minute - (up if minute >= up else 0)))
-        world.now = at
-        told = failure() if down <= minute < up else answer(value)
-        decision = world.cycle(told, others={} if down <= minute < up else {AGE: answer(age)})
+        cycles.now = at
+        answered = failure() if down <= minute < up else answer(value)
+        decision = cycles.cycle(answered, others={} if down <= minute < up else {AGE: answer(age)})
         changes += decision.changes
-        floors.append(world.bounds[0])
+        floors.append(cycles.bounds[0])
         # The HPA of this story wants a tenth more than the floor does, and takes a tenth of its pods away at most.
         wanted = math.ceil(1.1 * value / PER_REPLICA) if not down <= minute < up else 0
-        now = world.hpa.current_replicas or 0
-        replicas = max(world.bounds[0], min(world.bounds[1], wanted), math.floor(now * 0.9))
-        world.hpa = msgspec.structs.replace(world.hpa, current_replicas=replicas)
+        now = cycles.hpa.current_replicas or 0
+        replicas = max(cycles.bounds[0], min(cycles.bounds[1], wanted), math.floor(now * 0.9))
+        cycles.hpa = msgspec.structs.replace(cycles.hpa, current_replicas=replicas)
 
     before = floors[down - 1]
     assert before > 20

@@ -24,11 +24,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from traffic import august_1995, longest_silence
+from traffic import longest_silence, requests_of_1995
 
 from hpa_scaler.annotations.queries import QueryAnswer
 from hpa_scaler.annotations.spec import AGE_QUERY
-from hpa_scaler.judge.cycle import DecisionLine, Line, replay
+from hpa_scaler.judge.decision_log import DecisionLine, Line, replay
 from tightship.objects.reasons import Reason
 from tightship_simulator.api.store import Change
 from tightship_simulator.life.living import Speeds
@@ -69,7 +69,7 @@ class Story:
     """The traffic, by the seconds since its beginning; before that it is as in its first three hours."""
 
     def __init__(self) -> None:
-        minutes = august_1995()
+        minutes = requests_of_1995()
         assert datetime.fromtimestamp(minutes[0][0], UTC) == datetime(1995, 8, 1, 4, tzinfo=UTC)
         self.rates = [rate * SCALE for _, rate in minutes[: math.ceil(END / 60) + 1]]
         silent, counted = longest_silence(self.rates)

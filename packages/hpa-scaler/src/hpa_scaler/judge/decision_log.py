@@ -1,6 +1,4 @@
-"""All HPAs of one cycle: the queries to send, the judgements, and the log that can repeat each of them. Pure.
-
-The running controller, ``plan`` and ``explain`` all use this module.
+"""The log of decisions, which can repeat each of them. Pure.
 
 The log has one JSON object per line: a decision with all of its inputs, or the end of a cycle with its verdict on
 correlated drops. A replay must give the same result for each line; a difference names the HPA, the logged value and the
@@ -9,28 +7,19 @@ new one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations.parsing import enabled, parse_spec
 from hpa_scaler.annotations.queries import (
-    NOT_FORECAST,
-    NOTHING_FORECAST,
-    Expectations,
     Expected,
-    ForecastKey,
     Outcome,
-    Outcomes,
     Query,
-    forecast_keys,
-    queries_of,
 )
 from hpa_scaler.annotations.spec import FloorSpec, Problems, Rollout, Rules
 from hpa_scaler.judge.decision import (
-    Asked,
     DropCount,
     DropState,
     DropVerdict,
@@ -38,12 +27,9 @@ from hpa_scaler.judge.decision import (
     Subject,
     count_drops,
     judge_drops,
-    with_fleet_verdict,
 )
-from hpa_scaler.judge.guards import evidence_queries, own
-from hpa_scaler.judge.history import FloorHistory, State, handed_over
-from hpa_scaler.judge.judge import judge_one
-from hpa_scaler.judge.ownership import state_of
+from hpa_scaler.judge.history import FloorHistory
+from hpa_scaler.judge.judge import Cycle, judge_one
 from tightship.objects import HorizontalPodAutoscaler
 from tightship.objects.meta import EMPTY
 from tightship.objects.reasons import Refusal
@@ -51,88 +37,6 @@ from tightship.objects.unreadable import UNREADABLE
 
 VERSION = 1
 _encoder = msgspec.json.Encoder()
-
-
-class Cycle(Struct, frozen=True):
-    """A cycle: the decision about every HPA, the count of drops, and the verdict on them."""
-
-    decisions: tuple[FloorDecision, ...]
-    count: DropCount
-    verdict: DropVerdict
-
-
-def asked_of(hpa: HorizontalPodAutoscaler, prefix: str, defaults: Mapping[str, str] = {}) -> Asked:
-    """Return the parsed annotations of *hpa*, ``None`` if *hpa* is not opted in."""
-    return parse_spec(hpa.annotations, prefix, defaults) if enabled(hpa.annotations, prefix) else None
-
-
-def questions(asked: Iterable[Asked], rules: Rules) -> tuple[Query, ...]:
-    """Return every query of a cycle, each once."""
-    found: dict[Query, None] = {}
-    for each in asked:
-        if isinstance(each, FloorSpec):
-            found |= dict.fromkeys(queries_of(each, rules.age_query, rules.longest_guard))
-            found |= dict.fromkeys(evidence_queries(each, rules))
-    return tuple(found)
-
-
-def forecasts_of(asked: Iterable[Asked]) -> tuple[ForecastKey, ...]:
-    """Return every forecast of a cycle, each once."""
-    found = (key for each in asked if isinstance(each, FloorSpec) for key in forecast_keys(each))
-    return tuple(dict.fromkeys(found))
-
-
-def wants_rollout(asked: Asked) -> bool:
-    """Whether the judgement needs the rollout state of the target."""
-    return isinstance(asked, FloorSpec) and asked.rollout_check
-
-
-def subject_of(
-    hpa: HorizontalPodAutoscaler,
-    asked: Asked,
-    *,
-    outcomes: Outcomes,
-    rollout: Rollout | None,
-    rules: Rules,
-    now: float,
-    forecasts: Expectations = NOTHING_FORECAST,
-    remembered: FloorHistory | None = None,
-) -> Subject:
-    """Return the inputs of the judgement of *hpa*, with its own part of *outcomes* and *forecasts*.
-
-    *remembered* is the running controller's history of the HPA; ``None``: read the HPA's annotation.
-    """
-    state, problem = (State(), "") if remembered is not None else state_of(hpa, rules.prefix)
-    return Subject(
-        hpa=hpa,
-        asked=asked,
-        outcomes=_own(asked, outcomes, rules),
-        rollout=rollout,
-        history=handed_over(state.history, now, rules.handover_gap) if remembered is None else remembered,
-        state_problem=problem,
-        expected=_expected(asked, forecasts),
-        rules=rules,
-        now=now,
-    )
-
-
-def _expected(asked: Asked, forecasts: Expectations) -> tuple[Expected, ...]:
-    keys = forecast_keys(asked) if isinstance(asked, FloorSpec) else ()
-    return tuple(forecasts.get(key, NOT_FORECAST) for key in keys)
-
-
-def _own(asked: Asked, outcomes: Outcomes, rules: Rules) -> Outcomes:
-    if not isinstance(asked, FloorSpec):
-        return {}
-    return {query: own(asked, query, outcomes[query]) for query in questions([asked], rules) if query in outcomes}
-
-
-def judge_cycle(subjects: Iterable[Subject], before: DropState, rules: Rules, now: float) -> Cycle:
-    """Judge all HPAs; *before* is the state of drops after the previous cycle."""
-    alone = [judge_one(subject) for subject in subjects]
-    count = count_drops(alone, rules)
-    verdict = judge_drops(count, before, rules, now)
-    return Cycle(tuple(with_fleet_verdict(each, verdict) for each in alone), count, verdict)
 
 
 class Result(Struct, frozen=True, rename="camel"):
