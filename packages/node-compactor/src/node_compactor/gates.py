@@ -16,7 +16,7 @@ from tightship.planning.claim_budget import budget_check, nodes_out
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import NodeFacts
 from tightship.planning.group_size import GroupSizes
-from tightship.planning.plan import Candidate, Planner
+from tightship.planning.plan import Candidate, Gates, Planner
 from tightship.rules.checks import Check, refusals
 
 
@@ -110,8 +110,8 @@ def underutilized(fact: NodeFacts, settings: CompactorSettings, now: float) -> b
     )
 
 
-class CompactorGates:
-    """The gates over one set of facts; see :class:`tightship.planning.evaluate.ExplainedGates`.
+class CompactorGates(Gates):
+    """The gates over one set of facts; see :class:`tightship.planning.plan.Gates`.
 
     *underutilized* holds the underutilized nodes before a plan.
     """

@@ -16,7 +16,7 @@ from tightship.objects.drain_record import Finished
 from tightship.objects.reasons import Refusal
 from tightship.planning.claim_budget import budget_check, cluster_room, nodes_out
 from tightship.planning.demand import ReservedDemand
-from tightship.planning.evaluate import Facts
+from tightship.planning.evaluate import Facts, Judge
 from tightship.planning.facts import FactRules, NodeFacts
 from tightship.planning.group_size import group_keeps, group_room
 from tightship.planning.plan import STRATEGIES, STRATEGIES_BY_CPU, PerPool, Placement, Strategy
@@ -25,7 +25,7 @@ from tightship.rules.checks import Check, refusals
 from tightship.rules.nodes import NodeRules, left_without, opt_outs, owner_elsewhere, undeletable
 
 
-class CompactorJudge:
+class CompactorJudge(Judge):
     """See :class:`tightship.planning.evaluate.Judge`."""
 
     def __init__(self, settings: CompactorSettings) -> None:

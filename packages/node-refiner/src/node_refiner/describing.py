@@ -16,7 +16,7 @@ from tightship.process.settings.fields import plain
 
 
 def wire(settings: RefinerSettings) -> dict[str, Setting]:
-    """Return all settings as plain data that :func:`~node_refiner.configuration.load_settings` reads back."""
+    """Return all settings as plain data that :func:`~node_refiner.controller.load_settings` reads back."""
     return {key: _setting(name, getattr(settings, name)) for name, key in KEYS.items()}
 
 

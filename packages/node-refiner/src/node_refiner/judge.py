@@ -19,14 +19,14 @@ from tightship.objects.drain_record import Finished
 from tightship.objects.reasons import Refusal
 from tightship.planning.claim_budget import cluster_room
 from tightship.planning.demand import ReservedDemand
-from tightship.planning.evaluate import Facts
+from tightship.planning.evaluate import Facts, Judge
 from tightship.planning.facts import FactRules, NodeFacts
 from tightship.planning.group_size import group_keeps, group_room
 from tightship.planning.plan import Placement, Strategy
 from tightship.rules.nodes import NodeRules, left_without, opt_outs, undeletable
 
 
-class RefinerJudge:
+class RefinerJudge(Judge):
     """See :class:`tightship.planning.evaluate.Judge`."""
 
     def __init__(self, settings: RefinerSettings) -> None:
@@ -100,8 +100,3 @@ class RefinerJudge:
                 return found  # a drain asks at every look, so stop counting at the minimums
         below = minimums_check(node.name, left, untainted, self.settings).refusal(node.name)
         return found if below is None else [*found, below]
-
-    def tells_minimum(self, pool: str) -> bool:
-        """Whether the settings give *pool* a minimum: the refiner's are about the cluster."""
-        del pool
-        return False

@@ -41,7 +41,7 @@ class Advising:
     """What advice about an evaluation needs: its *snapshot* as read, its settings, and how it was planned."""
 
     def __init__(
-        self, tunable: Tunable, snapshot: Snapshot, base: Evaluation[Any], horizon: Horizon, planned: float
+        self, tunable: Tunable, snapshot: Snapshot, base: Evaluation, horizon: Horizon, planned: float
     ) -> None:
         self._tunable = tunable
         self._scenario = Scenario(snapshot, tunable.settings)
@@ -94,7 +94,7 @@ class Advising:
         return Adviser(self._base, self._scenario, catalogue, self._measure(), limits)
 
     def _measure(self) -> Any:
-        evaluator: Evaluator[Any] = Evaluator()
+        evaluator = Evaluator()
         tunable, now = self._tunable, self._base.now
         judges = {id(tunable.settings): (tunable.settings, tunable.judge(tunable.settings))}
 

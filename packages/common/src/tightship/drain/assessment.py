@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -10,7 +10,6 @@ from msgspec import Struct
 from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.state import sum_up
 from tightship.drain.answers import FATAL, GOING, EvictionAnswer, Heard
-from tightship.drain.landings import all_land
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Findings
 from tightship.objects import Node, Pod
@@ -300,3 +299,27 @@ def _critical(pod: Pod) -> bool:
 def _order(pod: Pod) -> tuple[int, int, str]:
     """Low priority first, then pods without requests (BestEffort), then by name so that a drain is repeatable."""
     return pod.spec.priority, 1 if pod.requests.get("cpu") or pod.requests.get("memory") else 0, pod.key
+
+
+def all_land(space: Space, node: str, pods: Iterable[Pod]) -> bool:
+    """Whether each of *pods*, which leave *node*, still has its place on the landing in the snapshot of *space*.
+
+    A search for other places may miss these: whoever chose them may have searched for much longer. *space* stays as it
+    is.
+    """
+    landings, origin = space.snapshot.landings, space.index.get(node)
+    if not landings or origin is None:
+        return False
+    mark = space.mark()
+    try:
+        space.close(origin)
+        asks = [(space.demand_of(pod), space.index.get(landings.get(pod.uid, ""))) for pod in pods]
+        for ask, _ in asks:
+            space.remove(ask, origin)
+        for ask, target in asks:
+            if target is None or ask.unknown is not None or not space.accepts(ask, target):
+                return False
+            space.place(ask, target)
+        return True
+    finally:
+        space.rollback(mark)

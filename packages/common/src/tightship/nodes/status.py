@@ -26,12 +26,12 @@ from tightship.documents.money import money
 from tightship.documents.plan_page import plan_page
 from tightship.documents.presentation import REFRESH, SERVED_LINKS, Cell, Fact, Page, Section, Table
 from tightship.documents.warnings import warnings_of
-from tightship.draining.terms import LandingFigures
+from tightship.draining.extensions import LandingFigures
 from tightship.nodes.background_search import SearchState
 from tightship.objects.counting import counted
 from tightship.objects.drain_record import Finished
 from tightship.objects.times import rfc3339
-from tightship.planning.evaluate import Evaluation, ExplainedGates
+from tightship.planning.evaluate import Evaluation
 from tightship.planning.plan import Plan
 from tightship.planning.savings import saved
 from tightship.rules.nodes import drain_record
@@ -112,19 +112,11 @@ class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tr
     plan: NodePlan
 
 
-class Remarks(Struct, frozen=True):
-    """A controller's additions: *facts* after the common figures, *alerts* after the brake's, the plan's *excess*."""
-
-    facts: tuple[Fact, ...] = ()
-    alerts: tuple[str, ...] = ()
-    excess: ExcessSummary | None = None
-
-
 class Situation(Struct, frozen=True, kw_only=True):
     """The context of an evaluation: its *generator* and the role of this replica. *cluster* names the API server.
 
     *finished* are recent drains, the oldest first. *problems* are whole sentences about the configuration: why it was
-    refused, or that it was deleted, and which one is in use.
+    refused, or that it was deleted, and which one is in use. *figures* are the controller's own, *excess* the plan's.
     """
 
     generator: Generator
@@ -141,6 +133,8 @@ class Situation(Struct, frozen=True, kw_only=True):
     installations: Sequence[Installation] = ()
     problems: Sequence[str] = ()
     search: SearchState | None = None
+    figures: Sequence[Fact] = ()
+    excess: ExcessSummary | None = None
 
 
 class Shown(Struct, frozen=True):
@@ -156,12 +150,7 @@ def nothing_yet(name: str, kind: str) -> Shown:
     return Shown(status + b"\n", lambda: Page(name, alerts=("No pass has run yet.",), links=SERVED_LINKS, refresh=5))
 
 
-def show(
-    evaluation: Evaluation[ExplainedGates],
-    situation: Situation,
-    remarks: Remarks = Remarks(),
-    as_if: Plan | None = None,
-) -> Shown:
+def show(evaluation: Evaluation, situation: Situation, as_if: Plan | None = None) -> Shown:
     """Return the status of *evaluation*. Takes as long as ``plan -o json``, so call it in a thread.
 
     *as_if* is the plan as if Karpenter did not consolidate, if anything is left to it.
@@ -175,7 +164,7 @@ def show(
         plan=evaluation.plan,
         now=evaluation.now,
         warnings=warnings_of(evaluation.snapshot, evaluation.unknown_minimums),
-        excess=remarks.excess,
+        excess=situation.excess,
         as_if_unmanaged=as_if,
     )
     status = Status(
@@ -208,10 +197,10 @@ def show(
         plan=plan_document(inputs),
     )
     written = msgspec.json.format(msgspec.json.encode(status), indent=2) + b"\n"
-    return Shown(written, partial(_page, written, remarks))
+    return Shown(written, partial(_page, written, tuple(situation.figures)))
 
 
-def _drains(evaluation: Evaluation[ExplainedGates]) -> tuple[DrainEntry, ...]:
+def _drains(evaluation: Evaluation) -> tuple[DrainEntry, ...]:
     found = []
     for name, fact in evaluation.facts.items():
         record = drain_record(fact.view.node)
@@ -233,14 +222,14 @@ def _drains(evaluation: Evaluation[ExplainedGates]) -> tuple[DrainEntry, ...]:
     return tuple(found)
 
 
-def _page(written: bytes, remarks: Remarks) -> Page:
+def _page(written: bytes, figures: tuple[Fact, ...]) -> Page:
     status = msgspec.json.decode(written, type=Status)
     page = plan_page(msgspec.structs.replace(status.plan, held=status.held))
     leader = f"judged at {status.judged_at}; leader {status.leader or 'none'}"
     return msgspec.structs.replace(
         page,
         subtitle=(leader, *page.subtitle[1:]),
-        alerts=(*_alerts(status), *remarks.alerts, *page.alerts),
+        alerts=(*_alerts(status), *page.alerts),
         facts=(
             Fact("in drain", f"{len(status.in_drain):,}", detail="of all controllers"),
             *_saved(status.saved),
@@ -248,7 +237,7 @@ def _page(written: bytes, remarks: Remarks) -> Page:
             *_installations(status.installations),
             Fact("held back", f"{len(status.held):,}", "warn" if status.held else "", "planned, and waiting"),
             *_search(status.search),
-            *remarks.facts,
+            *figures,
             *page.facts,
         ),
         sections=(*_lately(status), *page.sections),

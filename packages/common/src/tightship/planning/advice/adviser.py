@@ -52,7 +52,7 @@ class Adviser:
     """Advice about one evaluation. *scenario* is what it was made of, *measure* plans another one on the same terms."""
 
     def __init__(
-        self, base: Evaluation[Any], scenario: Scenario, catalogue: Catalogue, measure: Measure, limits: TimeLimit
+        self, base: Evaluation, scenario: Scenario, catalogue: Catalogue, measure: Measure, limits: TimeLimit
     ) -> None:
         self._base = base
         self._scenario = scenario

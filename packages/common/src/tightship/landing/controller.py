@@ -1,13 +1,13 @@
-"""The pilot: leads the replacements of evicted pods to the nodes that the plan chose (``steering: hints``).
+"""Leads the replacements of evicted pods to the nodes that the plan chose (``steering: hints``).
 
-Before a drain evicts pods, :meth:`Pilot.expect` enters their controllers and targets into the ConfigMap of landings.
-The chart's admission policy reads that. It gives new pods of these controllers a preferred node affinity to the
-targets, and has them keep off all nodes that carry the label :data:`~tightship.objects.node.LEAVING`. The
-scheduler has the last word.
+Before a drain evicts pods, :meth:`LandingController.expect` enters their controllers and targets into the
+ConfigMap of landings. The chart's admission policy reads that. It gives new pods of these controllers a preferred
+node affinity to the targets, and has them keep off all nodes that carry the label
+:data:`~tightship.objects.node.LEAVING`. The scheduler has the last word.
 
-A drain waits at most :data:`LONGEST` seconds for the pilot, and never fails because of it: at worst the pods go without
-a target, and the next plan starts from where they landed. No pod waits for the pilot either:
-:mod:`~tightship.draining.missed_landings` helps those that find no node.
+A drain waits at most :data:`LONGEST` seconds for that, and never fails because of it: at worst the pods go without
+a target, and the next plan starts from where they landed. No pod waits either:
+:mod:`~tightship.landing.missed` helps those that find no node.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from tightship.drain.landings import Landed, Landings, wished
-from tightship.draining.landing_map import LandingMap, policy_problem
-from tightship.draining.missed_landings import MissedLandings
-from tightship.draining.publishing import LONGEST, Publisher
-from tightship.draining.terms import HINTS, LandingFigures, Terms
+from tightship.draining.extensions import Guide, Landed, LandingFigures
 from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.host import monotonic
+from tightship.landing.expected import Landings, wished
+from tightship.landing.landing_map import LONGEST, LandingMap, Publisher, policy_problem
+from tightship.landing.missed import MissedLandings
 from tightship.objects import Pod
 from tightship.objects.api_errors import Forbidden, KubeError, problem_of
+from tightship.objects.reasons import Refusal
 
 _log = logging.getLogger(__name__)
+
+HINTS = "hints"
+"""The mode of steering that needs the admission policy."""
 
 INFORMED = 0.5
 """Seconds after a write until the policy goes by it: with one API server of Kubernetes 1.37 it took at most 0.05 s."""
@@ -39,26 +42,32 @@ _SETTLE = 1.0
 _BUSY, _PAUSE, _IDLE, _IDLE_WITHOUT = 0.25, 0.05, 1.0, 5.0
 
 
-class Pilot:
+class LandingController(Guide):
     """Leads replacements by way of *landing_map*, and counts where they land. :meth:`run` has to run meanwhile.
 
-    *missed* helps those that find no node.
+    *missed* helps those that find no node. *steering* is the setting's word. *acting* says that drains may be begun,
+    *leading* that anything may be changed; all three are asked again and again.
     """
 
     def __init__(
         self,
         cache: ClusterCache,
         landing_map: LandingMap,
-        terms: Terms,
         missed: MissedLandings,
+        *,
+        steering: Callable[[], str],
+        acting: Callable[[], bool],
+        leading: Callable[[], bool],
         count: Callable[[Landed], None] = lambda _: None,
     ) -> None:
-        self.missed = missed
+        self._missed = missed
         self._cache = cache
         self._map = landing_map
-        self._terms = terms
+        self._steering = steering
+        self._acting = acting
+        self._leading = leading
         self._count = count
-        self._book = Landings()
+        self._expected = Landings()
         self._landed = dict.fromkeys(Landed, 0)
         self._publisher = Publisher(landing_map, self._data)
         self._wake = asyncio.Event()
@@ -74,13 +83,13 @@ class Pilot:
     @property
     def available(self) -> bool:
         """Whether evicted pods are led now."""
-        return self._active and not self._closed and self._terms.leading() and self._wanted
+        return self._active and not self._closed and self._leading() and self._wanted
 
     @property
     def labels(self) -> bool | None:
         """Whether nodes that leave carry the label now; ``None`` if those that do should keep it for a while."""
         if self.available:
-            return None if self.missed.waiting else True
+            return None if self._missed.waiting else True
         return None if self._unknown and self._wanted else False
 
     @property
@@ -90,15 +99,15 @@ class Pilot:
 
     def figures(self) -> LandingFigures | None:
         """Return the state of the pilot, ``None`` unless the settings ask for one."""
-        if self._terms.steering() != HINTS:
+        if self._steering() != HINTS:
             return None
         counts = {result.value: number for result, number in self._landed.items()}
-        return LandingFigures(mode=HINTS, problem=self._problem, expected=len(self._book), **counts)
+        return LandingFigures(mode=HINTS, problem=self._problem, expected=len(self._expected), **counts)
 
     @property
     def stray(self) -> bool:
         """Whether a dry run whose installation gives back what it left may have entries in the ConfigMap to remove."""
-        return self._terms.steering() == HINTS and not self._tidy
+        return self._steering() == HINTS and not self._tidy
 
     @property
     def unfinished(self) -> bool:
@@ -107,20 +116,28 @@ class Pilot:
 
     def targets(self) -> Mapping[str, str]:
         """Return where pods should land, by uid: pods in eviction, and replacements on their way."""
-        return self._book.targets() if self.available else {}
+        return self._expected.targets() if self.available else {}
+
+    def held(self) -> frozenset[str]:
+        """Return the nodes that stay for a while, because a pod needed them."""
+        return self._missed.held()
+
+    def refusal(self, node: str) -> Refusal | None:
+        """Return why *node* of the plan is not drained now, if a pod that was led found no node."""
+        return self._missed.refusal(node)
 
     async def look(self) -> None:
         """Find out whether there is a policy to work with, as every pass of a leader begins. Never raises.
 
         A new leader first empties the ConfigMap.
         """
-        if self._closed or not self._terms.leading():
+        if self._closed or not self._leading():
             return
         if not self._led:
             self._led = True
             self._forget()
         wanted = self._wanted
-        if not (self._used or self._terms.steering() == HINTS):
+        if not (self._used or self._steering() == HINTS):
             self._say("")
             return
         problem = ""
@@ -153,7 +170,7 @@ class Pilot:
         wishes = wished(moves, snapshot)
         if not wishes:
             return
-        self._book.expect(wishes, snapshot, monotonic())
+        self._expected.expect(wishes, snapshot, monotonic())
         self._wake.set()
         try:
             async with asyncio.timeout(LONGEST):
@@ -163,12 +180,12 @@ class Pilot:
         except (KubeError, TimeoutError) as error:
             failed = problem_of(error)
         if failed:
-            self._book.withdraw(pod.uid for pod, _ in wishes)
+            self._expected.withdraw(pod.uid for pod, _ in wishes)
             _log.warning("%d pods are evicted without a target: %s", len(wishes), failed)
 
     def answered(self, pod: str, *, going: bool) -> None:
         """Note whether the eviction of *pod* (a uid) was granted, or may have been."""
-        self._book.answered(pod, going=going, now=monotonic())
+        self._expected.answered(pod, going=going, now=monotonic())
         self._wake.set()
 
     async def run(self) -> None:
@@ -183,17 +200,17 @@ class Pilot:
                 except CacheCrashed:
                     return
                 except Exception:
-                    _log.exception("the pilot failed, and tries again")
+                    _log.exception("leading pods failed, and is tried again")
                 await self._rest(revision, busy=busy)
         finally:
             await self._publisher.stop()
-            await self.missed.stop()
+            await self._missed.stop()
 
     async def close(self) -> None:
         """Expect nothing any more, and empty the ConfigMap: this replica stops. Drains may still evict."""
         used, self._closed = self._used, True
         self._forget()
-        if not used or not self._terms.leading():
+        if not used or not self._leading():
             return
         try:
             async with asyncio.timeout(STOPPING):
@@ -203,11 +220,11 @@ class Pilot:
 
     @property
     def _wanted(self) -> bool:
-        return self._terms.steering() == HINTS and self._terms.acting()
+        return self._steering() == HINTS and self._acting()
 
     def _data(self) -> Mapping[str, str]:
-        spared = self.missed.owners
-        return {owner: nodes for owner, nodes in self._book.data().items() if owner not in spared}
+        spared = self._missed.owners
+        return {owner: nodes for owner, nodes in self._expected.data().items() if owner not in spared}
 
     def _activate(self, active: bool) -> None:
         if active != self._active:
@@ -218,7 +235,7 @@ class Pilot:
 
     def _forget(self) -> None:
         """Drop all expectations."""
-        self._book.clear()
+        self._expected.clear()
         self._active = False
         self._wake.set()
 
@@ -231,27 +248,28 @@ class Pilot:
 
     def _tick(self, now: float) -> bool:
         """Do what is due; return whether more will be due soon."""
-        leading = self._terms.leading()
+        leading = self._leading()
         if self._led and not leading:
             self._forget()
-            self.missed.forget()
+            self._missed.forget()
             self._publisher.retract()
             self._led = self._used = self._unknown = False
         if self._active and not self.available:
             self._forget()
-        self._book.expire(now)
+        self._expected.expire(now)
         if leading and self._led:
-            self.missed.see(self._cache.unscheduled(), now)
-        if self._book.open and now >= self._look_at:
+            self._missed.order = self.order
+            self._missed.see(self._cache.unscheduled(), now)
+        if self._expected.open and now >= self._look_at:
             self._look_at = now + _SETTLE
-            for result in self._book.look(self._cache.snapshot(), now):
+            for result in self._expected.look(self._cache.snapshot(), now):
                 self._landed[result] += 1
                 self._count(result)
         if leading and self._used and self._publisher.differs:
             self._publisher.publish_later()
         elif self._used and not self._active and not self._closed:
             self._used = False
-        return self._book.open or self.missed.waiting
+        return self._expected.open or self._missed.waiting
 
     async def _rest(self, revision: int, *, busy: bool) -> None:
         if busy:
@@ -259,10 +277,10 @@ class Pilot:
             if not self._wake.is_set():
                 await self._cache.changed(revision, _BUSY)
             return
-        idle = _IDLE if self._used or self._terms.steering() == HINTS else _IDLE_WITHOUT
+        idle = _IDLE if self._used or self._steering() == HINTS else _IDLE_WITHOUT
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(idle):
                 await self._wake.wait()
 
 
-__all__ = ["Pilot"]
+__all__ = ["LandingController"]

@@ -19,11 +19,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from msgspec import Struct
 
 from tightship.cluster.installations import Beside
-from tightship.drain.landings import led, room_for
 from tightship.draining.writing import LiveNode, NodePatch, patch_node, read_node, send_away
 from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic
+from tightship.landing.expected import led, room_for
 from tightship.objects import Node, Pod
 from tightship.objects.api_errors import Conflict, KubeError, NotFound, NotSent, problem_of
 from tightship.objects.counting import counted

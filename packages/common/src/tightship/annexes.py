@@ -1,0 +1,29 @@
+"""The annexes of the controllers of nodes. With a folder and its entry here deleted, the rest works as before."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeAlias
+
+from tightship.cluster.installations import Beside
+from tightship.deletion_costs import pod_costs
+from tightship.draining.extensions import Guide, Landed, PodCosts
+from tightship.draining.installations import Installations
+from tightship.kube.cache import ClusterCache
+from tightship.kube.connection import Connection
+from tightship.landing import landing_guide
+from tightship.process.serving import Frame
+from tightship.process.settings.process import NodeProcessSettings
+from tightship.process.settings.sections import NodeSettings
+
+GuideMaker: TypeAlias = Callable[
+    [Frame[NodeSettings], NodeProcessSettings, ClusterCache, Installations, Callable[[Landed], None]], Guide
+]
+CostMaker: TypeAlias = Callable[[Connection, Callable[[], Beside], logging.Logger], PodCosts]
+
+GUIDES: tuple[GuideMaker, ...] = (landing_guide,)
+"""What leads the replacements of evicted pods; without one, only soft taints steer."""
+
+COSTS: tuple[CostMaker, ...] = (pod_costs,)
+"""What writes deletion costs on pods; without one, nothing does."""
