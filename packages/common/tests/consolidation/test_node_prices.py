@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from tightship.kube.server_access import ServerCredentials
-from tightship.nodes import serving
+from tightship.nodes import loop
 from tightship.nodes.node_prices import AGAIN, REFRESH, NodePrices
 from tightship.objects.query_servers import Server
 from tightship.process.settings.loading import SettingsError
@@ -84,7 +84,7 @@ async def test_a_running_controller_tells_its_plan_by_the_prices_of_opencost(
     cluster: Cluster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cost = OpenCost()
-    monkeypatch.setattr(serving, "NodePrices", partial(NodePrices, ask=cost.answer))
+    monkeypatch.setattr(loop, "NodePrices", partial(NodePrices, ask=cost.answer))
     cluster.configure(on=False, prices='{"openCost": "http://p:9090"}')
     process = start()
 

@@ -11,7 +11,7 @@ import pytest
 
 import node_compactor.controller
 import node_refiner.controller
-from tightship.cli.commands import Program as Command
+from tightship.cli.commands import Commands as Command
 from tightship.cli.source import LoadedCluster
 from tightship.documents.document import Source
 from tightship.kube.cache import read_cluster

@@ -21,7 +21,6 @@ from functools import partial
 
 import msgspec
 
-from tightship import annexes
 from tightship.cluster import Snapshot
 from tightship.cluster.installations import Beside
 from tightship.cluster.pools import shown
@@ -37,6 +36,7 @@ from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.connection import Connection
 from tightship.kube.listing import list_all
 from tightship.kube.resources import BY_KIND, resources
+from tightship.nodes import annexes
 from tightship.nodes.background_search import BackgroundSearch
 from tightship.nodes.controller import AnyController
 from tightship.nodes.event_sink import Herald
@@ -121,9 +121,8 @@ class ConsolidationLoop(Controller):
             lasts=lasts(run.lease_duration),
             leading=lambda: frame.leading() and not run.dry_run,
         )
-        self._guide = next(
-            (make(frame, run, cache, self._installations, self._metrics.landed) for make in annexes.GUIDES), Guide()
-        )
+        guide = annexes.GUIDE
+        self._guide = Guide() if guide is None else guide(frame, run, cache, self._installations, self._metrics.landed)
         self._prices: NodePrices[NodeSettings] = NodePrices(frame.logger, self._clock)
         tools = Tools(
             connection=frame.connection,
@@ -157,7 +156,7 @@ class ConsolidationLoop(Controller):
         def beside() -> Beside:
             return self._installations.beside
 
-        costs = next((make(frame.connection, beside, frame.logger) for make in annexes.COSTS), PodCosts())
+        costs = PodCosts() if annexes.COSTS is None else annexes.COSTS(frame.connection, beside, frame.logger)
         self._writes = NodeWrites(frame.connection, beside, costs, frame.logger)
         self._succession = Succession(run.namespace, run.identity.rpartition("_")[0], by_hand=not run.in_pod)
         self._left: Sequence[str] = ()

@@ -1,4 +1,4 @@
-"""The annexes of the controllers of nodes. With a folder and its entry here deleted, the rest works as before."""
+"""The annexes that controllers of nodes have. With a folder and its lines here deleted, the rest works as before."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ GuideMaker: TypeAlias = Callable[
 ]
 CostMaker: TypeAlias = Callable[[Connection, Callable[[], Beside], logging.Logger], PodCosts]
 
-GUIDES: tuple[GuideMaker, ...] = (landing_guide,)
-"""What leads the replacements of evicted pods; without one, only soft taints steer."""
+GUIDE: GuideMaker | None = landing_guide
+"""What leads the replacements of evicted pods; without it, only soft taints steer."""
 
-COSTS: tuple[CostMaker, ...] = (pod_costs,)
-"""What writes deletion costs on pods; without one, nothing does."""
+COSTS: CostMaker | None = pod_costs
+"""What writes deletion costs on pods; without it, nothing does."""
