@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from tightship.cluster import Snapshot
 from tightship.cluster.installations import Beside
-from tightship.deletion_costs.costs import OURS, Costs, notes_of, priced, removal, share_costs
-from tightship.deletion_costs.scale_ins import ScaleIns
+from tightship.deletion_costs.costs import OURS, Costs, ScaleIns, notes_of, priced, removal, share_costs
 from tightship.draining.extensions import PodCosts
 from tightship.kube.connection import WRITE_TIMEOUT, Connection
 from tightship.kube.resources import BY_KIND

@@ -26,10 +26,9 @@ from msgspec import Struct
 
 from tightship.cluster import Snapshot
 from tightship.drain.answers import GOING, EvictionAnswer
-from tightship.drain.assessment import Assessment, Try, tried
+from tightship.drain.assessment import Assessment, Returning, Try, tried
 from tightship.drain.events import DrainEvent, EventKind, EventSink
 from tightship.drain.machine import advance
-from tightship.drain.returning import Returning
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Step, Wait, Write
 from tightship.draining.extensions import Guide

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from tightship.draining.extensions import Guide, Landed
 from tightship.draining.installations import Installations
 from tightship.kube.cache import ClusterCache
-from tightship.landing.controller import LandingController
+from tightship.landing.controller import LandingController, MissedLandings
 from tightship.landing.landing_map import LandingMap
-from tightship.landing.missed import MissedLandings
 from tightship.process.loop import in_thread
 from tightship.process.serving import Frame
 from tightship.process.settings.process import NodeProcessSettings

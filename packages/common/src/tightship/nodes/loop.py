@@ -93,6 +93,10 @@ async def serve_nodes(
     await serve(runtime, run, controller.program, configuration, make)
 
 
+TOGETHER = 20
+"""Most claims that are one write."""
+
+
 class ConsolidationLoop(Controller):
     """Runs passes of *controller* over one cluster, as *cache* has it, in a *frame*."""
 
@@ -353,7 +357,43 @@ class ConsolidationLoop(Controller):
         if latest.finished != history.finished:
             held = paced(evaluation, judge, latest, self._clock(), self._failures).held
             evaluation = msgspec.structs.replace(evaluation, held={**evaluation.held, **held})
-        await claim_in_order(evaluation, judge, self._drainer, self._metrics, self._log, self._may_begin)
+        await self._claim_in_order(evaluation, judge)
+
+    async def _claim_in_order(self, evaluation: Evaluation, judge: Judge) -> None:
+        """Claim the plan's nodes until a budget refuses, or nothing may begin any more.
+
+        A node where a drain wants a pod to land has to wait: otherwise the pod would move twice. Raises
+        :class:`~tightship.objects.api_errors.KubeError`.
+        """
+        wanted, landings = evaluation.plan.targets, set(self._drainer.landings(evaluation.snapshot).values())
+        waiting = [
+            each for each in evaluation.plan.removals if each.node not in evaluation.held and each.node not in landings
+        ]
+
+        def order(removal: Removal) -> Order:
+            fact = evaluation.facts[removal.node]
+
+            def allows(claims: Sequence[Claim]) -> Refusal | None:
+                return judge.room(removal.node, evaluation.facts, {claim.node for claim in claims})
+
+            targets = {move.pod.uid: wanted[move.pod.uid] for move in removal.moves}
+            return Order(fact.view.node, fact.pool, evaluation.plan.hash, allows, targets)
+
+        for at in range(0, len(waiting), TOGETHER):
+            if not self._may_begin():
+                return
+            orders = [order(removal) for removal in waiting[at : at + TOGETHER]]
+            refusals = await self._drainer.claim(orders)
+            for each, refusal in zip(orders, refusals, strict=False):
+                name = each.node.name
+                self._metrics.claimed(refusal)
+                if refusal is None:
+                    ratio = round(evaluation.facts[name].utilization.ratio("cpu"), 3)
+                    log(self._log, logging.INFO, "claimed", node=name, pool=each.pool, ratio=ratio)
+                else:
+                    log(self._log, logging.INFO, "not claimed", node=name, reason=refusal.reason, detail=refusal.detail)
+            if refusals and refusals[-1] is not None and refusals[-1].reason is Reason.BUDGET_EXHAUSTED:
+                return
 
     async def _steer(self, evaluation: Evaluation, settings: NodeSettings) -> None:
         self._guide.order = next_to_go(evaluation.snapshot, evaluation.plan, len(evaluation.snapshot.nodes))
@@ -550,54 +590,6 @@ def _pools(names: Sequence[str]) -> str:
     return f"the pools {', '.join(names[:POOLS_SHOWN])}" + (f" and {more} more" if more > 0 else "")
 
 
-TOGETHER = 20
-"""Most claims that are one write."""
-
-
-async def claim_in_order(  # noqa: PLR0917
-    evaluation: Evaluation,
-    judge: Judge,
-    drainer: Drainer,
-    metrics: ConsolidationMetrics,
-    logger: logging.Logger,
-    may_begin: Callable[[], bool],
-) -> None:
-    """Claim the plan's nodes until a budget refuses, or *may_begin* does.
-
-    A node where a drain wants a pod to land has to wait: otherwise the pod would move twice. Raises
-    :class:`~tightship.objects.api_errors.KubeError`.
-    """
-    wanted, landings = evaluation.plan.targets, set(drainer.landings(evaluation.snapshot).values())
-    waiting = [
-        each for each in evaluation.plan.removals if each.node not in evaluation.held and each.node not in landings
-    ]
-
-    def order(removal: Removal) -> Order:
-        fact = evaluation.facts[removal.node]
-
-        def allows(claims: Sequence[Claim]) -> Refusal | None:
-            return judge.room(removal.node, evaluation.facts, {claim.node for claim in claims})
-
-        targets = {move.pod.uid: wanted[move.pod.uid] for move in removal.moves}
-        return Order(fact.view.node, fact.pool, evaluation.plan.hash, allows, targets)
-
-    for at in range(0, len(waiting), TOGETHER):
-        if not may_begin():
-            return
-        orders = [order(removal) for removal in waiting[at : at + TOGETHER]]
-        refusals = await drainer.claim(orders)
-        for each, refusal in zip(orders, refusals, strict=False):
-            name = each.node.name
-            metrics.claimed(refusal)
-            if refusal is None:
-                ratio = round(evaluation.facts[name].utilization.ratio("cpu"), 3)
-                log(logger, logging.INFO, "claimed", node=name, pool=each.pool, ratio=ratio)
-            else:
-                log(logger, logging.INFO, "not claimed", node=name, reason=refusal.reason, detail=refusal.detail)
-        if refusals and refusals[-1] is not None and refusals[-1].reason is Reason.BUDGET_EXHAUSTED:
-            return
-
-
 EVERY = 600.0
 """Seconds for which such a plan is new enough: it costs as much as a first pass."""
 
@@ -633,7 +625,7 @@ _log = logging.getLogger(__name__)
 
 class Succession:
     """Finds out from the Deployment of the pod *name* whether more pods come after it; nobody does after a process that
-    a person has started *by_hand*.
+    a person has started *by_hand*. A successor continues; without one, the leader gives back its nodes.
     """
 
     def __init__(self, namespace: str, name: str, *, by_hand: bool = False) -> None:

@@ -197,7 +197,7 @@ class SteeringKeys(Layered):
     pods."""
     scale_in_timeout: Seconds = Field(default=1800.0, alias="scaleInTimeout")
     """With ``deletionCost``, how long a node that goes next waits after a pod has left it, before its pods are evicted:
-    see :mod:`tightship.deletion_costs.scale_ins`."""
+    see :mod:`tightship.deletion_costs.costs`."""
 
     def steering_as(self, controller: str) -> SteeringRules | None:
         """Return how *controller* steers pods by soft taints, ``None`` if it doesn't."""
