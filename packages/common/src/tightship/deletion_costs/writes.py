@@ -191,4 +191,6 @@ class CostWrites(PodCosts):
         await a_few_at_a_time(one, writes, 1 if self.refused else AT_ONCE)
 
 
-__all__ = ["WRITES", "CostWrites"]
+def pod_costs(connection: Connection, beside: Callable[[], Beside], logger: logging.Logger) -> PodCosts:
+    """Return what writes the costs of the installation that *beside* tells."""
+    return CostWrites(connection, beside, logger)

@@ -31,6 +31,7 @@ from msgspec import Struct
 
 from tightship.cluster.installations import Beside
 from tightship.draining.extensions import Guide, Landed, LandingFigures
+from tightship.draining.installations import Installations
 from tightship.draining.writing import LiveNode, NodePatch, patch_node, read_node, send_away
 from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.connection import Connection
@@ -42,6 +43,10 @@ from tightship.objects.api_errors import Conflict, Forbidden, KubeError, NotFoun
 from tightship.objects.counting import counted
 from tightship.objects.node import LEAVING
 from tightship.objects.reasons import Reason, Refusal
+from tightship.process.loop import in_thread
+from tightship.process.serving import Frame
+from tightship.process.settings.process import NodeProcessSettings
+from tightship.process.settings.sections import NodeSettings
 
 ALL, ANEW = 3.0, 8.0
 """Seconds for which a led pod has been Unschedulable when all labels go, and when it is made anew."""
@@ -449,3 +454,26 @@ class LandingController(Guide):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(idle):
                 await self._wake.wait()
+
+
+def landing_guide(
+    frame: Frame[NodeSettings],
+    run: NodeProcessSettings,
+    cache: ClusterCache,
+    installations: Installations,
+    count: Callable[[Landed], None],
+) -> Guide:
+    """Return what leads pods in the process of *frame*; *count* is called for each replacement that has landed."""
+    connection, live = frame.connection, frame.live
+    missed = MissedLandings(
+        connection, cache, beside=lambda: installations.beside, leading=frame.leading, in_thread=in_thread
+    )
+    return LandingController(
+        cache,
+        LandingMap(connection, run.namespace, run.landings),
+        missed,
+        steering=lambda: live.current.steering,
+        acting=frame.acting,
+        leading=frame.leading,
+        count=count,
+    )

@@ -24,7 +24,8 @@ import msgspec
 from tightship.cluster import Snapshot
 from tightship.cluster.installations import Beside
 from tightship.cluster.pools import shown
-from tightship.drain.events import DrainEvent
+from tightship.drain.answers import FATAL, GOING, EvictionAnswer
+from tightship.drain.events import DrainEvent, EventKind
 from tightship.draining.claims import Claim
 from tightship.draining.drain_manager import Drainer, Order
 from tightship.draining.drain_task import Tools
@@ -39,7 +40,6 @@ from tightship.kube.resources import BY_KIND, resources
 from tightship.nodes import annexes
 from tightship.nodes.background_search import BackgroundSearch
 from tightship.nodes.controller import AnyController
-from tightship.nodes.event_sink import Herald
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship.nodes.node_prices import NodePrices
 from tightship.nodes.node_writes import NodeWrites
@@ -47,11 +47,12 @@ from tightship.nodes.soft_taints import next_to_go
 from tightship.nodes.status import Situation, nothing_yet, show
 from tightship.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE, ApiObject, Owner, Workload
 from tightship.objects.api_errors import Forbidden, KubeError, one_line
-from tightship.objects.drain_record import Finished, PastDrains
+from tightship.objects.drain_record import Ending, Finished, PastDrains, Phase
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.evaluate import Evaluation, Evaluator, Facts, Judge, evaluate, paced
 from tightship.planning.plan import Plan, Removal
 from tightship.planning.savings import saved, settled
+from tightship.process.events import EventRecorder, ObjectRef
 from tightship.process.http import Draw
 from tightship.process.logging import log
 from tightship.process.loop import in_thread
@@ -113,7 +114,7 @@ class ConsolidationLoop(Controller):
         self._metrics = ConsolidationMetrics(frame.registry, controller.name)
         frame.metrics.watch_cache(cache.stats)
         self._own = controller.metrics(frame.registry)
-        self._herald = Herald(frame.events)
+        self._report = DrainReporter(frame.events)
         # Drains park once it is known whether another replica continues them, not at once.
         self._shutting_down = asyncio.Event()
         lease = f"{run.namespace}/{run.lease_name}"
@@ -177,7 +178,7 @@ class ConsolidationLoop(Controller):
         return [spawn(self._guide.run(), "landings"), spawn(self._installations.keep(), "sign of life")]
 
     def _tell(self, news: DrainEvent) -> None:
-        self._herald(news)
+        self._report(news)
         self._metrics.news(news)
         self._own.news(news)
 
@@ -681,3 +682,98 @@ async def another_comes(succession: Succession, cache: ClusterCache, connection:
     except (KubeError, TimeoutError) as error:
         log(_log, logging.DEBUG, "ReplicaSets can't be read, those known count", error=one_line(error))
     return succession.expected(snapshot, sets)
+
+
+_drain_log = logging.getLogger("tightship.drain")
+
+_PHASES = {
+    Phase.EVICTING: "NodeEvicting",
+    Phase.DRAINED: "NodeDrained",
+    Phase.RESTORING: "NodeRestoring",
+    Phase.BACKOFF: "NodeRestored",
+    Phase.YIELDED: "NodeYielded",
+}
+
+
+class DrainReporter:
+    """Reports the events of drains: Events on the node and on evicted pods, and one log line each, in the same words.
+
+    See :data:`tightship.drain.events.EventSink`.
+    """
+
+    def __init__(self, events: EventRecorder) -> None:
+        self._events = events
+
+    def __call__(self, news: DrainEvent) -> None:
+        """Report *news*."""
+        match news.kind:
+            case EventKind.CLAIMED:
+                self._node(news, "NodeClaimed", "cordoned and tainted the node, which will be drained")
+            case EventKind.TAKEN_OVER:
+                at = f" in phase {news.before}" if news.before is not None else ""
+                self._node(news, "DrainTakenOver", f"this controller continues the drain{at}")
+            case EventKind.PHASE:
+                self._phase(news)
+            case EventKind.EVICTION:
+                self._eviction(news)
+            case EventKind.ENDED:
+                ending = news.ending or Ending.NOT_OURS
+                log(_drain_log, logging.INFO, "drain ended", node=news.node.name, op=_op(news), ending=ending.value)
+            case EventKind.TROUBLE:
+                log(
+                    _drain_log,
+                    logging.WARNING,
+                    "drain: request failed, trying again",
+                    node=news.node.name,
+                    error=news.text,
+                )
+
+    def _phase(self, news: DrainEvent) -> None:
+        phase = news.record.phase if news.record is not None else Phase.BACKOFF
+        reason = news.because.reason.value if news.because is not None else _PHASES.get(phase, phase.value)
+        note = f"{_PHASES.get(phase, phase.value)}"
+        if news.because is not None:
+            note += f": {news.because.subject}: {news.because.detail}"
+        self._node(news, reason, note, warning=news.because is not None)
+
+    def _node(self, news: DrainEvent, reason: str, note: str, *, warning: bool = False) -> None:
+        node = news.node
+        phase = news.record.phase.value if news.record is not None else ""
+        log(
+            _drain_log,
+            logging.WARNING if warning else logging.INFO,
+            note,
+            node=node.name,
+            op=_op(news),
+            phase=phase,
+            reason=reason,
+        )
+        regarding = ObjectRef(kind="Node", name=node.name, uid=node.uid)
+        self._events.record(regarding, "Warning" if warning else "Normal", reason, note, "Drain")
+
+    def _eviction(self, news: DrainEvent) -> None:
+        pod, answer = news.pod, news.answer
+        if pod is None or answer is None:
+            return
+        going = answer in GOING or answer is EvictionAnswer.GONE
+        level = logging.INFO if going else logging.WARNING if answer in FATAL else logging.DEBUG
+        log(
+            _drain_log,
+            level,
+            "eviction",
+            node=news.node.name,
+            pod=pod.key,
+            op=_op(news),
+            answer=answer.value,
+            text=news.text,
+        )
+        regarding = ObjectRef(kind="Pod", name=pod.name, uid=pod.uid, namespace=pod.namespace)
+        if answer is EvictionAnswer.ACCEPTED:
+            note = f"evicted from node {news.node.name}, which is being drained"
+            self._events.record(regarding, "Normal", "Evicted", note, "Evict")
+        elif answer in FATAL:
+            self._events.record(regarding, "Warning", FATAL[answer].value, f"can't be evicted: {news.text}", "Evict")
+
+
+def _op(news: DrainEvent) -> str:
+    return news.record.op if news.record is not None else ""
