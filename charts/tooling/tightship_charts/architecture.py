@@ -24,6 +24,8 @@ _ORDER = (
     ("node_refiner", "policy by excess nodes"),
     ("tightship.cli", "the commands"),
     ("tightship.nodes", "what both node controllers share"),
+    ("tightship.landing", "led replacements: steering by hints"),
+    ("tightship.deletion_costs", "costs on pods of nodes that go next"),
     ("tightship.process", "settings, logs, metrics, HTTP"),
     ("tightship.draining", "drains, carried out"),
     ("tightship.kube", "connection, watch cache, Leases"),
