@@ -119,37 +119,36 @@ async def collected(repair: Awaitable[None], troubles: list[KubeError]) -> None:
 
 
 class Guided:
-    """Tells *pilot*, if there is one, of the evictions of a drain that wants its pods on *targets*, by their uids."""
+    """Tells *guide* of the evictions of a drain that wants its pods on *targets*, by their uids."""
 
-    def __init__(self, pilot: Guide, targets: Mapping[str, str]) -> None:
+    def __init__(self, guide: Guide, targets: Mapping[str, str]) -> None:
         self.targets = targets
-        self._pilot = pilot
+        self._guide = guide
         self._told: set[str] = set()
 
     async def ready(self, pods: Sequence[Pod]) -> bool:
-        """Have the pilot expect the replacements of *pods*, which are about to be evicted.
+        """Have the guide expect the replacements of *pods*, which are about to be evicted.
 
         Return true if they may be evicted at once. False means that this took a while, so the drain must first see
         whether it still wants to evict them.
         """
         wanted = {pod.uid for pod in pods if pod.uid in self.targets}
-        if self._pilot is None or not self._pilot.available or wanted <= self._told:
+        if not self._guide.available or wanted <= self._told:
             return True
         new = wanted - self._told
         self._told |= wanted
-        await self._pilot.expect([(pod, self.targets[pod.uid]) for pod in pods if pod.uid in new])
+        await self._guide.expect([(pod, self.targets[pod.uid]) for pod in pods if pod.uid in new])
         return False
 
     def answered(self, pod: Pod, answer: EvictionAnswer) -> None:
-        """Tell the pilot the answer to the eviction of *pod*. One without an answer may have been granted."""
-        if self._pilot is not None:
-            self._told.discard(pod.uid)
-            self._pilot.answered(pod.uid, going=answer in GOING or answer is EvictionAnswer.NO_ANSWER)
+        """Tell the guide the answer to the eviction of *pod*. One without an answer may have been granted."""
+        self._told.discard(pod.uid)
+        self._guide.answered(pod.uid, going=answer in GOING or answer is EvictionAnswer.NO_ANSWER)
 
     def drop(self) -> None:
-        """Tell the pilot that the pods that it was told of are not evicted."""
-        while self._told and self._pilot is not None:
-            self._pilot.answered(self._told.pop(), going=False)
+        """Tell the guide that the pods that it expects the replacements of are not evicted."""
+        while self._told:
+            self._guide.answered(self._told.pop(), going=False)
 
 
 class _Looked(Struct, frozen=True):

@@ -271,7 +271,7 @@ class LandingController(Guide):
         return (f"Soft taints steer alone: {self._problem}.",) if self._problem else ()
 
     def figures(self) -> LandingFigures | None:
-        """Return the state of the pilot, ``None`` unless the settings ask for one."""
+        """Return the state to show, ``None`` unless the settings ask for one."""
         if self._steering() != HINTS:
             return None
         counts = {result.value: number for result, number in self._landed.items()}
