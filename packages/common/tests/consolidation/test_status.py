@@ -15,9 +15,9 @@ from tightship.documents.html.page import render_page
 from tightship.documents.presentation import Cell, Fact, Page, Section
 from tightship.nodes.status import Remarks, Situation, Status, nothing_yet, show
 from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, encode_record
+from tightship.objects.money import HOURLY_PRICE
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.evaluate import Evaluation, evaluate
-from tightship.planning.prices import HOURLY_PRICE
 from tightship.process.settings.config_fallback import Notice, Standing, deleted, refused
 from tightship_testkit.accessibility import assert_accessible_in_every_way
 from tightship_testkit.builders import NOW, node, snapshot

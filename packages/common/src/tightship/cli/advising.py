@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tightship.advice import Adviser, Catalogue, Scenario, TimeLimit, Tunable
 from tightship.cli.arguments import value_of
 from tightship.cluster import Snapshot
 from tightship.documents.advice import advice_entry, advice_summary, gain_entry, node_bundle
@@ -15,7 +16,6 @@ from tightship.documents.inputs import Inputs
 from tightship.kube.host import monotonic
 from tightship.objects.durations import parse_duration
 from tightship.objects.reasons import Reason
-from tightship.planning.advice import Adviser, Catalogue, Scenario, TimeLimit, Tunable
 from tightship.planning.evaluate import Evaluation, Evaluator, Horizon, evaluate
 from tightship.planning.plan import Plan
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
+from tightship.advice import Scenario, Tunable
 from tightship.cli.advising import Advising, add_advice_argument
 from tightship.cli.app import EXIT_WOULD_CHANGE, CliError, UsageError
 from tightship.cli.arguments import (
@@ -37,17 +38,14 @@ from tightship.documents.pending import PendingSummary
 from tightship.documents.plan_view import PLAN
 from tightship.documents.warnings import warnings_of
 from tightship.kube.host import monotonic
-from tightship.kube.server_access import ServerCredentials
+from tightship.nodes.annexes import SEARCH
 from tightship.objects.counting import counted
 from tightship.objects.quoting import quoted
 from tightship.objects.reasons import Reason
-from tightship.planning.advice import Scenario, Tunable
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Horizon, Judge, evaluate
-from tightship.planning.plan import Plan
+from tightship.planning.plan import Plan, SearchRules
 from tightship.planning.plan.reserving import pending_pods
-from tightship.planning.search.strategy import SearchRules
 from tightship.process.settings.fields import seconds
-from tightship.process.settings.opencost import node_costs
 from tightship.process.settings.sections import NodeSettings
 
 EXITS = """exit codes: 0 done; 1 an error; 2 with --exit-code, when a node would be removed; 64 wrong usage;
@@ -188,7 +186,7 @@ class Program(Struct, frozen=True):
         _choose_places(arguments)
         configured = self.configure(arguments)
         judge, search = configured.judge, None
-        if configured.search and judge.placement == "possible":
+        if configured.search and SEARCH is not None and judge.placement == "possible":
             solving = 0.0 if named else SOLVING  # an explanation shows no bound
             search = SearchRules(seconds=configured.search, clock=monotonic, solving=solving)
         with Progress() as progress:
@@ -204,7 +202,7 @@ class Program(Struct, frozen=True):
             progress.say(f"{doing} {counted(len(snapshot.nodes), 'node')}")
             horizon = Horizon(until_stable=arguments.until_stable, only=selected, forecast=True, search=search)
             began = monotonic()
-            evaluation = evaluate(snapshot, judge, now, horizon, progress=tell)
+            evaluation = evaluate(snapshot, judge, now, horizon, improve=SEARCH, progress=tell)
             planned = monotonic() - began
             as_if = None
             if not named and configured.changes is not None and evaluation.plan.refuses(Reason.KARPENTER_MANAGED):
@@ -239,12 +237,12 @@ class Program(Struct, frozen=True):
 
 
 def priced(settings: N) -> N:
-    """Return *settings* with what OpenCost says now, if their price list names its server.
+    """Return *settings* with what nodes cost now, if their price list names a server.
 
     Raises :class:`~tightship.process.settings.loading.SettingsError` if the server doesn't say.
     """
-    server = settings.prices.server
-    return settings if server is None else settings.priced(node_costs(server, ServerCredentials(server)))
+    ask = settings.prices.ask
+    return settings if ask is None else settings.priced(ask())
 
 
 def _as_if_unmanaged(

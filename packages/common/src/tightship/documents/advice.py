@@ -15,8 +15,8 @@ from tightship.objects.counting import counted
 
 if TYPE_CHECKING:
     # hpa-scaler uses documents too, and has no numpy, which plans need.
+    from tightship.advice import Advice, Bundle, Change, Freed, Gain, Tunable
     from tightship.objects.reasons import Refusal
-    from tightship.planning.advice import Advice, Bundle, Change, Freed, Gain, Tunable
 
 SHOWN = 10
 """Most pieces of advice that a table has; documents and pages have all."""

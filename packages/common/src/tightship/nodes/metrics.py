@@ -17,10 +17,10 @@ from tightship.drain.answers import EvictionAnswer
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.landings import Landed
 from tightship.objects.drain_record import IDLE_PHASES, DrainRecord, Ending, Phase
+from tightship.objects.money import MICROS
 from tightship.objects.reasons import NODE_REASONS, Refusal
 from tightship.planning.evaluate import Facts
 from tightship.planning.plan import Plan
-from tightship.planning.prices import MICROS
 from tightship.planning.savings import Saved
 from tightship.process.metrics import SnapshotGauge
 from tightship.rules.nodes import drain_record

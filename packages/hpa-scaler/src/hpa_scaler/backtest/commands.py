@@ -35,6 +35,7 @@ from tightship.documents.document import API_VERSION, Generator, SettingsView, S
 from tightship.documents.formats import formats_of
 from tightship.kube import host
 from tightship.objects.counting import counted
+from tightship.objects.money import PriceReader
 from tightship.objects.times import rfc3339
 
 _EXITS = """exit codes: 0 done; 1 an error, or a difference in a replay; 2 with --exit-code, when a floor would move;
@@ -44,11 +45,14 @@ _TODAY = Variant("today", "today")
 
 
 def add_backtest(
-    commands: argparse._SubParsersAction[CommandParser], replay: CommandParser, forecasts: Callable[[], Forecasts]
+    commands: argparse._SubParsersAction[CommandParser],
+    replay: CommandParser,
+    forecasts: Callable[[], Forecasts],
+    prices: PriceReader | None,
 ) -> None:
     """Add ``backtest`` and ``suggest`` to *commands*, and ``--set`` to the parser of *replay*.
 
-    *forecasts* makes the source of an HPA's forecasts.
+    *forecasts* makes the source of an HPA's forecasts; *prices* reads lists of prices, if anything does.
     """
     past = commands.add_parser(
         "backtest",
@@ -62,7 +66,7 @@ def add_backtest(
     add_backtest_options(past)
     add_output_arguments(past, formats_of(BACKTEST), table=False)
     add_logging_arguments(past)
-    past.set_defaults(run=_backtest, forecasts=forecasts)
+    past.set_defaults(run=_backtest, forecasts=forecasts, read_prices=prices)
     fit = commands.add_parser(
         "suggest",
         help="show which values to annotate, fitted to the past",

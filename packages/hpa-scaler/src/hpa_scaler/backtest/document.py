@@ -13,8 +13,8 @@ from msgspec import Struct
 from hpa_scaler.annotations.spec import FloorSpec
 from hpa_scaler.backtest.variants import BacktestResult, BacktestSetup, HpaPast, Kind, Worst
 from hpa_scaler.documents.document import FloorHead
+from tightship.objects.money import NodePrice
 from tightship.objects.times import rfc3339
-from tightship.planning.prices import NodePrice
 
 WEEK = 168.0
 _HOUR = 3600.0

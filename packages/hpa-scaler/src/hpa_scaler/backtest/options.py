@@ -16,11 +16,10 @@ from tightship.cli.arguments import value_of
 from tightship.cli.basics import near
 from tightship.objects import Node
 from tightship.objects.durations import ALLOWED_FORMS, parse_duration
+from tightship.objects.money import INSTANCE_TYPE_LABELS, MICROS, NO_PRICES, NodePrice, PriceReader, parse_price
 from tightship.objects.quoting import quoted
 from tightship.objects.resources import NOTHING
 from tightship.objects.times import parse_rfc3339
-from tightship.planning.prices import INSTANCE_TYPE_LABELS, MICROS, NodePrice, parse_price
-from tightship.process.settings.prices import no_list, read_prices
 
 DEFAULT_SPAN = 14 * 86_400.0
 LONGEST_SPAN = 366 * 86_400.0
@@ -188,7 +187,8 @@ def variants_of(texts: Sequence[str]) -> list[Variant]:
 def replica_price(arguments: argparse.Namespace) -> NodePrice | None:
     """Return the price of a replica-hour, ``None`` if none was asked for. Raises :class:`UsageError`."""
     text = arguments.replica_price
-    prices = no_list() if arguments.prices is None else read_prices(arguments.prices)
+    read: PriceReader | None = arguments.read_prices
+    prices = NO_PRICES if read is None else read(file=arguments.prices)
     if text is None:
         if arguments.prices is not None:
             raise UsageError(

@@ -7,11 +7,11 @@ from functools import partial
 
 import msgspec
 
+from tightship.advice.edits import loosened, with_budgets
+from tightship.advice.model import Change
 from tightship.cluster import Snapshot
 from tightship.objects import Pod, PodDisruptionBudget
 from tightship.objects.reasons import Reason
-from tightship.planning.advice.edits import loosened, with_budgets
-from tightship.planning.advice.model import Change
 
 BUDGET_REASONS = frozenset({Reason.PDB_NEVER_ALLOWS, Reason.PDB_EXHAUSTED, Reason.MULTIPLE_PDBS})
 """Reasons against which a budget may be changed."""

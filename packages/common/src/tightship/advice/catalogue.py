@@ -12,6 +12,19 @@ from typing import Any
 
 import msgspec
 
+from tightship.advice.budgets import BUDGET_REASONS, BudgetChanges
+from tightship.advice.edits import (
+    HONOR,
+    annotate,
+    honoring_taints,
+    uncordoned,
+    untainted,
+    with_group_minimum,
+    with_node_pool,
+    without_annotation,
+)
+from tightship.advice.model import Change, Tunable
+from tightship.advice.others import left_to_others
 from tightship.cluster import Snapshot
 from tightship.cluster.owners import (
     AnnotationEdit,
@@ -26,19 +39,6 @@ from tightship.cluster.owners import (
 from tightship.objects import Owner, Pod, PodTemplate
 from tightship.objects.karpenter import WHEN_EMPTY
 from tightship.objects.reasons import Reason, Refusal
-from tightship.planning.advice.budgets import BUDGET_REASONS, BudgetChanges
-from tightship.planning.advice.edits import (
-    HONOR,
-    annotate,
-    honoring_taints,
-    uncordoned,
-    untainted,
-    with_group_minimum,
-    with_node_pool,
-    without_annotation,
-)
-from tightship.planning.advice.model import Change, Tunable
-from tightship.planning.advice.others import left_to_others
 from tightship.planning.evaluate import Evaluation
 from tightship.planning.facts import NodeFacts
 from tightship.rules.evictability import (
@@ -120,7 +120,7 @@ class Catalogue:
         return None if None in found else frozenset(each for each in found if each is not None)
 
     def left_to_others(self, refusals: Mapping[str, Sequence[Refusal]]) -> tuple[str, ...]:
-        """See :func:`~tightship.planning.advice.others.left_to_others`."""
+        """See :func:`~tightship.advice.others.left_to_others`."""
         return left_to_others(self._snapshot, refusals, self._pods)
 
     def without(self, reason: Reason) -> Change:

@@ -12,10 +12,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from tightship.advice.catalogue import ROOM, Catalogue, subjects
+from tightship.advice.model import Advice, Bundle, Change, Freed, Gain, ReasonCost, Scenario
+from tightship.advice.promising import MOST_CHANGES, Changes, Promising
 from tightship.objects.reasons import Reason, Refusal
-from tightship.planning.advice.catalogue import ROOM, Catalogue, subjects
-from tightship.planning.advice.model import Advice, Bundle, Change, Freed, Gain, ReasonCost, Scenario
-from tightship.planning.advice.promising import MOST_CHANGES, Changes, Promising
 from tightship.planning.evaluate import Evaluation
 from tightship.planning.plan import Plan
 from tightship.rules.eviction_rules import SWITCHABLE as POD_RULES

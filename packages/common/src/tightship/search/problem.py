@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from tightship.objects import Pod
 from tightship.planning.plan.planner import Planner
-from tightship.planning.search.limits import GateLimits
 from tightship.scheduler.scoring import best_fit
 from tightship.scheduler.space import PodDemand, Space
 from tightship.scheduler.topology import DomainSum
 from tightship.scheduler.volume_reach import NO_ATTACHMENTS
+from tightship.search.limits import GateLimits
 
 MOST_CELLS = 50_000_000
 """Most nodes times kinds of pods that are searched. Three arrays have a byte for each; more would take too much memory

@@ -9,9 +9,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from tightship.planning.search.bound import Bound
-from tightship.planning.search.problem import Problem
-from tightship.planning.search.state import UNPLACED, Packing
+from tightship.search.bound import Bound
+from tightship.search.problem import Problem
+from tightship.search.state import UNPLACED, Packing
 
 SUBSETS = 6
 """Nodes on which a pod tries to replace several guests at once."""

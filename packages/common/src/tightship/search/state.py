@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tightship.planning.search.problem import Problem
 from tightship.scheduler.space import PodDemand, Space
 from tightship.scheduler.topology import NodeMask
+from tightship.search.problem import Problem
 
 UNPLACED = -1
 """The location of a pod without a place."""

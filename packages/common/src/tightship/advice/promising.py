@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping
 
-from tightship.planning.advice.model import Change, Gain
+from tightship.advice.model import Change, Gain
 
 Changes = frozenset[Change]
 
