@@ -8,10 +8,10 @@ from functools import partial
 import msgspec
 
 from tightship.advice.edits import loosened, with_budgets
-from tightship.advice.model import Change
 from tightship.cluster import Snapshot
 from tightship.objects import Pod, PodDisruptionBudget
 from tightship.objects.reasons import Reason
+from tightship.planning.changes import Change
 
 BUDGET_REASONS = frozenset({Reason.PDB_NEVER_ALLOWS, Reason.PDB_EXHAUSTED, Reason.MULTIPLE_PDBS})
 """Reasons against which a budget may be changed."""

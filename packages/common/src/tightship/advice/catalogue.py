@@ -6,7 +6,7 @@ node, Karpenter's own disruption), or nothing small helps (no room).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -23,7 +23,6 @@ from tightship.advice.edits import (
     with_node_pool,
     without_annotation,
 )
-from tightship.advice.model import Change, Tunable
 from tightship.advice.others import left_to_others
 from tightship.cluster import Snapshot
 from tightship.cluster.owners import (
@@ -39,6 +38,7 @@ from tightship.cluster.owners import (
 from tightship.objects import Owner, Pod, PodTemplate
 from tightship.objects.karpenter import WHEN_EMPTY
 from tightship.objects.reasons import Reason, Refusal
+from tightship.planning.changes import Change, Tunable, subjects
 from tightship.planning.evaluate import Evaluation
 from tightship.planning.facts import NodeFacts
 from tightship.rules.evictability import (
@@ -312,8 +312,3 @@ class Catalogue:
     ) -> Change:
         made = Change(reason, thing, edit, commands=told, note=note)
         return self._known.setdefault((reason, thing), made)
-
-
-def subjects(refusals: Mapping[str, Sequence[Refusal]], reason: Reason) -> Iterator[tuple[str, Refusal]]:
-    """Yield the refusals with *reason*, each with its node."""
-    return ((name, each) for name, found in refusals.items() for each in found if each.reason is reason)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from tightship.advice import Scenario, Tunable
-from tightship.cli.advising import Advising, add_advice_argument
 from tightship.cli.app import EXIT_WOULD_CHANGE, CliError, UsageError
 from tightship.cli.arguments import (
     CommandParser,
@@ -21,6 +20,7 @@ from tightship.cli.arguments import (
     add_logging_arguments,
     add_output_arguments,
     set_up_logging,
+    value_of,
 )
 from tightship.cli.basics import near, no_command, print_version, write_rendered
 from tightship.cli.diffing import add_diff
@@ -38,10 +38,12 @@ from tightship.documents.pending import PendingSummary
 from tightship.documents.plan_view import PLAN
 from tightship.documents.warnings import warnings_of
 from tightship.kube.host import monotonic
-from tightship.nodes.annexes import SEARCH
+from tightship.nodes.annexes import ADVISE, SEARCH
 from tightship.objects.counting import counted
+from tightship.objects.durations import parse_duration
 from tightship.objects.quoting import quoted
 from tightship.objects.reasons import Reason
+from tightship.planning.changes import AdviceAsked, Scenario, TimeLimit, Tunable
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Horizon, Judge, evaluate
 from tightship.planning.plan import Plan, SearchRules
 from tightship.planning.plan.reserving import pending_pods
@@ -52,6 +54,9 @@ EXITS = """exit codes: 0 done; 1 an error; 2 with --exit-code, when a node would
 130 interrupted; 141 the reader closed the pipe."""
 
 _EXPLAINED = """exit codes: 0 done; 1 an error; 64 wrong usage; 130 interrupted; 141 the reader closed the pipe."""
+
+ADVICE_TIME = 10.0
+"""Seconds to plan again for advice."""
 
 SOLVING = 60.0
 """Most seconds of wall time for the solver of a search's bound; after that the bound is the one that guided it."""
@@ -148,7 +153,7 @@ class Program(Struct, frozen=True):
         add_cluster_arguments(parser)
         self.add_options(parser)
         output = add_output_arguments(parser, outputs, table=table)
-        add_advice_argument(output)
+        _add_advice_argument(output)
         add_logging_arguments(parser)
         return output
 
@@ -163,7 +168,7 @@ class Program(Struct, frozen=True):
             with Progress() as progress:
                 asked = "what would free more nodes?" if inputs.plan.searched is None else "which setting costs most?"
                 progress.say(f"planning again for at most {arguments.advice_time:g} s: {asked}")
-                inputs = advising.plan(inputs, arguments.advice_time)
+                inputs = advising(inputs, ())
         document = plan_document(inputs, arguments.sort_by)
         write_rendered(self.name, PLAN, document, arguments, inputs.warnings)
         return EXIT_WOULD_CHANGE if arguments.exit_code and inputs.plan.removals else 0
@@ -175,14 +180,14 @@ class Program(Struct, frozen=True):
         if advising is not None and evaluation.plan.searched is None:
             with Progress() as progress:
                 progress.say(f"planning again for at most {arguments.advice_time:g} s: what would free the nodes?")
-                inputs = advising.nodes(inputs, names, arguments.advice_time)
+                inputs = advising(inputs, names)
         document = explanation_document(inputs, names, {name: evaluation.checks(name) for name in names})
         write_rendered(self.name, EXPLANATION, document, arguments, inputs.warnings)
         return 0
 
     def _judge(
         self, arguments: argparse.Namespace, named: Sequence[str] = ()
-    ) -> tuple[Inputs, Evaluation[ExplainedGates], Advising | None]:
+    ) -> tuple[Inputs, Evaluation[ExplainedGates], Callable[[Inputs, Sequence[str]], Inputs] | None]:
         _choose_places(arguments)
         configured = self.configure(arguments)
         judge, search = configured.judge, None
@@ -231,9 +236,23 @@ class Program(Struct, frozen=True):
             pending=None if not waiting else PendingSummary(waiting, could_run),
         )
         advising = None
-        if configured.changes is not None and arguments.advice_time:
-            advising = Advising(configured.changes, loaded.snapshot, evaluation, horizon, planned)
+        if ADVISE is not None and configured.changes is not None and arguments.advice_time:
+            limits = TimeLimit(arguments.advice_time, monotonic, planned)
+            asked = AdviceAsked(configured.changes, loaded.snapshot, evaluation, horizon, limits)
+            advising = partial(ADVISE, asked)
         return inputs, evaluation, advising
+
+
+def _add_advice_argument(group: argparse._ArgumentGroup) -> None:
+    """Add how long to look for changes that would free nodes."""
+    group.add_argument(
+        "--advice-time",
+        metavar="DURATION",
+        type=value_of(lambda text: parse_duration(text, plain_unit="s")),
+        default=ADVICE_TIME,
+        help="plan again for at most this long to say what each blocker costs and which changes would free nodes, the "
+        f"most promising first; 0 for no advice (default: {ADVICE_TIME:g}s)",
+    )
 
 
 def priced(settings: N) -> N:

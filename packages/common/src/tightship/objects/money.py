@@ -9,7 +9,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Mapping
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -73,11 +73,8 @@ class Prices(Struct, frozen=True):
         return None
 
 
-class PriceReader(Protocol):
-    """Reads prices: *value* of a configuration, or a *file*; without either, those that need no configuration."""
-
-    def __call__(self, value: object = None, *, file: str | None = None) -> Prices: ...
-
+PriceReader = Callable[[object, str | None], Prices]
+"""Reads prices: the value of a configuration, or the file at a path; without either, those that need none."""
 
 NO_PRICES = Prices()
 """No price: annotations still count."""

@@ -4,7 +4,7 @@ from tightship.objects.money import Prices
 from tightship.prices.files import configured, read_prices
 
 
-def prices(value: object = None, *, file: str | None = None) -> Prices:
+def prices(value: object, file: str | None) -> Prices:
     """Return the prices that *value* of a configuration spells, or those in *file*, which may be a server's address.
 
     Without either, they are the shipped ones. Raises :class:`pydantic_core.PydanticCustomError` for an unusable value,

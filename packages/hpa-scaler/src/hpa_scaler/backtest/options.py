@@ -188,7 +188,7 @@ def replica_price(arguments: argparse.Namespace) -> NodePrice | None:
     """Return the price of a replica-hour, ``None`` if none was asked for. Raises :class:`UsageError`."""
     text = arguments.replica_price
     read: PriceReader | None = arguments.read_prices
-    prices = NO_PRICES if read is None else read(file=arguments.prices)
+    prices = NO_PRICES if read is None else read(None, arguments.prices)
     if text is None:
         if arguments.prices is not None:
             raise UsageError(
