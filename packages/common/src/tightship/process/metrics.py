@@ -176,9 +176,7 @@ class RunMetrics:
         self._succeeded: float | None = None
         self._registry = registry
         made = gauges(PREFIX, _GAUGES, registry)
-        self.leader, self.lease_epoch, self.config_valid = (
-            made[each] for each in ("leader", "lease_epoch", "config_valid")
-        )
+        self.leader, self.lease_epoch, self.config_valid = made["leader"], made["lease_epoch"], made["config_valid"]
         self.loop_last_success = made["loop_last_success_timestamp_seconds"]
         made["loop_age_seconds"].set_function(self.loop_age)
         counted = counters(PREFIX, _COUNTERS, {"events_dropped": [(cause,) for cause in CAUSES]}, registry)
