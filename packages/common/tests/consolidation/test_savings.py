@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tightship.draining.history import _books
+from tightship.draining.history import past_drains
+from tightship.draining.lease_room import SAVINGS_ANNOTATION
+from tightship.kube.leases import Lease
 from tightship.objects.drain_record import Finished, PastDrains, Price
 from tightship.planning.savings import APART, Saved, ended, saved, settled
 
@@ -16,7 +18,9 @@ COSTS: Price = (500_000, "USD")
 
 
 def removed(hour: float, *, pool: str = "p", price: Price = COSTS, ending: str = "handed_over") -> Finished:
-    return Finished(f"n{hour}", pool, "node-compactor", ending, T0 + hour * HOUR, price=price)
+    return Finished(
+        node=f"n{hour}", pool=pool, controller="node-compactor", ending=ending, at=T0 + hour * HOUR, price=price
+    )
 
 
 def after(history: PastDrains, *hours: float) -> PastDrains:
@@ -100,7 +104,8 @@ def test_more_nodes_than_went_save_nothing_below_zero() -> None:
     "text", ["", "[]", '{"p": 7}', f'{{"p": {{"seen": "2026-01-01T00:00:00Z", "micros": {{"USD": 1{"0" * 400}}}}}}}']
 )
 def test_books_that_somebody_spoiled_count_as_empty(text: str) -> None:
-    assert _books(text) == {}
+    lease = Lease(namespace="ns", name="claims", annotations={SAVINGS_ANNOTATION: text})
+    assert past_drains(lease).books == {}
 
 
 def test_books_of_many_drains_stay_small_and_lose_nothing() -> None:

@@ -38,7 +38,15 @@ def claim(number: int = 1) -> Claim:
 def drain(number: int, owners: int = 0, reason: str = "", ending: Ending = Ending.HANDED_OVER) -> Finished:
     marks = frozenset(owner_mark(f"{number}-{each}") for each in range(owners))
     node = f"ip-10-0-{number}.eu-west-1.compute.internal"
-    return Finished(node, f"pool-{number}", "node-compactor", ending.value, T0 + number, reason, displaced=marks)
+    return Finished(
+        node=node,
+        pool=f"pool-{number}",
+        controller="node-compactor",
+        ending=ending.value,
+        at=T0 + number,
+        reason=reason,
+        displaced=marks,
+    )
 
 
 class Scene:
