@@ -102,8 +102,8 @@ def test_a_state_that_is_rolled_back_is_as_before(seed: int) -> None:
 
 
 def _footprint(state: Packing) -> tuple[object, ...]:
-    arrays = (state.free, state.movable, state.kept, state.where, state.guest, state.marks, state.fit, state.choices)
-    lists = [sorted(each) for each in state.guests]
+    arrays = (state.free, state.movable, state.kept, state.where, state.newcomer, state.marks, state.fit, state.choices)
+    lists = [sorted(each) for each in state.newcomers]
     kinds = [state.fits(kind).tolist() for kind in range(len(state.problem.demands))]
     return tuple(each.tobytes() for each in arrays), lists, kinds, list(state.unplaced), set(state.closed), state.moves
 

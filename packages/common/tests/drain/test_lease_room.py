@@ -22,7 +22,7 @@ from tightship.draining.lease_room import (
 )
 from tightship.draining.ledger import Ledger
 from tightship.kube.leases import Lease
-from tightship.objects.drain_record import Books, Ending, Finished, PastDrains, Saving, owner_mark
+from tightship.objects.drain_record import Ending, Finished, PastDrains, PoolSavings, Saving, owner_mark
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.savings import APART
 from tightship_testkit.simulated import Simulated
@@ -152,10 +152,10 @@ def test_our_own_limits_fit_with_room_for_claims() -> None:
 
     async def work(api: Simulated) -> None:
         scene = Scene(api)
-        standing = tuple(Saving(T0 + each, 1, {"USD": 500_000}) for each in range(APART))
-        books = {f"pool-{each}-of-a-team-with-a-long-name": Books(T0 + each, standing) for each in range(100)}
+        active = tuple(Saving(T0 + each, 1, {"USD": 500_000}) for each in range(APART))
+        savings = {f"pool-{each}-of-a-team-with-a-long-name": PoolSavings(T0 + each, active) for each in range(100)}
         drains = tuple(drain(number, 240, "🚢" * 300) for number in range(60))
-        many = PastDrains(drains, books=books)
+        many = PastDrains(drains, savings=savings)
         await scene.ledger.change(remembering(lambda _: many))
         assert size(scene.notes) <= LIMIT - RESERVED
         found = await scene.history()

@@ -10,11 +10,11 @@ from tightship.draining.claims import Claim, claims_in
 from tightship.draining.history import past_drains, remembering
 from tightship.kube.leases import Lease
 from tightship.objects.drain_record import (
-    Books,
     DrainRecord,
     Finished,
     PastDrains,
     Phase,
+    PoolSavings,
     Regret,
     Saving,
     decode_record,
@@ -39,7 +39,7 @@ PAST = PastDrains(
         Finished(node="n2", controller="c", ending="restored", at=T),
     ),
     {"at": Regret(level=2, at=T, node="n3")},
-    {"seen": Books(T, (Saving(T, 1, {"USD": 5}),), 1.235, {"USD": 7})},
+    {"seen": PoolSavings(T, (Saving(T, 1, {"USD": 5}),), 1.235, {"USD": 7})},
     {"p": (T, "n3")},
 )
 

@@ -182,8 +182,8 @@ class Catalogue:
         patch = msgspec.json.encode({"spec": {"disruption": written}}).decode()
         command = f"kubectl patch nodepool {pool.name} --type merge -p '{patch}'"
         edit = partial(with_node_pool, name=pool.name, change={"policy": WHEN_EMPTY, "after": 30.0})
-        told = "Karpenter then deletes the nodes that Tightship has emptied, and packs none itself"
-        notes = (told, pool.managed.note("the NodePool"))
+        effect = "Karpenter then deletes the nodes that Tightship has emptied, and packs none itself"
+        notes = (effect, pool.managed.note("the NodePool"))
         return self._once(reason, f"NodePool {pool.name}", edit, command, note="; ".join(filter(None, notes)))
 
     def _of_group(self, fact: NodeFacts) -> Change | None:
@@ -308,7 +308,7 @@ class Catalogue:
         return self._owned
 
     def _once(
-        self, reason: Reason, thing: str, edit: Callable[[Snapshot], Snapshot], *told: str, note: str = ""
+        self, reason: Reason, thing: str, edit: Callable[[Snapshot], Snapshot], *lines: str, note: str = ""
     ) -> Change:
-        made = Change(reason, thing, edit, commands=told, note=note)
+        made = Change(reason, thing, edit, commands=lines, note=note)
         return self._known.setdefault((reason, thing), made)

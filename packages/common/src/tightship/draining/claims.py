@@ -123,8 +123,8 @@ async def take(
                 counted.append(_Entry(claim, _encode(claim)))
                 wider = _with(lease, counted)
                 if size(wider) > LIMIT:
-                    told = f"Lease {lease.namespace}/{lease.name} has no room for another claim"
-                    refusal = Refusal(Reason.BUDGET_EXHAUSTED, claim.node, told)
+                    detail = f"Lease {lease.namespace}/{lease.name} has no room for another claim"
+                    refusal = Refusal(Reason.BUDGET_EXHAUSTED, claim.node, detail)
                 else:
                     present, lost, notes = counted, [], wider
             answers.append(refusal)

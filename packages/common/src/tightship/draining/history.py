@@ -25,12 +25,12 @@ from tightship.draining.lease_room import (
 from tightship.draining.ledger import Edit
 from tightship.kube.leases import Lease
 from tightship.objects.drain_record import (
-    Books,
     DrainRecord,
     Ending,
     Finished,
     PastDrains,
     Phase,
+    PoolSavings,
     Regret,
 )
 from tightship.objects.times import recorded_time, rfc3339_ms, with_times
@@ -58,7 +58,7 @@ def past_drains(lease: Lease) -> PastDrains:
     return PastDrains(
         tuple(_decoded(notes.get(HISTORY_ANNOTATION, "[]"), list[Finished], [])),
         _decoded(notes.get(REGRETS_ANNOTATION, "{}"), dict[str, Regret], {}),
-        _decoded(notes.get(SAVINGS_ANNOTATION, "{}"), dict[str, Books], {}),
+        _decoded(notes.get(SAVINGS_ANNOTATION, "{}"), dict[str, PoolSavings], {}),
         _additions(notes.get(ADDITIONS_ANNOTATION, "{}")),
     )
 
@@ -116,7 +116,7 @@ def _encode(history: PastDrains) -> dict[str, str]:
     drains = [_drain(each) for each in history.finished[-KEPT:]]
     latest = sorted(history.regrets.items(), key=lambda each: (each[1].at, each[0]))[-POOLS_KEPT:]
     regrets = _plain(dict(latest))
-    kept = sorted(history.books.items(), key=lambda each: (each[1].seen, each[0]))[-POOLS_KEPT:]
+    kept = sorted(history.savings.items(), key=lambda each: (each[1].seen, each[0]))[-POOLS_KEPT:]
     books = _plain({pool: msgspec.structs.replace(each, seconds=round(each.seconds, 3)) for pool, each in kept})
     newest = sorted(history.additions.items(), key=lambda each: each[1])[-POOLS_KEPT:]
     additions = {pool: (rfc3339_ms(at), node) for pool, (at, node) in newest}

@@ -157,15 +157,15 @@ class Saving(Struct, frozen=True):
     hourly: Mapping[str, Amount] = {}
 
 
-class Books(Struct, frozen=True):
-    """What drains have saved in a pool: *seconds* of nodes and *micros* by currency so far, and what *standing* adds.
+class PoolSavings(Struct, frozen=True, rename={"active": "standing"}):
+    """What drains have saved in a pool: *seconds* of nodes and *micros* by currency so far, and what *active* adds.
 
-    *standing* are the nodes that are still gone, the longest first. *seen* is when the newest node was created that has
+    *active* are the nodes that are still gone, the longest first. *seen* is when the newest node was created that has
     been looked at.
     """
 
     seen: float
-    standing: tuple[Saving, ...] = ()
+    active: tuple[Saving, ...] = ()
     seconds: float = 0.0
     micros: Mapping[str, Amount] = {}
 
@@ -178,7 +178,7 @@ class PastDrains(Struct, frozen=True):
 
     finished: tuple[Finished, ...] = ()
     regrets: Mapping[str, Regret] = {}
-    books: Mapping[str, Books] = {}
+    savings: Mapping[str, PoolSavings] = {}
     additions: Mapping[str, tuple[float, str]] = {}
 
 

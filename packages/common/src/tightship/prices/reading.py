@@ -121,8 +121,8 @@ def _entry(value: object, where: str, problems: list[str]) -> PriceEntry | None:
         problems.append(f"{where}: names no nodes; allowed is instanceType, selector, or both")
     if len(problems) > before:
         return None
-    told = {"type": value.get("instanceType"), "selector": value.get("selector"), "zone": value.get("zone")}
-    words = [f"{key} {_told(each)}" for key, each in told.items() if each]
+    given = {"type": value.get("instanceType"), "selector": value.get("selector"), "zone": value.get("zone")}
+    words = [f"{key} {_text(each)}" for key, each in given.items() if each]
     capacity_type: CapacityType = next((each for each in _CAPACITY_TYPES if each == kind), "")
     return PriceEntry(
         hourly,
@@ -150,7 +150,7 @@ def _selector(value: object) -> LabelSelector | None:
     return selector
 
 
-def _told(value: object) -> str:
+def _text(value: object) -> str:
     if isinstance(value, Mapping):
         return ",".join(f"{key}={text}" for key, text in value.items())
     return str(value)

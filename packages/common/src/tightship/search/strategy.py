@@ -27,7 +27,7 @@ BOUND_PART = 0.2
 
 
 class _Found(Struct, frozen=True):
-    """An *outcome* with its final *removals* and their score. *broken* is as for a replay."""
+    """An outcome with its final removals and score. *broken* counts what a replay had to plan anew."""
 
     outcome: Outcome
     removals: Sequence[Removal]
@@ -111,7 +111,7 @@ class Searching(Strategy):
         """Return the better of *start* and what a search from there finds."""
         rules = self._rules
         effort = Effort(rules.iterations, rules.seconds, rules.clock, rules.stop)
-        new_planner = _apart(start.outcome.planner)
+        new_planner = _own_spaces(start.outcome.planner)
         before = new_planner(self.choose)
         problem = extract(before, limits_of(gates, before))
         best, least, exact = start, 0, None
@@ -153,7 +153,7 @@ def _unexplained(new_planner: NewPlanner) -> NewPlanner:
     return quick
 
 
-def _apart(planner: Planner) -> NewPlanner:
+def _own_spaces(planner: Planner) -> NewPlanner:
     """Return what makes planners like *planner*, each with a space of its own: a search looks at several at once."""
     snapshot, candidates = planner.snapshot, tuple(planner.candidates.values())
 
