@@ -18,7 +18,13 @@ PACKAGES = {
     "node_refiner": "node-refiner",
     "hpa_scaler": "hpa-scaler",
 }
-ENTRIES = {"deletion_costs": "pod_costs", "landing": "landing_guide"}
+ENTRIES = {
+    "advice": "advise",
+    "deletion_costs": "pod_costs",
+    "landing": "landing_guide",
+    "prices": "prices",
+    "search": "search",
+}
 """The annexes, each with the one function that is imported of it."""
 
 WIRING = ("tightship/nodes/annexes.py", "hpa_scaler/annexes.py")

@@ -14,6 +14,7 @@ from tightship.documents.document import SettingsView
 from tightship.documents.presentation import Fact
 from tightship.drain.events import DrainEvent
 from tightship.draining.writing import NodePatch
+from tightship.nodes.annexes import PricesSetting
 from tightship.nodes.controller import NodeController, NodeNote, OwnMetrics
 from tightship.nodes.loop import serve_nodes
 from tightship.objects import Node
@@ -47,6 +48,7 @@ class ToySettings(NodeSettings):
     *to* is where the pods of the nodes to remove should land, *at_once* how many nodes may be out.
     """
 
+    prices: PricesSetting
     on: bool = True
     goes: str = ""
     to: str = ""

@@ -12,9 +12,9 @@ from typing import Annotated, Literal, get_args, get_origin
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from tightship.nodes.annexes import PricesSetting
 from tightship.process.settings.fields import Budget, BudgetField, Flag, GoBool, Minutes, Seconds, is_duration
 from tightship.process.settings.loading import wire_keys
-from tightship.process.settings.prices import Prices
 from tightship.process.settings.sections import (
     DisabledRules,
     HowSure,
@@ -92,7 +92,7 @@ class RefinerSettings(NodeSettings):
     disabled_rules: DisabledRules
     schedulers: Schedulers
     system_pod_timeout: SystemPodTimeout
-    prices: Prices
+    prices: PricesSetting
     pod_timeout: Seconds = Field(default=510.0, alias="podEvictionTimeout")
     node_timeout: Seconds = Field(default=510.0, alias="nodeDrainTimeout")
     """The older controller gave every drain 8 minutes and 30 seconds."""

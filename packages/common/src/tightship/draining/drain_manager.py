@@ -480,13 +480,13 @@ class Drainer:
             self._lost.ended(node.name, lost=drive.lost, backoff=drive.backoff)
             if ending is not Ending.PARKED:
                 finished = Finished(
-                    node.name,
-                    self._pool_of(node),
-                    self._controller,
-                    ending.value,
-                    self._tools.clock(),
-                    drive.reason,
-                    record.entered(Phase.CLAIMED),
+                    node=node.name,
+                    pool=self._pool_of(node),
+                    controller=self._controller,
+                    ending=ending.value,
+                    at=self._tools.clock(),
+                    reason=drive.reason,
+                    began=record.entered(Phase.CLAIMED),
                     displaced=drive.displaced,
                     price=self._price_of(node),
                 )
@@ -598,7 +598,7 @@ class LostRecords:
         """Return why *node* is not claimed now."""
         left = self._until - monotonic()
         if left <= 0:
-            told = "its last drain has just failed, and the note about that is not there"
-            return Refusal(Reason.BACKOFF, node, told) if node in self._missing else None
+            detail = "its last drain has just failed, and the note about that is not there"
+            return Refusal(Reason.BACKOFF, node, detail) if node in self._missing else None
         detail = f"a drain's record vanished from node {self._node}; next try in {format_duration(left)}"
         return Refusal(Reason.BACKOFF, node, detail)

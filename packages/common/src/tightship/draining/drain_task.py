@@ -124,7 +124,7 @@ class Guided:
     def __init__(self, guide: Guide, targets: Mapping[str, str]) -> None:
         self.targets = targets
         self._guide = guide
-        self._told: set[str] = set()
+        self._announced: set[str] = set()
 
     async def ready(self, pods: Sequence[Pod]) -> bool:
         """Have the guide expect the replacements of *pods*, which are about to be evicted.
@@ -133,22 +133,22 @@ class Guided:
         whether it still wants to evict them.
         """
         wanted = {pod.uid for pod in pods if pod.uid in self.targets}
-        if not self._guide.available or wanted <= self._told:
+        if not self._guide.available or wanted <= self._announced:
             return True
-        new = wanted - self._told
-        self._told |= wanted
+        new = wanted - self._announced
+        self._announced |= wanted
         await self._guide.expect([(pod, self.targets[pod.uid]) for pod in pods if pod.uid in new])
         return False
 
     def answered(self, pod: Pod, answer: EvictionAnswer) -> None:
         """Tell the guide the answer to the eviction of *pod*. One without an answer may have been granted."""
-        self._told.discard(pod.uid)
+        self._announced.discard(pod.uid)
         self._guide.answered(pod.uid, going=answer in GOING or answer is EvictionAnswer.NO_ANSWER)
 
     def drop(self) -> None:
         """Tell the guide that the pods that it expects the replacements of are not evicted."""
-        while self._told:
-            self._guide.answered(self._told.pop(), going=False)
+        while self._announced:
+            self._guide.answered(self._announced.pop(), going=False)
 
 
 class _Looked(Struct, frozen=True):

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic
+from tightship.kube.retrying import RetryPolicy
 from tightship.objects.api_errors import BadAnswer, Conflict, KubeError, NotFound, problem_of
 from tightship.objects.backoff import doubled
 from tightship.objects.drain_record import FIELD_MANAGER
@@ -78,34 +79,32 @@ class LandingMap:
         """
         if not unseen and self.data is None:
             return
-        for attempt in range(_TRIES if unseen else 1):
-            if self.data is None:
-                await self.read()
-            before, version = self.data or {}, self._version
-            if self.policy is None or before == data:
-                return
-            gone = dict.fromkeys(key for key in before if key not in data)
-            body = {"metadata": {"resourceVersion": version}, "data": {**gone, **data}}
-            # Nobody knows what is there until the answer comes.
-            self.data = None
-            try:
-                raw = await self._connection.request(
-                    "PATCH",
-                    self._path,
-                    params={"fieldManager": FIELD_MANAGER},
-                    body=msgspec.json.encode(body),
-                    content_type="application/merge-patch+json",
-                    timeout=REQUEST_TIMEOUT,
-                )
-            except NotFound:
-                self.data, self.policy = {}, None
-                return
-            except Conflict:
-                if attempt == _TRIES - 1 or not unseen:
-                    raise
-            else:
-                self._take("PATCH", raw)
-                return
+        policy = RetryPolicy(attempts=_TRIES if unseen else 1, first=0.0)
+        await policy.retrying(lambda error: isinstance(error, Conflict))(self._write, data)
+
+    async def _write(self, data: Mapping[str, str]) -> None:
+        if self.data is None:
+            await self.read()
+        before, version = self.data or {}, self._version
+        if self.policy is None or before == data:
+            return
+        gone = dict.fromkeys(key for key in before if key not in data)
+        body = {"metadata": {"resourceVersion": version}, "data": {**gone, **data}}
+        # Nobody knows what is there until the answer comes.
+        self.data = None
+        try:
+            raw = await self._connection.request(
+                "PATCH",
+                self._path,
+                params={"fieldManager": FIELD_MANAGER},
+                body=msgspec.json.encode(body),
+                content_type="application/merge-patch+json",
+                timeout=REQUEST_TIMEOUT,
+            )
+        except NotFound:
+            self.data, self.policy = {}, None
+        else:
+            self._take("PATCH", raw)
 
     def _take(self, verb: str, raw: bytes) -> None:
         try:
@@ -145,8 +144,8 @@ class Publisher:
 
     def __init__(self, landing_map: LandingMap, data: Callable[[], Mapping[str, str]]) -> None:
         self.map = landing_map
-        self.told = _NEVER
-        """When the policy was last told something new (monotonic seconds)."""
+        self.updated = _NEVER
+        """When the policy last learned something new (monotonic seconds)."""
         self._data = data
         self._lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -198,7 +197,7 @@ class Publisher:
         new = known is None or any(known.get(owner) != nodes for owner, nodes in wanted.items())
         await self.map.write(wanted)
         if new:
-            self.told = monotonic()
+            self.updated = monotonic()
 
     async def _retract(self) -> None:
         async with self._lock:

@@ -19,8 +19,8 @@ from tightship.draining.drain_task import DrainSettings
 from tightship.draining.writing import NodePatch
 from tightship.objects import Node
 from tightship.objects.drain_record import UNPRICED, Price
+from tightship.objects.money import price_of
 from tightship.planning.evaluate import Evaluation, Judge
-from tightship.planning.prices import price_of
 from tightship.process.settings.process import NodeProcessSettings
 from tightship.process.settings.sections import NodeSettings
 

@@ -243,7 +243,7 @@ class ConsolidationLoop(Controller):
         search = self._searching(settings)
         with self._search.paused():
             evaluation = await in_thread(
-                partial(self._evaluate, snapshot, judge, now, self._search.horizon(search)),
+                partial(self._evaluate, snapshot, judge, now, self._search.horizon(search), improve=annexes.SEARCH),
                 history=history,
                 api_failures=self._failures,
                 landings=self._drainer.landings(snapshot),

@@ -75,11 +75,10 @@ from tightship.kube import host
 from tightship.objects import HorizontalPodAutoscaler, Node
 from tightship.objects.counting import counted
 from tightship.objects.durations import ALLOWED_FORMS, parse_duration
+from tightship.objects.money import INSTANCE_TYPE_LABELS, MICROS, NO_PRICES, NodePrice, PriceReader, parse_price
 from tightship.objects.quoting import quoted
 from tightship.objects.resources import NOTHING
 from tightship.objects.times import parse_rfc3339, rfc3339
-from tightship.planning.prices import INSTANCE_TYPE_LABELS, MICROS, NodePrice, parse_price
-from tightship.process.settings.prices import no_list, read_prices
 
 _EXITS = """exit codes: 0 done; 1 an error, or a difference in a replay; 2 with --exit-code, when a floor would move;
 64 wrong usage; 130 interrupted; 141 the reader closed the pipe."""
@@ -185,11 +184,14 @@ _PAST: Mapping[str, tuple[Callable[[str], object], object, str]] = {
 
 
 def add_backtest(
-    commands: argparse._SubParsersAction[CommandParser], replay: CommandParser, forecasts: Callable[[], Forecasts]
+    commands: argparse._SubParsersAction[CommandParser],
+    replay: CommandParser,
+    forecasts: Callable[[], Forecasts],
+    prices: PriceReader | None,
 ) -> None:
     """Add ``backtest`` and ``suggest`` to *commands*, and ``--set`` to the parser of *replay*.
 
-    *forecasts* makes the source of an HPA's forecasts.
+    *forecasts* makes the source of an HPA's forecasts; *prices* reads lists of prices, if anything does.
     """
     sets: dict[str, Any] = {
         "dest": "sets",
@@ -222,7 +224,7 @@ def add_backtest(
     for parser, forms, run in ((past, formats_of(plain), _backtest), (fit, formats_of(SUGGESTIONS), _suggest)):
         add_output_arguments(parser, forms, table=False)
         add_logging_arguments(parser)
-        parser.set_defaults(run=run, forecasts=forecasts)
+        parser.set_defaults(run=run, forecasts=forecasts, read_prices=prices)
     output = add_output_arguments(replay, ("text", *formats_of(plain)), table=False)
     output.description = "Without --set: text, the differences."
     replay.add_argument("--set", metavar="SET", **sets)
@@ -360,7 +362,8 @@ def variants_of(texts: Sequence[str]) -> list[Variant]:
 def replica_price(arguments: argparse.Namespace) -> NodePrice | None:
     """Return the price of a replica-hour, ``None`` if none was asked for. Raises :class:`UsageError`."""
     text = arguments.replica_price
-    prices = no_list() if arguments.prices is None else read_prices(arguments.prices)
+    read: PriceReader | None = arguments.read_prices
+    prices = NO_PRICES if read is None else read(None, arguments.prices)
     if text is None:
         if arguments.prices is not None:
             raise UsageError(

@@ -41,9 +41,9 @@ from hpa_scaler.process.forecasts import Forecasts
 from hpa_scaler.prometheus.samples import NO_TRACE, Trace
 from tightship.objects import HorizontalPodAutoscaler
 from tightship.objects.horizontal import SYNC, TOLERANCE, ReplicaLoop
+from tightship.objects.money import NodePrice
 from tightship.objects.reasons import Reason
 from tightship.objects.times import rfc3339
-from tightship.planning.prices import NodePrice
 
 EVERY = "*"
 """The target of a change to all HPAs."""

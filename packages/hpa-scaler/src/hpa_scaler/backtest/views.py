@@ -30,7 +30,7 @@ from tightship.documents.presentation import (
 )
 from tightship.objects.counting import counted
 from tightship.objects.durations import format_duration
-from tightship.planning.prices import MICROS
+from tightship.objects.money import MICROS
 
 _OPENED = 12
 """Up to so many HPAs, a page shows each one open."""

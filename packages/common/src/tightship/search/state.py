@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tightship.planning.search.problem import Problem
 from tightship.scheduler.space import PodDemand, Space
 from tightship.scheduler.topology import NodeMask
+from tightship.search.problem import Problem
 
 UNPLACED = -1
 """The location of a pod without a place."""
@@ -42,10 +42,10 @@ class Shadow(Space):
 
 
 class Packing:
-    """All pods are on their nodes at first. A *guest* is a pod on a node that is not its home.
+    """All pods are on their nodes at first. A *newcomer* is a pod on a node that is not its home.
 
     Amounts are arrays of (resource, node); ``choices[kind]`` counts the nodes on which a kind fits by amounts, labels
-    and taints; ``movable`` is what the guests of each node request together; ``moves`` counts evictions.
+    and taints; ``movable`` is what the newcomers of each node request together; ``moves`` counts evictions.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -60,8 +60,8 @@ class Packing:
         self.kept = np.ones(nodes, dtype=np.bool_)
         self.location: list[int] = list(self.home)
         self.where = problem.homes.copy()
-        self.guest = np.zeros(len(self.home), dtype=np.bool_)
-        self.guests: list[list[int]] = [[] for _ in range(nodes)]
+        self.newcomer = np.zeros(len(self.home), dtype=np.bool_)
+        self.newcomers: list[list[int]] = [[] for _ in range(nodes)]
         self.unplaced: dict[int, None] = {}
         self.closed: dict[int, None] = {}
         self.moves = 0
@@ -127,8 +127,8 @@ class Packing:
             self._relocate(pod, node)
 
     def close(self, node: int) -> None:
-        """Remove *node*: its own pods and its guests have no place then."""
-        for pod in (*self.guests[node], *self.natives[node]):
+        """Remove *node*: its own pods and its newcomers have no place then."""
+        for pod in (*self.newcomers[node], *self.natives[node]):
             self.move(pod, UNPLACED)
         self._journal.append((_NODE, node, 1))
         self._keep(node, keep=False)
@@ -204,17 +204,17 @@ class Packing:
         else:
             self._put(pod, old, -1)
             if old != home:
-                self.guests[old].remove(pod)
+                self.newcomers[old].remove(pod)
                 self.movable[:, old] -= self.request[kind]
         self.location[pod] = new
         self.where[pod] = new
-        self.guest[pod] = new not in (home, UNPLACED)
+        self.newcomer[pod] = new not in (home, UNPLACED)
         if new == UNPLACED:
             self.unplaced[pod] = None
         else:
             self._put(pod, new, 1)
             if new != home:
-                self.guests[new].append(pod)
+                self.newcomers[new].append(pod)
                 self.movable[:, new] += self.request[kind]
         if self._evicted[pod]:
             self.moves += (new != home) - (old != home)

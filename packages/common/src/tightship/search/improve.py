@@ -16,10 +16,10 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from tightship.planning.search.bound import Bound
-from tightship.planning.search.ejection import Places
-from tightship.planning.search.problem import Problem
-from tightship.planning.search.state import Packing
+from tightship.search.bound import Bound
+from tightship.search.ejection import Places
+from tightship.search.problem import Problem
+from tightship.search.state import Packing
 
 FEWER_NODES = 0.7
 """The part of the effort spent on fewer nodes; the rest, and what is left at the bound, goes to fewer moves."""

@@ -2,52 +2,36 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from tightship.cli.arguments import value_of
+from tightship.advice.adviser import Adviser
+from tightship.advice.catalogue import Catalogue
+from tightship.advice.entries import advice_entry, advice_summary, gain_entry, node_bundle
 from tightship.cluster import Snapshot
-from tightship.documents.advice import advice_entry, advice_summary, gain_entry, node_bundle
 from tightship.documents.inputs import Inputs
-from tightship.kube.host import monotonic
-from tightship.objects.durations import parse_duration
 from tightship.objects.reasons import Reason
-from tightship.planning.advice import Adviser, Catalogue, Scenario, TimeLimit, Tunable
+from tightship.planning.changes import Scenario, TimeLimit, Tunable
 from tightship.planning.evaluate import Evaluation, Evaluator, Horizon, evaluate
 from tightship.planning.plan import Plan
 
-DEFAULT_TIME = 10.0
-
 LATER = frozenset({Reason.PDB_SPENT_BY_PLAN})
 """Reasons that a later round of the same plan does not have."""
-
-
-def add_advice_argument(group: argparse._ArgumentGroup) -> None:
-    """Add how long to look for changes that would free nodes."""
-    group.add_argument(
-        "--advice-time",
-        metavar="DURATION",
-        type=value_of(lambda text: parse_duration(text, plain_unit="s")),
-        default=DEFAULT_TIME,
-        help="plan again for at most this long to say what each blocker costs and which changes would free nodes, the "
-        f"most promising first; 0 for no advice (default: {DEFAULT_TIME:g}s)",
-    )
 
 
 class Advising:
     """What advice about an evaluation needs: its *snapshot* as read, its settings, and how it was planned."""
 
     def __init__(
-        self, tunable: Tunable, snapshot: Snapshot, base: Evaluation, horizon: Horizon, planned: float
+        self, tunable: Tunable, snapshot: Snapshot, base: Evaluation, horizon: Horizon, limits: TimeLimit
     ) -> None:
         self._tunable = tunable
         self._scenario = Scenario(snapshot, tunable.settings)
         self._base = base
         self._horizon = msgspec.structs.replace(horizon, forecast=False, search=None)
-        self._planned = planned
+        self._clock, self._planned = limits.clock, limits.planned
         self._priced = any(fact.price is not None for fact in base.facts.values())
 
     def plan(self, inputs: Inputs, seconds: float) -> Inputs:
@@ -69,7 +53,7 @@ class Advising:
 
     def nodes(self, inputs: Inputs, names: Sequence[str], seconds: float) -> Inputs:
         """Return *inputs* with what frees each of the nodes *names* that stay."""
-        until = monotonic() + seconds
+        until = self._clock() + seconds
         adviser = self._adviser(seconds)
         gone = {removal.node for removal in self._base.plan.removals}
         found = {name: adviser.free(name) for name in names if name not in gone}
@@ -77,20 +61,21 @@ class Advising:
         if waits and not self._horizon.until_stable:
             later = self._anew(msgspec.structs.replace(self._horizon, until_stable=True))
             for name in waits:
-                freed = later._adviser(until - monotonic()).free(name)
+                freed = later._adviser(until - self._clock()).free(name)
                 found[name] = freed if freed.bundle is not None else found[name]
         bundles = {name: node_bundle(each, self._tunable, priced=self._priced) for name, each in found.items()}
         return msgspec.structs.replace(inputs, bundles=bundles)
 
     def _anew(self, horizon: Horizon) -> Advising:
         """Return advice about a plan of the same cluster that looks as far as *horizon*."""
-        began, snapshot = monotonic(), self._scenario.snapshot
+        began, snapshot = self._clock(), self._scenario.snapshot
         base = evaluate(snapshot, self._tunable.judge(self._tunable.settings), self._base.now, horizon)
-        return Advising(self._tunable, snapshot, base, horizon, monotonic() - began)
+        limits = TimeLimit(0, self._clock, self._clock() - began)
+        return Advising(self._tunable, snapshot, base, horizon, limits)
 
     def _adviser(self, seconds: float) -> Adviser:
         catalogue = Catalogue(self._scenario.snapshot, self._base, self._tunable)
-        limits = TimeLimit(seconds, monotonic, self._planned)
+        limits = TimeLimit(seconds, self._clock, self._planned)
         return Adviser(self._base, self._scenario, catalogue, self._measure(), limits)
 
     def _measure(self) -> Any:

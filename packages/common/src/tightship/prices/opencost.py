@@ -15,10 +15,10 @@ import msgspec
 from pydantic import Field
 
 from tightship.kube.server_access import CredentialsError, ServerCredentials, proxy_of
+from tightship.objects.money import parse_price
 from tightship.objects.query_servers import Server
 from tightship.objects.quoting import quoted
 from tightship.objects.unreadable import UNREADABLE
-from tightship.planning.prices import parse_price
 from tightship.process.settings.loading import Layered, SettingsError, load
 from tightship.process.settings.query_servers import ServerSettings, server_of
 
@@ -56,6 +56,23 @@ def server_in(value: object) -> Server:
     if given.tls.server_name:
         raise SettingsError([f"{KEY}.tls.serverName: can't be used here; allowed is a url with the certificate's name"])
     return server_of("OpenCost", given, given.url)
+
+
+class OpenCost:
+    """Asks *server* what nodes cost. Two that ask the same server are equal."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self._credentials = ServerCredentials(server)
+
+    def __call__(self) -> Mapping[str, int]:
+        return node_costs(self.server, self._credentials)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OpenCost) and self.server == other.server
+
+    def __hash__(self) -> int:
+        return hash(self.server)
 
 
 def node_costs(server: Server, credentials: ServerCredentials) -> Mapping[str, int]:

@@ -6,11 +6,23 @@ node, Karpenter's own disruption), or nothing small helps (no room).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial, reduce
 
 import msgspec
 
+from tightship.advice.budgets import BUDGET_REASONS, BudgetChanges
+from tightship.advice.edits import (
+    HONOR,
+    annotate,
+    honoring_taints,
+    uncordoned,
+    untainted,
+    with_group_minimum,
+    with_node_pool,
+    without_annotation,
+)
+from tightship.advice.others import left_to_others
 from tightship.cluster import Snapshot
 from tightship.cluster.owners import (
     AnnotationEdit,
@@ -25,19 +37,7 @@ from tightship.cluster.owners import (
 from tightship.objects import Owner, Pod, PodTemplate
 from tightship.objects.karpenter import WHEN_EMPTY
 from tightship.objects.reasons import Reason, Refusal
-from tightship.planning.advice.budgets import BUDGET_REASONS, BudgetChanges
-from tightship.planning.advice.edits import (
-    HONOR,
-    annotate,
-    honoring_taints,
-    uncordoned,
-    untainted,
-    with_group_minimum,
-    with_node_pool,
-    without_annotation,
-)
-from tightship.planning.advice.model import Change, Tunable
-from tightship.planning.advice.others import left_to_others
+from tightship.planning.changes import Change, Tunable, subjects
 from tightship.planning.evaluate import Evaluation
 from tightship.planning.facts import NodeFacts
 from tightship.rules.evictability import (
@@ -119,7 +119,7 @@ class Catalogue:
         return None if None in found else frozenset(each for each in found if each is not None)
 
     def left_to_others(self, refusals: Mapping[str, Sequence[Refusal]]) -> tuple[str, ...]:
-        """See :func:`~tightship.planning.advice.others.left_to_others`."""
+        """See :func:`~tightship.advice.others.left_to_others`."""
         return left_to_others(self._snapshot, refusals, self._pods)
 
     def without(self, reason: Reason) -> Change:
@@ -181,8 +181,8 @@ class Catalogue:
         patch = msgspec.json.encode({"spec": {"disruption": written}}).decode()
         command = f"kubectl patch nodepool {pool.name} --type merge -p '{patch}'"
         edit = partial(with_node_pool, name=pool.name, change={"policy": WHEN_EMPTY, "after": 30.0})
-        told = "Karpenter then deletes the nodes that Tightship has emptied, and packs none itself"
-        notes = (told, pool.managed.note("the NodePool"))
+        effect = "Karpenter then deletes the nodes that Tightship has emptied, and packs none itself"
+        notes = (effect, pool.managed.note("the NodePool"))
         return self._once(reason, f"NodePool {pool.name}", edit, command, note="; ".join(filter(None, notes)))
 
     def _of_group(self, fact: NodeFacts) -> Change | None:
@@ -307,12 +307,7 @@ class Catalogue:
         return self._owned
 
     def _once(
-        self, reason: Reason, thing: str, edit: Callable[[Snapshot], Snapshot], *told: str, note: str = ""
+        self, reason: Reason, thing: str, edit: Callable[[Snapshot], Snapshot], *lines: str, note: str = ""
     ) -> Change:
-        made = Change(reason, thing, edit, commands=told, note=note)
+        made = Change(reason, thing, edit, commands=lines, note=note)
         return self._known.setdefault((reason, thing), made)
-
-
-def subjects(refusals: Mapping[str, Sequence[Refusal]], reason: Reason) -> Iterator[tuple[str, Refusal]]:
-    """Yield the refusals with *reason*, each with its node."""
-    return ((name, each) for name, found in refusals.items() for each in found if each.reason is reason)

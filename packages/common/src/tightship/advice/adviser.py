@@ -12,10 +12,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from tightship.advice.catalogue import ROOM, Catalogue
+from tightship.advice.model import Advice, Bundle, Freed, Gain, ReasonCost
+from tightship.advice.promising import MOST_CHANGES, Changes, Promising
 from tightship.objects.reasons import Reason, Refusal
-from tightship.planning.advice.catalogue import ROOM, Catalogue, subjects
-from tightship.planning.advice.model import Advice, Bundle, Change, Freed, Gain, ReasonCost, Scenario
-from tightship.planning.advice.promising import MOST_CHANGES, Changes, Promising
+from tightship.planning.changes import Change, Scenario, TimeLimit, subjects
 from tightship.planning.evaluate import Evaluation
 from tightship.planning.plan import Plan
 from tightship.rules.eviction_rules import SWITCHABLE as POD_RULES
@@ -28,17 +29,6 @@ RULES = POD_RULES | NODE_RULES
 """Reasons whose cost is measured by switching their rule off, where not every refusal has a change."""
 
 _IMPORTANCE = {reason: number for number, reason in enumerate(Reason)}
-
-
-class TimeLimit(Struct, frozen=True):
-    """How long to measure: *seconds* by *clock*. No plan begins that would take longer than what is left.
-
-    *planned* is how many seconds the base took.
-    """
-
-    seconds: float
-    clock: Callable[[], float]
-    planned: float = 0.0
 
 
 class _Result(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Finds places for pods: where one fits, or where guests of less weight make way for it."""
+"""Finds places for pods: where one fits, or where newcomers of less weight make way for it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from tightship.planning.search.bound import Bound
-from tightship.planning.search.problem import Problem
-from tightship.planning.search.state import UNPLACED, Packing
+from tightship.search.bound import Bound
+from tightship.search.problem import Problem
+from tightship.search.state import UNPLACED, Packing
 
 SUBSETS = 6
-"""Nodes on which a pod tries to replace several guests at once."""
+"""Nodes on which a pod tries to replace several newcomers at once."""
 
 ELSEWHERE = 0.01
-"""What ejecting a guest costs, as a part of its weight, if it fits on another node anyway."""
+"""What ejecting a newcomer costs, as a part of its weight, if it fits on another node anyway."""
 
 PERSISTENCE = 0.1
 """How much the weight of a pod without a place grows with each attempt, in mean weights."""
@@ -96,7 +96,7 @@ class Places:
         return max(self.state.unplaced, key=lambda each: (weight[each] * (0.7 + 0.6 * random()), -each))
 
     def insist(self, pod: int) -> bool:
-        """Place *pod*, on a node whose guests make way if need be; return whether there is such a node."""
+        """Place *pod*, on a node whose newcomers make way if need be; return whether there is such a node."""
         if self.place(pod):
             return True
         self.weight[pod] += PERSISTENCE * self.unit
@@ -110,32 +110,32 @@ class Places:
                 best = several
         if best is None:
             return False
-        for guest in best.out:
-            state.move(guest, UNPLACED)
+        for newcomer in best.out:
+            state.move(newcomer, UNPLACED)
         state.move(pod, best.node)
-        for guest in sorted(best.out, key=lambda each: (-self.weight[each], each)):
-            self.place(guest)
+        for newcomer in sorted(best.out, key=lambda each: (-self.weight[each], each)):
+            self.place(newcomer)
         return True
 
     def _one_out(self, kind: int, rows: list[int], allowed: NDArray[np.bool_]) -> _Ejection | None:
-        """Return the cheapest single guest whose node then has room."""
+        """Return the cheapest single newcomer whose node then has room."""
         state, need = self.state, self._amounts[kind]
-        guests = (state.guest & allowed[state.where]).nonzero()[0]
-        nodes = state.where[guests]
-        fine = np.ones(len(guests), dtype=np.bool_)
+        newcomers = (state.newcomer & allowed[state.where]).nonzero()[0]
+        nodes = state.where[newcomers]
+        fine = np.ones(len(newcomers), dtype=np.bool_)
         for row in rows:
-            fine &= state.free[row][nodes] + self._requests[row][guests] >= need[row]
-        guests, nodes = guests[fine], nodes[fine]
-        if not len(guests):
+            fine &= state.free[row][nodes] + self._requests[row][newcomers] >= need[row]
+        newcomers, nodes = newcomers[fine], nodes[fine]
+        if not len(newcomers):
             return None
-        kinds = state.problem.kinds[guests]
-        cost = self.weight[guests] * (1.0 + 0.3 * self._noise.random(len(guests)))
+        kinds = state.problem.kinds[newcomers]
+        cost = self.weight[newcomers] * (1.0 + 0.3 * self._noise.random(len(newcomers)))
         cost[state.choices[kinds] > state.fit[nodes, kinds]] *= ELSEWHERE
         cheapest = int(cost.argmin())
-        return _Ejection(int(nodes[cheapest]), (int(guests[cheapest]),), float(cost[cheapest]))
+        return _Ejection(int(nodes[cheapest]), (int(newcomers[cheapest]),), float(cost[cheapest]))
 
     def _some_roomy(self, kind: int, rows: list[int], allowed: NDArray[np.bool_]) -> list[int]:
-        """Return some nodes that have room without their guests."""
+        """Return some nodes that have room without their newcomers."""
         state, need = self.state, self._amounts[kind]
         for row in rows:
             allowed = allowed & (state.free[row] + state.movable[row] >= need[row])
@@ -143,31 +143,33 @@ class Places:
         return nodes if len(nodes) <= SUBSETS else self._random.sample(nodes, SUBSETS)
 
     def _several_out(self, node: int, rows: list[int], need: list[float]) -> _Ejection:
-        """Return light guests of *node* that together make enough room."""
+        """Return light newcomers of *node* that together make enough room."""
         state, weight, random = self.state, self.weight, self._random.random
         short = {row: lack for row in rows if (lack := need[row] - float(state.free[row, node])) > 0}
         out: list[int] = []
-        guests = sorted((float(weight[guest]) * (0.7 + 0.6 * random()), guest) for guest in state.guests[node])
-        for _, guest in guests:
-            amounts = self._amounts[state.kind[guest]]
+        newcomers = sorted(
+            (float(weight[newcomer]) * (0.7 + 0.6 * random()), newcomer) for newcomer in state.newcomers[node]
+        )
+        for _, newcomer in newcomers:
+            amounts = self._amounts[state.kind[newcomer]]
             if not any(lack > 0 and amounts[row] > 0 for row, lack in short.items()):
                 continue
             for row in short:
                 short[row] -= amounts[row]
-            out.append(guest)
+            out.append(newcomer)
             if all(lack <= 0 for lack in short.values()):
                 break
-        for guest in out[-2::-1]:  # the last one was needed; some before it may not be any more
-            amounts = self._amounts[state.kind[guest]]
+        for newcomer in out[-2::-1]:  # the last one was needed; some before it may not be any more
+            amounts = self._amounts[state.kind[newcomer]]
             if all(lack + amounts[row] <= 0 for row, lack in short.items()):
                 for row in short:
                     short[row] += amounts[row]
-                out.remove(guest)
+                out.remove(newcomer)
         cost = math.fsum(
-            float(weight[guest]) * (ELSEWHERE if self._fits_elsewhere(guest, node) else 1.0) for guest in out
+            float(weight[newcomer]) * (ELSEWHERE if self._fits_elsewhere(newcomer, node) else 1.0) for newcomer in out
         )
         return _Ejection(node, tuple(out), cost)
 
-    def _fits_elsewhere(self, guest: int, node: int) -> bool:
-        kind = self.state.kind[guest]
+    def _fits_elsewhere(self, newcomer: int, node: int) -> bool:
+        kind = self.state.kind[newcomer]
         return bool(self.state.choices[kind] > self.state.fit[node, kind])

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from tightship.objects import Pod
 from tightship.planning.plan.planner import Planner
-from tightship.planning.search.limits import GateLimits
 from tightship.scheduler.scoring import best_fit
 from tightship.scheduler.space import PodDemand, Space
 from tightship.scheduler.topology import DomainSum
 from tightship.scheduler.volumes import NO_ATTACHMENTS
+from tightship.search.limits import GateLimits
 
 MOST_CELLS = 50_000_000
 """Most nodes times kinds of pods that are searched. Three arrays have a byte for each; more would take too much memory
@@ -115,7 +115,7 @@ def extract(planner: Planner, allowed: GateLimits) -> Problem | None:
     space = planner.space
     nodes = len(space.names)
     closable = np.zeros(nodes, dtype=np.bool_)
-    guests: list[tuple[Pod, int, bool]] = []
+    pods: list[tuple[Pod, int, bool]] = []
     needs: list[tuple[tuple[int, int], ...]] = [()] * nodes
     budgets: dict[str, int] = {}
     allowances: list[int] = []
@@ -129,8 +129,8 @@ def extract(planner: Planner, allowed: GateLimits) -> Problem | None:
         node = space.index[candidate.name]
         closable[node] = True
         pool_of[node] = pools.setdefault(candidate.pool, len(pools))
-        guests += [(pod, node, True) for pod in candidate.evict]
-        guests += [(guest.pod, node, False) for guest in planner.waiting.get(node, ())]
+        pods += [(pod, node, True) for pod in candidate.evict]
+        pods += [(placed.pod, node, False) for placed in planner.waiting.get(node, ())]
         found: list[tuple[int, int]] = []
         for key, (budget, count) in planner.ledger.needs(candidate.evict).items():
             if key not in budgets:
@@ -140,9 +140,9 @@ def extract(planner: Planner, allowed: GateLimits) -> Problem | None:
         needs[node] = tuple(found)
     mark = space.mark()
     buffers = _buffers(planner, closable)
-    guests += [(pod, node, False) for pod, node in buffers if closable[node]]
+    pods += [(pod, node, False) for pod, node in buffers if closable[node]]
     free = space.free.copy()
-    kinds, demands = _kinds(space, [pod for pod, _, _ in guests])
+    kinds, demands = _kinds(space, [pod for pod, _, _ in pods])
     if nodes * len(demands) > MOST_CELLS:
         space.rollback(mark)
         return None
@@ -151,7 +151,7 @@ def extract(planner: Planner, allowed: GateLimits) -> Problem | None:
     for kind, demand in enumerate(demands):
         for row, amount in demand.rows:
             requests[kind, rows.index(row)] = min(amount, EXACT)
-    elsewhere = [(guest.pod, node) for node, held in planner.waiting.items() for guest in held if guest.starting]
+    elsewhere = [(placed.pod, node) for node, held in planner.waiting.items() for placed in held if placed.starting]
     slack = np.zeros((nodes, len(rows)))
     for pod, node in (*elsewhere, *buffers):
         for row, amount in () if closable[node] else space.demand_of(pod).rows:
@@ -169,11 +169,11 @@ def extract(planner: Planner, allowed: GateLimits) -> Problem | None:
         demands=tuple(demands),
         requests=requests,
         allowed=np.ascontiguousarray(static & space.open[:, None]),
-        pods=tuple(pod for pod, _, _ in guests),
+        pods=tuple(pod for pod, _, _ in pods),
         kinds=np.array(kinds, dtype=np.intp),
-        homes=np.array([node for _, node, _ in guests], dtype=np.intp),
+        homes=np.array([node for _, node, _ in pods], dtype=np.intp),
         held=(*_held(planner), *buffers),
-        evicted=np.array([evicted for _, _, evicted in guests], dtype=np.bool_),
+        evicted=np.array([evicted for _, _, evicted in pods], dtype=np.bool_),
         tied=np.array([_tied(demand) for demand in demands], dtype=np.bool_),
         marks=marks,
         needs=tuple(needs),
@@ -187,7 +187,10 @@ def _held(planner: Planner) -> list[tuple[Pod, int]]:
     """Return the pods that *planner* has placed, with their nodes, without those that terminate where they run."""
     names = planner.space.names
     return [
-        (guest.pod, node) for node, held in planner.waiting.items() for guest in held if guest.pod.node != names[node]
+        (placed.pod, node)
+        for node, held in planner.waiting.items()
+        for placed in held
+        if placed.pod.node != names[node]
     ]
 
 

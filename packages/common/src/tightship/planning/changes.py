@@ -1,17 +1,17 @@
-"""Changes that would free nodes, and what they gain."""
+"""Changes of a cluster and of a controller's settings, as values. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
 
 from tightship.cluster import Snapshot
 from tightship.objects.reasons import Reason, Refusal
-from tightship.planning.evaluate import Evaluation, Judge
+from tightship.planning.evaluate import Evaluation, Horizon, Judge
 from tightship.planning.facts import NodeFacts
-from tightship.planning.plan import Move, Plan
+from tightship.planning.plan import Plan
 
 
 class Change(Struct, frozen=True, eq=False):
@@ -74,63 +74,30 @@ class Tunable(Protocol):
         """Return the flags of this command that win over *values*, by the configuration's keys."""
 
 
-class Gain(Struct, frozen=True, order=True):
-    """What a plan removes beyond another one: *micros* of the currency a month, and *nodes*."""
+class TimeLimit(Struct, frozen=True):
+    """How long to measure: *seconds* by *clock*. No plan begins that would take longer than what is left.
 
-    micros: int
-    nodes: int
-
-    @property
-    def frees(self) -> bool:
-        """Whether a plan is better: it removes more, and loses nothing."""
-        return self.nodes >= 0 and self.micros >= 0 and (self.nodes > 0 or self.micros > 0)
-
-
-class ReasonCost(Struct, frozen=True):
-    """What a plan would remove besides if nothing were kept for *reason*."""
-
-    reason: Reason
-    gain: Gain
-
-
-class Bundle(Struct, frozen=True):
-    """*changes* that gain something together, in the order in which to make them; *freed* are the nodes that then go.
-
-    *settings* are those in force with the changes.
+    *planned* is how many seconds the base took.
     """
 
-    changes: tuple[Change, ...]
-    gain: Gain
-    freed: tuple[str, ...]
-    settings: Any
+    seconds: float
+    clock: Callable[[], float]
+    planned: float = 0.0
 
 
-class Freed(Struct, frozen=True):
-    """What frees one node: a *bundle* and the *moves* of its pods then; or what *remains* though all else is changed.
+class AdviceAsked(Struct, frozen=True):
+    """Asks which changes of *snapshot* as read, or of the settings in *tunable*, would free nodes.
 
-    The node goes in *round* of the plan, from 1. If it goes anyhow, the bundle has no changes. *late* says that the
-    time ran out before.
+    *base* is what was planned, as far as *horizon* looks; *limits* say how long to look for an answer.
     """
 
-    bundle: Bundle | None = None
-    moves: tuple[Move, ...] = ()
-    round: int = 0
-    remains: tuple[Refusal, ...] = ()
-    late: bool = False
+    tunable: Tunable
+    snapshot: Snapshot
+    base: Evaluation
+    horizon: Horizon
+    limits: TimeLimit
 
 
-class Advice(Struct, frozen=True):
-    """The costs of *reasons*, and *bundles*, both the dearest first. *together* is what those with these
-    *numbers* (from 1) gain at once; the others add nothing to them.
-
-    *tried* sets of changes were planned with; *untried* is how many of those known were left when the time ran out.
-    *others* are sentences about what is for operators and for Karpenter to change.
-    """
-
-    reasons: tuple[ReasonCost, ...]
-    bundles: tuple[Bundle, ...]
-    together: Bundle | None
-    numbers: tuple[int, ...]
-    tried: int
-    untried: int
-    others: tuple[str, ...] = ()
+def subjects(refusals: Mapping[str, Sequence[Refusal]], reason: Reason) -> Iterator[tuple[str, Refusal]]:
+    """Yield the refusals with *reason*, each with its node."""
+    return ((name, each) for name, found in refusals.items() for each in found if each.reason is reason)

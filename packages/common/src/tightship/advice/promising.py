@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping
 
-from tightship.planning.advice.model import Change, Gain
+from tightship.advice.model import Gain
+from tightship.planning.changes import Change
 
 Changes = frozenset[Change]
 

@@ -1,28 +1,20 @@
-"""What a node costs: a price per hour, and where that price comes from. Pure.
+"""What a node costs by lists of prices. Pure.
 
-The first of these counts: the node's annotation ``tightship.dev/hourly-price``, the user's price list, OpenCost, and
-the list of on-demand prices that comes with Tightship. A node that none of them names has no price, and nothing invents
-one. Amounts are integers: millionths of the currency per hour.
+The first of these counts: the user's price list, OpenCost, and the list of on-demand prices that comes with Tightship.
 """
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Mapping
-from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Final, Literal
 
 from msgspec import Struct
 
 from tightship.objects import Node
-from tightship.objects.query_servers import Server
-from tightship.objects.quoting import quoted
+from tightship.objects.money import INSTANCE_TYPE_LABELS, MICROS, NodePrice, Prices, rounded, written_amount
 from tightship.objects.selectors import Labels, LabelSelector
 
-HOURLY_PRICE = "tightship.dev/hourly-price"
-"""The annotation with a node's price per hour, in the currency of the price list."""
-
-INSTANCE_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 ZONE_LABELS = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 REGION_LABELS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
 OS_LABEL = "kubernetes.io/os"
@@ -39,22 +31,6 @@ SPOT_LABELS: Mapping[str, frozenset[str]] = {
 }
 """The labels by which clouds and Karpenter say that a node may be taken away at any time, and their values."""
 
-MICROS: Final = 1_000_000
-"""Millionths in one unit of a currency."""
-
-HOURS_PER_MONTH: Final = 730
-"""Hours of a month, as the clouds count them: 8,760 / 12."""
-
-DEAREST: Final = 1_000_000
-"""Most units of a currency that an hour may cost."""
-
-ALLOWED_PRICES = f"a number of 0 to {DEAREST:,} such as 0.096, for one hour"
-
-DEFAULT_CURRENCY = "USD"
-
-PriceSource = Literal["annotation", "list", "opencost", "cloud"]
-"""Where a price comes from: the node's annotation, the user's price list, OpenCost, or a cloud's prices on demand."""
-
 CLOUD_SPOT_FACTOR: Final = 400_000
 """Millionths of its price on demand at which a spot node counts, where only the shipped list has a price for its type.
 
@@ -62,20 +38,6 @@ Spot prices move; the three clouds advertise 60 to 90 % off. The basis of each s
 """
 
 CapacityType = Literal["", "on-demand", "spot"]
-
-
-class NodePrice(Struct, frozen=True):
-    """The price of a node: *hourly* millionths of the currency. *basis* says in words what in *source* names it."""
-
-    hourly: int
-    source: PriceSource
-    basis: str
-    currency: str = DEFAULT_CURRENCY
-
-    @property
-    def monthly(self) -> int:
-        """The price of a month, in millionths."""
-        return self.hourly * HOURS_PER_MONTH
 
 
 class PriceEntry(Struct, frozen=True):
@@ -129,25 +91,17 @@ class CloudPrices(Struct, frozen=True):
         return NodePrice(hourly, "cloud", words)
 
 
-class PriceList(Struct, frozen=True):
+class PriceList(Prices, frozen=True):
     """A user's prices in one *currency*. Of several entries that match a node, the first counts.
 
     A spot node without an entry of its own costs *spot_factor* (in millionths) of its price on demand; without a factor
     it has no price by the list. A node without a price by the list has its price from *nodes*, which are OpenCost's
-    prices by the name of the node; if no entry is about it, else from *clouds*. *server* knows OpenCost's prices.
-    *written* is the list as JSON.
+    prices; if no entry is about it, else from *clouds*.
     """
 
-    currency: str = DEFAULT_CURRENCY
     entries: tuple[PriceEntry, ...] = ()
     spot_factor: int | None = None
-    written: str = ""
-    nodes: Mapping[str, int] = {}
     clouds: tuple[CloudPrices, ...] = ()
-    server: Server | None = None
-
-    def __str__(self) -> str:
-        return self.written
 
     def price(self, node: Node) -> NodePrice | None:
         """Return the price of *node* by this list, ``None`` if no entry is about it."""
@@ -170,76 +124,9 @@ class PriceList(Struct, frozen=True):
         return next((each for each in known if each is not None), None)
 
 
-NO_PRICES = PriceList()
-"""A list without a price: annotations still count."""
-
-
-def price_of(node: Node, prices: PriceList = NO_PRICES) -> NodePrice | None:
-    """Return the price of *node*, ``None`` if it has none. An unreadable annotation counts as absent."""
-    text = node.annotations.get(HOURLY_PRICE)
-    if text is not None:
-        try:
-            return NodePrice(parse_price(text), "annotation", f"annotation {HOURLY_PRICE}", prices.currency)
-        except ValueError:
-            pass
-    return prices.price(node)
-
-
-def annotation_problem(node: Node) -> str:
-    """Return what is wrong with the price in the node's annotation, empty if nothing is."""
-    text = node.annotations.get(HOURLY_PRICE)
-    if text is None:
-        return ""
-    try:
-        parse_price(text)
-    except ValueError as error:
-        return f"node {node.name}: annotation {HOURLY_PRICE}: {error}"
-    return ""
-
-
 def is_spot(labels: Labels) -> bool:
     """Whether a node with *labels* is a spot or preemptible machine."""
     return any(labels.get(label, "") in words for label, words in SPOT_LABELS.items())
-
-
-def parse_price(value: object) -> int:
-    """Return a price per hour in millionths of its currency, rounded to the nearest. Raises :class:`ValueError`."""
-    number = parse_number(value)
-    if number is None or not 0 <= number <= DEAREST:
-        raise ValueError(f"{shown_value(value)} is not a price; allowed is {ALLOWED_PRICES}")
-    return rounded(number * MICROS)
-
-
-_SHORT = reprlib.Repr()
-_SHORT.maxlevel = 2
-
-
-def shown_value(value: object) -> str:
-    """Return a user's value for an error, cut if it is long or deep."""
-    return _SHORT.repr(value) if isinstance(value, list | dict | tuple | set) else quoted(value)
-
-
-def written_amount(micros: int) -> str:
-    """Return millionths as a plain number: ``0.096``."""
-    whole, part = divmod(micros, MICROS)
-    return f"{whole}.{part:06d}".rstrip("0").rstrip(".")
-
-
-def parse_number(value: object) -> Decimal | None:
-    """Return a finite decimal number, ``None`` for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    text = str(value).strip()
-    try:
-        number = Decimal(text) if len(text) <= 40 and text.isascii() and "_" not in text else None
-    except InvalidOperation:
-        return None
-    return number if number is not None and number.is_finite() and number.adjusted() < 20 else None
-
-
-def rounded(number: Decimal) -> int:
-    """Return the nearest integer, the even one of two."""
-    return int(number.to_integral_value(ROUND_HALF_EVEN))
 
 
 def _share(hourly: int, factor: int) -> int:

@@ -12,10 +12,10 @@ from tightship.planning.plan.model import Candidate, Plan, Removal
 from tightship.planning.plan.planner import PlannedTargets, Planner
 from tightship.planning.plan.reserving import moving_nodes
 from tightship.planning.plan.strategies import Gates, Outcome, Strategy
-from tightship.planning.search.improve import Packed
-from tightship.planning.search.problem import Problem
 from tightship.scheduler.scoring import Choice
 from tightship.scheduler.space import PodDemand, Space
+from tightship.search.improve import Packed
+from tightship.search.problem import Problem
 
 PASSES = 3
 """How often the removals that a planner refused are tried again: others may have made room or freed a budget."""

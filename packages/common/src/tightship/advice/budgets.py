@@ -7,11 +7,11 @@ from functools import partial
 
 import msgspec
 
+from tightship.advice.edits import loosened, with_budgets
 from tightship.cluster import Snapshot
 from tightship.objects import Pod, PodDisruptionBudget
 from tightship.objects.reasons import Reason
-from tightship.planning.advice.edits import loosened, with_budgets
-from tightship.planning.advice.model import Change
+from tightship.planning.changes import Change
 
 BUDGET_REASONS = frozenset({Reason.PDB_NEVER_ALLOWS, Reason.PDB_EXHAUSTED, Reason.MULTIPLE_PDBS})
 """Reasons against which a budget may be changed."""
@@ -42,14 +42,14 @@ class BudgetChanges:
         for kept in sorted(found, key=lambda each: (each.disruptions_allowed, each.key)):
             others = [each for each in found if each is not kept]
             if self._covers(kept, others) and not any(each.managed.operator for each in others):
-                told = tuple(f"kubectl -n {each.namespace} delete pdb {each.name}" for each in others)
+                deletions = tuple(f"kubectl -n {each.namespace} delete pdb {each.name}" for each in others)
                 edit = partial(with_budgets, deleted={each.key for each in others})
                 things = f"PDB {', '.join(each.key for each in others)}"
                 notes = (
                     f"PDB {kept.key} stays, and covers the same pods",
                     *(each.managed.note(f"PDB {each.key}") for each in others),
                 )
-                return Change(Reason.MULTIPLE_PDBS, things, edit, commands=told, note=_joined(*notes))
+                return Change(Reason.MULTIPLE_PDBS, things, edit, commands=deletions, note=_joined(*notes))
         return None
 
     def _covers(self, kept: PodDisruptionBudget, others: Sequence[PodDisruptionBudget]) -> bool:

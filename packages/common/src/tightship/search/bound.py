@@ -1,7 +1,7 @@
 """How many nodes a cluster needs at least, however its pods are placed: a proven lower bound, and prices of room.
 
-Duals of the :mod:`relaxation <tightship.planning.search.relaxation>` prove the bound, however good they are. The ascent
-here finds good ones in a fraction of a second; :mod:`tightship.planning.search.linear` finds the best ones.
+Duals of the :mod:`relaxation <tightship.search.relaxation>` prove the bound, however good they are. The ascent
+here finds good ones in a fraction of a second; :mod:`tightship.search.linear` finds the best ones.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from tightship.planning.search.problem import Problem
-from tightship.planning.search.relaxation import Duals, Relaxation, nothing, proven, relaxed
+from tightship.search.problem import Problem
+from tightship.search.relaxation import Duals, Relaxation, nothing, proven, relaxed
 
 STEPS = 4000
 """Most steps of the ascent."""

@@ -2,49 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
 from tightship.objects.reasons import Refusal
 from tightship.planning.plan.engine import straightened
-from tightship.planning.plan.model import Candidate, Plan, Removal, Searched
+from tightship.planning.plan.model import Candidate, Removal, Searched, SearchRules
 from tightship.planning.plan.planner import Planner
 from tightship.planning.plan.strategies import Gates, NewPlanner, Outcome, Strategy
-from tightship.planning.search.bound import bound
-from tightship.planning.search.improve import Effort, improve
-from tightship.planning.search.limits import limits_of
-from tightship.planning.search.linear import solved_bound
-from tightship.planning.search.playing import play, replay
-from tightship.planning.search.problem import extract
-from tightship.planning.search.start import started
 from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.disruption_cost import total_cost
 from tightship.scheduler.scoring import Choice
+from tightship.search.bound import bound
+from tightship.search.improve import Effort, improve
+from tightship.search.limits import limits_of
+from tightship.search.linear import solved_bound
+from tightship.search.playing import play, replay
+from tightship.search.problem import extract
+from tightship.search.start import started
 
 BOUND_PART = 0.2
 """The part of the effort after which the search goes on with the bound as it stands."""
 
 
-class SearchRules(Struct, frozen=True, kw_only=True):
-    """How to search: for *iterations*, or *seconds* of *clock*, whichever ends first; or until *stop* is true.
-
-    The same *seed* and iterations give the same plan. *warm* are plans known from before, the best first: what still
-    holds of them is planned too, and a search starts from the best. Without iterations, nothing is searched.
-    *solving* is how many seconds of wall time the solver, where it is installed, may then take for the best bound.
-    """
-
-    iterations: int | None = None
-    seconds: float | None = None
-    clock: Callable[[], float] | None = None
-    seed: int = 0
-    warm: tuple[Plan, ...] = ()
-    stop: Callable[[], bool] | None = None
-    solving: float = 0.0
-
-
 class _Found(Struct, frozen=True):
-    """An *outcome* with its final *removals* and their score. *broken* is as for a replay."""
+    """An outcome with its final removals and score. *broken* counts what a replay had to plan anew."""
 
     outcome: Outcome
     removals: Sequence[Removal]
@@ -128,7 +111,7 @@ class Searching(Strategy):
         """Return the better of *start* and what a search from there finds."""
         rules = self._rules
         effort = Effort(rules.iterations, rules.seconds, rules.clock, rules.stop)
-        new_planner = _apart(start.outcome.planner)
+        new_planner = _own_spaces(start.outcome.planner)
         before = new_planner(self.choose)
         problem = extract(before, limits_of(gates, before))
         best, least, exact = start, 0, None
@@ -170,7 +153,7 @@ def _unexplained(new_planner: NewPlanner) -> NewPlanner:
     return quick
 
 
-def _apart(planner: Planner) -> NewPlanner:
+def _own_spaces(planner: Planner) -> NewPlanner:
     """Return what makes planners like *planner*, each with a space of its own: a search looks at several at once."""
     snapshot, candidates = planner.snapshot, tuple(planner.candidates.values())
 

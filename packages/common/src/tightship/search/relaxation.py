@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from tightship.planning.search.problem import Problem
+from tightship.search.problem import Problem
 
 MOST_SORTS = 200
 """Most sorts of nodes told apart. More are merged into larger ones, which may weaken the bound and never breaks it."""

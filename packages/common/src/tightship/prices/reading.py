@@ -5,23 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from tightship.objects.query_servers import Server
+from tightship.objects.money import DEFAULT_CURRENCY, MICROS, parse_number, parse_price, rounded, shown_value
 from tightship.objects.selector_text import parse_selector
 from tightship.objects.selectors import LabelSelector
-from tightship.planning.prices import (
-    DEFAULT_CURRENCY,
-    MICROS,
-    CapacityType,
-    CloudPrices,
-    PriceEntry,
-    PriceList,
-    parse_number,
-    parse_price,
-    rounded,
-    shown_value,
-)
+from tightship.prices.lists import CapacityType, CloudPrices, PriceEntry, PriceList
 
 _KEYS = ("currency", "spotFactor", "instanceTypes", "prices", "cloudPrices", "openCost")
 _ENTRY_KEYS = ("price", "instanceType", "selector", "zone", "capacityType")
@@ -37,9 +26,11 @@ class PriceError(ValueError):
 
 
 def price_list(
-    values: Mapping[str, object], clouds: tuple[CloudPrices, ...] = (), server: Server | None = None
+    values: Mapping[str, object],
+    clouds: tuple[CloudPrices, ...] = (),
+    ask: Callable[[], Mapping[str, int]] | None = None,
 ) -> PriceList:
-    """Return the price list that *values* spell, with the *server* that ``openCost`` names.
+    """Return the price list that *values* spell; *ask* asks the server that ``openCost`` names.
 
     ``prices`` is a list of entries; ``instanceTypes`` maps types to prices on demand, and counts after ``prices``.
     *clouds* are for the nodes that neither is about, unless ``cloudPrices`` is false or the currency isn't theirs.
@@ -71,7 +62,7 @@ def price_list(
     currency = str(currency).upper()
     if not wanted or currency != DEFAULT_CURRENCY:
         clouds = ()
-    return PriceList(currency, tuple(entries), factor, clouds=clouds, server=server)
+    return PriceList(currency, entries=tuple(entries), spot_factor=factor, clouds=clouds, ask=ask)
 
 
 def _types(found: object, problems: list[str]) -> Iterator[PriceEntry]:
@@ -130,8 +121,8 @@ def _entry(value: object, where: str, problems: list[str]) -> PriceEntry | None:
         problems.append(f"{where}: names no nodes; allowed is instanceType, selector, or both")
     if len(problems) > before:
         return None
-    told = {"type": value.get("instanceType"), "selector": value.get("selector"), "zone": value.get("zone")}
-    words = [f"{key} {_told(each)}" for key, each in told.items() if each]
+    given = {"type": value.get("instanceType"), "selector": value.get("selector"), "zone": value.get("zone")}
+    words = [f"{key} {_text(each)}" for key, each in given.items() if each]
     capacity_type: CapacityType = next((each for each in _CAPACITY_TYPES if each == kind), "")
     return PriceEntry(
         hourly,
@@ -159,7 +150,7 @@ def _selector(value: object) -> LabelSelector | None:
     return selector
 
 
-def _told(value: object) -> str:
+def _text(value: object) -> str:
     if isinstance(value, Mapping):
         return ",".join(f"{key}={text}" for key, text in value.items())
     return str(value)

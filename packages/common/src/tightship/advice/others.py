@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from tightship.advice.budgets import BUDGET_REASONS
 from tightship.cluster import Snapshot
 from tightship.objects import Pod
 from tightship.objects.counting import counted
 from tightship.objects.reasons import Reason, Refusal
-from tightship.planning.advice.budgets import BUDGET_REASONS
 from tightship.rules.karpenter import POOL_LABEL
 
 _HOLDS_KARPENTER = BUDGET_REASONS | {Reason.POD_DO_NOT_DISRUPT, Reason.NODE_DO_NOT_DISRUPT, Reason.PDB_SYNC_FAILED}

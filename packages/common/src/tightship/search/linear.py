@@ -7,8 +7,8 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import NDArray
 
-from tightship.planning.search.problem import Problem
-from tightship.planning.search.relaxation import AtMost, Duals, Relaxation, nothing, proven, relaxed
+from tightship.search.problem import Problem
+from tightship.search.relaxation import AtMost, Duals, Relaxation, nothing, proven, relaxed
 
 
 def solver_installed() -> bool:
@@ -26,7 +26,7 @@ def solved_bound(problem: Problem, seconds: float) -> int | None:
 def solved(relaxation: Relaxation, seconds: float) -> Duals | None:
     """Return the duals of the optimum; ``None`` without the solver, or if it finds none in *seconds* of wall time.
 
-    The result is proven anew by :func:`tightship.planning.search.relaxation.proven`, so the solver's tolerances don't
+    The result is proven anew by :func:`tightship.search.relaxation.proven`, so the solver's tolerances don't
     matter.
     """
     if not solver_installed():

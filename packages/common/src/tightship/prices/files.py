@@ -1,23 +1,21 @@
-"""Prices as a setting: a mapping in the configuration, a text that holds one, or a file on the command line."""
+"""Price lists as users give them: a mapping in the configuration, a text that holds one, a file, or an address."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
 from importlib import resources
-from typing import Annotated
 
 import msgspec
-from pydantic import BeforeValidator, Field, InstanceOf
 from pydantic_core import PydanticCustomError
 
+from tightship.objects.money import MICROS
 from tightship.objects.quoting import quoted
-from tightship.planning.price_list import PriceError, price_list
-from tightship.planning.prices import MICROS, CloudPrices, PriceList
+from tightship.prices.lists import CloudPrices, PriceList
+from tightship.prices.opencost import OpenCost, server_in
+from tightship.prices.reading import PriceError, price_list
 from tightship.process.settings.config_maps import mapping_of, read_config
-from tightship.process.settings.fields import Flag
 from tightship.process.settings.loading import TELLS_ALL, SettingsError
-from tightship.process.settings.opencost import server_in
 
 PRICE_FILES = ("prices.yaml", "prices.yml", "prices.json", "prices")
 """Keys of a ConfigMap's data that may hold a price list; the first that exists counts."""
@@ -55,7 +53,7 @@ def read_prices(path: str) -> PriceList:
     """Return the price list in the file *path*: YAML, JSON, or a ConfigMap manifest around either.
 
     If *path* is the address of a Prometheus server, the list only names that server, which
-    :func:`~tightship.process.settings.opencost.node_costs` asks. Raises :class:`SettingsError`, whose problems name the
+    :class:`~tightship.prices.opencost.OpenCost` asks. Raises :class:`SettingsError`, whose problems name the
     file.
     """
     address = path.lower().startswith(("http://", "https://"))
@@ -68,14 +66,14 @@ def read_prices(path: str) -> PriceList:
 
 def _read(values: Mapping[str, object]) -> PriceList:
     problems: list[str] = []
-    server = None
+    ask = None
     if "openCost" in values:
         try:
-            server = server_in(values["openCost"])
+            ask = OpenCost(server_in(values["openCost"]))
         except SettingsError as error:
             problems = error.problems
     try:
-        found = price_list(values, cloud_prices(), server)
+        found = price_list(values, cloud_prices(), ask)
     except PriceError as error:
         raise PriceError([*problems, *error.problems]) from error
     if problems:
@@ -84,7 +82,11 @@ def _read(values: Mapping[str, object]) -> PriceList:
     return msgspec.structs.replace(found, written=msgspec.json.encode(values).decode())
 
 
-def _prices(value: object) -> object:
+def configured(value: object) -> PriceList:
+    """Return the price list in *value*, a mapping or a text that holds one; without a value the shipped one.
+
+    Raises :class:`pydantic_core.PydanticCustomError`, which tells all problems.
+    """
     if isinstance(value, str):
         try:
             value = mapping_of(value, "prices") or None
@@ -92,8 +94,6 @@ def _prices(value: object) -> object:
             raise PydanticCustomError(TELLS_ALL, "{problems}", {"problems": str(error)}) from error
     if value is None:
         return no_list()
-    if isinstance(value, PriceList):
-        return value
     if not isinstance(value, Mapping):
         why = f"{quoted(value)}; allowed is a mapping with instanceTypes or prices"
         raise PydanticCustomError(TELLS_ALL, "{problems}", {"problems": why})
@@ -101,19 +101,3 @@ def _prices(value: object) -> object:
         return _read(value) if value else no_list()
     except PriceError as error:
         raise PydanticCustomError(TELLS_ALL, "{problems}", {"problems": str(error)}) from error
-
-
-Prices = Annotated[
-    InstanceOf[PriceList],
-    BeforeValidator(_prices),
-    Field(default_factory=no_list),
-    Flag(
-        "--prices FILE",
-        "prices of nodes for an hour, by instance type or label selector, as YAML or JSON; or the address of a "
-        "Prometheus server that scrapes OpenCost: see docs/money.md (default: the annotations "
-        "tightship.dev/hourly-price, then clouds' prices on demand)",
-        "plan",
-        parse=read_prices,
-    ),
-]
-"""What nodes cost."""

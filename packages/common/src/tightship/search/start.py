@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tightship.planning.plan.model import Removal
-from tightship.planning.search.improve import Packed
-from tightship.planning.search.problem import Problem
-from tightship.planning.search.state import Packing
+from tightship.search.improve import Packed
+from tightship.search.problem import Problem
+from tightship.search.state import Packing
 
 
 def started(problem: Problem, removals: Sequence[Removal]) -> Packed | None:
