@@ -29,12 +29,12 @@ OPEN: Json = {
 
 
 def test_a_drain_goes_by_the_settings_and_the_rules_of_the_plan_before_it() -> None:
-    values: Json = {"settleTime": 1, "awaitCompletionFor": "4m", "placement": "certain"}
+    values: Json = {"settleTime": 1, "awaitCompletionFor": "4m", "placement": "possible"}
     found = drains_of(load_settings({**values, "disabledRules": ["LocalStorage"], "blockingSystemPodTimeout": 12}))
     assert (found.rules.settle, found.rules.await_timeout) == (1, 240)
     assert (found.eviction.awaited, found.eviction.system_pod_timeout) == (ENDS_BY_ITSELF, 12)
     assert found.eviction.disabled == {Reason.LOCAL_STORAGE}
-    assert found.placement == "certain"
+    assert found.placement == "possible"
     plain = drains_of(load_settings({}))
     assert plain.rules == DrainRules()
     assert (plain.eviction.awaited, plain.placement) == (frozenset(), "likely")
