@@ -23,9 +23,8 @@ from tightship.nodes.status import Remarks
 from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, decode_record
 from tightship.objects.money import NodePrice
 from tightship.objects.reasons import Reason, Refusal
-from tightship.planning.claim_budget import cluster_room
 from tightship.planning.evaluate import Evaluation, Facts
-from tightship.planning.facts import FactRules, NodeFacts
+from tightship.planning.facts import FactRules, NodeFacts, count_at_claim
 from tightship.planning.plan import Candidate, Gates, Move, Placement, Planner, Removal, Strategy
 from tightship.process.serving import Configuration
 from tightship.process.settings.fields import Budget
@@ -33,6 +32,7 @@ from tightship.process.settings.loading import load
 from tightship.process.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
 from tightship.process.settings.sections import NodeSettings
 from tightship.rules.checks import Check
+from tightship.rules.limits import CLUSTER, claimable, node_budget
 from tightship.scheduler.scoring import best_fit
 from tightship_testkit.simulated import Controller, Simulated, until
 
@@ -129,7 +129,10 @@ class ToyJudge:
         return lambda pool: Refusal(Reason.COOL_DOWN, pool, "as it is told") if self.settings.held else None
 
     def room(self, node: str, facts: Facts, claimed: Collection[str]) -> Refusal | None:
-        return cluster_room(node, facts, Budget(count=self.settings.at_once), claimed)
+        count = count_at_claim(node, facts, claimed, lambda _: (CLUSTER,))
+        return claimable(
+            node, claimed, [node_budget(Budget(count=self.settings.at_once), CLUSTER, count).check(count, node)]
+        )
 
 
 def notes_of(evaluation: Evaluation[ToyGates], settings: ToySettings) -> tuple[ToyNote, ...]:

@@ -113,7 +113,7 @@ class Counted(Struct, frozen=True):
         )
 
 
-def count(facts: Iterable[NodeFacts], starting_on: Mapping[str, Resources] = {}, pool: str = "") -> Counted:
+def sums(facts: Iterable[NodeFacts], starting_on: Mapping[str, Resources] = {}, pool: str = "") -> Counted:
     """Return the sums over those of *facts* whose nodes count: those without taints, or those of a dedicated *pool*.
 
     The future requests of replicas about to start (*starting_on*, by node) count as requested already.

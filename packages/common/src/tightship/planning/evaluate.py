@@ -18,7 +18,6 @@ from tightship.objects.drain_record import Finished, PastDrains
 from tightship.objects.reasons import Refusal
 from tightship.planning.demand import ReservedDemand, with_demand
 from tightship.planning.facts import FactRules, NodeFacts, candidates_of, gather, judgement, plannable
-from tightship.planning.group_size import unknown_minimums
 from tightship.planning.plan import (
     Forecast,
     Gates,
@@ -37,6 +36,7 @@ from tightship.rules.checks import Check, remark
 from tightship.rules.displacing import with_abandoned
 from tightship.rules.disruption_cost import cost_remarks
 from tightship.rules.health import HealthRules, brake
+from tightship.rules.karpenter import karpenter_pool
 from tightship.rules.regret import RegretRules, learned, regretted
 from tightship.scheduler.devices import with_devices
 
@@ -218,7 +218,7 @@ class Evaluator(Generic[G]):
             paused=(),
             history=history,
             forecast=_forecast(snapshot, judge, facts, plan) if horizon.forecast else None,
-            unknown_minimums=unknown_minimums(plan, facts, judge.tells_minimum),
+            unknown_minimums=_unknown_minimums(plan, facts, judge),
         )
         return paced(evaluation, judge, history, now, api_failures)
 
@@ -343,6 +343,13 @@ def _over_rounds(found: Plan, plain: Plan) -> Plan:
         return found
     unused = msgspec.structs.replace(told, removed=told.greedy_removed, evictions=told.greedy_evictions)
     return msgspec.structs.replace(plain, searched=unused)
+
+
+def _unknown_minimums(plan: Plan, facts: Facts, judge: Judge[G]) -> tuple[str, ...]:
+    """Return the pools of nodes that go by *plan* though nothing says what their group's minimum size is."""
+    going = (facts[each.node] for each in plan.removals if each.node in facts)
+    unknown = {fact.pool for fact in going if fact.group is None and karpenter_pool(fact.view.node) is None}
+    return tuple(sorted(pool for pool in unknown if not judge.tells_minimum(pool)))
 
 
 def _considered(known: Sequence[Plan], before: Sequence[Plan]) -> bool:
