@@ -27,6 +27,7 @@ from tightship.planning.evaluate import Facts
 from tightship.planning.facts import FactRules, NodeFacts, count_at_claim, not_autoscaled
 from tightship.planning.plan import STRATEGIES, STRATEGIES_BY_CPU, PerPool, Placement, Strategy
 from tightship.planning.utilization import UtilizationRules
+from tightship.rules.additions import Pause
 from tightship.rules.checks import Check, refusals
 from tightship.rules.limits import CLUSTER, claimable, count_in_drain, group_minimum, node_budget
 from tightship.rules.node_groups import NodeGroups
@@ -78,11 +79,9 @@ class CompactorJudge:
             return strategies[distinct.pop()]
         return PerPool(chosen, self.settings.strategy, strategies)
 
-    def pauses(
-        self, snapshot: Snapshot, facts: Facts, finished: Sequence[Finished], now: float
-    ) -> Callable[[str], Refusal | None]:
+    def pauses(self, facts: Facts, finished: Sequence[Finished], now: float) -> Callable[[str], Pause | None]:
         """Return the function from a pool to its cool-down at *now*."""
-        return cooling(snapshot, facts, finished, self.settings, now).of
+        return cooling(facts, finished, self.settings, now)
 
     def room(self, node: str, facts: Facts, claimed: Collection[str]) -> Refusal | None:
         """Return why *node* may not be claimed beside the nodes *claimed*, ``None`` if it may.

@@ -21,6 +21,7 @@ from tightship.planning.demand import ReservedDemand
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import FactRules, NodeFacts, count_at_claim, not_autoscaled
 from tightship.planning.plan import Placement, Strategy
+from tightship.rules.additions import Pause
 from tightship.rules.checks import refusals
 from tightship.rules.limits import CLUSTER, claimable, count_in_drain, group_minimum, node_budget
 from tightship.rules.node_groups import NodeGroups
@@ -62,12 +63,9 @@ class RefinerJudge:
         del facts
         return self._strategy
 
-    def pauses(
-        self, snapshot: Snapshot, facts: Facts, finished: Sequence[Finished], now: float
-    ) -> Callable[[str], Refusal | None]:
+    def pauses(self, facts: Facts, finished: Sequence[Finished], now: float) -> Callable[[str], Pause | None]:
         """Return why all pools pause at *now*: the refiner's cool-downs apply to the whole cluster."""
-        del facts
-        pause = cooling(snapshot, self.settings, now, finished)
+        pause = cooling(facts, self.settings, now, finished)
         return lambda _: pause
 
     def room(self, node: str, facts: Facts, claimed: Collection[str]) -> Refusal | None:

@@ -45,7 +45,6 @@ RUNNING_ONLY = frozenset(
         Reason.OTHER_INSTALLATION,
         Reason.BUDGET_EXHAUSTED,
         Reason.COOL_DOWN,
-        Reason.RECENT_REGRET,
         Reason.SCALE_IN_EXPECTED,
         Reason.LANDING_MISSED,
         Reason.CLUSTER_UNHEALTHY,

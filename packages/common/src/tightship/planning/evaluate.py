@@ -17,7 +17,7 @@ from tightship.cluster.installations import Beside
 from tightship.objects.drain_record import Finished, PastDrains
 from tightship.objects.reasons import Refusal
 from tightship.planning.demand import ReservedDemand, with_demand
-from tightship.planning.facts import FactRules, NodeFacts, candidates_of, gather, judgement, plannable
+from tightship.planning.facts import FactRules, NodeFacts, added, candidates_of, gather, judgement, plannable
 from tightship.planning.plan import (
     Forecast,
     Gates,
@@ -32,12 +32,12 @@ from tightship.planning.plan import (
     make_plan,
 )
 from tightship.planning.savings import settled
+from tightship.rules.additions import AdditionRules, Pause, after_additions, learned, longest
 from tightship.rules.checks import Check, remark
 from tightship.rules.displacing import with_abandoned
 from tightship.rules.disruption_cost import cost_remarks
 from tightship.rules.health import HealthRules, brake
 from tightship.rules.karpenter import karpenter_pool
-from tightship.rules.regret import RegretRules, learned, regretted
 from tightship.scheduler.devices import with_devices
 
 Facts = Mapping[str, NodeFacts]
@@ -55,7 +55,7 @@ G = TypeVar("G", bound=ExplainedGates)
 G_co = TypeVar("G_co", bound=ExplainedGates, covariant=True)
 
 
-class PaceRules(HealthRules, RegretRules, Protocol):
+class PaceRules(HealthRules, AdditionRules, Protocol):
     """When nothing is drained, or nothing in a pool, whatever the plan says."""
 
 
@@ -94,9 +94,7 @@ class Judge(Protocol[G_co]):
     def tells_minimum(self, pool: str) -> bool:
         """Whether the settings give *pool* a least number of nodes."""
 
-    def pauses(
-        self, snapshot: Snapshot, facts: Facts, finished: Sequence[Finished], now: float
-    ) -> Callable[[str], Refusal | None]:
+    def pauses(self, facts: Facts, finished: Sequence[Finished], now: float) -> Callable[[str], Pause | None]:
         """Return a function from a pool to why it pauses at *now* after what has happened, ``None`` if it doesn't."""
 
 
@@ -205,8 +203,8 @@ class Evaluator(Generic[G]):
                 *_plan(snapshot, judge, facts, now, horizon, improve=improve, progress=progress),
             )
         facts, gates, plan = planned
-        added = [(float(fact.view.node.created), fact.pool, name) for name, fact in facts.items()]
-        history = settled(learned(history, added, judge.pace, now), added, now)
+        nodes = added(facts)
+        history = settled(learned(history, nodes, judge.pace, now), nodes, now)
         evaluation = Evaluation(
             snapshot=snapshot,
             now=now,
@@ -229,15 +227,15 @@ def paced(
     """Return *evaluation* with what *history* and the health of the cluster hold back at *now*."""
     snapshot, facts = evaluation.snapshot, evaluation.facts
     unhealthy = brake(snapshot, history.finished, judge.pace, now, api_failures)
-    regrets = regretted(history, judge.pace, now)
-    pauses = judge.pauses(snapshot, facts, history.finished, now)
+    additions, pauses = after_additions(history, judge.pace, now), judge.pauses(facts, history.finished, now)
     pools = {each.node: facts[each.node].pool for each in evaluation.plan.removals}
-    held = {name: unhealthy or pauses(pool) or regrets.get(pool) for name, pool in pools.items()}
+    held_pools = {pool: longest(pauses(pool), additions.get(pool)) for pool in set(pools.values())}
+    held = {name: unhealthy or ((each := held_pools[pool]) and each.refusal) for name, pool in pools.items()}
     return msgspec.structs.replace(
         evaluation,
         held={name: refusal for name, refusal in held.items() if refusal is not None},
         unhealthy=unhealthy,
-        paused=regrets.keys(),
+        paused=additions.keys(),
     )
 
 

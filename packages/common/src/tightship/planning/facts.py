@@ -19,6 +19,7 @@ from tightship.objects.money import NO_PRICES, NodePrice, Prices, price_of
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan import Candidate, Gates, Judgement, Planner
 from tightship.planning.utilization import Utilization, UtilizationRules, utilization
+from tightship.rules.additions import Added
 from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.disruption_cost import total_cost
 from tightship.rules.evictability import Evictability
@@ -129,6 +130,11 @@ def gather(
         )
 
     return {name: build(view) for name, view in snapshot.nodes.items() if virtual_node(view.node) is None}
+
+
+def added(facts: Mapping[str, NodeFacts]) -> list[Added]:
+    """Return when each node was added, its pool and its name."""
+    return [(float(fact.view.node.created), fact.pool, name) for name, fact in facts.items()]
 
 
 def nodes_out(facts: Mapping[str, NodeFacts], claimed: Collection[str] = ()) -> frozenset[str]:
