@@ -51,8 +51,10 @@ def in_drain(since: float) -> Json:
 def kept(values: Json, *nodes: Json) -> list[Reason]:
     """Return what keeps n1 by what a drain is told of the settings."""
     found = snapshot(*nodes)
-    keeps = drains_of(load_settings({"nodePoolLabels": ["pool"], **values})).keeps(found, found.nodes["n1"].node)
-    return sorted(each.reason for each in keeps)
+    node_refusals = drains_of(load_settings({"nodePoolLabels": ["pool"], **values})).node_refusals(
+        found, found.nodes["n1"].node
+    )
+    return sorted(each.reason for each in node_refusals)
 
 
 def of_pool(name: str, pool: str = "a", **more: Any) -> Json:

@@ -336,10 +336,10 @@ def _over_rounds(found: Plan, plain: Plan) -> Plan:
 
     A first round that removes most may take room that later rounds would have used for more nodes.
     """
-    told = found.searched
-    if told is None or (len(found.removals), -found.evictions) >= (len(plain.removals), -plain.evictions):
+    searched = found.searched
+    if searched is None or (len(found.removals), -found.evictions) >= (len(plain.removals), -plain.evictions):
         return found
-    unused = msgspec.structs.replace(told, removed=told.greedy_removed, evictions=told.greedy_evictions)
+    unused = msgspec.structs.replace(searched, removed=searched.greedy_removed, evictions=searched.greedy_evictions)
     return msgspec.structs.replace(plain, searched=unused)
 
 

@@ -309,7 +309,7 @@ class Planner:
         space, everyone = self.space, (*placed_pods, *waiting)
         mark = space.mark()
         demands = [placed_pod.demand for placed_pod in everyone]
-        # A refusal for replicas about to start is another one, so they have to be told from the rest.
+        # A refusal for replicas about to start is another one, so they have to be kept apart from the rest.
         explain = self.explain or any(placed_pod.starting is not None for placed_pod in waiting)
         fit = fit_all(space, demands, self._choose, self._retries, explain=explain)
         if not fit.complete:
@@ -441,7 +441,7 @@ class UnplacedPods:
         if starting:
             found.append(needed(node, starting))
         displaced: list[PlacedPod] = []
-        told: dict[int, tuple[str, str]] = {}
+        explained: dict[int, tuple[str, str]] = {}
         for position in fit.unplaced:
             placed_pod = everyone[position]
             if placed_pod.starting is not None:
@@ -454,9 +454,9 @@ class UnplacedPods:
             if first and position not in fit.astray:
                 displaced += first
                 continue
-            if id(placed_pod.demand) not in told:  # replicas share it
-                told[id(placed_pod.demand)] = why_nowhere(self._space, placed_pod.demand)
-            detail, fix = told[id(placed_pod.demand)]
+            if id(placed_pod.demand) not in explained:  # replicas share it
+                explained[id(placed_pod.demand)] = why_nowhere(self._space, placed_pod.demand)
+            detail, fix = explained[id(placed_pod.demand)]
             if not placed_pod.origin:
                 found.append(_needed_here(node, placed_pod.pod, fix))
             elif position in fit.astray:
