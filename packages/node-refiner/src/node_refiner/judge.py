@@ -33,7 +33,6 @@ class RefinerJudge:
 
     def __init__(self, settings: RefinerSettings) -> None:
         self.settings = settings
-        self._strategy = UpToThreshold(settings)
         self.pace = settings
         self.placement: Placement = settings.placement
         self.steering = settings.steering_as(CONTROLLER)
@@ -61,7 +60,7 @@ class RefinerJudge:
     def strategy(self, facts: Facts) -> Strategy:
         """Return the strategy that tries candidates in the configured order."""
         del facts
-        return self._strategy
+        return UpToThreshold(self.settings)
 
     def pauses(self, facts: Facts, finished: Sequence[Finished], now: float) -> Callable[[str], Pause | None]:
         """Return why all pools pause at *now*: the refiner's cool-downs apply to the whole cluster."""

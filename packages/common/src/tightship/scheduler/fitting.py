@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from tightship.scheduler.scoring import Choice, best_fit, nodes_to_find
 from tightship.scheduler.space import PodDemand, Space
-from tightship.scheduler.together import feasible_each, left_over
 from tightship.scheduler.topology import NodeMask
 
 RETRIES = 8
@@ -23,6 +22,15 @@ RETRIES = 8
 SEARCH_WORK = 400_000
 """Node checks (pods left times nodes, for each step) that an exhaustive search may spend. The search is deep in small
 clusters, where a clever placement matters, and shallow in large ones, where one pod decides nothing."""
+
+_MANY = 4
+"""Asks from which judging all at once is faster than one after another."""
+
+_FEW = 3
+"""Nodes up to which looking at each is faster than looking at all."""
+
+_NOTHING = -(2**62)
+"""What any node has left, even one whose pods request more than it has."""
 
 _Placed = tuple[tuple[int, int], ...]
 """The kinds of pods placed, with their nodes, sorted so that the order of placing does not matter."""
@@ -91,6 +99,34 @@ def fit_all(
     return Fit(unplaced=(order[0],), astray=(order[0],) if order[0] in nodes else ())
 
 
+def feasible_each(space: Space, demands: Sequence[PodDemand]) -> dict[PodDemand, NodeMask]:
+    """Return what :meth:`Space.feasible` does for each of *demands*, which differ."""
+    if len(demands) < _MANY:
+        return {demand: space.feasible(demand) for demand in demands}
+    masks = np.array([demand.static for demand in demands])
+    masks &= space.open
+    wanted: dict[int, list[int]] = {}
+    for number, demand in enumerate(demands):
+        for row, amount in demand.rows:
+            wanted.setdefault(row, [_NOTHING] * len(demands))[number] = amount
+    for row, amounts in wanted.items():
+        masks &= space.free[row] >= np.array(amounts)[:, None]
+    space.constraints.restrict_all(masks, demands)
+    return dict(zip(demands, masks, strict=True))
+
+
+def _left_over(space: Space, demand: PodDemand, mask: NodeMask, nodes: Mapping[int, int]) -> NodeMask:
+    """Return where *demand* still fits of the nodes in *mask*, now that node-local others have *nodes*."""
+    taken = [node for node in set(nodes.values()) if mask[node]]
+    if len(taken) > _FEW:
+        return space.feasible(demand)
+    gone = [node for node in taken if not space.accepts(demand, node)]
+    if gone:
+        mask = mask.copy()
+        mask[gone] = False
+    return mask
+
+
 def _looks_everywhere(
     space: Space,
     demands: Sequence[PodDemand],
@@ -136,7 +172,7 @@ def _greedy(
         postponed: list[int] = []
         for number, position in enumerate(queue):
             demand = demands[position]
-            feasible = (left_over(space, demand, masks[demand], nodes) if masks else space.feasible(demand)).nonzero()[
+            feasible = (_left_over(space, demand, masks[demand], nodes) if masks else space.feasible(demand)).nonzero()[
                 0
             ]
             if not len(feasible):
