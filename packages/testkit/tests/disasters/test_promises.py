@@ -229,7 +229,7 @@ def standing(minutes: int, nodes: int = 1) -> Json:
 
 
 def books(*saving: Json, seconds: float = 0.0, micros: float = 0) -> dict[str, str]:
-    page = {"seen": "2026-01-05T07:00:00Z", "active": saving, "seconds": seconds, "micros": {"USD": micros}}
+    page = {"seen": "2026-01-05T07:00:00Z", "standing": saving, "seconds": seconds, "micros": {"USD": micros}}
     return {SAVINGS: json.dumps({"a": page})}
 
 

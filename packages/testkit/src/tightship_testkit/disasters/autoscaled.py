@@ -91,7 +91,7 @@ def _books(rng: Random, scenario: Scenario, pools: Sequence[Pool]) -> list[Args]
     books = {
         each.name: {
             "seen": "2026-01-05T06:30:00.000Z",
-            "active": rng.choice(([], [old], [young], [old, young])),
+            "standing": rng.choice(([], [old], [young], [old, young])),
             "seconds": rng.choice((0.0, 7200.5)),
             "micros": rng.choice(({}, {"USD": 1_000_000})),
         }

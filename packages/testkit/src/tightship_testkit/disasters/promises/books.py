@@ -188,7 +188,7 @@ class BooksAreTrue(Promise):
 def _page(found: Json, now: float) -> Page:
     """Return one pool's page at *now*."""
     nodes, seconds, money = 0, float(found.get("seconds", 0.0)), float(sum((found.get("micros") or {}).values()))
-    for each in found.get("active") or []:
+    for each in found.get("standing") or []:
         nodes += each["nodes"]
         age = now - datetime.fromisoformat(each["at"]).timestamp()
         if age >= HOUR:
