@@ -28,14 +28,14 @@ OPEN: Json = {
 
 
 def test_a_drain_goes_by_the_settings_and_the_rules_of_the_plan_before_it() -> None:
-    values: Json = {"settleTime": 1, "awaitCompletionFor": "4m", "placement": "certain"}
+    values: Json = {"settleTime": 1, "awaitCompletionFor": "4m", "placement": "possible"}
     found = COMPACTOR.drain_settings(
         load_settings({**values, "disabledRules": ["LocalStorage"], "blockingSystemPodTimeout": 12})
     )
     assert (found.rules.settle, found.rules.await_timeout) == (1, 240)
     assert (found.eviction.awaited, found.eviction.system_pod_timeout) == (ENDS_BY_ITSELF, 12)
     assert found.eviction.disabled == {Reason.LOCAL_STORAGE}
-    assert found.placement == "certain"
+    assert found.placement == "possible"
     plain = COMPACTOR.drain_settings(load_settings({}))
     assert plain.rules == DrainRules()
     assert (plain.eviction.awaited, plain.placement) == (frozenset(), "likely")
@@ -52,10 +52,10 @@ def in_drain(since: float) -> Json:
 def kept(values: Json, *nodes: Json) -> list[Reason]:
     """Return what keeps n1 by what a drain is told of the settings."""
     found = snapshot(*nodes)
-    keeps = COMPACTOR.drain_settings(load_settings({"nodePoolLabels": ["pool"], **values})).keeps(
+    node_refusals = COMPACTOR.drain_settings(load_settings({"nodePoolLabels": ["pool"], **values})).node_refusals(
         found, found.nodes["n1"].node
     )
-    return sorted(each.reason for each in keeps)
+    return sorted(each.reason for each in node_refusals)
 
 
 def of_pool(name: str, pool: str = "a", **more: Any) -> Json:

@@ -151,7 +151,7 @@ def test_the_help_of_run_leads_to_the_page_with_the_older_names(cli: Any) -> Non
 
 
 def test_help_names_every_setting_and_so_does_the_documentation(cli: Any) -> None:
-    outcome = cli("plan", "--help")
+    outcome = cli("plan", "--help-all")
     assert outcome.code == 0
     sections = {name for section in (DrainKeys, NodeKeys, SteeringKeys) for name in section.model_fields}
     flags = flags_of(RefinerSettings)

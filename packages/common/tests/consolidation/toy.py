@@ -19,16 +19,17 @@ from tightship.nodes.controller import NodeController, NodeNote, OwnMetrics
 from tightship.nodes.loop import serve_nodes
 from tightship.objects import Node
 from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, Price, decode_record
-from tightship.objects.reasons import Reason, Refusal
-from tightship.planning.claim_budget import cluster_room
+from tightship.objects.reasons import Refusal
 from tightship.planning.evaluate import Evaluation, Facts, Judge
-from tightship.planning.facts import FactRules, NodeFacts
+from tightship.planning.facts import FactRules, NodeFacts, count_at_claim
 from tightship.planning.plan import Candidate, Gates, Move, Placement, Planner, Removal, Strategy
 from tightship.process.settings.fields import Budget
 from tightship.process.settings.loading import load
 from tightship.process.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
 from tightship.process.settings.sections import NodeSettings
+from tightship.rules.additions import Pause
 from tightship.rules.checks import Check
+from tightship.rules.limits import CLUSTER, claimable, node_budget
 from tightship.rules.nodes import opt_outs
 from tightship.scheduler.scoring import best_fit
 from tightship_testkit.simulated import Controller, Simulated, until
@@ -112,16 +113,17 @@ class ToyJudge(Judge):
         del pool
         return True
 
-    def pauses(
-        self, snapshot: Snapshot, facts: Facts, finished: Sequence[Finished], now: float
-    ) -> Callable[[str], Refusal | None]:
-        return lambda pool: Refusal(Reason.COOL_DOWN, pool, "as it is told") if self.settings.held else None
+    def pauses(self, facts: Facts, finished: Sequence[Finished], now: float) -> Callable[[str], Pause | None]:
+        return lambda pool: Pause(now + 60, pool, "as it is told") if self.settings.held else None
 
     def node_refusals(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
         return list(opt_outs(snapshot.at(node), pools=snapshot.node_pools))
 
     def room(self, node: str, facts: Facts, claimed: Collection[str]) -> Refusal | None:
-        return cluster_room(node, facts, Budget(count=self.settings.at_once), claimed)
+        count = count_at_claim(node, facts, claimed, lambda _: (CLUSTER,))
+        return claimable(
+            node, claimed, [node_budget(Budget(count=self.settings.at_once), CLUSTER, count).check(count, node)]
+        )
 
 
 class ToyMetrics(OwnMetrics):

@@ -20,8 +20,8 @@ _MEASURES: Mapping[Measure, str] = {"dominant": "the largest of CPU, memory and 
 
 def wire(settings: CompactorSettings) -> dict[str, Setting]:
     """Return all settings as plain data that :func:`~node_compactor.settings.load_settings` reads back."""
-    told = {key: _setting(getattr(settings, name)) for name, key in wire_keys(CompactorSettings).items()}
-    return told | {"utilization": settings.measure}
+    described = {key: _setting(getattr(settings, name)) for name, key in wire_keys(CompactorSettings).items()}
+    return described | {"utilization": settings.measure}
 
 
 def _setting(value: object) -> Setting:

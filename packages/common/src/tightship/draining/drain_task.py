@@ -61,14 +61,14 @@ TROUBLE_FIRST, TROUBLE_LAST = 0.5, 15.0
 """Seconds to wait after a failed request or a conflict, doubled from the first to the last."""
 
 
-Keeps = Callable[[Snapshot, Node], Sequence[Refusal]]
+NodeRefusals = Callable[[Snapshot, Node], Sequence[Refusal]]
 """Returns what keeps a node of a snapshot as a whole now."""
 
 
 class DrainSettings(Struct, frozen=True, kw_only=True):
     """The settings of drains. They may change while drains run.
 
-    *ahead* is the demand without pods for which to keep room. *keeps* is called before a claim and before each
+    *ahead* is the demand without pods for which to keep room. *node_refusals* is called before a claim and before each
     eviction, since something that keeps a node may appear during its drain.
     """
 
@@ -76,7 +76,7 @@ class DrainSettings(Struct, frozen=True, kw_only=True):
     eviction: EvictionRules = EvictionRules()
     placement: Placement = "likely"
     ahead: ReservedDemand = ReservedDemand()
-    keeps: Keeps = lambda snapshot, node: opt_outs(snapshot.at(node), pools=snapshot.node_pools)
+    node_refusals: NodeRefusals = lambda snapshot, node: opt_outs(snapshot.at(node), pools=snapshot.node_pools)
 
 
 class Tools(Struct, frozen=True, kw_only=True):
@@ -281,7 +281,7 @@ class Drive:
         if rest is None and record is not None and record.phase is Phase.EVICTING and record.op == self._op:
             rest = await self._judged(sight, settings, now)
         back = self._returning.refuses(sight.left(self._tries), snapshot)
-        keeps = settings.keeps(snapshot, node) if record is not None and record.owns_node else ()
+        node_refusals = settings.node_refusals(snapshot, node) if record is not None and record.owns_node else ()
         self._not_ready_since = None if node.ready else (self._not_ready_since or now)
         seen = sight.findings(
             record,
@@ -289,7 +289,7 @@ class Drive:
             fresh=looked is not None,
             rest=rest,
             back=back,
-            keeps=keeps,
+            node_refusals=node_refusals,
             progress=self._progress,
             not_ready_since=self._not_ready_since,
             stopping=self._tools.stopping(),
@@ -358,20 +358,22 @@ class Drive:
         async def one(pod: Pod) -> None:
             if not tools.leading():
                 return
-            heard = await send_away(tools.connection, pod, past_budgets=past, only_if=tools.leading)
-            if heard is None:
+            result = await send_away(tools.connection, pod, past_budgets=past, only_if=tools.leading)
+            if result is None:
                 return
             now = self._tools.clock()
-            self.guided.answered(pod, heard.answer)
-            self._tries[pod.uid] = tried(self._tries.get(pod.uid), heard, now)
-            if heard.answer in GOING or heard.answer is EvictionAnswer.GONE:
+            self.guided.answered(pod, result.answer)
+            self._tries[pod.uid] = tried(self._tries.get(pod.uid), result, now)
+            if result.answer in GOING or result.answer is EvictionAnswer.GONE:
                 self._progress = now
-            if heard.answer in GOING or heard.answer is EvictionAnswer.NO_ANSWER:
+            if result.answer in GOING or result.answer is EvictionAnswer.NO_ANSWER:
                 self._returning.evicted(pod)
                 if self._displaced is not None and pod.owner is not None:
                     self._displaced.add(owner_mark(pod.owner.uid))
             self._tools.tell(
-                DrainEvent(EventKind.EVICTION, self._last, self._record, pod=pod, answer=heard.answer, text=heard.text)
+                DrainEvent(
+                    EventKind.EVICTION, self._last, self._record, pod=pod, answer=result.answer, text=result.text
+                )
             )
 
         await asyncio.gather(*(one(pod) for pod in pods))

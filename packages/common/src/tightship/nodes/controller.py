@@ -130,7 +130,7 @@ class NodeController(ABC, Generic[S]):
             eviction=settings.eviction_rules,
             placement=settings.placement,
             ahead=settings.ahead,
-            keeps=self.judge(settings).node_refusals,
+            node_refusals=self.judge(settings).node_refusals,
         )
 
     def pool_of(self, node: Node, settings: S) -> str:

@@ -50,6 +50,7 @@ from tightship.objects.api_errors import Forbidden, KubeError, one_line
 from tightship.objects.drain_record import Ending, Finished, PastDrains, Phase
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.evaluate import Evaluation, Evaluator, Facts, Judge, evaluate, paced
+from tightship.planning.facts import added
 from tightship.planning.plan import Plan, Removal
 from tightship.planning.savings import saved, settled
 from tightship.process.events import EventRecorder, ObjectRef
@@ -60,8 +61,8 @@ from tightship.process.main import Runtime
 from tightship.process.serving import Configuration, Controller, Frame, serve
 from tightship.process.settings.process import NodeProcessSettings
 from tightship.process.settings.sections import NodeSettings
+from tightship.rules.additions import learned
 from tightship.rules.nodes import draining
-from tightship.rules.regret import learned
 
 NOTED_WITHIN = 2.0
 """Most seconds for which a pass waits until drains whose nodes are gone are in the history, before it claims nodes."""
@@ -332,11 +333,10 @@ class ConsolidationLoop(Controller):
 
     async def _remember(self, evaluation: Evaluation, judge: Judge) -> None:
         """Write the results of recent drains for all controllers and the next leader."""
-        added = [(float(fact.view.node.created), fact.pool, name) for name, fact in evaluation.facts.items()]
-        now = evaluation.now
+        nodes, now = added(evaluation.facts), evaluation.now
 
         def latest(known: PastDrains) -> PastDrains:
-            return settled(learned(known, added, judge.pace, now), added, now)
+            return settled(learned(known, nodes, judge.pace, now), nodes, now)
 
         await self._ledger.change(remembering(latest))
 

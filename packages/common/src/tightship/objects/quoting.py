@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 LONGEST = 200
 """Most characters that an error quotes."""
 
@@ -11,3 +14,10 @@ def quoted(text: object) -> str:
     if isinstance(text, str) and len(text) > LONGEST:
         return f"{text[:LONGEST]!r}..."
     return repr(text)
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Return names of *known* close to the mistyped *name*, as the end of a sentence; empty if none is close."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=3) or [each for each in names if name in each][:3]
+    return f"; did you mean {' or '.join(close)}?" if close else ""

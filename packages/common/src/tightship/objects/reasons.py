@@ -41,6 +41,7 @@ class Reason(StrEnum):
     # The gates of the controller.
     NOT_SELECTED = "NotSelected"
     NOT_UNDERUTILIZED = "NotUnderutilized"
+    FILLED_BY_PLAN = "FilledByPlan"
     TOO_YOUNG = "TooYoung"
     NOT_MARKED_LONG_ENOUGH = "NotMarkedLongEnough"
     REQUIRED_COUNT_NOT_REACHED = "RequiredCountNotReached"
@@ -51,7 +52,6 @@ class Reason(StrEnum):
     BUDGET_EXHAUSTED = "BudgetExhausted"
     MAX_NODES_REACHED = "MaxNodesReached"
     COOL_DOWN = "CoolDown"
-    RECENT_REGRET = "RecentRegret"
     SCALE_IN_EXPECTED = "ScaleInExpected"
     LANDING_MISSED = "LandingMissed"
     CLUSTER_UNHEALTHY = "ClusterUnhealthy"
