@@ -82,7 +82,7 @@ def outlooks(
     starting_on: Mapping[str, Resources] = {},
 ) -> Mapping[str, Outlook]:
     """Return how far threshold and minimums allow *free*, the removals of the free plan: of untainted nodes under the
-    empty name, and of each dedicated pool by itself if ``count_tainted`` is on.
+    empty name, and of each dedicated pool by itself if ``countTaintedNodes`` is on.
 
     The first *at_once* removals need no renewed budget. *starting_on* has the future requests of replicas about to
     start, by node.
@@ -176,8 +176,8 @@ def threshold_check(excess: Excess, could_go: int, settings: RefinerSettings) ->
 def minimums_check(name: str, nodes: int, untainted: int, settings: RefinerSettings) -> Check:
     """Return whether the minimums let *name* go next, which leaves *nodes* nodes, *untainted* of them untainted."""
     left = (
-        (nodes, settings.minimum_nodes, "node", "minimum_nodes"),
-        (untainted, settings.minimum_non_tainted_nodes, "untainted node", "minimum_non_tainted_nodes"),
+        (nodes, settings.minimum_nodes, "node", "minimumNodeCount"),
+        (untainted, settings.minimum_non_tainted_nodes, "untainted node", "minimumNonTaintedNodeCount"),
     )
     below = [each for each in left if each[0] < each[1]]
     told = [f"{counted(many, what)} would be left, {key} is {least}" for many, least, what, key in below or left]
@@ -214,15 +214,15 @@ def _fix(reason: Reason, turn: Turn, ahead: Outlook, settings: RefinerSettings) 
     if reason is Reason.EXCESS_BELOW_THRESHOLD:
         # Rounded down, because the shown threshold must let the node through.
         enough = math.floor(turn.reached * 100) / 100
-        return f"lower excess_nodes_threshold to {enough:g} (--threshold {enough:g})" if enough >= 0 else ""
+        return f"lower excessNodesThreshold to {enough:g} (--threshold {enough:g})" if enough >= 0 else ""
     if reason is Reason.MAX_NODES_REACHED:
         return f"allow longer plans (--max-nodes {turn.number + 1})"
     nodes, untainted = ahead.remaining - turn.number - 1, ahead.counted.many - turn.number - 1
     lower = []
     if nodes < settings.minimum_nodes:
-        lower.append(f"minimum_nodes to {nodes} (--min-nodes {nodes})")
+        lower.append(f"minimumNodeCount to {nodes} (--min-nodes {nodes})")
     if untainted < settings.minimum_non_tainted_nodes:
-        lower.append(f"minimum_non_tainted_nodes to {untainted} (--min-non-tainted-nodes {untainted})")
+        lower.append(f"minimumNonTaintedNodeCount to {untainted} (--min-non-tainted-nodes {untainted})")
     return f"lower {' and '.join(lower)}"
 
 

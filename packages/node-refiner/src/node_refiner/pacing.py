@@ -65,7 +65,7 @@ def _added(snapshot: Snapshot, settings: RefinerSettings) -> Iterator[ClusterPau
     if newest is not None:
         created, name = newest
         what = f"node {name} was added"
-        yield ClusterPause(created, settings.time_since_last_addition, what, "time_since_last_addition")
+        yield ClusterPause(created, settings.time_since_last_addition, what, "clusterCoolDownAfterNodeAdded")
 
 
 def _under_way(snapshot: Snapshot, settings: RefinerSettings) -> Iterator[ClusterPause]:
@@ -73,9 +73,11 @@ def _under_way(snapshot: Snapshot, settings: RefinerSettings) -> Iterator[Cluste
         record = drain_record(view.node)
         since = record.entered(Phase.CLAIMED) if record is not None and record.owns_node else None
         if since is not None:
-            yield ClusterPause(since, settings.time_gap, f"a drain of node {name} began", "time_gap")
+            yield ClusterPause(since, settings.time_gap, f"a drain of node {name} began", "clusterCoolDownAfterDrain")
 
 
 def _ended(finished: Sequence[Finished], settings: RefinerSettings) -> Iterator[ClusterPause]:
     for each in finished:
-        yield ClusterPause(each.at, settings.time_gap, f"the drain of node {each.node} ended", "time_gap")
+        yield ClusterPause(
+            each.at, settings.time_gap, f"the drain of node {each.node} ended", "clusterCoolDownAfterDrain"
+        )

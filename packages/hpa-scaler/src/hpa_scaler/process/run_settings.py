@@ -53,7 +53,6 @@ class ScalerRunSettings(ProcessSettings):
         description="Run the controller: ask Prometheus what annotated HPAs want to know, judge where their floors "
         "belong, and set them, again and again. Serves metrics, probes and its last cycle over HTTP.",
         live="servers, defaults and how careful it is",
-        migration="docs/migration-hpa-scaler.md",
     )
 
     interval: Positive = variable("SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS", default=75.0)
