@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from node_compactor.configuration import configure
-from node_compactor.describing import summarize, wire
+from node_compactor.describing import summarize
 from node_compactor.settings import load_settings
 from tightship.planning.plan import STRATEGIES
-from tightship.process.settings.loading import BadFlagsError, SettingsError
+from tightship.process.settings.loading import BadFlagsError, SettingsError, wire
 
 SEED = {
     "nodePools": {

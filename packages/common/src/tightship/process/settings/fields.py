@@ -68,7 +68,7 @@ def seconds(value: object) -> object:
     try:
         return parse_duration(str(value), plain_unit="s")
     except DurationError as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(str(DurationError(value, ""))) from error
 
 
 Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0)]
