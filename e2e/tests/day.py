@@ -91,10 +91,10 @@ def settings(controller: str, url: str) -> dict[str, Any]:
     """Return values of a controller's chart whose pauses are short; *url* is that of Prometheus."""
     pool = {"enabled": True, "scaleDownCPURequestRatioLimit": 0.75, "scaleDownRequiredUnderutilizedNodeCount": 1}
     own: Mapping[str, Values] = {
-        "node-compactor": {"config": {**QUICK, "nodePools": {"general": pool}, "neededMarkedTimeForRemoval": 1}},
+        "node-compactor": {"config": {**QUICK, "nodePools": {"general": pool}, "neededMarkedTimeForRemoval": "1s"}},
         "node-refiner": {"config": {**QUICK_REFINER, "time_gap": "4s"}},
         "hpa-scaler": {
-            "config": {"circuitBreakerPause": 1, "prometheusServers": {"default": {"timeout": 1}}},
+            "config": {"circuitBreakerPause": "1s", "prometheusServers": {"default": {"timeout": 1}}},
             "prometheusServerUrl": url,
             "minimumReplicasLowerBound": 1,
             "watch": True,

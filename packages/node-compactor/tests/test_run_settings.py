@@ -152,7 +152,7 @@ def test_all_problems_are_told_at_once() -> None:
     told = "\n".join(found)
     assert f"{SEED_KEY}: nodePools.p.enabled: 'perhaps': " in told
     assert f"{SEED_KEY}: nodePools.p.limits: unknown key; allowed are " in told
-    assert f"{SEED_KEY}: steerin: unknown key; allowed are " in told
+    assert f"{SEED_KEY}: steerin: unknown key; did you mean steering? allowed are " in told
 
 
 @pytest.mark.parametrize(

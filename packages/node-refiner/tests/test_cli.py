@@ -79,7 +79,7 @@ def test_a_plan_exits_with_0_and_with_2_where_asked(cli: Any, cluster: Path) -> 
         (("plan", "--limit", "1"), "unrecognized arguments: --limit"),
         (("explain",), "required: NODE"),
         (("plan", "--threshold", "much", "--min-nodes", "-1"), "--threshold: 'much': "),
-        (("plan", "--cpu-weight", "0", "--memory-weight", "0"), "--memory-weight: '0': cpu_weight is 0 as well"),
+        (("plan", "--cpu-weight", "0", "--memory-weight", "0"), "--memory-weight: '0': cpuWeight is 0 as well"),
     ],
 )
 def test_wrong_usage_exits_with_64(cli: Any, arguments: tuple[str, ...], says: str) -> None:

@@ -56,7 +56,7 @@ def test_what_a_sibling_has_claimed_is_no_node_that_the_minimums_count() -> None
     refusal = room(found, "n5", **settings)
     assert refusal is not None
     assert refusal.reason is Reason.MIN_NODES
-    assert "3 nodes would be left, minimum_nodes is 4" in refusal.detail
+    assert "3 nodes would be left, minimumNodeCount is 4" in refusal.detail
 
 
 def kept(*others: Json, taints: tuple[Json, ...] = (), labels: Json | None = None, **settings: Any) -> list[Reason]:

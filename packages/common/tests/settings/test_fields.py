@@ -24,7 +24,7 @@ def test_a_duration_of_a_configuration_has_a_unit(written: object, seconds: floa
     assert load(Model, {"pause": written}).pause == seconds
 
 
-@pytest.mark.parametrize("written", ["5", 5, 1.5, " 10 ", ".5"])
+@pytest.mark.parametrize("written", ["5", 5, 1.5, " 10 "])
 def test_a_plain_number_is_no_duration_in_a_configuration(written: object) -> None:
     with pytest.raises(SettingsError) as refused:
         load(Model, {"pause": written})

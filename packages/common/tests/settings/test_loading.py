@@ -114,7 +114,7 @@ def test_an_older_variable_beside_the_native_one_names_both() -> None:
 
 def test_a_problem_names_the_older_key_that_the_user_wrote() -> None:
     told = Translation({"longPause": "soon"}, older={("longPause",): ("former_pause",)})
-    with pytest.raises(SettingsError, match="^c.yaml: former_pause: 'soon' is not a duration"):
+    with pytest.raises(SettingsError, match=r"^c\.yaml: former_pause: 'soon' is not a duration"):
         resolve(Model, ConfigSource(Model, told, "c.yaml"))
 
 

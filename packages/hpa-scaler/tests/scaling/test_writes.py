@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from hpa_scaler.annotations.parsing import ENABLE
-from hpa_scaler.annotations.spec import PREFIX
+from hpa_scaler.annotations.spec import ENABLE, PREFIX
 from tightship_testkit.client import Json
 
 from .world import ASKS, STATE, Refused, World

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tightship.process.settings.loading import OlderVariables, Translation, both, dotted
+from tightship.objects.quoting import set_twice
+from tightship.process.settings.loading import OlderVariables, Translation, dotted
 
 DATA_KEY = "estafette-k8s-node-compactor-config.yaml"
 """The key of the older ConfigMap's data."""
@@ -67,6 +68,6 @@ def _pool(name: str, pool: Mapping[str, object], found: Translation) -> dict[str
         if key != new:
             found.older[there] = here
             if new in pool:
-                found.problems.append(both(dotted(here), dotted(there)))
+                found.problems.append(set_twice(dotted(here), dotted(there)))
         keys.setdefault(new, value)
     return keys

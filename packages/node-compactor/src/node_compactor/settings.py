@@ -15,7 +15,7 @@ from node_compactor.older import native
 from tightship.planning.plan import STRATEGIES
 from tightship.planning.utilization import Measure
 from tightship.process.settings.fields import BudgetField, Flag, Ratio, Seconds
-from tightship.process.settings.loading import Layered, load, wire_keys
+from tightship.process.settings.loading import ConfigSource, Layered, resolve, wire_keys
 from tightship.process.settings.prices import Prices
 from tightship.process.settings.sections import (
     DisabledRules,
@@ -190,4 +190,4 @@ class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUp
 
 def load_settings(values: Mapping[str, object]) -> CompactorSettings:
     """Return settings from plain values by their keys; see :func:`tightship.process.settings.loading.load`."""
-    return load(CompactorSettings, native(values))
+    return resolve(CompactorSettings, ConfigSource(CompactorSettings, native(values)))

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 
 from node_refiner.settings import RefinerSettings
 from tightship.objects.durations import DurationError, parse_duration, spell_duration
+from tightship.objects.quoting import set_twice
 from tightship.process.settings.fields import is_duration, without_unit
-from tightship.process.settings.loading import OlderVariables, Translation, both, wire_keys
+from tightship.process.settings.loading import OlderVariables, Translation, wire_keys
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -54,7 +55,7 @@ def native(values: Mapping[str, object]) -> Translation:
             continue
         found.older[(key,)] = (older,)
         if key in values:
-            found.problems.append(both(older, key))
+            found.problems.append(set_twice(older, key))
         found.values.setdefault(key, _read(key, value))
     if found.older:
         given = found.values

@@ -11,3 +11,8 @@ def quoted(text: object) -> str:
     if isinstance(text, str) and len(text) > LONGEST:
         return f"{text[:LONGEST]!r}..."
     return repr(text)
+
+
+def set_twice(older: str, native: str) -> str:
+    """Return the problem that an *older* name and the *native* one of the same setting are both set."""
+    return f"{older}: stands beside {native}, which is the same setting; allowed is one of them"

@@ -10,9 +10,9 @@ from statistics import median
 
 import msgspec
 
-from hpa_scaler.annotations.parsing import ENABLE, name_of
+from hpa_scaler.annotations.parsing import name_of
 from hpa_scaler.annotations.queries import Outcome, Query, QueryAnswer
-from hpa_scaler.annotations.spec import Band, FloorSpec, ForecastSpec, HoldSpec, PauseSpec, Rules, ServerRef
+from hpa_scaler.annotations.spec import ENABLE, Band, FloorSpec, ForecastSpec, HoldSpec, PauseSpec, Rules, ServerRef
 from hpa_scaler.annotations.values import format_float
 from hpa_scaler.backtest.variants import BacktestSetup, HpaPast
 from hpa_scaler.judge.cycle import DecisionLine, LogError, read_log

@@ -86,7 +86,7 @@ def add_past_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup
         "--interval",
         metavar="DURATION",
         type=value_of(_step),
-        help="between two cycles (default: $SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS, else 75s)",
+        help="between two cycles (default: $INTERVAL, else 75s)",
     )
     past.add_argument(
         "--pod-start", metavar="DURATION", type=value_of(_duration), default=60.0, help="until a new pod is ready (1m)"

@@ -12,7 +12,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations.parsing import ENABLE, enabled, name_of
+from hpa_scaler.annotations.older import prefix_of
+from hpa_scaler.annotations.parsing import enabled, name_of
+from hpa_scaler.annotations.spec import ENABLE
 from hpa_scaler.backtest.document import WEEK, WorstMoment, worst_moment
 from hpa_scaler.backtest.fitting import Suggestion
 from hpa_scaler.backtest.variants import BacktestResult, BacktestSetup
@@ -112,7 +114,8 @@ def suggestions_document(
 
 
 def _hpa(found: Suggestion, setup: BacktestSetup) -> HpaSuggestion:
-    hpa, fit, prefix = found.past.hpa, found.fit, setup.rules.prefix
+    hpa, fit = found.past.hpa, found.fit
+    prefix = prefix_of(hpa.annotations, setup.rules.prefix)
     queries = found.past.yardstick.queries if found.past.yardstick is not None else ()
     annotations = [SuggestedAnnotation(name_of(prefix, each.name), each.text, each.why) for each in found.advice]
     if annotations and not enabled(hpa.annotations, prefix):

@@ -11,9 +11,10 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations.parsing import ENABLE, name_of
+from hpa_scaler.annotations.older import prefix_of, prefixes
+from hpa_scaler.annotations.parsing import name_of
 from hpa_scaler.annotations.queries import Query, value_query
-from hpa_scaler.annotations.spec import FloorSpec, Rules, ServerRef
+from hpa_scaler.annotations.spec import ENABLE, FloorSpec, Rules, ServerRef
 from hpa_scaler.judge.decision import GUARDS, Guard
 from hpa_scaler.process.forecasts import Forecasts
 from hpa_scaler.prometheus.samples import Trace
@@ -49,10 +50,12 @@ class Variant(Struct, frozen=True):
         for change in self.changes:
             if change.target not in (EVERY, hpa.key):
                 continue
-            notes[f"{prefix}/{ENABLE}"] = "true"
-            notes.pop(name_of(prefix, change.name), None)
+            own = prefix_of(notes, prefix)
+            notes[f"{own}/{ENABLE}"] = "true"
+            for each in prefixes(prefix):
+                notes.pop(name_of(each, change.name), None)
             if change.text is not None:
-                notes[name_of(prefix, change.name)] = change.text
+                notes[name_of(own, change.name)] = change.text
         return msgspec.structs.replace(hpa, annotations=notes)
 
 

@@ -14,9 +14,8 @@ from pydantic import BeforeValidator, Field
 from hpa_scaler.annotations.spec import Rules
 from hpa_scaler.annotations.values import parse_int32
 from tightship.process.settings.fields import Allowed, Flag
+from tightship.process.settings.loading import OlderVariables
 from tightship.process.settings.process import (
-    LogFormat,
-    LogLevel,
     Name,
     Ports,
     Positive,
@@ -41,7 +40,7 @@ def _lower_bound(value: object) -> object:
 
 def _prefix(value: object) -> object:
     if not _PREFIX.fullmatch(str(value)):
-        raise ValueError("allowed is a DNS name such as estafette.io: lowercase letters, digits, '-' and '.'")
+        raise ValueError("allowed is a DNS name such as tightship.dev: lowercase letters, digits, '-' and '.'")
     return value
 
 
@@ -55,10 +54,10 @@ class ScalerRunSettings(ProcessSettings):
         live="servers, defaults and how careful it is",
     )
 
-    interval: Positive = variable("SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS", default=75.0)
+    older = OlderVariables({"ESTAFETTE_LOG_FORMAT": "log_format", "ESTAFETTE_LOG_LEVEL": "log_level"})
+
+    interval: Positive = variable("INTERVAL", default=75.0)
     """The older controller's interval was fixed: 68 to 111 s."""
-    log_format: LogFormat = variable("ESTAFETTE_LOG_FORMAT", "LOG_FORMAT", default="text")
-    log_level: LogLevel = variable("ESTAFETTE_LOG_LEVEL", "LOG_LEVEL", default="info")
     config_map: Name = variable("CONFIG_MAP_NAME", default="hpa-scaler-config")
     ports: Ports = variable("HTTP_PORTS", default=(9101,))
     """The older controller's metrics port; its probe had the default probe port."""
@@ -91,7 +90,7 @@ class ScalerRunSettings(ProcessSettings):
         Allowed("a DNS name"),
         Flag(
             "--annotation-prefix PREFIX",
-            "what annotations begin with (default: $ANNOTATION_PREFIX, else estafette.io)",
+            "what annotations begin with (default: $ANNOTATION_PREFIX, else tightship.dev)",
             "floors",
             plan=True,
         ),

@@ -1,7 +1,6 @@
 """Settings that may change while the hpa-scaler runs, and the rules, servers and limits made from them.
 
-Keys follow the older controllers' style. Durations are in seconds, written as ``10m`` or as plain seconds. Defaults
-come from the parts that the settings configure.
+Durations are in seconds, written as ``10m``. Defaults come from the parts that the settings configure.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from tightship.objects.addresses import AllowList
 from tightship.objects.query_servers import Server
 from tightship.objects.selector_text import parse_selector
 from tightship.process.settings.config_maps import config_in, read_config
-from tightship.process.settings.fields import Seconds
+from tightship.process.settings.fields import Seconds, Share
 from tightship.process.settings.loading import ConfigSource, Layered, SettingsError, resolve
 from tightship.process.settings.query_servers import ServerSettings, server_of
 
-CONFIG_MAP_KEYS = ("hpa-scaler-config.yaml", "config.yaml", "config.json")
+CONFIG_MAP_KEYS = ("config.yaml", "config.json")
 """Keys of a ConfigMap's data that may hold the configuration, in order of preference."""
 
 CYCLES_APART = 4
@@ -67,7 +66,7 @@ def _factor(factor: float) -> float:
     return factor
 
 
-Share = Annotated[float, Field(gt=0, le=100)]
+SomeShare = Annotated[Share, Field(gt=0)]
 Factor = Annotated[float, Field(ge=0, le=1000), AfterValidator(_factor)]
 
 
@@ -126,12 +125,12 @@ class ScalerSettings(Layered):
     contest_longest_pause: Seconds = Field(default=_RULES.contest_longest_pause, gt=0, alias="contestPauseLimit")
     drop_count: int = Field(default=_RULES.drop_count, ge=2, alias="correlatedDropMinimumCount")
     """With fewer different queries than this, the breaker for correlated drops never trips."""
-    drop_share: Share = Field(default=100 * _RULES.drop_share, alias="correlatedDropPercentage")
-    """Percentage of the queries that may drop at once."""
-    drop_floor_share: Share = Field(default=100 * _RULES.drop_floor_share, alias="correlatedDropFloorPercentage")
-    """Percentage of all wanted pods that may be lost at once."""
-    drop_size: float = Field(default=100 * _RULES.drop_size, ge=0, lt=100, alias="correlatedDropSize")
-    """Percentage by which a query must want less than lately to count as a drop."""
+    drop_share: SomeShare = Field(default=_RULES.drop_share, alias="correlatedDropPercentage")
+    """The share of the queries that may drop at once."""
+    drop_floor_share: SomeShare = Field(default=_RULES.drop_floor_share, alias="correlatedDropFloorPercentage")
+    """The share of all wanted pods that may be lost at once."""
+    drop_size: Share = Field(default=_RULES.drop_size, lt=1, alias="correlatedDropSize")
+    """The share by which a query must want less than lately to count as a drop."""
     drop_hold: Seconds = Field(default=_RULES.drop_hold, alias="correlatedDropHold")
     """How long a correlated drop prevents all lowering; 0: until the queries recover."""
     rise_factor: Factor = Field(default=_RULES.rise_factor, alias="suddenRiseFactor")
@@ -218,9 +217,6 @@ def rules_of(settings: ScalerSettings, run: ScalerRunSettings) -> Rules:
         lower_bound=run.lower_bound,
         longest_gap=CYCLES_APART * run.interval,
         handover_gap=CYCLES_APART * run.interval,
-        drop_share=settings.drop_share / 100,
-        drop_floor_share=settings.drop_floor_share / 100,
-        drop_size=settings.drop_size / 100,
     )
 
 

@@ -13,21 +13,21 @@ COMPACTOR, REFINER, SCALER = "node-compactor", "node-refiner", "hpa-scaler"
 CONTROLLERS = (COMPACTOR, REFINER, SCALER)
 
 _INTERVALS = {
-    COMPACTOR: "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS",
-    REFINER: "CALCULATION_LOOP_FREQUENCY_SECONDS",
-    SCALER: "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS",
+    COMPACTOR: "INTERVAL",
+    REFINER: "INTERVAL",
+    SCALER: "INTERVAL",
 }
 
-_DRAINS: Mapping[str, float] = {
-    "settleTime": 0.5,
-    "pendingTimeout": 8,
-    "podEvictionTimeout": 20,
-    "nodeDrainTimeout": 30,
-    "handOverTimeout": 60,
-    "backoff": 4,
-    "backoffLimit": 30,
-    "pendingAfterDrainTimeout": 10,
-    "pendingAfterDrainWindow": 30,
+_DRAINS: Mapping[str, str] = {
+    "settleTime": "0.5s",
+    "pendingTimeout": "8s",
+    "podEvictionTimeout": "20s",
+    "nodeDrainTimeout": "30s",
+    "handOverTimeout": "60s",
+    "backoff": "4s",
+    "backoffLimit": "30s",
+    "pendingAfterDrainTimeout": "10s",
+    "pendingAfterDrainWindow": "30s",
 }
 """Seconds, by node-compactor's keys."""
 
@@ -41,12 +41,12 @@ def config_maps(*, on: bool = True) -> list[Json]:
     compactor = {
         "nodePools": {"general": {**pool, "minimumNodeCount": 5}, "compute": {**pool, "minimumNodeCount": 3}},
         "maximumNodesInDrain": _ROOM,
-        "neededMarkedTimeForRemoval": 2,
-        "minimumNodeAge": 20,
+        "neededMarkedTimeForRemoval": "2s",
+        "minimumNodeAge": "20s",
         **_DRAINS,
-        "coolDownAfterNodeAdded": 15,
+        "coolDownAfterNodeAdded": "15s",
         "coolDownAfterNodeDeleted": 0,
-        "coolDownAfterFailure": 3,
+        "coolDownAfterFailure": "3s",
         "clusterCoolDownAfterFailure": 0,
     }
     refiner = {

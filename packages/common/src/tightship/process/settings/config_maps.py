@@ -49,6 +49,8 @@ def _unwrapped(
     if found.get("kind") != "ConfigMap":
         return found
     data = found.get("data")
+    if data is not None and not isinstance(data, Mapping):
+        raise SettingsError([f"{name}: the ConfigMap's data is {type(data).__name__}, not a mapping of settings"])
     held = data if isinstance(data, Mapping) else {}
     if flat and (not held or _is_flat(held, keys, flat)):
         return {str(each): value for each, value in held.items()}

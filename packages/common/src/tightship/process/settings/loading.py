@@ -19,6 +19,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from tightship.objects.durations import ALLOWED_FORMS, spell_duration
+from tightship.objects.quoting import set_twice
 from tightship.process.settings.fields import Flag, is_duration, plain, without_unit
 
 Location = tuple[int | str, ...]
@@ -166,7 +167,7 @@ class EnvironmentSource(SettingsSource):
             if found:
                 self.take((field,), environment[found[0]], found[0])
             if len(found) > len(native) > 0:
-                self.problems.append(both(found[-1], native[0]))
+                self.problems.append(set_twice(found[-1], native[0]))
         if any(environment.get(name) for name in older.fields):
             for field in older.implied.keys() - self.values.keys():
                 self.values[field] = older.implied[field]
@@ -192,11 +193,6 @@ class ConfigSource(SettingsSource):
         """Return the name of the value at *keys* for messages, as the user wrote it."""
         told = dotted(self._older.get(keys, keys))
         return f"{self.place}: {told}" if self.place else told
-
-
-def both(older: str, native: str) -> str:
-    """Return the problem that an *older* name and the *native* one of the same setting are both set."""
-    return f"{older}: stands beside {native}, which is the same setting; allowed is one of them"
 
 
 def _units(model: type[BaseModel], values: Mapping[str, object], above: Location) -> Iterator[tuple[Location, str]]:
