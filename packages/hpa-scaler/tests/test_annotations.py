@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpa_scaler.annotations.older import prefix_of, states_of
 from hpa_scaler.annotations.parsing import ANNOTATIONS, BY_KEY, check_defaults, enabled, parse_spec
 from hpa_scaler.annotations.spec import (
     PREFIX,
@@ -345,3 +346,53 @@ def test_an_annotation_sets_a_field_of_the_spec_that_no_other_sets() -> None:
     fields = [each.field for each in ANNOTATIONS if each.field]
     assert set(fields) == set(FloorSpec.__struct_fields__) - {"queries", "missing", "hold", "forecast"}
     assert len(fields) == len(set(fields))
+
+
+# The older controller's prefix.
+
+
+def test_an_older_hpa_means_what_its_native_form_does() -> None:
+    told = {"prometheus_query": "up", "requests_per_replica": "2.5", "delta": "-0.5", "scale_down_max_ratio": "0.2"}
+    older = annotations("estafette.io", **told)
+    assert enabled(older)
+    assert parse_spec(older) == parse_spec(annotations(**told))
+    assert prefix_of(older, PREFIX) == "estafette.io"
+    assert prefix_of(annotations(**told), PREFIX) == PREFIX
+
+
+def test_an_hpa_of_both_prefixes_is_read_name_by_name() -> None:
+    found = parse_spec({**annotations(prometheus_query="up"), "estafette.io/hpa-scaler-requests-per-replica": "4"})
+    assert isinstance(found, FloorSpec)
+    assert found.queries[0].per_replica == 4
+
+
+@pytest.mark.parametrize(
+    ("native", "older"),
+    [
+        ("tightship.dev/hpa-scaler-delta", "estafette.io/hpa-scaler-delta"),
+        ("tightship.dev/hpa-scaler", "estafette.io/hpa-scaler"),
+    ],
+)
+def test_a_name_of_both_prefixes_contradicts_itself(native: str, older: str) -> None:
+    given = {**annotations(prometheus_query="up"), native: "true", older: "false"}
+    found = parse_spec(given)
+    assert isinstance(found, Problems)
+    told = f"{older}: stands beside {native}, which is the same setting; allowed is one of them"
+    assert told in found.lines
+
+
+def test_a_problem_names_the_older_annotation_that_the_user_wrote() -> None:
+    found = parse_spec(annotations("estafette.io", prometheus_query="up", delta="x"))
+    assert isinstance(found, Problems)
+    [line] = found.lines
+    assert line.startswith("estafette.io/hpa-scaler-delta: 'x': allowed is a number")
+
+
+def test_the_state_keeps_the_prefix_of_the_hpa_and_moves_with_it() -> None:
+    older = {"estafette.io/hpa-scaler": "true", "estafette.io/hpa-scaler-state": "{}"}
+    converted = {"tightship.dev/hpa-scaler": "true", "estafette.io/hpa-scaler-state": "{}"}
+    opted_out = {"estafette.io/hpa-scaler-state": "{}"}
+    assert prefix_of(older, PREFIX) == "estafette.io"
+    assert prefix_of(converted, PREFIX) == PREFIX
+    for each in (older, converted, opted_out):
+        assert states_of(each, PREFIX) == ("estafette.io/hpa-scaler-state",)

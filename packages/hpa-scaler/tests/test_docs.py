@@ -42,7 +42,7 @@ def annotation_rows() -> dict[str, str]:
 
 def test_every_annotation_is_documented_and_those_of_the_older_controller_stand_out() -> None:
     rows = annotation_rows()
-    assert set(rows) == {"estafette.io/hpa-scaler", "state", *(each.name for each in ANNOTATIONS)}
+    assert set(rows) == {"tightship.dev/hpa-scaler", "state", *(each.name for each in ANNOTATIONS)}
     for each in ANNOTATIONS:
         assert (f"**`{each.name}`**" in rows[each.name]) == each.legacy, each.name
 

@@ -27,7 +27,7 @@ async def test_a_floor_is_raised_and_the_original_kept_in_the_same_patch(world: 
         ("test", "/spec/minReplicas"),
         ("test", "/spec/maxReplicas"),
         ("replace", "/spec/minReplicas"),
-        ("add", "/metadata/annotations/estafette.io~1hpa-scaler-state"),
+        ("add", "/metadata/annotations/tightship.dev~1hpa-scaler-state"),
     ]
 
 
