@@ -44,8 +44,8 @@ def documented(kind: str, *names: str) -> list[Json]:
 @pytest.mark.parametrize(
     ("chart", "config_map", "cluster"),
     [
-        ("node-compactor", "estafette-k8s-node-compactor-config", ("tightship-reader", "tightship-drainer")),
-        ("node-refiner", "node-refiner-cm", ("tightship-reader", "tightship-drainer")),
+        ("node-compactor", "own-config", ("tightship-reader", "tightship-drainer")),
+        ("node-refiner", "own-config", ("tightship-reader", "tightship-drainer")),
         ("hpa-scaler", "hpa-scaler-config", ("hpa-scaler",)),
     ],
 )
@@ -164,7 +164,7 @@ def test_the_charts_own_dry_run_comes_before_the_global_one(render: Render, char
 
 
 def test_a_refiner_whose_drainer_is_switched_off_may_finish_what_it_had_begun(render: Render) -> None:
-    rendered = render("node-refiner", {"dryRun": False, "config": {"drainer_enabled": False}})
+    rendered = render("node-refiner", {"dryRun": False, "config": {"enabled": False}})
     assert ("patch", "nodes") in rendered.rights()
 
 

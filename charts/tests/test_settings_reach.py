@@ -230,12 +230,12 @@ def test_every_annotation_may_have_a_default(render: Render) -> None:
     [
         (
             "node-compactor",
-            "config.nodePools.a.scaleDownCPURequestRatioLimit=0.75",
+            "config.nodePools.a.cpuRequestRatioLimit=0.75",
             lambda it: it.pools["a"].limit == 0.75,
         ),
         (
             "node-compactor",
-            "config.nodePools.a.scaleDownCPURequestRatioLimit=75%",
+            "config.nodePools.a.cpuRequestRatioLimit=75%",
             lambda it: it.pools["a"].limit == 0.75,
         ),
         ("node-compactor", "config.maximumNodesInDrain=10%", lambda it: str(it.cluster_budget) == "10%"),

@@ -354,7 +354,7 @@ def test_an_annotation_sets_a_field_of_the_spec_that_no_other_sets() -> None:
 def test_an_older_hpa_means_what_its_native_form_does() -> None:
     told = {"prometheus_query": "up", "requests_per_replica": "2.5", "delta": "-0.5", "scale_down_max_ratio": "0.2"}
     older = annotations("estafette.io", **told)
-    assert enabled(older)
+    assert enabled({"estafette.io/hpa-scaler": "true"})
     assert parse_spec(older) == parse_spec(annotations(**told))
     assert prefix_of(older, PREFIX) == "estafette.io"
     assert prefix_of(annotations(**told), PREFIX) == PREFIX

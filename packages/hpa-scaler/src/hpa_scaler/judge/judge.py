@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hpa_scaler.annotations.older import states_of
+from hpa_scaler.annotations.older import state_name, states_of
 from hpa_scaler.annotations.queries import Outcomes, firing, hold_query, outcome_of, read
 from hpa_scaler.annotations.spec import FloorSpec, Rollout
 from hpa_scaler.judge import advice
@@ -277,7 +277,7 @@ class _FloorJudgement:
         remarks = (self._own.changed, self._sources.largest, inactive(self._hpa), self._forecast.unused)
         notes = [each for each in remarks if each is not None]
         if self._state_problem:
-            [name, *_] = states_of(self._hpa.annotations, self._rules.prefix)
+            name = (*states_of(self._hpa.annotations, self._rules.prefix), state_name(self._rules.prefix))[0]
             fix = f"the memory starts empty; remove the annotation {name}"
             notes.append(Refusal(Reason.STATE_UNREADABLE, detail=self._state_problem, fix=fix))
         if self._rolling is not None and self._rolling.reason is Reason.ROLLOUT_EXPIRED:
