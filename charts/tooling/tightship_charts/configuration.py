@@ -181,6 +181,8 @@ def shown(field: FieldInfo) -> str:
         return spell_duration(float(default))
     if isinstance(default, bool):
         return str(default).lower()
+    if isinstance(default, float) and any(getattr(each, "func", None) is parse_ratio for each in field.metadata):
+        return f"{100 * default:g}%"
     if isinstance(default, tuple):
         return ", ".join(str(each) for each in default)
     return f"{default:g}" if isinstance(default, float) else str(default)
@@ -200,6 +202,8 @@ def allowed(schema: Json) -> str:
         return "a duration"
     if pattern.endswith("%)$"):
         return "a number or a percentage"
+    if pattern == RATIO:
+        return "a share, such as 75% or 0.75"
     if kinds == ["array"]:
         return f"a list of {allowed(schema['items'])}".replace("a string", "strings")
     if kinds == ["object"]:
