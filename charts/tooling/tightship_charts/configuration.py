@@ -188,6 +188,13 @@ def shown(field: FieldInfo) -> str:
     return f"{default:g}" if isinstance(default, float) else str(default)
 
 
+_WORDS: Mapping[str, str] = {
+    DURATION: "a duration",
+    BUDGET: "a number or a percentage",
+    RATIO: "a share, such as 75% or 0.75",
+}
+
+
 def allowed(schema: Json) -> str:
     """Return in words what *schema* allows."""
     if schema is PRICES:
@@ -198,12 +205,8 @@ def allowed(schema: Json) -> str:
     kinds = schema.get("type", [])
     kinds = kinds if isinstance(kinds, list) else [kinds]
     pattern = schema.get("pattern", "")
-    if "ms|s|m|h|d" in pattern:
-        return "a duration"
-    if pattern.endswith("%)$"):
-        return "a number or a percentage"
-    if pattern == RATIO:
-        return "a share, such as 75% or 0.75"
+    if pattern in _WORDS:
+        return _WORDS[pattern]
     if kinds == ["array"]:
         return f"a list of {allowed(schema['items'])}".replace("a string", "strings")
     if kinds == ["object"]:

@@ -28,6 +28,12 @@ VARIABLES = OlderVariables(
 )
 """Variables that set keys of the configuration."""
 
+CONFIG_KEYS: Mapping[str, str] = {
+    "MINIMUM_NODE_AGE_SECONDS": "minimumNodeAge",
+    "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS": "neededMarkedTimeForRemoval",
+}
+"""The native key of each of :data:`VARIABLES`."""
+
 PROCESS_VARIABLES = OlderVariables(
     {
         "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": "interval",
