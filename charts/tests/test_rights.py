@@ -44,8 +44,8 @@ def documented(kind: str, *names: str) -> list[Json]:
 @pytest.mark.parametrize(
     ("chart", "config_map", "cluster"),
     [
-        ("node-compactor", "own-config", ("tightship-reader", "tightship-drainer")),
-        ("node-refiner", "own-config", ("tightship-reader", "tightship-drainer")),
+        ("node-compactor", "node-compactor-config", ("tightship-reader", "tightship-drainer")),
+        ("node-refiner", "node-refiner-config", ("tightship-reader", "tightship-drainer")),
         ("hpa-scaler", "hpa-scaler-config", ("hpa-scaler",)),
     ],
 )

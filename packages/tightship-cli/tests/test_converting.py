@@ -37,8 +37,9 @@ REFINER = {
 """The data of SAP node-refiner's manifests/base/settings.yaml."""
 
 COMPACTOR_ENV = {
-    "ESTAFETTE_LOG_FORMAT": "plaintext", "MINIMUM_NODE_AGE_SECONDS": "0", "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS": "600",
-    "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": "60", "CONFIGMAP_NAME": "estafette-k8s-node-compactor",
+    "ESTAFETTE_LOG_FORMAT": "plaintext", "MINIMUM_NODE_AGE_SECONDS": "0",
+    "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS": "600", "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": "60",
+    "CONFIGMAP_NAME": "estafette-k8s-node-compactor",
 }  # fmt: skip
 """The environment that estafette-k8s-node-compactor's chart sets by its defaults."""
 
@@ -114,7 +115,7 @@ def test_a_manifest_and_its_config_map_are_converted_together() -> None:
     held = yaml.safe_load(config["data"]["config.yaml"])
     assert (held["minimumNodeAge"], held["neededMarkedTimeForRemoval"]) == (0, "600s")
     assert env_of(pods) == {
-        "LOG_FORMAT": "plaintext", "INTERVAL": "60s", "CONFIG_MAP_NAME": "estafette-k8s-node-compactor",
+        "LOG_FORMAT": "text", "INTERVAL": "60s", "CONFIG_MAP_NAME": "estafette-k8s-node-compactor",
     }  # fmt: skip
     assert "MINIMUM_NODE_AGE_SECONDS is minimumNodeAge of the ConfigMap now" in notes
 
@@ -134,7 +135,7 @@ def test_the_older_refiners_manifest_says_what_it_took_for_granted() -> None:
 def test_a_flag_that_run_does_not_have_changes_the_behaviour() -> None:
     flag = "--sleep-duration-between-iterations-seconds=90"
     _, notes = convert(deployment("estafette/estafette-k8s-node-compactor:1", {}, (flag,)))
-    assert notes.endswith(f"changes in behaviour: {flag}: node-compactor run has no such flag, set INTERVAL")
+    assert notes.endswith(f"changes in behaviour: {flag}: run has no such flag, set INTERVAL")
 
 
 OLDER_HPA: Json = {
@@ -144,7 +145,7 @@ OLDER_HPA: Json = {
         "name": "web",
         "annotations": {
             "estafette.io/hpa-scaler": "true",
-            "estafette.io/hpa-scaler-prometheus-query": "sum(rate(nginx_http_requests_total{app='my-app'}[5m])) by (app)",
+            "estafette.io/hpa-scaler-prometheus-query": "sum(rate(requests_total{app='my-app'}[5m])) by (app)",
             "estafette.io/hpa-scaler-requests-per-replica": "2.5",
             "estafette.io/hpa-scaler-delta": "-0.5",
             "estafette.io/hpa-scaler-state": "{}",

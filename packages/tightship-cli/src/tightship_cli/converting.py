@@ -28,6 +28,7 @@ from tightship.cli.app import CliError
 from tightship.cli.arguments import CommandParser
 from tightship.cli.object_file import read_bytes
 from tightship.cli.output import write_document
+from tightship.process.logging import FORMATS
 from tightship.process.settings.config_maps import mapping_of
 from tightship.process.settings.fields import is_duration, without_unit
 from tightship.process.settings.loading import ConfigSource, Layered, Translation, resolve, wire
@@ -173,8 +174,12 @@ class _Conversion:
         controller = _whose(values)
         if controller is None:
             return thing
+        said = len(self.notes)
+        native = self._configuration(controller, values, where)
+        if held == CONFIG and len(self.notes) == said:
+            return thing
         rest = {key: text for key, text in data.items() if held and key != held}
-        return {**thing, "data": {CONFIG: _text(self._configuration(controller, values, where)), **rest}}
+        return {**thing, "data": {CONFIG: _text(native), **rest}}
 
     def _configuration(self, controller: Controller, values: Mapping[str, object], where: str) -> Json:
         model, translation = controller.model, controller.native(values)
@@ -225,9 +230,7 @@ class _Conversion:
                     env.append({"name": native, "value": str(value)})
                     told.append(f"written down: {native}={value}, as the older controller")
         flags = [each for each in container.get("args") or [] if str(each).partition("=")[0] in _FLAGS]
-        changed = [
-            f"{each}: node-compactor run has no such flag, set {_FLAGS[each.partition('=')[0]]}" for each in flags
-        ]
+        changed = [f"{each}: run has no such flag, set {_FLAGS[each.partition('=')[0]]}" for each in flags]
         if told or changed:
             told.append(f"the image stays {container.get('image', 'unset')}: write down that of {controller.name}")
         self._told(where, told, changed)
@@ -289,7 +292,7 @@ def _with_unit(variable: Json, duration: bool) -> Json:
     value = variable.get("value")
     if value is None:
         return {}
-    return {"value": f"{value}s" if duration and without_unit(value) else value}
+    return {"value": f"{value}s" if duration and without_unit(value) else FORMATS.get(str(value), value)}
 
 
 def _plain(model: type[Layered], key: str, value: object) -> object:
