@@ -68,7 +68,8 @@ def values_text(chart: str) -> str:
 
 def _commented(chart: str) -> str:
     """Return every key of ``config`` with its default, or what it allows if it has none, as comments."""
-    lines, above = [], ()
+    lines: list[str] = []
+    above: tuple[str, ...] = ()
     for key in config_keys(chart):
         *parents, name = key.path
         same = next((at for at, each in enumerate(parents) if above[at : at + 1] != (each,)), len(parents))
