@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tightship.objects import Node
-from tightship.planning.price_list import PriceError, price_list
 from tightship.planning.prices import HOURLY_PRICE, annotation_problem, is_spot, parse_price, price_of
+from tightship.process.settings.loading import SettingsError
+from tightship.process.settings.price_list import price_list
 from tightship.process.settings.prices import cloud_prices, no_list
 from tightship_testkit.builders import node, snapshot
 
@@ -178,7 +179,7 @@ def test_anything_else_is_no_price(value: object) -> None:
 
 
 def test_every_problem_of_a_list_is_told_with_its_thing_and_what_is_allowed() -> None:
-    with pytest.raises(PriceError) as caught:
+    with pytest.raises(SettingsError) as caught:
         price_list(
             {
                 "curency": "USD",
@@ -199,7 +200,7 @@ def test_every_problem_of_a_list_is_told_with_its_thing_and_what_is_allowed() ->
         )
     told = caught.value.problems
     for part in (
-        "'curency': unknown key; allowed are currency, spotFactor, instanceTypes, prices",
+        "curency: unknown key; did you mean currency? allowed are cloudPrices, currency",
         "currency: 'dollars'; allowed is a code of three letters",
         "spotFactor: 3; allowed is a number of 0 to 1",
         "instanceTypes.m5.large: -1 is not a price",
@@ -219,18 +220,18 @@ def test_values_without_end_make_a_short_error() -> None:
     bomb: Any = "x"
     for _ in range(40):
         bomb = [bomb] * 10
-    with pytest.raises(PriceError) as caught:
+    with pytest.raises(SettingsError) as caught:
         price_list({"instanceTypes": {"a": bomb}, "prices": [{"selector": bomb, "price": bomb}], "currency": bomb})
     assert len(str(caught.value)) < 2000
 
 
 @pytest.mark.parametrize("values", [{}, {"currency": "USD"}, {"prices": []}])
 def test_a_list_without_prices_is_refused(values: dict[str, Any]) -> None:
-    with pytest.raises(PriceError, match="holds no price"):
+    with pytest.raises(SettingsError, match="holds no price"):
         price_list(values)
 
 
 @pytest.mark.parametrize("values", [{"prices": {"a": 1}}, {"prices": "a"}, {"instanceTypes": ["m5.large"]}])
 def test_a_list_of_the_wrong_shape_is_refused(values: dict[str, Any]) -> None:
-    with pytest.raises(PriceError, match="allowed is a"):
+    with pytest.raises(SettingsError, match="allowed is a"):
         price_list(values)

@@ -45,8 +45,8 @@ class BadFlagsError(SettingsError):
 
 
 def dotted(location: Location) -> str:
-    """Return a location in the usual notation: ``nodePools.general.enabled``."""
-    return ".".join(str(part) for part in location)
+    """Return a location in the usual notation: ``nodePools.general.enabled``, or ``prices[1].zone`` in a list."""
+    return "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
 
 
 class Layered(BaseSettings):
@@ -315,7 +315,7 @@ def _walked(model: type[BaseModel], location: Location) -> tuple[Location, type[
     key, inner, rest = wire_keys(model)[field], nested(model.model_fields[field]), location[1:]
     if inner is None or not rest:
         return (key, *rest), model
-    entry = rest[:1] if inner[1] else ()
+    entry = rest[:1] if inner[1] or isinstance(rest[0], int) else ()
     keys, owner = _walked(inner[0], rest[len(entry) :])
     return (key, *entry, *keys), owner
 

@@ -12,12 +12,11 @@ from pydantic import BeforeValidator, Field, InstanceOf
 from pydantic_core import PydanticCustomError
 
 from tightship.objects.quoting import quoted
-from tightship.planning.price_list import PriceError, price_list
 from tightship.planning.prices import MICROS, CloudPrices, PriceList
 from tightship.process.settings.config_maps import mapping_of, read_config
 from tightship.process.settings.fields import Flag
 from tightship.process.settings.loading import TELLS_ALL, SettingsError
-from tightship.process.settings.opencost import server_in
+from tightship.process.settings.price_list import price_list
 
 PRICE_FILES = ("prices.yaml", "prices.yml", "prices.json", "prices")
 """Keys of a ConfigMap's data that may hold a price list; the first that exists counts."""
@@ -59,27 +58,16 @@ def read_prices(path: str) -> PriceList:
     file.
     """
     address = path.lower().startswith(("http://", "https://"))
+    values: Mapping[str, object] = {"openCost": path} if address else read_config(path, PRICE_FILES)
     try:
-        return _read({"openCost": path} if address else read_config(path, PRICE_FILES))
-    except PriceError as error:
+        return _read(values)
+    except SettingsError as error:
         where = "--prices" if address else path
         raise SettingsError([f"{where}: {problem}" for problem in error.problems]) from error
 
 
 def _read(values: Mapping[str, object]) -> PriceList:
-    problems: list[str] = []
-    server = None
-    if "openCost" in values:
-        try:
-            server = server_in(values["openCost"])
-        except SettingsError as error:
-            problems = error.problems
-    try:
-        found = price_list(values, cloud_prices(), server)
-    except PriceError as error:
-        raise PriceError([*problems, *error.problems]) from error
-    if problems:
-        raise PriceError(problems)
+    found = price_list(values, cloud_prices())
     # Only values that passed are written: YAML's aliases can make others endless.
     return msgspec.structs.replace(found, written=msgspec.json.encode(values).decode())
 
@@ -99,7 +87,7 @@ def _prices(value: object) -> object:
         raise PydanticCustomError(TELLS_ALL, "{problems}", {"problems": why})
     try:
         return _read(value) if value else no_list()
-    except PriceError as error:
+    except SettingsError as error:
         raise PydanticCustomError(TELLS_ALL, "{problems}", {"problems": str(error)}) from error
 
 
