@@ -193,8 +193,6 @@ def test_every_problem_of_a_list_is_told_with_its_thing_and_what_is_allowed() ->
                     {"selector": {}, "price": 1},
                     {"instanceType": "b", "prize": 1},
                     "m5.large: 1",
-                    {"instanceType": "c", "price": 1},
-                    {"instanceType": "c", "price": 2},
                 ],
             }
         )
@@ -211,9 +209,13 @@ def test_every_problem_of_a_list_is_told_with_its_thing_and_what_is_allowed() ->
         "prices[5].prize: unknown key",
         "prices[5].price: None is not a price",
         "prices[6]: 'm5.large: 1'; allowed is a mapping",
-        "prices[8]: is about the same nodes as prices[7]",
     ):
         assert any(each.startswith(part) for each in told), part
+
+
+def test_two_entries_about_the_same_nodes_are_refused() -> None:
+    with pytest.raises(SettingsError, match=r"^prices\[3\]: is about the same nodes as prices\[1\]; allowed is one"):
+        price_list({"prices": [{"instanceType": each, "price": 1} for each in ("a", "b", "a")]})
 
 
 def test_values_without_end_make_a_short_error() -> None:
