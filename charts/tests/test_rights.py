@@ -79,8 +79,7 @@ def test_who_looks_at_no_autoscalers_or_buffers_may_not(feature: Feature, render
     granted = rights_of(feature(chart, "live").rules())
     without = rights_of(feature(chart, "no veto").rules())
     assert {right[2] for right in granted - without} == {"horizontalpodautoscalers"}
-    key = "disabledRules" if chart == "node-compactor" else "disabled_rules"
-    without = rights_of(render(chart, {"dryRun": False, "config": {key: ["BufferNeedsNode"]}}).rules())
+    without = rights_of(render(chart, {"dryRun": False, "config": {"disabledRules": ["BufferNeedsNode"]}}).rules())
     assert {right[2] for right in granted - without} == {"capacitybuffers", "podtemplates"}
 
 

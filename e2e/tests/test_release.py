@@ -34,7 +34,7 @@ LONG = 180
 
 PATIENT: Mapping[str, Values] = {
     "node-compactor": {"config": {"podEvictionTimeout": "600s", "nodeDrainTimeout": "600s"}},
-    "node-refiner": {"config": {"pod_eviction_timeout": "600s", "node_drain_timeout": "600s"}},
+    "node-refiner": {"config": {"podEvictionTimeout": "600s", "nodeDrainTimeout": "600s"}},
 }
 """Values by which a drain is not given up because of such a pod."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 
 from tightship_simulator.demo.town import SYSTEM
@@ -29,7 +28,7 @@ _DRAINS: Mapping[str, str] = {
     "pendingAfterDrainTimeout": "10s",
     "pendingAfterDrainWindow": "30s",
 }
-"""Seconds, by node-compactor's keys."""
+"""Times of drains, by their keys."""
 
 _ROOM = 2
 """Nodes of the cluster in drain at once."""
@@ -37,9 +36,10 @@ _ROOM = 2
 
 def config_maps(*, on: bool = True) -> list[Json]:
     """Return the ConfigMap of each controller; with *on* false no drain is begun."""
-    pool = {"enabled": on, "scaleDownCPURequestRatioLimit": 0.55, "scaleDownRequiredUnderutilizedNodeCount": 1}
+    pool = {"enabled": on, "cpuRequestRatioLimit": 0.55, "requiredUnderutilizedNodeCount": 1}
     compactor = {
         "nodePools": {"general": {**pool, "minimumNodeCount": 5}, "compute": {**pool, "minimumNodeCount": 3}},
+        "utilization": "cpu",
         "maximumNodesInDrain": _ROOM,
         "neededMarkedTimeForRemoval": "2s",
         "minimumNodeAge": "20s",
@@ -50,18 +50,18 @@ def config_maps(*, on: bool = True) -> list[Json]:
         "clusterCoolDownAfterFailure": 0,
     }
     refiner = {
-        "drainer_enabled": "true" if on else "false",
-        "excess_nodes_threshold": "2",
-        "minimum_nodes": "12",
-        "maximum_nodes_in_drain": str(_ROOM),
-        "time_gap": "0s",
-        "time_since_last_addition": "15s",
-        **{re.sub("[A-Z]", lambda hump: f"_{hump[0].lower()}", key): f"{value}s" for key, value in _DRAINS.items()},
+        "enabled": on,
+        "excessNodesThreshold": 2,
+        "minimumNodeCount": 12,
+        "maximumNodesInDrain": _ROOM,
+        "clusterCoolDownAfterDrain": 0,
+        "clusterCoolDownAfterNodeAdded": "15s",
+        **_DRAINS,
     }
     scaler = {"coldSourceGuard": False, "dataAgeQuery": "", "circuitBreakerPause": "2s"}
     return [
         _config_map(COMPACTOR, {"config.yaml": json.dumps(compactor)}),
-        _config_map(REFINER, refiner),
+        _config_map(REFINER, {"config.yaml": json.dumps(refiner)}),
         _config_map(SCALER, {"config.yaml": json.dumps(scaler)}),
     ]
 
