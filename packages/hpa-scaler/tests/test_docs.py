@@ -40,11 +40,9 @@ def annotation_rows() -> dict[str, str]:
     return rows
 
 
-def test_every_annotation_is_documented_and_those_of_the_older_controller_stand_out() -> None:
+def test_every_annotation_is_documented() -> None:
     rows = annotation_rows()
     assert set(rows) == {"tightship.dev/hpa-scaler", "state", *(each.name for each in ANNOTATIONS)}
-    for each in ANNOTATIONS:
-        assert (f"**`{each.name}`**" in rows[each.name]) == each.legacy, each.name
 
 
 def test_every_rule_for_missing_data_is_documented() -> None:

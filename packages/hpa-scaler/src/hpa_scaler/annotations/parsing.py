@@ -49,14 +49,13 @@ class Annotation(Struct, frozen=True):
     """One annotation: its *name* after ``hpa-scaler-``, the reader of its text, and the field of a spec that it sets.
 
     An annotation without a *field* sets part of a field. A *numbered* annotation may be set for each query, as in
-    ``delta-2``. *legacy* marks the older controller's annotations.
+    ``delta-2``.
     """
 
     name: str
     read: Callable[[str], Any]
     field: str = ""
     numbered: bool = False
-    legacy: bool = False
 
     @property
     def key(self) -> str:
@@ -68,13 +67,13 @@ class Annotation(Struct, frozen=True):
 QUERY = "prometheus-query"
 
 ANNOTATIONS = (
-    Annotation(QUERY, values.query, numbered=True, legacy=True),
-    Annotation("requests-per-replica", values.positive, numbered=True, legacy=True),
-    Annotation("delta", values.number, numbered=True, legacy=True),
+    Annotation(QUERY, values.query, numbered=True),
+    Annotation("requests-per-replica", values.positive, numbered=True),
+    Annotation("delta", values.number, numbered=True),
     Annotation("prometheus-server", values.server_name, numbered=True),
-    Annotation("prometheus-server-url", values.url, numbered=True, legacy=True),
-    Annotation("scale-down-max-ratio", values.ratio, "ratio", legacy=True),
-    Annotation("enable-scale-down-ratio-deployment-checking", values.switch, "rollout_check", legacy=True),
+    Annotation("prometheus-server-url", values.url, numbered=True),
+    Annotation("scale-down-max-ratio", values.ratio, "ratio"),
+    Annotation("enable-scale-down-ratio-deployment-checking", values.switch, "rollout_check"),
     Annotation("several-series", values.one_of("hold", "max", "error"), "series"),
     Annotation("query-range", values.duration, "query_range"),
     Annotation("missing-data", values.missing_data),
