@@ -107,7 +107,7 @@ def test_all_problems_of_a_file_are_told_at_once(tmp_path: Path) -> None:
     assert len(caught.value.problems) == 5
     assert f"{config}: nodePools.a.enabled: 'perhaps': " in told
     assert f"{config}: nodePools.a.limits: unknown key; allowed are coolDownAfterFailure, " in told
-    assert f"{config}: nodePool: unknown key; allowed are " in told
+    assert f"{config}: nodePool: unknown key; did you mean nodePools? allowed are " in told
     assert f"{config}: disabledRules: ['NoPlace']: NoPlace can't be switched off; allowed are " in told
     assert "MINIMUM_NODE_AGE_SECONDS: 'soon' is not a duration" in told
 
