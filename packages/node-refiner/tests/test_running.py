@@ -50,7 +50,7 @@ def test_a_claim_is_refused_while_a_sibling_has_the_only_place() -> None:
 
 
 def test_what_a_sibling_has_claimed_is_no_node_that_the_minimums_count() -> None:
-    settings: Json = {"minimum_nodes": 4, "minimum_non_tainted_nodes": 2, "maximum_nodes_in_drain": "3"}
+    settings: Json = {"minimum_nodes": 4, "minimum_non_tainted_nodes": 2, "cluster_budget": "3"}
     found = decided(nodes=5, **settings)
     assert room(found, **settings) is None
     refusal = room(found, "n5", **settings)
