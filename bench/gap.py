@@ -21,13 +21,13 @@ from planning import every_node, openb
 
 from tightship.cli.snapshot_file import read_file
 from tightship.cluster import Snapshot
-from tightship.planning.plan import STRATEGIES, Planner, make_plan
-from tightship.planning.search.limits import limits_of
-from tightship.planning.search.linear import solved
-from tightship.planning.search.problem import extract
-from tightship.planning.search.relaxation import proven, relaxed
-from tightship.planning.search.strategy import Searching, SearchRules
+from tightship.planning.plan import STRATEGIES, Planner, SearchRules, make_plan
 from tightship.rules.disruption import DisruptionLedger
+from tightship.search.limits import limits_of
+from tightship.search.linear import solved
+from tightship.search.problem import extract
+from tightship.search.relaxation import proven, relaxed
+from tightship.search.strategy import Searching
 from tightship_testkit.builders import Json, node, pod, snapshot, workload
 
 BAR = 1.04

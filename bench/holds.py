@@ -31,15 +31,14 @@ from dataclasses import dataclass, field
 import msgspec
 from instant import Series, answer
 
-from hpa_scaler.annotations.fallbacks import fallbacks
 from hpa_scaler.annotations.parsing import parse_spec
+from hpa_scaler.annotations.promql import fallbacks
 from hpa_scaler.annotations.queries import Outcome, Query, QueryAnswer, answer_of
 from hpa_scaler.annotations.spec import PREFIX, FloorSpec, Rules
 from hpa_scaler.judge.advice import LENGTHEN
-from hpa_scaler.judge.cycle import questions, subject_of
 from hpa_scaler.judge.decision import FloorDecision
 from hpa_scaler.judge.history import BUCKETS, FloorHistory
-from hpa_scaler.judge.judge import judge_one
+from hpa_scaler.judge.judge import judge_one, questions, subject_of
 from hpa_scaler.judge.sources import lowering_window
 from tightship.objects import HorizontalPodAutoscaler
 from tightship.objects.autoscaling import FieldManager, ScaleTargetRef

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from hpa_scaler.annotations.promql import parse
-from hpa_scaler.annotations.syntax import Expression, number_of
+from hpa_scaler.annotations.promql import Expression, number_of, parse
 
 SCRAPE = 15.0
 """Seconds between two samples."""

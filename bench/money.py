@@ -23,8 +23,8 @@ from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
 from tightship.cli.snapshot_file import read_file
 from tightship.cluster import Snapshot
+from tightship.objects.money import HOURS_PER_MONTH, INSTANCE_TYPE_LABELS, MICROS
 from tightship.planning.evaluate import evaluate
-from tightship.planning.prices import HOURS_PER_MONTH, INSTANCE_TYPE_LABELS, MICROS
 
 STEEPNESS = (0.0, 0.15, 0.3)
 CORE, GIB = 0.04, 0.005

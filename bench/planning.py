@@ -44,8 +44,17 @@ from tightship.cluster import ClusterState, Snapshot
 from tightship.objects import KINDS, decode
 from tightship.objects.reasons import Refusal
 from tightship.planning.evaluate import Evaluator, evaluate
-from tightship.planning.plan import STRATEGIES, Candidate, Judgement, Placement, Planner, forecast, make_plan
-from tightship.planning.search.strategy import Searching, SearchRules
+from tightship.planning.plan import (
+    STRATEGIES,
+    Candidate,
+    Judgement,
+    Placement,
+    Planner,
+    SearchRules,
+    forecast,
+    make_plan,
+)
+from tightship.search.strategy import Searching
 from tightship_simulator.generate import NOW, objects
 
 PODS_PER_NODE = 30

@@ -32,7 +32,8 @@ from tightship.cli.app import COLLECTIONS
 from tightship.cluster import Snapshot
 from tightship.objects.durations import parse_duration
 from tightship.planning.evaluate import Evaluation, Horizon, evaluate
-from tightship.planning.search.strategy import SearchRules
+from tightship.planning.plan import SearchRules
+from tightship.search import search as improving
 from tightship_testkit.execution import Execution
 
 
@@ -57,7 +58,7 @@ def measure(name: str, seconds: float, pilot: float) -> dict[str, object]:
     seen, began = FLEETS[name](), time.process_time()
     judge, search = CompactorJudge(load_settings(SETTINGS)), SearchRules(seconds=seconds, clock=time.process_time)
     plain = evaluate(seen, judge, NOW, Horizon(until_stable=True))
-    searched = _kept(evaluate(seen, judge, NOW, Horizon(until_stable=True, search=search)))
+    searched = _kept(evaluate(seen, judge, NOW, Horizon(until_stable=True, search=search), improve=improving))
     print(f"  {name}: searched {searched}", file=sys.stderr, flush=True)
     steered = run(seen, SETTINGS | {"placement": "likely"}, grades=1, in_drain=10, seed=1)
     print(f"  {name}: soft taints {steered.kept}", file=sys.stderr, flush=True)

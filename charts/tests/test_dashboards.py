@@ -14,7 +14,7 @@ from rendering import Json, Render, each_chart
 
 from hpa_scaler.judge.decision import Action
 from hpa_scaler.judge.ownership import ENDINGS
-from hpa_scaler.prometheus.servers import CircuitState
+from hpa_scaler.prometheus.client import CircuitState
 from hpa_scaler.write.metrics import ScalerMetrics
 from node_compactor.metrics import CompactorMetrics
 from node_refiner.metrics import RefinerMetrics

@@ -12,7 +12,6 @@ import pytest
 from pydantic import BaseModel
 from rendering import Json, Render, Rendered, each_chart
 
-import hpa_scaler.process.run_settings
 import hpa_scaler.process.settings
 import node_compactor.configuration
 import node_compactor.run_settings
@@ -28,7 +27,7 @@ from tightship_testkit.replica import IN_POD
 PROCESS: Mapping[str, type[ProcessSettings]] = {
     "node-compactor": node_compactor.run_settings.CompactorRunSettings,
     "node-refiner": node_refiner.run_settings.RefinerRunSettings,
-    "hpa-scaler": hpa_scaler.process.run_settings.ScalerRunSettings,
+    "hpa-scaler": hpa_scaler.process.settings.ScalerRunSettings,
 }
 PARSERS: Mapping[str, Callable[[Mapping[str, str]], BaseModel]] = {
     "node-compactor": lambda data: node_compactor.configuration.parse_config_map(data, {}),

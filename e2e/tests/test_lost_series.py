@@ -10,12 +10,10 @@ import pytest
 from hpa_scaler.annotations.parsing import parse_spec
 from hpa_scaler.annotations.queries import Failure
 from hpa_scaler.annotations.spec import PREFIX, FloorSpec, Rules
-from hpa_scaler.judge.cycle import questions
 from hpa_scaler.judge.decision import FloorDecision, Subject
 from hpa_scaler.judge.history import FloorHistory
-from hpa_scaler.judge.judge import judge_one
-from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.prometheus.servers import DEFAULT
+from hpa_scaler.judge.judge import judge_one, questions
+from hpa_scaler.prometheus.client import DEFAULT, PrometheusClient
 from tightship.objects import HorizontalPodAutoscaler
 from tightship.objects.addresses import parse_address
 from tightship.objects.autoscaling import ScaleTargetRef

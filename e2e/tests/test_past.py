@@ -10,9 +10,8 @@ import pytest
 from hpa_scaler.annotations.queries import Query
 from hpa_scaler.annotations.spec import ForecastSpec
 from hpa_scaler.forecast.reader import ForecastReader
-from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.prometheus.ranges import Asking, fetch
-from hpa_scaler.prometheus.servers import DEFAULT
+from hpa_scaler.prometheus.client import DEFAULT, PrometheusClient
+from hpa_scaler.prometheus.ranges import RangeRequest, fetch
 from tightship.objects.addresses import parse_address
 from tightship.objects.query_servers import Server
 from tightship_e2e.plugin import require_programs
@@ -44,7 +43,7 @@ async def test_the_past_of_a_real_prometheus_is_read_in_parts_and_forecast_from(
         prometheus.start()
         servers = {DEFAULT: Server(DEFAULT, parse_address(prometheus.url))}
         async with PrometheusClient(servers) as client:
-            found = await fetch(client, [LOAD, TWINS], Asking(now - 7 * DAY, now - CELL, CELL), lambda _: None)
+            found = await fetch(client, [LOAD, TWINS], RangeRequest(now - 7 * DAY, now - CELL, CELL), lambda _: None)
             reader = ForecastReader(client, logging.getLogger("test"), time.time)
             key = (LOAD, ForecastSpec("daily"))
             reader.want([key])

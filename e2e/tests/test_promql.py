@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpa_scaler.annotations.promql import parse
-from hpa_scaler.annotations.syntax import Expression
+from hpa_scaler.annotations.promql import Expression, parse
 from tightship_e2e import binaries
 from tightship_e2e.plugin import require_programs
 from tightship_testkit.client import Json

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
-import hpa_scaler.process.run_settings
+import hpa_scaler.process.settings
 import node_compactor.run_settings
 import node_refiner.run_settings
 from tightship.process.settings.fields import Allowed
@@ -32,7 +32,7 @@ overrides the default. The keys of the ConfigMap are also the keys of `config` i
 _PROCESS: Mapping[str, type[ProcessSettings]] = {
     "node-compactor": node_compactor.run_settings.CompactorRunSettings,
     "node-refiner": node_refiner.run_settings.RefinerRunSettings,
-    "hpa-scaler": hpa_scaler.process.run_settings.ScalerRunSettings,
+    "hpa-scaler": hpa_scaler.process.settings.ScalerRunSettings,
 }
 _WORDS: Mapping[object, str] = {Path | None: "a path", str: "a string", str | None: "a string"}
 """What a type allows that has no words of its own."""

@@ -13,14 +13,14 @@ from tiny_fleets import TinyFleet, TinyNode, TinyPod, tiny_fleet
 
 from tightship.cli.snapshot_file import read_file
 from tightship.objects.reasons import Reason, Refusal
-from tightship.planning.plan import STRATEGIES, Candidate, Planner, make_plan
-from tightship.planning.search.bound import bound
-from tightship.planning.search.limits import limits_of
-from tightship.planning.search.linear import solved, solver_installed
-from tightship.planning.search.problem import Problem, extract
-from tightship.planning.search.relaxation import Duals, Relaxation, nothing, proven, relaxed
-from tightship.planning.search.strategy import Searching, SearchRules
+from tightship.planning.plan import STRATEGIES, Candidate, Planner, SearchRules, make_plan
 from tightship.rules.disruption import DisruptionLedger
+from tightship.search.bound import bound
+from tightship.search.limits import limits_of
+from tightship.search.linear import solved, solver_installed
+from tightship.search.problem import Problem, extract
+from tightship.search.relaxation import Duals, Relaxation, nothing, proven, relaxed
+from tightship.search.strategy import Searching
 from tightship_testkit.planning import judge, snapshot_of
 
 DATA = Path(os.environ.get("TIGHTSHIP_DATA", Path(__file__).resolve().parents[4] / "shared" / "data"))
@@ -56,7 +56,7 @@ def best(relaxation: Relaxation) -> Duals:
 
 @pytest.fixture
 def short_ascent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightship.planning.search.bound.STEPS", 200)
+    monkeypatch.setattr("tightship.search.bound.STEPS", 200)
 
 
 @pytest.mark.slow
@@ -153,5 +153,5 @@ def test_the_real_cluster_needs_364_nodes_or_365() -> None:
 
 
 def test_without_the_solver_there_are_no_duals_of_its(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightship.planning.search.linear.find_spec", lambda _: None)
+    monkeypatch.setattr("tightship.search.linear.find_spec", lambda _: None)
     assert solved(relaxed(problem_of(tiny_fleet(1))), 60.0) is None

@@ -461,7 +461,9 @@ def test_a_list_that_nobody_can_read_keeps_no_drain_out_of_the_history() -> None
     async def work(api: Simulated) -> None:
         holding(api, "n1")
         _, held = direct(api)
-        drain = Finished("n1", "p", "node-compactor", Ending.HANDED_OVER.value, 1_700_000_100.0)
+        drain = Finished(
+            node="n1", pool="p", controller="node-compactor", ending=Ending.HANDED_OVER.value, at=1_700_000_100.0
+        )
         with pytest.raises(ClaimsUnreadable):
             await held.change(adding(drain), dropping([("n1", "op1")]))
         assert past_drains(await held.read()).finished == (drain,)

@@ -8,11 +8,11 @@ import pytest
 
 from tightship.objects.reasons import Refusal
 from tightship.planning.facts import FactRules, candidates_of, gather, judgement
-from tightship.planning.plan import STRATEGIES, Candidate, Plan, Planner, make_plan
+from tightship.planning.plan import STRATEGIES, Candidate, Plan, Planner, SearchRules, make_plan
 from tightship.planning.plan.model import Placement
-from tightship.planning.search.strategy import Searching, SearchRules
 from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.disruption_cost import MOST, cost_remarks, disruption_cost
+from tightship.search.strategy import Searching
 from tightship_testkit.builders import NOW, Json, node, pod, pod_of, snapshot, workload
 
 SHARED = "node-autoscaling.kubernetes.io/disruption-cost"

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from tightship.objects import Node
-from tightship.planning.prices import HOURLY_PRICE, annotation_problem, is_spot, parse_price, price_of
+from tightship.objects.money import HOURLY_PRICE, annotation_problem, parse_price, price_of
+from tightship.prices.files import cloud_prices, no_list
+from tightship.prices.lists import is_spot
+from tightship.prices.reading import price_list
 from tightship.process.settings.loading import SettingsError
-from tightship.process.settings.price_list import price_list
-from tightship.process.settings.prices import cloud_prices, no_list
 from tightship_testkit.builders import node, snapshot
 
 LARGE = {"node.kubernetes.io/instance-type": "m5.large", "topology.kubernetes.io/zone": "us-east-1a"}

@@ -14,16 +14,16 @@ from search_fleets import OWNER, exclusive_fleet, gpu_fleet
 
 from tightship.cluster import Snapshot
 from tightship.objects.reasons import Reason, Refusal
-from tightship.planning.plan import STRATEGIES, Candidate, Judgement, Plan, Planner, make_plan
+from tightship.planning.plan import STRATEGIES, Candidate, Judgement, Plan, Planner, SearchRules, make_plan
 from tightship.planning.plan.engine import after
 from tightship.planning.plan.model import Searched
-from tightship.planning.search.bound import bound
-from tightship.planning.search.improve import Effort, Packed, improve
-from tightship.planning.search.limits import limits_of
-from tightship.planning.search.problem import Problem, extract
-from tightship.planning.search.state import Packing
-from tightship.planning.search.strategy import Searching, SearchRules
 from tightship.rules.disruption import DisruptionLedger
+from tightship.search.bound import bound
+from tightship.search.improve import Effort, Packed, improve
+from tightship.search.limits import limits_of
+from tightship.search.problem import Problem, extract
+from tightship.search.state import Packing
+from tightship.search.strategy import Searching
 from tightship_simulator import check, random_cluster
 from tightship_testkit.planning import judge, plain, snapshot_of
 
@@ -102,8 +102,8 @@ def test_a_state_that_is_rolled_back_is_as_before(seed: int) -> None:
 
 
 def _footprint(state: Packing) -> tuple[object, ...]:
-    arrays = (state.free, state.movable, state.kept, state.where, state.guest, state.marks, state.fit, state.choices)
-    lists = [sorted(each) for each in state.guests]
+    arrays = (state.free, state.movable, state.kept, state.where, state.newcomer, state.marks, state.fit, state.choices)
+    lists = [sorted(each) for each in state.newcomers]
     kinds = [state.fits(kind).tolist() for kind in range(len(state.problem.demands))]
     return tuple(each.tobytes() for each in arrays), lists, kinds, list(state.unplaced), set(state.closed), state.moves
 
@@ -302,7 +302,7 @@ def test_only_plans_that_choose_places_are_searched(gpus: Snapshot) -> None:
 def test_a_cluster_too_large_for_memory_is_planned_without_a_search(
     gpus: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tightship.planning.search.problem.MOST_CELLS", 100)
+    monkeypatch.setattr("tightship.search.problem.MOST_CELLS", 100)
     plan, told = searched(gpus)
     assert plain(plan) == plain(make_plan(gpus, judge, STRATEGIES["fewest-nodes"], "possible"))
     assert (told.iterations, told.removed) == (0, told.greedy_removed)

@@ -1,4 +1,4 @@
-"""Makes ``tightship/process/settings/on_demand_prices.json``: what machines of three clouds cost on demand.
+"""Makes ``tightship/prices/on_demand_prices.json``: what machines of three clouds cost on demand.
 
     python packages/common/tooling/on_demand_prices.py AWS AZURE GOOGLE
 
@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-OUTPUT = Path(__file__).parents[1] / "src/tightship/process/settings/on_demand_prices.json"
+OUTPUT = Path(__file__).parents[1] / "src/tightship/prices/on_demand_prices.json"
 _PRICING = "pkg/providers/pricing"
 _GO_ENTRY = re.compile(r'"([A-Za-z0-9._-]+)":\s+([0-9.]+),')
 

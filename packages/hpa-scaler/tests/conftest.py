@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpa_scaler.cli import command
-from hpa_scaler.process.run_settings import PROGRAM
+from hpa_scaler.process.settings import PROGRAM
 from tightship_testkit import commands
 from tightship_testkit.commands import Outcome
 

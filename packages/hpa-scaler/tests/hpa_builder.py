@@ -108,8 +108,8 @@ def judge(
     outcomes: dict[Query, Outcome] = dict(others or {})
     if outcome is not None:
         first = asked.queries[0]
-        told = answer(outcome) if isinstance(outcome, float | int | str) else outcome
-        outcomes[Query(first.text, first.server)] = told
+        answered = answer(outcome) if isinstance(outcome, float | int | str) else outcome
+        outcomes[Query(first.text, first.server)] = answered
     return judge_one(Subject(hpa=thing, asked=asked, outcomes=outcomes, **({"now": NOW, "rules": FREE} | more)))
 
 
@@ -117,7 +117,7 @@ def reasons(decision: FloorDecision) -> list[str]:
     return [cause.reason.value for cause in decision.causes]
 
 
-class World:
+class HpaCycles:
     """One HPA over time: what is decided is written, and the HPA is what was written."""
 
     def __init__(self, thing: HorizontalPodAutoscaler, asked: FloorSpec, rules: Rules = NO_AGE) -> None:

@@ -18,9 +18,7 @@ from typing import Any
 
 import yaml
 
-from hpa_scaler.annotations.fallbacks import fallbacks
-from hpa_scaler.annotations.promql import AGGREGATES
-from hpa_scaler.annotations.syntax import INSIDE
+from hpa_scaler.annotations.promql import AGGREGATES, INSIDE, fallbacks
 
 SHAPES = Path(__file__).parent / "data" / "query_shapes.txt"
 MOST = 1200
@@ -38,7 +36,7 @@ _TELLING = re.compile(
 _ENDS = re.compile(r"_(total|bucket|count|sum|info|seconds)$")
 
 
-def told(query: str) -> str:
+def described(query: str) -> str:
     """Return what may go missing in *query*: each operand, and when its loss holds the floor."""
     found = fallbacks(query)
     whole = "" if found.needs_data or not found.operands else "all gone"
@@ -49,7 +47,7 @@ def told(query: str) -> str:
 def rows() -> list[tuple[str, str, str]]:
     """Return verdict, query and operands of each line."""
     lines = SHAPES.read_text().splitlines()
-    return [(verdict, query, told) for verdict, query, told in (line.split("\t", 2) for line in lines)]
+    return [(verdict, query, described) for verdict, query, described in (line.split("\t", 2) for line in lines)]
 
 
 def renamed(query: str) -> str:
@@ -99,7 +97,9 @@ def main(program: str, *files: str) -> None:
                 kept.setdefault(query)
     chosen = sorted(sorted(kept, key=lambda each: not _TELLING.search(each))[:MOST])
     found = zip(chosen, verdicts(program, chosen), strict=True)
-    SHAPES.write_text("".join(f"{'no' if each['error'] else 'ok'}\t{query}\t{told(query)}\n" for query, each in found))
+    SHAPES.write_text(
+        "".join(f"{'no' if each['error'] else 'ok'}\t{query}\t{described(query)}\n" for query, each in found)
+    )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from msgspec import Struct
 from hpa_scaler.annotations.parsing import parse_spec
 from hpa_scaler.annotations.queries import value_query
 from hpa_scaler.annotations.spec import FloorSpec, Rules
-from hpa_scaler.backtest.variants import BacktestSetup, HpaPast
+from hpa_scaler.backtest.replay import BacktestSetup, RecordedHpa
 from hpa_scaler.prometheus.samples import Trace
 from tightship.objects.horizontal import ReplicaLoop
 
@@ -25,8 +25,8 @@ DAY = 86_400.0
 class Truth(Struct, frozen=True):
     """A past, and what one replica of it carries at its end; *flat* says that the HPA never left its floor."""
 
-    past: HpaPast
-    world: BacktestSetup
+    past: RecordedHpa
+    setup: BacktestSetup
     per_replica: float
     flat: bool
 
@@ -73,13 +73,13 @@ def truth(seed: int, days: int = 6) -> Truth:
     def trace(values: array[float], known: bytearray | None = None) -> Trace:
         return Trace(BEGIN, STEP, values, bytearray(b"\1" * count) if known is None else known)
 
-    past = HpaPast(
+    past = RecordedHpa(
         hpa=msgspec.structs.replace(hpa(minimum, 1000, replicas), annotations=notes),
         traces={value_query(spec.queries[0]): trace(answers, counts)},
         yardstick=spec,
         wanted=trace(wanted) if measured else None,
         replicas=trace(running),
     )
-    world = BacktestSetup(Rules(), BEGIN, BEGIN + days * DAY, interval=300.0, drawn=0)
-    world = msgspec.structs.replace(world, rules=msgspec.structs.replace(world.rules, longest_gap=1200.0))
-    return Truth(past, world, load * (changed if deploy else 1.0), max(running) <= minimum)
+    setup = BacktestSetup(Rules(), BEGIN, BEGIN + days * DAY, interval=300.0, drawn=0)
+    setup = msgspec.structs.replace(setup, rules=msgspec.structs.replace(setup.rules, longest_gap=1200.0))
+    return Truth(past, setup, load * (changed if deploy else 1.0), max(running) <= minimum)

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 import pytest
-from hpa_builder import CYCLE, NOW, World, answer, failure, hpa, judge, spec
+from hpa_builder import CYCLE, NOW, HpaCycles, answer, failure, hpa, judge, spec
 
 from hpa_scaler.annotations.queries import Outcome
 from hpa_scaler.annotations.spec import FloorSpec, Rollout, Rules
@@ -20,11 +20,11 @@ RATED = spec(prometheus_query="sum(rate(x[5m]))", requests_per_replica="10")
 RULES = Rules(age_query="", rise_factor=0, maximum_factor=0, late_query="", failed_query="")
 
 
-def steady(minutes: int = 30) -> World:
-    world = World(hpa(40, 60, 40), RATED, RULES)
+def steady(minutes: int = 30) -> HpaCycles:
+    web = HpaCycles(hpa(40, 60, 40), RATED, RULES)
     for _ in range(int(minutes * 60 / CYCLE)):
-        world.cycle(400)
-    return world
+        web.cycle(400)
+    return web
 
 
 def moment(text: str) -> float:
@@ -33,11 +33,11 @@ def moment(text: str) -> float:
     return parse_rfc3339(found[1])
 
 
-def lowered(world: World) -> float:
+def lowered(web: HpaCycles) -> float:
     """Let cycles pass until the floor comes down to 9, and return the time of that cycle."""
     for _ in range(60):
-        if world.cycle(90).target == 9:
-            return world.now - CYCLE
+        if web.cycle(90).target == 9:
+            return web.now - CYCLE
     raise AssertionError("never lowered")
 
 
@@ -48,46 +48,46 @@ def test_each_failure_of_a_query_has_advice(reason: Reason) -> None:
 
 
 def test_the_window_names_the_moment_at_which_the_floor_comes_down() -> None:
-    world = steady()
-    decision = world.cycle(90)
+    web = steady()
+    decision = web.cycle(90)
     assert decision.reason == "LoweringWindow"
     until = moment(decision.causes[0].detail)
-    assert 0 <= lowered(world) - until < CYCLE
+    assert 0 <= lowered(web) - until < CYCLE
 
 
 def test_a_window_of_two_steps_names_both() -> None:
-    world = steady()
+    web = steady()
     for _ in range(4):
-        world.cycle(250)
-    detail = world.cycle(90).causes[0].detail
+        web.cycle(250)
+    detail = web.cycle(90).causes[0].detail
     assert re.search(r": the floor may be 25 from \S+ \(in 4m\) on, and 9 from \S+ \(in 9m\) on$", detail), detail
 
 
 @pytest.mark.parametrize("outage", [1, 8], ids=["one cycle", "ten minutes"])
 def test_a_cold_source_names_the_moment_at_which_the_floor_comes_down(outage: int) -> None:
     """It said "wait 5m", and the floor came down 12 minutes after that: the lowering window began only then."""
-    world = steady()
+    web = steady()
     for _ in range(outage):
-        world.cycle(failure())
-    decision = world.cycle(90)
+        web.cycle(failure())
+    decision = web.cycle(90)
     assert decision.reason == "ColdSource"
     until = moment(decision.causes[0].fix)
-    assert abs(lowered(world) - until) < CYCLE
+    assert abs(lowered(web) - until) < CYCLE
 
 
 def test_an_outage_says_since_when_and_for_how_long_and_nothing_else() -> None:
-    world = steady()
-    began = world.now
+    web = steady()
+    began = web.now
     for _ in range(6):
-        decision = world.cycle(failure(Reason.HTTP_ERROR, "HTTP 501"))
+        decision = web.cycle(failure(Reason.HTTP_ERROR, "HTTP 501"))
     [cause] = decision.causes
     assert cause.reason is Reason.HTTP_ERROR
     assert "no complete answer since 2027-01-15T08:30:00Z, in 6 cycles" in cause.detail
     assert began == parse_rfc3339("2027-01-15T08:30:00Z")
     found = re.search(r"the floor stays until (\d+)m after the first complete answer", cause.detail)
     assert found
-    first = world.now
-    assert 0 <= lowered(world) - first - 60 * int(found[1]) < 60 + 2 * CYCLE
+    first = web.now
+    assert 0 <= lowered(web) - first - 60 * int(found[1]) < 60 + 2 * CYCLE
 
 
 def test_a_paused_rollout_says_so_and_when_its_hold_ends() -> None:
@@ -125,13 +125,13 @@ def test_gaps_that_come_again_and_again_are_told_from_an_outage(cycles: str, say
 @pytest.mark.parametrize("asked", [RATED, spec(prometheus_query="lag", query_range="0", requests_per_replica="10")])
 def test_an_answer_every_second_time_is_no_reason_to_wait(asked: FloorSpec) -> None:
     """Every second cycle said "wait 45s", for ever."""
-    world = World(hpa(40, 60, 40), asked, RULES)
+    web = HpaCycles(hpa(40, 60, 40), asked, RULES)
     for _ in range(12):
-        world.cycle(400)
+        web.cycle(400)
     decisions: list[FloorDecision] = []
     for number in range(20):
-        told: Outcome = answer(90) if number % 2 else answer()
-        decisions.append(world.cycle(told))
+        answered: Outcome = answer(90) if number % 2 else answer()
+        decisions.append(web.cycle(answered))
     for decision in decisions[-4:]:
         first = decision.causes[0]
         assert first.reason in ("EmptyResult", "ColdSource", "LoweringWindow")
@@ -165,24 +165,24 @@ def test_an_hpa_that_can_not_work_is_told_with_what_to_do(kind: str, reason: str
     assert not says or (says in found[0].fix and reason in found[0].detail)
 
 
-@pytest.mark.parametrize(("rule", "told"), [("hold", True), ("max", False)])
-def test_of_several_series_the_largest_counts_and_that_is_said(rule: str, told: bool) -> None:
+@pytest.mark.parametrize(("rule", "said"), [("hold", True), ("max", False)])
+def test_of_several_series_the_largest_counts_and_that_is_said(rule: str, said: bool) -> None:
     asked = spec(prometheus_query="sum by (pod) (rate(x[5m]))", requests_per_replica="10", several_series=rule)
     decision = judge(hpa(2, 60, 2), asked, answer(*[100.0] * 40), rules=RULES)
     assert (decision.action, decision.target) == ("raise", 10)
-    assert (Reason.LARGEST_OF_SERIES in decision.reasons) is told
+    assert (Reason.LARGEST_OF_SERIES in decision.reasons) is said
 
 
 @pytest.mark.parametrize("ahead", [20.0, 3600.0, 50 * 86_400.0])
 def test_the_history_of_a_clock_that_was_ahead_holds_no_longer_than_its_window(ahead: float) -> None:
     """It held the floor until our clock had caught up."""
-    world = steady()
-    world.cycle(90)
-    world.now -= ahead
-    decision = world.cycle(90)
+    web = steady()
+    web.cycle(90)
+    web.now -= ahead
+    decision = web.cycle(90)
     assert decision.reason == "LoweringWindow"
-    began = world.now
-    assert 600 - 3 * CYCLE <= lowered(world) - began <= 600 + 30
+    began = web.now
+    assert 600 - 3 * CYCLE <= lowered(web) - began <= 600 + 30
 
 
 def test_what_holds_a_floor_has_advice() -> None:
@@ -213,8 +213,8 @@ def test_what_holds_a_floor_has_advice() -> None:
 
 
 def test_a_history_without_the_start_of_an_outage_says_how_many_cycles() -> None:
-    world = steady()
-    world.cycle(failure())
-    world.history = msgspec.structs.replace(world.history, failing=None)
-    assert "no complete answer, in 2 cycles" in world.cycle(failure()).causes[0].detail
-    assert world.now > NOW
+    web = steady()
+    web.cycle(failure())
+    web.history = msgspec.structs.replace(web.history, failing=None)
+    assert "no complete answer, in 2 cycles" in web.cycle(failure()).causes[0].detail
+    assert web.now > NOW

@@ -8,10 +8,9 @@ from hpa_builder import CYCLE, FREE, NOW, answer, failure, hpa, spec
 from hpa_scaler.annotations.queries import Outcome, Query
 from hpa_scaler.annotations.spec import FloorSpec
 from hpa_scaler.judge.caution import CautionLedger
-from hpa_scaler.judge.cycle import Cycle
 from hpa_scaler.judge.decision import DropCount, DropVerdict, Subject
 from hpa_scaler.judge.history import FloorHistory
-from hpa_scaler.judge.judge import judge_one
+from hpa_scaler.judge.judge import Cycle, judge_one
 
 ASKED = spec(
     prometheus_query="q", requests_per_replica="10", minimum_replicas="1", query_range="0", lowering_window="10m"

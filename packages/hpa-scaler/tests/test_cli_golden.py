@@ -16,8 +16,8 @@ import msgspec
 import pytest
 import yaml
 
-from hpa_scaler.backtest.document import FloorBacktest
-from hpa_scaler.backtest.suggestions import FloorSuggestions
+from hpa_scaler.backtest.fit import FloorSuggestions
+from hpa_scaler.backtest.replay import FloorBacktest
 from hpa_scaler.documents import EXPLANATION, PLAN, FloorExplanation, FloorPlan
 from tightship.documents.formats import formats_of
 from tightship.documents.terminal import Terminal

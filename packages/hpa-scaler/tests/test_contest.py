@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hpa_builder import CYCLE, NO_AGE, QUERY, World, hpa, manager, reasons, spec
+from hpa_builder import CYCLE, NO_AGE, QUERY, HpaCycles, hpa, manager, reasons, spec
 
 from hpa_scaler.annotations.spec import Rules
 
@@ -14,52 +14,52 @@ ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 RULES = Rules(age_query="", contest_pause=300, contest_longest_pause=900)
 
 
-def fighting(cycles: int, world: World, name: str = "kubectl-client-side-apply") -> list[str]:
+def fighting(cycles: int, web: HpaCycles, name: str = "kubectl-client-side-apply") -> list[str]:
     """Somebody sets the floor to 3 before each cycle; return the actions."""
-    world.hpa = msgspec.structs.replace(world.hpa, managers=(manager("hpa-scaler", time=9), manager(name, time=7)))
+    web.hpa = msgspec.structs.replace(web.hpa, managers=(manager("hpa-scaler", time=9), manager(name, time=7)))
     actions = []
     for _ in range(cycles):
-        world.set(minimum=3)
-        actions.append(world.cycle(100).action)
+        web.set(minimum=3)
+        actions.append(web.cycle(100).action)
     return actions
 
 
 def test_a_floor_that_somebody_changed_is_theirs_and_moved_from_there() -> None:
-    world = World(hpa(5), ASKED)
-    world.cycle(100)
-    world.set(minimum=7)
-    decision = world.cycle(100)
+    web = HpaCycles(hpa(5), ASKED)
+    web.cycle(100)
+    web.set(minimum=7)
+    decision = web.cycle(100)
     assert (decision.action, decision.target) == ("raise", 10)
     assert reasons(decision) == ["FollowsQuery", "ChangedByOthers"]
     assert "somebody changed minReplicas from 10 to 7" in decision.causes[1].detail
-    assert world.history.original_min == 7
-    world.set(minimum=3)
-    assert world.cycle(100).target == 10, "and raised from a lower one too"
+    assert web.history.original_min == 7
+    web.set(minimum=3)
+    assert web.cycle(100).target == 10, "and raised from a lower one too"
 
 
 @pytest.mark.parametrize("ours", [True, False], ids=["a floor that we set", "a floor that we never set"])
 def test_a_floor_that_somebody_raised_is_kept_for_the_lowering_window(ours: bool) -> None:
     """It went back to what the query wants within one cycle."""
     asked = spec(prometheus_query="sum(rate(x[5m]))", requests_per_replica="10")
-    world = World(hpa(5 if ours else 20), asked, RULES)
+    web = HpaCycles(hpa(5 if ours else 20), asked, RULES)
     for _ in range(12):
-        world.cycle(200)
-    assert (world.bounds[0], world.history.ours) == (20, ours)
-    world.set(minimum=45)
-    decision = world.cycle(200)
+        web.cycle(200)
+    assert (web.bounds[0], web.history.ours) == (20, ours)
+    web.set(minimum=45)
+    decision = web.cycle(200)
     assert (decision.action, decision.reason) == ("hold", "LoweringWindow")
     assert "45 was within the last 10m" in decision.causes[0].detail
     kept = 1
-    while world.bounds[0] == 45:
-        world.cycle(200)
+    while web.bounds[0] == 45:
+        web.cycle(200)
         kept += 1
     assert 600 <= (kept - 1) * CYCLE <= 600 + 2 * CYCLE
 
 
 def test_who_sets_it_back_again_and_again_is_left_alone_for_a_while() -> None:
-    world = World(hpa(3), ASKED, RULES)
-    assert fighting(4, world) == ["raise", "raise", "raise", "hold"]
-    decision = world.cycle(100)
+    web = HpaCycles(hpa(3), ASKED, RULES)
+    assert fighting(4, web) == ["raise", "raise", "raise", "hold"]
+    decision = web.cycle(100)
     assert (decision.action, decision.reason) == ("hold", "Contested")
     assert "kubectl-client-side-apply (Update) has set the bounds back 3 times" in decision.causes[0].detail
     assert decision.causes[0].fix.startswith("remove the line minReplicas from the manifest")
@@ -67,20 +67,20 @@ def test_who_sets_it_back_again_and_again_is_left_alone_for_a_while() -> None:
 
 def test_what_they_set_in_a_contest_is_written_down_once() -> None:
     """A restart would otherwise take a later value of theirs that equals what we had set for our own."""
-    world = World(hpa(3), ASKED, RULES)
-    fighting(3, world)
-    world.set(minimum=7)
-    decision = world.cycle(100)
+    web = HpaCycles(hpa(3), ASKED, RULES)
+    fighting(3, web)
+    web.set(minimum=7)
+    decision = web.cycle(100)
     assert (decision.reason, decision.pending, decision.history.applied_min) == ("Contested", True, None)
-    assert not world.cycle(100).pending
-    world.set(minimum=10)
-    assert world.cycle(100).minimum == 10
-    assert world.history.applied_min is None
+    assert not web.cycle(100).pending
+    web.set(minimum=10)
+    assert web.cycle(100).minimum == 10
+    assert web.history.applied_min is None
 
 
 def test_the_pause_ends_and_grows() -> None:
-    world = World(hpa(3), ASKED, RULES)
-    actions = fighting(30, world)
+    web = HpaCycles(hpa(3), ASKED, RULES)
+    actions = fighting(30, web)
     writes = [number for number, action in enumerate(actions) if action == "raise"]
     gaps = [later - earlier for earlier, later in pairwise(writes)]
     # Pauses of 300, 600, 900 and 900 s are 4, 8 and 12 cycles of 75 s, and one for the reset to show.
@@ -88,19 +88,19 @@ def test_the_pause_ends_and_grows() -> None:
 
 
 def test_who_changes_it_now_and_then_fights_nobody() -> None:
-    world = World(hpa(3), ASKED, RULES)
+    web = HpaCycles(hpa(3), ASKED, RULES)
     for _ in range(6):
-        world.set(minimum=3)
-        assert world.cycle(100).action == "raise"
-        world.now += 3600 - CYCLE + 1
-        world.history = msgspec.structs.replace(world.history, evaluated=world.now - CYCLE)
+        web.set(minimum=3)
+        assert web.cycle(100).action == "raise"
+        web.now += 3600 - CYCLE + 1
+        web.history = msgspec.structs.replace(web.history, evaluated=web.now - CYCLE)
 
 
 def test_in_a_contest_the_floor_is_not_lowered_either() -> None:
-    world = World(hpa(3), ASKED, RULES)
-    fighting(4, world)
-    world.set(minimum=30)
-    assert world.cycle(100).action == "hold"
+    web = HpaCycles(hpa(3), ASKED, RULES)
+    fighting(4, web)
+    web.set(minimum=30)
+    assert web.cycle(100).action == "hold"
 
 
 @pytest.mark.parametrize(
@@ -124,53 +124,53 @@ def test_in_a_contest_the_floor_is_not_lowered_either() -> None:
     ],
 )
 def test_what_ends_the_contest_is_said_for_each_tool(name: str, says: str) -> None:
-    world = World(hpa(3), ASKED, RULES)
-    fighting(4, world, name)
-    assert says in world.cycle(100).causes[0].fix
+    web = HpaCycles(hpa(3), ASKED, RULES)
+    fighting(4, web, name)
+    assert says in web.cycle(100).causes[0].fix
 
 
 def test_a_contest_is_remembered_over_a_restart() -> None:
-    world = World(hpa(3), ASKED, RULES)
-    fighting(3, world)
-    assert world.history.resets == 2
-    world.set(minimum=3)
-    world.now += 10
-    assert world.cycle(100).action == "hold"
+    web = HpaCycles(hpa(3), ASKED, RULES)
+    fighting(3, web)
+    assert web.history.resets == 2
+    web.set(minimum=3)
+    web.now += 10
+    assert web.cycle(100).action == "hold"
 
 
 def test_an_hpa_of_nobody_else_is_no_contest() -> None:
-    world = World(hpa(3), ASKED, NO_AGE)
+    web = HpaCycles(hpa(3), ASKED, NO_AGE)
     for value in (100, 200, 100, 200, 100):
-        assert world.cycle(value).changes
-    assert world.history.resets == 0
+        assert web.cycle(value).changes
+    assert web.history.resets == 0
 
 
-def night(world: World, *, restores: bool, above: int | None = None) -> list[tuple[float, int]]:
+def night(web: HpaCycles, *, restores: bool, above: int | None = None) -> list[tuple[float, int]]:
     """Run 20:00 to 09:00 with a writer that keeps the floor at 2 until 06:00; return the floor by the hour of the day.
 
     The writer looks once a minute, as kube-downscaler does, and *restores* in the morning what it found; *above* is
     another floor that it sets then. The queries want 10, and 30 from 08:00 on.
     """
-    start, found, floors = world.now, 0, []
+    start, found, floors = web.now, 0, []
     for _ in range(int(13 * 3600 / CYCLE)):
-        hour = 20 + (world.now - start) / 3600
-        if hour < 30 and world.bounds[0] != 2:
-            found = world.bounds[0]
-            world.set(minimum=2)
-        elif hour >= 30 and world.bounds[0] == 2:
-            world.set(minimum=found if restores else above)
-        world.cycle(300 if hour >= 32 else 100)
-        floors.append((hour, world.bounds[0]))
+        hour = 20 + (web.now - start) / 3600
+        if hour < 30 and web.bounds[0] != 2:
+            found = web.bounds[0]
+            web.set(minimum=2)
+        elif hour >= 30 and web.bounds[0] == 2:
+            web.set(minimum=found if restores else above)
+        web.cycle(300 if hour >= 32 else 100)
+        floors.append((hour, web.bounds[0]))
     return floors
 
 
 @pytest.mark.parametrize(("restores", "above"), [(True, None), (False, 5), (False, None)])
 def test_a_night_of_another_writer_does_not_take_the_morning(restores: bool, above: int | None) -> None:
     """Its contest's pause of up to six hours outlasted the night: the floor was 10 until 09:53, with 30 wanted."""
-    world = World(hpa(3, 60), ASKED, Rules(age_query="", rise_factor=0))
-    world.cycle(100)
-    world.hpa = msgspec.structs.replace(world.hpa, managers=(manager("pykube-ng", time=7),))
-    floors = night(world, restores=restores, above=above)
+    web = HpaCycles(hpa(3, 60), ASKED, Rules(age_query="", rise_factor=0))
+    web.cycle(100)
+    web.hpa = msgspec.structs.replace(web.hpa, managers=(manager("pykube-ng", time=7),))
+    floors = night(web, restores=restores, above=above)
     raised = min(hour for hour, floor in floors if floor == 30)
     assert 32 <= raised <= 32 + CYCLE / 3600
     tried = sum(floor > 2 for hour, floor in floors if hour < 30)
@@ -178,10 +178,10 @@ def test_a_night_of_another_writer_does_not_take_the_morning(restores: bool, abo
 
 
 def test_a_contest_ends_when_our_bound_is_back() -> None:
-    world = World(hpa(3), ASKED, RULES)
-    fighting(4, world)
-    assert world.cycle(100).reason == "Contested"
-    world.set(minimum=10)
-    decision = world.cycle(100)
+    web = HpaCycles(hpa(3), ASKED, RULES)
+    fighting(4, web)
+    assert web.cycle(100).reason == "Contested"
+    web.set(minimum=10)
+    decision = web.cycle(100)
     assert (decision.action, decision.history.resets) == ("hold", 0)
     assert "Contested" not in reasons(decision)

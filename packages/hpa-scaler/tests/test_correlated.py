@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hpa_builder import CYCLE, NO_AGE, NOW, QUERY, World, answer, failure, hpa, judge, reasons, spec
+from hpa_builder import CYCLE, NO_AGE, NOW, QUERY, HpaCycles, answer, failure, hpa, judge, reasons, spec
 
 from hpa_scaler.annotations.queries import Outcome, Query
 from hpa_scaler.annotations.spec import FloorSpec, Rules
-from hpa_scaler.judge.cycle import judge_cycle
 from hpa_scaler.judge.decision import (
     DropCount,
     DropState,
@@ -19,6 +18,7 @@ from hpa_scaler.judge.decision import (
     judge_drops,
 )
 from hpa_scaler.judge.history import Floor, FloorHistory, State, decode_state, encode_state
+from hpa_scaler.judge.judge import judge_cycle
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 
@@ -165,7 +165,7 @@ class HpaFleet:
     def __init__(self, count: int, floor: int, *, same: bool = False, replicas: int | None = None, **more: str) -> None:
         self.asked = [asking(QUERY if same else f"{QUERY}{number}", **more) for number in range(count)]
         self.worlds = [
-            World(hpa(floor, 1000, replicas or floor, name=f"w{n}", uid=f"u{n}"), asked, NO_AGE)
+            HpaCycles(hpa(floor, 1000, replicas or floor, name=f"w{n}", uid=f"u{n}"), asked, NO_AGE)
             for n, asked in enumerate(self.asked)
         ]
         self.drops = DropState()
@@ -175,20 +175,20 @@ class HpaFleet:
         """Judge and write; return whether lowering was held."""
         subjects = [
             Subject(
-                hpa=world.hpa,
+                hpa=web.hpa,
                 asked=asked,
                 outcomes={Query(query.text): answer(value) for query in asked.queries},
-                history=world.history,
+                history=web.history,
                 rules=NO_AGE,
                 now=self.now,
             )
-            for world, asked in zip(self.worlds, self.asked, strict=True)
+            for web, asked in zip(self.worlds, self.asked, strict=True)
         ]
         cycle = judge_cycle(subjects, self.drops, NO_AGE, self.now)
         self.drops = cycle.verdict.state
-        for world, decision in zip(self.worlds, cycle.decisions, strict=True):
-            world.history = decision.written if decision.changes else decision.history
-            world.set(minimum=decision.target, maximum=decision.target_maximum, replicas=decision.target)
+        for web, decision in zip(self.worlds, cycle.decisions, strict=True):
+            web.history = decision.written if decision.changes else decision.history
+            web.set(minimum=decision.target, maximum=decision.target_maximum, replicas=decision.target)
         self.now += CYCLE
         return cycle.verdict.cause is not None
 
@@ -199,12 +199,12 @@ class HpaFleet:
     def restart(self) -> None:
         """Forget everything but what is written down."""
         self.drops = DropState()
-        for world, asked in zip(self.worlds, self.asked, strict=True):
-            world.history = decode_state(encode_state(State(history=world.history), asked, self.now)).history
+        for web, asked in zip(self.worlds, self.asked, strict=True):
+            web.history = decode_state(encode_state(State(history=web.history), asked, self.now)).history
 
     @property
     def floors(self) -> set[int]:
-        return {world.bounds[0] for world in self.worlds}
+        return {web.bounds[0] for web in self.worlds}
 
 
 def test_floors_that_a_step_keeps_above_a_steady_query_are_no_drop() -> None:

@@ -9,10 +9,10 @@ from hpa_builder import NO_AGE, NOW, QUERY, annotated, answer, hpa, spec
 
 from hpa_scaler.annotations.queries import Query
 from hpa_scaler.annotations.spec import LATE_QUERY, FloorSpec, Problems, Rules
-from hpa_scaler.judge.cycle import asked_of, judge_cycle, log_lines, questions, replay, subject_of, wants_rollout
 from hpa_scaler.judge.decision import DropState, Subject
+from hpa_scaler.judge.decision_log import log_lines, replay
 from hpa_scaler.judge.history import Floor, FloorHistory
-from hpa_scaler.judge.judge import judge_one
+from hpa_scaler.judge.judge import asked_of, judge_cycle, judge_one, questions, subject_of, wants_rollout
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 

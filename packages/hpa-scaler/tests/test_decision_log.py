@@ -9,8 +9,8 @@ from hpa_builder import DISABLED, NO_AGE, NOW, QUERY, answer, failure, hpa, spec
 
 from hpa_scaler.annotations.queries import Outcome, Query
 from hpa_scaler.annotations.spec import Problems, Rollout
-from hpa_scaler.judge.cycle import LogError, cycle_line, decision_line, replay
 from hpa_scaler.judge.decision import DropState, Subject
+from hpa_scaler.judge.decision_log import LogError, cycle_line, decision_line, replay
 from hpa_scaler.judge.history import Floor, FloorHistory
 from hpa_scaler.judge.judge import judge_one
 

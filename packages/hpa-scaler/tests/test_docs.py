@@ -11,8 +11,7 @@ import pytest
 
 from hpa_scaler.annotations.parsing import ANNOTATIONS
 from hpa_scaler.annotations.spec import MissingDataRule
-from hpa_scaler.process.run_settings import ScalerRunSettings
-from hpa_scaler.process.settings import ScalerSettings
+from hpa_scaler.process.settings import ScalerRunSettings, ScalerSettings
 from tightship.objects.reasons import QUERY_FAILURES
 from tightship.process.settings.loading import wire_keys
 from tightship.process.settings.query_servers import BasicAuth, ServerSettings, TlsSettings

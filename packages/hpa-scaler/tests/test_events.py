@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, cast
 
-from hpa_builder import CYCLE, World, answer, failure, hpa, spec
+from hpa_builder import CYCLE, HpaCycles, answer, failure, hpa, spec
 
 from hpa_scaler.annotations.spec import PREFIX
 from hpa_scaler.write.events import FloorEvents
@@ -24,36 +24,40 @@ class Recorded:
         self.events.append((reason, note))
 
 
-def reporting(world: World) -> tuple[Recorded, FloorEvents]:
+def reporting(web: HpaCycles) -> tuple[Recorded, FloorEvents]:
     kept = Recorded()
     own = ObjectRef(AUTOSCALER, "hpa-scaler", "u", "tightship", "v1")
     events = FloorEvents(
-        cast("EventRecorder", kept), logging.getLogger("test"), own, Records(PREFIX, writes=True), lambda: world.now
+        cast("EventRecorder", kept),
+        logging.getLogger("test"),
+        own,
+        Records(PREFIX, writes=True),
+        lambda: web.now,
     )
     return kept, events
 
 
-def run(world: World, events: FloorEvents, outcome: Any, cycles: int) -> None:
+def run(web: HpaCycles, events: FloorEvents, outcome: Any, cycles: int) -> None:
     for _ in range(cycles):
-        decision = world.cycle(outcome)
+        decision = web.cycle(outcome)
         events.kept(decision)
         events.noted(decision)
 
 
 def test_one_series_of_many_is_told_once_a_day() -> None:
-    world = World(hpa(10, 60, 10), spec(prometheus_query="sum by (pod) (rate(x[5m]))", requests_per_replica="10"))
-    kept, events = reporting(world)
-    run(world, events, answer(*[100.0] * 40), int(2 * 86_400 / CYCLE))
+    web = HpaCycles(hpa(10, 60, 10), spec(prometheus_query="sum by (pod) (rate(x[5m]))", requests_per_replica="10"))
+    kept, events = reporting(web)
+    run(web, events, answer(*[100.0] * 40), int(2 * 86_400 / CYCLE))
     found = [note for reason, note in kept.events if reason == "LargestOfSeries"]
     assert len(found) == 2
     assert found[0].startswith("the query answered with 40 series, and only the largest counts; sum the series")
 
 
 def test_the_event_of_an_outage_says_what_to_do() -> None:
-    world = World(hpa(40, 60, 40), spec(prometheus_query="sum(rate(x[5m]))", requests_per_replica="10"))
-    kept, events = reporting(world)
-    run(world, events, answer(400), 4)
-    run(world, events, failure(), 3)
+    web = HpaCycles(hpa(40, 60, 40), spec(prometheus_query="sum(rate(x[5m]))", requests_per_replica="10"))
+    kept, events = reporting(web)
+    run(web, events, answer(400), 4)
+    run(web, events, failure(), 3)
     [(reason, note)] = kept.events
     assert reason == "ConnectionFailed"
     assert "after the first complete answer; see that the server runs" in note

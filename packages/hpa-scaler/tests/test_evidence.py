@@ -6,13 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from hpa_builder import NOW, World, answer, hpa, judge, reasons, spec
+from hpa_builder import NOW, HpaCycles, answer, hpa, judge, reasons, spec
 
 from hpa_scaler.annotations.queries import Failure, Outcome, Query, QueryAnswer
 from hpa_scaler.annotations.spec import FAILED_QUERY, LATE_QUERY, Rules
-from hpa_scaler.judge.cycle import questions, subject_of
-from hpa_scaler.judge.guards import evidence_queries
-from hpa_scaler.judge.judge import judge_one
+from hpa_scaler.judge.judge import judge_one, questions, subject_of
+from hpa_scaler.judge.sources import evidence_queries
 from tightship.objects.reasons import Reason
 from tightship_simulator.life.evaluation import evaluate
 from tightship_simulator.life.promql import parse
@@ -38,13 +37,13 @@ def held_by(query: str, outcome: QueryAnswer) -> list[str]:
     """Return the reasons of an HPA whose query wants less, where its server has answered that of failed targets."""
     asked = asks(query)
     [evidence] = [each for each in evidence_queries(asked, RULES) if each.labels] or [FAILED]
-    world = World(hpa(10), asked, RULES)
+    cycles = HpaCycles(hpa(10), asked, RULES)
     for _ in range(5):
-        decision = world.cycle(40, others={evidence: outcome})
+        decision = cycles.cycle(40, others={evidence: outcome})
     return [each for each in reasons(decision) if each != "FollowsQuery"]
 
 
-def told(query: str, ups: dict[int, int], now: int) -> list[float]:
+def values_of(query: str, ups: dict[int, int], now: int) -> list[float]:
     """Return the values with which a Prometheus answers *query* at *now* that has scraped ``up`` at these seconds."""
     samples = Samples(kept=7200.0)
     for at, up in ups.items():
@@ -56,9 +55,9 @@ def told(query: str, ups: dict[int, int], now: int) -> list[float]:
 @pytest.mark.parametrize("since", [4000, 6800], ids=["an hour of data", "little data"])
 def test_how_late_samples_are_shows_also_in_data_of_minutes(every: int, since: int) -> None:
     scraped = dict.fromkeys(range(since, 7201, every), 1)
-    [prompt] = told(LATE_QUERY, scraped, max(scraped) + every - 1)
+    [prompt] = values_of(LATE_QUERY, scraped, max(scraped) + every - 1)
     assert 0 < prompt < 1.5
-    [late] = told(LATE_QUERY, {at: up for at, up in scraped.items() if at <= 7200 - 4 * every}, 7200)
+    [late] = values_of(LATE_QUERY, {at: up for at, up in scraped.items() if at <= 7200 - 4 * every}, 7200)
     assert late > 3
 
 
@@ -74,22 +73,22 @@ def test_how_late_samples_are_shows_also_in_data_of_minutes(every: int, since: i
     ids=["flaps, young data", "gone, young data", "gone since almost an hour", "never there", "always there"],
 )
 def test_a_target_that_was_there_counts_as_failed_however_young_the_data_are(ups: dict[int, int], tells: bool) -> None:
-    assert bool(told(FAILED_QUERY.replace("{range}", "60"), ups, 7200)) is tells
+    assert bool(values_of(FAILED_QUERY.replace("{range}", "60"), ups, 7200)) is tells
 
 
 TARGET = {"job": "pods", "instance": "10.1.2.3:80", "app": "web", "namespace": "shop"}
 
 
 def test_a_target_of_the_query_that_can_not_be_scraped_holds_the_floor() -> None:
-    world = World(hpa(10), asks(), RULES)
+    cycles = HpaCycles(hpa(10), asks(), RULES)
     for _ in range(3):
-        decision = world.cycle(40, others={FAILED: failed(TARGET)})
+        decision = cycles.cycle(40, others={FAILED: failed(TARGET)})
     assert (decision.target, decision.reason) == (10, "FailedScrapes")
     assert decision.causes[0].detail == (
         "1 target of the query could not always be scraped within 60s: pods 10.1.2.3:80"
     )
-    assert world.cycle(40, others={FAILED: failed()}).target == 4
-    assert world.cycle(90, others={FAILED: failed(TARGET)}).target == 9, "it keeps none from rising"
+    assert cycles.cycle(40, others={FAILED: failed()}).target == 4
+    assert cycles.cycle(90, others={FAILED: failed(TARGET)}).target == 9, "it keeps none from rising"
 
 
 @pytest.mark.parametrize(
@@ -156,18 +155,18 @@ def test_a_few_of_many_are_named() -> None:
     ],
 )
 def test_samples_that_come_late_hold_the_floor(outcome: Outcome, held: bool) -> None:
-    world = World(hpa(10), asks(), RULES)
+    cycles = HpaCycles(hpa(10), asks(), RULES)
     for _ in range(3):
-        decision = world.cycle(40, others={LATE: outcome})
+        decision = cycles.cycle(40, others={LATE: outcome})
     assert (decision.target, decision.reason) == ((10, "LateSamples") if held else (4, "FollowsQuery"))
 
 
 def test_what_is_wished_while_the_evidence_stands_against_it_is_not_remembered() -> None:
     asked = spec(prometheus_query=ASKED, requests_per_replica="10", lowering_window="3m")
-    world = World(hpa(10), asked, RULES)
+    cycles = HpaCycles(hpa(10), asked, RULES)
     for _ in range(6):
-        world.cycle(40, others={FAILED: failed(TARGET)})
-    assert [world.cycle(40).target for _ in range(4)] == [10, 10, 4, 4]
+        cycles.cycle(40, others={FAILED: failed(TARGET)})
+    assert [cycles.cycle(40).target for _ in range(4)] == [10, 10, 4, 4]
 
 
 def test_an_answer_that_is_missing_is_no_end_of_traffic_while_its_targets_fail() -> None:

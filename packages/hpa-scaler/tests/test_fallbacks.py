@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from hpa_builder import CYCLE, World, answer, failure, hpa, reasons, spec
+from hpa_builder import CYCLE, HpaCycles, answer, failure, hpa, reasons, spec
 from hypothesis import given
 from hypothesis import strategies as st
-from query_shapes import rows, told
+from query_shapes import described, rows
 
-from hpa_scaler.annotations.fallbacks import MOST_OPERANDS, fallbacks, normal, without_fallbacks
-from hpa_scaler.annotations.promql import parse
+from hpa_scaler.annotations.promql import MOST_OPERANDS, fallbacks, normal, parse, without_fallbacks
 from hpa_scaler.annotations.queries import (
     Outcome,
     Query,
@@ -116,7 +115,7 @@ def test_the_shapes_of_public_dashboards_rules_and_scaled_objects_are_told_apart
     found = rows()
     assert len(found) >= 1000
     assert [query for verdict, query, _ in found if verdict == "ok" and parse(query) is None] == []
-    assert [(query, told(query)) for _, query, operands in found if told(query) != operands] == []
+    assert [(query, described(query)) for _, query, operands in found if described(query) != operands] == []
 
 
 def test_the_normal_form_of_a_query_is_its_own() -> None:
@@ -163,21 +162,21 @@ def test_a_query_with_a_fallback_looks_back_two_minutes_at_least(query: str) -> 
     assert range_of(asked.queries[0], asked, 3600) == 120
 
 
-# What follows. A world's queries are answered from what has series: a name and its value.
+# What follows. A web's queries are answered from what has series: a name and its value.
 
 
-def lived(query: str, *stages: tuple[int, Mapping[str, float]], minimum: int = 10) -> World:
+def after_stages(query: str, *stages: tuple[int, Mapping[str, float]], minimum: int = 10) -> HpaCycles:
     """Let cycles pass, so many in each of *stages*; an operand has series if a name of the stage is in its text."""
     asked = spec(prometheus_query=query, requests_per_replica="10", lowering_window="0", query_range="0")
-    world = World(hpa(minimum), asked)
+    web = HpaCycles(hpa(minimum), asked)
     for cycles, there in stages:
         outcomes: dict[Query, Outcome] = {
             each: answer(1.0) if any(f"({name})" in each.text for name in there) else answer()
             for _, each in operand_queries(asked.queries[0])
         }
         for _ in range(cycles):
-            world.cycle(sum(there.values()), others=outcomes)
-    return world
+            web.cycle(sum(there.values()), others=outcomes)
+    return web
 
 
 BOTH, NONE = {"a": 50.0, "b": 30.0}, dict[str, float]()
@@ -208,37 +207,37 @@ FLAG = "sum(a) and on () count(b) or vector(0)"
     ],
 )
 def test_no_fallback_hides_a_lost_series(query: str, stages: list[tuple[int, Mapping[str, float]]], floor: int) -> None:
-    assert lived(query, *stages).bounds[0] == floor
+    assert after_stages(query, *stages).bounds[0] == floor
 
 
 def test_what_is_lost_is_named() -> None:
-    world = lived(PARTS, (3, BOTH))
-    decision = world.cycle(0, others={Query("sum(a)"): answer(), Query("sum(b)"): answer()})
+    web = after_stages(PARTS, (3, BOTH))
+    decision = web.cycle(0, others={Query("sum(a)"): answer(), Query("sum(b)"): answer()})
     assert "FallbackAnswer" in reasons(decision)
     assert "sum(a) has no series since 2027-01-15T08:02:30Z, nor has 1 other operand" in str(decision.causes[0])
 
 
 def test_a_scalar_that_is_no_number_has_no_series() -> None:
     asked = spec(prometheus_query="max(vector(scalar(sum(x))) or vector(3))", lowering_window="0", query_range="0")
-    part, world = Query("scalar(sum(x))"), World(hpa(9), asked)
-    world.cycle(9, others={part: answer(9.0)})
+    part, web = Query("scalar(sum(x))"), HpaCycles(hpa(9), asked)
+    web.cycle(9, others={part: answer(9.0)})
     for told_of_it, floor in ((answer("NaN"), 9), (failure(), 9), (answer(3.0), 3)):
-        world.cycle(3, others={part: told_of_it})
-        assert world.bounds[0] == floor
+        web.cycle(3, others={part: told_of_it})
+        assert web.bounds[0] == floor
 
 
 def test_what_had_series_is_known_to_the_next_leader() -> None:
-    world = lived(PARTS, (3, BOTH))
-    text = encode_state(State(history=world.history), world.asked, world.now)
-    assert decode_state(text).history.met == world.history.met != {}
+    web = after_stages(PARTS, (3, BOTH))
+    text = encode_state(State(history=web.history), web.asked, web.now)
+    assert decode_state(text).history.met == web.history.met != {}
 
 
 def test_a_state_with_many_operands_still_fits() -> None:
-    world = lived(
+    web = after_stages(
         " + ".join(f"(sum(x{number}) or vector(0))" for number in range(20)), (3, {f"x{n}": 5 for n in range(20)})
     )
-    assert len(world.history.met) == MOST_OPERANDS + 1
-    assert len(encode_state(State(history=world.history), world.asked, world.now)) <= LONGEST
+    assert len(web.history.met) == MOST_OPERANDS + 1
+    assert len(encode_state(State(history=web.history), web.asked, web.now)) <= LONGEST
 
 
 # Files that somebody wrote, or an earlier version.

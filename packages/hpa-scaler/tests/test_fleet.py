@@ -164,12 +164,12 @@ async def test_a_cluster_is_planned_on_with_recorded_answers(api: ScriptedApi, t
     outcomes = tmp_path / "outcomes.json"
     outcomes.write_text('{"outcomes": [{"query": "q", "values": [4]}]}')
     given = arguments("--kubeconfig", str(kubeconfig), "--outcomes", str(outcomes))
-    sights = await judge_selected(
+    context = await judge_selected(
         given, CommandSettings.of(given, {}), NOW, None, lambda _: None, forecasts=made_by(())
     )
-    decided = {each.name: (each.action, each.reason) for each in sights.cycle.decisions}
+    decided = {each.name: (each.action, each.reason) for each in context.cycle.decisions}
     assert decided == {"web": ("hold", "RolloutInProgress"), "other": ("lower", "FollowsQuery")}
-    assert (sights.source.type, sights.source.name, sights.not_enabled) == ("cluster", "here", 1)
-    [warning] = sights.warnings
+    assert (context.source.type, context.source.name, context.not_enabled) == ("cluster", "here", 1)
+    [warning] = context.warnings
     assert warning.startswith("Unreadable: HorizontalPodAutoscaler shop/broken: spec.scaleTargetRef is missing")
     assert {each.verb for each in api.seen} == {"LIST"}

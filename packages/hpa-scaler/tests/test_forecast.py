@@ -11,19 +11,18 @@ from typing import Any
 import msgspec
 import pytest
 from hpa_builder import FREE, NOW, annotated, answer, hpa, judge, reasons, spec
-from traffic import august_1995
+from traffic import requests_of_1995
 
 from hpa_scaler.annotations.outcome_file import decode_outcomes
 from hpa_scaler.annotations.queries import Expected, Failure, Query, value_query
 from hpa_scaler.annotations.spec import ForecastSpec, Rules
-from hpa_scaler.backtest.past_files import smoothed
-from hpa_scaler.backtest.replaying import backtest
-from hpa_scaler.backtest.variants import EVERY, AnnotationChange, BacktestSetup, HpaPast, Variant
+from hpa_scaler.backtest.files import smoothed
+from hpa_scaler.backtest.replay import EVERY, TODAY, AnnotationChange, BacktestSetup, RecordedHpa, Variant, backtest
 from hpa_scaler.forecast import forecasts_of_past
 from hpa_scaler.forecast.reader import ForecastReader
 from hpa_scaler.forecast.seasons import CELL, DAY, SeasonMemory
-from hpa_scaler.judge.cycle import decision_line, replay
 from hpa_scaler.judge.decision import Subject
+from hpa_scaler.judge.decision_log import decision_line, replay
 from hpa_scaler.judge.history import Floor, FloorHistory
 from hpa_scaler.judge.judge import judge_one
 from hpa_scaler.process.forecasts import offline
@@ -44,30 +43,30 @@ def morning(at: float) -> float:
     return 100 * (1 + min(1.0, max(0.0, hours - 6))) if hours < 20 else 100.0
 
 
-def memory(days: float, told: Any = morning, spec: ForecastSpec = DAILY) -> SeasonMemory:
+def memory(days: float, traffic: Any = morning, spec: ForecastSpec = DAILY) -> SeasonMemory:
     """What is known at the time ``BEGIN`` after so many *days* of traffic."""
     found = SeasonMemory(spec)
     for number in range(int(days * DAY / CELL), 0, -1):
-        found.learn(BEGIN - number * CELL, told(BEGIN - number * CELL))
+        found.learn(BEGIN - number * CELL, traffic(BEGIN - number * CELL))
     return found
 
 
-def lived(found: SeasonMemory, until: float, told: Any = morning, begin: float = 0.0) -> Expected:
+def expected_after(found: SeasonMemory, until: float, traffic: Any = morning, begin: float = 0.0) -> Expected:
     """Let traffic come from *begin* seconds after ``BEGIN`` on, looking at each cell as a controller does."""
     at = begin
     while at < until:
         found.expected(BEGIN + at)
-        found.learn(BEGIN + at, told(BEGIN + at))
+        found.learn(BEGIN + at, traffic(BEGIN + at))
         at += CELL
     return found.expected(BEGIN + until)
 
 
 def test_before_a_ramp_the_coming_maximum_is_expected_and_elsewhere_nothing() -> None:
     found = memory(7)
-    expected = lived(found, SIX)
+    expected = expected_after(found, SIX)
     assert expected.seasons == 7
     assert expected.value == pytest.approx(100 * (1 + 15 / 60), rel=0.05)
-    assert lived(found, 12 * 3600.0, begin=SIX) == Expected(seasons=7)
+    assert expected_after(found, 12 * 3600.0, begin=SIX) == Expected(seasons=7)
 
 
 def test_a_week_knows_its_own_days() -> None:
@@ -75,9 +74,9 @@ def test_a_week_knows_its_own_days() -> None:
         return morning(at) if at // DAY % 7 == 0 else 100.0
 
     weekly = ForecastSpec("weekly")
-    assert (lived(memory(21, mondays, weekly), SIX, mondays).value or 0) > 110
-    assert lived(memory(21, mondays), SIX, mondays).value is None
-    assert lived(memory(21, mondays, weekly), DAY + SIX, mondays).value is None
+    assert (expected_after(memory(21, mondays, weekly), SIX, mondays).value or 0) > 110
+    assert expected_after(memory(21, mondays), SIX, mondays).value is None
+    assert expected_after(memory(21, mondays, weekly), DAY + SIX, mondays).value is None
 
 
 @pytest.mark.parametrize("weeks", [2, 3, 4])
@@ -88,7 +87,7 @@ def test_one_strange_day_moves_nothing(weeks: int, strange: int) -> None:
         return 300.0 if 0 <= at - (BEGIN - strange * 7 * DAY + SIX) < 3600 else 100.0
 
     known = memory(7 * weeks + 1, tested, ForecastSpec("weekly"))
-    found = lived(known, SIX, tested)
+    found = expected_after(known, SIX, tested)
     assert (found.seasons, found.value) == (weeks, None)
 
 
@@ -96,7 +95,7 @@ def test_a_changed_level_is_noticed_at_once() -> None:
     def half(at: float) -> float:
         return morning(at) / 2
 
-    assert lived(memory(7), SIX, half).value == pytest.approx(62.5, rel=0.05)
+    assert expected_after(memory(7), SIX, half).value == pytest.approx(62.5, rel=0.05)
 
 
 def test_a_holiday_ends_the_forecast_with_a_reason_and_the_next_morning_has_one_again() -> None:
@@ -105,11 +104,12 @@ def test_a_holiday_ends_the_forecast_with_a_reason_and_the_next_morning_has_one_
     def holiday(_: float) -> float:
         return 100.0
 
-    dropped = lived(found, SIX + 1800, holiday)
+    dropped = expected_after(found, SIX + 1800, holiday)
     assert dropped.value is None
     assert "worse than none" in dropped.why
     assert (
-        lived(found, DAY + SIX, lambda at: morning(at) if at > BEGIN + 86_400 else 100.0, SIX + 1800).value or 0
+        expected_after(found, DAY + SIX, lambda at: morning(at) if at > BEGIN + 86_400 else 100.0, SIX + 1800).value
+        or 0
     ) > 110
 
 
@@ -120,7 +120,7 @@ def test_without_recent_answers_there_is_no_forecast() -> None:
 
 @pytest.mark.parametrize("days", [0, 0.125, 2])
 def test_a_past_that_is_too_short_is_told(days: float) -> None:
-    expected = lived(memory(days), SIX)
+    expected = expected_after(memory(days), SIX)
     assert expected.value is None
     assert "3 needed" in expected.why
 
@@ -132,14 +132,14 @@ def test_gaps_and_values_that_are_none_are_left_out() -> None:
             return (math.nan, math.inf, -5.0)[number % 3]
         return 0.0 if BEGIN - 3 * DAY <= at < BEGIN - 2 * DAY else morning(at)
 
-    expected = lived(memory(7, holed), SIX)
+    expected = expected_after(memory(7, holed), SIX)
     assert expected.seasons == 6
     assert expected.value == pytest.approx(125, rel=0.05)
 
 
 def test_what_was_learned_late_or_out_of_order_gives_the_same_forecast() -> None:
     grown, read = memory(7), SeasonMemory(DAILY)
-    expected = lived(grown, SIX)
+    expected = expected_after(grown, SIX)
     for number in range(int((7 * DAY + SIX) / CELL)):
         at = BEGIN + SIX - (number + 1) * CELL
         read.learn(at, morning(at))
@@ -152,7 +152,7 @@ def test_a_past_reads_back_from_a_trace_up_to_now_and_not_beyond() -> None:
     trace = Trace(BEGIN - 7 * DAY, CELL, values, bytearray(b"\1" * count))
     found = SeasonMemory(DAILY)
     found.learn_trace(trace, BEGIN + SIX)
-    assert found.expected(BEGIN + SIX) == lived(memory(7), SIX)
+    assert found.expected(BEGIN + SIX) == expected_after(memory(7), SIX)
 
 
 # What a floor makes of it.
@@ -215,30 +215,30 @@ def test_over_the_past_the_replicas_are_there_before_the_ramp_and_the_cost_is_to
     values = array("d", [4 * morning(minute * 60.0) ** 1.5 / 10 for minute in range(6 * 24 * 60)])
     asked = spec(**notes)
     thing = msgspec.structs.replace(hpa(1, 1000, None), annotations=annotated(**notes))
-    past = HpaPast(
+    past = RecordedHpa(
         thing, {value_query(asked.queries[0]): Trace(0.0, 60.0, values, bytearray(b"\1" * len(values)))}, asked
     )
     ahead = Variant("ahead", "changed", (AnnotationChange(EVERY, "forecast", "daily"),))
-    world = BacktestSetup(
+    setup = BacktestSetup(
         Rules(longest_gap=240.0), 5 * DAY + 4 * 3600, 5 * DAY + 9 * 3600, interval=60.0, start=600.0, forecasts=SOURCE
     )
-    [[today, tried]] = backtest([past], [Variant("today", "today"), ahead], world)
+    [[today, tried]] = backtest([past], [TODAY, ahead], setup)
     assert today.short > 600
     assert tried.short == 0
     assert tried.caution["forecast"] > 0 == today.caution["forecast"]
 
 
 def test_a_week_of_august_has_half_the_short_minutes_in_the_morning() -> None:
-    rates = august_1995()
+    rates = requests_of_1995()
     asked = {"prometheus_query": "sum(rate(x[5m]))", "requests_per_replica": "2.5", "scale_down_max_ratio": "0.2"}
     values = array("d", [200 * rate for _, rate in rates])
     trace = smoothed(Trace(rates[0][0], 60.0, values, bytearray(b"\1" * len(values))), 900.0)
     thing = msgspec.structs.replace(hpa(3, 400, None), annotations=annotated(**asked))
-    past = HpaPast(thing, {value_query(spec(**asked).queries[0]): trace}, spec(**asked))
+    past = RecordedHpa(thing, {value_query(spec(**asked).queries[0]): trace}, spec(**asked))
     begin = datetime.datetime(1995, 8, 21, 4, tzinfo=datetime.UTC).timestamp()
     ahead = Variant("ahead", "changed", (AnnotationChange(EVERY, "forecast", "daily"),))
-    world = BacktestSetup(Rules(longest_gap=300.0), begin, begin + 5 * DAY, forecasts=SOURCE, drawn=0)
-    [[today, tried]] = backtest([past], [Variant("today", "today"), ahead], world)
+    setup = BacktestSetup(Rules(longest_gap=300.0), begin, begin + 5 * DAY, forecasts=SOURCE, drawn=0)
+    [[today, tried]] = backtest([past], [TODAY, ahead], setup)
     mornings = [[at for at in each.shorts if 6 <= (at - begin) % DAY / 3600 < 11] for each in (today, tried)]
     assert 2 * len(mornings[1]) <= len(mornings[0])
     assert tried.replicas <= 1.03 * today.replicas

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from hpa_builder import CYCLE, NOW, World, answer, hpa, judge, spec
+from hpa_builder import CYCLE, NOW, HpaCycles, answer, hpa, judge, spec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hpa_scaler.annotations.queries import queries_of
 from hpa_scaler.annotations.spec import AGE_QUERY, Rules
 from hpa_scaler.judge.floors import FloorInputs, QueryTerm, solve
-from hpa_scaler.judge.guards import raised_within, with_raise
 from hpa_scaler.judge.history import (
     BUCKETS,
     LONGEST,
@@ -28,6 +27,7 @@ from hpa_scaler.judge.history import (
     resumed,
     with_floor,
 )
+from hpa_scaler.judge.rises import raised_within, with_raise
 
 WINDOW = 600.0
 
@@ -85,15 +85,15 @@ def test_after_a_gap_runs_begin_anew_and_facts_stay() -> None:
 
 def test_an_outage_that_ends_while_nobody_looks_holds_the_floor_for_a_whole_range_all_the_same() -> None:
     asked = spec(prometheus_query="sum(rate(x[5m]))", lowering_window="0")
-    world = World(hpa(8, replicas=8), asked, Rules())
+    cycles = HpaCycles(hpa(8, replicas=8), asked, Rules())
     # The exporter was away, Prometheus was not: its own series are as old as ever, those of the exporter are young.
     [age] = [each for each in queries_of(asked, AGE_QUERY, 3600) if each.text != "sum(rate(x[5m]))"]
-    for told, apart in ((answer(8), CYCLE), (answer(), 3600), (answer(1), CYCLE), (answer(5), 300 - CYCLE)):
-        world.cycle(told, others={age: answer(300)})
-        world.now += apart - CYCLE
-        assert world.bounds[0] == 8
-    world.cycle(answer(5), others={age: answer(300)})
-    assert world.bounds[0] == 5
+    for answered, apart in ((answer(8), CYCLE), (answer(), 3600), (answer(1), CYCLE), (answer(5), 300 - CYCLE)):
+        cycles.cycle(answered, others={age: answer(300)})
+        cycles.now += apart - CYCLE
+        assert cycles.bounds[0] == 8
+    cycles.cycle(answer(5), others={age: answer(300)})
+    assert cycles.bounds[0] == 5
 
 
 # The annotation.

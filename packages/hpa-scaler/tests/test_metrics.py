@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder, generate_latest
 
 from hpa_scaler.annotations.queries import Outcome, Query
-from hpa_scaler.judge.cycle import Cycle, judge_cycle, subject_of
 from hpa_scaler.judge.decision import DropState
+from hpa_scaler.judge.judge import Cycle, judge_cycle, subject_of
 from hpa_scaler.write.metrics import BY_URL, ScalerMetrics
 from tightship.objects import HorizontalPodAutoscaler
 from tightship.process.metrics import RunMetrics, new_registry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hpa_builder import QUERY, World, answer, failure, hpa, spec
+from hpa_builder import QUERY, HpaCycles, answer, failure, hpa, spec
 
 from hpa_scaler.annotations.queries import Failure, Query
 from hpa_scaler.annotations.spec import PREFIX, FloorSpec
@@ -21,11 +21,11 @@ def known() -> Records:
     return Records(PREFIX, writes=True)
 
 
-def world(asked: FloorSpec) -> World:
-    return World(hpa(8, 50, 8), asked)
+def web(asked: FloorSpec) -> HpaCycles:
+    return HpaCycles(hpa(8, 50, 8), asked)
 
 
-def notes(on: World, answers: Sequence[float | Failure], ending: Ending = "written") -> int:
+def notes(on: HpaCycles, answers: Sequence[float | Failure], ending: Ending = "written") -> int:
     """How often it is written down in cycles with these *answers* that the floor waits."""
     records = known()
     count = 0
@@ -48,7 +48,7 @@ def notes(on: World, answers: Sequence[float | Failure], ending: Ending = "writt
 )
 def test_a_wobble_is_not_noted(asked: FloorSpec, answers: list[float], floor: int) -> None:
     """Of 2,000 HPAs the second cycle wrote 2,000 notes, and moved nothing."""
-    on = world(asked)
+    on = web(asked)
     assert notes(on, answers) == 0
     assert on.bounds[0] == floor
 
@@ -56,19 +56,19 @@ def test_a_wobble_is_not_noted(asked: FloorSpec, answers: list[float], floor: in
 def test_data_that_are_young_from_the_beginning_are_not_noted() -> None:
     """The next process sees for itself that nobody tells how old they are."""
     ranged = spec(prometheus_query="sum(rate(x[5m]))", requests_per_replica="10")
-    assert notes(world(ranged), [30.0] * 3) == 0
+    assert notes(web(ranged), [30.0] * 3) == 0
 
 
 @pytest.mark.parametrize("ending", ["written", "failed"])
 def test_an_outage_is_noted_once_and_again_if_that_failed(ending: Ending) -> None:
     ranged = spec(prometheus_query="sum(rate(x[5m]))", requests_per_replica="10")
-    on = world(ranged)
+    on = web(ranged)
     outcomes = [30.0, failure(), failure(), 30.0, 30.0, failure()]
     assert notes(on, outcomes, ending) == (1 if ending == "written" else 5)
 
 
 def test_a_change_of_the_bounds_has_written_it_down_too() -> None:
-    on = world(spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="1h"))
+    on = web(spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="1h"))
     assert on.cycle(failure()).pending
     raised = on.cycle(120.0)
     assert raised.changes
@@ -80,7 +80,7 @@ def test_a_change_of_the_bounds_has_written_it_down_too() -> None:
 
 
 def test_an_incident_that_begins_later_is_worth_a_note() -> None:
-    on = world(HELD)
+    on = web(HELD)
     calm, fires = ({Query("alerts"): answer(value)} for value in (0, 1))
     waiting = on.cycle(68, others=calm)
     assert waiting.pending
@@ -94,7 +94,7 @@ def test_an_incident_that_begins_later_is_worth_a_note() -> None:
 
 
 def test_what_is_not_pending_any_more_is_still_noted_and_a_vanished_hpa_is_not() -> None:
-    on = world(BAND)
+    on = web(BAND)
     waiting = on.cycle(68)
     records = known()
     records.settle([waiting], {waiting.uid: "written"})
@@ -107,7 +107,7 @@ def test_what_is_not_pending_any_more_is_still_noted_and_a_vanished_hpa_is_not()
 
 def test_that_a_bound_is_the_users_own_again_is_worth_a_note() -> None:
     """Else one of theirs that is what the annotation says we set would be taken for ours after a restart."""
-    on = world(spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="0"))
+    on = web(spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="0"))
     assert on.cycle(200).changes
     on.set(minimum=10)
     taken = on.cycle(100)

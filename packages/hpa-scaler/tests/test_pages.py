@@ -8,15 +8,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from hpa_builder import NOW, World, answer, failure, hpa, spec
+from hpa_builder import NOW, HpaCycles, answer, failure, hpa, spec
 from playwright.async_api import Browser, expect
 
 from hpa_scaler.annotations.queries import Query
 from hpa_scaler.annotations.spec import Rules
 from hpa_scaler.documents import FloorPlan, PlanContext, plan_page
 from hpa_scaler.documents.pages import CHARTED
-from hpa_scaler.judge.cycle import Cycle, judge_cycle
 from hpa_scaler.judge.decision import DropState, FloorDecision, Subject
+from hpa_scaler.judge.judge import Cycle, judge_cycle
 from hpa_scaler.process.status import ServedCycle, Timelines, nothing_yet, show
 from hpa_scaler.write.records import Records
 from tightship.documents.document import Generator, SettingsView, Source
@@ -125,28 +125,28 @@ async def test_hostile_texts_of_a_plan_are_texts(browser: Browser, plan: FloorPl
 ASKED = spec(prometheus_query="requests", requests_per_replica="10", scale_down_max_ratio="0.5")
 
 
-def after(world: World, decision: FloorDecision, *, writes: bool = True) -> None:
-    """Have the world as it is after the decision."""
+def after(web: HpaCycles, decision: FloorDecision, *, writes: bool = True) -> None:
+    """Have the web as it is after the decision."""
     changes = decision.changes and writes
     if changes:
-        world.set(minimum=decision.target, maximum=decision.target_maximum)
-    world.history = decision.written if changes else decision.history
+        web.set(minimum=decision.target, maximum=decision.target_maximum)
+    web.history = decision.written if changes else decision.history
 
 
-def asked_of(world: World, minute: int, value: float | None) -> Subject:
-    """What is known of the HPA of *world* at a minute; ``None`` is a query that failed."""
+def asked_of(web: HpaCycles, minute: int, value: float | None) -> Subject:
+    """What is known of the HPA of *web* at a minute; ``None`` is a query that failed."""
     outcome = failure() if value is None else answer(value)
     return Subject(
-        hpa=world.hpa,
+        hpa=web.hpa,
         asked=ASKED,
         outcomes={Query(ASKED.queries[0].text, ASKED.queries[0].server): outcome},
-        history=world.history,
-        rules=world.rules,
+        history=web.history,
+        rules=web.rules,
         now=NOW + 60 * minute,
     )
 
 
-def sights(judged: Cycle, now: float = NOW) -> PlanContext:
+def plan_context(judged: Cycle, now: float = NOW) -> PlanContext:
     return PlanContext(
         generator=Generator("hpa-scaler", "1"),
         source=Source("cluster", "c"),
@@ -167,7 +167,7 @@ def served(**changes: Any) -> list[str]:
     subject = Subject(hpa=hpa(), asked=ASKED, now=NOW)
     given: dict[str, Any] = {"leader": "me", "dry_run": False, "circuits": {"p": "closed"}, **changes}
     judged = judge_cycle([subject], DropState(), Rules(), NOW)
-    made = show(sights(judged), kept().recent(), **given)
+    made = show(plan_context(judged), kept().recent(), **given)
     page = made.page()
     assert json.loads(made.json)["plan"]["summary"]["hpas"] == 1
     assert (page.refresh, page.subtitle[0].partition("; ")[2]) == (30, "leader me")
@@ -188,26 +188,26 @@ def test_what_only_a_running_controller_knows_stands_on_top() -> None:
     assert nothing_yet("hpa-scaler", "Stands by.").page().alerts == ("Stands by.",)
 
 
-def lived(values: list[float | None], *, writes: bool = True) -> tuple[ServedCycle, Timelines]:
+def shown_after(values: list[float | None], *, writes: bool = True) -> tuple[ServedCycle, Timelines]:
     """What is served of one HPA, a minute between two cycles; ``None`` is a query that failed."""
-    world, past = (
-        World(hpa(3, 60, 10), ASKED, Rules(age_query="")),
+    web, past = (
+        HpaCycles(hpa(3, 60, 10), ASKED, Rules(age_query="")),
         kept(writes=writes),
     )
     for number, value in enumerate(values):
-        subject = asked_of(world, number, value)
-        judged = judge_cycle([subject], DropState(), world.rules, subject.now)
+        subject = asked_of(web, number, value)
+        judged = judge_cycle([subject], DropState(), web.rules, subject.now)
         [one] = judged.decisions
         past.note(judged, {"u1": "written"} if one.changes and writes else {}, subject.now)
-        after(world, one, writes=writes)
-    return show(sights(judged, subject.now), past.recent(), leader="me", dry_run=not writes, circuits={}), past
+        after(web, one, writes=writes)
+    return show(plan_context(judged, subject.now), past.recent(), leader="me", dry_run=not writes, circuits={}), past
 
 
 @pytest.mark.parametrize(
     ("writes", "says"), [(True, "1 floor of 1 HPA moving"), (False, "1 floor of 1 HPA would move")]
 )
 def test_only_a_dry_run_says_what_would_be(writes: bool, says: str) -> None:
-    shown, _ = lived([100.0, 205.0], writes=writes)
+    shown, _ = shown_after([100.0, 205.0], writes=writes)
     page = shown.page()
     assert page.title == f"hpa-scaler: {says}"
     html = render_page(page)
@@ -216,10 +216,10 @@ def test_only_a_dry_run_says_what_would_be(writes: bool, says: str) -> None:
 
 def test_an_hpa_of_its_own_dry_run_moves_nothing() -> None:
     asked = msgspec.structs.replace(ASKED, dry_run=True)
-    subject = msgspec.structs.replace(asked_of(World(hpa(3, 60, 10), asked), 0, 205.0), asked=asked)
+    subject = msgspec.structs.replace(asked_of(HpaCycles(hpa(3, 60, 10), asked), 0, 205.0), asked=asked)
     judged = judge_cycle([subject], DropState(), Rules(age_query=""), NOW)
     shown = show(
-        sights(judged),
+        plan_context(judged),
         kept().recent(),
         leader="me",
         dry_run=False,
@@ -235,7 +235,7 @@ def charts(page: Page) -> list[Chart]:
 
 
 def test_the_page_of_a_running_controller_has_each_hpa_over_time() -> None:
-    shown, _ = lived([100.0, 205.0, None, 50.0])
+    shown, _ = shown_after([100.0, 205.0, None, 50.0])
     [chart] = charts(shown.page())
     lines = {series.kind: series.values for series in chart.series}
     assert chart.times == (NOW, NOW + 60, NOW + 120, NOW + 180)
@@ -249,13 +249,13 @@ def test_the_page_of_a_running_controller_has_each_hpa_over_time() -> None:
 
 
 def test_the_status_does_not_grow_with_what_is_remembered() -> None:
-    short, long = lived([100.0, 205.0]), lived([100.0, 205.0] * 50)
+    short, long = shown_after([100.0, 205.0]), shown_after([100.0, 205.0] * 50)
     assert len(long[0].json) - len(short[0].json) < 100
     assert len(render_page(long[0].page())) - len(render_page(short[0].page())) > 1000
 
 
 def test_a_dry_run_shows_the_floor_that_would_be_set() -> None:
-    shown, _ = lived([100.0, 205.0, 205.0, 150.0], writes=False)
+    shown, _ = shown_after([100.0, 205.0, 205.0, 150.0], writes=False)
     page = shown.page()
     [chart] = charts(page)
     floors = {series.name: series.values for series in chart.series}["minReplicas that would be set"]
@@ -266,18 +266,18 @@ def test_a_dry_run_shows_the_floor_that_would_be_set() -> None:
 
 def test_a_page_has_what_was_remembered_when_it_was_shown() -> None:
     """However late it is drawn: the same page is the same for everybody who asks for it."""
-    shown, past = lived([100.0, 205.0])
+    shown, past = shown_after([100.0, 205.0])
     before = render_page(shown.page())
     subject = Subject(hpa=hpa(21, 60, 10), asked=ASKED, now=NOW + 120)
     cycle = judge_cycle([subject], DropState(), Rules(), subject.now)
     past.note(cycle, {}, subject.now)
     assert render_page(shown.page()) == before
-    after = show(sights(cycle, subject.now), past.recent(), leader="me", dry_run=False, circuits={}).page()
+    after = show(plan_context(cycle, subject.now), past.recent(), leader="me", dry_run=False, circuits={}).page()
     assert len(charts(after)[0].times) > len(charts(shown.page())[0].times)
 
 
 def test_after_the_first_cycle_there_is_no_line_to_draw_yet() -> None:
-    shown, _ = lived([100.0])
+    shown, _ = shown_after([100.0])
     assert charts(shown.page()) == []
     assert "3 → 10" in render_page(shown.page())
 
@@ -289,7 +289,7 @@ def test_of_very_many_hpas_the_first_ones_have_what_was() -> None:
         subjects = [Subject(hpa=hpa(name=f"w{each:04}", uid=f"u{each}"), asked=ASKED, now=now) for each in many]
         judged = judge_cycle(subjects, DropState(), Rules(), now)
         past.note(judged, {}, now)
-    page = show(sights(judged), past.recent(), leader="me", dry_run=False, circuits={}).page()
+    page = show(plan_context(judged), past.recent(), leader="me", dry_run=False, circuits={}).page()
     assert len(charts(page)) == CHARTED
     assert page.listing is not None
     assert "Only the first 1,000 rows have it here." in page.listing.note
@@ -298,7 +298,7 @@ def test_of_very_many_hpas_the_first_ones_have_what_was() -> None:
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize("dark", [False, True])
 async def test_the_page_of_a_running_controller_in_a_browser(browser: Browser, tmp_path: Path, dark: bool) -> None:
-    shown, _ = lived([100.0, 205.0, None, 50.0] * 30)
+    shown, _ = shown_after([100.0, 205.0, None, 50.0] * 30)
     url = written(tmp_path / "live.html", render_page(msgspec.structs.replace(shown.page(), refresh=0)))
     async with opened(browser, url, width=360, dark=dark) as (page, watch):
         chart = page.get_by_role("img")
@@ -319,7 +319,11 @@ async def test_the_first_hpas_are_seen_without_scrolling(browser: Browser, plan:
     circuits = {f"prometheus-{number}": "open" if number == 0 else "closed" for number in range(12)}
     subjects = [Subject(hpa=hpa(), asked=ASKED, now=NOW)]
     shown = show(
-        sights(judge_cycle(subjects, DropState(), Rules(), NOW)), served, leader="me", dry_run=False, circuits=circuits
+        plan_context(judge_cycle(subjects, DropState(), Rules(), NOW)),
+        served,
+        leader="me",
+        dry_run=False,
+        circuits=circuits,
     ).page()
     many = plan_page(plan, served)
     page_ = msgspec.structs.replace(shown, refresh=0, facts=many.facts, sections=many.sections, listing=many.listing)

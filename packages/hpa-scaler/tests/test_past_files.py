@@ -8,8 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from hpa_scaler.backtest.csv_files import read_csv
-from hpa_scaler.backtest.past_files import is_promtool, read_json, read_promtool
+from hpa_scaler.backtest.files import read_csv, read_json, read_promtool
 from hpa_scaler.prometheus.samples import RecordingError
 from tightship.objects.times import rfc3339
 
@@ -129,7 +128,7 @@ def test_of_several_series_one_is_read(text: str, series: str, values: list[floa
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "says"),
     [
         ("sep=,\nTime,Value\nyesterday,200", "line 3: 'yesterday' is no time; allowed is RFC 3339"),
         ("Time,Value\n2024-05-06T11:00:00Z,many", "line 2: 'many'; allowed is a number"),
@@ -139,8 +138,8 @@ def test_of_several_series_one_is_read(text: str, series: str, values: list[floa
         (f"{AT},1\n{AT + 60},1", "line 1: .*; allowed is a header"),
     ],
 )
-def test_a_file_without_a_sample_says_its_first_bad_line_and_what_is_allowed(text: str, told: str) -> None:
-    with pytest.raises(RecordingError, match=told):
+def test_a_file_without_a_sample_says_its_first_bad_line_and_what_is_allowed(text: str, says: str) -> None:
+    with pytest.raises(RecordingError, match=says):
         read_csv(text, "a.csv")
 
 
@@ -176,7 +175,6 @@ def test_json_with_samples_is_read(text: str, values: list[float]) -> None:
 
 def test_what_promtool_prints_is_read() -> None:
     text = '{pod="a"} =>\n200 @[1714993200]\n200.5 @[1714993260]\n'
-    assert is_promtool(text)
     found, _ = read_promtool(text, "a.txt")
     assert (rfc3339(found.begin), [*found.values]) == (rfc3339(AT), [200, 200.5])
 

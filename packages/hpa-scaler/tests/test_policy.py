@@ -13,7 +13,7 @@ from hpa_builder import (
     NO_AGE,
     NOW,
     QUERY,
-    World,
+    HpaCycles,
     answer,
     failure,
     hpa,
@@ -70,13 +70,13 @@ ASLEEP = Condition("ScalingActive", "False", "ScalingDisabled")
 BLIND = (Condition("AbleToScale", "True"), Condition("ScalingActive", "False", "FailedGetResourceMetric"))
 
 
-def case(name: str, thing: Any, asked: FloorSpec, told: Any, target: int, *why: str, **more: Any) -> Any:
+def case(name: str, thing: Any, asked: FloorSpec, answered: Any, target: int, *why: str, **more: Any) -> Any:
     """One judgement: where the floor goes, all reasons where they are given, and the maximum if *more* has one."""
-    return pytest.param(thing, asked, told, target, why, {"rules": NO_AGE, **more}, id=name)
+    return pytest.param(thing, asked, answered, target, why, {"rules": NO_AGE, **more}, id=name)
 
 
 @pytest.mark.parametrize(
-    ("thing", "asked", "told", "target", "why", "more"),
+    ("thing", "asked", "answered", "target", "why", "more"),
     [
         # What is not ours to move.
         case("somebody owns it", hpa(owner=owner()), PLAIN, 1000, 5, "ControlledByOther"),
@@ -147,9 +147,15 @@ def case(name: str, thing: Any, asked: FloorSpec, told: Any, target: int, *why: 
             for rollout in (None, Rollout("unknown", "forbidden"))
         ),
         *(
-            case(f"{told} with {replicas} replicas", hpa(10, 50, replicas, conditions=conditions), PLAIN, told, *target)
+            case(
+                f"{answered} with {replicas} replicas",
+                hpa(10, 50, replicas, conditions=conditions),
+                PLAIN,
+                answered,
+                *target,
+            )
             for replicas, conditions, more in ((None, (), ()), (10, (UNKNOWN,), ("HpaInactive",)))
-            for told, target in ((40, (10, "ReplicasUnknown", "FollowsQuery", *more)), (400, (40,)))
+            for answered, target in ((40, (10, "ReplicasUnknown", "FollowsQuery", *more)), (400, (40,)))
         ),
         # Pauses, dry runs, incidents.
         *(case(f"a pause at {value}", hpa(), asking(paused="true"), value, 5, "Paused") for value in (0, 1000)),
@@ -177,10 +183,10 @@ def case(name: str, thing: Any, asked: FloorSpec, told: Any, target: int, *why: 
     ],
 )
 def test_one_judgement(
-    thing: Any, asked: FloorSpec, told: Any, target: int, why: tuple[str, ...], more: dict[str, Any]
+    thing: Any, asked: FloorSpec, answered: Any, target: int, why: tuple[str, ...], more: dict[str, Any]
 ) -> None:
     maximum = more.pop("maximum", None)
-    decision = judge(thing, asked, told, **more)
+    decision = judge(thing, asked, answered, **more)
     floor = thing.min_replicas
     stays = "skip" if {*why} & SKIPPED else "hold"
     assert decision.target == target
@@ -245,55 +251,57 @@ def test_no_answer_that_is_not_whole_lowers(outcome: QueryAnswer, reason: str) -
     assert (decision.action, decision.target, decision.reason) == ("hold", 20, reason)
 
 
-def split_into(*values: float, several_series: str = "hold") -> World:
+def split_into(*values: float, several_series: str = "hold") -> HpaCycles:
     """An HPA whose query had one series for a while, and has these from then on."""
-    world = World(hpa(10), spec(prometheus_query="requests", requests_per_replica="10", several_series=several_series))
-    world.cycle(100)
+    web = HpaCycles(
+        hpa(10), spec(prometheus_query="requests", requests_per_replica="10", several_series=several_series)
+    )
+    web.cycle(100)
     for _ in range(20):
-        world.cycle(answer(*values))
-    return world
+        web.cycle(answer(*values))
+    return web
 
 
 def test_one_series_that_becomes_several_holds_the_floor_and_says_so() -> None:
     """A new label halved it: the largest of two is less than both."""
-    world = split_into(50, 50)
-    assert world.bounds[0] == 10
-    decision = world.cycle(answer(50, 50))
+    web = split_into(50, 50)
+    assert web.bounds[0] == 10
+    decision = web.cycle(answer(50, 50))
     assert (decision.action, decision.reason) == ("hold", "SeriesSplit")
     assert decision.causes[0].detail.startswith("a query that returned one series now returns 2")
-    assert world.cycle(answer(90, 130)).target == 13
-    world.set(minimum=13, replicas=13)
+    assert web.cycle(answer(90, 130)).target == 13
+    web.set(minimum=13, replicas=13)
     for _ in range(20):
-        world.cycle(60)
-    assert world.bounds[0] == 6
+        web.cycle(60)
+    assert web.bounds[0] == 6
 
 
 def test_where_the_largest_of_several_is_meant_it_is_followed() -> None:
     assert split_into(50, 50, several_series="max").bounds[0] == 5
-    world = World(hpa(10), spec(prometheus_query="requests", requests_per_replica="10"))
+    web = HpaCycles(hpa(10), spec(prometheus_query="requests", requests_per_replica="10"))
     for values in ((100, 20), (90,), (50, 50)):
-        world.cycle(answer(*values))
-    assert world.bounds[0] == 5
+        web.cycle(answer(*values))
+    assert web.bounds[0] == 5
 
 
 def test_that_a_series_was_one_is_remembered_over_a_restart_and_not_for_another_query() -> None:
-    world = split_into(100)
+    web = split_into(100)
     for query, target in (("requests", 10), ("sum by (version) (requests)", 5)):
         asked = spec(prometheus_query=query, requests_per_replica="10")
-        text = encode_state(State(history=world.history), asked, world.now)
+        text = encode_state(State(history=web.history), asked, web.now)
         history = decode_state(text).history
-        decision = judge(hpa(10), asked, answer(50, 50), history=history, rules=NO_AGE, now=world.now)
+        decision = judge(hpa(10), asked, answer(50, 50), history=history, rules=NO_AGE, now=web.now)
         assert decision.target == target
 
 
 def test_in_an_outage_nobody_is_told_to_raise_a_maximum() -> None:
     """The floor is held above it, and a step of the ratio would end there too."""
     asked = asking(scale_down_max_ratio="0.1")
-    world = World(hpa(5, 20, 5), asked)
-    world.cycle(400)
-    assert world.bounds == (40, 41)
-    world.set(replicas=40)
-    decision = world.cycle(failure())
+    web = HpaCycles(hpa(5, 20, 5), asked)
+    web.cycle(400)
+    assert web.bounds == (40, 41)
+    web.set(replicas=40)
+    decision = web.cycle(failure())
     assert (decision.action, decision.target) == ("hold", 40)
     assert "AtMaxReplicas" not in reasons(decision)
 
@@ -301,37 +309,37 @@ def test_in_an_outage_nobody_is_told_to_raise_a_maximum() -> None:
 @pytest.mark.parametrize("there", [answer(), failure()], ids=["no series", "no answer"])
 def test_an_answer_of_the_fallback_is_none_however_long_it_lasts(there: Outcome) -> None:
     """With the exporter away for longer than the window the floor fell from 21 to 3."""
-    world = World(hpa(10), FALLS_BACK)
+    web = HpaCycles(hpa(10), FALLS_BACK)
     for _ in range(20):
-        world.cycle(100, others={BARE: answer(100)})
+        web.cycle(100, others={BARE: answer(100)})
     for _ in range(100):
-        decision = world.cycle(0, others={BARE: there})
+        decision = web.cycle(0, others={BARE: there})
         assert (decision.action, decision.target) == ("hold", 10)
     assert decision.reason == ("FallbackAnswer" if isinstance(there, QueryAnswer) else "ConnectionFailed")
     for _ in range(20):
-        world.cycle(50, others={BARE: answer(50)})
-    assert world.bounds[0] == 5
+        web.cycle(50, others={BARE: answer(50)})
+    assert web.bounds[0] == 5
 
 
 def test_who_says_that_an_empty_answer_means_no_traffic_is_believed() -> None:
     asked = spec(
         prometheus_query="sum(load) default 0", requests_per_replica="10", missing_data="zero", lowering_window="0"
     )
-    world = World(hpa(10), asked)
+    web = HpaCycles(hpa(10), asked)
     for _ in range(3):
-        world.cycle(0, others={Query("sum(load)"): answer()})
-    assert world.bounds[0] == 3
+        web.cycle(0, others={Query("sum(load)"): answer()})
+    assert web.bounds[0] == 3
 
 
 @pytest.mark.parametrize(("before", "target"), [(True, 10), (False, 5)])
 def test_a_part_that_may_be_missing_counts_as_missing_once_it_was_there(before: bool, target: int) -> None:
     asked = spec(prometheus_query="sum(good) + (sum(bad) or vector(0))", requests_per_replica="10", lowering_window="0")
-    bad, world = Query("sum(bad)"), World(hpa(10), asked)
+    bad, web = Query("sum(bad)"), HpaCycles(hpa(10), asked)
     for _ in range(3):
-        world.cycle(100, others={bad: answer(100) if before else answer()})
+        web.cycle(100, others={bad: answer(100) if before else answer()})
     for _ in range(20):
-        world.cycle(50, others={bad: answer()})
-    assert world.bounds[0] == target
+        web.cycle(50, others={bad: answer()})
+    assert web.bounds[0] == target
 
 
 def test_a_query_that_falls_back_is_asked_without_that_too() -> None:
@@ -347,13 +355,13 @@ def test_of_several_queries_the_largest_floor_counts() -> None:
 # Rules for missing data.
 
 
-def after(rule: str, cycles: int, outcome: QueryAnswer | Failure, replicas: int = 8, **more: str) -> World:
+def after(rule: str, cycles: int, outcome: QueryAnswer | Failure, replicas: int = 8, **more: str) -> HpaCycles:
     asked = asking(missing_data=rule, missing_data_after="3", **more)
-    world = World(hpa(10, 50, replicas), asked)
-    world.cycle(100)
+    web = HpaCycles(hpa(10, 50, replicas), asked)
+    web.cycle(100)
     for _ in range(cycles):
-        world.cycle(outcome)
-    return world
+        web.cycle(outcome)
+    return web
 
 
 @pytest.mark.parametrize(
@@ -396,18 +404,18 @@ def test_what_stands_for_missing_data(
 
 
 def test_an_answer_begins_the_count_anew() -> None:
-    world = after("replicas=20", 2, failure())
-    world.cycle(100)
-    world.cycle(failure())
-    world.cycle(failure())
-    assert world.bounds[0] == 10
-    world.cycle(failure())
-    assert world.bounds[0] == 20
+    web = after("replicas=20", 2, failure())
+    web.cycle(100)
+    web.cycle(failure())
+    web.cycle(failure())
+    assert web.bounds[0] == 10
+    web.cycle(failure())
+    assert web.bounds[0] == 20
 
 
 def test_the_rule_is_named_where_it_decides() -> None:
-    world = after("replicas=20", 2, failure())
-    decision = world.cycle(failure())
+    web = after("replicas=20", 2, failure())
+    decision = web.cycle(failure())
     assert reasons(decision) == ["MissingDataPolicy", "ConnectionFailed"]
     assert decision.causes[0].detail == "missing-data replicas=20 makes it 20 after 3 cycles"
 
@@ -417,13 +425,13 @@ def test_the_rule_is_named_where_it_decides() -> None:
 
 def climbing(thing: Any, asked: Any, cycles: int, *, value: float = 1000, follow: bool = True) -> list[int]:
     """The floors of some cycles; the HPA controller follows each at once."""
-    world = World(thing, asked)
+    web = HpaCycles(thing, asked)
     floors = []
     for _ in range(cycles):
-        world.cycle(value)
-        floors.append(world.bounds[0])
+        web.cycle(value)
+        floors.append(web.bounds[0])
         if follow:
-            world.set(replicas=max(world.bounds[0], world.hpa.current_replicas or 0))
+            web.set(replicas=max(web.bounds[0], web.hpa.current_replicas or 0))
     return floors
 
 
@@ -470,10 +478,10 @@ def test_a_limited_step_says_so() -> None:
 
 def test_a_wobble_is_written_once() -> None:
     asked = asking(lowering_window="10m", deadband="5%")
-    world = World(hpa(20, 500, 40), asked)
-    changes = sum(world.cycle(400 * (1.05 if number % 2 else 0.95)).changes for number in range(20))
+    web = HpaCycles(hpa(20, 500, 40), asked)
+    changes = sum(web.cycle(400 * (1.05 if number % 2 else 0.95)).changes for number in range(20))
     assert changes <= 2
-    assert sum(world.cycle(400 * (1.05 if number % 2 else 0.95)).changes for number in range(20)) == 0
+    assert sum(web.cycle(400 * (1.05 if number % 2 else 0.95)).changes for number in range(20)) == 0
 
 
 UNAGED = Rules(age_query="")
@@ -510,8 +518,8 @@ WINDOW = asking(lowering_window="300")
     ],
 )
 def test_a_floor_comes_down_in_its_time(asked: FloorSpec, rules: Rules, values: list[float], floors: list[int]) -> None:
-    world = World(hpa(10, 50, 10), asked, rules)
-    assert [world.cycle(value).target for value in values] == floors
+    web = HpaCycles(hpa(10, 50, 10), asked, rules)
+    assert [web.cycle(value).target for value in values] == floors
 
 
 def test_the_window_says_what_it_holds() -> None:
@@ -526,71 +534,71 @@ def test_the_window_says_what_it_holds() -> None:
 
 def test_a_source_that_goes_away_lowers_nothing_while_its_rate_falls_to_no_answer() -> None:
     """``rate()`` over 5 minutes of a target that is gone: complete answers that fall to nothing, then none."""
-    world = World(hpa(11, 50, 11), spec(prometheus_query="rate(x[5m])", requests_per_replica="10"))
+    web = HpaCycles(hpa(11, 50, 11), spec(prometheus_query="rate(x[5m])", requests_per_replica="10"))
     for _ in range(20):
-        world.cycle(110)
-    assert world.bounds[0] == 11
+        web.cycle(110)
+    assert web.bounds[0] == 11
     for value in (88, 66, 44, 22, *[answer()] * 20):
-        world.cycle(value)
-        assert world.bounds[0] == 11
+        web.cycle(value)
+        assert web.bounds[0] == 11
 
 
 def test_traffic_that_ends_is_followed_once_the_range_and_the_gap_have_passed() -> None:
-    world = World(hpa(11, 50, 11), spec(prometheus_query="rate(x[5m])", requests_per_replica="10"))
+    web = HpaCycles(hpa(11, 50, 11), spec(prometheus_query="rate(x[5m])", requests_per_replica="10"))
     for _ in range(20):
-        world.cycle(110)
-    began = world.now
-    while world.bounds[0] == 11:
-        world.cycle(40)
+        web.cycle(110)
+    began = web.now
+    while web.bounds[0] == 11:
+        web.cycle(40)
     # 300 s and 300 s, a twentieth of it for the rounding of what is remembered, and the cycle that sees it.
-    assert 600 <= world.now - began <= 600 * 1.05 + 2 * CYCLE
-    assert world.bounds[0] == 4
+    assert 600 <= web.now - began <= 600 * 1.05 + 2 * CYCLE
+    assert web.bounds[0] == 4
 
 
 def test_after_the_target_was_at_zero_the_floor_is_held_for_a_window_for_nobody_saw_what_was_wanted() -> None:
-    world = World(hpa(11, 50, 11), asking(lowering_window="600"))
+    web = HpaCycles(hpa(11, 50, 11), asking(lowering_window="600"))
     for _ in range(9):
-        assert not world.cycle(60).changes
-    off = msgspec.structs.replace(world.hpa, conditions=(Condition("ScalingActive", "False", "ScalingDisabled"),))
-    on, world.hpa = world.hpa, off
-    assert world.cycle(110).reason == "TargetAtZero"
-    world.hpa, back = on, world.now
-    while world.bounds[0] == 11:
-        world.cycle(60)
-    assert 600 <= world.now - back <= 600 * 1.05 + 2 * CYCLE
-    assert world.bounds[0] == 6
+        assert not web.cycle(60).changes
+    off = msgspec.structs.replace(web.hpa, conditions=(Condition("ScalingActive", "False", "ScalingDisabled"),))
+    on, web.hpa = web.hpa, off
+    assert web.cycle(110).reason == "TargetAtZero"
+    web.hpa, back = on, web.now
+    while web.bounds[0] == 11:
+        web.cycle(60)
+    assert 600 <= web.now - back <= 600 * 1.05 + 2 * CYCLE
+    assert web.bounds[0] == 6
 
 
 def test_a_window_keeps_what_was_wanted_and_not_the_steps_that_led_there() -> None:
     asked = asking(lowering_window="300", scale_down_max_ratio="0.2")
-    world = World(hpa(20, 50, 20), asked)
+    web = HpaCycles(hpa(20, 50, 20), asked)
     floors = []
     for value in (200, *[50] * 12):
-        world.set(replicas=world.bounds[0])
-        world.cycle(value)
-        floors.append(world.bounds[0])
+        web.set(replicas=web.bounds[0])
+        web.cycle(value)
+        floors.append(web.bounds[0])
     assert floors == [20, 20, 20, 20, 20, 16, 13, 11, 9, 8, 7, 6, 5]
 
 
 def test_a_history_too_old_to_trust_begins_the_window_anew() -> None:
     asked = asking(lowering_window="300")
-    world = World(hpa(10, 50, 10), asked)
-    world.cycle(100)
-    world.now += 3600
-    assert world.cycle(40).target == 10
+    web = HpaCycles(hpa(10, 50, 10), asked)
+    web.cycle(100)
+    web.now += 3600
+    assert web.cycle(40).target == 10
     for _ in range(3):
-        assert world.cycle(40).target == 10
-    world.cycle(40)
-    assert world.cycle(40).target == 4
+        assert web.cycle(40).target == 10
+    web.cycle(40)
+    assert web.cycle(40).target == 4
 
 
 def test_during_missing_data_the_present_floor_counts_as_wanted() -> None:
     asked = asking(lowering_window="300")
-    world = World(hpa(10, 50, 10), asked)
-    world.cycle(100)
+    web = HpaCycles(hpa(10, 50, 10), asked)
+    web.cycle(100)
     for _ in range(6):
-        world.cycle(failure())
-    assert world.cycle(40).target == 10
+        web.cycle(failure())
+    assert web.cycle(40).target == 10
 
 
 # Caps.
@@ -600,30 +608,30 @@ def test_during_missing_data_the_present_floor_counts_as_wanted() -> None:
 
 
 def test_a_raised_maximum_is_taken_back() -> None:
-    world = World(hpa(5, 10, 5), PLAIN)
-    decision = world.cycle(250)
-    assert world.bounds == (25, 26)
+    web = HpaCycles(hpa(5, 10, 5), PLAIN)
+    decision = web.cycle(250)
+    assert web.bounds == (25, 26)
     assert reasons(decision) == ["FollowsQuery", "MaxRaised"]
-    decision = world.cycle(150)
-    assert world.bounds == (15, 16)
+    decision = web.cycle(150)
+    assert web.bounds == (15, 16)
     assert reasons(decision) == ["FollowsQuery", "MaxTakenBack"]
-    world.cycle(60)
-    assert world.bounds == (6, 10)
+    web.cycle(60)
+    assert web.bounds == (6, 10)
 
 
 def test_a_failure_does_not_take_a_raised_maximum_back() -> None:
-    world = World(hpa(5, 10, 5), PLAIN)
-    world.cycle(250)
-    world.cycle(failure())
-    assert world.bounds == (25, 26)
+    web = HpaCycles(hpa(5, 10, 5), PLAIN)
+    web.cycle(250)
+    web.cycle(failure())
+    assert web.bounds == (25, 26)
 
 
 def test_a_maximum_that_somebody_changed_is_theirs() -> None:
-    world = World(hpa(5, 10, 5), PLAIN)
-    world.cycle(250)
-    world.set(maximum=30)
-    decision = world.cycle(60)
-    assert world.bounds == (6, 30)
+    web = HpaCycles(hpa(5, 10, 5), PLAIN)
+    web.cycle(250)
+    web.set(maximum=30)
+    decision = web.cycle(60)
+    assert web.bounds == (6, 30)
     assert "ChangedByOthers" in reasons(decision)
 
 
@@ -631,19 +639,19 @@ def test_a_maximum_that_somebody_changed_is_theirs() -> None:
 
 
 def test_a_rollout_that_does_not_end_holds_the_floor_no_longer() -> None:
-    world = World(hpa(10, 50, 10), CHECKED, Rules(age_query="", rollout_limit=4 * CYCLE))
+    web = HpaCycles(hpa(10, 50, 10), CHECKED, Rules(age_query="", rollout_limit=4 * CYCLE))
     for _ in range(4):
-        assert world.cycle(40, rollout=ROLLING).action == "hold"
-    decision = world.cycle(40, rollout=ROLLING)
+        assert web.cycle(40, rollout=ROLLING).action == "hold"
+    decision = web.cycle(40, rollout=ROLLING)
     assert decision.target == 4
     assert "RolloutExpired" in reasons(decision)
 
 
 def test_each_rollout_has_its_own_time() -> None:
-    world = World(hpa(10, 50, 10), CHECKED, Rules(age_query="", rollout_limit=3 * CYCLE))
+    web = HpaCycles(hpa(10, 50, 10), CHECKED, Rules(age_query="", rollout_limit=3 * CYCLE))
     for state in (ROLLING, ROLLING, Rollout("steady"), ROLLING, ROLLING):
-        world.cycle(100, rollout=state)
-    assert world.cycle(40, rollout=ROLLING).action == "hold"
+        web.cycle(100, rollout=state)
+    assert web.cycle(40, rollout=ROLLING).action == "hold"
 
 
 # Replicas that are not known.
@@ -654,12 +662,12 @@ def test_each_rollout_has_its_own_time() -> None:
 
 def test_a_pause_ends_by_itself() -> None:
     asked = asking(paused="2027-01-15T08:05:00Z")
-    world = World(hpa(10, 50, 10), asked)  # begins at 08:00:00
-    decision = world.cycle(40)
+    web = HpaCycles(hpa(10, 50, 10), asked)  # begins at 08:00:00
+    decision = web.cycle(40)
     assert decision.causes[0].detail == "paused for another 5m"
-    while world.now < NOW + 300:
-        assert world.cycle(40).action == "skip"
-    assert world.cycle(40).target == 4
+    while web.now < NOW + 300:
+        assert web.cycle(40).action == "skip"
+    assert web.cycle(40).target == 4
 
 
 # Sources that can't know.
@@ -700,9 +708,9 @@ def test_a_query_that_is_answered_without_data_waits_for_two_minutes_of_them() -
 
 
 def test_what_falls_back_is_lowered_no_sooner_than_it_is_known_to_have_fallen() -> None:
-    world = World(hpa(10, 50, 10), falling_back(), Rules())
-    assert world.cycle(100, others=aged(120, "120s:6s")).target == 10
-    targets = [world.cycle(0, others=aged(120, "120s:6s")).target for _ in range(8)]
+    web = HpaCycles(hpa(10, 50, 10), falling_back(), Rules())
+    assert web.cycle(100, others=aged(120, "120s:6s")).target == 10
+    targets = [web.cycle(0, others=aged(120, "120s:6s")).target for _ in range(8)]
     assert targets == [10] * 5 + [3] * 3, "two minutes and five, of which 75 s were gone"
 
 
@@ -714,10 +722,10 @@ def test_how_long_a_fallback_is_not_believed_can_be_said(said: str, waits: bool)
 
 
 def test_after_an_outage_the_whole_range_has_to_pass_whatever_the_server_says() -> None:
-    world = World(hpa(10, 50, 10), RATED, Rules())
-    assert world.cycle(100, others=aged(300)).target == 10
-    world.cycle(failure(), others=aged(300))
-    targets = [world.cycle(40, others=aged(300)).target for _ in range(6)]
+    web = HpaCycles(hpa(10, 50, 10), RATED, Rules())
+    assert web.cycle(100, others=aged(300)).target == 10
+    web.cycle(failure(), others=aged(300))
+    targets = [web.cycle(40, others=aged(300)).target for _ in range(6)]
     assert targets == [10, 10, 10, 10, 4, 4]
 
 
@@ -725,32 +733,32 @@ def test_after_an_outage_the_whole_range_has_to_pass_whatever_the_server_says() 
     ("outcome", "held"), [(failure(), 4), (answer(10, warnings=("a shard is away",)), 4), (100, 0)]
 )
 def test_an_outage_that_is_seen_while_the_target_is_at_zero_is_one_all_the_same(outcome: Any, held: int) -> None:
-    world = World(hpa(10, 50, 10), RATED, Rules())
-    world.cycle(100, others=aged(300))
-    on, world.hpa = world.hpa, msgspec.structs.replace(world.hpa, conditions=(ASLEEP,))
-    assert world.cycle(outcome, others=aged(300)).reason == "TargetAtZero"
-    world.hpa = on
-    assert [world.cycle(40, others=aged(300)).target for _ in range(6)] == [10] * held + [4] * (6 - held)
+    web = HpaCycles(hpa(10, 50, 10), RATED, Rules())
+    web.cycle(100, others=aged(300))
+    on, web.hpa = web.hpa, msgspec.structs.replace(web.hpa, conditions=(ASLEEP,))
+    assert web.cycle(outcome, others=aged(300)).reason == "TargetAtZero"
+    web.hpa = on
+    assert [web.cycle(40, others=aged(300)).target for _ in range(6)] == [10] * held + [4] * (6 - held)
 
 
 def test_an_answer_that_was_empty_counts_as_an_outage() -> None:
-    world = World(hpa(10, 50, 10), RATED, Rules())
-    world.cycle(100, others=aged(300))
-    world.cycle(answer(), others=aged(300))
-    assert world.cycle(40, others=aged(300)).reason == "ColdSource"
+    web = HpaCycles(hpa(10, 50, 10), RATED, Rules())
+    web.cycle(100, others=aged(300))
+    web.cycle(answer(), others=aged(300))
+    assert web.cycle(40, others=aged(300)).reason == "ColdSource"
 
 
 def test_the_ramp_of_a_server_that_lost_its_data_moves_nothing() -> None:
     """A true rate of 110/s as ``sum(rate(x[5m]))`` gave it after the data were wiped."""
     asked = spec(prometheus_query="sum(rate(x[5m]))", requests_per_replica="10")
-    world = World(hpa(3, 50, 11), asked, Rules())
-    world.cycle(110, others=aged(300))
-    assert world.bounds[0] == 11
+    web = HpaCycles(hpa(3, 50, 11), asked, Rules())
+    web.cycle(110, others=aged(300))
+    assert web.bounds[0] == 11
     for seconds, value in ((10, 1.9), (60, 20), (120, 42), (180, 64), (240, 88)):
-        world.cycle(value, others=aged(seconds))
-        assert world.bounds[0] == 11
-    world.cycle(108, others=aged(300))
-    assert world.bounds[0] == 11
+        web.cycle(value, others=aged(seconds))
+        assert web.bounds[0] == 11
+    web.cycle(108, others=aged(300))
+    assert web.bounds[0] == 11
 
 
 def unaged(outcome: Any) -> dict[Query, Any]:
@@ -759,33 +767,33 @@ def unaged(outcome: Any) -> dict[Query, Any]:
 
 def test_a_server_that_knows_of_no_data_any_more_has_lost_them() -> None:
     """Between its start and its first scrape ``... or vector(0)`` is answered with 0, and the age with nothing."""
-    world = World(hpa(10, 50, 10), RATED, Rules())
-    assert world.cycle(100, others=aged(300)).target == 10
-    world.now += 1000 * CYCLE
-    world.history = msgspec.structs.replace(world.history, evaluated=world.now - CYCLE)
-    lost = world.cycle(0, others=unaged(answer()))
+    web = HpaCycles(hpa(10, 50, 10), RATED, Rules())
+    assert web.cycle(100, others=aged(300)).target == 10
+    web.now += 1000 * CYCLE
+    web.history = msgspec.structs.replace(web.history, evaluated=web.now - CYCLE)
+    lost = web.cycle(0, others=unaged(answer()))
     assert (lost.target, lost.reason, lost.age) == (10, "ColdSource", 0)
-    assert [world.cycle(40, others=aged(300)).target for _ in range(4)] == [10, 10, 10, 4]
+    assert [web.cycle(40, others=aged(300)).target for _ in range(4)] == [10, 10, 10, 4]
 
 
 def test_an_age_that_can_not_be_had_for_once_is_no_loss_of_data() -> None:
-    world = World(hpa(10, 50, 10), RATED, Rules())
+    web = HpaCycles(hpa(10, 50, 10), RATED, Rules())
     for _ in range(6):
-        world.cycle(100, others=aged(300))
-    assert world.cycle(100, others=unaged(failure())).history.aged == 1
-    assert world.cycle(40, others=unaged(failure())).target == 4
+        web.cycle(100, others=aged(300))
+    assert web.cycle(100, others=unaged(failure())).history.aged == 1
+    assert web.cycle(40, others=unaged(failure())).target == 4
 
 
 def test_a_server_that_never_knew_an_age_has_lost_nothing() -> None:
-    world = World(hpa(10, 50, 10), RATED, Rules())
-    assert [world.cycle(40, others=unaged(answer())).target for _ in range(6)] == [10, 10, 10, 10, 4, 4]
+    web = HpaCycles(hpa(10, 50, 10), RATED, Rules())
+    assert [web.cycle(40, others=unaged(answer())).target for _ in range(6)] == [10, 10, 10, 10, 4, 4]
 
 
 def test_a_query_without_a_past_needs_no_age_any_more() -> None:
-    world = World(hpa(10, 50, 10), RATED, Rules())
-    world.cycle(100, others=aged(300))
-    world.asked = PLAIN
-    assert world.cycle(40).target == 4
+    web = HpaCycles(hpa(10, 50, 10), RATED, Rules())
+    web.cycle(100, others=aged(300))
+    web.asked = PLAIN
+    assert web.cycle(40).target == 4
 
 
 @pytest.mark.parametrize(
@@ -811,12 +819,12 @@ def test_every_query_counts_as_one_that_looks_back(query: str, seconds: float) -
 @pytest.mark.parametrize(("query", "low"), [("sum(load)", 6), ("job:requests:sum", 9), ("job:requests:rate30s", 5)])
 def test_without_a_visible_range_a_floor_is_lowered_only_after_answers_that_agree(query: str, low: int) -> None:
     asked = spec(prometheus_query=query, requests_per_replica="10")
-    world = World(hpa(10, 50, 10), asked)
-    assert [world.cycle(100).target for _ in range(8)] == [10] * 8
-    targets = [world.cycle(40).target for _ in range(12)]
+    web = HpaCycles(hpa(10, 50, 10), asked)
+    assert [web.cycle(100).target for _ in range(8)] == [10] * 8
+    targets = [web.cycle(40).target for _ in range(12)]
     assert targets == [10] * (low - 1) + [4] * (13 - low)
-    assert world.cycle(100).target == 10
-    assert [world.cycle(0).target, world.cycle(100).target] == [10, 10], "one low answer lowers nothing"
+    assert web.cycle(100).target == 10
+    assert [web.cycle(0).target, web.cycle(100).target] == [10, 10], "one low answer lowers nothing"
 
 
 def test_a_query_without_a_range_waits_until_all_targets_were_scraped() -> None:
@@ -833,11 +841,11 @@ def test_a_query_without_a_range_waits_until_all_targets_were_scraped() -> None:
 
 
 def test_an_incident_holds_the_floor_until_it_is_over_and_cooled_down() -> None:
-    world = World(hpa(10, 50, 10), GUARDED)
+    web = HpaCycles(hpa(10, 50, 10), GUARDED)
     firing, calm = {HOLD: answer(0.2)}, {HOLD: answer()}
-    assert world.cycle(40, others=firing).reason == "IncidentHold"
-    assert world.cycle(40, others=calm).reason == "IncidentHold"
-    assert world.cycle(40, others=calm).target == 4
+    assert web.cycle(40, others=firing).reason == "IncidentHold"
+    assert web.cycle(40, others=calm).reason == "IncidentHold"
+    assert web.cycle(40, others=calm).target == 4
 
 
 # All reasons are there, and the judgement is a function.
@@ -868,13 +876,13 @@ def test_equal_subjects_get_equal_decisions() -> None:
 
 
 def test_a_clock_that_goes_back_lowers_nothing_early() -> None:
-    world = World(hpa(10, 50, 10), RATED)
-    world.cycle(100)
-    world.now -= 7200
+    web = HpaCycles(hpa(10, 50, 10), RATED)
+    web.cycle(100)
+    web.now -= 7200
     for _ in range(4):
-        assert world.cycle(40).target == 10
-    assert not math.isnan(world.history.answered or 0.0)
-    assert world.history.evaluated is not None
+        assert web.cycle(40).target == 10
+    assert not math.isnan(web.history.answered or 0.0)
+    assert web.history.evaluated is not None
     assert FloorHistory().evaluated is None
 
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpa_scaler.annotations.fallbacks import lookback
-from hpa_scaler.annotations.promql import LONGEST_REMEMBERED, parse
+from hpa_scaler.annotations.promql import LONGEST_REMEMBERED, lookback, parse
 
 M, H, D = 60, 3600, 86400
 

@@ -14,8 +14,8 @@ from hpa_scaler.annotations.parsing import MOST_QUERIES
 from hpa_scaler.annotations.queries import Failure, Outcome, QueryAnswer, queries_of, value_query
 from hpa_scaler.annotations.spec import Band, FloorSpec, HoldSpec, MissingData, PauseSpec, QuerySpec, Rollout, Rules
 from hpa_scaler.annotations.values import INT32_MAX
-from hpa_scaler.judge.cycle import cycle_line, decision_line, replay
 from hpa_scaler.judge.decision import DropState, FloorDecision, Subject
+from hpa_scaler.judge.decision_log import cycle_line, decision_line, replay
 from hpa_scaler.judge.floors import ratio_floor, solve
 from hpa_scaler.judge.history import Floor, FloorHistory, State, encode_state
 from hpa_scaler.judge.judge import judge_one
@@ -107,11 +107,13 @@ def subjects(draw: st.DrawFn, outcomes: st.SearchStrategy[Outcome] = outcomes_of
     rules = Rules(age_query="", cold_guard=False) if calm else draw(rules_of_any)
     asked = msgspec.structs.replace(draw(specs), **(CALM if calm else {}), **settings)
     asks = queries_of(asked, rules.age_query, rules.longest_guard)
-    told = {query: draw(outcomes) for query in asks if draw(st.booleans()) or query in map(value_query, asked.queries)}
+    outcomes_given = {
+        query: draw(outcomes) for query in asks if draw(st.booleans()) or query in map(value_query, asked.queries)
+    }
     return Subject(
         hpa=draw(autoscalers()),
         asked=asked,
-        outcomes=told,
+        outcomes=outcomes_given,
         rollout=draw(rollouts),
         history=FloorHistory() if calm else draw(histories),
         rules=rules,

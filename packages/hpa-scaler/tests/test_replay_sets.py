@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from hpa_builder import FREE, NOW, World, annotated, answer, hpa, spec
+from hpa_builder import FREE, NOW, HpaCycles, annotated, answer, hpa, spec
 
 from hpa_scaler.annotations.parsing import parse_spec
 from hpa_scaler.annotations.queries import Query, value_query
-from hpa_scaler.backtest.log_past import pasts_of_log, texts_of
-from hpa_scaler.judge.cycle import LogError, decision_line
+from hpa_scaler.backtest.files import pasts_of_log, texts_of
 from hpa_scaler.judge.decision import Subject
+from hpa_scaler.judge.decision_log import LogError, decision_line
 from hpa_scaler.judge.judge import judge_one
 
 QUERY = "sum(rate(x[5m]))"
@@ -43,21 +43,21 @@ def test_the_annotations_of_a_spec_read_back(named: dict[str, str]) -> None:
 def log(cycles: int = 120) -> list[bytes]:
     """The log of an HPA whose traffic doubles in the middle, with three cycles without an answer."""
     asked = spec(prometheus_query=QUERY, requests_per_replica="10", minimum_replicas="1")
-    world = World(hpa(3, 100, 10), asked, FREE)
+    web = HpaCycles(hpa(3, 100, 10), asked, FREE)
     lines = []
     for number in range(cycles):
         outcomes = {} if 90 <= number < 93 else {Query(QUERY): answer(100 if number < cycles / 2 else 200)}
-        thing = msgspec.structs.replace(world.hpa, current_replicas=max(10, world.hpa.min_replicas))
-        subject = Subject(hpa=thing, asked=asked, outcomes=outcomes, history=world.history, now=world.now, rules=FREE)
+        thing = msgspec.structs.replace(web.hpa, current_replicas=max(10, web.hpa.min_replicas))
+        subject = Subject(hpa=thing, asked=asked, outcomes=outcomes, history=web.history, now=web.now, rules=FREE)
         lines.append(decision_line(f"{number}", judge_one(subject)))
-        world.hpa = thing
-        world.cycle(outcomes.get(Query(QUERY)))
+        web.hpa = thing
+        web.cycle(outcomes.get(Query(QUERY)))
     return lines
 
 
 def test_a_log_holds_the_past_of_its_hpas() -> None:
-    [past], world = pasts_of_log(log())
-    assert (world.begin, world.interval) == (NOW, 75)
+    [past], web = pasts_of_log(log())
+    assert (web.begin, web.interval) == (NOW, 75)
     assert (past.hpa.min_replicas, past.hpa.max_replicas) == (3, 100)
     assert past.yardstick is not None
     trace = past.traces[value_query(past.yardstick.queries[0])]

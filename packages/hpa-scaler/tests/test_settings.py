@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hpa_scaler.annotations.spec import Rules
-from hpa_scaler.process.run_settings import ScalerRunSettings
 from hpa_scaler.process.settings import (
+    ScalerRunSettings,
     ScalerSettings,
     allowed_of,
     limits_of,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 import pytest
-from hpa_builder import CYCLE, NO_AGE, World, answer, failure, hpa, judge, reasons, spec
+from hpa_builder import CYCLE, NO_AGE, HpaCycles, answer, failure, hpa, judge, reasons, spec
 
 from hpa_scaler.annotations.queries import Query
 from hpa_scaler.annotations.spec import Rules
@@ -22,31 +22,31 @@ WAIT = 300 + 2 * CYCLE
 """Until a sample is out of the range, and two cycles."""
 
 
-def steady(asked: object = ASKED, *, floor: int = 20, maximum: int = 40, rules: Rules = LIMITED) -> World:
+def steady(asked: object = ASKED, *, floor: int = 20, maximum: int = 40, rules: Rules = LIMITED) -> HpaCycles:
     """An HPA whose traffic has needed *floor* replicas for half an hour."""
     assert isinstance(asked, type(ASKED))
-    world = World(hpa(floor, maximum, floor), asked, rules)
+    web = HpaCycles(hpa(floor, maximum, floor), asked, rules)
     for _ in range(24):
-        world.cycle(floor * 10)
-    return world
+        web.cycle(floor * 10)
+    return web
 
 
-def follow(world: World, answers: Iterable[float]) -> list[int]:
+def follow(web: HpaCycles, answers: Iterable[float]) -> list[int]:
     """Return the floors that follow, the replicas with them."""
     floors = []
     for each in answers:
-        world.cycle(each)
-        world.set(replicas=world.bounds[0])
-        floors.append(world.bounds[0])
+        web.cycle(each)
+        web.set(replicas=web.bounds[0])
+        floors.append(web.bounds[0])
     return floors
 
 
 def test_one_bad_sample_raises_to_what_the_last_day_knew_times_the_factor_and_no_further() -> None:
     """False resets of a counter gave a floor of 96,296 and took maxReplicas along."""
-    world = steady()
-    floors = follow(world, [962_960.0] * 5 + [200.0] * 20)
+    web = steady()
+    floors = follow(web, [962_960.0] * 5 + [200.0] * 20)
     assert max(floors) == 60
-    assert max(world.bounds) <= 40
+    assert max(web.bounds) <= 40
     assert floors[-1] == 20
     small = steady(floor=10, maximum=40)
     follow(small, [100_000.0])
@@ -54,8 +54,8 @@ def test_one_bad_sample_raises_to_what_the_last_day_knew_times_the_factor_and_no
 
 
 def test_what_lasts_is_believed_once_no_sample_from_before_is_in_the_range() -> None:
-    world = steady(maximum=400)
-    floors = follow(world, [2000.0] * 8)
+    web = steady(maximum=400)
+    floors = follow(web, [2000.0] * 8)
     waited = math.ceil(WAIT / CYCLE)
     assert floors == [60] * waited + [200] * (8 - waited)
 
@@ -71,88 +71,88 @@ def test_it_says_what_it_waits_for() -> None:
 
 
 def test_a_rise_that_is_over_before_has_to_be_proved_anew() -> None:
-    world = steady(maximum=400)
-    floors = follow(world, ([2000.0] * 4 + [200.0]) * 6)
+    web = steady(maximum=400)
+    floors = follow(web, ([2000.0] * 4 + [200.0]) * 6)
     assert max(floors) == 60
 
 
 def test_steps_of_bad_data_do_not_add_up() -> None:
     """What we have set ourselves meanwhile is not known for that, nor are the replicas it has started."""
-    world = steady(maximum=10_000)
+    web = steady(maximum=10_000)
     answers = [600.0 * 3**number for number in range(6)]
-    assert max(follow(world, answers)) == 60
+    assert max(follow(web, answers)) == 60
 
 
 def test_what_was_wanted_this_morning_is_set_at_once_in_the_evening() -> None:
-    world = steady(floor=100, maximum=200)
+    web = steady(floor=100, maximum=200)
     for _ in range(8 * 48):
-        world.cycle(100.0)
-    world.set(replicas=world.bounds[0])
-    assert world.bounds[0] == 10
-    assert world.cycle(1000.0).target == 100
+        web.cycle(100.0)
+    web.set(replicas=web.bounds[0])
+    assert web.bounds[0] == 10
+    assert web.cycle(1000.0).target == 100
 
 
 def test_what_was_wanted_two_days_ago_is_not() -> None:
-    world = steady(floor=10, maximum=200)
-    follow(world, [1000.0] * 10)
-    assert world.bounds[0] == 100
-    follow(world, [100.0] * (48 * 48))
-    assert world.cycle(1000.0).target == 30
+    web = steady(floor=10, maximum=200)
+    follow(web, [1000.0] * 10)
+    assert web.bounds[0] == 100
+    follow(web, [100.0] * (48 * 48))
+    assert web.cycle(1000.0).target == 30
 
 
 def test_traffic_that_grows_by_two_thirds_in_minutes_is_followed_in_each_cycle() -> None:
-    world = steady(maximum=2000)
+    web = steady(maximum=2000)
     for number in range(60):
         rate = 200.0 * 1.7 ** (number * CYCLE / WAIT)
-        world.cycle(rate)
-        assert world.bounds[0] == math.ceil(rate / 10)
+        web.cycle(rate)
+        assert web.bounds[0] == math.ceil(rate / 10)
 
 
 def test_a_small_floor_and_what_runs_already_are_not_limited() -> None:
-    world = World(hpa(1, 40, 1), ASKED, LIMITED)
-    assert world.cycle(100.0).target == 10
-    assert follow(world, [390.0])[-1] == 10
-    world = steady()
-    world.set(replicas=90)
-    assert world.cycle(900.0).target == 90
+    web = HpaCycles(hpa(1, 40, 1), ASKED, LIMITED)
+    assert web.cycle(100.0).target == 10
+    assert follow(web, [390.0])[-1] == 10
+    web = steady()
+    web.set(replicas=90)
+    assert web.cycle(900.0).target == 90
 
 
 def test_what_somebody_sets_themselves_is_known() -> None:
-    world = steady(maximum=400)
-    world.set(minimum=50)
-    assert world.cycle(1500.0).target == 150
+    web = steady(maximum=400)
+    web.set(minimum=50)
+    assert web.cycle(1500.0).target == 150
     lower = spec(prometheus_query="sum(rate(x[5m]))", requests_per_replica="10", minimum_replicas="100")
     assert steady(lower, floor=100, maximum=400).cycle(3000.0).target == 300
 
 
 def test_a_query_without_a_range_takes_a_second_look_two_cycles_later() -> None:
-    world = steady(GAUGE, maximum=400)
-    assert follow(world, [2000.0] * 3) == [60, 60, 200]
+    web = steady(GAUGE, maximum=400)
+    assert follow(web, [2000.0] * 3) == [60, 60, 200]
 
 
 def test_a_look_that_fails_proves_nothing_and_breaks_nothing() -> None:
-    world = steady(maximum=400)
-    world.cycle(2000.0)
+    web = steady(maximum=400)
+    web.cycle(2000.0)
     for _ in range(10):
-        world.cycle(failure())
-    assert world.bounds[0] == 60
-    assert world.cycle(2000.0).target == 200
+        web.cycle(failure())
+    assert web.bounds[0] == 60
+    assert web.cycle(2000.0).target == 200
 
 
 def test_a_failure_of_another_query_does_not_begin_the_wait_anew() -> None:
     two = spec(prometheus_query="sum(rate(x[5m]))", prometheus_query_2="sum(rate(y[5m]))", requests_per_replica="10")
-    world = World(hpa(20, 400, 20), two, LIMITED)
+    web = HpaCycles(hpa(20, 400, 20), two, LIMITED)
     other = Query("sum(rate(y[5m]))")
     for number in range(7):
-        world.cycle(2000.0, others={other: failure() if number % 2 else answer(10.0)})
-    assert world.bounds[0] == 200
+        web.cycle(2000.0, others={other: failure() if number % 2 else answer(10.0)})
+    assert web.bounds[0] == 200
 
 
 def test_never_more_than_a_multiple_of_the_users_own_maximum() -> None:
-    world = steady(floor=20, maximum=30)
-    floors = follow(world, [2000.0] * 20)
+    web = steady(floor=20, maximum=30)
+    floors = follow(web, [2000.0] * 20)
     assert max(floors) == 90
-    decision = world.cycle(2000.0)
+    decision = web.cycle(2000.0)
     assert decision.target_maximum == 91
     word = next(cause for cause in decision.causes if cause.reason == "AtMaxReplicas")
     assert (word.detail, word.fix) == ("no floor is set above 3 times maxReplicas 30", "raise maxReplicas")
@@ -170,13 +170,13 @@ def test_a_factor_below_one_is_refused() -> None:
 
 
 def test_it_is_remembered_over_a_restart() -> None:
-    world = steady(floor=100, maximum=400)
+    web = steady(floor=100, maximum=400)
     for _ in range(30):
-        world.cycle(200.0)
-    assert world.bounds[0] == 20
-    written = State(history=world.history)
-    world.history = decode_state(encode_state(written, ASKED, world.now)).history
-    assert world.cycle(1500.0).target == 150
+        web.cycle(200.0)
+    assert web.bounds[0] == 20
+    written = State(history=web.history)
+    web.history = decode_state(encode_state(written, ASKED, web.now)).history
+    assert web.cycle(1500.0).target == 150
 
 
 def test_an_hpa_of_before_is_known_by_the_floor_that_it_has() -> None:
@@ -184,9 +184,9 @@ def test_an_hpa_of_before_is_known_by_the_floor_that_it_has() -> None:
     assert judge(hpa(100, 400, 100), ASKED, 3000.0, history=old, rules=LIMITED).target == 300
 
 
-def cost(world: World, answers: list[float], move: Callable[[World, float], int]) -> float:
+def cost(web: HpaCycles, answers: list[float], move: Callable[[HpaCycles, float], int]) -> float:
     """Replica-hours above the need of 20."""
-    return sum(move(world, each) - 20 for each in answers) * CYCLE / 3600
+    return sum(move(web, each) - 20 for each in answers) * CYCLE / 3600
 
 
 def test_a_bad_sample_is_over_once_it_has_left_the_range() -> None:
@@ -197,9 +197,9 @@ def test_a_bad_sample_is_over_once_it_has_left_the_range() -> None:
 
 
 def test_the_window_still_has_the_floor_of_before_a_bad_sample() -> None:
-    world = steady(floor=30)
-    assert follow(world, [200.0] * 5 + [500.0] * 4 + [200.0] * 3)[-3:] == [30] * 3
-    assert follow(world, [200.0] * 8)[-1] == 20
+    web = steady(floor=30)
+    assert follow(web, [200.0] * 5 + [500.0] * 4 + [200.0] * 3)[-3:] == [30] * 3
+    assert follow(web, [200.0] * 8)[-1] == 20
 
 
 @pytest.mark.parametrize("text", ["sessions", "sum(rate(x[2m]))"])
@@ -231,10 +231,10 @@ def test_a_rise_of_one_or_two_replicas_is_no_bad_sample_since_it_can_not_be_told
 
 
 def test_what_somebody_sets_while_a_bad_sample_lasts_stays_for_the_window() -> None:
-    world = steady(maximum=100)
-    follow(world, [500.0] * 2)
-    world.set(minimum=55)
-    assert follow(world, [500.0] * 2 + [200.0] * 3)[-1] == 55
+    web = steady(maximum=100)
+    follow(web, [500.0] * 2)
+    web.set(minimum=55)
+    assert follow(web, [500.0] * 2 + [200.0] * 3)[-1] == 55
 
 
 @pytest.mark.parametrize("factor", [2, 3, 5, 10, 100, 1000])
@@ -242,10 +242,10 @@ def test_a_spike_of_one_scrape_costs_no_more_than_without_any_guard(factor: int)
     """The older controller raises to all of it, for as long as it is in the range; both HPAs then wait 5 minutes."""
     answers = [200.0 * factor] * 4 + [200.0] * 30
 
-    def guarded(world: World, each: float) -> int:
-        return follow(world, [each])[0]
+    def guarded(web: HpaCycles, each: float) -> int:
+        return follow(web, [each])[0]
 
-    def older(_: World, each: float) -> int:
+    def older(_: HpaCycles, each: float) -> int:
         return math.ceil(each / 10)
 
     spiked = cost(steady(maximum=100_000), answers, guarded)

@@ -1,4 +1,4 @@
-"""Fits against synthetic truth: right, or not told."""
+"""Fits against synthetic truth: right, or not known."""
 
 from __future__ import annotations
 
@@ -6,48 +6,52 @@ import msgspec
 import pytest
 from synthetic import truth
 
-from hpa_scaler.backtest.fitting import LoadFit, fit_load, rounded_down, suggest
-from hpa_scaler.backtest.variants import HpaPast, Variant
+from hpa_scaler.annotations.parsing import ENABLE
+from hpa_scaler.backtest.fit import LoadFit, fit_load, rounded_down, suggest
+from hpa_scaler.backtest.replay import EVERY, TODAY, AnnotationChange, RecordedHpa, Variant, backtest
 from hpa_scaler.prometheus.samples import Trace
-
-TODAY = Variant("today", "today")
 
 
 def right(seed: int) -> bool:
-    """Whether the load of one replica is fitted within a tenth, or not told."""
+    """Whether the load of one replica is fitted within a tenth, or not known."""
     known = truth(seed)
     asked = known.past.yardstick
     assert asked is not None
-    fit = fit_load(known.past, asked.queries[0], known.world.begin, known.world.end)
+    fit = fit_load(known.past, asked.queries[0], known.setup.begin, known.setup.end)
     return fit.per_replica is None or abs(fit.per_replica / known.per_replica - 1) <= 0.1
 
 
-def test_the_load_of_a_replica_is_fitted_within_a_tenth_or_not_told() -> None:
+def test_the_load_of_a_replica_is_fitted_within_a_tenth_or_not_is_known() -> None:
     assert sum(map(right, range(20))) >= 19
 
 
 @pytest.mark.slow
-def test_two_hundred_seeds_are_fitted_within_a_tenth_or_not_told() -> None:
+def test_two_hundred_seeds_are_fitted_within_a_tenth_or_not_is_known() -> None:
     assert sum(map(right, range(200))) >= 190
 
 
 @pytest.mark.parametrize("seed", [3, 10])
 def test_no_suggestion_is_short_of_replicas_where_today_is_not(seed: int) -> None:
     known = truth(seed, days=2)
-    found = suggest(known.past, known.world, TODAY)
-    if not found.advice:
+    found = suggest(known.past, known.setup)
+    asked = known.past.yardstick
+    assert asked is not None
+    if found.per_replica is None:
         assert found.why
         return
-    assert found.before is not None
-    assert found.after is not None
-    assert set(found.after.shorts) <= set(found.before.shorts)
+    names = [(each.annotation.partition(f"{ENABLE}-")[2], each.value) for each in found.annotations]
+    tried = Variant("tried", "changed", tuple(AnnotationChange(EVERY, name, text) for name, text in names))
+    fitted = msgspec.structs.replace(asked.queries[0], per_replica=found.per_replica, delta=0.0)
+    past = msgspec.structs.replace(known.past, yardstick=msgspec.structs.replace(asked, queries=(fitted,)))
+    [[before, after]] = backtest([past], [TODAY, tried], known.setup)
+    assert set(after.shorts) <= set(before.shorts)
 
 
 def test_a_past_of_hours_tells_nothing() -> None:
     known = truth(3, days=1)
     asked = known.past.yardstick
     assert asked is not None
-    fit = fit_load(known.past, asked.queries[0], known.world.begin, known.world.begin + 3 * 3600)
+    fit = fit_load(known.past, asked.queries[0], known.setup.begin, known.setup.begin + 3 * 3600)
     assert fit.per_replica is None
     assert fit.sure == "can't tell"
 
@@ -68,8 +72,8 @@ def fitted(seed: int, wanted: float = 1.0, several: float = 0.0) -> tuple[LoadFi
         2 if count and place < several * len(metrics.counts) else count for place, count in enumerate(metrics.counts)
     )
     metrics = Trace(metrics.begin, metrics.step, metrics.scaled(wanted).values, counts)
-    past: HpaPast = msgspec.structs.replace(known.past, wanted=metrics)
-    return fit_load(past, asked.queries[0], known.world.begin, known.world.end), known.per_replica
+    past: RecordedHpa = msgspec.structs.replace(known.past, wanted=metrics)
+    return fit_load(past, asked.queries[0], known.setup.begin, known.setup.end), known.per_replica
 
 
 @pytest.mark.parametrize("seed", [0, 4, 9])
@@ -81,12 +85,12 @@ def test_metrics_that_contradict_the_replicas_are_not_believed(seed: int, wanted
     assert fit.per_replica is None or abs(fit.per_replica / per_replica - 1) <= 0.1
 
 
-@pytest.mark.parametrize(("several", "told"), [(0.0, True), (0.01, True), (0.3, False), (1.0, False)])
-def test_the_records_of_two_clusters_tell_nothing(several: float, told: bool) -> None:
+@pytest.mark.parametrize(("several", "is_known"), [(0.0, True), (0.01, True), (0.3, False), (1.0, False)])
+def test_the_records_of_two_clusters_tell_nothing(several: float, is_known: bool) -> None:
     """But those of a kube-state-metrics that was replaced, twice for a while, do."""
     fit, _ = fitted(0, several=several)
-    assert (fit.per_replica is not None) is told
-    assert told or "several HPAs of this name" in fit.why
+    assert (fit.per_replica is not None) is is_known
+    assert is_known or "several HPAs of this name" in fit.why
 
 
 def test_metrics_of_one_name_tell_nothing_where_no_replicas_prove_them() -> None:
@@ -95,7 +99,7 @@ def test_metrics_of_one_name_tell_nothing_where_no_replicas_prove_them() -> None
     assert asked is not None
     twins = msgspec.structs.replace(known.past.hpa, namesakes=True)
     past = msgspec.structs.replace(known.past, hpa=twins)
-    ends = known.world.begin, known.world.end
+    ends = known.setup.begin, known.setup.end
     assert fit_load(past, asked.queries[0], *ends).sure == "sure"
     fit = fit_load(msgspec.structs.replace(past, replicas=None), asked.queries[0], *ends)
     assert (fit.per_replica, "have one name" in fit.why) == (None, True)

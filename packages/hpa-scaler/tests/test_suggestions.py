@@ -15,13 +15,8 @@ from synthetic import truth
 
 from hpa_scaler.annotations.queries import Query
 from hpa_scaler.annotations.spec import ENABLE, PREFIX
-from hpa_scaler.backtest.commands import suggested
-from hpa_scaler.backtest.fitting import suggest
-from hpa_scaler.backtest.proposals import proposals, proposed_specs
-from hpa_scaler.backtest.suggestions import FloorSuggestions, suggestions_document
-from hpa_scaler.backtest.variants import Variant
-from hpa_scaler.documents.document import FloorHead
-from tightship.documents.document import API_VERSION, Generator, SettingsView, Source
+from hpa_scaler.backtest.commands import proposals, proposed_specs, suggested
+from hpa_scaler.backtest.fit import FloorSuggestions, suggest
 from tightship.objects.autoscaling import ScaleTargetRef
 
 EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "august.yaml"
@@ -76,10 +71,7 @@ def test_an_hpa_without_a_query_gets_the_one_that_answers_and_is_opted_in() -> N
     known = truth(3, days=2)
     bare = msgspec.structs.replace(known.past.hpa, annotations={})
     past = msgspec.structs.replace(known.past, hpa=bare, proposed=True)
-    found = suggest(past, known.world, Variant("today", "today"))
-    assert found.advice
-    head = FloorHead(API_VERSION, Generator("hpa-scaler", "0"), Source("file", "x"), "now", SettingsView("", {}))
-    [entry] = suggestions_document(head, known.world, [found], ()).hpas
+    entry = suggest(past, known.setup)
     names = [each.annotation for each in entry.annotations]
     assert names[:2] == [f"{PREFIX}/{ENABLE}", f"{PREFIX}/{ENABLE}-prometheus-query"]
     assert entry.proposed
@@ -107,4 +99,4 @@ async def test_the_most_specific_request_rate_that_answers_is_proposed() -> None
 
 def test_a_name_that_no_api_server_allows_is_in_no_query() -> None:
     evil = msgspec.structs.replace(hpa(), target=ScaleTargetRef("Deployment", 'web"} or vector(1', "apps/v1"))
-    assert list(proposals(evil)) == []
+    assert proposals(evil) == []

@@ -6,16 +6,16 @@ import math
 from collections.abc import Iterable
 
 import pytest
-from hpa_builder import CYCLE, NOW, World, hpa, spec
+from hpa_builder import CYCLE, NOW, HpaCycles, hpa, spec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpa_scaler.documents.timeline import Effect, Keep, Timeline, TimelineLog
+from hpa_scaler.documents.timeline import Effect, Timeline, TimelineLimits, TimelineLog
 from hpa_scaler.judge.decision import FloorDecision, Subject
 from tightship.objects.reasons import Reason, Refusal
 
-KEEP = Keep(points=24, seconds=3600.0, changes=5)
-DAY = Keep(points=240, seconds=86_400.0, changes=20)
+KEEP = TimelineLimits(points=24, seconds=3600.0, changes=5)
+DAY = TimelineLimits(points=240, seconds=86_400.0, changes=20)
 
 
 def decision(minimum: int, target: int, *reasons: Reason, maximum: int = 50) -> FloorDecision:
@@ -27,7 +27,7 @@ def decision(minimum: int, target: int, *reasons: Reason, maximum: int = 50) -> 
     )
 
 
-def log(*added: tuple[float, FloorDecision, Effect], keep: Keep | None = None) -> Timeline:
+def log(*added: tuple[float, FloorDecision, Effect], keep: TimelineLimits | None = None) -> Timeline:
     made = TimelineLog("shop/web", "Deployment/web", keep)
     for at, each, effect in added:
         made.add(at, each.minimum, each, effect)
@@ -52,7 +52,7 @@ STEPS: st.SearchStrategy[list[Step]] = st.lists(
 )
 
 
-def walked(steps: Iterable[Step], keep: Keep | None) -> Iterable[tuple[float, Timeline]]:
+def walked(steps: Iterable[Step], keep: TimelineLimits | None) -> Iterable[tuple[float, Timeline]]:
     """The story after each step."""
     made, at, floor = TimelineLog("shop/web", "Deployment/web", keep), NOW, 1
     for seconds, after, fails, replicas in steps:
@@ -172,9 +172,9 @@ def test_judged_again_at_the_same_time_or_after_a_clock_was_set_back_the_later_j
 
 @pytest.mark.parametrize(("rate", "asked"), [(72, 7.2), (None, None), ("NaN", None)])
 def test_traffic_is_what_the_queries_ask_for(rate: float | str | None, asked: float | None) -> None:
-    world = World(hpa(3), spec(prometheus_query="q", requests_per_replica="10"))
+    web = HpaCycles(hpa(3), spec(prometheus_query="q", requests_per_replica="10"))
     made = TimelineLog("shop/web", "Deployment/web")
-    made.add(world.now, world.hpa.current_replicas, world.cycle(rate), "set")
+    made.add(web.now, web.hpa.current_replicas, web.cycle(rate), "set")
     [traffic] = made.timeline().traffic
     assert (traffic is None) == (asked is None)
     assert traffic is None or asked is None or math.isclose(traffic, asked, rel_tol=1e-6)

@@ -11,8 +11,8 @@ from hpa_builder import NOW, hpa, judge, spec
 
 from hpa_scaler.annotations.spec import FloorSpec, Rules
 from hpa_scaler.documents.timeline import Timeline
-from hpa_scaler.judge.cycle import Cycle
 from hpa_scaler.judge.decision import DropState, count_drops, judge_drops
+from hpa_scaler.judge.judge import Cycle
 from hpa_scaler.judge.ownership import ENDINGS, Ending
 from hpa_scaler.process.status import KEPT, Timelines
 from hpa_scaler.write.records import Records
@@ -80,15 +80,15 @@ def test_who_looks_while_it_is_added_to_sees_whole_points(often: None) -> None:
     past, names = kept(), [f"web-{number}" for number in range(4)]
     cycles = [cycle(30 + 10 * number, *names) for number in range(4)]
 
-    def live() -> None:
+    def note() -> None:
         for number in range(3 * KEPT.points):
             endings = {f"uid-{name}": "written" for name in names}
             past.note(cycles[number % 4], endings, NOW + 75 * number)
 
-    living = threading.Thread(target=live)
-    living.start()
+    noting = threading.Thread(target=note)
+    noting.start()
     looks = 0
-    while living.is_alive() or not looks:
+    while noting.is_alive() or not looks:
         for name in names:
             found = timeline(past, name)
             if found is not None:
@@ -98,7 +98,7 @@ def test_who_looks_while_it_is_added_to_sees_whole_points(often: None) -> None:
                 }
                 assert list(found.times) == sorted(set(found.times))
                 assert len(found.times) <= KEPT.points
-    living.join()
+    noting.join()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hpa_builder import NO_AGE, NOW, QUERY, World, annotated, answer, hpa, judge, spec
+from hpa_builder import NO_AGE, NOW, QUERY, HpaCycles, annotated, answer, hpa, judge, spec
 
 from hpa_scaler.annotations.spec import Rules
 from hpa_scaler.judge.history import FloorHistory, State, decode_state, encode_state
@@ -85,7 +85,7 @@ def test_what_is_to_be_remembered_can_be_written_alone() -> None:
 OLD_STATE = "estafette.io/hpa-scaler-state"
 
 
-def of_the_older_prefix(world: World, *, but: str = "none") -> HorizontalPodAutoscaler:
+def of_the_older_prefix(world: HpaCycles, *, but: str = "none") -> HorizontalPodAutoscaler:
     """The HPA of *world* after a cycle, with annotations and state of the older prefix, *but* those named."""
     notes = {key.replace("tightship.dev", "estafette.io"): text for key, text in as_written(world).annotations.items()}
     given = {key: text for key, text in notes.items() if but not in key}
@@ -93,7 +93,7 @@ def of_the_older_prefix(world: World, *, but: str = "none") -> HorizontalPodAuto
 
 
 def test_an_older_hpa_keeps_the_prefix_of_its_state() -> None:
-    world = World(hpa(5, 10, 5), ASKED)
+    world = HpaCycles(hpa(5, 10, 5), ASKED)
     world.cycle(250)
     thing = of_the_older_prefix(world)
     decision = judge(thing, ASKED, 300, rules=NO_AGE)
@@ -102,7 +102,7 @@ def test_an_older_hpa_keeps_the_prefix_of_its_state() -> None:
 
 
 def test_the_state_of_a_converted_hpa_moves_to_the_native_prefix() -> None:
-    world = World(hpa(5, 10, 5), ASKED)
+    world = HpaCycles(hpa(5, 10, 5), ASKED)
     world.cycle(250)
     older = of_the_older_prefix(world)
     thing = msgspec.structs.replace(older, annotations={**annotated(), OLD_STATE: older.annotations[OLD_STATE]})
@@ -113,7 +113,7 @@ def test_the_state_of_a_converted_hpa_moves_to_the_native_prefix() -> None:
 
 
 def test_an_older_hpa_that_opts_out_gets_its_bounds_back() -> None:
-    world = World(hpa(5, 10, 5), ASKED)
+    world = HpaCycles(hpa(5, 10, 5), ASKED)
     world.cycle(250)
     thing = of_the_older_prefix(world, but="query")
     found = restoration(thing, state_of(thing, "tightship.dev")[0].history, NO_AGE, NOW)
@@ -129,18 +129,18 @@ def path_of_note(name: str) -> str:
 # Giving back.
 
 
-def as_written(world: World) -> HorizontalPodAutoscaler:
+def as_written(cycles: HpaCycles) -> HorizontalPodAutoscaler:
     """The HPA with the annotation that its history would be written in."""
-    state = State(history=world.history, target=1)
-    annotations = annotated(state=encode_state(state, world.asked, world.now))
-    return msgspec.structs.replace(world.hpa, annotations=annotations)
+    state = State(history=cycles.history, target=1)
+    annotations = annotated(state=encode_state(state, cycles.asked, cycles.now))
+    return msgspec.structs.replace(cycles.hpa, annotations=annotations)
 
 
 def test_an_hpa_gets_its_bounds_back_and_loses_the_annotation() -> None:
-    world = World(hpa(5, 10, 5), ASKED)
-    world.cycle(250)
-    assert world.bounds == (25, 26)
-    thing = as_written(world)
+    cycles = HpaCycles(hpa(5, 10, 5), ASKED)
+    cycles.cycle(250)
+    assert cycles.bounds == (25, 26)
+    thing = as_written(cycles)
     found = restoration(thing, state_of(thing, "tightship.dev")[0].history, NO_AGE, NOW)
     assert found is not None
     assert (found.minimum, found.maximum) == (5, 10)
@@ -156,31 +156,31 @@ def test_an_hpa_gets_its_bounds_back_and_loses_the_annotation() -> None:
 
 
 def test_a_bound_that_somebody_changed_stays_theirs() -> None:
-    world = World(hpa(5, 10, 5), ASKED)
-    world.cycle(250)
-    world.set(minimum=8)
-    found = restoration(as_written(world), world.history, NO_AGE, NOW)
+    cycles = HpaCycles(hpa(5, 10, 5), ASKED)
+    cycles.cycle(250)
+    cycles.set(minimum=8)
+    found = restoration(as_written(cycles), cycles.history, NO_AGE, NOW)
     assert found is not None
     assert (found.minimum, found.maximum) == (8, 10)
     assert "changed minReplicas from 25 to 8" in found.cause.detail
 
 
 def test_the_users_floor_never_ends_above_their_maximum() -> None:
-    world = World(hpa(10, 30, 10), ASKED)
-    world.cycle(250)
-    world.set(minimum=4, maximum=8)
-    world.cycle(50)
-    world.set(maximum=3, minimum=2)
-    found = restoration(as_written(world), world.history, NO_AGE, NOW)
+    cycles = HpaCycles(hpa(10, 30, 10), ASKED)
+    cycles.cycle(250)
+    cycles.set(minimum=4, maximum=8)
+    cycles.cycle(50)
+    cycles.set(maximum=3, minimum=2)
+    found = restoration(as_written(cycles), cycles.history, NO_AGE, NOW)
     assert found is not None
     assert found.minimum <= found.maximum
 
 
 def test_without_its_annotation_an_hpa_is_given_back_from_memory() -> None:
-    world = World(hpa(5, 10, 5), ASKED)
-    world.cycle(80)
-    bare = msgspec.structs.replace(world.hpa, annotations={})
-    found = restoration(bare, world.history, NO_AGE, NOW)
+    cycles = HpaCycles(hpa(5, 10, 5), ASKED)
+    cycles.cycle(80)
+    bare = msgspec.structs.replace(cycles.hpa, annotations={})
+    found = restoration(bare, cycles.history, NO_AGE, NOW)
     assert found is not None
     assert [each["op"] for each in ops(found.patch.body)] == ["test", "test", "test", "replace"]
     assert found.minimum == 5
@@ -205,10 +205,10 @@ def test_a_state_that_can_not_be_read_is_told() -> None:
 
 
 def test_a_restored_hpa_may_be_taken_up_again() -> None:
-    world = World(hpa(5, 10, 5), ASKED)
-    world.cycle(250)
-    found = restoration(as_written(world), world.history, NO_AGE, NOW)
+    cycles = HpaCycles(hpa(5, 10, 5), ASKED)
+    cycles.cycle(250)
+    found = restoration(as_written(cycles), cycles.history, NO_AGE, NOW)
     assert found is not None
-    again = World(hpa(found.minimum, found.maximum, 5), ASKED)
+    again = HpaCycles(hpa(found.minimum, found.maximum, 5), ASKED)
     again.cycle(answer(70))
     assert again.history.original_min == 5

@@ -7,7 +7,7 @@ import pytest
 from tightship_testkit import august
 
 
-def august_1995() -> list[tuple[float, float]]:
+def requests_of_1995() -> list[tuple[float, float]]:
     """Return the time, in seconds since 1970, and the requests a second of each minute; skip where there is no file."""
     known = august.minutes()
     if known is None:

@@ -14,8 +14,11 @@ import pytest
 from node_compactor.advice import CompactorChanges
 from node_compactor.configuration import EVERY_POOL
 from node_compactor.settings import load_settings
+from tightship.advice.adviser import Adviser
+from tightship.advice.catalogue import Catalogue
+from tightship.advice.model import Advice
 from tightship.objects.reasons import Reason
-from tightship.planning.advice import Advice, Adviser, Catalogue, Scenario, TimeLimit
+from tightship.planning.changes import Scenario, TimeLimit
 from tightship.planning.evaluate import evaluate
 from tightship_simulator import random_cluster
 from tightship_simulator.generate import off_peak_cluster

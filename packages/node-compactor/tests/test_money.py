@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from node_compactor.configuration import configure, parse_config_map
+from tightship.prices.lists import PriceList
 from tightship.process.settings.loading import SettingsError
 
 POOL = "cloud.google.com/gke-nodepool"
@@ -150,7 +151,7 @@ def test_an_unusable_price_list_is_an_error_that_names_the_file(
 
 def test_the_list_may_stand_in_the_configuration() -> None:
     settings = parse_config_map({"config.yaml": yaml.safe_dump({"prices": PRICES})}, {})
-    assert settings.prices is not None
+    assert isinstance(settings.prices, PriceList)
     assert (settings.prices.currency, len(settings.prices.entries)) == ("EUR", 2)
 
 
@@ -172,7 +173,7 @@ def test_a_configmap_manifest_may_hold_the_list(cli: Any, data: Path, tmp_path: 
 
 
 def test_a_flag_overrides_the_configuration(prices: Path, tmp_path: Path) -> None:
-    from tightship.process.settings.prices import read_prices
+    from tightship.prices.files import read_prices
 
     config = tmp_path / "config.yaml"
     config.write_text("prices: {instanceTypes: {a: 1}}")

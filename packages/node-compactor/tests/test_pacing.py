@@ -32,7 +32,7 @@ def two_pools(**ages: float) -> Snapshot:
 
 
 def drained(pool: str, ending: str, ago: float, reason: str = "", by: str = "node-compactor") -> Finished:
-    return Finished(f"{pool}9", pool, by, ending, NOW - ago, reason)
+    return Finished(node=f"{pool}9", pool=pool, controller=by, ending=ending, at=NOW - ago, reason=reason)
 
 
 def pauses(cluster: Snapshot, *finished: Finished, pools: Json | None = None, **settings: object) -> Cooling:

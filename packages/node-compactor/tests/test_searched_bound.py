@@ -14,9 +14,10 @@ from node_compactor.judge import CompactorJudge
 from node_compactor.settings import CompactorSettings, load_settings
 from tightship.documents.search import search_summary
 from tightship.planning.evaluate import Horizon, evaluate
+from tightship.planning.plan import SearchRules
 from tightship.planning.plan.model import Searched
-from tightship.planning.search.linear import solver_installed
-from tightship.planning.search.strategy import SearchRules
+from tightship.search import search
+from tightship.search.linear import solver_installed
 from tightship_simulator import random_cluster
 from tightship_testkit.builders import NOW as BUILT
 from tightship_testkit.builders import budget, node, pod, snapshot, when, workload
@@ -37,7 +38,7 @@ def settings_of(**more: Any) -> CompactorSettings:
 @pytest.mark.slow
 @pytest.mark.takes(20)
 def test_no_searched_plan_is_below_the_bound_whatever_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightship.planning.search.bound.STEPS", 200)
+    monkeypatch.setattr("tightship.search.bound.STEPS", 200)
     solved = 0
     for seed in range(80):
         rng = random.Random(seed)
@@ -50,7 +51,7 @@ def test_no_searched_plan_is_below_the_bound_whatever_the_rules(monkeypatch: pyt
         settings = settings_of(pool=pool, strategy=rng.choice(["least-utilized", "fewest-nodes"]), **most)
         cluster = snapshot_of(random_cluster(seed))
         horizon = Horizon(search=SearchRules(iterations=60, solving=60.0))
-        plan = evaluate(cluster, CompactorJudge(settings), NOW, horizon).plan
+        plan = evaluate(cluster, CompactorJudge(settings), NOW, horizon, improve=search).plan
         assert plan.searched is not None
         assert plan.searched.bound <= len(cluster.nodes) - len(plan.removals), f"seed {seed}"
         solved += plan.searched.solved
@@ -67,7 +68,7 @@ for number in range(12):
 
 def searched(**settings: Any) -> Searched:
     horizon = Horizon(search=SearchRules(iterations=60, **settings))
-    found = evaluate(snapshot(*ITEMS), CompactorJudge(settings_of()), BUILT, horizon).plan.searched
+    found = evaluate(snapshot(*ITEMS), CompactorJudge(settings_of()), BUILT, horizon, improve=search).plan.searched
     assert found is not None
     return found
 
@@ -162,7 +163,7 @@ def test_every_output_has_the_bound_and_the_setting(cli: Any, cluster: Path) -> 
 
 @pytest.mark.parametrize(
     "broken",
-    [("tightship.planning.search.linear.find_spec", None), ("tightship.planning.search.strategy.solved_bound", None)],
+    [("tightship.search.linear.find_spec", None), ("tightship.search.strategy.solved_bound", None)],
     ids=["not installed", "out of time"],
 )
 def test_without_an_answer_of_the_solver_the_line_says_how_to_get_one(
@@ -184,7 +185,7 @@ def test_with_the_solver_the_line_says_nothing_of_it(cli: Any, cluster: Path) ->
 def test_where_the_plan_reaches_the_bound_nothing_is_said_of_a_solver(
     cli: Any, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tightship.planning.search.strategy.solved_bound", None)
+    monkeypatch.setattr("tightship.search.strategy.solved_bound", None)
     told = of_search(cli, data / "cluster.yaml")
     assert told["bound"] == told["searched"]["nodesAfter"]
     assert SOLVER not in cli("plan", "-f", data / "cluster.yaml", "--search", "100ms").out

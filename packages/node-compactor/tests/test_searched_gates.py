@@ -13,7 +13,8 @@ from node_compactor.settings import load_settings
 from tightship.cluster import Snapshot
 from tightship.objects.reasons import Reason
 from tightship.planning.evaluate import Evaluation, Horizon, evaluate
-from tightship.planning.search.strategy import SearchRules
+from tightship.planning.plan import SearchRules
+from tightship.search import search as improving
 from tightship_simulator.generate import off_peak_cluster
 from tightship_testkit.builders import NOW, budget, node, pod, snapshot, workload
 from tightship_testkit.planning import snapshot_of
@@ -41,7 +42,9 @@ def judged(
     off = {"minimumNodeAge": 0, "neededMarkedTimeForRemoval": 0, "placement": "possible"}
     settings = load_settings({"nodePools": {"*": everywhere}, **off, **more})
     rules = SearchRules(iterations=300) if search else None
-    return evaluate(fleet, CompactorJudge(settings), NOW, Horizon(until_stable=until_stable, search=rules))
+    return evaluate(
+        fleet, CompactorJudge(settings), NOW, Horizon(until_stable=until_stable, search=rules), improve=improving
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,7 +99,7 @@ def test_what_is_not_selected_stays_and_receives(fleet: Snapshot) -> None:
     )
     only = {"n00", "n01", "n04"}
     horizon = Horizon(only=only, search=SearchRules(iterations=100))
-    plan = evaluate(fleet, CompactorJudge(settings), NOW, horizon).plan
+    plan = evaluate(fleet, CompactorJudge(settings), NOW, horizon, improve=improving).plan
     assert {each.node for each in plan.removals} == only
 
 

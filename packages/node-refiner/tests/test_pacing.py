@@ -23,7 +23,7 @@ def held(*nodes: Json, finished: tuple[Finished, ...] = (), settings: RefinerSet
 
 
 def ended(ago: float, ending: str = "handed_over", controller: str = "node-refiner", reason: str = "") -> Finished:
-    return Finished("gone", "", controller, ending, NOW - ago, reason)
+    return Finished(node="gone", pool="", controller=controller, ending=ending, at=NOW - ago, reason=reason)
 
 
 def drain(phase: str, ago: float, controller: str = "node-refiner") -> Json:

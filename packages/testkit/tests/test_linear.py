@@ -20,8 +20,8 @@ import node_compactor
 import node_refiner
 import tightship
 from hpa_scaler.annotations import values
-from hpa_scaler.annotations.fallbacks import fallbacks, lookback
 from hpa_scaler.annotations.parsing import parse_spec
+from hpa_scaler.annotations.promql import fallbacks, lookback
 from hpa_scaler.annotations.values import parse_float, parse_int32
 from hpa_scaler.judge.history import StateError, decode_state
 from hpa_scaler.prometheus.answers import outcome

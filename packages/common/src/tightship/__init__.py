@@ -12,6 +12,7 @@ Each folder is a layer, and imports only from those before it (import-linter hol
 * ``kube``: the API server: connection, cache, Leases.
 * ``draining``: drains as they are carried out: claims, patches, evictions.
 * ``process``: settings, logs, metrics, HTTP, the leader's loop.
+* ``search``, ``advice``, ``prices``: annexes, of which only ``nodes/annexes.py`` imports anything.
 * ``nodes``: what both controllers of nodes share.
 * ``cli``: the commands, and clusters from files.
 """

@@ -18,6 +18,7 @@ from tightship.nodes.background_search import REST, BackgroundSearch, SearchStat
 from tightship.planning.evaluate import Evaluation, Evaluator, Facts
 from tightship.planning.plan import STRATEGIES, Placement, Plan, Strategy
 from tightship.planning.plan.engine import after
+from tightship.search import search
 from tightship_testkit.planning import NOW, plain, snapshot_of
 
 from .toy import ToyGates, ToyJudge, parse
@@ -54,7 +55,7 @@ class Passes:
 
     def judged(self) -> Evaluation[ToyGates]:
         """One pass."""
-        found = self._evaluate(self.snapshot, self.judge, NOW, self.search.horizon(self.seconds))
+        found = self._evaluate(self.snapshot, self.judge, NOW, self.search.horizon(self.seconds), improve=search)
         self.search.judged(found, self.judge, self.seconds)
         return found
 

@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 def drained(pool: str, ending: str, ago: float, reason: str = "", by: str = "node-toy") -> Finished:
-    return Finished(f"{pool}9", pool, by, ending, NOW - ago, reason)
+    return Finished(node=f"{pool}9", pool=pool, controller=by, ending=ending, at=NOW - ago, reason=reason)
 
 
 def braked(cluster: Snapshot, *finished: Finished, failures: int = 0, **settings: object) -> Refusal | None:

@@ -15,10 +15,10 @@ from tightship.drain.answers import EvictionAnswer
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Ending, Phase, encode_record
+from tightship.objects.money import HOURLY_PRICE
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.facts import FactRules, gather
 from tightship.planning.plan import Move, Plan, Removal
-from tightship.planning.prices import HOURLY_PRICE
 from tightship_testkit.builders import NOW, node, pod, pod_of, snapshot
 
 from .toy import NAME

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from functools import partial
 
 import pytest
 
-from tightship.kube.server_access import ServerCredentials
-from tightship.nodes import serving
 from tightship.nodes.node_prices import AGAIN, REFRESH, NodePrices
 from tightship.objects.query_servers import Server
+from tightship.prices import opencost
+from tightship.prices.files import read_prices
 from tightship.process.settings.loading import SettingsError
-from tightship.process.settings.prices import read_prices
 from tightship.process.settings.sections import NodeSettings
 from tightship_testkit.simulated import until
 
@@ -29,21 +27,28 @@ class OpenCost:
         self.says: dict[str, int] | None = {"n1": 500_000}
         self.asked: list[str] = []
         self.now = 0.0
-        self.prices: NodePrices[NodeSettings] = NodePrices(logging.getLogger("t"), lambda: self.now, self.answer)
+        self.prices: NodePrices[NodeSettings] = NodePrices(logging.getLogger("t"), lambda: self.now)
 
-    def answer(self, server: Server, credentials: ServerCredentials) -> Mapping[str, int]:
+    def answer(self, server: Server, _: object) -> Mapping[str, int]:
         self.asked.append(str(server.address))
         if self.says is None:
             raise SettingsError(["openCost http://p:9090: can't be asked: no route"])
         return dict(self.says)
 
 
+@pytest.fixture
+def cost(monkeypatch: pytest.MonkeyPatch) -> OpenCost:
+    made = OpenCost()
+    monkeypatch.setattr(opencost, "node_costs", made.answer)
+    return made
+
+
 def settings(server: str = "http://p:9090") -> NodeSettings:
     return NodeSettings(prices=read_prices(server)) if server else NodeSettings()
 
 
-async def test_settings_get_the_prices_and_stay_the_same_while_these_do() -> None:
-    cost, own = OpenCost(), settings()
+async def test_settings_get_the_prices_and_stay_the_same_while_these_do(cost: OpenCost) -> None:
+    own = settings()
     await cost.prices.refresh(own)
     first = cost.prices.applied(own)
     assert first.prices.nodes == {"n1": 500_000}
@@ -56,8 +61,8 @@ async def test_settings_get_the_prices_and_stay_the_same_while_these_do() -> Non
     assert cost.prices.applied(own).prices.nodes == {"n1": 1}
 
 
-async def test_a_server_that_is_away_leaves_the_last_prices_in_use_and_is_told() -> None:
-    cost, own = OpenCost(), settings()
+async def test_a_server_that_is_away_leaves_the_last_prices_in_use_and_is_told(cost: OpenCost) -> None:
+    own = settings()
     await cost.prices.refresh(own)
     cost.now, cost.says = REFRESH, None
     await cost.prices.refresh(own)
@@ -70,8 +75,8 @@ async def test_a_server_that_is_away_leaves_the_last_prices_in_use_and_is_told()
     assert cost.prices.problems == ()
 
 
-async def test_without_a_server_nobody_is_asked_and_another_server_s_prices_are_forgotten() -> None:
-    cost, none = OpenCost(), settings("")
+async def test_without_a_server_nobody_is_asked_and_another_server_s_prices_are_forgotten(cost: OpenCost) -> None:
+    none = settings("")
     await cost.prices.refresh(none)
     assert cost.asked == []
     await cost.prices.refresh(settings())
@@ -81,10 +86,8 @@ async def test_without_a_server_nobody_is_asked_and_another_server_s_prices_are_
 
 @pytest.mark.virtual_time
 async def test_a_running_controller_tells_its_plan_by_the_prices_of_opencost(
-    cluster: Cluster, start: Start, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, start: Start, cost: OpenCost
 ) -> None:
-    cost = OpenCost()
-    monkeypatch.setattr(serving, "NodePrices", partial(NodePrices, ask=cost.answer))
     cluster.configure(on=False, prices='{"openCost": "http://p:9090"}')
     process = start()
 

@@ -17,7 +17,9 @@ KEYS = RegretKeys()
 def drained(
     ago: float, *, node: str = "old", pool: str = "p", ending: str = "handed_over", lasted: float = 60
 ) -> Finished:
-    return Finished(node, pool, "node-compactor", ending, NOW - ago, began=NOW - ago - lasted)
+    return Finished(
+        node=node, pool=pool, controller="node-compactor", ending=ending, at=NOW - ago, began=NOW - ago - lasted
+    )
 
 
 def history(*finished: Finished, **levels: int) -> PastDrains:

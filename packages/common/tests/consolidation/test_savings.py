@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tightship.draining.history import _books
+from tightship.draining.history import past_drains
+from tightship.draining.lease_room import SAVINGS_ANNOTATION
+from tightship.kube.leases import Lease
 from tightship.objects.drain_record import Finished, PastDrains, Price
 from tightship.planning.savings import APART, Saved, ended, saved, settled
 
@@ -16,7 +18,9 @@ COSTS: Price = (500_000, "USD")
 
 
 def removed(hour: float, *, pool: str = "p", price: Price = COSTS, ending: str = "handed_over") -> Finished:
-    return Finished(f"n{hour}", pool, "node-compactor", ending, T0 + hour * HOUR, price=price)
+    return Finished(
+        node=f"n{hour}", pool=pool, controller="node-compactor", ending=ending, at=T0 + hour * HOUR, price=price
+    )
 
 
 def after(history: PastDrains, *hours: float) -> PastDrains:
@@ -50,7 +54,7 @@ def test_a_drain_whose_entry_was_written_though_its_answer_was_lost_counts_once(
     written = msgspec.structs.replace(drained, at=T0 + 0.012, reason="as it was cut")
     history = ended(NOTHING, written)
     assert ended(history, drained) == history
-    assert len(ended(history, removed(1)).books["p"].standing) == 2
+    assert len(ended(history, removed(1)).savings["p"].active) == 2
 
 
 def test_a_node_without_a_price_saves_hours_and_no_money() -> None:
@@ -74,7 +78,7 @@ def test_each_added_node_counts_once_and_in_its_own_pool_only() -> None:
     history = looked(after(NOTHING, 0, 1, 2), 8, 6)
     assert looked(history, 9, 6) == history
     assert settled(history, [(T0 + 7 * HOUR, "q", "new")], T0 + 9 * HOUR) == history
-    assert len(looked(history, 9, 6, 7, 7).books["p"].standing) == 0, "two of one moment are two"
+    assert len(looked(history, 9, 6, 7, 7).savings["p"].active) == 0, "two of one moment are two"
 
 
 def test_nodes_from_before_the_first_drain_end_nothing() -> None:
@@ -100,15 +104,16 @@ def test_more_nodes_than_went_save_nothing_below_zero() -> None:
     "text", ["", "[]", '{"p": 7}', f'{{"p": {{"seen": "2026-01-01T00:00:00Z", "micros": {{"USD": 1{"0" * 400}}}}}}}']
 )
 def test_books_that_somebody_spoiled_count_as_empty(text: str) -> None:
-    assert _books(text) == {}
+    lease = Lease(namespace="ns", name="claims", annotations={SAVINGS_ANNOTATION: text})
+    assert past_drains(lease).savings == {}
 
 
 def test_books_of_many_drains_stay_small_and_lose_nothing() -> None:
     every = range(APART * 3)
     history = after(NOTHING, *every)
-    assert len(history.books["p"].standing) == APART
+    assert len(history.savings["p"].active) == APART
     assert hours(history, 100) == sum(100 - hour for hour in every)
     assert saved(history, T0 + 100 * HOUR)["p"].micros["USD"] == 500_000 * sum(100 - hour for hour in every)
     back = looked(history, 99, *[90 + each / 100 for each in every])
-    assert len(back.books["p"].standing) == 0
+    assert len(back.savings["p"].active) == 0
     assert hours(back, 100) == hours(back, 200)

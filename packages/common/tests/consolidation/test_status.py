@@ -15,9 +15,9 @@ from tightship.documents.html.page import render_page
 from tightship.documents.presentation import Cell, Fact, Page, Section
 from tightship.nodes.status import Remarks, Situation, Status, nothing_yet, show
 from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, encode_record
+from tightship.objects.money import HOURLY_PRICE
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.evaluate import Evaluation, evaluate
-from tightship.planning.prices import HOURLY_PRICE
 from tightship.process.settings.config_fallback import Notice, Standing, deleted, refused
 from tightship_testkit.accessibility import assert_accessible_in_every_way
 from tightship_testkit.builders import NOW, node, snapshot
@@ -114,7 +114,17 @@ def test_nodes_in_drain_whoevers_they_are_and_no_others() -> None:
 
 
 def test_drains_that_ended_lately_the_newest_first() -> None:
-    ended = [Finished(f"n{number}", "web", "node-sibling", "restored", NOW - 60 + number, "why") for number in (1, 2)]
+    ended = [
+        Finished(
+            node=f"n{number}",
+            pool="web",
+            controller="node-sibling",
+            ending="restored",
+            at=NOW - 60 + number,
+            reason="why",
+        )
+        for number in (1, 2)
+    ]
     status, page = shown(decision(), finished=ended)
     assert [each["node"] for each in status["ended"]] == ["n2", "n1"]
     assert (status["ended"][0]["ending"], status["ended"][0]["reason"]) == ("restored", "why")
@@ -124,7 +134,15 @@ def test_drains_that_ended_lately_the_newest_first() -> None:
 
 def test_of_many_drains_that_ended_the_page_shows_the_newest() -> None:
     ended = [
-        Finished(f"n{number}", "web", "node-sibling", "handed_over", NOW - 60 + number, "") for number in range(30)
+        Finished(
+            node=f"n{number}",
+            pool="web",
+            controller="node-sibling",
+            ending="handed_over",
+            at=NOW - 60 + number,
+            reason="",
+        )
+        for number in range(30)
     ]
     status, page = shown(decision(), finished=ended)
     assert len(status["ended"]) == 30
@@ -181,7 +199,15 @@ def test_a_controller_adds_figures_and_alerts() -> None:
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_page_with_all_that_it_may_have_is_for_everybody(browser: Browser, tmp_path: Path) -> None:
     ended = [
-        Finished(f"n{number}", "web", "node-sibling", "restored", NOW - 60 + number, "why") for number in range(30)
+        Finished(
+            node=f"n{number}",
+            pool="web",
+            controller="node-sibling",
+            ending="restored",
+            at=NOW - 60 + number,
+            reason="why",
+        )
+        for number in range(30)
     ]
     notice = deleted(Standing.OFF, "ConfigMap here/ours")
     _, page = shown(

@@ -16,16 +16,17 @@ from tightship.documents.presentation import Fact
 from tightship.drain.events import DrainEvent
 from tightship.draining.tools import DrainSettings
 from tightship.draining.writing import NodePatch
+from tightship.nodes.annexes import PricesSetting
 from tightship.nodes.controller import NodeController
 from tightship.nodes.serving import serve_nodes
 from tightship.nodes.status import Remarks
 from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, decode_record
+from tightship.objects.money import NodePrice
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.claim_budget import cluster_room
 from tightship.planning.evaluate import Evaluation, Facts
 from tightship.planning.facts import FactRules, NodeFacts
 from tightship.planning.plan import Candidate, Gates, Move, Placement, Planner, Removal, Strategy
-from tightship.planning.prices import NodePrice
 from tightship.process.serving import Configuration
 from tightship.process.settings.fields import Budget
 from tightship.process.settings.loading import load
@@ -50,6 +51,7 @@ class ToySettings(NodeSettings):
     *to* is where the pods of the nodes to remove should land, *at_once* how many nodes may be out.
     """
 
+    prices: PricesSetting
     on: bool = True
     goes: str = ""
     to: str = ""

@@ -644,7 +644,11 @@ async def test_a_drained_node_that_was_taken_while_nobody_was_there_is_remembere
     replica = await bench.replica()
     await replica.take(claim)
     if noted:
-        await replica.does(replica.ledger.change(adding(Finished("n9", "p", "c", "handed_over", bench.api.now))))
+        await replica.does(
+            replica.ledger.change(
+                adding(Finished(node="n9", pool="p", controller="c", ending="handed_over", at=bench.api.now))
+            )
+        )
     await replica.adopt()
     [each] = await replica.ended()
     assert (each.node, each.pool, each.controller) == ("n9", "p", "c")
@@ -666,7 +670,9 @@ async def test_a_drain_that_was_restored_and_not_noted_is_remembered_by_its_back
     await replica.take(Claim(node="n1", op="old", controller="c", holder="h", pool="p", since=now))
     await replica.adopt()
     assert bench.claims() == []
-    ended = Finished("n1", "p", "c", "restored", now, "PodStuck shop/web-1: x", began=now)
+    ended = Finished(
+        node="n1", pool="p", controller="c", ending="restored", at=now, reason="PodStuck shop/web-1: x", began=now
+    )
     assert await replica.ended() == ([ended] if remembered else [])
 
 

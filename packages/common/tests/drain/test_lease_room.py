@@ -22,7 +22,7 @@ from tightship.draining.lease_room import (
 )
 from tightship.draining.ledger import Ledger
 from tightship.kube.leases import Lease
-from tightship.objects.drain_record import Books, Ending, Finished, PastDrains, Saving, owner_mark
+from tightship.objects.drain_record import Ending, Finished, PastDrains, PoolSavings, Saving, owner_mark
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.savings import APART
 from tightship_testkit.simulated import Simulated
@@ -38,7 +38,15 @@ def claim(number: int = 1) -> Claim:
 def drain(number: int, owners: int = 0, reason: str = "", ending: Ending = Ending.HANDED_OVER) -> Finished:
     marks = frozenset(owner_mark(f"{number}-{each}") for each in range(owners))
     node = f"ip-10-0-{number}.eu-west-1.compute.internal"
-    return Finished(node, f"pool-{number}", "node-compactor", ending.value, T0 + number, reason, displaced=marks)
+    return Finished(
+        node=node,
+        pool=f"pool-{number}",
+        controller="node-compactor",
+        ending=ending.value,
+        at=T0 + number,
+        reason=reason,
+        displaced=marks,
+    )
 
 
 class Scene:
@@ -144,10 +152,10 @@ def test_our_own_limits_fit_with_room_for_claims() -> None:
 
     async def work(api: Simulated) -> None:
         scene = Scene(api)
-        standing = tuple(Saving(T0 + each, 1, {"USD": 500_000}) for each in range(APART))
-        books = {f"pool-{each}-of-a-team-with-a-long-name": Books(T0 + each, standing) for each in range(100)}
+        active = tuple(Saving(T0 + each, 1, {"USD": 500_000}) for each in range(APART))
+        savings = {f"pool-{each}-of-a-team-with-a-long-name": PoolSavings(T0 + each, active) for each in range(100)}
         drains = tuple(drain(number, 240, "🚢" * 300) for number in range(60))
-        many = PastDrains(drains, books=books)
+        many = PastDrains(drains, savings=savings)
         await scene.ledger.change(remembering(lambda _: many))
         assert size(scene.notes) <= LIMIT - RESERVED
         found = await scene.history()

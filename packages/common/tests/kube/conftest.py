@@ -12,8 +12,9 @@ import pytest
 import pytest_asyncio
 from links import connected
 
-from tightship.kube.connection import Connection, RetryPolicy
+from tightship.kube.connection import Connection
 from tightship.kube.credentials import ClusterAccess
+from tightship.kube.retrying import RetryPolicy
 from tightship_testkit.scripted import Json, ScriptedApi, serving
 
 

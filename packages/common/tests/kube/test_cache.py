@@ -11,9 +11,9 @@ from tightship.documents.warnings import warnings_of
 from tightship.kube.cache import CacheCrashed, ClusterCache, Timing, read_cluster
 from tightship.kube.connection import Connection
 from tightship.kube.resources import BY_KIND, resources
+from tightship.kube.retrying import RetryPolicy, begin_anew
 from tightship.objects import AUTOSCALER
 from tightship.objects.api_errors import AccessDenied, NotSynced, Unavailable
-from tightship.objects.backoff import Backoff
 from tightship_testkit.scripted import Responder, ScriptedApi, answer, bookmark, event, page, status, stream
 from tightship_testkit.simulated import until
 
@@ -295,16 +295,26 @@ async def test_the_single_read_raises_the_first_other_error(api: ScriptedApi, co
         await read_cluster(connection)
 
 
-def _grow(backoff: Backoff, times: int) -> list[float]:
-    return [backoff.next() for _ in range(times)]
+def test_waits_double_up_to_a_bound_and_are_shortened_by_up_to_the_jitter() -> None:
+    policy = RetryPolicy(first=1, longest=5, jitter=0.5, spread=lambda: 0)
+    assert [policy.seconds(failures) for failures in range(1, 6)] == [1, 2, 4, 5, 5]
+    short = RetryPolicy(first=1, longest=5, jitter=0.5, spread=lambda: 1)
+    assert [short.seconds(failures) for failures in (1, 2)] == [0.5, 1]
 
 
-async def test_backoff_doubles_up_to_a_bound_and_begins_again() -> None:
-    backoff = Backoff(1, 5, spread=lambda: 0)
-    assert _grow(backoff, 5) == [1, 2, 4, 5, 5]
-    backoff.reset()
-    assert _grow(backoff, 1) == [1]
-    assert _grow(Backoff(1, 5, spread=lambda: 1), 2) == [0.5, 1]
+async def test_endless_attempts_wait_longer_each_time_until_something_works() -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    async for attempt in RetryPolicy(first=1, longest=60, spread=lambda: 0, sleep=sleep).endlessly():
+        if len(waits) == 5:
+            break
+        with attempt:
+            if len(waits) == 3:
+                begin_anew(attempt.retry_state)
+    assert waits == [1, 2, 4, 1, 2]
 
 
 HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"

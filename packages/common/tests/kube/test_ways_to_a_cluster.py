@@ -20,8 +20,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tightship.kube.connection import RetryPolicy, connect
+from tightship.kube.connection import connect
 from tightship.kube.credentials import find
+from tightship.kube.retrying import RetryPolicy
 from tightship.objects.api_errors import ConfigError, ConnectionFailed
 from tightship_testkit.credentials import Authority
 from tightship_testkit.scripted import ScriptedApi

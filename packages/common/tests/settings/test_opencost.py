@@ -12,9 +12,10 @@ from aiohttp import web
 
 from tightship.cli.commands import priced
 from tightship.objects import Node
-from tightship.planning.prices import HOURLY_PRICE, PriceList, price_of
+from tightship.objects.money import HOURLY_PRICE, Prices, price_of
+from tightship.prices.files import read_prices
+from tightship.prices.opencost import OpenCost
 from tightship.process.settings.loading import SettingsError
-from tightship.process.settings.prices import read_prices
 from tightship.process.settings.sections import NodeSettings
 from tightship_testkit.builders import node, snapshot
 from tightship_testkit.scripted import serving
@@ -32,7 +33,7 @@ def vector(*series: tuple[dict[str, str], str]) -> Any:
     return {"status": "success", "data": {"resultType": "vector", "result": found}}
 
 
-async def read(answer: Any, status: int = 200) -> tuple[PriceList, str]:
+async def read(answer: Any, status: int = 200) -> tuple[Prices, str]:
     async def told(_: web.Request) -> web.StreamResponse:
         if isinstance(answer, bytes):
             return web.Response(body=answer, status=status)
@@ -121,7 +122,9 @@ async def test_the_question_goes_through_the_proxy_that_go_would_choose(monkeypa
 def test_a_list_says_its_server_and_credentials_and_a_password_in_an_address_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "prices.yaml"
     path.write_text("instanceTypes: {m5.large: 7}\nopenCost: {url: 'http://p:9090', bearerTokenFile: /t}\n")
-    server = read_prices(str(path)).server
+    ask = read_prices(str(path)).ask
+    assert isinstance(ask, OpenCost)
+    server = ask.server
     assert server is not None
     assert (str(server.address), server.token_file) == ("http://p:9090", "/t")
     with pytest.raises(SettingsError, match=r"openCost\.url: .*contains a user name"):

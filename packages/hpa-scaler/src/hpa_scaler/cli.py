@@ -9,16 +9,16 @@ from contextlib import suppress
 from pathlib import Path
 
 import hpa_scaler
-from hpa_scaler.annexes import COMMANDS, FORECASTS
+from hpa_scaler.annexes import COMMANDS, FORECASTS, PRICES
 from hpa_scaler.annotations.outcome_file import OutcomeFileError, asked_at
 from hpa_scaler.documents import EXPLANATION, PLAN, PlanContext, explanation_document, plan_document
 from hpa_scaler.documents.views import replay_text
-from hpa_scaler.judge.cycle import LogError, log_lines, replay
 from hpa_scaler.judge.decision import DropState
+from hpa_scaler.judge.decision_log import LogError, log_lines, replay
 from hpa_scaler.process.commands import ORDERS, CommandSettings, add_options, judge_selected
 from hpa_scaler.process.forecasts import made_by, offline
 from hpa_scaler.process.release import add_release
-from hpa_scaler.process.run_settings import PROGRAM, ScalerRunSettings
+from hpa_scaler.process.settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.running import serve
 from tightship.cli.app import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, run
 from tightship.cli.arguments import (
@@ -113,7 +113,7 @@ def fill(parser: Parser, program: str) -> argparse._SubParsersAction[CommandPars
     again.usage = f"{program} replay [--set SET] LOG"
     again.set_defaults(run=_replay)
     for add in COMMANDS:
-        add(commands, again, offline(made_by(FORECASTS)))
+        add(commands, again, offline(made_by(FORECASTS)), PRICES)
     again.add_argument("log", metavar="LOG", help="a decision log, .gz too; - for standard input")
     add_logging_arguments(again)
     version = commands.add_parser("version", help="print the version", description="Print the version.")

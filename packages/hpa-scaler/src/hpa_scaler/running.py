@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
@@ -11,9 +12,10 @@ import hpa_scaler
 from hpa_scaler.annexes import FORECASTS
 from hpa_scaler.process.forecasts import made_by
 from hpa_scaler.process.loop import ScalerLoop
-from hpa_scaler.process.run_settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.process.settings import (
     CYCLES_APART,
+    PROGRAM,
+    ScalerRunSettings,
     ScalerSettings,
     allowed_of,
     limits_of,
@@ -28,9 +30,9 @@ from tightship.documents.document import Generator
 from tightship.kube.host import monotonic, wall
 from tightship.kube.reflector import Reflector, Timing
 from tightship.kube.resources import AUTOSCALERS, Resource
+from tightship.kube.retrying import RetryPolicy
 from tightship.objects import ApiObject, HorizontalPodAutoscaler, ObjectError
 from tightship.objects.api_errors import Forbidden, KubeError, one_line
-from tightship.objects.backoff import Backoff
 from tightship.process.events import ObjectRef
 from tightship.process.logging import log
 from tightship.process.main import Runtime
@@ -40,11 +42,11 @@ from tightship.process.serving import serve as serve_frame
 LOOK = 1.0
 """Seconds between two checks of the HPAs to watch."""
 
-_FIRST, _LONGEST = 0.5, 30.0
+_RETRY = RetryPolicy(attempts=math.inf, first=0.5, longest=30.0, jitter=0.5)
 _LOOK = 0.1
 
 
-class FirstLook:
+class FirstRead:
     """Requests one HPA from each selected namespace until all requests succeed."""
 
     def __init__(self, frame: Frame[ScalerSettings]) -> None:
@@ -57,24 +59,25 @@ class FirstLook:
 
     async def run(self) -> None:
         """Retry until the first look succeeds."""
-        frame, backoff, logged = self._frame, Backoff(_FIRST, _LONGEST), False
-        while self._why:
-            if not frame.live.read:
-                # The configuration says which namespaces to read.
-                await asyncio.sleep(_LOOK)
-                continue
-            try:
-                for namespace in frame.live.current.namespaces or ("",):
-                    path = AUTOSCALERS.within(namespace=namespace).path
-                    await frame.connection.request("GET", path, params={"limit": "1"}, retry=False)
-            except KubeError as error:
-                hint = "; see docs/permissions.md" if isinstance(error, Forbidden) else ""
-                self._why = f"HPAs can't be read: {one_line(error)}{hint}"
-                log(frame.logger, logging.DEBUG if logged else logging.WARNING, "not ready", error=self._why)
-                logged = True
-                await asyncio.sleep(backoff.next())
-            else:
-                self._why = ""
+        while not self._frame.live.read:  # noqa: ASYNC110 - a configuration is told to no event
+            # The configuration says which namespaces to read.
+            await asyncio.sleep(_LOOK)
+        async for attempt in _RETRY.retrying(lambda error: isinstance(error, KubeError)):
+            with attempt:
+                await self._look(again=attempt.retry_state.attempt_number > 1)
+
+    async def _look(self, *, again: bool) -> None:
+        frame = self._frame
+        try:
+            for namespace in frame.live.current.namespaces or ("",):
+                path = AUTOSCALERS.within(namespace=namespace).path
+                await frame.connection.request("GET", path, params={"limit": "1"}, retry=False)
+        except KubeError as error:
+            hint = "; see docs/permissions.md" if isinstance(error, Forbidden) else ""
+            self._why = f"HPAs can't be read: {one_line(error)}{hint}"
+            log(frame.logger, logging.DEBUG if again else logging.WARNING, "not ready", error=self._why)
+            raise
+        self._why = ""
 
 
 class BoundChangeWatch:
@@ -159,7 +162,7 @@ async def serve(runtime: Runtime, run: ScalerRunSettings, environment: Mapping[s
         lease = ObjectRef("Lease", run.lease_name, "", run.namespace, "coordination.k8s.io/v1")
         records = Records(run.annotation_prefix, writes=not run.dry_run)
         events = FloorEvents(frame.events, frame.logger, lease, records, monotonic)
-        first = FirstLook(frame)
+        first = FirstRead(frame)
         runtime.spawn(first.run(), "first look at HPAs")
         async with client:
             forecasts = made_by(FORECASTS)(client, frame.logger, wall)

@@ -1,4 +1,4 @@
-"""Servers on the loopback, or on virtual time, that answer as they are told, well or badly."""
+"""Servers on the loopback, or on virtual time, that answer as a test says, well or badly."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from hpa_scaler.prometheus.answers import Matrix, Moment, matrix, outcome
 from .conftest import AT, body
 
 
-def told(content: Any, status: int = 200) -> QueryAnswer | Failure:
+def answered(content: Any, status: int = 200) -> QueryAnswer | Failure:
     return outcome(status, content if isinstance(content, bytes) else json.dumps(content).encode())
 
 
@@ -52,7 +52,7 @@ def error(kind: str, text: str) -> dict[str, str]:
     ],
 )
 def test_a_result_is_reduced_to_what_is_judged(content: Any, answer: QueryAnswer) -> None:
-    assert told(content) == answer
+    assert answered(content) == answer
 
 
 @pytest.mark.parametrize("kind", ["", "vector", "matrix"])
@@ -127,7 +127,7 @@ def test_null_of_a_servers_empty_list_is_no_series(kind: str) -> None:
     ],
 )
 def test_everything_else_is_a_failure_with_its_reason(content: Any, status: int, reason: str, says: str) -> None:
-    found = told(content, status)
+    found = answered(content, status)
     assert isinstance(found, Failure)
     assert found.reason == reason
     assert says in found.detail
@@ -136,7 +136,7 @@ def test_everything_else_is_a_failure_with_its_reason(content: Any, status: int,
 
 
 def test_warnings_are_cut() -> None:
-    found = told(body("1", warnings=["w" * 5000] * 100))
+    found = answered(body("1", warnings=["w" * 5000] * 100))
     assert isinstance(found, QueryAnswer)
     assert len(found.warnings) == 3
     assert len(found.warnings[0]) == 200
@@ -156,7 +156,7 @@ json_values = st.recursive(
 
 @given(json_values, st.sampled_from(["vector", "scalar", "matrix", ""]))
 def test_no_result_breaks_it(content: Any, kind: str) -> None:
-    found = told(result(kind, content))
+    found = answered(result(kind, content))
     if isinstance(found, QueryAnswer) and found.highest is not None:
         assert math.isfinite(found.highest)
 
@@ -172,10 +172,10 @@ def test_no_result_breaks_it(content: Any, kind: str) -> None:
     ],
 )
 def test_what_says_that_it_is_not_all_is_a_warning(status: int, more: dict[str, object], words: str) -> None:
-    told = outcome(status, json.dumps(body("4", **more)).encode())
-    assert isinstance(told, QueryAnswer)
-    assert told.highest == 4
-    [warning] = told.warnings
+    answered = outcome(status, json.dumps(body("4", **more)).encode())
+    assert isinstance(answered, QueryAnswer)
+    assert answered.highest == 4
+    [warning] = answered.warnings
     assert words in warning
 
 
@@ -193,8 +193,8 @@ def test_what_says_that_it_is_not_all_is_a_warning(status: int, more: dict[str, 
 )
 def test_an_answer_of_another_time_is_doubtful(kind: str, off: float, date: float | None, words: str) -> None:
     made = body("4", at=AT + off) if kind == "vector" else result("scalar", [AT + off, "4"])
-    told = outcome(200, json.dumps(made).encode(), Moment(AT - 60, AT, None if date is None else AT + date))
-    assert isinstance(told, QueryAnswer)
-    assert told.highest == 4
-    assert " ".join(told.warnings).startswith(words)
-    assert bool(told.warnings) is bool(words)
+    answered = outcome(200, json.dumps(made).encode(), Moment(AT - 60, AT, None if date is None else AT + date))
+    assert isinstance(answered, QueryAnswer)
+    assert answered.highest == 4
+    assert " ".join(answered.warnings).startswith(words)
+    assert bool(answered.warnings) is bool(words)

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from hpa_scaler.annotations.queries import Failure, Query, QueryAnswer
 from hpa_scaler.annotations.spec import ServerRef
-from hpa_scaler.prometheus import exchange
+from hpa_scaler.prometheus import client as client_module
 from hpa_scaler.prometheus.client import ClientLimits
 from tightship.objects.addresses import AllowList
 from tightship.objects.reasons import Reason
@@ -120,7 +120,7 @@ FAILING: list[tuple[str, Any, str, str]] = [
 async def test_a_failure_has_its_own_reason(prometheus: Prometheus, responder: Any, reason: str, says_: str) -> None:
     prometheus.otherwise = responder
     found = await failure_of(server(prometheus.url, timeout=10.0))
-    # The server is given a fifth more than it was told to take, to say so itself.
+    # The server is given a fifth more than the query may take, to say so itself.
     assert found.seconds == (12 if responder in (silent, trickling) else 0)
     assert found.reason == reason
     assert says_ in found.detail
@@ -343,14 +343,14 @@ async def test_what_is_asked_is_observed(prometheus: Prometheus) -> None:
 async def test_a_defect_met_by_one_query_costs_no_other_its_answer(
     prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    real = exchange.outcome
+    real = client_module.outcome
 
     def broken(status: int, raw: bytes, *more: Any, **named: Any) -> Any:
         if b"odd" in raw:
             raise ZeroDivisionError("division by zero")
         return real(status, raw, *more, **named)
 
-    monkeypatch.setattr(exchange, "outcome", broken)
+    monkeypatch.setattr(client_module, "outcome", broken)
     prometheus.answers["odd"] = says("odd")
     async with asking(server(prometheus.url)) as client:
         outcomes = await client.ask([Query("odd"), Query("even")], 60)

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from hpa_scaler.annotations.queries import Failure, QueryAnswer
 from hpa_scaler.annotations.spec import ServerRef
-from hpa_scaler.prometheus.exchange import MOST_REDIRECTS, Directory, GuardedResolver
+from hpa_scaler.prometheus.client import MOST_REDIRECTS, GuardedResolver, ServerDirectory
 from tightship.objects.addresses import AllowList, parse_address
 from tightship.objects.reasons import Reason
 
@@ -127,12 +127,12 @@ async def test_redirects_in_a_circle_end(prometheus: Prometheus) -> None:
 
 async def test_a_link_local_address_is_refused_unless_it_is_listed_itself() -> None:
     wide = AllowList.of(["http://*.monitoring.svc", "http://[fe80::1]:9090"])
-    directory = Directory({}, wide)
+    directory = ServerDirectory({}, wide)
     assert directory.refuses(parse_address("http://[fe80::1]:9090")) is None
-    listed_by_port = Directory({}, AllowList.of(["http://169.254.7.7:9090"]))
+    listed_by_port = ServerDirectory({}, AllowList.of(["http://169.254.7.7:9090"]))
     assert listed_by_port.refuses(parse_address("http://169.254.7.7:9090")) is None
     configured = server("http://169.254.20.10:9090")
-    assert Directory({"default": configured}, AllowList()).find(ServerRef()) == configured
+    assert ServerDirectory({"default": configured}, AllowList()).find(ServerRef()) == configured
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ async def test_what_a_name_leads_to_is_looked_at_too(
     async def resolve(*_: Any) -> list[dict[str, Any]]:
         return [{"hostname": "x", "host": each, "port": 80, "family": socket.AF_INET} for each in leads_to]
 
-    resolver = GuardedResolver(Directory({}, AllowList.of(["http://169.254.7.7"])))
+    resolver = GuardedResolver(ServerDirectory({}, AllowList.of(["http://169.254.7.7"])))
     monkeypatch.setattr(resolver._resolver, "resolve", resolve)
     if kept is None:
         with pytest.raises(OSError, match=r"x resolves to .*, which is not listed itself"):
@@ -165,7 +165,7 @@ async def test_a_name_that_leads_to_metadata_is_told_as_not_allowed(monkeypatch:
         found = {"hostname": "x", "host": "169.254.169.254", "port": 80, "family": socket.AF_INET}
         return [{**found, "proto": 0, "flags": 0}]
 
-    monkeypatch.setattr("hpa_scaler.prometheus.exchange.ThreadedResolver.resolve", resolve)
+    monkeypatch.setattr("hpa_scaler.prometheus.client.ThreadedResolver.resolve", resolve)
     async with asking(allowed=("http://innocent.example.com",)) as client:
         detail = await refusal(client, ServerRef(url="http://innocent.example.com"))
     assert "innocent.example.com resolves to 169.254.169.254, which is not listed itself" in detail

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from hpa_scaler.annotations.queries import Failure, QueryAnswer
-from hpa_scaler.prometheus import exchange
+from hpa_scaler.prometheus import client as client_module
 from tightship.objects.reasons import Reason
 from tightship_simulator.life.responders import redirects
 
@@ -110,7 +110,7 @@ async def test_a_redirect_elsewhere_goes_through_the_proxy_for_there(
 
 
 async def test_a_huge_answer_is_given_up(prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "LARGEST_BODY", 1 << 20)
+    monkeypatch.setattr(client_module, "LARGEST_BODY", 1 << 20)
     sent = 0
 
     async def endless(request: web.Request) -> web.StreamResponse:

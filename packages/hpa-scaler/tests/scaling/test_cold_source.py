@@ -59,7 +59,7 @@ async def lose(prometheus: Prometheus) -> None:
 
 @asynccontextmanager
 async def between_cycles(fleet: Fleet) -> AsyncIterator[None]:
-    """Keep the replica from asking anything for the body's time: a cycle that begins meanwhile is not told the HPAs."""
+    """Keep the replica from asking anything for the body's time: a cycle that begins meanwhile gets no HPAs."""
     begun, over = asyncio.Event(), asyncio.Event()
 
     async def hold() -> None:
@@ -152,9 +152,9 @@ async def test_so_many_that_fall_at_once_are_a_failure_and_one_of_them_is_not(on
     await on.until(lambda: held(fleet, 12), "all are held")
     await fleet.cycles(10)
     assert await fleet.floors(apps) == stands
-    told = [each for each in await fleet.events(f"{on.team}-leader", "default") if is_drop(each["reason"])]
-    assert [each["type"] for each in told] == ["Warning"]
-    assert "12 of 12 queries fell at once, by 84 of 96 pods" in told[0]["message"]
+    reported = [each for each in await fleet.events(f"{on.team}-leader", "default") if is_drop(each["reason"])]
+    assert [each["type"] for each in reported] == ["Warning"]
+    assert "12 of 12 queries fell at once, by 84 of 96 pods" in reported[0]["message"]
     assert not [each for app in apps for each in await fleet.events(app) if is_drop(each["reason"])]
     assert await fleet.samples("tightship_hpa_correlated_drop") == {(): 1}
     assert (await fleet.replica.status())["correlatedDrop"]

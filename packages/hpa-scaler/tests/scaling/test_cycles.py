@@ -1,4 +1,4 @@
-"""The process over time: who leads, what an outage does, what is told, and how it ends."""
+"""The process over time: who leads, what an outage does, what is reported, and how it ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpa_scaler.judge.cycle import replay
+from hpa_scaler.judge.decision_log import replay
 from hpa_scaler.process.loop import CycleTooLongError
 from tightship_simulator.life.prometheus import silent
 from tightship_testkit.faults import Answer, Hang
@@ -93,7 +93,7 @@ async def test_a_stop_finishes_the_write_under_way_and_begins_no_other(world: Wo
     assert all(world.api.bounds(name) == (8, 20) for name in written)
     assert sum(world.api.bounds(f"web-{number}") == (8, 20) for number in range(40)) == len(written)
     # The Lease is given up after the last write.
-    verbs = [each.verb for each in world.api.did if each.verb == "PATCH" or "leases" in each.path]
+    verbs = [each.verb for each in world.api.sent if each.verb == "PATCH" or "leases" in each.path]
     assert verbs[-1] == "PUT"
 
 
@@ -168,14 +168,14 @@ async def test_an_api_server_that_goes_away_between_writes_is_not_asked_all_the_
     world.stock(*(f"web-{number}" for number in range(60)))
 
     async def breaks(*_: object) -> None:
-        world.api.deaf = True
+        world.api.drops_answers = True
 
     world.api.before = breaks
     world.start()
     await world.until(lambda: world.api.patches >= 5)
     await world.sleep(60)
     assert world.api.patches < 20
-    assert all(each.verb != "PATCH" or each.code == 200 for each in world.api.did)
+    assert all(each.verb != "PATCH" or each.code == 200 for each in world.api.sent)
 
 
 async def test_a_dry_run_judges_and_shows_and_changes_nothing(world: World) -> None:
@@ -217,7 +217,7 @@ async def test_a_bad_configuration_leaves_the_last_good_one_in_force(world: Worl
     await world.until(lambda: world.api.bounds() == (6, 20))
     world.configure(defaults={"maximumReplicas": "many"}, nonsense=1)
     await process.says("The configuration was refused; the last good one applies", 600)
-    await world.until(lambda: ("ConfigInvalid", world.on.team) in world.api.told())
+    await world.until(lambda: ("ConfigInvalid", world.on.team) in world.api.reported())
     await world.cycles(4)
     assert world.api.bounds() == (6, 20)
     assert "the last good one applies" in (await process.get("/"))[1]
@@ -231,11 +231,11 @@ async def test_a_deleted_configuration_is_told_with_what_is_in_force(world: Worl
     process = world.start()
     await world.until(lambda: world.api.bounds() == (6, 20))
     world.on.store.delete("ConfigMap", world.on.team, NAMESPACE)
-    told = f"ConfigMap {NAMESPACE}/{world.on.team} was deleted; environment and defaults apply until it is back"
-    await process.says(told, 600)
+    reported = f"ConfigMap {NAMESPACE}/{world.on.team} was deleted; environment and defaults apply until it is back"
+    await process.says(reported, 600)
     await world.cycles()
-    assert (await process.status())["problems"] == [told]
-    assert f">{told}<" in (await process.get("/"))[1]
+    assert (await process.status())["problems"] == [reported]
+    assert f">{reported}<" in (await process.get("/"))[1]
 
 
 async def test_events_tell_changes_and_trouble_once_and_nothing_of_a_calm_start(world: World) -> None:
@@ -245,15 +245,15 @@ async def test_events_tell_changes_and_trouble_once_and_nothing_of_a_calm_start(
     world.prometheus.set("rate", 75)
     world.prometheus.set("rate-2", 4)
     world.start()
-    await world.until(lambda: ("FollowsQuery", "moves") in world.api.told())
-    await world.until(lambda: ("InvalidAnnotation", "typo") in world.api.told())
+    await world.until(lambda: ("FollowsQuery", "moves") in world.api.reported())
+    await world.until(lambda: ("InvalidAnnotation", "typo") in world.api.reported())
     await world.cycles(5)
-    assert sorted(world.api.told()) == [("FollowsQuery", "moves"), ("InvalidAnnotation", "typo")]
+    assert sorted(world.api.reported()) == [("FollowsQuery", "moves"), ("InvalidAnnotation", "typo")]
     assert {each["reportingComponent"] for each in world.api.events()} == {"tightship.dev/hpa-scaler"}
     kinds = {each["reason"]: (each["type"], each["action"]) for each in world.api.events()}
     assert kinds == {"FollowsQuery": ("Normal", "Raise"), "InvalidAnnotation": ("Warning", "Hold")}
     world.prometheus.set("rate", "NaN")
-    await world.until(lambda: ("NotANumber", "calm") in world.api.told())
+    await world.until(lambda: ("NotANumber", "calm") in world.api.reported())
 
 
 async def test_a_decision_log_is_replayed_without_a_difference(world: World, tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ async def test_a_replica_that_may_not_read_hpas_is_not_ready_and_says_why(world:
     process = world.start()
 
     await world.shows(process, "/readyz", "cannot list resource; see docs/permissions.md")
-    assert world.api.did == []
+    assert world.api.sent == []
     world.api.on_list = None
     world.stock()
     await world.until(lambda: world.api.bounds() == (8, 20))

@@ -145,8 +145,8 @@ async def test_a_server_that_hangs_or_is_gone_lowers_nothing_and_following_goes_
     fleet.start()
     await fleet.until_floors({"web": 8, "step": 8})
 
-    async def meanwhile(*told: str, scaled: int, raised: int) -> None:
-        for reason in told:
+    async def meanwhile(*reported: str, scaled: int, raised: int) -> None:
+        for reason in reported:
             await fleet.until_events(dict.fromkeys(names, reason))
         await fleet.scale(["step"], scaled)
         await fleet.until_floors({"web": 8, "step": raised})
@@ -223,7 +223,7 @@ async def test_each_server_is_asked_with_what_it_needs_and_what_it_refuses_lower
         await on.annotate("mistaken", prometheus_server="no-such-server")
         await on.annotate("untrusted", prometheus_server="secretive")
         await on.annotate("linked", prometheus_server_url=credentials)
-        told = {
+        reported = {
             "bearer": "HttpError",
             "tenant": "HttpError",
             "moved": "ServerNotAllowed",
@@ -232,14 +232,14 @@ async def test_each_server_is_asked_with_what_it_needs_and_what_it_refuses_lower
             "untrusted": "CredentialsUnreadable",
             "linked": "ServerNotAllowed",
         }
-        await fleet.until_told(told)
+        await fleet.until_told(reported)
         exporter.set("load", 41)
         await fleet.until_floors({"plain": 5})
         exporter.set("load", 91)
         await fleet.until_floors({"plain": 10})
         await fleet.cycles()
-        assert await fleet.floors(told) == dict.fromkeys(told, 8)
-        assert fleet.lowered(told) == {}
+        assert await fleet.floors(reported) == dict.fromkeys(reported, 8)
+        assert fleet.lowered(reported) == {}
 
         # A token that is renewed where it is mounted; the others are mended.
         token.write_text("second\n")

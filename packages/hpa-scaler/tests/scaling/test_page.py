@@ -69,11 +69,11 @@ async def test_its_page_has_what_it_did_since_it_leads_and_another_leader_begins
     on.prometheus.set("rate", 95)
     await on.until_bounds("web", 10, 20)
 
-    async def told() -> bool:
+    async def reported() -> bool:
         shown = await page(first)
         return all(each in shown for each in ("3 → 8", "8 → 10", 'class="line floor"', "it leads"))
 
-    await on.until(told, "the page has both changes and their picture")
+    await on.until(reported, "the page has both changes and their picture")
     floor, _ = re.findall(r'class="line floor" d="([^"]*)"', await page(first))  # the line, and its key
     assert floor.count("v-") == 1
     first.told_to_end()

@@ -131,8 +131,8 @@ async def test_a_dry_run_sets_nothing_and_shows_what_the_api_server_would_refuse
     on.prometheus.set("wet", 150)
     await fleet.until_told({"dry": "WriteRefused", "wet": "WriteRefused"})
     for name in ("dry", "wet"):
-        told = [each["message"] for each in await fleet.events(name) if each["reason"] == "WriteRefused"]
-        assert "no more than 10 here" in told[0]
+        reported = [each["message"] for each in await fleet.events(name) if each["reason"] == "WriteRefused"]
+        assert "no more than 10 here" in reported[0]
     assert await fleet.floors(["dry", "wet"]) == {"dry": 2, "wet": 9}
     on.proxy.plan = None
     await fleet.until_floors({"wet": 15})

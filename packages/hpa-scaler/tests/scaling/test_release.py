@@ -85,7 +85,7 @@ async def test_a_dry_run_shows_the_same_and_writes_nothing(world: World, release
     assert document["hpas"][0]["outcome"] == "would-restore"
     assert document["hpas"][0]["minimum"] == {"now": 8, "after": 3}
     assert "pod-1" in document["leaders"][0]
-    assert world.api.did == []
+    assert world.api.sent == []
 
 
 async def test_nothing_is_released_while_a_controller_leads_that_would_take_it_up_again(
@@ -97,7 +97,7 @@ async def test_nothing_is_released_while_a_controller_leads_that_would_take_it_u
     assert (ended.code, ended.out) == (1, "")
     assert "pod-1 by the Lease scaling/scaler-leader" in ended.err
     assert "shop/web" in ended.err
-    assert world.api.did == []
+    assert world.api.sent == []
     forced = await release("-A", "--force")
     assert forced.code == 0
     assert world.api.bounds() == (3, 6)
@@ -162,7 +162,7 @@ async def test_a_state_that_cant_be_read_is_left_and_is_an_error(world: World, r
     ended = await release("-A")
     assert ended.code == 1
     assert "StateUnreadable" in ended.out
-    assert world.api.did == []
+    assert world.api.sent == []
 
 
 async def test_the_older_controllers_annotation_is_left_alone(world: World, release: Release) -> None:

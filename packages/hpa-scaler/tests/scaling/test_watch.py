@@ -53,13 +53,13 @@ async def test_what_is_set_back_before_our_own_write_is_answered_for_is_raised_a
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.stock()
-    told: list[int | None] = []
+    reported: list[int | None] = []
     upsert = running.BoundChangeWatch.upsert
 
     def hears(bell: running.BoundChangeWatch, kind: str, hpa: ApiObject) -> None:
         upsert(bell, kind, hpa)
         assert isinstance(hpa, HorizontalPodAutoscaler)
-        told.append(hpa.min_replicas)
+        reported.append(hpa.min_replicas)
 
     monkeypatch.setattr(running.BoundChangeWatch, "upsert", hears)
 
@@ -68,7 +68,7 @@ async def test_what_is_set_back_before_our_own_write_is_answered_for_is_raised_a
         world.api.after = None
         await world.until(lambda: world.api.watches)
         world.api.edit(minReplicas=4)
-        await world.until(lambda: 4 in told)
+        await world.until(lambda: 4 in reported)
 
     world.api.after = set_back
     world.start(WATCH_HPAS="true", **HOURLY)
@@ -106,7 +106,7 @@ async def test_what_the_watch_shows_late_is_no_change_by_others(world: World) ->
     await world.cycles(5)
     assert len(world.api.written()) == writes
     assert world.api.state()["originalMin"] == 3
-    assert "ChangedByOthers" not in {reason for reason, _ in world.api.told()}
+    assert "ChangedByOthers" not in {reason for reason, _ in world.api.reported()}
 
 
 async def test_a_reaction_while_a_cycle_asks_is_not_undone_by_it(world: World) -> None:

@@ -20,7 +20,7 @@ async def test_a_floor_is_raised_and_the_original_kept_in_the_same_patch(world: 
     await world.started()
     state = world.api.state()
     assert (state["originalMin"], state["originalMax"], state["applied"]) == (3, 20, 8)
-    [patch] = [each for each in world.api.did if each.verb == "PATCH"]
+    [patch] = [each for each in world.api.sent if each.verb == "PATCH"]
     ops: Any = patch.body
     assert [(op["op"], op["path"]) for op in ops] == [
         ("test", "/metadata/uid"),
@@ -96,15 +96,15 @@ async def test_an_hpa_that_is_gone_is_forgotten(world: World) -> None:
 async def test_the_original_survives_a_write_whose_answer_was_lost(world: World) -> None:
     """Taken for not written, our own bound would count as the user's from then on."""
     world.stock()
-    world.api.deaf = True
+    world.api.drops_answers = True
     world.start()
     await world.until(lambda: world.api.bounds() == (8, 20))
-    world.api.deaf = False
+    world.api.drops_answers = False
     await world.cycles()
     world.prometheus.set("rate", 95)
     await world.until(lambda: world.api.bounds() == (10, 20))
     assert world.api.state()["originalMin"] == 3
-    assert "ChangedByOthers" not in {reason for reason, _ in world.api.told()}
+    assert "ChangedByOthers" not in {reason for reason, _ in world.api.reported()}
     world.api.edit(notes={f"{PREFIX}/{ENABLE}": "false"})
     await world.until(lambda: world.api.bounds() == (3, 20))
 
@@ -124,12 +124,12 @@ async def test_a_write_that_never_arrived_is_made_again(world: World) -> None:
 
 async def test_somebodys_change_after_a_lost_answer_is_still_somebodys(world: World) -> None:
     world.stock()
-    world.api.deaf = True
+    world.api.drops_answers = True
 
     async def somebody(*_: object) -> None:
         world.api.after = None
         world.api.edit(minReplicas=6)
-        world.api.deaf = False
+        world.api.drops_answers = False
         await asyncio.sleep(0)
 
     world.api.after = somebody
@@ -154,11 +154,11 @@ async def test_on_opt_out_the_users_bounds_are_back_and_our_annotation_is_gone(
     world.api.edit(notes=notes)
     await world.until(lambda: world.api.bounds() == (3, 6))
     assert STATE not in world.api.hpa()["metadata"]["annotations"]
-    await world.until(lambda: ("Restored", "web") in world.api.told())
-    writes = len(world.api.did)
+    await world.until(lambda: ("Restored", "web") in world.api.reported())
+    writes = len(world.api.sent)
     await world.cycles()
     assert world.api.written().count(("web", 200)) == 2
-    assert len([each for each in world.api.did[writes:] if each.verb == "PATCH"]) == 0
+    assert len([each for each in world.api.sent[writes:] if each.verb == "PATCH"]) == 0
 
 
 async def test_on_opt_out_what_somebody_set_meanwhile_stays(world: World) -> None:
@@ -184,10 +184,10 @@ async def test_on_opt_out_what_the_user_set_in_a_pause_stays(world: World) -> No
 
 async def test_a_return_whose_answer_was_lost_is_not_taken_for_somebodys_change(world: World) -> None:
     await world.started()
-    world.api.deaf = True
+    world.api.drops_answers = True
     world.api.edit(notes={f"{PREFIX}/{ENABLE}": "false"})
     await world.until(lambda: world.api.bounds() == (3, 20))
-    world.api.deaf = False
+    world.api.drops_answers = False
     await world.cycles()
     assert world.api.patches == 2
     assert STATE not in world.api.hpa()["metadata"]["annotations"]
@@ -274,7 +274,7 @@ async def test_a_write_of_the_leader_before_that_comes_late_is_not_somebodys_cha
     await world.until(lambda: world.api.bounds() == (3, 20))
     await world.cycles(3)
     assert world.api.state()["originalMin"] == 3
-    assert "ChangedByOthers" not in {reason for reason, _ in world.api.told()}
+    assert "ChangedByOthers" not in {reason for reason, _ in world.api.reported()}
 
 
 @pytest.mark.parametrize("opted", [True, False])

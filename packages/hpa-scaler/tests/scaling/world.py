@@ -31,10 +31,10 @@ class Refused(Exception):
 
 
 Hook = Callable[[str, Json], Awaitable[None]]
-"""Told of a PATCH before it is carried out: the HPA's name, and the HPA. May raise :class:`Refused`, or wait."""
+"""Called with a PATCH before it is carried out: the HPA's name, and the HPA. May raise :class:`Refused`, or wait."""
 
 
-class Did(Struct, frozen=True):
+class SentRequest(Struct, frozen=True):
     """A request that changed, or would have changed, something."""
 
     verb: str
@@ -44,10 +44,10 @@ class Did(Struct, frozen=True):
 
 
 class Api:
-    """The API server. *before* and *after* a PATCH of an HPA a hook may do something; *deaf* drops the answers.
+    """The API server. *before* and *after* a PATCH of an HPA a hook may do something.
 
-    What is *on_list* happens to lists of HPAs. While it is *away* it answers nobody. A watch is told nothing while it
-    is frozen.
+    With *drops_answers* nobody gets an answer to a write. What is *on_list* happens to lists of HPAs. While the server
+    is *away* it answers nobody. A watch reports nothing while it is frozen.
     """
 
     def __init__(self, on: Stall) -> None:
@@ -55,7 +55,7 @@ class Api:
         self.after: Hook | None = None
         self.on_list: Fault | None = None
         self.away = False
-        self.deaf = False
+        self.drops_answers = False
         self.patches = 0
         self.lists = 0
         self.watches = 0
@@ -119,7 +119,7 @@ class Api:
         return str(self._store.get("Lease", self.lease, NAMESPACE)["spec"].get("holderIdentity") or "")
 
     def taken(self) -> None:
-        """Have another lead, who is not heard of for an hour and counts until then."""
+        """Have another lead, who does not renew for an hour and counts until then."""
         self._lease(holderIdentity="another", leaseTransitions=9, leaseDurationSeconds=3600)
 
     def left(self) -> None:
@@ -137,13 +137,13 @@ class Api:
 
         self._store.modify("Lease", self.lease, NAMESPACE, change)
 
-    # What was told and done.
+    # What was reported and done.
 
     def events(self) -> list[Json]:
         """All Events."""
         return self._store.list("Event")
 
-    def told(self) -> list[tuple[str, str]]:
+    def reported(self) -> list[tuple[str, str]]:
         """The reason of each Event, and whom it is about."""
         return [(each["reason"], each["involvedObject"]["name"]) for each in self.events()]
 
@@ -151,10 +151,10 @@ class Api:
         return [each["message"] for each in self.events() if each["reason"] == reason]
 
     @property
-    def did(self) -> list[Did]:
+    def sent(self) -> list[SentRequest]:
         """The requests to change something that were carried out, or refused."""
         return [
-            Did(each.call.verb, each.call.path, each.status, json.loads(each.call.body or b"null"))
+            SentRequest(each.call.verb, each.call.path, each.status, json.loads(each.call.body or b"null"))
             for each in self._on.proxy.writes
             if each.status is not None
         ]
@@ -163,7 +163,7 @@ class Api:
         """The name and the code of each PATCH of an HPA, dry runs among them."""
         return [
             (each.path.rpartition("/")[2], each.code)
-            for each in self.did
+            for each in self.sent
             if each.verb == "PATCH" and "horizontalpodautoscalers" in each.path
         ]
 
@@ -220,7 +220,7 @@ class Api:
             if self.after is not None:
                 await self.after(name, self.hpa(name))
 
-        return Reset(done=True, after=after) if self.deaf else Fault(after=after)
+        return Reset(done=True, after=after) if self.drops_answers else Fault(after=after)
 
 
 class World:

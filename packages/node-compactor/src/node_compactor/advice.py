@@ -10,7 +10,7 @@ from node_compactor.judge import CompactorJudge
 from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings
 from tightship.cluster.pools import shown
 from tightship.objects.reasons import Reason
-from tightship.planning.advice import Change
+from tightship.planning.changes import Change
 from tightship.planning.evaluate import Evaluation, Facts
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Plan

@@ -16,24 +16,24 @@ from node_compactor.gates import CompactorGates
 from node_compactor.marking import marked_since
 from tightship.drain.events import DrainEvent
 from tightship.planning.evaluate import Evaluation, Facts
-from tightship.process.metrics import SnapshotGauge
+from tightship.process.metrics import Row, snapshots
 
 OLD = "estafette_node_compactor_"
 MIB = 2**20
 
-_POOL_GAUGES = {
-    "total_node_count": "The number of nodes in the node pool.",
-    "underutilized_node_count": "The number of nodes in the pool that are underutilized.",
-    "marked_for_removal_node_count": "The number of nodes in the pool that are marked for removal.",
-    "scale_down_in_progress_node_count": "The number of nodes in the pool that are in drain.",
+_POOL_GAUGES: Mapping[str, Row] = {
+    "total_node_count": ("The number of nodes in the node pool.", "nodepool"),
+    "underutilized_node_count": ("The number of nodes in the pool that are underutilized.", "nodepool"),
+    "marked_for_removal_node_count": ("The number of nodes in the pool that are marked for removal.", "nodepool"),
+    "scale_down_in_progress_node_count": ("The number of nodes in the pool that are in drain.", "nodepool"),
 }
-_NODE_GAUGES = {
-    "allocatable_cpu": "The allocatable CPU of the node, in milli-CPU.",
-    "allocatable_memory": "The allocatable memory of the node, in MiB.",
-    "total_cpu_requests": "The CPU requests of the node's pods, in milli-CPU.",
-    "total_memory_requests": "The memory requests of the node's pods, in MiB.",
-    "utilized_cpu_ratio": "CPU requests over allocatable CPU of the node.",
-    "utilized_memory_ratio": "Memory requests over allocatable memory of the node.",
+_NODE_GAUGES: Mapping[str, Row] = {
+    "allocatable_cpu": ("The allocatable CPU of the node, in milli-CPU.", "node", "nodepool"),
+    "allocatable_memory": ("The allocatable memory of the node, in MiB.", "node", "nodepool"),
+    "total_cpu_requests": ("The CPU requests of the node's pods, in milli-CPU.", "node", "nodepool"),
+    "total_memory_requests": ("The memory requests of the node's pods, in MiB.", "node", "nodepool"),
+    "utilized_cpu_ratio": ("CPU requests over allocatable CPU of the node.", "node", "nodepool"),
+    "utilized_memory_ratio": ("Memory requests over allocatable memory of the node.", "node", "nodepool"),
 }
 
 
@@ -41,8 +41,8 @@ class CompactorMetrics:
     """The metrics that only the compactor has. Create them once for a *registry*. Not thread-safe."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._pools = _gauges(_POOL_GAUGES, ("nodepool",), registry)
-        self._nodes = _gauges(_NODE_GAUGES, ("node", "nodepool"), registry)
+        self._pools = snapshots(OLD, _POOL_GAUGES, registry)
+        self._nodes = snapshots(OLD, _NODE_GAUGES, registry)
 
     def update(self, evaluation: Evaluation[CompactorGates]) -> None:
         """Replace everything by the results of the last pass."""
@@ -79,9 +79,3 @@ class CompactorMetrics:
                 samples[what][labels] = float(value)
         for what, of_nodes in samples.items():
             self._nodes[what].replace(of_nodes)
-
-
-def _gauges(
-    documented: Mapping[str, str], labels: tuple[str, ...], registry: CollectorRegistry
-) -> dict[str, SnapshotGauge]:
-    return {name: SnapshotGauge(OLD + name, text, labels, registry=registry) for name, text in documented.items()}

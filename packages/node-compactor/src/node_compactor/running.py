@@ -18,9 +18,9 @@ from tightship.documents.document import Generator, SettingsView
 from tightship.draining.tools import DrainSettings
 from tightship.nodes.controller import NodeController, drain_settings
 from tightship.nodes.serving import serve_nodes
+from tightship.objects.money import price_of
 from tightship.planning.evaluate import Evaluation
 from tightship.planning.plan import STRATEGIES
-from tightship.planning.prices import price_of
 from tightship.process.main import Runtime
 from tightship.process.serving import Configuration
 from tightship.process.settings.loading import wire

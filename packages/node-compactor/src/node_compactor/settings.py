@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from node_compactor.older import native
+from tightship.nodes.annexes import PricesSetting
 from tightship.planning.plan import STRATEGIES
 from tightship.planning.utilization import Measure
 from tightship.process.settings.fields import BudgetField, Flag, Ratio, Seconds
 from tightship.process.settings.loading import ConfigSource, Layered, resolve, wire_keys
-from tightship.process.settings.prices import Prices
 from tightship.process.settings.sections import (
     DisabledRules,
     DrainKeys,
@@ -164,7 +164,7 @@ class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUp
     disabled_rules: DisabledRules
     schedulers: Schedulers
     system_pod_timeout: SystemPodTimeout
-    prices: Prices
+    prices: PricesSetting
 
     @classmethod
     def read(cls, field: str, value: object) -> object:

@@ -11,7 +11,7 @@ from node_refiner.judge import RefinerJudge
 from node_refiner.outlook import Outlook
 from node_refiner.settings import RefinerSettings
 from tightship.objects.reasons import Reason
-from tightship.planning.advice import Change
+from tightship.planning.changes import Change
 from tightship.planning.evaluate import Evaluation, Facts
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Plan

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry
 
 from node_refiner.gates import RefinerGates
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.objects.drain_record import Phase
 from tightship.planning.evaluate import Evaluation
-from tightship.process.metrics import NamedCounter
+from tightship.process.metrics import NamedCounter, gauges
 
 OLD = "node_refiner_"
 
@@ -40,7 +40,7 @@ class RefinerMetrics:
     """The metrics that only the refiner has. Create them once for a *registry*. Not thread-safe."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._gauges = {name: Gauge(OLD + name, text, registry=registry) for name, text in _GAUGES.items()}
+        self._gauges = gauges(OLD, _GAUGES, registry)
         self._counters = {name: NamedCounter(OLD + name, text, registry=registry) for name, text in _COUNTERS.items()}
 
     def update(self, evaluation: Evaluation[RefinerGates]) -> None:

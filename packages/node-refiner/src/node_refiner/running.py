@@ -19,8 +19,8 @@ from tightship.draining.tools import DrainSettings
 from tightship.nodes.controller import NodeController, drain_settings
 from tightship.nodes.serving import serve_nodes
 from tightship.nodes.status import Remarks
+from tightship.objects.money import price_of
 from tightship.planning.evaluate import Evaluation
-from tightship.planning.prices import price_of
 from tightship.process.main import Runtime
 from tightship.process.serving import Configuration
 from tightship.process.settings.loading import wire

@@ -9,8 +9,8 @@ from typing import Annotated, Literal, get_args, get_origin
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from tightship.nodes.annexes import PricesSetting
 from tightship.process.settings.fields import Budget, BudgetField, Flag, GoBool, Seconds
-from tightship.process.settings.prices import Prices
 from tightship.process.settings.sections import (
     DisabledRules,
     HowSure,
@@ -83,7 +83,7 @@ class RefinerSettings(NodeSettings):
     disabled_rules: DisabledRules
     schedulers: Schedulers
     system_pod_timeout: SystemPodTimeout
-    prices: Prices
+    prices: PricesSetting
     scale_up_veto: GoBool = Field(default=True, alias="scaleUpVeto")
     """See :class:`~tightship.process.settings.sections.ScaleUpKeys`."""
     steering: SteeringWord = "taints"

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.state import sum_up
+from tightship.nodes.annexes import SEARCH
 from tightship.nodes.background_search import BackgroundSearch
 from tightship.objects import Pod
 from tightship.planning.evaluate import Evaluator, Judge
@@ -81,7 +82,7 @@ class Execution:
         evaluate: Evaluator[Any] = Evaluator()
         evictions = passes = greedy = planned = 0
         while True:
-            found = evaluate(self._snapshot, self._judge, self._now, search.horizon(self._seconds))
+            found = evaluate(self._snapshot, self._judge, self._now, search.horizon(self._seconds), improve=SEARCH)
             search.judged(found, self._judge, self._seconds)
             plan, nodes = found.plan, len(self._snapshot.nodes)
             kept = nodes - len(plan.removals)

@@ -19,7 +19,7 @@ import node_compactor.older
 import node_refiner.older
 from hpa_scaler.annotations.parsing import parse_spec
 from hpa_scaler.annotations.spec import ENABLE, PREFIX, STATE, Problems
-from hpa_scaler.process.run_settings import ScalerRunSettings
+from hpa_scaler.process.settings import ScalerRunSettings
 from node_compactor.run_settings import CompactorRunSettings
 from node_compactor.settings import CompactorSettings
 from node_refiner.run_settings import RefinerRunSettings

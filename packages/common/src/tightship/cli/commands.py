@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from tightship.cli.advising import Advising, add_advice_argument
 from tightship.cli.app import EXIT_WOULD_CHANGE, CliError, UsageError
 from tightship.cli.arguments import (
     CommandParser,
@@ -20,6 +20,7 @@ from tightship.cli.arguments import (
     add_logging_arguments,
     add_output_arguments,
     set_up_logging,
+    value_of,
 )
 from tightship.cli.basics import near, no_command, print_version, write_rendered
 from tightship.cli.diffing import add_diff
@@ -37,23 +38,25 @@ from tightship.documents.pending import PendingSummary
 from tightship.documents.plan_view import PLAN
 from tightship.documents.warnings import warnings_of
 from tightship.kube.host import monotonic
-from tightship.kube.server_access import ServerCredentials
+from tightship.nodes.annexes import ADVISE, SEARCH
 from tightship.objects.counting import counted
+from tightship.objects.durations import parse_duration
 from tightship.objects.quoting import quoted
 from tightship.objects.reasons import Reason
-from tightship.planning.advice import Scenario, Tunable
+from tightship.planning.changes import AdviceAsked, Scenario, TimeLimit, Tunable
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Horizon, Judge, evaluate
-from tightship.planning.plan import Plan
+from tightship.planning.plan import Plan, SearchRules
 from tightship.planning.plan.reserving import pending_pods
-from tightship.planning.search.strategy import SearchRules
 from tightship.process.settings.fields import seconds
-from tightship.process.settings.opencost import node_costs
 from tightship.process.settings.sections import NodeSettings
 
 EXITS = """exit codes: 0 done; 1 an error; 2 with --exit-code, when a node would be removed; 64 wrong usage;
 130 interrupted; 141 the reader closed the pipe."""
 
 _EXPLAINED = """exit codes: 0 done; 1 an error; 64 wrong usage; 130 interrupted; 141 the reader closed the pipe."""
+
+ADVICE_TIME = 10.0
+"""Seconds to plan again for advice."""
 
 SOLVING = 60.0
 """Most seconds of wall time for the solver of a search's bound; after that the bound is the one that guided it."""
@@ -150,7 +153,7 @@ class Program(Struct, frozen=True):
         add_cluster_arguments(parser)
         self.add_options(parser)
         output = add_output_arguments(parser, outputs, table=table)
-        add_advice_argument(output)
+        _add_advice_argument(output)
         add_logging_arguments(parser)
         return output
 
@@ -165,7 +168,7 @@ class Program(Struct, frozen=True):
             with Progress() as progress:
                 asked = "what would free more nodes?" if inputs.plan.searched is None else "which setting costs most?"
                 progress.say(f"planning again for at most {arguments.advice_time:g} s: {asked}")
-                inputs = advising.plan(inputs, arguments.advice_time)
+                inputs = advising(inputs, ())
         document = plan_document(inputs, arguments.sort_by)
         write_rendered(self.name, PLAN, document, arguments, inputs.warnings)
         return EXIT_WOULD_CHANGE if arguments.exit_code and inputs.plan.removals else 0
@@ -177,18 +180,18 @@ class Program(Struct, frozen=True):
         if advising is not None and evaluation.plan.searched is None:
             with Progress() as progress:
                 progress.say(f"planning again for at most {arguments.advice_time:g} s: what would free the nodes?")
-                inputs = advising.nodes(inputs, names, arguments.advice_time)
+                inputs = advising(inputs, names)
         document = explanation_document(inputs, names, {name: evaluation.checks(name) for name in names})
         write_rendered(self.name, EXPLANATION, document, arguments, inputs.warnings)
         return 0
 
     def _judge(
         self, arguments: argparse.Namespace, named: Sequence[str] = ()
-    ) -> tuple[Inputs, Evaluation[ExplainedGates], Advising | None]:
+    ) -> tuple[Inputs, Evaluation[ExplainedGates], Callable[[Inputs, Sequence[str]], Inputs] | None]:
         _choose_places(arguments)
         configured = self.configure(arguments)
         judge, search = configured.judge, None
-        if configured.search and judge.placement == "possible":
+        if configured.search and SEARCH is not None and judge.placement == "possible":
             solving = 0.0 if named else SOLVING  # an explanation shows no bound
             search = SearchRules(seconds=configured.search, clock=monotonic, solving=solving)
         with Progress() as progress:
@@ -204,7 +207,7 @@ class Program(Struct, frozen=True):
             progress.say(f"{doing} {counted(len(snapshot.nodes), 'node')}")
             horizon = Horizon(until_stable=arguments.until_stable, only=selected, forecast=True, search=search)
             began = monotonic()
-            evaluation = evaluate(snapshot, judge, now, horizon, progress=tell)
+            evaluation = evaluate(snapshot, judge, now, horizon, improve=SEARCH, progress=tell)
             planned = monotonic() - began
             as_if = None
             if not named and configured.changes is not None and evaluation.plan.refuses(Reason.KARPENTER_MANAGED):
@@ -233,18 +236,32 @@ class Program(Struct, frozen=True):
             pending=None if not waiting else PendingSummary(waiting, could_run),
         )
         advising = None
-        if configured.changes is not None and arguments.advice_time:
-            advising = Advising(configured.changes, loaded.snapshot, evaluation, horizon, planned)
+        if ADVISE is not None and configured.changes is not None and arguments.advice_time:
+            limits = TimeLimit(arguments.advice_time, monotonic, planned)
+            asked = AdviceAsked(configured.changes, loaded.snapshot, evaluation, horizon, limits)
+            advising = partial(ADVISE, asked)
         return inputs, evaluation, advising
 
 
+def _add_advice_argument(group: argparse._ArgumentGroup) -> None:
+    """Add how long to look for changes that would free nodes."""
+    group.add_argument(
+        "--advice-time",
+        metavar="DURATION",
+        type=value_of(lambda text: parse_duration(text, plain_unit="s")),
+        default=ADVICE_TIME,
+        help="plan again for at most this long to say what each blocker costs and which changes would free nodes, the "
+        f"most promising first; 0 for no advice (default: {ADVICE_TIME:g}s)",
+    )
+
+
 def priced(settings: N) -> N:
-    """Return *settings* with what OpenCost says now, if their price list names its server.
+    """Return *settings* with what nodes cost now, if their price list names a server.
 
     Raises :class:`~tightship.process.settings.loading.SettingsError` if the server doesn't say.
     """
-    server = settings.prices.server
-    return settings if server is None else settings.priced(node_costs(server, ServerCredentials(server)))
+    ask = settings.prices.ask
+    return settings if ask is None else settings.priced(ask())
 
 
 def _as_if_unmanaged(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from tightship.objects.counting import counted
-from tightship.planning.prices import HOURLY_PRICE, HOURS_PER_MONTH, MICROS, NodePrice, written_amount
+from tightship.objects.money import HOURLY_PRICE, HOURS_PER_MONTH, MICROS, NodePrice, written_amount
 
 HOW_TO_GET = "no node has a price; --prices FILE or the annotation tightship.dev/hourly-price tells the plan in money"
 """What a plan without any price says instead."""

@@ -16,7 +16,7 @@ from tightship.documents.document import MoveEntry, NodeEntry, NodePlan, Refusal
 from tightship.documents.money import hourly, monthly, origin
 from tightship.documents.presentation import Bar, Cell, Entry, Section, Table
 from tightship.objects.counting import counted
-from tightship.planning.prices import HOURS_PER_MONTH
+from tightship.objects.money import HOURS_PER_MONTH
 
 STATES = (
     ("go", "nodes that would go"),

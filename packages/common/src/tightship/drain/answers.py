@@ -118,11 +118,11 @@ def _answer(error: KubeError) -> EvictionAnswer:
 def _too_many(error: ApiError) -> EvictionAnswer:
     if EVACUATING in error.message:
         return EvictionAnswer.EVACUATING
-    told = [cause.message for cause in error.causes if cause.reason == "DisruptionBudget"]
-    if not told:
+    messages = [cause.message for cause in error.causes if cause.reason == "DisruptionBudget"]
+    if not messages:
         return EvictionAnswer.BUSY
-    if any("failed sync" in message for message in told):
+    if any("failed sync" in message for message in messages):
         return EvictionAnswer.BUDGET_SYNC_FAILED
-    if any("still being processed" in message for message in told):
+    if any("still being processed" in message for message in messages):
         return EvictionAnswer.BUDGET_NOT_CURRENT
     return EvictionAnswer.BUDGET

@@ -235,8 +235,8 @@ class Landings:
             for pod in pods:
                 if pod.uid in self._known[owner] or pod.deletion is not None:
                     continue
-                told = {each.target for each in self._expected.values() if each.owner == owner}
-                targets = frozenset(told | {node for node, until in self._met[owner].items() if now < until})
+                known = {each.target for each in self._expected.values() if each.owner == owner}
+                targets = frozenset(known | {node for node, until in self._met[owner].items() if now < until})
                 expected = self._of(owner, pod)
                 if expected is not None:
                     self._take(pod, owner, expected, targets, now)

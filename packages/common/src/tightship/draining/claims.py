@@ -22,23 +22,23 @@ from tightship.draining.ledger import Edit, Ledger
 from tightship.kube.leases import Lease
 from tightship.objects.api_errors import KubeError
 from tightship.objects.reasons import Reason, Refusal
-from tightship.objects.times import recorded_time, rfc3339
+from tightship.objects.times import recorded_time, rfc3339, with_times
 from tightship.objects.unreadable import UNREADABLE
 
 _LONGEST_SHOWN = 300
 
 
-class Claim(Struct, frozen=True, kw_only=True):
+class Claim(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One drain under way: *holder*, a replica of *controller*, drains *node* of *pool* in operation *op*.
 
     *lease* is that of its installation. *since* is in seconds since 1970; the ledger keeps whole seconds.
     """
 
     node: str
+    pool: str = ""
     op: str
     controller: str
     holder: str
-    pool: str = ""
     lease: str = ""
     since: float
 
@@ -70,16 +70,6 @@ class ClaimsUnreadable(KubeError):  # noqa: N818 - named as the errors of tights
         )
 
 
-class _Wire(Struct, omit_defaults=True, kw_only=True):
-    node: str
-    pool: str = ""
-    op: str
-    controller: str
-    holder: str
-    lease: str = ""
-    since: str
-
-
 class _Entry(Struct, frozen=True):
     """A claim and its JSON, so that fields of a newer version survive a rewrite by this version."""
 
@@ -88,7 +78,7 @@ class _Entry(Struct, frozen=True):
 
 
 _entries = msgspec.json.Decoder(list[msgspec.Raw])
-_claims = msgspec.json.Decoder(_Wire)
+_TIMES = frozenset({"since"})
 
 
 def claims_in(lease: Lease) -> tuple[Claim, ...]:
@@ -133,8 +123,8 @@ async def take(
                 counted.append(_Entry(claim, _encode(claim)))
                 wider = _with(lease, counted)
                 if size(wider) > LIMIT:
-                    told = f"Lease {lease.namespace}/{lease.name} has no room for another claim"
-                    refusal = Refusal(Reason.BUDGET_EXHAUSTED, claim.node, told)
+                    detail = f"Lease {lease.namespace}/{lease.name} has no room for another claim"
+                    refusal = Refusal(Reason.BUDGET_EXHAUSTED, claim.node, detail)
                 else:
                     present, lost, notes = counted, [], wider
             answers.append(refusal)
@@ -182,12 +172,11 @@ def _taken(claim: Claim) -> Refusal:
 
 
 def _encode(claim: Claim) -> msgspec.Raw:
-    wire = _Wire(**{**msgspec.structs.asdict(claim), "since": rfc3339(claim.since)})
-    return msgspec.Raw(msgspec.json.encode(wire))
+    return msgspec.Raw(msgspec.json.encode(with_times(msgspec.to_builtins(claim), _TIMES, rfc3339)))
 
 
 def _read(raw: msgspec.Raw) -> Claim:
-    wire = _claims.decode(raw)
-    if not wire.node or not wire.op:
+    claim = msgspec.convert(with_times(msgspec.json.decode(raw), _TIMES, recorded_time), Claim)
+    if not claim.node or not claim.op:
         raise ValueError("a claim without node or op")
-    return Claim(**{**msgspec.structs.asdict(wire), "since": recorded_time(wire.since)})
+    return claim

@@ -343,13 +343,13 @@ class Drainer:
             self._lost.ended(node.name, lost=drive.lost, backoff=drive.backoff)
             if ending is not Ending.PARKED:
                 finished = Finished(
-                    node.name,
-                    self._pool_of(node),
-                    self._controller,
-                    ending.value,
-                    self._tools.clock(),
-                    drive.reason,
-                    record.entered(Phase.CLAIMED),
+                    node=node.name,
+                    pool=self._pool_of(node),
+                    controller=self._controller,
+                    ending=ending.value,
+                    at=self._tools.clock(),
+                    reason=drive.reason,
+                    began=record.entered(Phase.CLAIMED),
                     displaced=drive.displaced,
                     price=self._price_of(node),
                 )

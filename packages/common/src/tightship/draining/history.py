@@ -9,10 +9,9 @@ server refuses the Lease as too long.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated
+from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
 
 from tightship.draining.claims import Claim
 from tightship.draining.lease_room import (
@@ -26,18 +25,15 @@ from tightship.draining.lease_room import (
 from tightship.draining.ledger import Edit
 from tightship.kube.leases import Lease
 from tightship.objects.drain_record import (
-    UNPRICED,
-    Books,
     DrainRecord,
     Ending,
     Finished,
     PastDrains,
     Phase,
-    Price,
+    PoolSavings,
     Regret,
-    Saving,
 )
-from tightship.objects.times import recorded_time, rfc3339_ms
+from tightship.objects.times import recorded_time, rfc3339_ms, with_times
 from tightship.objects.unreadable import UNREADABLE
 from tightship.planning.savings import ended
 
@@ -51,51 +47,18 @@ MOST_DISPLACED = 100
 """Controllers of evicted pods that are kept of a drain; of more than these it counts as unknown whose pods went."""
 
 _LONGEST_REASON = 200
+_TIMES = frozenset({"at", "began", "seen"})
 
-
-class _Wire(Struct, omit_defaults=True):
-    node: str
-    controller: str
-    ending: str
-    at: str
-    pool: str = ""
-    reason: str = ""
-    began: str = ""
-    came: str = ""
-    stayed: bool = False
-    displaced: list[str] | None = None
-    price: Price = UNPRICED
-
-
-class _RegretWire(Struct):
-    level: int
-    at: str
-    node: str
-
-
-_Amount = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-
-
-class _SavingWire(Struct):
-    at: str
-    nodes: _Amount
-    hourly: dict[str, _Amount] = {}
-
-
-class _BooksWire(Struct):
-    seen: str
-    standing: list[_SavingWire] = []
-    seconds: float = 0.0
-    micros: dict[str, _Amount] = {}
+T = TypeVar("T")
 
 
 def past_drains(lease: Lease) -> PastDrains:
     """Return the whole history in *lease*."""
     notes = lease.annotations
     return PastDrains(
-        _drains(notes.get(HISTORY_ANNOTATION, "[]")),
-        _regrets(notes.get(REGRETS_ANNOTATION, "{}")),
-        _books(notes.get(SAVINGS_ANNOTATION, "{}")),
+        tuple(_decoded(notes.get(HISTORY_ANNOTATION, "[]"), list[Finished], [])),
+        _decoded(notes.get(REGRETS_ANNOTATION, "{}"), dict[str, Regret], {}),
+        _decoded(notes.get(SAVINGS_ANNOTATION, "{}"), dict[str, PoolSavings], {}),
         _additions(notes.get(ADDITIONS_ANNOTATION, "{}")),
     )
 
@@ -132,7 +95,15 @@ def catching_up(claim: Claim, record: DrainRecord | None, now: float) -> Edit:
         if ended_at is None or ended_at < claim.since:
             return lambda _: None  # another drain left this note; the claimed one never reached the node
         ending, reason, at = Ending.RESTORED, record.reason, ended_at
-    drain = Finished(claim.node, claim.pool, claim.controller, ending.value, at, reason, began=claim.since)
+    drain = Finished(
+        node=claim.node,
+        controller=claim.controller,
+        ending=ending.value,
+        at=at,
+        pool=claim.pool,
+        reason=reason,
+        began=claim.since,
+    )
 
     def add(history: PastDrains) -> PastDrains:
         known = any(each.node == claim.node and each.at >= claim.since for each in history.finished)
@@ -144,17 +115,9 @@ def catching_up(claim: Claim, record: DrainRecord | None, now: float) -> Edit:
 def _encode(history: PastDrains) -> dict[str, str]:
     drains = [_drain(each) for each in history.finished[-KEPT:]]
     latest = sorted(history.regrets.items(), key=lambda each: (each[1].at, each[0]))[-POOLS_KEPT:]
-    regrets = {pool: _RegretWire(each.level, rfc3339_ms(each.at), each.node) for pool, each in latest}
-    kept = sorted(history.books.items(), key=lambda each: (each[1].seen, each[0]))[-POOLS_KEPT:]
-    books = {
-        pool: _BooksWire(
-            rfc3339_ms(each.seen),
-            [_SavingWire(rfc3339_ms(one.at), one.nodes, dict(one.hourly)) for one in each.standing],
-            round(each.seconds, 3),
-            dict(each.micros),
-        )
-        for pool, each in kept
-    }
+    regrets = _plain(dict(latest))
+    kept = sorted(history.savings.items(), key=lambda each: (each[1].seen, each[0]))[-POOLS_KEPT:]
+    books = _plain({pool: msgspec.structs.replace(each, seconds=round(each.seconds, 3)) for pool, each in kept})
     newest = sorted(history.additions.items(), key=lambda each: each[1])[-POOLS_KEPT:]
     additions = {pool: (rfc3339_ms(at), node) for pool, (at, node) in newest}
     found = {HISTORY_ANNOTATION: drains, REGRETS_ANNOTATION: regrets, ADDITIONS_ANNOTATION: additions}
@@ -163,35 +126,23 @@ def _encode(history: PastDrains) -> dict[str, str]:
     return {name: msgspec.json.encode(value).decode() for name, value in found.items()}
 
 
-def _drain(finished: Finished) -> _Wire:
-    return _Wire(
-        **{
-            **msgspec.structs.asdict(finished),
-            "at": rfc3339_ms(finished.at),
-            "reason": finished.reason.encode()[:_LONGEST_REASON].decode(errors="ignore"),
-            "began": "" if finished.began is None else rfc3339_ms(finished.began),
-            "displaced": _few(finished.displaced),
-        }
-    )
+def _plain(value: object) -> Any:
+    return with_times(msgspec.to_builtins(value), _TIMES, rfc3339_ms)
 
 
-def _few(displaced: frozenset[str] | None) -> list[str] | None:
-    return None if displaced is None or len(displaced) > MOST_DISPLACED else sorted(displaced)
+def _drain(finished: Finished) -> dict[str, object]:
+    reason = finished.reason.encode()[:_LONGEST_REASON].decode(errors="ignore")
+    many = finished.displaced is not None and len(finished.displaced) > MOST_DISPLACED
+    displaced = None if many else finished.displaced
+    plain: dict[str, object] = _plain(msgspec.structs.replace(finished, reason=reason, displaced=displaced))
+    return plain if displaced is None else {**plain, "displaced": sorted(displaced)}
 
 
-def _drains(value: str) -> tuple[Finished, ...]:
+def _decoded(value: str, of: type[T], empty: T) -> T:
     try:
-        return tuple(_finished(each) for each in msgspec.json.decode(value, type=list[_Wire]))
+        return msgspec.convert(with_times(msgspec.json.decode(value), _TIMES, recorded_time), of)
     except (*UNREADABLE, ValueError):
-        return ()
-
-
-def _regrets(value: str) -> Mapping[str, Regret]:
-    try:
-        found = msgspec.json.decode(value, type=dict[str, _RegretWire])
-        return {pool: Regret(max(1, each.level), recorded_time(each.at), each.node) for pool, each in found.items()}
-    except (*UNREADABLE, ValueError):
-        return {}
+        return empty
 
 
 def _additions(value: str) -> Mapping[str, tuple[float, str]]:
@@ -200,30 +151,3 @@ def _additions(value: str) -> Mapping[str, tuple[float, str]]:
         return {pool: (recorded_time(at), node) for pool, (at, node) in found.items()}
     except (*UNREADABLE, ValueError):
         return {}
-
-
-def _books(value: str) -> Mapping[str, Books]:
-    try:
-        found = msgspec.json.decode(value, type=dict[str, _BooksWire])
-        return {
-            pool: Books(
-                recorded_time(each.seen),
-                tuple(Saving(recorded_time(one.at), max(1, one.nodes), one.hourly) for one in each.standing),
-                each.seconds,
-                each.micros,
-            )
-            for pool, each in found.items()
-        }
-    except (*UNREADABLE, ValueError):
-        return {}
-
-
-def _finished(wire: _Wire) -> Finished:
-    return Finished(
-        **{
-            **msgspec.structs.asdict(wire),
-            "at": recorded_time(wire.at),
-            "began": recorded_time(wire.began) if wire.began else None,
-            "displaced": None if wire.displaced is None else frozenset(wire.displaced),
-        }
-    )

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.kube.connection import Connection
+from tightship.kube.retrying import RetryPolicy
 from tightship.objects.api_errors import BadAnswer, Conflict, NotFound
 from tightship.objects.drain_record import FIELD_MANAGER
 from tightship.objects.unreadable import UNREADABLE
@@ -74,34 +75,32 @@ class LandingMap:
         """
         if not unseen and self.data is None:
             return
-        for attempt in range(_TRIES if unseen else 1):
-            if self.data is None:
-                await self.read()
-            before, version = self.data or {}, self._version
-            if self.policy is None or before == data:
-                return
-            gone = dict.fromkeys(key for key in before if key not in data)
-            body = {"metadata": {"resourceVersion": version}, "data": {**gone, **data}}
-            # Nobody knows what is there until the answer comes.
-            self.data = None
-            try:
-                raw = await self._connection.request(
-                    "PATCH",
-                    self._path,
-                    params={"fieldManager": FIELD_MANAGER},
-                    body=msgspec.json.encode(body),
-                    content_type="application/merge-patch+json",
-                    timeout=REQUEST_TIMEOUT,
-                )
-            except NotFound:
-                self.data, self.policy = {}, None
-                return
-            except Conflict:
-                if attempt == _TRIES - 1 or not unseen:
-                    raise
-            else:
-                self._take("PATCH", raw)
-                return
+        policy = RetryPolicy(attempts=_TRIES if unseen else 1, first=0.0)
+        await policy.retrying(lambda error: isinstance(error, Conflict))(self._write, data)
+
+    async def _write(self, data: Mapping[str, str]) -> None:
+        if self.data is None:
+            await self.read()
+        before, version = self.data or {}, self._version
+        if self.policy is None or before == data:
+            return
+        gone = dict.fromkeys(key for key in before if key not in data)
+        body = {"metadata": {"resourceVersion": version}, "data": {**gone, **data}}
+        # Nobody knows what is there until the answer comes.
+        self.data = None
+        try:
+            raw = await self._connection.request(
+                "PATCH",
+                self._path,
+                params={"fieldManager": FIELD_MANAGER},
+                body=msgspec.json.encode(body),
+                content_type="application/merge-patch+json",
+                timeout=REQUEST_TIMEOUT,
+            )
+        except NotFound:
+            self.data, self.policy = {}, None
+        else:
+            self._take("PATCH", raw)
 
     def _take(self, verb: str, raw: bytes) -> None:
         try:

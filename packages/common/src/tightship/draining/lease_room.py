@@ -77,9 +77,9 @@ def problem_of_room(lease: Lease) -> str:
     others = {name: size({name: value}) for name, value in notes.items() if not name.startswith(_OURS)}
     needed = sum(others.values()) + size({CLAIMS_ANNOTATION: notes.get(CLAIMS_ANNOTATION, "")})
     lost = "no drain begins" if needed + _A_CLAIM > LIMIT else "the oldest savings and drains are forgotten"
-    told = f"Lease {lease.namespace}/{lease.name} is full, as it takes {LIMIT:,} bytes of annotations: {lost}."
+    full = f"Lease {lease.namespace}/{lease.name} is full, as it takes {LIMIT:,} bytes of annotations: {lost}."
     largest = max(others, key=others.__getitem__, default="")
     if not largest or others[largest] < RESERVED:
-        return told
+        return full
     remove = f"kubectl -n {lease.namespace} annotate lease {lease.name} {largest}-"
-    return f"{told} Most that is not Tightship's is in annotation {largest}; to remove it: {remove}"
+    return f"{full} Most that is not Tightship's is in annotation {largest}; to remove it: {remove}"

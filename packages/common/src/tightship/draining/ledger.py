@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from tightship.draining.lease_room import LIMIT, fitted, problem_of_room
-from tightship.kube.connection import WRITE_TIMEOUT, Connection, transient
+from tightship.kube.connection import WRITE_TIMEOUT, Connection
 from tightship.kube.host import monotonic, wall
 from tightship.kube.leases import Lease, LeaseStore, micro_time
+from tightship.kube.retrying import RetryPolicy, transient
 from tightship.objects.api_errors import Conflict, Invalid, KubeError
-from tightship.objects.backoff import Backoff
 
 CLAIMS_LEASE = "tightship-claims"
 CLAIMS_NAMESPACE = "kube-system"
@@ -36,10 +36,10 @@ ATTEMPTS = 12
 LAST_TRY = 90.0
 """Seconds after which no further try begins: a pass must not hang on a Lease whose admission hangs."""
 
+RETRY = RetryPolicy(attempts=ATTEMPTS, first=0.05, longest=4.0, jitter=0.5, longest_retry_after=10.0, give_up=LAST_TRY)
+
 KNOWN_FOR = 2.0
 """Seconds for which a change goes by the Lease as it was last read or written here, instead of reading it again."""
-
-_FIRST_WAIT, _LONGEST_WAIT, _LONGEST_RETRY_AFTER = 0.05, 4.0, 10.0
 
 Edit = Callable[[Lease], Mapping[str, str] | None]
 """Returns the annotations that a Lease should have, ``None`` to leave it as it is. Called once for each try."""
@@ -124,35 +124,28 @@ class Ledger:
 
     async def _commit(self) -> None:
         """Read, edit and write until the write succeeds: all changes that wait at that time."""
-        backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT)
-        failure: KubeError | None = None
         reserved = 0
-        began = monotonic()
         tried: tuple[_Change, ...] = ()
-        for attempt in range(ATTEMPTS):
-            if attempt and monotonic() >= began + LAST_TRY:
-                break
-            if attempt:
-                asked = getattr(failure, "retry_after", None) or 0.0
-                await asyncio.sleep(max(backoff.next(), min(asked, _LONGEST_RETRY_AFTER)))
+
+        async def once() -> None:
+            nonlocal reserved, tried
             tried = tuple(self._waiting)
             try:
                 await self._try(reserved)
-            except KubeError as error:
-                failure = error
-                if isinstance(error, Invalid) and not reserved:
-                    # Perhaps too long by a limit that we don't know: without any history it is as short as can be.
-                    reserved = LIMIT
-                elif not (isinstance(error, Conflict) or transient(error)):
-                    break
-            else:
-                return
-        assert failure is not None
-        if isinstance(failure, Conflict):
-            failure = LedgerContended(self.store, ATTEMPTS)
-        for each in tried:
-            each.error = failure
-        self._settle(tried)
+            except Invalid:
+                if reserved:
+                    raise
+                # Perhaps too long by a limit that we don't know: without any history it is as short as can be.
+                reserved = LIMIT
+                await self._try(reserved)
+
+        try:
+            await RETRY.retrying(lambda error: isinstance(error, Conflict) or transient(error))(once)
+        except KubeError as error:
+            failure = LedgerContended(self.store, ATTEMPTS) if isinstance(error, Conflict) else error
+            for each in tried:
+                each.error = failure
+            self._settle(tried)
 
     async def _try(self, reserved: int) -> None:
         remembered = self._remembered()

@@ -82,8 +82,8 @@ class LostRecords:
         """Return why *node* is not claimed now."""
         left = self._until - monotonic()
         if left <= 0:
-            told = "its last drain has just failed, and the note about that is not there"
-            return Refusal(Reason.BACKOFF, node, told) if node in self._missing else None
+            detail = "its last drain has just failed, and the note about that is not there"
+            return Refusal(Reason.BACKOFF, node, detail) if node in self._missing else None
         detail = f"a drain's record vanished from node {self._node}; next try in {format_duration(left)}"
         return Refusal(Reason.BACKOFF, node, detail)
 

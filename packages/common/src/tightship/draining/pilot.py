@@ -158,7 +158,7 @@ class Pilot:
         try:
             async with asyncio.timeout(LONGEST):
                 await self._publisher.publish()
-                await asyncio.sleep(max(0.0, self._publisher.told + INFORMED - monotonic()))
+                await asyncio.sleep(max(0.0, self._publisher.updated + INFORMED - monotonic()))
             failed = "" if self._map.policy else f"{self._map} does not exist any more"
         except (KubeError, TimeoutError) as error:
             failed = problem_of(error)

@@ -25,8 +25,8 @@ class Publisher:
 
     def __init__(self, landing_map: LandingMap, data: Callable[[], Mapping[str, str]]) -> None:
         self.map = landing_map
-        self.told = _NEVER
-        """When the policy was last told something new (monotonic seconds)."""
+        self.updated = _NEVER
+        """When the policy last learned something new (monotonic seconds)."""
         self._data = data
         self._lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -78,7 +78,7 @@ class Publisher:
         new = known is None or any(known.get(owner) != nodes for owner, nodes in wanted.items())
         await self.map.write(wanted)
         if new:
-            self.told = monotonic()
+            self.updated = monotonic()
 
     async def _retract(self) -> None:
         async with self._lock:

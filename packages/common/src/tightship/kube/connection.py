@@ -6,30 +6,26 @@ both sides. This module never decodes a body.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import os
-import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 from msgspec import Struct
 from multidict import CIMultiDict
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
 from tightship import __version__
 from tightship.kube import credentials
 from tightship.kube.connector import connector, obstacle
 from tightship.kube.credentials import ClusterAccess, ClusterCredentials
 from tightship.kube.host import ServerClock, monotonic
+from tightship.kube.retrying import RetryPolicy, transient
 from tightship.objects.api_errors import (
     ConnectionFailed,
     KubeError,
     NotSent,
-    TooManyRequests,
-    Unavailable,
     api_error,
     one_line,
 )
@@ -44,44 +40,6 @@ write, and the next one would fare no better.
 """
 
 _READ_BUFFER = 1 << 20
-
-
-class RetryPolicy(Struct, frozen=True, kw_only=True):
-    """How to retry a request: *attempts* in all, with waits that double with jitter from *first* to *longest* seconds.
-
-    A ``Retry-After`` is honoured up to *longest_retry_after* seconds. No attempt begins *give_up* seconds after the
-    first.
-    """
-
-    attempts: int = 5
-    first: float = 0.25
-    longest: float = 10.0
-    longest_retry_after: float = 60.0
-    give_up: float = math.inf
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-
-    def stop(self, began: float) -> Callable[[RetryCallState], bool]:
-        """Return what says that there are no more attempts at a request that *began* then."""
-
-        def ends(state: RetryCallState) -> bool:
-            next_at = monotonic() - began + state.upcoming_sleep
-            return state.attempt_number >= self.attempts or next_at >= self.give_up
-
-        return ends
-
-    def wait(self, state: RetryCallState) -> float:
-        """Return the seconds before the next attempt."""
-        error = state.outcome.exception() if state.outcome else None
-        asked = getattr(error, "retry_after", None)
-        if isinstance(asked, float):
-            # Clients that the server sent away together must not come back together.
-            return min(asked, self.longest_retry_after) + random.uniform(0, self.first)  # noqa: S311
-        return wait_random_exponential(multiplier=self.first, max=self.longest)(state)
-
-
-def transient(error: BaseException) -> bool:
-    """Whether the same request may succeed a moment later."""
-    return isinstance(error, ConnectionFailed | TooManyRequests | Unavailable)
 
 
 class _Request(Struct, frozen=True):
@@ -186,14 +144,7 @@ class Connection:
 
         if not (method == "GET" if retry is None else retry):
             return await once()
-        policy = self._retry
-        return await AsyncRetrying(
-            stop=policy.stop(monotonic()),
-            wait=policy.wait,
-            retry=retry_if_exception(transient),
-            sleep=policy.sleep,
-            reraise=True,
-        )(once)
+        return await self._retry.retrying(transient)(once)
 
     @asynccontextmanager
     async def stream(

@@ -246,13 +246,13 @@ def _cluster_info(cluster: KubeconfigSection) -> Values:
     """Return *cluster* as plugins are told of it (``ConfigToExecCluster`` of client-go's ``rest/exec.go``)."""
     extensions = cluster.values.get("extensions")
     named = [each for each in extensions if isinstance(each, dict)] if isinstance(extensions, list) else []
-    told = {
+    info = {
         **{key: cluster.values.get(key) for key in ("tls-server-name", "insecure-skip-tls-verify")},
         "certificate-authority-data": base64.b64encode(cluster.content("certificate-authority")).decode(),
         **{key: cluster.values.get(key) for key in ("proxy-url", "disable-compression")},
     }
     return {
         "server": cluster.text("server"),
-        **{key: value for key, value in told.items() if value},
+        **{key: value for key, value in info.items() if value},
         "config": next((each.get("extension") for each in named if each.get("name") == CLUSTER_EXTENSION), None),
     }

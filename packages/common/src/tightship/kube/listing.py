@@ -215,13 +215,13 @@ class _Bodies:
         params |= self._resource.selectors
         if token:
             params["continue"] = token
-        told = False
+        begun = False
 
         def on_head(head: bytes) -> None:
-            nonlocal told
+            nonlocal begun
             # A retried request calls again, and must not start the next page twice.
-            if not told and (following := _token_in(head)):
-                told = True
+            if not begun and (following := _token_in(head)):
+                begun = True
                 self._token = following
                 if len(self._coming) < _PAGES_AHEAD:
                     self._start(following)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Protocol
 
 from msgspec import Struct
@@ -14,10 +15,10 @@ from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic
 from tightship.kube.listing import PAGE_SIZE, list_served, node_of, why_missing
 from tightship.kube.resources import Resource
+from tightship.kube.retrying import RetryPolicy, begin_anew
 from tightship.kube.watching import Applied, Removed, WatchDriver, WatchEvent, watch_once
 from tightship.objects import ApiObject, ObjectError, decode
 from tightship.objects.api_errors import Forbidden, Gone, KubeError, NotFound
-from tightship.objects.backoff import Backoff
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +39,11 @@ class Timing(Struct, frozen=True, kw_only=True):
     page_size: int = PAGE_SIZE
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     clock: Callable[[], float] = monotonic
+
+    @property
+    def retry(self) -> RetryPolicy:
+        """How long to wait before each new connection."""
+        return RetryPolicy(first=self.first, longest=self.longest, jitter=0.5, sleep=self.sleep)
 
 
 class Sink(Protocol):
@@ -85,7 +91,7 @@ class Reflector:
         self._changed = changed
         self._timing = timing
         self._served = resource
-        self._backoff = Backoff(timing.first, timing.longest)
+        self._driver: WatchDriver | None = None
         # Whether an event came over the present connection.
         self._arrived = False
 
@@ -96,16 +102,43 @@ class Reflector:
 
     async def run(self) -> None:
         """List and watch until cancelled."""
-        while True:
-            try:
-                await self._follow(await self._list())
-            except (Forbidden, NotFound) as error:
-                await self._refused(error)
-            except KubeError as error:
-                await self._failed(error)
-            else:
-                # Wait even before a new list: every client of a restarted API server wants one.
-                await self._timing.sleep(self._backoff.next())
+        # Wait even before a new list: every client of a restarted API server wants one.
+        async for attempt in self._timing.retry.endlessly():
+            with attempt:
+                while not await self._connect(partial(begin_anew, attempt.retry_state)):
+                    await self._timing.sleep(self._timing.recheck)
+
+    async def _connect(self, anew: Callable[[], None]) -> bool:
+        """List, unless a watch goes on from the last list, and watch over as many connections as end properly.
+
+        *anew* is called when something worked. Return whether the kind can be read.
+        """
+        timing = self._timing
+        try:
+            if self._driver is None:
+                version = await self._list()
+                self._driver = WatchDriver(
+                    self._served, version, server=self._connection.server, server_timeout=timing.server_timeout
+                )
+            while True:
+                began, self._arrived = timing.clock(), False
+                if not await watch_once(
+                    self._connection, self._driver, timing.silence, self._apply, partial(self._heard, anew)
+                ):
+                    self._driver = None
+                    break
+                self.failure = None
+                if not self._arrived and timing.clock() - began < 1:
+                    break  # A proxy ends watches as soon as they are opened.
+        except (Forbidden, NotFound) as error:
+            self._driver = None
+            return await self._refused(error)
+        except KubeError as error:
+            if not isinstance(error, Gone) or self._driver is None:
+                self._failed(error)
+            if isinstance(error, Gone):
+                self._driver = None
+        return True
 
     async def _list(self) -> str:
         self._served, listing = await list_served(self._connection, self.resource, page_size=self._timing.page_size)
@@ -118,32 +151,9 @@ class Reflector:
         self._alive()
         return listing.resource_version
 
-    async def _follow(self, resource_version: str) -> None:
-        """Watch from *resource_version*, over as many connections as needed; return when a new list is needed."""
-        timing = self._timing
-        driver = WatchDriver(
-            self._served, resource_version, server=self._connection.server, server_timeout=timing.server_timeout
-        )
-        while True:
-            began, self._arrived = timing.clock(), False
-            try:
-                if not await watch_once(self._connection, driver, timing.silence, self._apply, self._heard):
-                    return
-            except Gone:
-                return
-            except (Forbidden, NotFound):
-                raise
-            except KubeError as error:
-                await self._failed(error)
-                continue
-            self.failure = None
-            if not self._arrived and timing.clock() - began < 1:
-                # A proxy ends watches as soon as they are opened.
-                await timing.sleep(self._backoff.next())
-
-    def _heard(self) -> None:
+    def _heard(self, anew: Callable[[], None]) -> None:
         self.failure = None
-        self._backoff.reset()
+        anew()
         self._alive()
 
     def _apply(self, event: WatchEvent) -> None:
@@ -164,11 +174,11 @@ class Reflector:
         self.seen = self._timing.clock()
         self._changed()
 
-    async def _refused(self, error: Forbidden | NotFound) -> None:
+    async def _refused(self, error: Forbidden | NotFound) -> bool:
         if self.resource.required:
             self.synced = False
-            await self._failed(error)
-            return
+            self._failed(error)
+            return True
         why = FORBIDDEN if isinstance(error, Forbidden) else await why_missing(self._connection, self.resource)
         if self.withheld != why:
             usual = self.resource.extension and why == NOT_SERVED
@@ -179,13 +189,12 @@ class Reflector:
         self._state.mark_missing(self.resource.kind, why)
         self.synced, self.withheld, self.failure = False, why, None
         self._changed()
-        await self._timing.sleep(self._timing.recheck)
+        return False
 
-    async def _failed(self, error: KubeError) -> None:
+    def _failed(self, error: KubeError) -> None:
         if self.failure is None:
             _log.warning("%s; trying again", error)
         else:
             _log.debug("%s; trying again", error)
         self.failure = error
         self._changed()
-        await self._timing.sleep(self._backoff.next())

@@ -130,10 +130,10 @@ class WatchDriver:
         except UNREADABLE as error:
             raise self._bad(f"not an event: {error}") from error
         if event.type == "ERROR":
-            told = api_error(0, event.object, verb="WATCH", path=self.resource.path, server=self._server)
-            if isinstance(told, Gone):
+            failure = api_error(0, event.object, verb="WATCH", path=self.resource.path, server=self._server)
+            if isinstance(failure, Gone):
                 return Expired()
-            raise told
+            raise failure
         try:
             meta = _objects.decode(event.object).metadata
         except UNREADABLE:

@@ -17,11 +17,11 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from tightship.kube.host import HOST
+from tightship.nodes.annexes import SEARCH
 from tightship.objects.api_errors import one_line
 from tightship.objects.times import rfc3339
 from tightship.planning.evaluate import AT_ONCE, Evaluation, ExplainedGates, Facts, Horizon, Judge, evaluate
-from tightship.planning.plan import Plan
-from tightship.planning.search.strategy import SearchRules
+from tightship.planning.plan import Plan, SearchRules
 from tightship.process.logging import log
 from tightship.process.loop import in_thread
 
@@ -149,7 +149,7 @@ class BackgroundSearch(Generic[G]):
 
     def _wanted(self, evaluation: Evaluation[G], judge: Judge[G], seconds: float) -> bool:
         last, plan = self._last, evaluation.plan
-        if not plan.removals:
+        if SEARCH is None or not plan.removals:
             return False  # if no node can go alone, none can go with others
         if last is None or last.judge is not judge:
             return True
@@ -217,7 +217,7 @@ class BackgroundSearch(Generic[G]):
             warm=(evaluation.plan,),
             stop=stop,
         )
-        return evaluate(evaluation.snapshot, judge, evaluation.now, Horizon(search=rules)).plan
+        return evaluate(evaluation.snapshot, judge, evaluation.now, Horizon(search=rules), improve=SEARCH).plan
 
 
 def _score(plan: Plan) -> tuple[int, int]:

@@ -15,9 +15,9 @@ from tightship.draining.tools import DrainSettings, Keeps
 from tightship.draining.writing import NodePatch
 from tightship.nodes.status import Remarks
 from tightship.objects import Node
+from tightship.objects.money import NodePrice
 from tightship.objects.reasons import Refusal
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Facts, Judge
-from tightship.planning.prices import NodePrice
 from tightship.process.serving import Configuration
 from tightship.process.settings.sections import NodeSettings
 

@@ -30,6 +30,7 @@ from tightship.draining.pilot import Pilot
 from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.host import wall
 from tightship.kube.resources import BY_KIND
+from tightship.nodes.annexes import SEARCH
 from tightship.nodes.as_if import Unmanaged
 from tightship.nodes.background_search import BackgroundSearch
 from tightship.nodes.claiming import claim_in_order
@@ -172,7 +173,7 @@ class ConsolidationLoop(Generic[S, G]):
         search = self._controller.search(settings)
         with self._search.paused():
             evaluation = await in_thread(
-                partial(self._evaluate, snapshot, judge, now, self._search.horizon(search)),
+                partial(self._evaluate, snapshot, judge, now, self._search.horizon(search), improve=SEARCH),
                 history=history,
                 api_failures=self._failures,
                 landings=self._drainer.landings(snapshot),

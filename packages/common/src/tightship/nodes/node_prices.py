@@ -1,4 +1,4 @@
-"""The prices that OpenCost knows, asked again and again for a running controller whose price list names its server."""
+"""The prices that a server such as OpenCost knows, asked again and again for a running controller."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
-from tightship.kube.server_access import ServerCredentials
-from tightship.objects.query_servers import Server
 from tightship.process.logging import log
 from tightship.process.loop import in_thread
 from tightship.process.settings.loading import SettingsError
-from tightship.process.settings.opencost import node_costs
 from tightship.process.settings.sections import NodeSettings
 
 REFRESH = 240.0
@@ -22,34 +19,29 @@ AGAIN = 60.0
 
 S = TypeVar("S", bound=NodeSettings)
 
-Ask = Callable[[Server, ServerCredentials], Mapping[str, int]]
-
 
 class NodePrices(Generic[S]):
-    """Adds OpenCost's prices to settings. A server that does not answer leaves the last prices in use."""
+    """Adds a server's prices to settings. A server that does not answer leaves the last prices in use."""
 
-    def __init__(self, logger: logging.Logger, clock: Callable[[], float], ask: Ask = node_costs) -> None:
+    def __init__(self, logger: logging.Logger, clock: Callable[[], float]) -> None:
         self._log = logger
         self._clock = clock
-        self._ask = ask
-        self._server: Server | None = None
-        self._credentials: ServerCredentials | None = None
+        self._ask: Callable[[], Mapping[str, int]] | None = None
         self._nodes: Mapping[str, int] = {}
         self._next = 0.0
         self._last: tuple[S, S] | None = None
         self.problems: tuple[str, ...] = ()
-        """Why the prices may be old, or missing; empty if OpenCost has answered."""
+        """Why the prices may be old, or missing; empty if the server has answered."""
 
     async def refresh(self, settings: S) -> None:
         """Ask the server that the price list of *settings* names, if its last answer is too old."""
-        server = settings.prices.server
-        if server != self._server:
-            self._server, self._nodes, self._next, self._last, self.problems = server, {}, 0.0, None, ()
-            self._credentials = None if server is None else ServerCredentials(server)
-        if server is None or self._credentials is None or self._clock() < self._next:
+        ask = settings.prices.ask
+        if ask != self._ask:
+            self._ask, self._nodes, self._next, self._last, self.problems = ask, {}, 0.0, None, ()
+        if self._ask is None or self._clock() < self._next:
             return
         try:
-            nodes = await in_thread(self._ask, server, self._credentials)
+            nodes = await in_thread(self._ask)
         except SettingsError as error:
             self._next = self._clock() + AGAIN
             if not self.problems:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum, StrEnum
 from functools import lru_cache
+from typing import Annotated
 from zlib import crc32
 
 import msgspec
 from msgspec import Struct
 
-from tightship.objects.times import recorded_time, rfc3339_ms
+from tightship.objects.times import recorded_time, rfc3339_ms, with_times
 from tightship.objects.unreadable import UNREADABLE
 
 DRAIN_ANNOTATION = "tightship.dev/drain"
@@ -83,14 +84,12 @@ class DrainRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
         return self.since.get(phase.value)
 
 
-class _Head(Struct, rename="camel"):
-    """The fields whose form on the wire is not that of :class:`DrainRecord`."""
-
+class _Head(Struct):
     v: int
     phase: str
-    since: dict[str, str] = {}
-    deadline: str | None = None
-    next_try: str | None = None
+
+
+_TIMES = frozenset({"deadline", "nextTry", *Phase})
 
 
 class Ending(Enum):
@@ -111,7 +110,7 @@ Price = tuple[int, str]
 UNPRICED: Price = (0, "")
 
 
-class Finished(Struct, frozen=True):
+class Finished(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A drain of *node* in *pool* by *controller* that ended at *at*, and how (*ending*, *reason*).
 
     *ending* is a value of :class:`Ending`. *began* is ``None`` if unknown. *came* is the node
@@ -121,10 +120,10 @@ class Finished(Struct, frozen=True):
     """
 
     node: str
-    pool: str
     controller: str
     ending: str
     at: float
+    pool: str = ""
     reason: str = ""
     began: float | None = None
     came: str = ""
@@ -138,10 +137,14 @@ def owner_mark(uid: str) -> str:
     return f"{crc32(uid.encode()):08x}"
 
 
+Amount = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Counted = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+
+
 class Regret(Struct, frozen=True):
     """What a pool has learned: *node* was added at *at*, soon after a drain; *level* grows with each such node."""
 
-    level: int
+    level: Counted
     at: float
     node: str
 
@@ -150,21 +153,21 @@ class Saving(Struct, frozen=True):
     """So many *nodes* of a pool are gone since *at*; *hourly* is what they cost, in millionths by currency."""
 
     at: float
-    nodes: int
-    hourly: Mapping[str, int] = {}
+    nodes: Counted
+    hourly: Mapping[str, Amount] = {}
 
 
-class Books(Struct, frozen=True):
-    """What drains have saved in a pool: *seconds* of nodes and *micros* by currency so far, and what *standing* adds.
+class PoolSavings(Struct, frozen=True, rename={"active": "standing"}):
+    """What drains have saved in a pool: *seconds* of nodes and *micros* by currency so far, and what *active* adds.
 
-    *standing* are the nodes that are still gone, the longest first. *seen* is when the newest node was created that has
+    *active* are the nodes that are still gone, the longest first. *seen* is when the newest node was created that has
     been looked at.
     """
 
     seen: float
-    standing: tuple[Saving, ...] = ()
+    active: tuple[Saving, ...] = ()
     seconds: float = 0.0
-    micros: Mapping[str, int] = {}
+    micros: Mapping[str, Amount] = {}
 
 
 class PastDrains(Struct, frozen=True):
@@ -175,18 +178,14 @@ class PastDrains(Struct, frozen=True):
 
     finished: tuple[Finished, ...] = ()
     regrets: Mapping[str, Regret] = {}
-    books: Mapping[str, Books] = {}
+    savings: Mapping[str, PoolSavings] = {}
     additions: Mapping[str, tuple[float, str]] = {}
 
 
 def encode_record(record: DrainRecord) -> str:
     """Return *record* as the annotation's value. A long reason is cut, so that the value stays below 2 kB."""
-    fields = {"v": VERSION, **msgspec.to_builtins(record), "reason": _cut(record.reason)}
-    if record.since:
-        fields["since"] = {phase: rfc3339_ms(time) for phase, time in record.since.items()}
-    for name, time in (("deadline", record.deadline), ("nextTry", record.next_try)):
-        if time is not None:
-            fields[name] = rfc3339_ms(time)
+    plain = with_times(msgspec.to_builtins(record), _TIMES, rfc3339_ms)
+    fields = {"v": VERSION, **plain, "reason": _cut(record.reason)}
     return msgspec.json.encode({name: value for name, value in fields.items() if value != ""}).decode()
 
 
@@ -199,11 +198,7 @@ def decode_record(text: str) -> DrainRecord:
             raise ValueError(f"version {head.v} is not known, only {VERSION}")
         if Phase(head.phase) is Phase.UNKNOWN:
             raise ValueError("phase Unknown is never written")
-        fields = msgspec.json.decode(text, type=dict[str, object])
-        fields["since"] = {phase: recorded_time(time) for phase, time in head.since.items()}
-        for name, time in (("deadline", head.deadline), ("nextTry", head.next_try)):
-            fields[name] = None if time is None else recorded_time(time)
-        return msgspec.convert(fields, DrainRecord)
+        return msgspec.convert(with_times(msgspec.json.decode(text), _TIMES, recorded_time), DrainRecord)
     except (*UNREADABLE, ValueError) as error:
         return DrainRecord(phase=Phase.UNKNOWN, reason=f"annotation {DRAIN_ANNOTATION} can't be read: {error}")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
+from typing import Any
 
 from tightship.objects.quoting import quoted
 
@@ -19,10 +21,23 @@ def rfc3339_ms(seconds: float) -> str:
 
 def recorded_time(text: str) -> float:
     """Return the seconds since 1970 of a time that one of our own records holds. Raises :class:`ValueError`."""
-    time = datetime.fromisoformat(text)
+    time = datetime.fromisoformat(str(text))
     if time.tzinfo is None:
         raise ValueError(f"{text!r} is not an RFC 3339 time")
     return time.timestamp()
+
+
+def with_times(value: Any, names: Collection[str], turn: Callable[[Any], object]) -> Any:
+    """Return plain data with *turn* applied to what stands under one of *names*, at any depth, but for nulls.
+
+    So structs with times in seconds are stored with times that people read. Raises what *turn* raises.
+    """
+    if isinstance(value, dict):
+        return {
+            name: turn(each) if name in names and isinstance(each, str | int | float) else with_times(each, names, turn)
+            for name, each in value.items()
+        }
+    return [with_times(each, names, turn) for each in value] if isinstance(value, list | tuple) else value
 
 
 def parse_rfc3339(text: str) -> float:

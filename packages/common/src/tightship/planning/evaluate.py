@@ -22,16 +22,17 @@ from tightship.planning.group_size import unknown_minimums
 from tightship.planning.plan import (
     Forecast,
     Gates,
+    Improve,
     Judgement,
     Placement,
     Plan,
+    SearchRules,
     SteeringRules,
     Strategy,
     forecast,
     make_plan,
 )
 from tightship.planning.savings import settled
-from tightship.planning.search.strategy import Searching, SearchRules
 from tightship.rules.checks import Check, remark
 from tightship.rules.displacing import with_abandoned
 from tightship.rules.disruption_cost import cost_remarks
@@ -105,7 +106,7 @@ class Horizon(Struct, frozen=True):
     *until_stable* plans round after round, as if all moved pods had become Ready, until a round removes nothing. *only*
     limits what may be removed to these nodes (a selection on the command line); the rest still receives pods.
     *forecast* asks what kube-scheduler's own choices would make of a plan that chose places itself. *search* says how
-    long to search for a plan that removes more.
+    long to search for a plan that removes more, where there is something that searches.
     """
 
     until_stable: bool = False
@@ -172,6 +173,7 @@ class Evaluator(Generic[G]):
         api_failures: int = 0,
         landings: Mapping[str, str] = {},
         beside: Beside | None = None,
+        improve: Improve | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Evaluation[G]:
         """Judge every node of *snapshot* as *judge* does; see :func:`evaluate`.
@@ -200,7 +202,7 @@ class Evaluator(Generic[G]):
         if planned is None or planned[0] != facts or not _considered(self._known, (planned[2], *known)):
             planned = self._planned = (
                 facts,
-                *_plan(snapshot, judge, facts, now, horizon, progress=progress),
+                *_plan(snapshot, judge, facts, now, horizon, improve=improve, progress=progress),
             )
         facts, gates, plan = planned
         added = [(float(fact.view.node.created), fact.pool, name) for name, fact in facts.items()]
@@ -247,15 +249,19 @@ def evaluate(
     *,
     history: PastDrains = PastDrains(),
     api_failures: int = 0,
+    improve: Improve | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation[G]:
     """Judge every node of *snapshot* at *now* (seconds since 1970), once.
 
     *history* are the recent drains of all controllers and what pools have learned from them; *api_failures* counts
-    passes in a row in which the API server failed. *progress* is told (round, nodes removed so far).
+    passes in a row in which the API server failed. *improve* is what searches. *progress* is told (round,
+    nodes removed so far).
     """
     once: Evaluator[G] = Evaluator()
-    return once(snapshot, judge, now, horizon, history=history, api_failures=api_failures, progress=progress)
+    return once(
+        snapshot, judge, now, horizon, history=history, api_failures=api_failures, improve=improve, progress=progress
+    )
 
 
 def facts_of(
@@ -290,6 +296,7 @@ def _plan(
     now: float,
     horizon: Horizon,
     *,
+    improve: Improve | None,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[G, Plan]:
     plan_snapshot = plannable(snapshot, judge.rules)
@@ -304,8 +311,9 @@ def _plan(
         return judgement(current, known, judge.gates(current, known, now))
 
     strategy = judge.strategy(facts)
-    rules = None if strategy.by_price else horizon.search  # a search counts nodes, not money
-    searching = None if rules is None else Searching(strategy, rules)
+    searching = None
+    if improve is not None and horizon.search is not None and not strategy.by_price:  # a search counts nodes, not money
+        searching = improve(strategy, horizon.search)
 
     def made(by: Strategy) -> Plan:
         return make_plan(

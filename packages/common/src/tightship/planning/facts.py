@@ -14,9 +14,9 @@ from msgspec import Struct
 from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.pools import KNOWN_POOL_LABELS, pool_of
 from tightship.objects import Node, NodeGroup, Pod
+from tightship.objects.money import NO_PRICES, NodePrice, Prices, price_of
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan import Candidate, Gates, Judgement
-from tightship.planning.prices import NO_PRICES, NodePrice, PriceList, price_of
 from tightship.planning.utilization import Utilization, UtilizationRules, utilization
 from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.disruption_cost import total_cost
@@ -44,7 +44,7 @@ class FactRules(Struct, frozen=True, kw_only=True):
     counted: UtilizationRules = UtilizationRules()
     pool_labels: tuple[str, ...] = KNOWN_POOL_LABELS
     past_budgets: bool = False
-    prices: PriceList = NO_PRICES
+    prices: Prices = NO_PRICES
 
 
 class NodeFacts(Struct, frozen=True):

@@ -4,7 +4,7 @@ A node that a controller drained, and that is then gone, saves from that moment 
 that node ends the saving of the node that went last. What came back within an hour saved nothing at all. Nodes that
 went without having been drained, as those that an autoscaler removed by itself, count for nothing.
 
-The history that all controllers share keeps the books, so they survive restarts and takeovers.
+The history that all controllers share keeps them, so they survive restarts and takeovers.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from tightship.objects.drain_record import Books, Ending, Finished, PastDrains, Saving
+from tightship.objects.drain_record import Ending, Finished, PastDrains, PoolSavings, Saving
 from tightship.rules.regret import Added
 
 SETTLES = 3600.0
 """Seconds that a node must have been gone for: what comes back earlier saved nothing."""
 
 SEEN_AFTER = 60.0
-"""Seconds after its creation at which an added node counts: whoever keeps the books then knows of it."""
+"""Seconds after its creation at which an added node counts: whoever counts then knows of it."""
 
 CLOCKS_DIFFER = 5.0
 """Seconds by which our clock, which dates a drain, may be ahead of the API server's, which dates a node."""
 
 APART = 20
-"""Savings that a pool keeps apart; older ones are kept as one."""
+"""Savings that a pool counts one by one; older ones are kept as one."""
 
 
 class Saved(Struct, frozen=True):
@@ -50,36 +50,36 @@ def ended(history: PastDrains, finished: Finished) -> PastDrains:
         return history
     # A node that was added while pods were still evicted counts, too: the drain brought it about.
     began = finished.at if finished.began is None else finished.began
-    books = history.books.get(finished.pool) or Books(seen=began - CLOCKS_DIFFER)
+    total = history.savings.get(finished.pool) or PoolSavings(seen=began - CLOCKS_DIFFER)
     hourly, currency = finished.price
     saving = Saving(finished.at, 1, {currency: hourly} if currency else {})
-    books = msgspec.structs.replace(books, standing=(*books.standing, saving))
-    if len(books.standing) > APART:
-        books = _oldest_as_one(books, finished.at)
-    return msgspec.structs.replace(history, books={**history.books, finished.pool: books})
+    total = msgspec.structs.replace(total, active=(*total.active, saving))
+    if len(total.active) > APART:
+        total = _oldest_as_one(total, finished.at)
+    return msgspec.structs.replace(history, savings={**history.savings, finished.pool: total})
 
 
 def settled(history: PastDrains, nodes: Sequence[Added], now: float) -> PastDrains:
     """Return *history* with the savings ended that *nodes* end: those of them that were added since it last looked."""
-    if not history.books:
+    if not history.savings:
         return history
-    changed: dict[str, Books] = {}
+    changed: dict[str, PoolSavings] = {}
     for at, pool, _ in sorted(nodes):
-        known = history.books.get(pool)
+        known = history.savings.get(pool)
         # Of several nodes with one time of creation, each ends a saving.
         if known is not None and known.seen < at <= now - SEEN_AFTER:
             changed[pool] = msgspec.structs.replace(_ended_by(changed.get(pool, known), at), seen=at)
-    return msgspec.structs.replace(history, books={**history.books, **changed}) if changed else history
+    return msgspec.structs.replace(history, savings={**history.savings, **changed}) if changed else history
 
 
 def saved(history: PastDrains, now: float) -> dict[str, Saved]:
     """Return by pool what has been saved until *now*."""
     found = {}
-    for pool, books in history.books.items():
-        for each in books.standing:
+    for pool, total in history.savings.items():
+        for each in total.active:
             if now - each.at >= SETTLES:
-                books = _counted(books, each, now - each.at)  # noqa: PLW2901 - the sum of all
-        found[pool] = Saved(books.seconds / 3600, books.micros)
+                total = _counted(total, each, now - each.at)  # noqa: PLW2901 - the sum of all
+        found[pool] = Saved(total.seconds / 3600, total.micros)
     return found
 
 
@@ -88,30 +88,30 @@ def _same(one: Finished, other: Finished) -> bool:
     return (one.node, one.controller) == (other.node, other.controller) and abs(one.at - other.at) < 0.001
 
 
-def _ended_by(books: Books, at: float) -> Books:
-    """Return *books* after a node was added *at* that time."""
-    if not books.standing:
-        return books
-    *others, last = books.standing
+def _ended_by(total: PoolSavings, at: float) -> PoolSavings:
+    """Return *total* after a node was added *at* that time."""
+    if not total.active:
+        return total
+    *others, last = total.active
     one = Saving(last.at, 1, {currency: hourly // last.nodes for currency, hourly in last.hourly.items()})
     if at - last.at >= SETTLES:
-        books = _counted(books, one, at - last.at)
+        total = _counted(total, one, at - last.at)
     if last.nodes > 1:
         left = {currency: hourly - one.hourly[currency] for currency, hourly in last.hourly.items()}
         others.append(Saving(last.at, last.nodes - 1, left))
-    return msgspec.structs.replace(books, standing=tuple(others))
+    return msgspec.structs.replace(total, active=tuple(others))
 
 
-def _oldest_as_one(books: Books, now: float) -> Books:
-    older, other, *rest = books.standing
+def _oldest_as_one(total: PoolSavings, now: float) -> PoolSavings:
+    older, other, *rest = total.active
     if now - older.at >= SETTLES:
-        books = _counted(books, older, other.at - older.at)
+        total = _counted(total, older, other.at - older.at)
     hourly = Counter(older.hourly) + Counter(other.hourly)
     one = Saving(other.at, older.nodes + other.nodes, dict(hourly))
-    return msgspec.structs.replace(books, standing=(one, *rest))
+    return msgspec.structs.replace(total, active=(one, *rest))
 
 
-def _counted(books: Books, saving: Saving, seconds: float) -> Books:
+def _counted(total: PoolSavings, saving: Saving, seconds: float) -> PoolSavings:
     money = Counter({currency: round(hourly * seconds / 3600) for currency, hourly in saving.hourly.items()})
-    micros = dict(money + Counter(books.micros))
-    return msgspec.structs.replace(books, seconds=books.seconds + saving.nodes * seconds, micros=micros)
+    micros = dict(money + Counter(total.micros))
+    return msgspec.structs.replace(total, seconds=total.seconds + saving.nodes * seconds, micros=micros)

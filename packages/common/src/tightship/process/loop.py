@@ -10,8 +10,8 @@ from itertools import count
 from typing import ParamSpec, TypeVar
 
 from tightship.kube.host import monotonic
+from tightship.kube.retrying import RetryPolicy
 from tightship.objects.api_errors import KubeError, one_line
-from tightship.objects.backoff import Backoff
 from tightship.process.heartbeat import Heartbeat
 from tightship.process.metrics import RunMetrics
 
@@ -56,28 +56,27 @@ async def every(
     up to 60 s, if that is sooner than the interval. Only an error of a *fatal* type ends the loop. *stop* never
     interrupts a pass: the pass checks *stop* itself, or is cancelled.
     """
-    retry = Backoff(_FIRST_RETRY, _LONGEST_RETRY, spread)
-    failed = False
+    retry = RetryPolicy(first=_FIRST_RETRY, longest=_LONGEST_RETRY, jitter=0.5, spread=spread)
+    failures = 0
     while not stop.is_set():
         wake.clear()
         heartbeat.beat()
-        began, before = monotonic(), failed
+        began, before = monotonic(), failures
         try:
             await work()
         except fatal:
             raise
         except Exception as error:  # the loop outlives every pass
-            failed = True
-            _complain(name, error, again=before)
+            failures += 1
+            _complain(name, error, again=before > 0)
         else:
-            failed = False
-            retry.reset()
+            failures = 0
             if before:
                 _log.info("%s: succeeded again", name)
-        metrics.loop_done(monotonic() - began, succeeded=not failed)
+        metrics.loop_done(monotonic() - began, succeeded=not failures)
         seconds = jittered(interval() if callable(interval) else interval, spread)
-        if failed:
-            seconds = min(seconds, retry.next())
+        if failures:
+            seconds = min(seconds, retry.seconds(failures))
         heartbeat.beat(seconds)
         await _pause(seconds, min(least, seconds), stop, wake)
 

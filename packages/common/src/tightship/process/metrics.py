@@ -48,6 +48,12 @@ def new_registry(controller: str, version: str = __version__) -> CollectorRegist
     return registry
 
 
+PREFIX = "tightship_"
+
+Row = tuple[str, ...]
+"""A metric in a table, by its name: the text of its help, then its labels. Or the label values of a series."""
+
+
 class _Series(Collector):
     """One metric whose series this process keeps itself; *family* is its form in the client library."""
 
@@ -119,6 +125,45 @@ class NamedCounter(_Series):
         self._values = {values: count for values, count in self._values.items() if wanted(values)}
 
 
+def gauges(prefix: str, table: Mapping[str, str], registry: CollectorRegistry) -> dict[str, Gauge]:
+    """Return a gauge for each name of *table*, which has the texts of help."""
+    return {name: Gauge(prefix + name, text, registry=registry) for name, text in table.items()}
+
+
+def snapshots(prefix: str, table: Mapping[str, Row], registry: CollectorRegistry) -> dict[str, SnapshotGauge]:
+    """Return a gauge of a whole pass for each name of *table*."""
+    return {
+        name: SnapshotGauge(prefix + name, text, labels, registry=registry) for name, (text, *labels) in table.items()
+    }
+
+
+def counters(
+    prefix: str, table: Mapping[str, Row], series: Mapping[str, Iterable[Row]], registry: CollectorRegistry
+) -> dict[str, Counter]:
+    """Return a counter for each name of *table*, with *series* of label values that exist from the start.
+
+    A series that appears with its first count hides that count from rate().
+    """
+    made = {name: Counter(prefix + name, text, labels, registry=registry) for name, (text, *labels) in table.items()}
+    for name, rows in series.items():
+        for row in rows:
+            made[name].labels(*row)
+    return made
+
+
+_GAUGES = {
+    "leader": "1 if this replica leads, 0 if it stands by.",
+    "lease_epoch": "How often the Lease had changed hands when this replica last took it; 0 before that.",
+    "config_valid": "0 while the latest configuration is invalid, or deleted so that no new work starts; else 1.",
+    "loop_last_success_timestamp_seconds": "Unix time of the last successful pass; 0 before the first.",
+    "loop_age_seconds": "Seconds since the last successful pass, or since the start.",
+}
+_COUNTERS: Mapping[str, Row] = {
+    "loop_failures": ("Failed passes.",),
+    "events_dropped": ("Events that were not recorded, by cause.", "cause"),
+}
+
+
 class RunMetrics:
     """The metrics of every controller.
 
@@ -126,38 +171,22 @@ class RunMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry, *, now: Callable[[], float] = wall) -> None:
-        gauge = partial(Gauge, registry=registry)
         self._now = now
         self._began = now()
         self._succeeded: float | None = None
         self._registry = registry
-        self.leader = gauge("tightship_leader", "1 if this replica leads, 0 if it stands by.")
-        self.lease_epoch = gauge(
-            "tightship_lease_epoch",
-            "How often the Lease had changed hands when this replica last took it; 0 before that.",
-        )
-        self.config_valid = gauge(
-            "tightship_config_valid",
-            "0 while the latest configuration is invalid, or deleted so that no new work starts; else 1.",
-        )
+        made = gauges(PREFIX, _GAUGES, registry)
+        self.leader, self.lease_epoch, self.config_valid = made["leader"], made["lease_epoch"], made["config_valid"]
+        self.loop_last_success = made["loop_last_success_timestamp_seconds"]
+        made["loop_age_seconds"].set_function(self.loop_age)
+        counted = counters(PREFIX, _COUNTERS, {"events_dropped": [(cause,) for cause in CAUSES]}, registry)
+        self.loop_failures, self._events_dropped = counted["loop_failures"], counted["events_dropped"]
         self.loop_duration = Histogram(
             "tightship_loop_duration_seconds",
             "The duration of passes, including failed ones.",
             buckets=LOOP_BUCKETS,
             registry=registry,
         )
-        self.loop_last_success = gauge(
-            "tightship_loop_last_success_timestamp_seconds",
-            "Unix time of the last successful pass; 0 before the first.",
-        )
-        self.loop_failures = Counter("tightship_loop_failures", "Failed passes.", registry=registry)
-        self._events_dropped = Counter(
-            "tightship_events_dropped", "Events that were not recorded, by cause.", ("cause",), registry=registry
-        )
-        for cause in CAUSES:
-            self._events_dropped.labels(cause)  # a series that appears with its first count hides that count
-        age = gauge("tightship_loop_age_seconds", "Seconds since the last successful pass, or since the start.")
-        age.set_function(self.loop_age)
 
     def loop_age(self) -> float:
         """Return the seconds since the last successful pass, or since the start."""

@@ -13,10 +13,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from hpa_scaler.annotations.fallbacks import Operand, fallbacks, lookback, normal, without_fallbacks
-from hpa_scaler.annotations.promql import parse
+from hpa_scaler.annotations.promql import Operand, fallbacks, lookback, normal, number_of, parse, without_fallbacks
 from hpa_scaler.annotations.spec import FloorSpec, ForecastSpec, HoldSpec, QuerySpec, SeriesRule, ServerRef
-from hpa_scaler.annotations.syntax import number_of
 from tightship.objects.reasons import Reason, Refusal
 
 UNREADABLE_RANGE = 3600.0

@@ -1,13 +1,15 @@
-"""What annotations would have done over the past: the table, and the page with pictures."""
+"""The annex's two documents for people: sets of annotations side by side, and suggestions."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from hpa_scaler.backtest.document import FloorBacktest, HpaBacktest, Tested, VariantEntry, WorstMoment
-from hpa_scaler.backtest.variants import BacktestResult, BacktestSetup, HpaPast
+import msgspec
+
+from hpa_scaler.backtest.fit import FloorSuggestions, HpaSuggestion, Replayed
+from hpa_scaler.backtest.replay import FloorBacktest, Found, HpaBacktest, Replay, VariantEntry, WorstMoment
 from tightship.documents.presentation import (
+    Block,
     Cell,
     Chart,
     Column,
@@ -22,49 +24,48 @@ from tightship.documents.presentation import (
     Series,
     Table,
     TextLine,
-    Tone,
     View,
     figure,
     warning,
 )
 from tightship.objects.counting import counted
 from tightship.objects.durations import format_duration
-from tightship.planning.prices import MICROS
+from tightship.objects.money import MICROS
 
 _OPENED = 12
+"""Up to so many HPAs, a page shows each one open."""
+_SHAPES = (
+    GridShape(),
+    GridShape(names=28),
+    GridShape(("FLOOR",), names=28),
+    GridShape(("FLOOR", "WORST"), names=24),
+    GridShape(("FLOOR", "WORST", "CAUTION"), names=16),
+    GridShape(("FLOOR", "WORST", "CAUTION", "OUTAGES"), names=12),
+)
 
 
-def backtest_printout(document: FloorBacktest) -> Printout:
+def backtest_view(found: Found = ()) -> View[FloorBacktest]:
+    """Return the view of a backtest; the replays *found* have the numbers for its pictures."""
+    return View(_backtest_printout, _backtest_columns, lambda document: _backtest_page(document, found))
+
+
+def _backtest_printout(document: FloorBacktest) -> Printout:
     """Return a row for each HPA and set, and the totals of each set below."""
     rows = [(hpa, entry) for hpa in document.hpas for entry in hpa.sets]
+    entries = [entry for _, entry in rows]
     columns = [
         Column("HPA", [hpa.key for hpa, _ in rows]),
-        Column("SET", [entry.name for _, entry in rows]),
-        Column("REPLICA-HOURS", [f"{entry.replica_hours:,.0f}" for _, entry in rows], ">"),
+        Column("SET", [entry.name for entry in entries]),
+        Column("REPLICA-HOURS", [f"{entry.replica_hours:,.0f}" for entry in entries], ">"),
+        Column(document.currency or "", [_amount(entry.micros) for entry in entries], ">"),
+        Column("SHORT", list(map(_short, entries)), ">", styles=["bad" if e.short_minutes else "" for e in entries]),
+        Column("WORST", [_worst(entry.worst) for entry in entries]),
+        Column("FLOOR", [f"{entry.lowest_floor}..{entry.highest_floor}" for entry in entries]),
+        Column("OUTAGES", list(map(_outages, entries))),
+        Column("CAUTION", list(map(_caution, entries)), ">"),
     ]
-    if document.currency is not None:
-        columns.append(Column(document.currency, [_amount(entry.micros) for _, entry in rows], ">"))
-    columns += [
-        Column(
-            "SHORT",
-            [_minutes(entry) for _, entry in rows],
-            ">",
-            styles=["bad" if entry.short_minutes else "" for _, entry in rows],
-        ),
-        Column("WORST", [_worst_text(entry.worst) for _, entry in rows]),
-        Column("FLOOR", [f"{entry.lowest_floor}..{entry.highest_floor}" for _, entry in rows]),
-        Column("OUTAGES", [held_text(entry) for _, entry in rows]),
-        Column("CAUTION", [_share(entry) for _, entry in rows], ">"),
-    ]
-    shapes = (
-        GridShape(),
-        GridShape(names=28),
-        GridShape(("FLOOR",), names=28),
-        GridShape(("FLOOR", "WORST"), names=24),
-        GridShape(("FLOOR", "WORST", "CAUTION"), names=16),
-        GridShape(("FLOOR", "WORST", "CAUTION", "OUTAGES"), names=12),
-    )
-    return Printout(_heading(document), Grid(columns, shapes), end=tuple(_totals(document)))
+    grid = Grid([each for each in columns if each.title], _SHAPES)
+    return Printout(_heading(document), grid, end=tuple(_totals(document)))
 
 
 def _heading(document: FloorBacktest) -> tuple[str, ...]:
@@ -77,94 +78,97 @@ def _heading(document: FloorBacktest) -> tuple[str, ...]:
 
 
 def _totals(document: FloorBacktest) -> Iterator[TextLine]:
-    for number, name in enumerate(document.sets):
+    for number, (name, hours, money, short) in enumerate(_sums(document)):
         entries = [hpa.sets[number] for hpa in document.hpas]
-        hours, short = sum(each.replica_hours for each in entries), sum(each.short_minutes or 0 for each in entries)
-        money = "" if document.currency is None else f", {_amount(sum(each.micros or 0 for each in entries))} "
-        money += document.currency or ""
-        caution = sum(each.caution.total for each in entries)
         line = f"{name}: {hours:,.0f} replica-hours{money}, {counted(short, 'minute')} short of replicas"
         if entries and entries[0].kind != "none":
-            line += f", {caution:,.0f} for caution"
+            line += f", {sum(each.caution.total for each in entries):,.0f} for caution"
         yield figure("Sets" if number == 0 else "", line)
     unknown = max((hpa.sets[0].unknown_minutes for hpa in document.hpas if hpa.sets), default=0)
     if unknown:
-        yield figure(
-            "Unknown", f"the traffic of up to {format_duration(unknown * 60)} is unknown and not judged", "why"
-        )
+        lasted = format_duration(unknown * 60)
+        yield figure("Unknown", f"the traffic of up to {lasted} is unknown and not judged", "why")
     yield from map(warning, document.warnings)
+
+
+def _sums(document: FloorBacktest) -> Iterator[tuple[str, float, str, int]]:
+    """Yield the name of each set, its replica-hours, what they cost and its short minutes."""
+    for number, name in enumerate(document.sets):
+        entries = [hpa.sets[number] for hpa in document.hpas]
+        cost = f", {_amount(sum(each.micros or 0 for each in entries))} {document.currency}"
+        short = sum(each.short_minutes or 0 for each in entries)
+        yield name, sum(each.replica_hours for each in entries), cost if document.currency is not None else "", short
 
 
 def _amount(micros: int | None) -> str:
     return "-" if micros is None else f"{micros / MICROS:,.2f}"
 
 
-def _minutes(entry: VariantEntry) -> str:
+def _short(entry: VariantEntry) -> str:
     return "?" if entry.short_minutes is None else f"{entry.short_minutes:,} min"
 
 
-def _worst_text(worst: WorstMoment | None) -> str:
+def _worst(worst: WorstMoment | None) -> str:
     return "-" if worst is None else f"{worst.ready} for {worst.needed:g} at {worst.at}"
 
 
-def held_text(entry: VariantEntry) -> str:
+def _outages(entry: VariantEntry) -> str:
     """Return through how many stretches without answers the floor held, ``-`` without any."""
     if entry.kind == "none" or not entry.held:
         return "-"
-    kept = sum(each.held for each in entry.held)
-    lowest = min((each.lowest for each in entry.held if not each.held), default=None)
-    return f"held {kept} of {len(entry.held)}" + ("" if lowest is None else f", down to {lowest}")
+    lowered = [each.lowest for each in entry.held if not each.held]
+    down = f", down to {min(lowered)}" if lowered else ""
+    return f"held {len(entry.held) - len(lowered)} of {len(entry.held)}{down}"
 
 
-def _share(entry: VariantEntry) -> str:
+def _caution(entry: VariantEntry) -> str:
     return "-" if entry.kind == "none" else f"{entry.caution_share:.1%}"
 
 
-def backtest_columns(document: FloorBacktest) -> Sequence[Column]:
+def _backtest_columns(document: FloorBacktest) -> Sequence[Column]:
     """Return the columns with every number."""
-    rows = [(hpa, entry) for hpa in document.hpas for entry in hpa.sets]
+    hpas = [hpa for hpa in document.hpas for _ in hpa.sets]
+    entries = [entry for hpa in document.hpas for entry in hpa.sets]
     return (
-        Column("NAMESPACE", [hpa.namespace for hpa, _ in rows]),
-        Column("HPA", [hpa.name for hpa, _ in rows]),
-        Column("SET", [entry.name for _, entry in rows]),
-        Column("FLOOR-HOURS", [f"{entry.floor_hours:.1f}" for _, entry in rows], ">"),
-        Column("REPLICA-HOURS", [f"{entry.replica_hours:.1f}" for _, entry in rows], ">"),
-        Column("A WEEK", [f"{entry.replica_hours_a_week:.1f}" for _, entry in rows], ">"),
-        Column("COST", [_amount(entry.micros) for _, entry in rows], ">"),
-        Column("SHORT", [_minutes(entry) for _, entry in rows], ">"),
-        Column("UNKNOWN", [f"{entry.unknown_minutes} min" for _, entry in rows], ">"),
-        Column("WORST", [_worst_text(entry.worst) for _, entry in rows]),
-        Column("FLOOR", [f"{entry.lowest_floor}..{entry.highest_floor}" for _, entry in rows]),
-        Column("CHANGES", [f"{entry.floor_changes}" for _, entry in rows], ">"),
-        Column("OUTAGES", [held_text(entry) for _, entry in rows]),
-        Column("WINDOW", [f"{entry.caution.lowering_window:.1f}" for _, entry in rows], ">"),
-        Column("COLD", [f"{entry.caution.cold_source:.1f}" for _, entry in rows], ">"),
-        Column("OUTAGE", [f"{entry.caution.outage:.1f}" for _, entry in rows], ">"),
-        Column("FORECAST", [f"{entry.caution.forecast:.1f}" for _, entry in rows], ">"),
-        Column("OTHER", [f"{entry.caution.other:.1f}" for _, entry in rows], ">"),
-        Column("CAUTION", [_share(entry) for _, entry in rows], ">"),
-        Column("REASONS", [",".join(entry.reasons) for _, entry in rows], style="why"),
+        Column("NAMESPACE", [hpa.namespace for hpa in hpas]),
+        Column("HPA", [hpa.name for hpa in hpas]),
+        Column("SET", [entry.name for entry in entries]),
+        Column("FLOOR-HOURS", [f"{entry.floor_hours:.1f}" for entry in entries], ">"),
+        Column("REPLICA-HOURS", [f"{entry.replica_hours:.1f}" for entry in entries], ">"),
+        Column("A WEEK", [f"{entry.replica_hours_a_week:.1f}" for entry in entries], ">"),
+        Column("COST", [_amount(entry.micros) for entry in entries], ">"),
+        Column("SHORT", list(map(_short, entries)), ">"),
+        Column("UNKNOWN", [f"{entry.unknown_minutes} min" for entry in entries], ">"),
+        Column("WORST", [_worst(entry.worst) for entry in entries]),
+        Column("FLOOR", [f"{entry.lowest_floor}..{entry.highest_floor}" for entry in entries]),
+        Column("CHANGES", [f"{entry.floor_changes}" for entry in entries], ">"),
+        Column("OUTAGES", list(map(_outages, entries))),
+        Column("WINDOW", [f"{entry.caution.lowering_window:.1f}" for entry in entries], ">"),
+        Column("COLD", [f"{entry.caution.cold_source:.1f}" for entry in entries], ">"),
+        Column("OUTAGE", [f"{entry.caution.outage:.1f}" for entry in entries], ">"),
+        Column("FORECAST", [f"{entry.caution.forecast:.1f}" for entry in entries], ">"),
+        Column("OTHER", [f"{entry.caution.other:.1f}" for entry in entries], ">"),
+        Column("CAUTION", list(map(_caution, entries)), ">"),
+        Column("REASONS", [",".join(entry.reasons) for entry in entries], style="why"),
     )
 
 
-def backtest_page(document: FloorBacktest, tested: Tested | None = None) -> Page:
-    """Return the page of *document*; *tested* has the numbers for its pictures."""
-    names = {past.hpa.key: number for number, past in enumerate(tested.pasts)} if tested is not None else {}
-
-    def charts(hpa: HpaBacktest) -> Iterator[Section]:
-        if tested is not None and (number := names[hpa.key]) < tested.setup.drawn:
-            yield from _charts(tested.pasts[number], tested.result[number], tested.setup)
-
+def _backtest_page(document: FloorBacktest, found: Found) -> Page:
+    opened = len(document.hpas) <= _OPENED
+    pictures = dict(zip((hpa.key for hpa in document.hpas), found, strict=False))
     return Page(
         title=f"{document.generator.name}: {counted(len(document.hpas), 'HPA')} over the past",
         subtitle=_heading(document),
-        facts=tuple(_facts(document)),
+        facts=tuple(
+            Fact(name, f"{hours:,.0f}", "bad" if short else "good", f"replica-hours{money}, {short:,} min short")
+            for name, hours, money, short in _sums(document)
+        ),
         alerts=document.warnings,
         listing=EntryList(
             heading="HPAs",
             columns=("HPA", "Sets", "Replica-hours", "Short of replicas", "Over time"),
             keys=tuple(hpa.key for hpa in document.hpas),
-            rows=lambda: (_row(hpa, tuple(charts(hpa)), opened=len(document.hpas) <= _OPENED) for hpa in document.hpas),
+            rows=lambda: (_backtest_row(hpa, pictures.get(hpa.key, ()), opened=opened) for hpa in document.hpas),
             states=(("short", "HPAs short of replicas today"), ("enough", "HPAs with enough replicas")),
             noun="HPA",
             hint="name or target",
@@ -173,74 +177,181 @@ def backtest_page(document: FloorBacktest, tested: Tested | None = None) -> Page
     )
 
 
-def _facts(document: FloorBacktest) -> Iterator[Fact]:
-    for number, name in enumerate(document.sets):
-        entries = [hpa.sets[number] for hpa in document.hpas]
-        hours, short = sum(each.replica_hours for each in entries), sum(each.short_minutes or 0 for each in entries)
-        cost = sum(each.micros or 0 for each in entries)
-        money = "" if document.currency is None else f", {_amount(cost)} {document.currency}"
-        tone: Tone = "bad" if short else "good"
-        yield Fact(name, f"{hours:,.0f}", tone, f"replica-hours{money}, {short:,} min short")
-
-
-def _row(hpa: HpaBacktest, charts: tuple[Section, ...], *, opened: bool) -> Entry:
+def _backtest_row(hpa: HpaBacktest, replays: Sequence[Replay], *, opened: bool) -> Entry:
     columns = ("Set", "Replica-hours", "A week", "Short", "Worst moment", "Floor", "Outages", "For caution")
     rows = tuple(
         (
             entry.name,
             Cell(f"{entry.replica_hours:,.1f}", number=True),
             Cell(f"{entry.replica_hours_a_week:,.1f}", number=True),
-            Cell(_minutes(entry), "bad" if entry.short_minutes else "", number=True),
-            _worst_text(entry.worst),
+            Cell(_short(entry), "bad" if entry.short_minutes else "", number=True),
+            _worst(entry.worst),
             f"{entry.lowest_floor} to {entry.highest_floor}",
-            held_text(entry),
-            Cell(_share(entry), number=True),
+            _outages(entry),
+            Cell(_caution(entry), number=True),
         )
         for entry in hpa.sets
     )
-    first = hpa.sets[0]
     return Entry(
         key=hpa.key,
-        state="short" if first.short_minutes else "enough",
+        state="short" if hpa.sets[0].short_minutes else "enough",
         cells=(
             Cell(hpa.key, detail=hpa.target),
             Cell(f"{len(hpa.sets)}"),
             Cell("", lines=tuple(f"{each.name}: {each.replica_hours:,.0f}" for each in hpa.sets)),
-            Cell("", lines=tuple(f"{each.name}: {_minutes(each)}" for each in hpa.sets)),
+            Cell("", lines=tuple(f"{each.name}: {_short(each)}" for each in hpa.sets)),
         ),
         summary=Cell("pictures and numbers"),
-        details=(*charts, Section("Sets side by side", table=Table(columns, rows))),
+        details=(*_charts(replays), Section("Sets side by side", table=Table(columns, rows))),
         opened=opened,
     )
 
 
-def _charts(past: HpaPast, row: Sequence[BacktestResult], setup: BacktestSetup) -> Iterator[Section]:
+def _charts(replays: Sequence[Replay]) -> Iterator[Section]:
     """Yield a picture for each set: its floor and replicas against traffic, and the first set's floor."""
-    times = tuple(setup.cycles())
-    needs = tuple(past.need(at) for at in times)
-    first = row[0]
-    for result in row:
+    for replay in replays:
+        if not replay.running:
+            return
+        past, name, first = replay.past, replay.variant.name, replays[0]
+        times = tuple(replay.setup.cycles())
         series = [
-            Series("what the traffic needs, in pods", "traffic", needs),
-            Series(f"replicas ({result.variant.name})", "replicas", tuple(map(float, result.running)), step=True),
-            Series(f"minReplicas ({result.variant.name})", "floor", tuple(map(float, result.floors)), step=True),
+            Series("what the traffic needs, in pods", "traffic", tuple(map(past.need, times))),
+            Series(f"replicas ({name})", "replicas", tuple(map(float, replay.running)), step=True),
+            Series(f"minReplicas ({name})", "floor", tuple(map(float, replay.floors)), step=True),
         ]
-        if result is not first:
-            series.append(
-                Series(f"minReplicas ({first.variant.name})", "maximum", tuple(map(float, first.floors)), step=True)
-            )
-        label = f"{past.hpa.key}, {result.variant.name}: traffic, replicas and floors; the table below has the numbers"
-        if times and not math.isnan(times[0]):
-            yield Section(
-                f"{result.variant.name}",
-                chart=Chart(times, tuple(series), "pods", label, tuple(result.shorts), "short of replicas"),
-            )
+        if replay is not first:
+            floors = tuple(map(float, first.floors))
+            series.append(Series(f"minReplicas ({first.variant.name})", "maximum", floors, step=True))
+        label = f"{past.hpa.key}, {name}: traffic, replicas and floors; the table below has the numbers"
+        shorts = tuple(replay.shorts)
+        yield Section(name, chart=Chart(times, tuple(series), "pods", label, shorts, "short of replicas"))
 
 
-def backtest_view(tested: Tested) -> View[FloorBacktest]:
-    """Return the view of a backtest with pictures."""
-    return View(backtest_printout, backtest_columns, lambda document: backtest_page(document, tested))
+def _suggestions_printout(document: FloorSuggestions) -> Printout:
+    """Return everything about each HPA, one after the other."""
+    suggested = sum(1 for each in document.hpas if each.annotations)
+    end = figure("HPAs", f"{counted(len(document.hpas), 'HPA')}: {suggested} with a suggestion", "bold")
+    blocks = [block for hpa in document.hpas for block in _blocks(hpa)]
+    heading = (*document.heading, f"fitted to {document.begin} to {document.end}")
+    return Printout(heading, blocks=blocks, end=[end, *map(warning, document.warnings)])
 
 
-BACKTEST = View(backtest_printout, backtest_columns, backtest_page)
-"""The view of a document alone, without pictures."""
+def _blocks(hpa: HpaSuggestion) -> Iterator[Block]:
+    about = [TextLine(hpa.why, word=hpa.sure)]
+    if hpa.query is not None:
+        about.append(TextLine(f"{hpa.query}{'   (proposed: the HPA has none)' if hpa.proposed else ''}", "query  "))
+    about += [TextLine(text, f"{when:<6} ") for when, text in _replays(hpa)]
+    yield Block(f"HPA {hpa.key}", about)
+    if hpa.annotations:
+        lines = [TextLine(f"{_value(each.value)}   ({each.why})", f"{each.annotation}: ") for each in hpa.annotations]
+        yield Block("Annotations", lines)
+        yield Block("kubectl", [TextLine(hpa.kubectl or "", indent=0)])
+        yield Block("Values, for a chart that takes annotations of its HPA here", _indented(hpa.values))
+        yield Block("Kustomize", _indented(hpa.kustomize))
+
+
+def _replays(hpa: HpaSuggestion) -> list[tuple[str, str]]:
+    return [(when, _text(each)) for when, each in (("before", hpa.before), ("after", hpa.after)) if each is not None]
+
+
+def _value(text: str | None) -> str:
+    return "leave it out" if text is None else text
+
+
+def _indented(text: str | None) -> list[TextLine]:
+    return [TextLine(line.lstrip(), indent=len(line) - len(line.lstrip())) for line in (text or "").splitlines()]
+
+
+def _text(each: Replayed) -> str:
+    short = f"{counted(each.short_minutes, 'minute')} short of replicas"
+    worst = "" if each.worst is None else f"; worst: {each.worst.ready} for {each.worst.needed} at {each.worst.at}"
+    return f"{each.replica_hours_a_week:,.0f} replica-hours a week, {short}{worst}"
+
+
+def _suggestions_columns(document: FloorSuggestions) -> Sequence[Column]:
+    """Return the columns with every number."""
+    hpas = document.hpas
+    return (
+        Column("NAMESPACE", [hpa.namespace for hpa in hpas]),
+        Column("HPA", [hpa.name for hpa in hpas]),
+        Column("SURE", [hpa.sure for hpa in hpas]),
+        Column("PER REPLICA", list(map(_load, hpas)), ">"),
+        Column("SPREAD", ["-" if hpa.spread is None else f"{hpa.spread:.1%}" for hpa in hpas], ">"),
+        Column("BEFORE", ["-" if hpa.before is None else _text(hpa.before) for hpa in hpas]),
+        Column("AFTER", ["-" if hpa.after is None else _text(hpa.after) for hpa in hpas]),
+        Column("KUBECTL", [hpa.kubectl or "-" for hpa in hpas]),
+        Column("WHY", [hpa.why for hpa in hpas], style="why"),
+    )
+
+
+def _load(hpa: HpaSuggestion) -> str:
+    return "-" if hpa.per_replica is None else f"{hpa.per_replica:.4g}"
+
+
+def _suggestions_page(document: FloorSuggestions) -> Page:
+    suggested = sum(1 for each in document.hpas if each.annotations)
+    return Page(
+        title=f"{document.generator.name}: annotations for {counted(len(document.hpas), 'HPA')}",
+        subtitle=(*document.heading, f"fitted to {document.begin} to {document.end}"),
+        facts=(
+            Fact("with a suggestion", f"{suggested}", "good" if suggested else ""),
+            Fact("can't tell", f"{len(document.hpas) - suggested}"),
+        ),
+        alerts=document.warnings,
+        listing=EntryList(
+            heading="HPAs",
+            columns=("HPA", "How sure", "For each replica", "Hours a week", "Minutes short", "To write"),
+            keys=tuple(hpa.key for hpa in document.hpas),
+            rows=lambda: map(_suggestions_row, document.hpas),
+            states=(("told", "HPAs with a suggestion"), ("untold", "HPAs whose past does not tell")),
+            noun="HPA",
+            hint="name or target",
+            empty="No HPA has a usable past.",
+        ),
+    )
+
+
+def _change(hpa: HpaSuggestion, number: Callable[[Replayed], float]) -> str:
+    """Return a number before and after the suggestion."""
+    return " → ".join(f"{number(each):,.0f}" for each in (hpa.before, hpa.after) if each is not None) or "-"
+
+
+def _json(thing: object) -> str:
+    """Return *thing* in one line of JSON, which YAML takes too: a page does not keep indents."""
+    return msgspec.json.encode(thing).decode()
+
+
+def _suggestions_row(hpa: HpaSuggestion) -> Entry:
+    rows = tuple((each.annotation, _value(each.value), each.why) for each in hpa.annotations)
+    sections = [
+        Section("Annotations", note=hpa.why, table=Table(("Annotation", "Value", "Why"), rows)),
+        Section("Over the past", table=Table(("When", "What"), tuple(_replays(hpa)), "not replayed")),
+    ]
+    if hpa.kubectl is not None:
+        texts = {each.annotation: each.value for each in hpa.annotations}
+        meta = {"name": hpa.name, "namespace": hpa.namespace, "annotations": texts}
+        whole = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": meta}
+        ways = (
+            ("kubectl", hpa.kubectl),
+            ("values of a chart", _json({"autoscaling": {"annotations": texts}})),
+            ("Kustomize", _json({"patches": [{"patch": _json(whole)}]})),
+        )
+        sections.append(Section("To write them", table=Table(("By", "Text"), ways)))
+    return Entry(
+        key=hpa.key,
+        state="told" if hpa.annotations else "untold",
+        cells=(
+            Cell(hpa.key, detail=hpa.target),
+            Cell(hpa.sure, "good" if hpa.sure == "sure" else "warn" if hpa.annotations else "dim"),
+            Cell(_load(hpa), number=True),
+            Cell(_change(hpa, lambda each: each.replica_hours_a_week)),
+            Cell(_change(hpa, lambda each: each.short_minutes)),
+        ),
+        summary=Cell("annotations and commands"),
+        details=tuple(sections),
+        opened=len(rows) > 0,
+    )
+
+
+SUGGESTIONS = View(_suggestions_printout, _suggestions_columns, _suggestions_page)
+"""The view of suggestions."""

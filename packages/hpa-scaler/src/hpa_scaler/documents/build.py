@@ -26,10 +26,10 @@ from hpa_scaler.documents.document import (
     ReasonCount,
     RememberedState,
 )
-from hpa_scaler.judge.cycle import Cycle
 from hpa_scaler.judge.decision import FloorDecision
 from hpa_scaler.judge.floors import formula
 from hpa_scaler.judge.history import highest_floor
+from hpa_scaler.judge.judge import Cycle
 from hpa_scaler.judge.ownership import restoration, state_of
 from hpa_scaler.judge.sources import lowering_window
 from tightship.documents.document import API_VERSION, Generator, SettingsView, Source

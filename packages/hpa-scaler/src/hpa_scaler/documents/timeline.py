@@ -24,7 +24,7 @@ _UNKNOWN = -1
 """The stored value of unknown replicas."""
 
 
-class Keep(Struct, frozen=True):
+class TimelineLimits(Struct, frozen=True):
     """How much of an HPA to keep: at most *points* points of the last *seconds*, and at most *changes* changes."""
 
     points: int
@@ -68,7 +68,7 @@ class TimelineLog:
 
     __slots__ = ("_changes", "_columns", "_dry", "_keep", "key", "target")
 
-    def __init__(self, key: str, target: str, keep: Keep | None = None) -> None:
+    def __init__(self, key: str, target: str, keep: TimelineLimits | None = None) -> None:
         self.key = key
         self.target = target
         self._keep = keep
@@ -131,7 +131,7 @@ class TimelineLog:
         while self._changes and self._changes[-1].at >= at:
             self._changes.pop()
 
-    def _forget(self, keep: Keep, at: float) -> None:
+    def _forget(self, keep: TimelineLimits, at: float) -> None:
         times = self._columns[0]
         edge = at - keep.seconds
         old = bisect_right(times, edge)

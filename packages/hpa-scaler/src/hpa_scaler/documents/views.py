@@ -16,7 +16,7 @@ from hpa_scaler.documents.document import (
     QueryEntry,
     ReleaseOutcome,
 )
-from hpa_scaler.judge.cycle import Replay
+from hpa_scaler.judge.decision_log import Replay
 from hpa_scaler.judge.floors import QueryTerm, short, term_text
 from tightship.documents.presentation import Block, Column, Grid, GridShape, Printout, Style, TextLine, figure, warning
 from tightship.documents.terminal import Terminal

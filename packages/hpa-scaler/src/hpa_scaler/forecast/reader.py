@@ -15,7 +15,7 @@ from hpa_scaler.forecast.seasons import CELL, SeasonMemory, learn_decision, past
 from hpa_scaler.judge.decision import FloorDecision
 from hpa_scaler.process.forecasts import Forecasts
 from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.prometheus.ranges import Asking, fetch
+from hpa_scaler.prometheus.ranges import RangeRequest, fetch
 from hpa_scaler.prometheus.samples import Trace
 from tightship.process.logging import log
 from tightship.process.loop import in_thread
@@ -50,7 +50,7 @@ class ForecastReader(Forecasts):
         self._failed = {key: each for key, each in self._failed.items() if key in wanted}
 
     def forget(self) -> None:
-        """Forget everything: from now on another replica hears the answers."""
+        """Forget everything: from now on another replica gets the answers."""
         self._wanted = ()
         self._memories = {}
         self._failed = {}
@@ -115,7 +115,7 @@ async def read_past(
 ) -> tuple[SeasonMemory | None, str]:
     """Return the past of *key* up to *now*; or ``None``, and why it can't be read."""
     query, spec = key
-    asking = Asking(now - past_of(spec), now, CELL, chunk=CHUNK, at_once=AT_ONCE)
+    asking = RangeRequest(now - past_of(spec), now, CELL, chunk=CHUNK, at_once=AT_ONCE)
     recorded = await fetch(client, [query], asking, say)
     trace = recorded.traces.get(query)
     if trace is None:

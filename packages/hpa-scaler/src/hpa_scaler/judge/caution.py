@@ -2,7 +2,7 @@
 
 Nobody knows how many replicas an HPA would keep under a lower floor, so this is an upper limit: where the replicas
 stand on the floor, all above the lower floor counts. While answers are missing or doubtful, the last good ones count.
-:mod:`~hpa_scaler.backtest.replaying` knows what came, and compares replicas.
+:mod:`~hpa_scaler.backtest.replay` knows what came, and compares replicas.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.judge.cycle import Cycle
 from hpa_scaler.judge.decision import DOUBTS, GUARDS, FloorDecision, Guard, guard_of
 from hpa_scaler.judge.floors import QueryTerm, unguarded
+from hpa_scaler.judge.judge import Cycle
 from tightship.objects.reasons import Reason
 
 

@@ -21,9 +21,8 @@ from msgspec import Struct
 from hpa_scaler.annotations.queries import Expectations, Expected, Outcomes, Query, forecast_keys, value_query
 from hpa_scaler.annotations.spec import FloorSpec, Problems, Rollout, Rules
 from hpa_scaler.judge.floors import FloorInputs, QueryTerm, Solution, solve
-from hpa_scaler.judge.guards import longest_period, with_raise
 from hpa_scaler.judge.history import Floor, FloorHistory, highest_floor, with_floor
-from hpa_scaler.judge.rises import time_to_know
+from hpa_scaler.judge.rises import longest_period, time_to_know, with_raise
 from tightship.objects import HorizontalPodAutoscaler
 from tightship.objects.counting import counted
 from tightship.objects.durations import format_duration

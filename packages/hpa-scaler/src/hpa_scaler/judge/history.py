@@ -83,8 +83,8 @@ class FloorHistory(Struct, frozen=True, kw_only=True, omit_defaults=True):
     window, each lower than the one before. *failures* counts consecutive cycles without a complete answer, the first at
     *failing*; *gaps* has a bit for each of the last cycles, below a leading 1. *answered* is the start of the present
     run of complete answers, and *recovering* says whether a failure came before that run.
-    *aged* counts the queries whose server has told the age of its data. *incident* is when the hold query last fired,
-    *rolling* the start of the target's present rollout.
+    *aged* counts the queries whose server has reported the age of its data. *incident* is when the hold query last
+    fired, *rolling* the start of the target's present rollout.
 
     *known* are floors of the last day that the queries wanted for long enough to be traffic, *answers* the recent ones.
     *look* is the lowest floor that the queries have wanted since its time. *last* is the floor of the last complete
@@ -237,14 +237,14 @@ def highest_floor(floors: Iterable[Floor], now: float, window: float) -> int | N
     return max((each.floor for each in floors if each.at + window > now), default=None)
 
 
-def with_known(history: FloorHistory, floor: int, now: float, lately: float = 0.0) -> FloorHistory:
-    """Return *history* with *floor* known at *now* and, unless *lately* is 0, as an answer of the last *lately*
+def with_known(history: FloorHistory, floor: int, now: float, recent: float = 0.0) -> FloorHistory:
+    """Return *history* with *floor* known at *now* and, unless *recent* is 0, as an answer of the last *recent*
     seconds.
     """
     return msgspec.structs.replace(
         history,
         known=with_floor(history.known, floor, now, DAY, _HOURS),
-        answers=with_floor(history.answers, floor, now, lately, _HOURS) if lately else history.answers,
+        answers=with_floor(history.answers, floor, now, recent, _HOURS) if recent else history.answers,
     )
 
 

@@ -1,14 +1,47 @@
-"""The judgement of one HPA: from everything known of it to its floor, with every reason. Pure."""
+"""The judgement of the HPAs of one cycle: from everything known of each to its floor, with every reason. Pure.
+
+The running controller, ``plan`` and ``explain`` all judge here.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import msgspec
+from msgspec import Struct
 
 from hpa_scaler.annotations.older import state_name, states_of
-from hpa_scaler.annotations.queries import Outcomes, firing, hold_query, outcome_of, read
-from hpa_scaler.annotations.spec import FloorSpec, Rollout
+from hpa_scaler.annotations.parsing import enabled, parse_spec
+from hpa_scaler.annotations.queries import (
+    NOT_FORECAST,
+    NOTHING_FORECAST,
+    Expectations,
+    Expected,
+    ForecastKey,
+    Outcomes,
+    Query,
+    firing,
+    forecast_keys,
+    hold_query,
+    outcome_of,
+    queries_of,
+    read,
+)
+from hpa_scaler.annotations.spec import FloorSpec, Rollout, Rules
 from hpa_scaler.judge import advice
-from hpa_scaler.judge.decision import Action, DropVerdict, FloorDecision, Subject, compared, with_fleet_verdict
+from hpa_scaler.judge.decision import (
+    Action,
+    Asked,
+    DropCount,
+    DropState,
+    DropVerdict,
+    FloorDecision,
+    Subject,
+    compared,
+    count_drops,
+    judge_drops,
+    with_fleet_verdict,
+)
 from hpa_scaler.judge.floors import (
     FloorInputs,
     Limit,
@@ -21,13 +54,104 @@ from hpa_scaler.judge.floors import (
     lowering_limits,
     solve,
 )
-from hpa_scaler.judge.guards import inactive, known_replicas, limits
-from hpa_scaler.judge.history import caught_up, highest_floor, resumed, unwatched, with_floor
-from hpa_scaler.judge.ownership import contested, not_ours, ownership
-from hpa_scaler.judge.rises import Wanted, judge_rise, judge_spike, maximum_limit, rise_ceiling, time_to_know
-from hpa_scaler.judge.sources import longest_look, lowering_window, outage, read_sources
+from hpa_scaler.judge.history import (
+    FloorHistory,
+    State,
+    caught_up,
+    handed_over,
+    highest_floor,
+    resumed,
+    unwatched,
+    with_floor,
+)
+from hpa_scaler.judge.ownership import contested, not_ours, ownership, state_of
+from hpa_scaler.judge.rises import Wanted, judge_rise, judge_spike, limits, maximum_limit, rise_ceiling, time_to_know
+from hpa_scaler.judge.sources import evidence_queries, longest_look, lowering_window, outage, own, read_sources
+from tightship.objects import HorizontalPodAutoscaler
 from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
+
+
+class Cycle(Struct, frozen=True):
+    """A cycle: the decision about every HPA, the count of drops, and the verdict on them."""
+
+    decisions: tuple[FloorDecision, ...]
+    count: DropCount
+    verdict: DropVerdict
+
+
+def asked_of(hpa: HorizontalPodAutoscaler, prefix: str, defaults: Mapping[str, str] = {}) -> Asked:
+    """Return the parsed annotations of *hpa*, ``None`` if *hpa* is not opted in."""
+    return parse_spec(hpa.annotations, prefix, defaults) if enabled(hpa.annotations, prefix) else None
+
+
+def questions(asked: Iterable[Asked], rules: Rules) -> tuple[Query, ...]:
+    """Return every query of a cycle, each once."""
+    found: dict[Query, None] = {}
+    for each in asked:
+        if isinstance(each, FloorSpec):
+            found |= dict.fromkeys(queries_of(each, rules.age_query, rules.longest_guard))
+            found |= dict.fromkeys(evidence_queries(each, rules))
+    return tuple(found)
+
+
+def forecasts_of(asked: Iterable[Asked]) -> tuple[ForecastKey, ...]:
+    """Return every forecast of a cycle, each once."""
+    found = (key for each in asked if isinstance(each, FloorSpec) for key in forecast_keys(each))
+    return tuple(dict.fromkeys(found))
+
+
+def wants_rollout(asked: Asked) -> bool:
+    """Whether the judgement needs the rollout state of the target."""
+    return isinstance(asked, FloorSpec) and asked.rollout_check
+
+
+def subject_of(
+    hpa: HorizontalPodAutoscaler,
+    asked: Asked,
+    *,
+    outcomes: Outcomes,
+    rollout: Rollout | None,
+    rules: Rules,
+    now: float,
+    forecasts: Expectations = NOTHING_FORECAST,
+    remembered: FloorHistory | None = None,
+) -> Subject:
+    """Return the inputs of the judgement of *hpa*, with its own part of *outcomes* and *forecasts*.
+
+    *remembered* is the running controller's history of the HPA; ``None``: read the HPA's annotation.
+    """
+    state, problem = (State(), "") if remembered is not None else state_of(hpa, rules.prefix)
+    return Subject(
+        hpa=hpa,
+        asked=asked,
+        outcomes=_own(asked, outcomes, rules),
+        rollout=rollout,
+        history=handed_over(state.history, now, rules.handover_gap) if remembered is None else remembered,
+        state_problem=problem,
+        expected=_expected(asked, forecasts),
+        rules=rules,
+        now=now,
+    )
+
+
+def _expected(asked: Asked, forecasts: Expectations) -> tuple[Expected, ...]:
+    keys = forecast_keys(asked) if isinstance(asked, FloorSpec) else ()
+    return tuple(forecasts.get(key, NOT_FORECAST) for key in keys)
+
+
+def _own(asked: Asked, outcomes: Outcomes, rules: Rules) -> Outcomes:
+    if not isinstance(asked, FloorSpec):
+        return {}
+    return {query: own(asked, query, outcomes[query]) for query in questions([asked], rules) if query in outcomes}
+
+
+def judge_cycle(subjects: Iterable[Subject], before: DropState, rules: Rules, now: float) -> Cycle:
+    """Judge all HPAs; *before* is the state of drops after the previous cycle."""
+    alone = [judge_one(subject) for subject in subjects]
+    count = count_drops(alone, rules)
+    verdict = judge_drops(count, before, rules, now)
+    return Cycle(tuple(with_fleet_verdict(each, verdict) for each in alone), count, verdict)
 
 
 def judge_one(subject: Subject, drops: DropVerdict = DropVerdict()) -> FloorDecision:
@@ -287,3 +411,40 @@ class _FloorJudgement:
             notes.append(Refusal(Reason.DRY_RUN, detail=detail))
         ordered = [*fight, *stops, *why] if action == "hold" else [*why, *stops]
         return tuple(map(advice.advised, (*ordered, *caps(inputs, solution), *bounds_moved(inputs, maximum), *notes)))
+
+
+def known_replicas(hpa: HorizontalPodAutoscaler) -> int | None:
+    """Return the present replicas, ``None`` if the HPA controller can't read the scale and the status is outdated."""
+    able = hpa.condition("AbleToScale")
+    if able is not None and able.status == "False" and able.reason == "FailedGetScale":
+        return None
+    return hpa.current_replicas
+
+
+_INACTIVE: Mapping[str, str] = {
+    "FailedGetScale": "correct scaleTargetRef: the target is not there, or Kubernetes can't read its scale",
+    "FailedUpdateScale": "see why Kubernetes can't write the scale of the target",
+    "AmbiguousSelector": "keep one HPA for these pods",
+    "InvalidSelector": "give the target a selector that selects its pods",
+    "FailedGetResourceMetric": "see that metrics-server runs, and that each container requests the resource",
+    "FailedGetContainerResourceMetric": "see that metrics-server runs, and that the container is there and requests it",
+    "FailedGetPodsMetric": "see that the adapter of custom.metrics.k8s.io serves the metric",
+    "FailedGetObjectMetric": "see that the adapter of custom.metrics.k8s.io serves the metric",
+    "FailedGetExternalMetric": "see that the adapter of external.metrics.k8s.io serves the metric",
+    "InvalidMetricSourceType": "correct the type of the metric in the HPA",
+}
+"""What to do by the reason of an HPA's condition (kubernetes/pkg/controller/podautoscaler/horizontal.go)."""
+
+
+def inactive(hpa: HorizontalPodAutoscaler) -> Refusal | None:
+    """Return why Kubernetes does not scale by *hpa*, ``None`` as far as its conditions say that it does."""
+    for kind in ("AbleToScale", "ScalingActive"):
+        found = hpa.condition(kind)
+        if found is None or found.status != "False" or found.reason == "ScalingDisabled":
+            continue
+        if kind == "ScalingActive" or found.reason in _INACTIVE:
+            what = f"{kind} is False ({found.reason or 'no reason given'})"
+            detail = f"Kubernetes does not scale {hpa.target} by this HPA's metrics: {what}"
+            fix = _INACTIVE.get(found.reason, "see the message of the condition: kubectl describe hpa")
+            return Refusal(Reason.HPA_INACTIVE, detail=detail, fix=fix)
+    return None

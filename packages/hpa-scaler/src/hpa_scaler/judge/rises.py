@@ -1,20 +1,30 @@
-"""How far a floor may rise at once, and which rise was one bad sample that is over. Pure."""
+"""How far a floor may rise at once, and which rise was one bad sample that is over. Pure.
+
+The API server accepts a ``minReplicas`` beyond the HPA's own ``behavior.scaleUp``, even with ``selectPolicy:
+Disabled``. So the hpa-scaler enforces the user's limits itself, as Kubernetes computes them, with its own raises as the
+scaling events. An HPA may also have limits for the floor alone. Raising a floor to the running replicas starts no pods,
+and is never limited.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations.fallbacks import lookback
+from hpa_scaler.annotations.promql import lookback
 from hpa_scaler.annotations.queries import range_of
 from hpa_scaler.annotations.spec import FloorSpec, Rules
 from hpa_scaler.annotations.values import INT32_MAX
 from hpa_scaler.judge.advice import moment
 from hpa_scaler.judge.floors import Limit
-from hpa_scaler.judge.history import DAY, Floor, FloorHistory, Spike, highest_floor, with_floor, with_known
+from hpa_scaler.judge.history import DAY, Floor, FloorHistory, Raise, Spike, highest_floor, with_floor, with_known
+from tightship.objects.autoscaling import ScalingPolicy, ScalingRules
+from tightship.objects.counting import counted
 from tightship.objects.durations import format_duration
+from tightship.objects.horizontal import DEFAULT_UP
 from tightship.objects.reasons import Reason, Refusal
 
 SHARP = 1.15
@@ -148,3 +158,67 @@ def _ceiling(history: FloorHistory, wanted: Wanted, rules: Rules, now: float) ->
     """Return the known floor, and the highest floor that it allows."""
     known = max(highest_floor(history.known, now, DAY) or 0, wanted.granted)
     return known, max(rules.rise_pods, math.floor(known * rules.rise_factor), known)
+
+
+def limits(
+    spec: FloorSpec, behavior: ScalingRules | None, raises: tuple[Raise, ...], running: int, now: float
+) -> list[Limit]:
+    """Return the limits of a step up from *running*, the larger of the floor and the present replicas."""
+    found: list[Limit] = []
+    if spec.up_pods is not None:
+        detail = f"scale-up-max-pods allows {spec.up_pods} more than {running}"
+        found.append((running + spec.up_pods, Refusal(Reason.STEP_LIMIT, detail=detail)))
+    if spec.up_ratio is not None:
+        step = max(1, math.floor(running * spec.up_ratio))
+        detail = f"scale-up-max-ratio {spec.up_ratio:g} allows {step} more than {running}"
+        found.append((running + step, Refusal(Reason.STEP_LIMIT, detail=detail)))
+    if behavior is not None and _counts(spec, behavior):
+        found.append(_by_behavior(behavior, raises, running, now))
+    return found
+
+
+def longest_period(spec: FloorSpec, behavior: ScalingRules | None) -> float:
+    """Return for how many seconds to remember our own raises."""
+    if behavior is None or not _counts(spec, behavior):
+        return 0.0
+    return float(max((each.period_seconds for each in _policies(behavior)), default=0))
+
+
+def with_raise(raises: Iterable[Raise], pods: int, now: float, longest: float) -> tuple[Raise, ...]:
+    """Return *raises* plus one of *pods* at *now*, without raises older than the *longest* period of a policy."""
+    kept = tuple(each for each in raises if now - each.at < longest)
+    return (*kept, Raise(int(now), pods)) if pods > 0 and longest > 0 else kept
+
+
+def raised_within(raises: Iterable[Raise], now: float, period: float) -> int:
+    """Return how many pods our own raises started within the last *period* seconds."""
+    return sum(each.pods for each in raises if now - each.at < period)
+
+
+def _counts(spec: FloorSpec, behavior: ScalingRules) -> bool:
+    """Whether *behavior* limits the floor: not if the HPA opts out, nor if the API server filled it in.
+
+    The API server does so as soon as somebody writes a ``scaleDown``. Nobody asked for these limits: without any
+    behavior there are none either.
+    """
+    filled_in = behavior.select_policy in (None, "Max") and set(_policies(behavior)) == set(DEFAULT_UP)
+    return spec.honour_behavior and not filled_in
+
+
+def _by_behavior(behavior: ScalingRules, raises: tuple[Raise, ...], running: int, now: float) -> Limit:
+    if behavior.select_policy == "Disabled":
+        return running, Refusal(Reason.BEHAVIOR_LIMIT, detail="behavior.scaleUp is Disabled")
+    allowed = {}
+    for each in _policies(behavior):
+        start = max(0, running - raised_within(raises, now, each.period_seconds))
+        percent = each.type == "Percent"
+        allowed[each] = math.ceil(start * (1 + each.value / 100)) if percent else start + each.value
+    choose = min if behavior.select_policy == "Min" else max
+    policy = choose(allowed, key=lambda each: allowed[each])
+    value = f"{policy.value} %" if policy.type == "Percent" else counted(policy.value, "pod")
+    detail = f"behavior.scaleUp allows {value} in {policy.period_seconds} s"
+    return max(running, allowed[policy]), Refusal(Reason.BEHAVIOR_LIMIT, detail=detail)
+
+
+def _policies(behavior: ScalingRules) -> tuple[ScalingPolicy, ...]:
+    return behavior.policies or DEFAULT_UP

@@ -1,20 +1,28 @@
-"""The queries of one HPA, read together: the answer, whether it is complete, and for how long. Pure."""
+"""The queries of one HPA, read together: the answer, whether it is complete, and for how long. Pure.
+
+Failed scrapes and late samples make a query read low, and its answer does not show them. The controller asks each
+server about them once for all HPAs. The selectors of a query tell which targets the query concerns, as far as a target
+has their labels: a label that only the metric has tells nothing about targets.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 from zlib import crc32
 
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations.fallbacks import Operand, fallbacks, lookback
+from hpa_scaler.annotations.promql import Matcher, Operand, fallbacks, lookback
 from hpa_scaler.annotations.queries import (
     NO_SERIES,
     Failure,
     Outcome,
     Outcomes,
+    Query,
     QueryAnswer,
     Reading,
     age_query,
@@ -28,7 +36,6 @@ from hpa_scaler.annotations.queries import (
 from hpa_scaler.annotations.spec import FloorSpec, QuerySpec, Rules
 from hpa_scaler.judge.advice import with_gap
 from hpa_scaler.judge.floors import QueryTerm
-from hpa_scaler.judge.guards import doubts
 from hpa_scaler.judge.history import FloorHistory
 from tightship.objects.counting import counted
 from tightship.objects.durations import format_duration
@@ -321,10 +328,10 @@ def _asked_age(query: QuerySpec, seconds: float, outcomes: Outcomes, rules: Rule
 
 
 def _with_ages(history: FloorHistory, answers: Sequence[Outcome | None], rules: Rules, now: float) -> FloorHistory:
-    """Return *history* with the number of queries whose server told the age of its data.
+    """Return *history* with the number of queries whose server reported the age of its data.
 
-    A server that told the age before and now finds nothing has lost its data, and has not scraped since. A query with a
-    fallback still gets an answer. Nevertheless the loss counts as a gap in the answers.
+    A server that reported the age before and now finds nothing has lost its data, and has not scraped since. A query
+    with a fallback still gets an answer. Nevertheless the loss counts as a gap in the answers.
     """
     if not rules.age_query:
         return history
@@ -345,3 +352,168 @@ def _cold(age: float, seconds: float, query: QuerySpec, known_by: _KnownBy) -> R
     looks = "looks back" if lookback(query.text).seconds >= seconds else "counts as looking back"
     detail = f"the query {looks} {format_duration(seconds)}, and {why}"
     return Refusal(Reason.COLD_SOURCE, detail=detail)
+
+
+LATE = 1.5
+"""Scrape intervals after which the newest sample of all targets is late; its normal age is at most one."""
+
+_ANYWHERE = frozenset(
+    {"__name__", "cluster", "env", "environment", "prometheus", "prometheus_replica", "region", "replica"}
+)
+"""Labels that so many targets share that they don't identify a query's targets."""
+
+_NAMESPACES = frozenset({"namespace", "exported_namespace", "kubernetes_namespace"})
+_OF_TARGETS = frozenset({"app", "container", "endpoint", "instance", "job", "node", "pod", "service"}) | {
+    "app_kubernetes_io_instance",
+    "app_kubernetes_io_name",
+    "kubernetes_name",
+    "kubernetes_pod_name",
+}
+"""Labels that the operator and the usual scrape configurations give to targets. One without them is another's: a
+finished Job's pod, a proxy."""
+
+_LITERAL = re.compile(r"[A-Za-z0-9_:/ -]+", re.ASCII)
+_MOST = 20
+"""How many targets of one HPA are kept."""
+_SHOWN = 3
+_LONGEST_VALUE = 60
+
+
+def evidence_queries(spec: FloorSpec, rules: Rules) -> Iterator[Query]:
+    """Yield the queries about gaps to send for *spec*, besides its own queries and the queries for ages."""
+    if not rules.cold_guard:
+        return
+    for query in spec.queries:
+        if rules.late_query:
+            yield _late_query(query, rules)
+        if rules.failed_query and _selects(query):
+            yield _failed_query(query, spec, rules)
+
+
+def doubts(spec: FloorSpec, outcomes: Outcomes, rules: Rules) -> list[Refusal]:
+    """Return, each once, the servers' reasons not to lower anything by their answers to *spec*."""
+    if not rules.cold_guard:
+        return []
+    causes = (
+        each
+        for query in spec.queries
+        for each in (_late(query, outcomes, rules), _failed(query, spec, outcomes, rules))
+    )
+    return list(dict.fromkeys(cause for cause in causes if cause is not None))
+
+
+def own(spec: FloorSpec, query: Query, outcome: Outcome) -> Outcome:
+    """Return *outcome* with the targets of *spec* alone: a judgement and its record need no others.
+
+    With too many targets to keep, or with an incomplete list from the server, the outcome has no targets and counts for
+    all.
+    """
+    if not isinstance(outcome, QueryAnswer):
+        return outcome
+    if not query.labels or outcome.series > len(outcome.targets):
+        return msgspec.structs.replace(outcome, targets=())
+    mine = tuple(_targets_of(spec.queries, outcome))
+    return msgspec.structs.replace(outcome, series=len(mine), targets=mine if len(mine) <= _MOST else ())
+
+
+def _late_query(query: QuerySpec, rules: Rules) -> Query:
+    return Query(rules.late_query, query.server)
+
+
+def _failed_query(query: QuerySpec, spec: FloorSpec, rules: Rules) -> Query:
+    seconds = math.ceil(max(1.0, range_of(query, spec, rules.longest_guard)))
+    return Query(rules.failed_query.replace("{range}", str(seconds)), query.server, labels=True)
+
+
+def _late(query: QuerySpec, outcomes: Outcomes, rules: Rules) -> Refusal | None:
+    if not rules.late_query:
+        return None
+    answer = outcome_of(_late_query(query, rules), outcomes)
+    if not isinstance(answer, QueryAnswer) or answer.highest is None or answer.highest <= LATE:
+        return None
+    detail = f"the newest sample of server {query.server} is {answer.highest:.1f} scrape intervals old"
+    return Refusal(Reason.LATE_SAMPLES, detail=detail, fix="see why the server scrapes late or receives samples late")
+
+
+def _failed(query: QuerySpec, spec: FloorSpec, outcomes: Outcomes, rules: Rules) -> Refusal | None:
+    if not rules.failed_query or not _selects(query):
+        return None
+    answer = outcome_of(_failed_query(query, spec, rules), outcomes)
+    if not isinstance(answer, QueryAnswer) or not answer.series:
+        return None
+    seconds = format_duration(range_of(query, spec, rules.longest_guard))
+    if answer.series > len(answer.targets):
+        number, of, named = answer.series, f"server {query.server}", ""
+    else:
+        mine = _targets_of([query], answer)
+        if not mine:
+            return None
+        more = f" and {len(mine) - _SHOWN} more" if len(mine) > _SHOWN else ""
+        number, of, named = len(mine), "the query", f": {', '.join(map(_shown, mine[:_SHOWN]))}{more}"
+    detail = f"{counted(number, 'target')} of {of} could not always be scraped within {seconds}{named}"
+    fix = "repair the targets; after an hour, failed scrapes no longer hold the floor"
+    return Refusal(Reason.FAILED_SCRAPES, detail=detail, fix=fix)
+
+
+def _targets_of(queries: Iterable[QuerySpec], answer: QueryAnswer) -> list[dict[str, str]]:
+    """Return the targets in *answer* that *queries* concern."""
+    selectors = [each for query in queries for each in lookback(query.text).selectors]
+    return [target for target in answer.targets if any(_concerns(target, each) for each in selectors)]
+
+
+def _selects(query: QuerySpec) -> bool:
+    """Whether the selectors of *query* may identify its targets."""
+    return any(
+        operator in ("=", "=~") and label not in _ANYWHERE
+        for selector in lookback(query.text).selectors
+        for label, operator, _ in selector
+    )
+
+
+def _concerns(target: Mapping[str, str], selector: tuple[Matcher, ...]) -> bool:
+    """Whether *selector* concerns *target*: a label of the target matches, none contradicts, and none is missing.
+
+    A label that only the metric has, such as ``code``, is missing on each target. So only what targets usually have
+    must be there, and every label where nothing but the namespace matches: a namespace has many targets.
+    """
+    found, missing = set[str](), set[str]()
+    for label, operator, text in selector:
+        if label == "__name__":
+            continue
+        value = target.get(label)
+        if value is None:
+            missing |= {label} if operator == "=" and text[1:-1] and label not in _ANYWHERE else set()
+            continue
+        same = _matches(text, value, pattern="~" in operator)
+        if same is None:
+            continue
+        if same is operator.startswith("!"):
+            return False
+        if not operator.startswith("!") and label not in _ANYWHERE:
+            found.add(label)
+    return bool(found) and missing.isdisjoint(_OF_TARGETS) and not (missing and found <= _NAMESPACES)
+
+
+def _matches(text: str, value: str, *, pattern: bool) -> bool | None:
+    """Return whether a label's *value* matches the quoted *text*, ``None`` if that is unknown.
+
+    Users' patterns are never executed; only words, a prefix, and a choice of words are understood.
+    """
+    wanted = text[1:-1]
+    if "\\" in wanted and text[0] != "`":
+        return None
+    if not pattern:
+        return wanted == value
+    beginning = wanted.removesuffix(".*").removesuffix(".+")
+    if _LITERAL.fullmatch(wanted):
+        return wanted == value
+    if beginning != wanted and (not beginning or _LITERAL.fullmatch(beginning)):
+        return value.startswith(beginning) if beginning else None
+    words = wanted.removeprefix("(").removesuffix(")").split("|")
+    return value in words if all(_LITERAL.fullmatch(word) for word in words) else None
+
+
+def _shown(target: Mapping[str, str]) -> str:
+    named = target.get("instance") or next(iter(target.values()), "")
+    job = target.get("job", "")
+    return f"{job} {named}".strip()[:_LONGEST_VALUE]

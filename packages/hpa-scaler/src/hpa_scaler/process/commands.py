@@ -26,8 +26,8 @@ from hpa_scaler.annotations.spec import FloorSpec, Rules
 from hpa_scaler.annotations.values import parse_int32
 from hpa_scaler.documents import PlanContext
 from hpa_scaler.documents.document import HpaEntry
-from hpa_scaler.judge.cycle import asked_of, forecasts_of, judge_cycle, questions, subject_of, wants_rollout
 from hpa_scaler.judge.decision import DropState
+from hpa_scaler.judge.judge import asked_of, forecasts_of, judge_cycle, questions, subject_of, wants_rollout
 from hpa_scaler.process.fleet import (
     KINDS,
     LONGEST,
@@ -41,8 +41,9 @@ from hpa_scaler.process.fleet import (
     rollouts_of_file,
 )
 from hpa_scaler.process.forecasts import ForecastMaker
-from hpa_scaler.process.run_settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.process.settings import (
+    PROGRAM,
+    ScalerRunSettings,
     ScalerSettings,
     allowed_of,
     limits_of,

@@ -15,11 +15,11 @@ from hpa_scaler.annotations.older import states_of
 from hpa_scaler.annotations.parsing import enabled
 from hpa_scaler.annotations.queries import Outcomes, Query
 from hpa_scaler.annotations.spec import Rollout, Rules, rollout_of
-from hpa_scaler.judge.cycle import asked_of, questions, wants_rollout
 from hpa_scaler.judge.decision import Asked
+from hpa_scaler.judge.judge import asked_of, questions, wants_rollout
 from hpa_scaler.judge.ownership import restoration, state_of
 from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.write.applying import Return
+from hpa_scaler.write.applying import OptedOut
 from hpa_scaler.write.records import Records
 from tightship.cli.object_file import FileError, read_all
 from tightship.cli.remarks import Repeated
@@ -213,7 +213,7 @@ def sort_fleet(fleet: HpaFleet, defaults: Mapping[str, str], rules: Rules, now: 
     )
 
 
-def returns_of(seen: ListedHpas, rules: Rules, records: Records) -> tuple[Return, ...]:
+def returns_of(seen: ListedHpas, rules: Rules, records: Records) -> tuple[OptedOut, ...]:
     """Return the HPAs to give back, and forget each HPA with nothing of ours on it."""
     found = []
     for hpa in seen.others:
@@ -222,7 +222,7 @@ def returns_of(seen: ListedHpas, rules: Rules, records: Records) -> tuple[Return
         if given is None:
             records.forget(hpa.uid)
         else:
-            found.append(Return(hpa, history, given))
+            found.append(OptedOut(hpa, history, given))
     return tuple(found)
 
 

@@ -19,7 +19,7 @@ class Forecasts:
         """Keep the pasts of *keys* alone, and read those that are new."""
 
     def forget(self) -> None:
-        """Forget everything: from now on another replica hears the answers."""
+        """Forget everything: from now on another replica gets the answers."""
 
     def expected(self, now: float) -> Expectations:
         """Return all forecasts at *now*."""

@@ -1,7 +1,14 @@
-"""The loop of the hpa-scaler: list, query, judge, write, show. :mod:`hpa_scaler.judge.cycle` decides.
+"""The loop of the hpa-scaler: list, query, judge, write, show. :mod:`hpa_scaler.judge.judge` decides.
 
 Only the leader runs cycles; in a dry run, every replica does. Cycles of a standby would send every query a second time,
 and show every HPA twice in the metrics. A cycle that can't read all HPAs decides nothing.
+
+Between two cycles, :class:`ImmediateRaiser` raises a floor again at once, by the last answers, if somebody has lowered
+it. A :class:`~hpa_scaler.running.BoundChangeWatch` reports the HPAs whose bounds somebody has set back. Its events may
+be older than our last write, so a reaction reads the HPA again and never judges by the event.
+
+Only cycles lower floors, and only cycles change counts of cycles. No reaction runs during the second half of a cycle,
+from the judgement on. If a reaction has written an HPA since the cycle began to list, the cycle reads that HPA again.
 """
 
 from __future__ import annotations
@@ -9,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,28 +25,123 @@ from msgspec import Struct
 from hpa_scaler.annotations.queries import Outcomes
 from hpa_scaler.annotations.spec import Rollout, Rules
 from hpa_scaler.documents import PlanContext
-from hpa_scaler.judge.cycle import Cycle, forecasts_of, judge_cycle, log_lines, subject_of
 from hpa_scaler.judge.decision import DropState
+from hpa_scaler.judge.decision_log import log_lines
+from hpa_scaler.judge.judge import Cycle, forecasts_of, judge_cycle, subject_of
 from hpa_scaler.process.fleet import ListedHpas, Selection, ask_fleet, fleet_of_cluster, returns_of, sort_fleet
 from hpa_scaler.process.forecasts import Forecasts
-from hpa_scaler.process.immediate_raises import ImmediateRaiser
-from hpa_scaler.process.run_settings import ScalerRunSettings
-from hpa_scaler.process.settings import ScalerSettings, allowed_of, limits_of, rules_of, servers_of
-from hpa_scaler.process.status import Journal, Timelines, nothing_yet, settings_view, show
+from hpa_scaler.process.settings import ScalerRunSettings, ScalerSettings, allowed_of, limits_of, rules_of, servers_of
+from hpa_scaler.process.status import DecisionLogFile, Timelines, nothing_yet, settings_view, show
 from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.write.applying import Applier, Todo, WritesDone
+from hpa_scaler.write.applying import Applier, CycleWrites, WritesDone, judge_again, read_again
 from hpa_scaler.write.events import FloorEvents
 from hpa_scaler.write.metrics import ScalerMetrics
 from hpa_scaler.write.records import Records
 from tightship.documents.document import Source
+from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic, wall
 from tightship.kube.rate_limit import TokenBucket
-from tightship.objects.api_errors import KubeError
+from tightship.objects import HorizontalPodAutoscaler, ObjectError
+from tightship.objects.api_errors import KubeError, one_line
 from tightship.objects.reasons import Reason, Refusal
 from tightship.process.http import Draw
 from tightship.process.logging import log
 from tightship.process.loop import JITTER, in_thread
 from tightship.process.serving import Frame
+
+
+class ImmediateRaiser:
+    """Reacts to HPAs whose bounds have changed. *may* says whether this replica may write now.
+
+    Reactions use the answers of the cycle *last*; ``None``: no reactions. *touched* are the uids of the HPAs written.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        records: Records,
+        applier: Applier,
+        metrics: ScalerMetrics,
+        *,
+        may: Callable[[], bool],
+        logger: logging.Logger,
+        clock: Callable[[], float],
+    ) -> None:
+        self.lock = asyncio.Lock()
+        self.last: CycleWrites | None = None
+        self.touched: set[str] = set()
+        self._connection = connection
+        self._records = records
+        self._applier = applier
+        self._metrics = metrics
+        self._may = may
+        self._log = logger
+        self._clock = clock
+        self._changed: dict[str, HorizontalPodAutoscaler] = {}
+        self._woken = asyncio.Event()
+
+    def may_concern(self, hpa: HorizontalPodAutoscaler) -> bool:
+        """Whether to look at *hpa*. While a write is under way, nobody can tell which bounds are ours."""
+        return self.lock.locked() or self.concerns(hpa)
+
+    def concerns(self, hpa: HorizontalPodAutoscaler) -> bool:
+        """Whether somebody seems to have changed our bounds; the given *hpa* may be outdated."""
+        return not self._records.ours(hpa)
+
+    def notify(self, hpa: HorizontalPodAutoscaler) -> None:
+        """Queue *hpa* for a check before the next cycle."""
+        self._changed[hpa.uid] = hpa
+        self._woken.set()
+
+    async def run(self) -> None:
+        """React to each notification, until cancelled."""
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            while self._changed:
+                _, hpa = self._changed.popitem()
+                async with self.lock:
+                    try:
+                        await self._react(hpa)
+                    except (KubeError, ObjectError) as error:
+                        log(self._log, logging.DEBUG, "left to the next cycle", hpa=hpa.key, error=one_line(error))
+
+    async def refreshed(self, hpas: Iterable[HorizontalPodAutoscaler]) -> tuple[HorizontalPodAutoscaler, ...]:
+        """Return *hpas*, with the touched HPAs read again and the unreadable HPAs left out."""
+        found = []
+        for hpa in hpas:
+            if hpa.uid not in self.touched:
+                found.append(hpa)
+                continue
+            try:
+                present = await read_again(self._connection, hpa)
+            except (KubeError, ObjectError):
+                continue
+            if present.uid == hpa.uid:
+                found.append(present)
+        return tuple(found)
+
+    async def _react(self, hpa: HorizontalPodAutoscaler) -> None:
+        last, now = self.last, self._clock()
+        if last is None or now - last.now > last.rules.longest_gap or not (self._may() and self.concerns(hpa)):
+            return
+        judged = next((each for each in last.cycle.decisions if each.uid == hpa.uid), None)
+        present = None if judged is None else await read_again(self._connection, hpa)
+        if judged is None or present is None or present.uid != hpa.uid or not self.concerns(present):
+            return
+        todo = msgspec.structs.replace(last, now=now, returns=())
+        again = judge_again(judged, present, todo, self._records)
+        if again is None or again.action != "raise" or again.dry_run:
+            return
+        # Only a cycle counts queries without an answer.
+        history = msgspec.structs.replace(again.history, failures=again.subject.history.failures)
+        again = msgspec.structs.replace(again, history=history)
+        self.touched.add(hpa.uid)
+        cycle = msgspec.structs.replace(last.cycle, decisions=(again,))
+        applied = await self._applier.apply(msgspec.structs.replace(todo, cycle=cycle), self._may)
+        if applied.endings.get(hpa.uid) == "written":
+            self._metrics.reacted()
+
 
 T = TypeVar("T")
 
@@ -100,10 +202,12 @@ class ScalerLoop:
         rate = frame.live.current.writes_per_second
         self._bucket = TokenBucket(rate, max(1.0, rate / 10))
         self._applier = Applier(frame.connection, self._records, bucket=self._bucket, events=events, metrics=metrics)
-        self._journal = Journal(run.decision_log, run.decision_log_megabytes * 1e6) if run.decision_log else None
+        self._journal = (
+            DecisionLogFile(run.decision_log, run.decision_log_megabytes * 1e6) if run.decision_log else None
+        )
         self._term: _Role | None = None
         self._drops = DropState()
-        self._last: Todo | None = None
+        self._last: CycleWrites | None = None
         self._timelines = Timelines(records, clock(), writes=False)
         self._shown = nothing_yet(frame.program.name, "No cycle has run yet.")
         self.raiser = ImmediateRaiser(
@@ -290,7 +394,7 @@ class ScalerLoop:
         """Write, and report the outcome for each HPA."""
         rules = inputs.rules
         returns = returns_of(seen, rules, self._records)
-        todo = Todo(cycle, returns, inputs.settings.defaults, rules, seen.now)
+        todo = CycleWrites(cycle, returns, inputs.settings.defaults, rules, seen.now)
         self._last = todo
 
         def may() -> bool:

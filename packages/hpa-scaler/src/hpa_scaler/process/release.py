@@ -20,7 +20,7 @@ from hpa_scaler.documents.document import BoundMove, ReleaseEntry, ReleaseOutcom
 from hpa_scaler.judge.ownership import Restoration, restoration, state_of
 from hpa_scaler.process.commands import add_selection, named
 from hpa_scaler.process.fleet import Say, Selection, UnknownNamespaceError, fleet_of_cluster
-from hpa_scaler.process.run_settings import PROGRAM, ScalerRunSettings
+from hpa_scaler.process.settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.write.applying import AT_ONCE, PlannedPatch, send
 from tightship.cli.app import EXIT_ERROR, CliError, UsageError
 from tightship.cli.arguments import (

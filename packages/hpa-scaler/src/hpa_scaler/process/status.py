@@ -15,14 +15,13 @@ from hpa_scaler.annotations.parsing import BY_NAME
 from hpa_scaler.annotations.spec import PREFIX
 from hpa_scaler.documents import FloorPlan, PlanContext, plan_document, plan_page
 from hpa_scaler.documents.pages import RecentTimelines
-from hpa_scaler.documents.timeline import Effect, Keep, Timeline, TimelineLog
+from hpa_scaler.documents.timeline import Effect, Timeline, TimelineLimits, TimelineLog
 from hpa_scaler.judge.caution import CautionLedger
-from hpa_scaler.judge.cycle import Cycle
 from hpa_scaler.judge.decision import Guard
+from hpa_scaler.judge.judge import Cycle
 from hpa_scaler.judge.ownership import Ending
-from hpa_scaler.process.run_settings import ScalerRunSettings
-from hpa_scaler.process.settings import ScalerSettings, servers_of
-from hpa_scaler.prometheus.servers import CircuitState
+from hpa_scaler.process.settings import ScalerRunSettings, ScalerSettings, servers_of
+from hpa_scaler.prometheus.client import CircuitState
 from hpa_scaler.write.records import Records
 from tightship.documents.document import API_VERSION, Setting, SettingsView
 from tightship.documents.presentation import REFRESH, SERVED_LINKS, Cell, Page, Section, Table
@@ -33,7 +32,7 @@ from tightship.objects.times import rfc3339
 from tightship.process.logging import log
 from tightship.process.settings.loading import wire, wire_keys
 
-KEPT = Keep(points=240, seconds=86_400.0, changes=20)
+KEPT = TimelineLimits(points=240, seconds=86_400.0, changes=20)
 """How much of an HPA's timeline the process keeps."""
 
 
@@ -45,7 +44,7 @@ LONGEST_GAP = 600.0
 KIND = "ScalerStatus"
 
 
-class Journal:
+class DecisionLogFile:
     """Appends to the file *path*; at *largest* bytes the file becomes ``path.1``. Not thread-safe.
 
     A failure to write is logged once, and each cycle tries again: no decision waits for the file.

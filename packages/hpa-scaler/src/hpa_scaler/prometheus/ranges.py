@@ -33,7 +33,7 @@ _SMALLER = frozenset({Reason.TIMED_OUT, Reason.QUERY_REJECTED, Reason.ANSWER_TOO
 """Failures that a smaller chunk may avoid: limits of samples, of series and of time."""
 
 
-class Asking(Struct, frozen=True):
+class RangeRequest(Struct, frozen=True):
     """The stretch to ask for, in seconds since 1970, with an answer for each *step* seconds.
 
     One request is for a *chunk* of so many seconds, and so many are in flight *at_once*.
@@ -49,7 +49,7 @@ class Asking(Struct, frozen=True):
 class _Chunks:
     """Asks one query for all its chunks."""
 
-    def __init__(self, client: PrometheusClient, asking: Asking, tell: Callable[[], None]) -> None:
+    def __init__(self, client: PrometheusClient, asking: RangeRequest, tell: Callable[[], None]) -> None:
         self._client = client
         self._asking = asking
         self._tell = tell
@@ -106,7 +106,7 @@ class _Chunks:
         return [(begin, end, answer)]
 
 
-def chunks(asking: Asking) -> Iterable[tuple[float, float]]:
+def chunks(asking: RangeRequest) -> Iterable[tuple[float, float]]:
     """Yield begin and end, both asked for, of the chunks of *asking*: cut at the same times (UTC) always."""
     step = asking.step
     begin = math.floor(asking.begin / step) * step
@@ -118,7 +118,7 @@ def chunks(asking: Asking) -> Iterable[tuple[float, float]]:
 
 
 async def fetch(
-    client: PrometheusClient, queries: Sequence[Query], asking: Asking, say: Callable[[str], None]
+    client: PrometheusClient, queries: Sequence[Query], asking: RangeRequest, say: Callable[[str], None]
 ) -> Recorded:
     """Return the past of *queries*. Failures are remarks."""
     whole = len(queries) * len(list(chunks(asking)))

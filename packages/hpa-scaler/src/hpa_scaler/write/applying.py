@@ -15,10 +15,9 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.annotations.spec import FloorSpec, Rules
-from hpa_scaler.judge.cycle import Cycle, asked_of, subject_of
 from hpa_scaler.judge.decision import FloorDecision
 from hpa_scaler.judge.history import FloorHistory
-from hpa_scaler.judge.judge import judge_one
+from hpa_scaler.judge.judge import Cycle, asked_of, judge_one, subject_of
 from hpa_scaler.judge.ownership import (
     CONTENT_TYPE,
     Ending,
@@ -147,7 +146,7 @@ async def read_again(connection: Connection, hpa: HorizontalPodAutoscaler) -> Ho
     return thing
 
 
-class Return(Struct, frozen=True):
+class OptedOut(Struct, frozen=True):
     """An HPA that has opted out, its history, and the restoration *given*."""
 
     hpa: HorizontalPodAutoscaler
@@ -155,11 +154,11 @@ class Return(Struct, frozen=True):
     given: Restoration
 
 
-class Todo(Struct, frozen=True):
+class CycleWrites(Struct, frozen=True):
     """The writes of a cycle."""
 
     cycle: Cycle
-    returns: tuple[Return, ...]
+    returns: tuple[OptedOut, ...]
     defaults: Mapping[str, str]
     rules: Rules
     now: float
@@ -184,7 +183,7 @@ class WritesDone(Struct, frozen=True):
 
 
 def judge_again(
-    decision: FloorDecision, hpa: HorizontalPodAutoscaler, todo: Todo, records: Records
+    decision: FloorDecision, hpa: HorizontalPodAutoscaler, todo: CycleWrites, records: Records
 ) -> FloorDecision | None:
     """Judge an HPA in its present state, by the cycle's answers; ``None`` if the HPA is not opted in."""
     asked = asked_of(hpa, todo.rules.prefix, todo.defaults)
@@ -222,7 +221,7 @@ class Applier:
         self._metrics = metrics
         self._unanswered = 0
 
-    async def apply(self, todo: Todo, may: Callable[[], bool]) -> WritesDone:
+    async def apply(self, todo: CycleWrites, may: Callable[[], bool]) -> WritesDone:
         """Carry out everything in *todo*. Never raises errors of the API server."""
         done = WritesDone()
         raises: list[_Job] = []
@@ -240,7 +239,7 @@ class Applier:
         await self._run((*raises, *returns, *others, *notes))
         return done
 
-    async def remember(self, todo: Todo, may: Callable[[], bool]) -> None:
+    async def remember(self, todo: CycleWrites, may: Callable[[], bool]) -> None:
         """Write the histories of the pending HPAs of *todo*, because a restart would forget them."""
         pending = [each for each in todo.cycle.decisions if each.pending and not each.dry_run]
         await self._run(partial(self._note, each, todo, WritesDone(), may) for each in pending)
@@ -249,7 +248,9 @@ class Applier:
         self._unanswered = 0
         await a_few_at_a_time(lambda job: job(), jobs, AT_ONCE)
 
-    async def _change(self, judged: FloorDecision, todo: Todo, done: WritesDone, may: Callable[[], bool]) -> None:
+    async def _change(
+        self, judged: FloorDecision, todo: CycleWrites, done: WritesDone, may: Callable[[], bool]
+    ) -> None:
         records, events = self._records, self._events
 
         def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[FloorDecision | None]:
@@ -285,7 +286,9 @@ class Applier:
         if sent.ending in ("written", "refused", "unneeded"):
             events.noted(decision)
 
-    async def _note(self, decision: FloorDecision, todo: Todo, done: WritesDone, may: Callable[[], bool]) -> None:
+    async def _note(
+        self, decision: FloorDecision, todo: CycleWrites, done: WritesDone, may: Callable[[], bool]
+    ) -> None:
         """Write the history of an HPA, and nothing else."""
         judged_hpa, asked = decision.subject.hpa, decision.subject.asked
 
@@ -300,17 +303,17 @@ class Applier:
         if sent.ending == "written" and sent.write.patch is not None:
             self._records.keep(judged_hpa, decision.history, sent.write.patch.state)
 
-    async def _give_back(self, back: Return, todo: Todo, done: WritesDone, may: Callable[[], bool]) -> None:
+    async def _give_back(self, back: OptedOut, todo: CycleWrites, done: WritesDone, may: Callable[[], bool]) -> None:
         """Restore the user's own bounds, and remove our annotation."""
         records = self._records
 
-        def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[Return]:
+        def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[OptedOut]:
             if hpa is back.hpa:
                 return PlannedPatch(back.given.patch, back)
             history = records.recorded(hpa) or state_of(hpa, todo.rules.prefix)[0].history
             opted_in = asked_of(hpa, todo.rules.prefix, todo.defaults) is not None
             given = None if opted_in else restoration(hpa, history, todo.rules, todo.now)
-            return PlannedPatch(None if given is None else given.patch, Return(hpa, history, given or back.given))
+            return PlannedPatch(None if given is None else given.patch, OptedOut(hpa, history, given or back.given))
 
         sent = await self._sent(back.hpa, make, may)
         last, uid = sent.write.of, back.hpa.uid

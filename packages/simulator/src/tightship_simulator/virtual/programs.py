@@ -10,7 +10,7 @@ from msgspec import Struct
 import hpa_scaler.running
 import node_compactor.running
 import node_refiner.running
-from hpa_scaler.process.run_settings import ScalerRunSettings
+from hpa_scaler.process.settings import ScalerRunSettings
 from node_compactor.run_settings import CompactorRunSettings
 from node_refiner.run_settings import RefinerRunSettings
 from tightship.process.main import Runtime

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -142,3 +142,20 @@ class Plan(Struct, frozen=True):
         """Return the plan with *held*, the reasons why its nodes wait, among the refusals."""
         waiting = {name: (refusal,) for name, refusal in held.items()}
         return msgspec.structs.replace(self, refusals={**self.refusals, **waiting})
+
+
+class SearchRules(Struct, frozen=True, kw_only=True):
+    """How to search: for *iterations*, or *seconds* of *clock*, whichever ends first; or until *stop* is true.
+
+    The same *seed* and iterations give the same plan. *warm* are plans known from before, the best first: what still
+    holds of them is planned too, and a search starts from the best. Without iterations, nothing is searched.
+    *solving* is how many seconds of wall time the solver, where it is installed, may then take for the best bound.
+    """
+
+    iterations: int | None = None
+    seconds: float | None = None
+    clock: Callable[[], float] | None = None
+    seed: int = 0
+    warm: tuple[Plan, ...] = ()
+    stop: Callable[[], bool] | None = None
+    solving: float = 0.0

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from tightship.objects.reasons import Refusal
-from tightship.planning.plan.model import Candidate
+from tightship.planning.plan.model import Candidate, Searched, SearchRules
 from tightship.planning.plan.planner import Planner
 from tightship.planning.utilization import Measure
 from tightship.rules.disruption_cost import total_cost
@@ -43,10 +43,12 @@ class Strategy(ABC):
     """A way to choose which candidates go, and in what order. *name* is the word that users configure.
 
     *choose* picks a place for each evicted pod where the plan may choose places (placement ``possible``). With
-    *by_price*, the price of what is kept counts, not the number of nodes.
+    *by_price*, the price of what is kept counts, not the number of nodes. *searched* says what a search came to, if
+    the strategy searches.
     """
 
     by_price: bool = False
+    searched: Searched | None = None
     name: str
     choose: Choice
 
@@ -64,6 +66,9 @@ class Strategy(ABC):
         planner = new_planner(self.choose)
         return Outcome(planner, self.extend(planner, gates, tuple(planner.candidates.values())))
 
+
+Improve = Callable[[Strategy, SearchRules], Strategy]
+"""Returns a strategy that plans as another one does, then searches for better."""
 
 Key = Callable[[Planner, Candidate], tuple[float | str, ...]]
 """How far back in the order a candidate stands, after what a planner has planned. Planning more may raise a key, by

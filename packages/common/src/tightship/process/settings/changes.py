@@ -12,8 +12,7 @@ from pydantic import BaseModel
 
 from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason
-from tightship.planning.advice import Change
-from tightship.planning.advice.catalogue import subjects
+from tightship.planning.changes import Change, subjects
 from tightship.planning.evaluate import Evaluation, Judge
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Plan
@@ -31,7 +30,7 @@ _SWITCHED: Mapping[Reason, str] = {
 
 
 class SettingChanges:
-    """The changes of *settings*; see :class:`tightship.planning.advice.Tunable`.
+    """The changes of *settings*; see :class:`tightship.planning.changes.Tunable`.
 
     *judged* makes a judge of settings. *given* are the fields that flags of this command set.
     """
@@ -53,7 +52,7 @@ class SettingChanges:
         raise NotImplementedError
 
     def change(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation[Any]) -> Change | None:
-        """See :class:`tightship.planning.advice.Tunable`."""
+        """See :class:`tightship.planning.changes.Tunable`."""
         if reason in _SWITCHED:
             return self.without(reason)
         if reason in ENDS_BY_ITSELF:
@@ -68,7 +67,7 @@ class SettingChanges:
         return self.own(reason, fact, evaluation)
 
     def winning(self, values: Mapping[str, Any]) -> Sequence[str]:
-        """See :class:`tightship.planning.advice.Tunable`."""
+        """See :class:`tightship.planning.changes.Tunable`."""
         return tuple(sorted(set(self._winning(type(self.settings), values))))
 
     def _winning(self, model: type[BaseModel], values: Mapping[str, Any]) -> Iterator[str]:

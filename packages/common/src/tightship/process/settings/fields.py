@@ -17,10 +17,10 @@ from pydantic.fields import FieldInfo
 
 from tightship.documents.document import Plain, Setting
 from tightship.objects.durations import DurationError, parse_duration
+from tightship.objects.money import Prices
 from tightship.objects.quoting import quoted
 from tightship.objects.reasons import Reason
 from tightship.planning.demand import SWITCHABLE as SWITCHABLE_DEMAND_RULES
-from tightship.planning.prices import PriceList
 from tightship.rules.eviction_rules import SWITCHABLE as SWITCHABLE_POD_RULES
 from tightship.rules.nodes import SWITCHABLE as SWITCHABLE_NODE_RULES
 
@@ -203,7 +203,7 @@ def scalar(value: object) -> Plain:
     match value:
         case Budget():
             return value.count if value.count is not None else str(value)
-        case PriceList():
+        case Prices():
             return value.written or None
         case float():
             return int(value) if value.is_integer() else value

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from typing import Annotated, Literal, Self, get_args
 
 import msgspec
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, InstanceOf, ValidationInfo, field_validator
 
 from tightship.cluster.pools import KNOWN_POOL_LABELS
 from tightship.drain.rules import DrainRules
+from tightship.objects.money import Prices
 from tightship.objects.reasons import Reason
 from tightship.objects.schedulers import SCHEDULERS, Scoring
 from tightship.objects.selectors import Taint
@@ -22,7 +23,6 @@ from tightship.planning.demand import KEPT_FOR, ReservedDemand
 from tightship.planning.plan.model import CANDIDATE, Placement, SteeringRules
 from tightship.process.settings.fields import SWITCHABLE_RULES, Flag, Rules, Seconds, Share
 from tightship.process.settings.loading import Layered
-from tightship.process.settings.prices import Prices
 from tightship.rules.eviction_rules import EvictionRules, awaited_for
 
 _log = logging.getLogger(__name__)
@@ -212,7 +212,7 @@ class SteeringKeys(Layered):
 
 
 class SearchKeys(Layered):
-    """The search for plans that remove more nodes than a strategy finds: see :mod:`tightship.planning.search`."""
+    """The search for plans that remove more nodes than a strategy finds: see :mod:`tightship.search`."""
 
     search: Annotated[
         Seconds,
@@ -307,7 +307,7 @@ class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
     disabled_rules: DisabledRules
     schedulers: Schedulers
     system_pod_timeout: SystemPodTimeout
-    prices: Prices
+    prices: Annotated[InstanceOf[Prices], Field(default_factory=Prices)]
 
     @property
     def led(self) -> Self:
@@ -319,7 +319,7 @@ class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
         return self.model_copy(update={"disabled_rules": self.disabled_rules | {reason}})
 
     def priced(self, nodes: Mapping[str, int]) -> Self:
-        """Return the same settings with OpenCost's prices of *nodes*, in millionths for an hour."""
+        """Return the same settings with the prices of *nodes* that a server knows, in millionths for an hour."""
         return self.model_copy(update={"prices": msgspec.structs.replace(self.prices, nodes=nodes)})
 
     @property

@@ -19,9 +19,9 @@ from msgspec import Struct
 from tightship.kube.connection import Connection
 from tightship.kube.reflector import Timing
 from tightship.kube.resources import Resource
+from tightship.kube.retrying import begin_anew
 from tightship.kube.watching import Applied, Removed, WatchDriver, WatchEvent, watch_once
 from tightship.objects.api_errors import BadAnswer, Forbidden, KubeError, one_line
-from tightship.objects.backoff import Backoff
 from tightship.objects.unreadable import UNREADABLE
 
 _log = logging.getLogger(__name__)
@@ -96,20 +96,19 @@ class ConfigMapSource:
             "ConfigMap", "", "v1", "configmaps", field_selector=f"metadata.name={name}", namespace=namespace
         )
         self._timing = timing
-        self._backoff = Backoff(timing.first, timing.longest)
 
     async def run(self, sink: Sink) -> None:
         """List and watch until cancelled."""
-        while True:
-            try:
-                await self._watch(await self._list(sink), sink)
-            except KubeError as error:
-                self._failed(error)
-                if isinstance(error, Forbidden):
-                    # Unreadable configuration is no outage: only a person can fix the permissions.
-                    sink(Unusable((f"{self.name} can't be read: {error.message or 'forbidden'}",)))
-            # Wait even after a proper end: all clients of a restarted API server come back together.
-            await self._timing.sleep(self._backoff.next())
+        # Wait even after a proper end: all clients of a restarted API server come back together.
+        async for attempt in self._timing.retry.endlessly():
+            with attempt:
+                try:
+                    await self._watch(await self._list(sink), sink, partial(begin_anew, attempt.retry_state))
+                except KubeError as error:
+                    self._failed(error)
+                    if isinstance(error, Forbidden):
+                        # Unreadable configuration is no outage: only a person can fix the permissions.
+                        sink(Unusable((f"{self.name} can't be read: {error.message or 'forbidden'}",)))
 
     async def _list(self, sink: Sink) -> str:
         resource = self._resource
@@ -123,12 +122,12 @@ class ConfigMapSource:
         self._well()
         return found.metadata.resource_version
 
-    async def _watch(self, resource_version: str, sink: Sink) -> None:
+    async def _watch(self, resource_version: str, sink: Sink, heard: Callable[[], None]) -> None:
         """Follow one connection to its end."""
         timing, server = self._timing, self._connection.server
         driver = WatchDriver(self._resource, resource_version, server=server, server_timeout=timing.server_timeout)
         tell = partial(self._tell, sink)
-        await watch_once(self._connection, driver, timing.silence, tell, self._backoff.reset)
+        await watch_once(self._connection, driver, timing.silence, tell, heard)
 
     def _tell(self, sink: Sink, event: WatchEvent) -> None:
         match event:

@@ -1,0 +1,314 @@
+"""The change against each refusal of a plan: one table from a reason to the thing behind it, its edit and its command.
+
+A refusal without an entry has no change: it passes by itself (a cool-down, a young node), others have to act (a broken
+node, Karpenter's own disruption), or nothing small helps (no room).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial, reduce
+from typing import Any
+
+import msgspec
+
+from tightship.advice.budgets import BUDGET_REASONS, BudgetChanges
+from tightship.advice.edits import (
+    HONOR,
+    annotate,
+    honoring_taints,
+    uncordoned,
+    untainted,
+    with_group_minimum,
+    with_node_pool,
+    without_annotation,
+)
+from tightship.advice.others import left_to_others
+from tightship.cluster import Snapshot
+from tightship.cluster.owners import (
+    AnnotationEdit,
+    annotation_changes,
+    commands,
+    managing,
+    named,
+    patching,
+    template_of,
+    top_owner,
+)
+from tightship.objects import Owner, Pod, PodTemplate
+from tightship.objects.karpenter import WHEN_EMPTY
+from tightship.objects.reasons import Reason, Refusal
+from tightship.planning.changes import Change, Tunable, subjects
+from tightship.planning.evaluate import Evaluation
+from tightship.planning.facts import NodeFacts
+from tightship.rules.evictability import (
+    DO_NOT_DISRUPT,
+    DO_NOT_DRAIN,
+    PREFER_NO_EVICTION,
+    SAFE_LOCAL_VOLUMES,
+    SAFE_TO_EVICT,
+    all_local_volumes,
+)
+from tightship.rules.gangs import EVICT_TOGETHER
+from tightship.rules.karpenter import POOL_LABEL
+from tightship.rules.node_groups import MINIMUM_SIZE
+from tightship.rules.nodes import NODE_DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
+
+_REMOVED: Mapping[Reason, tuple[str, ...]] = {
+    Reason.POD_DO_NOT_DRAIN: (DO_NOT_DRAIN,),
+    Reason.NOT_SAFE_TO_EVICT: (SAFE_TO_EVICT,),
+    Reason.SAFE_TO_EVICT_ON_COMPLETION: (SAFE_TO_EVICT,),
+    Reason.POD_DO_NOT_DISRUPT: DO_NOT_DISRUPT,
+    Reason.PREFER_NO_EVICTION: (PREFER_NO_EVICTION,),
+}
+"""Reasons that an annotation of a pod gives: without the annotation they are gone."""
+
+_VOUCHED: Mapping[Reason, str] = {
+    Reason.NOT_REPLICATED: "nothing recreates the pod once it is evicted",
+    Reason.CUSTOM_CONTROLLER: "only if its controller recreates an evicted pod",
+    Reason.CONTROLLER_NOT_FOUND: "nothing recreates the pod once it is evicted",
+    Reason.KUBE_SYSTEM_POD: "",
+}
+"""Reasons against which somebody may vouch for the pod (safe-to-evict), and what they vouch for."""
+
+_NOTES: Mapping[Reason, str] = {Reason.GANG_WOULD_BREAK: "the whole group starts over elsewhere"}
+
+_ON_NODES: Mapping[Reason, tuple[str, ...]] = {
+    Reason.NODE_DO_NOT_DRAIN: (DO_NOT_DRAIN,),
+    Reason.SCALE_DOWN_DISABLED: (SCALE_DOWN_DISABLED,),
+    Reason.NODE_DO_NOT_DISRUPT: NODE_DO_NOT_DISRUPT,
+}
+"""Reasons that an annotation of a node gives."""
+
+ROOM = frozenset({Reason.NO_PLACE, Reason.NO_PLACE_AFTER_PLAN, Reason.NO_PLACE_TOGETHER})
+"""Reasons that a plan in another order may take away, and a topology spread that lets emptied nodes go."""
+
+_Top = tuple[str, str, str]
+"""Namespace, kind and name of the owner whose template counts."""
+
+
+def _carried(keys: Sequence[str], annotations: Mapping[str, str]) -> str:
+    """Return the one of *keys* that is among *annotations*."""
+    return next((each for each in keys if each in annotations), keys[0])
+
+
+class Catalogue:
+    """The changes behind the refusals of plans of *snapshot*. The same thing has the same change each time."""
+
+    def __init__(self, snapshot: Snapshot, evaluation: Evaluation[Any], tunable: Tunable) -> None:
+        self._snapshot = snapshot
+        self._evaluation = evaluation
+        self._tunable = tunable
+        self._pods = {pod.key: pod for view in snapshot.nodes.values() for pod in view.pods}
+        self._known: dict[tuple[Reason, str], Change] = {}
+        self._of: dict[tuple[str, Refusal], Change | None] = {}
+        self._tuned: dict[tuple[Reason, str], Change | None] = {}
+        self._budgets = BudgetChanges(snapshot, self._pods)
+        self._owned: dict[_Top, dict[str, set[str]]] | None = None
+        self._kept: dict[Reason, Mapping[str, Mapping[str, Pod]]] = {}
+
+    def of(self, node: str, refusal: Refusal) -> Change | None:
+        """Return the change against *refusal* of *node*, ``None`` if there is none."""
+        place = node, refusal
+        if place not in self._of:
+            self._of[place] = self._find(node, refusal)
+        return self._of[place]
+
+    def all_of(self, node: str, refusals: Iterable[Refusal]) -> frozenset[Change] | None:
+        """Return the changes against all *refusals* of *node*, ``None`` if one of them has none."""
+        found = [self.of(node, refusal) for refusal in refusals]
+        return None if None in found else frozenset(each for each in found if each is not None)
+
+    def left_to_others(self, refusals: Mapping[str, Sequence[Refusal]]) -> tuple[str, ...]:
+        """See :func:`~tightship.advice.others.left_to_others`."""
+        return left_to_others(self._snapshot, refusals, self._pods)
+
+    def without(self, reason: Reason) -> Change:
+        """Return the change that switches the rule of *reason* off."""
+        return self._tunable.without(reason)
+
+    def _find(self, node: str, refusal: Refusal) -> Change | None:
+        fact = self._evaluation.facts.get(node)
+        if fact is None:
+            return None
+        node_pool = self._of_node_pool(node, refusal.reason)
+        if node_pool is not None:
+            return node_pool
+        setting = refusal.reason, fact.pool
+        if setting not in self._tuned:
+            own = self._tunable.change(refusal.reason, fact, self._evaluation)
+            self._tuned[setting] = None if own is None else self._known.setdefault((own.reason, own.thing), own)
+        tuned = self._tuned[setting]
+        if tuned is not None:
+            return tuned
+        if node == refusal.subject:
+            return self._of_node(node, refusal.reason)
+        pod = self._pods.get(refusal.subject)
+        spread = refusal.reason is Reason.GANG_WOULD_BREAK and EVICT_TOGETHER not in refusal.fix
+        if pod is None or spread:
+            return None
+        if refusal.reason in BUDGET_REASONS:
+            found = self._budgets.of(pod, refusal.reason)
+            return found and self._known.setdefault((found.reason, found.thing), found)
+        return self._of_spread(pod) if refusal.reason in ROOM else self._of_pod(pod, refusal.reason)
+
+    # -- nodes
+
+    def _of_node(self, name: str, reason: Reason) -> Change | None:
+        if reason is Reason.NODE_GROUP_MIN_SIZE:
+            return self._of_group(self._evaluation.facts[name])
+        if reason in _ON_NODES:
+            key = _carried(_ON_NODES[reason], self._snapshot.nodes[name].node.annotations)
+            command = f"kubectl annotate node {name} {key}-"
+            return self._once(reason, f"node {name}", partial(without_annotation, name=name, key=key), command)
+        if reason is Reason.CORDONED:
+            return self._once(reason, f"node {name}", partial(uncordoned, name=name), f"kubectl uncordon {name}")
+        if reason is Reason.TAINTED:
+            hard = [each for each in self._snapshot.nodes[name].node.taints if each.effect != "PreferNoSchedule"]
+            command = f"kubectl taint node {name} {' '.join(f'{each.key}:{each.effect}-' for each in hard)}"
+            edit = partial(untainted, name=name, taints={(each.key, each.effect) for each in hard})
+            note = "pods that tolerate nothing may then run there"
+            return self._once(reason, f"node {name}", edit, command, note=note)
+        return None
+
+    def _of_node_pool(self, name: str, reason: Reason) -> Change | None:
+        """Return the change of the NodePool of node *name*, if the pool is known and one field of it is to blame."""
+        pool = self._snapshot.node_pools.get(self._snapshot.nodes[name].node.labels.get(POOL_LABEL, ""))
+        if pool is None or pool.problem or pool.replicas is not None:
+            return None
+        if reason is not Reason.KARPENTER_CONSOLIDATION_OFF or pool.after is not None or pool.managed.operator:
+            return None
+        written = {"consolidationPolicy": WHEN_EMPTY, "consolidateAfter": "30s"}
+        patch = msgspec.json.encode({"spec": {"disruption": written}}).decode()
+        command = f"kubectl patch nodepool {pool.name} --type merge -p '{patch}'"
+        edit = partial(with_node_pool, name=pool.name, change={"policy": WHEN_EMPTY, "after": 30.0})
+        effect = "Karpenter then deletes the nodes that Tightship has emptied, and packs none itself"
+        notes = (effect, pool.managed.note("the NodePool"))
+        return self._once(reason, f"NodePool {pool.name}", edit, command, note="; ".join(filter(None, notes)))
+
+    def _of_group(self, fact: NodeFacts) -> Change | None:
+        """Return a lower minimum of the node group, if an object that kubectl reaches says the minimum.
+
+        No command here changes the autoscaler's flags, or a group of a cloud.
+        """
+        group = fact.group
+        if group is None or group.problem:
+            return None
+        others = self._evaluation.facts.items()
+        mates = sorted(name for name, each in others if each.group is not None and each.group.name == group.name)
+        key = next((each for each in MINIMUM_SIZE if each in fact.view.node.annotations), "")
+        setter = f"kubectl annotate --overwrite node {' '.join(mates)} {key}=" if key else group.setter
+        if not setter:
+            return None
+
+        def change(least: int) -> Change:
+            return Change(
+                Reason.NODE_GROUP_MIN_SIZE,
+                f"the minimum size of node group {group.name}",
+                partial(with_group_minimum, name=group.name, nodes=mates if key else (), key=key, least=least),
+                commands=(f"{setter}{least}",),
+                note="the autoscaler has to allow that size too" if key else "",
+                tighter=lambda plan: (change(len(set(mates) - {each.node for each in plan.removals})),),
+            )
+
+        thing = Reason.NODE_GROUP_MIN_SIZE, f"the minimum size of node group {group.name}"
+        return self._known[thing] if thing in self._known else self._known.setdefault(thing, change(0))
+
+    # -- pods
+
+    def _of_pod(self, pod: Pod, reason: Reason) -> Change | None:
+        if reason in _REMOVED:
+            key, value = _carried(_REMOVED[reason], pod.annotations), None
+        elif reason is Reason.LOCAL_STORAGE:
+            key, value = SAFE_LOCAL_VOLUMES, all_local_volumes(pod)
+        elif reason in _VOUCHED:
+            key, value = SAFE_TO_EVICT, "true"
+        elif reason is Reason.GANG_WOULD_BREAK:
+            key, value = EVICT_TOGETHER, "true"
+        else:
+            return None
+        thing = f"{pod.namespace}/{named(self._snapshot, pod)}"
+        if (reason, thing) in self._known:
+            return self._known[reason, thing]
+        # One thing may need several commands: what a pod alone carries is changed pod by pod.
+        kept = self._keeping(reason).get(thing, {pod.key: pod})
+        made = self._annotating(reason, thing, key, value, kept.values())
+        return self._known.setdefault((reason, thing), made)
+
+    def _annotating(self, reason: Reason, thing: str, key: str, value: str | None, pods: Collection[Pod]) -> Change:
+        made: dict[AnnotationEdit, None] = {}
+        for each in pods:
+            own = all_local_volumes(each) if reason is Reason.LOCAL_STORAGE else value
+            made |= dict.fromkeys(annotation_changes(self._snapshot, each, key, own))
+        steps = [(each, self._reached(each)) for each in made]
+
+        def edit(snapshot: Snapshot) -> Snapshot:
+            return reduce(lambda done, step: annotate(done, *step), steps, snapshot)
+
+        def only(fact: NodeFacts) -> Change:
+            return self._annotating(reason, thing, key, value, [each for each in pods if each.node == fact.view.name])
+
+        owners = [managing(self._snapshot, each).note(named(self._snapshot, each)) for each in pods]
+        notes = (_VOUCHED.get(reason, "") or _NOTES.get(reason, ""), *dict.fromkeys(owners))
+        note = "; ".join(filter(None, notes))
+        return Change(reason, thing, edit, commands=commands(made), note=note, only=only)
+
+    def _of_spread(self, pod: Pod) -> Change | None:
+        """Return the policy by which a node that is emptied is no domain of the pod's topology spread any more."""
+        owner = top_owner(self._snapshot, pod)
+        wanted = [each for each in pod.spec.spread if each.node_taints_policy != HONOR]
+        if owner is None or not wanted or template_of(owner) is None:
+            return None
+        managed = managing(self._snapshot, pod)
+        thing = f"topology spread of {pod.namespace}/{named(self._snapshot, pod)}"
+        if managed.operator:
+            return None
+        constraints = [
+            {"topologyKey": each.topology_key, "whenUnsatisfiable": each.when_unsatisfiable, "nodeTaintsPolicy": HONOR}
+            for each in wanted
+        ]
+        places = self._owners()[pod.namespace, owner.kind, owner.name]
+        edit = partial(honoring_taints, pods={key for keys in places.values() for key in keys})
+        notes = ("new pods then count only nodes that take them", managed.note(named(self._snapshot, pod)))
+        if "." in owner.kind:  # custom resources have no strategic merge, and any other patch replaces the whole list
+            note = f"set nodeTaintsPolicy: {HONOR} in each constraint of {owner}"
+            return self._once(Reason.NO_PLACE, thing, edit, note="; ".join(filter(None, (note, *notes))))
+        command = patching(pod.namespace, owner, {"spec": {"topologySpreadConstraints": constraints}})
+        return self._once(Reason.NO_PLACE, thing, edit, command, note="; ".join(filter(None, notes)))
+
+    def _keeping(self, reason: Reason) -> Mapping[str, Mapping[str, Pod]]:
+        """Return the pods that *reason* keeps, by the thing behind it."""
+        if reason not in self._kept:
+            found: dict[str, dict[str, Pod]] = {}
+            for subject in sorted({each.subject for _, each in subjects(self._evaluation.plan.refusals, reason)}):
+                pod = self._pods.get(subject)
+                if pod is not None:
+                    found.setdefault(f"{pod.namespace}/{named(self._snapshot, pod)}", {})[subject] = pod
+            self._kept[reason] = found
+        return self._kept[reason]
+
+    def _reached(self, change: AnnotationEdit) -> dict[str, set[str]]:
+        """Return the pods that *change* reaches, by node."""
+        if change.kind == "Pod":
+            key = f"{change.namespace}/{change.name}"
+            return {self._pods[key].node: {key}}
+        return self._owners().get((change.namespace, change.kind, change.name), {}) if change.rolls_out else {}
+
+    def _owners(self) -> dict[_Top, dict[str, set[str]]]:
+        if self._owned is None:
+            self._owned = {}
+            tops: dict[PodTemplate, Owner | None] = {}
+            for pod in self._pods.values():
+                if pod.template not in tops:
+                    tops[pod.template] = top_owner(self._snapshot, pod)
+                top = tops[pod.template]
+                if top is not None:
+                    place = self._owned.setdefault((pod.namespace, top.kind, top.name), {})
+                    place.setdefault(pod.node, set()).add(pod.key)
+        return self._owned
+
+    def _once(
+        self, reason: Reason, thing: str, edit: Callable[[Snapshot], Snapshot], *lines: str, note: str = ""
+    ) -> Change:
+        made = Change(reason, thing, edit, commands=lines, note=note)
+        return self._known.setdefault((reason, thing), made)

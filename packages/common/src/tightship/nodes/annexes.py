@@ -1,0 +1,53 @@
+"""The annexes that controllers of nodes have. With a folder and its lines here deleted, the rest works as before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, TypeAlias
+
+from pydantic import BeforeValidator, Field, InstanceOf
+
+from tightship.advice import advise
+from tightship.documents.inputs import Inputs
+from tightship.objects.money import PriceReader, Prices
+from tightship.planning.changes import AdviceAsked
+from tightship.planning.plan import Improve
+from tightship.prices import prices
+from tightship.process.settings.fields import Flag
+from tightship.search import search
+
+Advise: TypeAlias = Callable[[AdviceAsked, Inputs, Sequence[str]], Inputs]
+"""Adds to what a document is made of: advice about a plan, or about the named nodes."""
+
+ADVISE: Advise | None = advise
+"""What advises; without it, plans and explanations have no advice."""
+
+SEARCH: Improve | None = search
+"""What searches for better plans; without it, plans are those of their strategies."""
+
+PRICES: PriceReader | None = prices
+"""What reads prices; without it, only annotations tell what a node costs."""
+
+
+def _prices(value: object) -> object:
+    return value if PRICES is None or isinstance(value, Prices) else PRICES(value, None)
+
+
+def _price_file(path: str) -> object:
+    return path if PRICES is None else PRICES(None, path)
+
+
+PricesSetting = Annotated[
+    InstanceOf[Prices],
+    BeforeValidator(_prices),
+    Field(default_factory=lambda: Prices() if PRICES is None else PRICES(None, None)),
+    Flag(
+        "--prices FILE",
+        "prices of nodes for an hour, by instance type or label selector, as YAML or JSON; or the address of a "
+        "Prometheus server that scrapes OpenCost: see docs/money.md (default: the annotations "
+        "tightship.dev/hourly-price, then clouds' prices on demand)",
+        "plan",
+        parse=_price_file,
+    ),
+]
+"""What nodes cost."""

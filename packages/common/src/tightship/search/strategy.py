@@ -1,0 +1,164 @@
+"""A strategy that searches: what another strategy plans, then a search for a plan that removes more nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from tightship.objects.reasons import Refusal
+from tightship.planning.plan.engine import straightened
+from tightship.planning.plan.model import Candidate, Removal, Searched, SearchRules
+from tightship.planning.plan.planner import Planner
+from tightship.planning.plan.strategies import Gates, NewPlanner, Outcome, Strategy
+from tightship.rules.disruption import DisruptionLedger
+from tightship.rules.disruption_cost import total_cost
+from tightship.scheduler.scoring import Choice
+from tightship.search.bound import bound
+from tightship.search.improve import Effort, improve
+from tightship.search.limits import limits_of
+from tightship.search.linear import solved_bound
+from tightship.search.playing import play, replay
+from tightship.search.problem import extract
+from tightship.search.start import started
+
+BOUND_PART = 0.2
+"""The part of the effort after which the search goes on with the bound as it stands."""
+
+
+class _Found(Struct, frozen=True):
+    """An outcome with its final removals and score. *broken* counts what a replay had to plan anew."""
+
+    outcome: Outcome
+    removals: Sequence[Removal]
+    broken: int = 0
+
+    @property
+    def evictions(self) -> int:
+        return sum(len(removal.moves) for removal in self.removals)
+
+    @property
+    def score(self) -> tuple[int, int, int, int]:
+        """The nodes removed, those among them with planned maintenance, then costs of disruption and evictions."""
+        candidates = self.outcome.planner.candidates
+        maintained = sum(candidates[removal.node].maintenance for removal in self.removals)
+        cost = sum(total_cost(move.pod for move in removal.moves) for removal in self.removals)
+        return len(self.removals), maintained, -cost, -self.evictions
+
+
+class Searching(Strategy):
+    """Plans as *greedy* does, then searches for better. Only plans that choose places (``possible``) are searched.
+
+    The first round of a plan is searched. :attr:`searched` says what came of it.
+    """
+
+    def __init__(self, greedy: Strategy, rules: SearchRules) -> None:
+        self.name = greedy.name
+        self.choose = greedy.choose
+        self.searched: Searched | None = None
+        self._begun = False
+        self._greedy = greedy
+        self._rules = rules
+
+    @property
+    def plain(self) -> Strategy:
+        """The strategy whose plans are searched."""
+        return self._greedy
+
+    def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
+        """See :meth:`Strategy.extend`; nothing is searched."""
+        return self._greedy.extend(planner, gates, candidates)
+
+    def run(self, new_planner: NewPlanner, gates: Gates) -> Outcome:
+        """Plan one round over all candidates, and keep the better of both plans."""
+        # Reasons cost more than the plan, and a plan known from before is seldom worse.
+        quick = _unexplained(new_planner) if self._rules.warm and not self._begun else new_planner
+        outcome = self._greedy.run(quick, gates)
+        if self._begun or outcome.planner.placement != "possible":
+            return outcome if quick is new_planner else self._greedy.run(new_planner, gates)
+        self._begun = True
+        greedy = best = self._found(outcome)
+        for plan in self._rules.warm:
+            again = replay(plan, new_planner, gates, self._greedy)
+            held = self._found(again.outcome, again.broken)
+            # A known plan stays unless another is better: nodes are steered by it already.
+            if held.score > best.score or (best is greedy and held.score == best.score):
+                best = held
+        if best is greedy and quick is not new_planner:
+            greedy = best = self._found(self._greedy.run(new_planner, gates))
+        if self._rules.warm:
+            self.searched = self._as_known(self._rules.warm[0].searched, greedy, best)
+        if self._rules.iterations != 0:
+            best = self._search(greedy, best, gates)
+        return best.outcome
+
+    def _as_known(self, known: Searched | None, greedy: _Found, best: _Found) -> Searched:
+        """Return what an earlier search, *known*, came to for the present cluster."""
+        nodes = len(best.outcome.planner.snapshot.nodes)
+        return Searched(
+            seconds=None if known is None else known.seconds,
+            iterations=0 if known is None else known.iterations,
+            greedy_removed=len(greedy.removals),
+            greedy_evictions=greedy.evictions,
+            removed=len(best.removals),
+            evictions=best.evictions,
+            bound=0 if known is None else min(known.bound, nodes - len(best.removals)),
+            warm_start=best is not greedy and not best.broken,
+            broken=best.broken,
+        )
+
+    def _search(self, greedy: _Found, start: _Found, gates: Gates) -> _Found:
+        """Return the better of *start* and what a search from there finds."""
+        rules = self._rules
+        effort = Effort(rules.iterations, rules.seconds, rules.clock, rules.stop)
+        new_planner = _own_spaces(start.outcome.planner)
+        before = new_planner(self.choose)
+        problem = extract(before, limits_of(gates, before))
+        best, least, exact = start, 0, None
+        if problem is not None:
+            floor = bound(problem, lambda: effort.spent() > BOUND_PART)
+            origin, afresh, least = started(problem, start.removals), start is greedy, floor.nodes
+            found = improve(problem, floor, origin, effort, rules.seed, afresh=afresh)
+            if found is not None and not effort.stopped:
+                played = self._found(play(problem, found, new_planner, gates, self._greedy))
+                best = played if played.score > start.score else start
+            if rules.solving and len(before.snapshot.nodes) - len(best.removals) > least:
+                exact = solved_bound(problem, rules.solving)
+        self.searched = Searched(
+            seconds=rules.seconds,
+            iterations=effort.iterations,
+            greedy_removed=len(greedy.removals),
+            greedy_evictions=greedy.evictions,
+            removed=len(best.removals),
+            evictions=best.evictions,
+            bound=least if exact is None else max(least, exact),
+            solved=exact is not None,
+            warm_start=None if self.searched is None else self.searched.warm_start,
+            broken=start.broken,
+        )
+        return best
+
+    def _found(self, outcome: Outcome, broken: int = 0) -> _Found:
+        return _Found(outcome, straightened(outcome.planner), broken)
+
+
+def _unexplained(new_planner: NewPlanner) -> NewPlanner:
+    """Return what makes the same planners, whose refusals only name their reasons."""
+
+    def quick(choose: Choice) -> Planner:
+        planner = new_planner(choose)
+        planner.explain = False
+        return planner
+
+    return quick
+
+
+def _own_spaces(planner: Planner) -> NewPlanner:
+    """Return what makes planners like *planner*, each with a space of its own: a search looks at several at once."""
+    snapshot, candidates = planner.snapshot, tuple(planner.candidates.values())
+
+    def new_planner(choose: Choice) -> Planner:
+        ledger = DisruptionLedger(snapshot)
+        return Planner(snapshot, ledger, candidates, planner.placement, choose=choose, round_number=planner.round)
+
+    return new_planner
