@@ -463,7 +463,7 @@ def main() -> int:
     parser.add_argument(
         "--placement",
         default="likely",
-        choices=["possible", "likely", "certain"],
+        choices=["possible", "likely"],
         help="where the pilot leads no pods (likely)",
     )
     parser.add_argument("--cluster", type=Path, default=openb(), help="a List as kubectl prints it (openb)")

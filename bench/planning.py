@@ -135,7 +135,7 @@ def measure_fleet(nodes: int) -> dict[str, Any]:
         "plans": [],
     }
     for name in STRATEGIES:
-        for placement in ("possible", "likely", "certain"):
+        for placement in ("possible", "likely"):
             start = cpu()
             chosen = {"strategy": name, "placement": placement}
             plan = evaluate(snapshot, CompactorJudge(load_settings(EVERY_POOL | chosen)), now).plan
@@ -228,7 +228,7 @@ def measure_openb(path: str) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     for name, strategy in STRATEGIES.items():
         placement: Placement
-        for placement in ("possible", "likely", "certain"):
+        for placement in ("possible", "likely"):
             start = cpu()
             plan = make_plan(snapshot, every_node, strategy, placement)
             seconds = cpu() - start

@@ -215,7 +215,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1, help="runs of each row, of which the means are shown (1)")
     parser.add_argument("--in-drain", type=int, default=10, help="nodes drained at once (10)")
     parser.add_argument("--strategy", default="fewest-nodes", choices=list(LIMITS))
-    parser.add_argument("--placement", default="likely", choices=["possible", "likely", "certain"])
+    parser.add_argument("--placement", default="likely", choices=["possible", "likely"])
     parser.add_argument("--limit", type=float, default=0.0, help="CPU ratio below which nodes may go")
     options = parser.parse_args()
     path = openb()

@@ -23,10 +23,10 @@ def test_an_eviction_without_the_right_to_it(empty_plane: ControlPlane) -> None:
         assert isinstance(pod, Pod)
         file = await asyncio.to_thread(empty_plane.service_account_kubeconfig, "default", "default")
         async with await connect(file) as nobody:
-            heard = await send_away(nobody, pod, past_budgets=False, only_if=lambda: True)
-        assert heard.answer is EvictionAnswer.FORBIDDEN
-        assert FATAL.get(heard.answer) is Reason.EVICTION_FORBIDDEN
-        assert heard.retry_after is None
-        assert heard.answer not in GOING
+            result = await send_away(nobody, pod, past_budgets=False, only_if=lambda: True)
+        assert result.answer is EvictionAnswer.FORBIDDEN
+        assert FATAL.get(result.answer) is Reason.EVICTION_FORBIDDEN
+        assert result.retry_after is None
+        assert result.answer not in GOING
 
     empty_plane.run(work)

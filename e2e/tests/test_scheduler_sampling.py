@@ -8,7 +8,6 @@ import pytest
 from tightship.cluster import Snapshot
 from tightship.objects import Pod
 from tightship.planning.plan import STRATEGIES, make_plan
-from tightship.planning.plan.model import Placement
 from tightship.rules.nodes import SCALE_DOWN_DISABLED
 from tightship.scheduler.scoring import nodes_to_find, scheduler_scores
 from tightship.scheduler.space import Space
@@ -21,8 +20,6 @@ from tightship_testkit.planning import judge, snapshot_of
 NODES = 130
 CHOICES = 40
 BATCH = 30
-
-PLACEMENTS: tuple[Placement, ...] = ("certain", "likely")
 
 
 def large() -> Json:
@@ -53,8 +50,7 @@ def test_the_scheduler_chooses_among_a_sample_and_plans_hold(control_plane: Cont
     async def work(api: Client) -> None:
         assert nodes_to_find(NODES) == 100
         await begin(api, control_plane, large())
-        for placement in PLACEMENTS:
-            await drained(api, control_plane, placement)
+        await drained(api, control_plane)
         await choices(api, snapshot_of(await saved(api)))
         await equal_pods_are_no_batch(api, control_plane)
 
@@ -103,10 +99,10 @@ async def equal_pods_are_no_batch(api: Client, plane: ControlPlane) -> None:
     assert flushed, lines
 
 
-async def drained(api: Client, plane: ControlPlane, placement: Placement) -> None:
+async def drained(api: Client, plane: ControlPlane) -> None:
     """Drain the first node of a plan; the scheduler places its pods as it likes."""
     live = await saved(api)
-    [first, *_] = make_plan(snapshot_of(live), judge, STRATEGIES["least-utilized"], placement).removals
+    [first, *_] = make_plan(snapshot_of(live), judge, STRATEGIES["least-utilized"], "likely").removals
     assert first.moves
     await cordon(api, first.node)
     await evict_all(api, pods_of(live, {move.pod.key for move in first.moves}))

@@ -28,7 +28,7 @@ from tightship_testkit.builders import state_of
 
 Json = dict[str, Any]
 AHEAD = ReservedDemand(100, buffers=True)
-PLACEMENTS: list[Placement] = ["possible", "likely", "certain"]
+PLACEMENTS: list[Placement] = ["possible", "likely"]
 
 
 def template(name: str = "unit", cpu: str = "2", **spec: Any) -> Json:

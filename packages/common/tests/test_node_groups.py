@@ -13,8 +13,9 @@ from tightship.cluster.pools import KNOWN_POOL_LABELS
 from tightship.documents.warnings import warnings_of
 from tightship.objects import NodeGroup
 from tightship.objects.reasons import Reason
-from tightship.planning.facts import FactRules, NodeFacts, gather
-from tightship.planning.group_size import GroupSizes, group_keeps, group_room
+from tightship.planning.facts import FactRules, NodeFacts, count_at_claim, count_before_plan, gather, not_autoscaled
+from tightship.rules.checks import Check, refusals
+from tightship.rules.limits import Count, count_in_drain, group_kind, group_minimum
 from tightship.rules.node_groups import MINIMUM_SIZE, NodeGroups
 from tightship.rules.nodes import NodeRules
 from tightship_testkit.builders import NOW, node, snapshot
@@ -193,9 +194,10 @@ def test_a_node_whose_group_the_autoscaler_does_not_have_is_kept_by_name(group: 
     [view] = found.nodes.values()
     for rules, kept in ((NodeRules(), True), (NodeRules(frozenset({Reason.NOT_AUTOSCALED})), False)):
         [fact] = gather(found, FactRules(nodes=rules), NOW).values()
-        for refusals in (list(fact.refusals), group_keeps(found, view.node, KNOWN_POOL_LABELS, rules)):
-            assert [each.reason for each in refusals] == [Reason.NOT_AUTOSCALED] * kept
-            assert not kept or f" node group {name}," in refusals[0].detail
+        groups = NodeGroups(found.autoscaler_statuses, KNOWN_POOL_LABELS)
+        for said in (list(fact.refusals), not_autoscaled(view.node, groups, rules)):
+            assert [each.reason for each in said] == [Reason.NOT_AUTOSCALED] * kept
+            assert not kept or f" node group {name}," in said[0].detail
 
 
 BLUE = {"eks.amazonaws.com/nodegroup": "blue"}
@@ -225,10 +227,20 @@ def facts_of(found: Snapshot) -> dict[str, NodeFacts]:
     return gather(found, FactRules(), NOW)
 
 
+def size(facts: dict[str, NodeFacts], count: Count | None = None) -> Check | None:
+    """Ask about node a in a plan, or at the moment of *count*."""
+    limits = group_minimum(facts["a"].group)
+    return next((each.check(count or count_before_plan(facts, kinds_of), "a") for each in limits), None)
+
+
+def kinds_of(fact: NodeFacts) -> tuple[str, ...]:
+    return group_kind(fact.group)
+
+
 def test_a_node_may_go_while_its_group_is_above_its_least_size() -> None:
     three, two = (facts_of(snapshot(*pool(names), status(NEW))) for names in ("a b c", "a b"))
-    assert GroupSizes(three).check("a").open  # type: ignore[union-attr]
-    closed = GroupSizes(two).check("a")
+    assert size(three).open  # type: ignore[union-attr]
+    closed = size(two)
     assert closed is not None
     assert (closed.open, closed.reason) == (False, Reason.NODE_GROUP_MIN_SIZE)
     assert closed.detail == "node group small would keep 1 node, its minimum size is 2"
@@ -237,33 +249,36 @@ def test_a_node_may_go_while_its_group_is_above_its_least_size() -> None:
 def test_nodes_in_drain_and_nodes_that_others_take_are_gone_already() -> None:
     going = {"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]}
     facts = facts_of(snapshot(*pool("a b"), *pool("c", **going), status(NEW)))
-    check = GroupSizes(facts).check("a")
+    check = size(facts)
     assert check is not None
     assert not check.open
 
 
 def test_a_claim_counts_what_was_claimed_since_the_plan() -> None:
     facts = facts_of(snapshot(*pool("a b c d"), status(NEW)))
-    assert group_room("a", facts, {"b"}) is None
-    refusal = group_room("a", facts, {"b", "c"})
-    assert refusal is not None
-    assert refusal.reason is Reason.NODE_GROUP_MIN_SIZE
+    one, two = (size(facts, count_at_claim("a", facts, claimed, kinds_of)) for claimed in ({"b"}, {"b", "c"}))
+    assert one is not None
+    assert two is not None
+    assert (one.open, two.open, two.reason) == (True, False, Reason.NODE_GROUP_MIN_SIZE)
 
 
 def test_a_drain_ends_where_its_group_has_shrunk_meanwhile() -> None:
     for names, kept in (("a b c", False), ("a b", True)):
         found = snapshot(*pool(names), status(NEW))
-        refusals = group_keeps(found, found.nodes["a"].node, KNOWN_POOL_LABELS)
-        assert [each.reason for each in refusals] == [Reason.NODE_GROUP_MIN_SIZE] * kept
+        a, groups = found.nodes["a"].node, NodeGroups(found.autoscaler_statuses)
+        limits = group_minimum(groups.of(a))
+        count = count_in_drain(found, a, limits, lambda each, groups=groups: group_kind(groups.of(each)))  # type: ignore[misc]
+        closed = refusals((each.check(count, "a") for each in limits), "a")
+        assert [each.reason for each in closed] == [Reason.NODE_GROUP_MIN_SIZE] * kept
 
 
 def test_nodes_of_a_group_whose_size_is_unreadable_stay_and_the_others_do_not() -> None:
     found = snapshot(*pool("a b c"), *pool("d e", group="other"), status(NEW.replace("minSize: 2", "minSize: few")))
-    sizes = GroupSizes(facts_of(found))
-    check = sizes.check("a")
+    facts = facts_of(found)
+    check = size(facts)
     assert check is not None
     assert not check.open
-    assert sizes.check("d") is None
+    assert group_minimum(facts["d"].group) == ()
     [warning] = warnings_of(found)
     assert warning == ("node group small can't be read, so its nodes stay: minSize is few; allowed is a whole number")
 
@@ -275,7 +290,7 @@ def test_a_size_of_thousands_of_digits_keeps_its_own_nodes_and_floods_nothing() 
         snapshot(*pool("a", notes=told)),
         snapshot(*pool("a"), status(NEW.replace("minSize: 2", f"minSize: {huge}"))),
     ):
-        check = GroupSizes(facts_of(found)).check("a")
+        check = size(facts_of(found))
         assert check is not None
         assert not check.open
         assert "allowed is a whole number" in check.detail
@@ -284,7 +299,7 @@ def test_a_size_of_thousands_of_digits_keeps_its_own_nodes_and_floods_nothing() 
 
 def test_a_status_that_is_none_is_named_and_blocks_nothing() -> None:
     found = snapshot(*pool("a"), status("hello"))
-    assert GroupSizes(facts_of(found)).check("a") is None
+    assert size(facts_of(found)) is None
     [warning] = warnings_of(found)
     assert warning.startswith("ConfigMap kube-system/cluster-autoscaler-status can't be read: ")
 

@@ -8,7 +8,8 @@ import pytest
 
 from tightship.objects.reasons import Reason
 from tightship.planning.facts import FactRules, gather
-from tightship.rules.nodes import NodeRules, emptied_by_others, judge_node, left_without, opt_outs, owner_elsewhere
+from tightship.rules.limits import left_without
+from tightship.rules.nodes import NodeRules, emptied_by_others, judge_node, opt_outs, owner_elsewhere
 from tightship.scheduler.space import Space
 from tightship_testkit.builders import NOW, node, pod, snapshot
 

@@ -47,12 +47,6 @@ def test_pods_that_must_be_together_and_may_only_leave_in_turn_never_leave() -> 
     assert "one after another" in found[0].detail
 
 
-def test_the_last_pod_of_an_affinity_group_is_never_certain_to_be_placed_soon() -> None:
-    cluster = small.last_of_its_group()
-    assert refusals(cluster, "n0", "possible") == []
-    assert [each.reason for each in refusals(cluster, "n0", "certain")] == [Reason.SCHEDULER_MAY_STRAND]
-
-
 def test_a_pod_that_excludes_its_own_kind_from_a_zone_may_move_within_the_zone() -> None:
     nobody_else = {"topologyKey": small.ZONE, "labelSelector": {"matchLabels": {"app": "alone"}}}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [nobody_else]}

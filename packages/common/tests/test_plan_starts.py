@@ -6,8 +6,8 @@ import pytest
 from tightship.objects.reasons import Reason
 from tightship.planning.plan import Candidate, Placement, Planner, PlanStart
 from tightship.rules.disruption import DisruptionLedger
+from tightship.scheduler.fitting import feasible_each
 from tightship.scheduler.space import Space
-from tightship.scheduler.together import feasible_each
 from tightship_simulator import random_cluster
 from tightship_simulator.generate import off_peak_cluster
 from tightship_testkit.changing import histories

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from cluster_builder import HOST, affinity, anti_affinity, node, pod, snapshot
+from cluster_builder import HOST, anti_affinity, node, pod, snapshot
 
 from tightship.cluster import Snapshot
 from tightship.drain.assessment import Assessment
@@ -346,30 +346,6 @@ def test_a_failed_attempt_leaves_no_trace() -> None:
     assert planner.removals == []
 
 
-@pytest.mark.parametrize(("placement", "goes"), [("possible", True), ("likely", True), ("certain", False)])
-def test_only_certain_refuses_what_another_choice_of_the_scheduler_would_strand(
-    placement: Placement, *, goes: bool
-) -> None:
-    """The small pod may be put where only the large one fits; least-allocated scoring would not do it, but could."""
-    things = [node("a", "16"), node("b", "3"), node("c", "8"), pod("large", "a", "3"), pod("small", "a", "1")]
-    things += [pod("there", "c", "6")]
-    result = plan(things, only=["a"], placement=placement)
-    assert bool(result.removals) is goes
-    if not goes:
-        assert reasons(result, "a") == {Reason.SCHEDULER_MAY_STRAND}
-
-
-def test_certain_accepts_where_room_is_ample() -> None:
-    things = [*(node(f"n{i}") for i in range(5)), pod("x", "n0"), pod("y", "n0", affinity=anti_affinity())]
-    assert plan(things, only=["n0"], placement="certain").removals
-
-
-def test_certain_takes_replicas_for_one_another_where_all_orders_would_be_too_many() -> None:
-    things = [node("a", "12"), *(node(f"n{number}", "4") for number in range(3))]
-    things += [pod(f"p{number}", "a", "1") for number in range(12)]
-    assert plan(things, only=["a"], placement="certain").removals
-
-
 def test_no_place_is_exact_where_all_orders_of_replicas_would_be_too_many() -> None:
     """The last of the small pods may go beside the large ones only, which have no other place."""
     things = [node("a", "30"), *(node(f"n{number}", "5") for number in range(5))]
@@ -378,13 +354,6 @@ def test_no_place_is_exact_where_all_orders_of_replicas_would_be_too_many() -> N
     ]
     assert reasons(plan(things, only=["a"], placement="possible"), "a")
     assert plan(things[:-1], only=["a"], placement="possible").removals
-
-
-def test_certain_knows_that_the_first_of_a_group_ties_the_others_to_its_domain() -> None:
-    together = affinity(HOST)
-    things = [node("a"), node("b", "1"), node("c", "4"), *(pod(f"p{i}", "a", "1", affinity=together) for i in range(2))]
-    assert reasons(plan(things, only=["a"], placement="certain"), "a") == {Reason.SCHEDULER_MAY_STRAND}
-    assert plan(things, only=["a"], placement="possible").removals
 
 
 def test_the_forecast_says_where_the_scheduler_would_put_a_pod() -> None:

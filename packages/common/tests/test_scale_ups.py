@@ -21,7 +21,7 @@ from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.eviction_rules import EvictionRules
 
 Json = dict[str, Any]
-PLACEMENTS: list[Placement] = ["possible", "likely", "certain"]
+PLACEMENTS: list[Placement] = ["possible", "likely"]
 
 
 def seen(things: Sequence[Json], most: int = 100) -> Snapshot:
@@ -116,9 +116,6 @@ def test_replicas_move_out_of_the_way_of_pods_that_have_one_place_only() -> None
     roomy = [each for each in things if each["metadata"]["name"] != "other"]
     (removal,) = plan(roomy).removals
     assert [(move.pod.name, move.target) for move in removal.moves] == [("p", "b")]
-    [refusal] = plan(roomy, placement="certain").refusals["a"]
-    assert refusal.reason is Reason.SCALE_UP_NEEDS_NODE
-    assert "kube-scheduler's own choices could leave them, or pods of the node, without a place" in refusal.detail
 
 
 def test_what_moved_out_of_the_way_holds_its_room_for_the_rest_of_the_plan() -> None:

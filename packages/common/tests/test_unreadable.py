@@ -16,7 +16,6 @@ from tightship.draining.history import past_drains
 from tightship.draining.lease_room import (
     ADDITIONS_ANNOTATION,
     HISTORY_ANNOTATION,
-    REGRETS_ANNOTATION,
     SAVINGS_ANNOTATION,
 )
 from tightship.draining.ledger import Ledger
@@ -60,7 +59,7 @@ def test_claims_are_unreadable_and_never_empty(deep: Deep, depth: int) -> None:
 @DEPTHS
 @pytest.mark.parametrize("deep", DEEP)
 def test_history_counts_as_empty(deep: Deep, depth: int) -> None:
-    names = (HISTORY_ANNOTATION, REGRETS_ANNOTATION, SAVINGS_ANNOTATION, ADDITIONS_ANNOTATION)
+    names = (HISTORY_ANNOTATION, SAVINGS_ANNOTATION, ADDITIONS_ANNOTATION)
 
     async def work(api: Simulated) -> None:
         connection = holding(api, **dict.fromkeys(names, deep(min(depth, 10_000))))

@@ -636,8 +636,7 @@ def test_pods_that_share_a_claim_go_to_one_node_or_nowhere(others: list[Json], g
     assert removed([*THREE, *SHARING, *others]) == goes
 
 
-@pytest.mark.parametrize("placement", ["likely", "certain"])
-def test_the_scheduler_must_have_no_choice_to_part_them(placement: Placement) -> None:
+def test_the_scheduler_must_have_no_choice_to_part_them() -> None:
     full = pod("x", "b", cpu="4")
-    assert removed([*THREE, *SHARING, full], placement) == {"p": "c", "q": "c"}
-    assert removed([*THREE, *SHARING], placement) is None
+    assert removed([*THREE, *SHARING, full], "likely") == {"p": "c", "q": "c"}
+    assert removed([*THREE, *SHARING], "likely") is None

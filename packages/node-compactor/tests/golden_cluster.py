@@ -40,7 +40,6 @@ CONFIG: Json = {
     "minimumNodeAge": "20m",
     "neededMarkedTimeForRemoval": "5m",
     "maximumNodesInPlan": 6,
-    "placement": "certain",
 }
 
 

@@ -29,12 +29,12 @@ OPEN: Json = {
 
 
 def test_a_drain_goes_by_the_settings_and_the_rules_of_the_plan_before_it() -> None:
-    values: Json = {"settleTime": "1s", "awaitCompletionFor": "4m", "placement": "certain"}
+    values: Json = {"settleTime": "1s", "awaitCompletionFor": "4m", "placement": "possible"}
     found = drains_of(load_settings({**values, "disabledRules": ["LocalStorage"], "blockingSystemPodTimeout": "12s"}))
     assert (found.rules.settle, found.rules.await_timeout) == (1, 240)
     assert (found.eviction.awaited, found.eviction.system_pod_timeout) == (ENDS_BY_ITSELF, 12)
     assert found.eviction.disabled == {Reason.LOCAL_STORAGE}
-    assert found.placement == "certain"
+    assert found.placement == "possible"
     plain = drains_of(load_settings({}))
     assert plain.rules == DrainRules()
     assert (plain.eviction.awaited, plain.placement) == (frozenset(), "likely")
@@ -51,8 +51,10 @@ def in_drain(since: float) -> Json:
 def kept(values: Json, *nodes: Json) -> list[Reason]:
     """Return what keeps n1 by what a drain is told of the settings."""
     found = snapshot(*nodes)
-    keeps = drains_of(load_settings({"nodePoolLabels": ["pool"], **values})).keeps(found, found.nodes["n1"].node)
-    return sorted(each.reason for each in keeps)
+    node_refusals = drains_of(load_settings({"nodePoolLabels": ["pool"], **values})).node_refusals(
+        found, found.nodes["n1"].node
+    )
+    return sorted(each.reason for each in node_refusals)
 
 
 def of_pool(name: str, pool: str = "a", **more: Any) -> Json:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from node_compactor.pacing import Cooling, cooling
+from node_compactor.pacing import cooling
 from node_compactor.settings import load_settings
 from tightship.cluster import Snapshot
 from tightship.objects.drain_record import Finished
 from tightship.objects.reasons import Reason
 from tightship.planning.facts import FactRules, gather
+from tightship.rules.additions import Pause
 from tightship_testkit.builders import DAY, NOW, node, snapshot
 
 Json = dict[str, Any]
@@ -35,14 +37,17 @@ def drained(pool: str, ending: str, ago: float, reason: str = "", by: str = "nod
     return Finished(node=f"{pool}9", pool=pool, controller=by, ending=ending, at=NOW - ago, reason=reason)
 
 
-def pauses(cluster: Snapshot, *finished: Finished, pools: Json | None = None, **settings: object) -> Cooling:
+Pauses = Callable[[str], Pause | None]
+
+
+def pauses(cluster: Snapshot, *finished: Finished, pools: Json | None = None, **settings: object) -> Pauses:
     loaded = load_settings({"nodePools": pools or {"*": {"enabled": True}}, **NO_PAUSES, **settings})
     facts = gather(cluster, FactRules(), NOW)
-    return cooling(cluster, facts, finished, loaded, NOW)
+    return cooling(facts, finished, loaded, NOW)
 
 
-def paused(found: Cooling) -> list[str]:
-    return [pool for pool in ("a", "b") if found.of(pool) is not None]
+def paused(found: Pauses) -> list[str]:
+    return [pool for pool in ("a", "b") if found(pool) is not None]
 
 
 @pytest.mark.parametrize(
@@ -104,23 +109,23 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
     settings = load_settings({"nodePools": {"*": {"enabled": True}}})
     cluster = two_pools(a2=300.0)
     facts = gather(cluster, FactRules(), NOW)
-    assert paused(cooling(cluster, facts, [], settings, NOW)) == ["a"]
+    assert paused(cooling(facts, [], settings, NOW)) == ["a"]
     gone, failed = drained("b", "handed_over", 1), drained("b", "restored", 100)
     old = two_pools()
     facts = gather(old, FactRules(), NOW)
-    assert paused(cooling(old, facts, [gone], settings, NOW)) == []
-    assert paused(cooling(old, facts, [failed], settings, NOW)) == ["a", "b"]
-    assert paused(cooling(old, facts, [drained("b", "restored", 300)], settings, NOW)) == ["b"]
+    assert paused(cooling(facts, [gone], settings, NOW)) == []
+    assert paused(cooling(facts, [failed], settings, NOW)) == ["a", "b"]
+    assert paused(cooling(facts, [drained("b", "restored", 300)], settings, NOW)) == ["b"]
 
 
 def test_the_detail_says_what_happened_when_and_how_long_is_left() -> None:
-    found = pauses(two_pools(a2=180.0), coolDownAfterNodeAdded="10m").of("a")
+    found = pauses(two_pools(a2=180.0), coolDownAfterNodeAdded="10m")("a")
     assert found is not None
-    assert (found.reason, found.subject) == (Reason.COOL_DOWN, "a")
+    assert (found.refusal.reason, found.subject) == (Reason.COOL_DOWN, "a")
     assert found.detail == "node a2 was added to pool a 3m ago: pool a pauses for 10m, 7m left"
     everywhere = pauses(
         two_pools(), drained("a", "restored", 60, "PodStuck x: late"), clusterCoolDownAfterFailure="3m"
-    ).of("b")
+    )("b")
     assert everywhere is not None
     assert everywhere.detail == (
         "the drain of node a9 in pool a was given up (PodStuck x: late) 60s ago: every pool pauses for 3m, 2m left"
@@ -131,12 +136,12 @@ def test_of_several_pauses_the_one_that_lasts_longest_is_told() -> None:
     gave_up = drained("a", "restored", 60)
     found = pauses(two_pools(a2=300.0), gave_up, coolDownAfterNodeAdded="10m", clusterCoolDownAfterFailure="1h")
     for pool, what in (("a", "every pool pauses for 1h"), ("b", "every pool pauses for 1h")):
-        refusal = found.of(pool)
+        refusal = found(pool)
         assert refusal is not None
         assert what in refusal.detail
 
 
 def test_a_node_from_the_future_pauses_from_now_on_and_no_longer() -> None:
-    found = pauses(two_pools(a2=-500.0), coolDownAfterNodeAdded="10m").of("a")
+    found = pauses(two_pools(a2=-500.0), coolDownAfterNodeAdded="10m")("a")
     assert found is not None
     assert found.detail.endswith("10m left")

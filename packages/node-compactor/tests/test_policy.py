@@ -216,6 +216,29 @@ def test_each_pool_has_its_own_minimum() -> None:
     assert removed(plan(cluster, {"a": pool(minimum=1), "b": pool(minimum=2)})) == ["a1"]
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"ready": "False"},
+        {"notes": DRAINING},
+        {"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]},
+    ],
+    ids=["not Ready", "in drain", "taken"],
+)
+def test_a_plan_a_claim_and_a_drain_count_alike_who_stays(other: Json) -> None:
+    cluster = snapshot(*empty(2), node("n3", **other))
+    for minimum, goes in ((1, True), (2, False)):
+        judge = CompactorJudge(
+            load_settings({"nodePools": {"*": pool(minimum=minimum)}, **GATES_OFF, "maximumNodesInDrain": 9})
+        )
+        found = evaluate(cluster, judge, NOW)
+        assert removed(found.plan) == ["n1"] * goes
+        in_drain = judge.node_refusals(cluster, cluster.nodes["n1"].node)
+        assert [each.reason for each in in_drain] == [Reason.POOL_MIN_SIZE] * (not goes)
+        assert list(found.plan.refusals.get("n1", ())) == in_drain
+        assert judge.room("n1", found.facts, []) == (in_drain[0] if in_drain else None)
+
+
 def claimable(cluster: Snapshot, pools: Json, **more: object) -> list[str]:
     """The nodes of the plan that may be claimed at once, in order."""
     judge = CompactorJudge(load_settings({"nodePools": pools, **GATES_OFF, "maximumNodesInDrain": "100%", **more}))

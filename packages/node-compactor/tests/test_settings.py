@@ -199,7 +199,7 @@ REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
     ("a misspelt key", {"nodePools": {"p": {"minimumNodes": 2}}}, ("did you mean minimumNodeCount?",)),
     ("a negative duration", {"minimumNodeAge": -5}, ("minimumNodeAge", "-5", "is not a duration")),
     ("no strategy", {"strategy": "random"}, ("strategy: 'random'", "'least-utilized'", "'fewest-nodes'")),
-    ("no placement", {"placement": "sure"}, ("placement: 'sure'", "'possible'", "'likely'", "'certain'")),
+    ("a placement of older releases", {"placement": "certain"}, ("placement: 'certain'", "'possible' or 'likely'")),
     (
         "no budget",
         {"nodePools": {"p": {"maximumNodesInDrain": "some"}}},

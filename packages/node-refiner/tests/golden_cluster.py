@@ -111,7 +111,6 @@ def config(g: Refiners) -> Json:
         "minimum_nodes": str(remaining(g) - GOING + 3),
         "minimum_non_tainted_nodes": "2",
         "maximum_nodes_in_plan": str(LENGTH),
-        "placement": "certain",
     }
 
 

@@ -20,7 +20,7 @@ from tightship_testkit.builders import DAY, NOW, autoscaler, budget, controller,
 Json = dict[str, Any]
 
 PATIENT = {"time_since_last_addition": 0.0}
-PLACEMENTS = ("possible", "likely", "certain")
+PLACEMENTS = ("possible", "likely")
 DRAINING = {"tightship.dev/drain": json.dumps({"v": 1, "phase": "Evicting", "controller": "node-compactor"})}
 
 

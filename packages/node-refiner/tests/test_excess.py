@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from node_refiner.excess import Excess, count, is_counted
+from node_refiner.excess import Excess, is_counted, sums
 from node_refiner.ordering import Scoring
 from node_refiner.settings import RefinerSettings
 from tightship.planning.facts import FactRules, NodeFacts, gather
@@ -34,7 +34,7 @@ def loaded(name: str, cpu: str, memory: str, room: Json | None = None, **given: 
 
 
 def excess(found: dict[str, NodeFacts], name: str) -> Excess:
-    return count(found.values()).excess(found[name].view.node)
+    return sums(found.values()).excess(found[name].view.node)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_when_a_node_has_gone_its_pods_are_on_the_rest_but_for_those_that_go_wit
         for name in ("n1", "n2")
     ]
     found = facts(*loaded("n1", "1", "1Gi"), *loaded("n2", "1", "1Gi"), *agents, workload())
-    rest = count(found.values()).without(found["n1"])
+    rest = sums(found.values()).without(found["n1"])
     assert (rest.many, rest.cpu_requested, rest.cpu_allocatable) == (1, 2400, 4000)
     assert (rest.memory_requested, rest.memory_allocatable) == (3 * 2**30, 16 * 2**30)
 

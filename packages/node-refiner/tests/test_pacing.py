@@ -10,7 +10,9 @@ import pytest
 from node_refiner.pacing import cooling
 from node_refiner.settings import RefinerSettings
 from tightship.objects.drain_record import Finished
-from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.reasons import Reason
+from tightship.planning.facts import FactRules, gather
+from tightship.rules.additions import Pause
 from tightship_testkit.builders import DAY, NOW, node, snapshot, when
 
 Json = dict[str, Any]
@@ -18,8 +20,9 @@ Json = dict[str, Any]
 SETTINGS = RefinerSettings(time_gap=600.0, time_since_last_addition=3600.0)
 
 
-def held(*nodes: Json, finished: tuple[Finished, ...] = (), settings: RefinerSettings = SETTINGS) -> Refusal | None:
-    return cooling(snapshot(*(nodes or (node(),))), settings, NOW, finished)
+def held(*nodes: Json, finished: tuple[Finished, ...] = (), settings: RefinerSettings = SETTINGS) -> Pause | None:
+    facts = gather(snapshot(*(nodes or (node(),))), FactRules(), NOW)
+    return cooling(facts, settings, NOW, finished)
 
 
 def ended(ago: float, ending: str = "handed_over", controller: str = "node-refiner", reason: str = "") -> Finished:
@@ -80,7 +83,7 @@ def test_a_note_on_a_node_is_no_drain(phase: str) -> None:
 def test_the_last_of_several_drains_counts() -> None:
     found = held(finished=(ended(700), ended(60), ended(500)))
     assert found is not None
-    assert (found.reason, found.subject) == (Reason.COOL_DOWN, "cluster")
+    assert (found.refusal.reason, found.subject) == (Reason.COOL_DOWN, "cluster")
     assert (
         found.detail
         == "the drain of node gone ended 60s ago: no node is drained for 10m (clusterCoolDownAfterDrain), 9m left"
@@ -99,4 +102,4 @@ def test_pauses_of_no_length_pause_nothing() -> None:
 
 
 def test_an_empty_cluster_pauses_nothing() -> None:
-    assert cooling(snapshot(), SETTINGS, NOW) is None
+    assert cooling({}, SETTINGS, NOW) is None

@@ -65,8 +65,8 @@ def kept(*others: Json, taints: tuple[Json, ...] = (), labels: Json | None = Non
     ours = {"key": "tightship.dev/draining", "value": "op", "effect": "NoSchedule"}
     mine = node("n1", labels=labels, notes={"tightship.dev/drain": note}, taints=[ours, *taints], unschedulable=True)
     found = snapshot(mine, *others)
-    keeps = drains_of(RefinerSettings(**settings)).keeps(found, found.nodes["n1"].node)
-    return sorted(each.reason for each in keeps)
+    node_refusals = drains_of(RefinerSettings(**settings)).node_refusals(found, found.nodes["n1"].node)
+    return sorted(each.reason for each in node_refusals)
 
 
 def test_a_node_in_drain_is_kept_by_what_would_have_kept_it_before() -> None:

@@ -228,7 +228,7 @@ REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
         ("memory_weight: '0'", "allowed is at least one above 0"),
     ),
     ("no order", {"candidate_order": "random"}, ("candidate_order: 'random'", "'score', 'fewest-evictions'")),
-    ("no placement", {"placement": "sure"}, ("placement: 'sure'", "'possible', 'likely' or 'certain'")),
+    ("a placement of older releases", {"placement": "certain"}, ("placement: 'certain'", "'possible' or 'likely'")),
     ("no budget", {"maximum_nodes_in_drain": "some"}, ("maximum_nodes_in_drain: 'some'", "percentage")),
     (
         "a plan of no nodes",

@@ -16,7 +16,7 @@ from tightship.rules.eviction_rules import ENDS_BY_ITSELF, EvictionRules
 
 Json = dict[str, Any]
 PLANS: Json = {
-    "placement": "certain",
+    "placement": "possible",
     "disabledRules": ["LocalStorage"],
     "blockingSystemPodTimeout": "13m",
     "maximumScaleUpReplicas": 12,
@@ -68,7 +68,7 @@ def test_every_setting_of_a_drain_reaches_it() -> None:
         past_budgets=True,
     )
     ahead = ReservedDemand(12, buffers=True, recommended=True)
-    assert (found.eviction, found.placement, found.ahead) == (EVICTION, "certain", ahead)
+    assert (found.eviction, found.placement, found.ahead) == (EVICTION, "possible", ahead)
 
 
 def _field(key: str) -> str:

@@ -32,6 +32,6 @@ def test_a_pod_that_a_plan_moves_twice_is_wanted_where_it_is_in_the_end() -> Non
     assert Plan("toy", "likely", twice, {}).targets == {"uid-web-1": "n3"}
 
 
-@pytest.mark.parametrize(("said", "led"), [("likely", "possible"), ("possible", "possible"), ("certain", "certain")])
-def test_landings_make_any_place_do_unless_places_must_be_certain(said: str, led: str) -> None:
-    assert load(ToySettings, {"placement": said}).led.placement == led
+@pytest.mark.parametrize("placement", ["likely", "possible"])
+def test_landings_make_any_place_do(placement: str) -> None:
+    assert load(ToySettings, {"placement": placement}).led.placement == "possible"

@@ -515,8 +515,6 @@ async def test_landings_make_any_possible_place_do(cluster: Cluster, start: Star
     assert process.last.plan.placement == "likely"
     policy(cluster)
     await soon(lambda: process.last is not None and process.last.plan.placement == "possible")
-    cluster.configure(steering="hints", placement="certain")
-    await soon(lambda: process.last is not None and process.last.plan.placement == "certain")
     cluster.configure(steering="taints")
     await soon(lambda: process.last is not None and process.last.plan.placement == "likely")
 

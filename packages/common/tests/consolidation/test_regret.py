@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from tightship.objects.drain_record import Finished, PastDrains, Regret
+from tightship.objects.drain_record import Addition, Finished, PastDrains
 from tightship.objects.reasons import Reason
 from tightship.process.settings.sections import RegretKeys
-from tightship.rules.regret import learned, regretted
+from tightship.rules.additions import after_additions, learned
 
 HOUR = 3600.0
 NOW = 1_790_000_000.0
@@ -23,17 +24,21 @@ def drained(
 
 
 def history(*finished: Finished, **levels: int) -> PastDrains:
-    return PastDrains(finished, {pool: Regret(level, NOW - 10 * HOUR, "x") for pool, level in levels.items()})
+    return PastDrains(finished, {pool: regret(level, 10 * HOUR, "x") for pool, level in levels.items()})
+
+
+def regret(level: int, ago: float, node: str = "new") -> Addition:
+    return Addition(level=level, regretted_at=NOW - ago, regretted=node)
 
 
 def levels(found: PastDrains) -> dict[str, int]:
-    return {pool: each.level for pool, each in found.regrets.items()}
+    return {pool: each.level for pool, each in found.additions.items() if each.level}
 
 
 @pytest.mark.parametrize("ending", ["handed_over", "node_gone", "restored"])
-def test_a_node_added_within_the_window_is_regretted(ending: str) -> None:
+def test_a_node_added_within_the_window_is_after_additions(ending: str) -> None:
     found = learned(history(drained(1800, ending=ending)), [(NOW - 60, "p", "new")], KEYS, NOW)
-    assert found.regrets == {"p": Regret(1, NOW - 60, "new")}
+    assert found.additions == {"p": regret(1, 60)}
     assert [each.came for each in found.finished] == ["new"]
     assert learned(found, [(NOW - 60, "p", "new")], KEYS, NOW + 60) == found, "once"
 
@@ -69,45 +74,45 @@ def test_a_drain_that_stays_halves_the_pause_and_counts_once() -> None:
 
 @pytest.mark.parametrize(("level", "hours"), [(1, 1), (2, 2), (3, 4), (5, 16), (6, 24), (60, 24), (2000, 24)])
 def test_the_pause_doubles_up_to_a_day(level: int, hours: float) -> None:
-    regrets = PastDrains((), {"p": Regret(level, NOW - 10, "new-7")})
-    found = regretted(regrets, KEYS, NOW + hours * HOUR - 11)["p"]
-    assert found.reason is Reason.RECENT_REGRET
+    regrets = PastDrains((), {"p": regret(level, 10, "new-7")})
+    found = after_additions(regrets, KEYS, NOW + hours * HOUR - 11)["p"].refusal
+    assert found.reason is Reason.COOL_DOWN
     assert "node new-7 was added to pool p" in found.detail
-    assert regretted(regrets, KEYS, NOW + hours * HOUR) == {}
+    assert after_additions(regrets, KEYS, NOW + hours * HOUR) == {}
 
 
 def test_after_the_pause_one_drain_at_a_time_shows_whether_it_stays() -> None:
-    regrets = {"p": Regret(1, NOW - 2 * HOUR, "new")}
-    waits = regretted(PastDrains((drained(600, node="n9"),), regrets), KEYS, NOW)["p"]
+    regrets = {"p": regret(1, 2 * HOUR)}
+    waits = after_additions(PastDrains((drained(600, node="n9"),), regrets), KEYS, NOW)["p"]
     assert "n9" in waits.detail
-    assert regretted(PastDrains((drained(600, pool="q"),), regrets), KEYS, NOW) == {}
-    assert regretted(PastDrains((drained(600),)), KEYS, NOW) == {}, "where nothing was regretted"
+    assert after_additions(PastDrains((drained(600, pool="q"),), regrets), KEYS, NOW) == {}
+    assert after_additions(PastDrains((drained(600),)), KEYS, NOW) == {}, "where nothing was regretted"
 
 
 def test_a_node_whose_clock_is_ahead_pauses_no_longer() -> None:
-    ahead = PastDrains((), {"p": Regret(1, NOW + 5 * HOUR, "new")})
-    assert "1h left" in regretted(ahead, KEYS, NOW)["p"].detail
+    ahead = PastDrains((), {"p": regret(1, -5 * HOUR)})
+    assert "1h left" in after_additions(ahead, KEYS, NOW)["p"].detail
 
 
 def test_a_window_of_nothing_switches_it_off() -> None:
     off = RegretKeys(regret_window=0)
     known = history(drained(60), p=4)
     assert learned(known, [(NOW, "p", "new")], off, NOW) is known
-    assert regretted(known, off, NOW) == {}
+    assert after_additions(known, off, NOW) == {}
 
 
 def test_a_node_that_was_added_pauses_its_pool_even_once_it_is_gone() -> None:
     """Where loads rise and fall together, the autoscaler removes in the trough what it added at the peak."""
     nodes = [(NOW - 9 * HOUR, "p", "base"), (NOW - 9 * HOUR, "q", "other"), (NOW - 600, "p", "peak")]
     found = learned(PastDrains(), nodes, KEYS, NOW)
-    assert found.additions == {"p": (NOW - 600, "peak")}
+    assert found.additions == {"p": Addition(NOW - 600, "peak")}
     assert learned(found, nodes, KEYS, NOW + 60) == found
     gone = learned(found, nodes[:2], KEYS, NOW + 1800)
-    assert set(regretted(gone, KEYS, NOW + 1800)) == {"p"}
-    pause = regretted(gone, KEYS, NOW + HOUR - 601)["p"]
+    assert set(after_additions(gone, KEYS, NOW + 1800)) == {"p"}
+    pause = after_additions(gone, KEYS, NOW + HOUR - 601)["p"].refusal
     assert (pause.reason, pause.subject) == (Reason.COOL_DOWN, "p")
     assert "node peak was added to pool p 59m" in pause.detail
-    assert regretted(gone, KEYS, NOW + HOUR - 600) == {}
+    assert after_additions(gone, KEYS, NOW + HOUR - 600) == {}
     assert learned(gone, nodes[:2], KEYS, NOW + HOUR - 600) == PastDrains()
 
 
@@ -119,5 +124,20 @@ def test_a_pool_that_has_just_begun_does_not_wait_for_its_first_nodes() -> None:
 def test_a_node_whose_clock_is_ahead_was_added_now_and_is_written_down_once() -> None:
     nodes = [(NOW - 9 * HOUR, "p", "base"), (NOW + 5 * HOUR, "p", "ahead")]
     found = learned(PastDrains(), nodes, KEYS, NOW)
-    assert found.additions == {"p": (NOW, "ahead")}
+    assert found.additions == {"p": Addition(NOW, "ahead")}
     assert learned(found, nodes, KEYS, NOW + 60) == found
+
+
+def test_of_a_regret_and_a_later_addition_the_pause_that_lasts_longer_is_told() -> None:
+    both = Addition(NOW - 60, "peak", level=1, regretted_at=NOW - 1800, regretted="new")
+    assert "node peak" in after_additions(PastDrains((), {"p": both}), KEYS, NOW)["p"].detail
+    both = msgspec.structs.replace(both, level=3)
+    assert "node new" in after_additions(PastDrains((), {"p": both}), KEYS, NOW)["p"].detail
+
+
+def test_a_regret_outlasts_the_addition_and_the_addition_the_regret() -> None:
+    known = PastDrains((drained(HOUR + 1),), {"p": Addition(NOW - 60, "peak", 1, NOW - 5 * HOUR, "new")})
+    assert learned(known, [], KEYS, NOW).additions == {"p": Addition(NOW - 60, "peak")}
+    assert learned(known, [], KEYS, NOW + HOUR).additions == {}
+    still = msgspec.structs.replace(known, finished=())
+    assert learned(still, [], KEYS, NOW + HOUR).additions == {"p": regret(1, 5 * HOUR)}

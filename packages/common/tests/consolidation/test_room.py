@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
-from tightship.objects.reasons import Reason
-from tightship.planning.claim_budget import budget_check, cluster_room, nodes_out
-from tightship.planning.facts import FactRules, NodeFacts, gather
+from tightship.objects.reasons import Reason, Refusal
+from tightship.planning.facts import FactRules, NodeFacts, count_at_claim, count_before_plan, gather, nodes_out
 from tightship.process.settings.fields import Budget
+from tightship.rules.limits import CLUSTER, claimable, node_budget
 from tightship_testkit.builders import NOW, node, snapshot
 
 
@@ -20,6 +20,11 @@ def facts(*draining: str, nodes: int = 5, not_ready: tuple[str, ...] = ()) -> di
     made = snapshot(*(node(name, ready="False" if name in not_ready else "True") for name in names))
     known = gather(made, FactRules(), NOW)
     return {name: msgspec.structs.replace(fact, draining=name in draining) for name, fact in known.items()}
+
+
+def room(known: dict[str, NodeFacts], budget: Budget | None, claims: list[str]) -> Refusal | None:
+    count = count_at_claim("n1", known, claims, lambda _: (CLUSTER,))
+    return claimable("n1", claims, (node_budget(budget, CLUSTER, count).check(count, "n1"),))
 
 
 @pytest.mark.parametrize(
@@ -58,13 +63,14 @@ def facts(*draining: str, nodes: int = 5, not_ready: tuple[str, ...] = ()) -> di
 )
 def test_the_clusters_budget(known: dict[str, Any], claims: list[str], budget: Budget | None, why: str | None) -> None:
     draining = known.pop("draining", [])
-    found = cluster_room("n1", facts(*draining, **known), budget, claims)
+    found = room(facts(*draining, **known), budget, claims)
     assert (found.detail if found is not None else None) == why
     assert found is None or (found.reason, found.subject) == (Reason.BUDGET_EXHAUSTED, "n1")
 
 
 def test_a_node_that_is_claimed_is_claimed_by_nobody_else() -> None:
-    found = cluster_room("n1", facts(), Budget(count=5), ["n1"])
+    found = room(facts(), Budget(count=5), ["n1"])
+    assert found is not None
     assert (found.reason, found.subject) == (Reason.DRAIN_IN_PROGRESS, "n1")
 
 
@@ -74,9 +80,10 @@ def test_nodes_that_are_out_are_counted_once() -> None:
 
 
 def test_a_budget_of_a_part_names_it() -> None:
-    assert budget_check(Budget(count=2), "pool a", nodes=4, out=1).open
-    found = budget_check(Budget(count=2), "pool a", nodes=4, out=2)
-    assert not found.open
+    one, two = (count_before_plan(facts(*out.split()), lambda _: ("pool a",)) for out in ("n2", "n2 n3"))
+    assert node_budget(Budget(count=2), "pool a", one).check(one, "n1").open
+    found = node_budget(Budget(count=2), "pool a", two).check(two, "n1")
+    assert (found.gate, found.open) == ("pool's budget", False)
     assert found.detail == "pool a may have 2 nodes out at once (2), 2 are out"
 
 

@@ -22,17 +22,18 @@ from tightship.nodes.serving import serve_nodes
 from tightship.nodes.status import Remarks
 from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, decode_record
 from tightship.objects.money import NodePrice
-from tightship.objects.reasons import Reason, Refusal
-from tightship.planning.claim_budget import cluster_room
+from tightship.objects.reasons import Refusal
 from tightship.planning.evaluate import Evaluation, Facts
-from tightship.planning.facts import FactRules, NodeFacts
+from tightship.planning.facts import FactRules, NodeFacts, count_at_claim
 from tightship.planning.plan import Candidate, Gates, Move, Placement, Planner, Removal, Strategy
 from tightship.process.serving import Configuration
 from tightship.process.settings.fields import Budget
 from tightship.process.settings.loading import load
 from tightship.process.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
 from tightship.process.settings.sections import NodeSettings
+from tightship.rules.additions import Pause
 from tightship.rules.checks import Check
+from tightship.rules.limits import CLUSTER, claimable, node_budget
 from tightship.scheduler.scoring import best_fit
 from tightship_testkit.simulated import Controller, Simulated, until
 
@@ -123,13 +124,14 @@ class ToyJudge:
         del pool
         return True
 
-    def pauses(
-        self, snapshot: Snapshot, facts: Facts, finished: Sequence[Finished], now: float
-    ) -> Callable[[str], Refusal | None]:
-        return lambda pool: Refusal(Reason.COOL_DOWN, pool, "as it is told") if self.settings.held else None
+    def pauses(self, facts: Facts, finished: Sequence[Finished], now: float) -> Callable[[str], Pause | None]:
+        return lambda pool: Pause(now + 60, pool, "as it is told") if self.settings.held else None
 
     def room(self, node: str, facts: Facts, claimed: Collection[str]) -> Refusal | None:
-        return cluster_room(node, facts, Budget(count=self.settings.at_once), claimed)
+        count = count_at_claim(node, facts, claimed, lambda _: (CLUSTER,))
+        return claimable(
+            node, claimed, [node_budget(Budget(count=self.settings.at_once), CLUSTER, count).check(count, node)]
+        )
 
 
 def notes_of(evaluation: Evaluation[ToyGates], settings: ToySettings) -> tuple[ToyNote, ...]:

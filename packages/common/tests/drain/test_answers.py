@@ -60,10 +60,10 @@ def test_an_eviction_answered_with(
     told = {"reason": reason, "message": message, "details": details}
     body = {name: value for name, value in told.items() if value}
     full = json.dumps({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, **body}).encode()
-    heard = classify(api_error(code, full, retry_after=wait))
-    assert heard.answer is answer
-    assert heard.text == message
-    assert heard.retry_after == (None if wait is None else float(wait))
+    result = classify(api_error(code, full, retry_after=wait))
+    assert result.answer is answer
+    assert result.text == message
+    assert result.retry_after == (None if wait is None else float(wait))
 
 
 def test_a_2xx_is_an_acceptance() -> None:
@@ -72,9 +72,9 @@ def test_a_2xx_is_an_acceptance() -> None:
 
 @pytest.mark.parametrize("error", [ConnectionFailed("POST", "/x", "s", "reset"), BadAnswer("POST", "/x", "s", "html")])
 def test_silence_is_no_verdict(error: ConnectionFailed | BadAnswer) -> None:
-    heard = classify(error)
-    assert heard.answer is EvictionAnswer.NO_ANSWER
-    assert heard.text == str(error)
+    result = classify(error)
+    assert result.answer is EvictionAnswer.NO_ANSWER
+    assert result.text == str(error)
 
 
 def test_an_answer_in_plain_text_is_kept_for_people() -> None:

@@ -90,11 +90,11 @@ async def test_a_node_with_a_startup_taint_of_its_pool_is_left_alone_until_the_t
     starting = Taint("example.com/gpu-driver", "NoSchedule", "true")
     pool = NodePool("default", startup=(starting,), policy="WhenEmpty", after=0.0)
 
-    def keeps(snapshot: Snapshot, node: Node) -> list[Refusal]:
+    def node_refusals(snapshot: Snapshot, node: Node) -> list[Refusal]:
         labels = {**node.labels, "karpenter.sh/nodepool": "default"}
         return list(left_to_karpenter(msgspec.structs.replace(node, labels=labels), {"default": pool}, None))
 
-    replica.settings = msgspec.structs.replace(replica.settings, keeps=keeps)
+    replica.settings = msgspec.structs.replace(replica.settings, node_refusals=node_refusals)
     await evicting(bench, replica)
     raw_taint = {"key": starting.key, "value": starting.value, "effect": starting.effect}
     bench.api.edit_node("n1", lambda raw: raw["spec"]["taints"].append(raw_taint))
@@ -153,7 +153,7 @@ async def test_what_keeps_a_node_by_settings_that_change_half_way_has_it_given_b
     replica = await bench.replica()
     await evicting(bench, replica)
     off = Refusal(Reason.POOL_DISABLED, "n1", "pool spare is not enabled")
-    replica.settings = msgspec.structs.replace(replica.settings, keeps=lambda *_: [off])
+    replica.settings = msgspec.structs.replace(replica.settings, node_refusals=lambda *_: [off])
     bench.api.refuse = None
     replica.drainer.wake()
     assert await ended(replica) is Ending.RESTORED
@@ -164,7 +164,7 @@ async def test_what_keeps_a_node_by_settings_that_change_half_way_has_it_given_b
 async def test_what_keeps_a_node_since_it_was_judged_keeps_it_from_being_claimed(bench: Bench) -> None:
     replica = await bench.replica()
     off = Refusal(Reason.POOL_DISABLED, "n1", "pool spare is not enabled")
-    replica.settings = msgspec.structs.replace(replica.settings, keeps=lambda *_: [off])
+    replica.settings = msgspec.structs.replace(replica.settings, node_refusals=lambda *_: [off])
     assert await replica.claim() == off
     assert bench.pristine
     assert bench.claims() == []

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightship.drain.answers import EvictionAnswer, Heard
+from tightship.drain.answers import EvictionAnswer, EvictionResult
 from tightship.drain.assessment import RETRY_FIRST, RETRY_LAST, Assessment, Try, tried
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Findings
@@ -53,7 +53,7 @@ def names(pods: tuple[Pod, ...]) -> list[str]:
 
 
 def refused(answer: EvictionAnswer, count: int = 1, again: float = NOW - 1, text: str = "no") -> Try:
-    return Try(Heard(answer, text), NOW - 10, count, again)
+    return Try(EvictionResult(answer, text), NOW - 10, count, again)
 
 
 def reasons(seen: Findings) -> list[Reason]:
@@ -169,7 +169,7 @@ def test_pauses_double_up_to_their_limit() -> None:
     last: Try | None = None
     pauses = []
     for _ in range(6):
-        last = tried(last, Heard(EvictionAnswer.SERVER_ERROR), NOW)
+        last = tried(last, EvictionResult(EvictionAnswer.SERVER_ERROR), NOW)
         pauses.append(last.again - NOW)
     assert pauses == [RETRY_FIRST, 4, 8, 16, RETRY_LAST, RETRY_LAST]
 
@@ -183,7 +183,7 @@ def test_pauses_double_up_to_their_limit() -> None:
     ],
 )
 def test_a_server_that_names_a_time_is_left_alone_that_long(answer: EvictionAnswer, asked: float, pause: float) -> None:
-    assert tried(None, Heard(answer, "", asked), NOW).again == NOW + pause
+    assert tried(None, EvictionResult(answer, "", asked), NOW).again == NOW + pause
 
 
 @pytest.mark.parametrize(
@@ -223,9 +223,9 @@ def test_conflicts_in_a_row_end_the_drain_a_single_one_after_other_refusals_does
         EvictionAnswer.CONFLICT,
         EvictionAnswer.CONFLICT,
     ):
-        last = tried(last, Heard(answer), NOW - 100)
+        last = tried(last, EvictionResult(answer), NOW - 100)
         assert not look(pod("web-1"), tries={"uid-web-1": last}).against
-    again = tried(last, Heard(EvictionAnswer.CONFLICT, "still another"), NOW - 100)
+    again = tried(last, EvictionResult(EvictionAnswer.CONFLICT, "still another"), NOW - 100)
     assert reasons(look(pod("web-1"), tries={"uid-web-1": again})) == [Reason.EVICTION_FAILED]
 
 

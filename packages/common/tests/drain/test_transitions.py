@@ -162,10 +162,10 @@ MANAGED = Refusal(Reason.KARPENTER_MANAGED, "n1", "Karpenter consolidates underu
 
 @pytest.mark.parametrize("phase", [Phase.CLAIMED, Phase.EVICTING, Phase.RESTORING])
 def test_a_node_with_a_startup_taint_of_its_pool_is_left_to_whoever_starts_there(phase: Phase) -> None:
-    made = step(phase, seen(keeps=(MANAGED, STARTS), evict=(pod(),), next=(pod(),)))
+    made = step(phase, seen(node_refusals=(MANAGED, STARTS), evict=(pod(),), next=(pod(),)))
     assert written(made) == (Phase.YIELDED, NodeChange.NOTHING, Reason.NODE_LIFECYCLE)
-    assert isinstance(step(Phase.YIELDED, seen(keeps=(MANAGED, STARTS))), Wait)
-    assert gives_up(step(Phase.YIELDED, seen(keeps=(MANAGED,)))) is Reason.NOT_HANDED_OVER
+    assert isinstance(step(Phase.YIELDED, seen(node_refusals=(MANAGED, STARTS))), Wait)
+    assert gives_up(step(Phase.YIELDED, seen(node_refusals=(MANAGED,)))) is Reason.NOT_HANDED_OVER
 
 
 @pytest.mark.parametrize("phase", [Phase.YIELDED, Phase.DRAINED])

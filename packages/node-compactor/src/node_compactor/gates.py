@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from node_compactor.marking import marked_since
 from node_compactor.settings import CompactorSettings, PoolSettings
 from tightship.cluster.pools import shown
+from tightship.objects import NodeGroup
 from tightship.objects.counting import counted
 from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
-from tightship.planning.claim_budget import budget_check, nodes_out
 from tightship.planning.evaluate import Facts
-from tightship.planning.facts import NodeFacts
-from tightship.planning.group_size import GroupSizes
+from tightship.planning.facts import CountInPlan, NodeFacts, count_before_plan
 from tightship.planning.plan import Candidate, Planner
 from tightship.rules.checks import Check, refusals
+from tightship.rules.limits import CLUSTER, Count, Limit, group_kind, group_minimum, node_budget
 
 
 def pool_checks(pool: str, settings: PoolSettings | None) -> tuple[Check, ...]:
@@ -82,11 +82,31 @@ def required_check(pool: str, have: int, draining: int, settings: PoolSettings) 
     return Check("required count", Reason.REQUIRED_COUNT_NOT_REACHED, enough, detail, fix)
 
 
-def size_check(pool: str, left: int, settings: PoolSettings) -> Check:
-    """Return whether *pool* may shrink to *left* nodes."""
-    detail = f"pool {shown(pool)} would keep {counted(left, 'node')}, its minimum is {settings.minimum_nodes}"
-    fix = f"lower the minimum of pool {shown(pool)} (--min-nodes)"
-    return Check("minimum size", Reason.POOL_MIN_SIZE, left >= settings.minimum_nodes, detail, fix)
+def kinds(pool: str, group: NodeGroup | None) -> tuple[str, ...]:
+    """Return the kinds, as limits count them, of a node of *pool* and *group*."""
+    return CLUSTER, f"pool {shown(pool)}", *group_kind(group)
+
+
+def kinds_of(fact: NodeFacts) -> tuple[str, ...]:
+    """Return the kinds of the node of *fact*."""
+    return kinds(fact.pool, fact.group)
+
+
+def pool_minimum(pool: str, settings: PoolSettings | None) -> tuple[Limit, ...]:
+    """Return the minimum of *pool*, nothing if its *settings* have none."""
+    if settings is None or not settings.minimum_nodes:
+        return ()
+    kind, least = f"pool {shown(pool)}", settings.minimum_nodes
+    return (
+        Limit(
+            gate="minimum size",
+            kind=kind,
+            reason=Reason.POOL_MIN_SIZE,
+            least=least,
+            detail=lambda left: f"{kind} would keep {counted(left, 'node')}, its minimum is {least}",
+            fix=lambda _: f"lower the minimum of {kind} (--min-nodes)",
+        ),
+    )
 
 
 def plan_size_check(planned: int, settings: CompactorSettings) -> Check | None:
@@ -120,11 +140,11 @@ class CompactorGates:
         self._settings = settings
         self._facts = facts
         self._now = now
-        self._nodes = Counter(fact.pool for fact in facts.values())
+        self._count = count_before_plan(facts, kinds_of)
+        self._in_plan = CountInPlan(self._count)
         self._in_drain = Counter(fact.pool for fact in facts.values() if fact.draining)
         self.underutilized = frozenset(name for name, fact in facts.items() if underutilized(fact, settings, now))
         self._progress = _Progress(None, self)
-        self._groups = GroupSizes(facts)
 
     def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
         """Return the refusals of the pool's gates and the plan's size against removing *candidate* next."""
@@ -135,9 +155,11 @@ class CompactorGates:
             self._progress = _Progress(planner, self)
         self._progress.catch_up()
         ratio = planner.ratio(candidate.name)
-        checks = self._growing(candidate.pool, settings, self._progress)
-        own = refusals((utilization_check(candidate.pool, ratio, settings, received=True), *checks), candidate.name)
-        return [*own, *self._groups.refuses(candidate, planner)]
+        count, group = self._in_plan.after(planner), self._facts[candidate.name].group
+        checks = self._growing(candidate.name, candidate.pool, settings, self._progress, count)
+        size = (each.check(count, candidate.name) for each in group_minimum(group))
+        limit = utilization_check(candidate.pool, ratio, settings, received=True)
+        return [*refusals((limit, *checks), candidate.name), *refusals(size, candidate.name)]
 
     def checks(self, name: str) -> tuple[Check, ...]:
         """Return the gates as they stand before a plan; for a pool that is not drained, only its own and the age."""
@@ -147,26 +169,27 @@ class CompactorGates:
         if pool is None or not pool.enabled:
             return (*first, age)
         marks = mark_check(fact, settings, self._now)
-        growing = self._growing(fact.pool, pool, _Progress(None, self))
+        growing = self._growing(name, fact.pool, pool, _Progress(None, self), self._count)
+        size = (each.check(self._count, name) for each in group_minimum(fact.group))
         limit = utilization_check(fact.pool, fact.cpu_ratio, pool)
-        found = (*first, limit, age, marks, *growing, self._groups.check(name), *self._budgets(fact.pool, pool))
+        found = (*first, limit, age, marks, *growing, *size, *self._budgets(name, pool))
         return tuple(each for each in found if each is not None)
 
-    def _growing(self, pool: str, settings: PoolSettings, progress: _Progress) -> Iterator[Check | None]:
-        draining, removed = self._in_drain[pool], progress.removed[pool]
-        yield required_check(pool, len(progress.underutilized.get(pool, ())), draining, settings)
-        if settings.minimum_nodes:
-            yield size_check(pool, self._nodes[pool] - draining - removed - 1, settings)
-        yield plan_size_check(progress.removed.total(), self._settings)
+    def _growing(
+        self, name: str, pool: str, settings: PoolSettings, progress: _Progress, count: Count
+    ) -> Iterator[Check | None]:
+        underutilized = len(progress.underutilized.get(pool, ()))
+        yield required_check(pool, underutilized, self._in_drain[pool], settings)
+        for each in pool_minimum(pool, settings):
+            yield each.check(count, name)
+        yield plan_size_check(progress.removed, self._settings)
 
-    def _budgets(self, pool: str, settings: PoolSettings) -> Iterator[Check]:
+    def _budgets(self, name: str, settings: PoolSettings) -> Iterator[Check]:
         """Yield the checks of the budgets. Budgets limit the pace, so they never shorten a plan."""
-        out = Counter(self._facts[name].pool for name in nodes_out(self._facts))
+        pool, cluster = f"pool {shown(self._facts[name].pool)}", self._settings.cluster_budget
         if settings.budget is not None:
-            what = f"pool {shown(pool)}"
-            yield budget_check(settings.budget, what, nodes=self._nodes[pool], out=out[pool], flag="--budget")
-        budget, every, flag = self._settings.cluster_budget, self._nodes.total(), "--cluster-budget"
-        yield budget_check(budget, "the cluster", nodes=every, out=out.total(), flag=flag)
+            yield node_budget(settings.budget, pool, self._count, "--budget").check(self._count, name)
+        yield node_budget(cluster, CLUSTER, self._count, "--cluster-budget").check(self._count, name)
 
     def limit_of(self, pool: str) -> float:
         """Return the limit of *pool*, 0 if it has none."""
@@ -184,7 +207,7 @@ class CompactorGates:
 class _Progress:
     def __init__(self, planner: Planner | None, gates: CompactorGates) -> None:
         self.planner = planner
-        self.removed: Counter[str] = Counter()
+        self.removed = 0
         self.underutilized: dict[str, set[str]] = {}
         self._gates = gates
         self._seen = 0
@@ -197,9 +220,8 @@ class _Progress:
         if planner is None:
             return
         for removal in planner.removals[self._seen :]:
-            pool = gates.fact(removal.node).pool
-            self.removed[pool] += 1
-            self.underutilized.get(pool, set()).discard(removal.node)
+            self.removed += 1
+            self.underutilized.get(gates.fact(removal.node).pool, set()).discard(removal.node)
             for name in {move.target for move in removal.moves}:
                 if name not in gates:
                     continue  # a virtual node

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from itertools import islice
 
-from node_compactor.gates import CompactorGates, age_check, mark_check, pool_checks, size_check, utilization_check
+from node_compactor.gates import (
+    CompactorGates,
+    age_check,
+    kinds,
+    kinds_of,
+    mark_check,
+    pool_checks,
+    pool_minimum,
+    utilization_check,
+)
 from node_compactor.marking import CONTROLLER
 from node_compactor.pacing import cooling
 from node_compactor.settings import CompactorSettings
@@ -14,15 +22,16 @@ from tightship.cluster.pools import pool_of, shown
 from tightship.objects import Node
 from tightship.objects.drain_record import Finished
 from tightship.objects.reasons import Refusal
-from tightship.planning.claim_budget import budget_check, cluster_room, nodes_out
 from tightship.planning.demand import ReservedDemand
 from tightship.planning.evaluate import Facts
-from tightship.planning.facts import FactRules, NodeFacts
-from tightship.planning.group_size import group_keeps, group_room
+from tightship.planning.facts import FactRules, NodeFacts, count_at_claim, not_autoscaled
 from tightship.planning.plan import STRATEGIES, STRATEGIES_BY_CPU, PerPool, Placement, Strategy
 from tightship.planning.utilization import UtilizationRules
+from tightship.rules.additions import Pause
 from tightship.rules.checks import Check, refusals
-from tightship.rules.nodes import NodeRules, left_without, opt_outs, owner_elsewhere, undeletable
+from tightship.rules.limits import CLUSTER, claimable, count_in_drain, group_minimum, node_budget
+from tightship.rules.node_groups import NodeGroups
+from tightship.rules.nodes import NodeRules, opt_outs, undeletable
 
 
 class CompactorJudge:
@@ -70,47 +79,38 @@ class CompactorJudge:
             return strategies[distinct.pop()]
         return PerPool(chosen, self.settings.strategy, strategies)
 
-    def pauses(
-        self, snapshot: Snapshot, facts: Facts, finished: Sequence[Finished], now: float
-    ) -> Callable[[str], Refusal | None]:
+    def pauses(self, facts: Facts, finished: Sequence[Finished], now: float) -> Callable[[str], Pause | None]:
         """Return the function from a pool to its cool-down at *now*."""
-        return cooling(snapshot, facts, finished, self.settings, now).of
+        return cooling(facts, finished, self.settings, now)
 
     def room(self, node: str, facts: Facts, claimed: Collection[str]) -> Refusal | None:
         """Return why *node* may not be claimed beside the nodes *claimed*, ``None`` if it may.
 
         *facts* belong to the latest snapshot. Unlike a plan's gates, this method counts the siblings' later claims.
         """
-        refusal = cluster_room(node, facts, self.settings.cluster_budget, claimed) or group_room(node, facts, claimed)
-        pool = facts[node].pool
-        own = self.settings.pool(pool)
-        if refusal is not None or own is None:
-            return refusal
-        mates = {name: fact for name, fact in facts.items() if fact.pool == pool}
-        out = nodes_out(mates, claimed) - {node}
-        if own.budget is not None:
-            budget = budget_check(own.budget, f"pool {shown(pool)}", nodes=len(mates), out=len(out))
-            if not budget.open:
-                return budget.refusal(node)
-        # Whoever deletes a node may be slow. Such a node leaves the budget after a while, but never counts as staying.
-        taken = sum(name not in out and owner_elsewhere(fact.view.node) is not None for name, fact in mates.items())
-        return size_check(pool, len(mates) - len(out) - taken - 1, own).refusal(node)
+        fact, count = facts[node], count_at_claim(node, facts, claimed, kinds_of)
+        own = self.settings.pool(fact.pool)
+        limits = [node_budget(self.settings.cluster_budget, CLUSTER, count), *group_minimum(fact.group)]
+        if own is not None and own.budget is not None:
+            limits.append(node_budget(own.budget, f"pool {shown(fact.pool)}", count))
+        limits += pool_minimum(fact.pool, own)
+        return claimable(node, claimed, (each.check(count, node) for each in limits))
 
     def node_refusals(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
         """Return the refusals that keep *node* of *snapshot* as a whole; they may also appear during its drain."""
-        pool = pool_of(node, self.settings.pool_labels)
-        own = self.settings.pool(pool)
-        checks = list(pool_checks(pool, own))
-        if own is not None and own.minimum_nodes:
-            rest = left_without(snapshot, node.name)
-            mates = (each for each in rest if each.ready and pool_of(each, self.settings.pool_labels) == pool)
-            # A drain asks at every look, so stop counting at the minimum.
-            checks.append(size_check(pool, sum(1 for _ in islice(mates, own.minimum_nodes)), own))
+        groups, labels = NodeGroups(snapshot.autoscaler_statuses, self.settings.pool_labels), self.settings.pool_labels
+        pool = pool_of(node, labels)
+        own, group = self.settings.pool(pool), groups.of(node)
+        least, size = pool_minimum(pool, own), group_minimum(group)
+        count = count_in_drain(
+            snapshot, node, (*least, *size), lambda each: kinds(pool_of(each, labels), groups.of(each))
+        )
         return [
             *opt_outs(snapshot.at(node), self.rules.nodes, snapshot.node_pools),
             *undeletable(snapshot, node, self.rules.nodes),
-            *refusals(checks, node.name),
-            *group_keeps(snapshot, node, self.settings.pool_labels, self.rules.nodes),
+            *refusals((*pool_checks(pool, own), *(each.check(count, node.name) for each in least)), node.name),
+            *refusals((each.check(count, node.name) for each in size), node.name),
+            *(not_autoscaled(node, groups, self.rules.nodes) if group is None else ()),
         ]
 
     def tells_minimum(self, pool: str) -> bool:

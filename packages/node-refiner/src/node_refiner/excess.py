@@ -32,7 +32,7 @@ SOFT = "PreferNoSchedule"
 """The effect of a taint that keeps no pod away, and so leaves the node in the count."""
 
 
-_TOLD_ALREADY: Mapping[str, frozenset[Reason]] = {
+_ACCOMPANY: Mapping[str, frozenset[Reason]] = {
     CORDON.key: frozenset({Reason.CORDONED, Reason.DRAIN_IN_PROGRESS}),
     DRAINING.key: frozenset({Reason.DRAIN_IN_PROGRESS}),
     TO_BE_DELETED: frozenset({Reason.TO_BE_DELETED}),
@@ -113,7 +113,7 @@ class Counted(Struct, frozen=True):
         )
 
 
-def count(facts: Iterable[NodeFacts], starting_on: Mapping[str, Resources] = {}, pool: str = "") -> Counted:
+def sums(facts: Iterable[NodeFacts], starting_on: Mapping[str, Resources] = {}, pool: str = "") -> Counted:
     """Return the sums over those of *facts* whose nodes count: those without taints, or those of a dedicated *pool*.
 
     The future requests of replicas about to start (*starting_on*, by node) count as requested already.
@@ -176,13 +176,13 @@ def dedicated(node: Node) -> str:
 
 def taint_of_others(node: Node) -> Refusal | None:
     """Return the refusal of a node that somebody has tainted for their own reasons."""
-    return tainted(node, frozenset({Reason.NODE_LIFECYCLE}).union(*_TOLD_ALREADY.values()))
+    return tainted(node, frozenset({Reason.NODE_LIFECYCLE}).union(*_ACCOMPANY.values()))
 
 
-def tainted(node: Node, told: Collection[Reason]) -> Refusal | None:
-    """Return the refusal of a node with hard taints, except taints whose reason has been *told* already."""
-    taints = [each for each in hard_taints(node) if not _TOLD_ALREADY.get(each.key, frozenset()).intersection(told)]
-    if Reason.NODE_LIFECYCLE in told:
+def tainted(node: Node, stated: Collection[Reason]) -> Refusal | None:
+    """Return the refusal of a node with hard taints, except taints whose reason has been *stated* already."""
+    taints = [each for each in hard_taints(node) if not _ACCOMPANY.get(each.key, frozenset()).intersection(stated)]
+    if Reason.NODE_LIFECYCLE in stated:
         taints = [each for each in taints if mark_of(each) is None]
     if not taints:
         return None

@@ -5,9 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from node_refiner.excess import is_counted, remains
 from node_refiner.ordering import Keys, Scoring
-from node_refiner.outlook import Outlook, ended, minimums_check, outlooks, plan_size_check, pool_of, threshold_check
+from node_refiner.outlook import (
+    Outlook,
+    ended,
+    kinds_of,
+    minimums,
+    minimums_check,
+    outlooks,
+    plan_size_check,
+    pool_of,
+    threshold_check,
+)
 from node_refiner.settings import RefinerSettings
 from tightship.cluster import Snapshot
 from tightship.objects import Node
@@ -16,15 +25,14 @@ from tightship.objects.drain_record import Phase
 from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.times import rfc3339
-from tightship.planning.claim_budget import nodes_out
 from tightship.planning.evaluate import Facts
-from tightship.planning.facts import candidates_of
-from tightship.planning.group_size import GroupSizes
+from tightship.planning.facts import CountInPlan, candidates_of, count_before_plan
 from tightship.planning.plan import Candidate, Gates, Ordered, Planner, Removal
 from tightship.planning.plan.model import CANDIDATE
 from tightship.planning.plan.strategies import NewPlanner, Outcome
-from tightship.rules.checks import Check, remark
+from tightship.rules.checks import Check, refusals, remark
 from tightship.rules.disruption import DisruptionLedger, RenewedLedger
+from tightship.rules.limits import CLUSTER, group_minimum
 from tightship.rules.nodes import drain_record
 
 _SPENT = Reason.PDB_SPENT_BY_PLAN
@@ -51,7 +59,8 @@ class RefinerGates:
         self._facts = facts
         self._now = now
         self._places: dict[str, int] | None = None
-        self._groups = GroupSizes(facts)
+        self._count = count_before_plan(facts, kinds_of)
+        self._in_plan = CountInPlan(self._count)
 
     @property
     def outlook(self) -> Outlook:
@@ -66,7 +75,14 @@ class RefinerGates:
         """Find out where the free plan of *planner* ends, whose first *at_once* removals need no renewed budget. Return
         the nodes that go.
         """
-        self.outlooks = outlooks(planner.removals, self._facts, self._settings, at_once, planner.start.starting_on)
+        self.outlooks = outlooks(
+            planner.removals,
+            self._facts,
+            self._settings,
+            at_once=at_once,
+            count=self._count,
+            starting_on=planner.start.starting_on,
+        )
         goes = [self._goes(each.node) for each in planner.removals[:at_once]]
         self._whole = goes.index(False) if False in goes else len(goes)
         return {each.node for each, went in zip(planner.removals, goes, strict=False) if went}
@@ -80,15 +96,15 @@ class RefinerGates:
         if not self.outlooks:
             self._tried.setdefault(candidate.name, len(planner.removals))
             planner.explain = len(planner.removals) < self._explained
-            return self._groups.refuses(candidate, planner)
+            return self._size(candidate, planner)
         ahead = self._ahead(candidate.name)
         turn = ahead.turns.get(candidate.name)
         if not ahead.ends or (self._own(ahead, planner.removals) if turn is None else turn.number) < ahead.goes:
-            return self._groups.refuses(candidate, planner)
-        found = ended(candidate.name, ahead, self._settings)
+            return self._size(candidate, planner)
+        found = ended(candidate.name, ahead)
         if turn is None or turn.later:
             found += planner.attempt(candidate, keep=False)
-        return sorted({*found, *self._groups.refuses(candidate, planner)})
+        return sorted({*found, *self._size(candidate, planner)})
 
     def holds(self, name: str, planner: Planner) -> bool:
         """Whether what the free plan of *planner* found against node *name* holds for the plan up to its end.
@@ -114,14 +130,15 @@ class RefinerGates:
         return (
             self._order(name),
             *(self._as_ended(each, name) for each in gates if each is not None),
-            *self._group(name),
+            *(each.check(self._count, name) for each in group_minimum(self._facts[name].group)),
             self._pauses(),
             *_marks(self._facts[name].view.node),
         )
 
-    def _group(self, name: str) -> tuple[Check, ...]:
-        check = self._groups.check(name)
-        return () if check is None else (check,)
+    def _size(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
+        """Return the refusal of *candidate*, after what *planner* has removed, if its group is at its minimum size."""
+        count, limits = self._in_plan.after(planner), group_minimum(self._facts[candidate.name].group)
+        return refusals((each.check(count, candidate.name) for each in limits), candidate.name)
 
     def _order(self, name: str) -> Check:
         fact, settings = self._facts[name], self._settings
@@ -150,11 +167,8 @@ class RefinerGates:
         return threshold_check(excess, len(ahead.turns) - self._before(name), self._settings)
 
     def _minimums(self, name: str) -> Check:
-        ahead, before, node = self._ahead(name), self._before(name), self._facts[name].view.node
-        nodes, untainted = ahead.remaining - before - remains(node), self.outlook.counted.many
-        if ahead is self.outlook:
-            untainted -= before + is_counted(node)
-        return minimums_check(name, nodes, untainted, self._settings)
+        ahead = self._ahead(name)
+        return ahead.minimums.get(name) or minimums_check(minimums(self._settings), ahead.count, name)
 
     def _as_ended(self, check: Check, name: str) -> Check:
         """Close the gate of a node that could go if its reason ends the plan at the same or an earlier turn."""
@@ -184,7 +198,7 @@ class RefinerGates:
         newest = max((fact.view.node.created for fact in self._facts.values()), default=0)
         settings, age = self._settings, format_duration(self._now - newest)
         added, gap = format_duration(settings.time_since_last_addition), format_duration(settings.time_gap)
-        out = f"at most {settings.cluster_budget} out at once ({counted(len(nodes_out(self._facts)), 'is', 'are')} now)"
+        out = f"at most {settings.cluster_budget} out at once ({counted(self._count.out[CLUSTER], 'is', 'are')} now)"
         detail = f"while running: {added} after a node was added (the newest is {age} old), {gap} after a drain; {out}"
         return remark("pauses", detail)
 

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from node_refiner.excess import dedicated, is_counted, remains, taint_of_others, tainted
+from node_refiner.excess import dedicated, taint_of_others, tainted
 from node_refiner.gates import CONTROLLER, RefinerGates, UpToThreshold
-from node_refiner.outlook import minimums_check
+from node_refiner.outlook import kinds, kinds_of, minimums, minimums_check
 from node_refiner.pacing import cooling
 from node_refiner.settings import RefinerSettings
 from tightship.cluster import Snapshot
 from tightship.objects import Node
 from tightship.objects.drain_record import Finished
 from tightship.objects.reasons import Refusal
-from tightship.planning.claim_budget import cluster_room
 from tightship.planning.demand import ReservedDemand
 from tightship.planning.evaluate import Facts
-from tightship.planning.facts import FactRules, NodeFacts
-from tightship.planning.group_size import group_keeps, group_room
+from tightship.planning.facts import FactRules, NodeFacts, count_at_claim, not_autoscaled
 from tightship.planning.plan import Placement, Strategy
-from tightship.rules.nodes import NodeRules, left_without, opt_outs, undeletable
+from tightship.rules.additions import Pause
+from tightship.rules.checks import refusals
+from tightship.rules.limits import CLUSTER, claimable, count_in_drain, group_minimum, node_budget
+from tightship.rules.node_groups import NodeGroups
+from tightship.rules.nodes import NodeRules, opt_outs, undeletable
 
 
 class RefinerJudge:
@@ -31,7 +33,6 @@ class RefinerJudge:
 
     def __init__(self, settings: RefinerSettings) -> None:
         self.settings = settings
-        self._strategy = UpToThreshold(settings)
         self.pace = settings
         self.placement: Placement = settings.placement
         self.steering = settings.steering_as(CONTROLLER)
@@ -59,14 +60,11 @@ class RefinerJudge:
     def strategy(self, facts: Facts) -> Strategy:
         """Return the strategy that tries candidates in the configured order."""
         del facts
-        return self._strategy
+        return UpToThreshold(self.settings)
 
-    def pauses(
-        self, snapshot: Snapshot, facts: Facts, finished: Sequence[Finished], now: float
-    ) -> Callable[[str], Refusal | None]:
+    def pauses(self, facts: Facts, finished: Sequence[Finished], now: float) -> Callable[[str], Pause | None]:
         """Return why all pools pause at *now*: the refiner's cool-downs apply to the whole cluster."""
-        del facts
-        pause = cooling(snapshot, self.settings, now, finished)
+        pause = cooling(facts, self.settings, now, finished)
         return lambda _: pause
 
     def room(self, node: str, facts: Facts, claimed: Collection[str]) -> Refusal | None:
@@ -74,32 +72,27 @@ class RefinerJudge:
 
         The claim checks the minimums again: nodes that siblings have claimed since the plan do not remain.
         """
-        refusal = cluster_room(node, facts, self.settings.cluster_budget, claimed) or group_room(node, facts, claimed)
-        if refusal is not None:
-            return refusal
-        left = [fact.view.node for name, fact in facts.items() if name != node and name not in claimed]
-        remaining, untainted = sum(map(remains, left)), sum(map(is_counted, left))
-        return minimums_check(node, remaining, untainted, self.settings).refusal(node)
+        fact, count = facts[node], count_at_claim(node, facts, claimed, kinds_of)
+        limits = (node_budget(self.settings.cluster_budget, CLUSTER, count), *group_minimum(fact.group))
+        least = minimums_check(minimums(self.settings), count, node)
+        return claimable(node, claimed, (*(each.check(count, node) for each in limits), least))
 
     def node_refusals(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
         """Return the refusals that keep *node* of *snapshot* as a whole; they may also appear during its drain."""
-        found = [
-            *opt_outs(snapshot.at(node), self.rules.nodes, snapshot.node_pools),
-            *undeletable(snapshot, node, self.rules.nodes),
-            *group_keeps(snapshot, node, self.settings.pool_labels, self.rules.nodes),
-        ]
+        groups = NodeGroups(snapshot.autoscaler_statuses, self.settings.pool_labels)
+        group, least = groups.of(node), minimums(self.settings)
+        size = group_minimum(group)
+        count = count_in_drain(snapshot, node, (*least, *size), lambda each: kinds(each, groups.of(each)))
         tainted_by_others = taint_of_others(node)
         counted = self.settings.count_tainted and dedicated(node)
-        if tainted_by_others is not None and not counted:
-            found.append(tainted_by_others)
-        left = untainted = 0
-        for each in left_without(snapshot, node.name):
-            left += remains(each)
-            untainted += is_counted(each)
-            if left >= self.settings.minimum_nodes and untainted >= self.settings.minimum_non_tainted_nodes:
-                return found  # a drain asks at every look, so stop counting at the minimums
-        below = minimums_check(node.name, left, untainted, self.settings).refusal(node.name)
-        return found if below is None else [*found, below]
+        return [
+            *opt_outs(snapshot.at(node), self.rules.nodes, snapshot.node_pools),
+            *undeletable(snapshot, node, self.rules.nodes),
+            *refusals((each.check(count, node.name) for each in size), node.name),
+            *(not_autoscaled(node, groups, self.rules.nodes) if group is None else ()),
+            *((tainted_by_others,) if tainted_by_others is not None and not counted else ()),
+            *refusals((minimums_check(least, count, node.name),), node.name),
+        ]
 
     def tells_minimum(self, pool: str) -> bool:
         """Whether the settings give *pool* a minimum: the refiner's are about the cluster."""

@@ -60,7 +60,7 @@ class _Seen:
         self.alone: dict[PodTemplate, bool] = {}
         """Whether a template's Ready pod is the only one of its controller."""
         self.own: dict[str, tuple[tuple[Pod, ...], _Pods]] = {}
-        """The pods to evict of each candidate, and what is told of them."""
+        """The pods to evict of each candidate, and what is known of them."""
 
 
 class Keys:
@@ -70,47 +70,47 @@ class Keys:
         self._scoring = Scoring(settings)
         self._first = _FIRST[settings.candidate_order]
         self._seen = _Seen(None)
-        self._told: tuple[Planner | None, dict[str, _Pods]] = (None, {})
+        self._known: tuple[Planner | None, dict[str, _Pods]] = (None, {})
 
     def of(self, planner: Planner, candidate: Candidate) -> tuple[float, ...]:
         """Return the key of *candidate* after the removals that *planner* has planned."""
         score = self._scoring.of(planner.ratio(candidate.name), planner.memory_ratio(candidate.name))
-        told = self._of_pods(planner, candidate)
+        facts = self._of_pods(planner, candidate)
         left = planner.ledger.left
-        felt = told.only_ones or any(count >= left(budget) for budget, count in told.needs.values())
-        return (*told.first, float(round(score * 100)), float(felt), score)
+        felt = facts.only_ones or any(count >= left(budget) for budget, count in facts.needs.values())
+        return (*facts.first, float(round(score * 100)), float(felt), score)
 
     def _of_pods(self, planner: Planner, candidate: Candidate) -> _Pods:
         """Return the facts about the candidate's pods, which do not depend on what others leave of their budgets."""
         if self._seen.snapshot is not planner.snapshot:
             self._seen = _Seen(planner.snapshot)
-        if self._told[0] is not planner:
-            self._told = (planner, {})
-        pods, known = planner.pods_of(candidate), self._told[1]
-        told = known.get(candidate.name)
-        if told is None:
-            told = self._of_own(planner, candidate)
-        if told.count < len(pods):
+        if self._known[0] is not planner:
+            self._known = (planner, {})
+        pods, known = planner.pods_of(candidate), self._known[1]
+        facts = known.get(candidate.name)
+        if facts is None:
+            facts = self._of_own(planner, candidate)
+        if facts.count < len(pods):
             # In a plan, a node that stays only gains pods, and they come after its own.
-            told = self._and(told, pods, planner)
-        known[candidate.name] = told
-        return told
+            facts = self._and(facts, pods, planner)
+        known[candidate.name] = facts
+        return facts
 
     def _of_own(self, planner: Planner, candidate: Candidate) -> _Pods:
         """Return the facts about the pods that a candidate has before anything is planned."""
-        evict, told = self._seen.own.get(candidate.name, (None, _NONE))
+        evict, facts = self._seen.own.get(candidate.name, (None, _NONE))
         if evict is not candidate.evict:
-            told = self._and(_NONE, list(candidate.evict), planner)
-            self._seen.own[candidate.name] = (candidate.evict, told)
-        return told
+            facts = self._and(_NONE, list(candidate.evict), planner)
+            self._seen.own[candidate.name] = (candidate.evict, facts)
+        return facts
 
-    def _and(self, told: _Pods, pods: list[Pod], planner: Planner) -> _Pods:
-        """Return the facts about *pods*, of which the first ones are *told* of."""
-        more = pods[told.count :]
-        needs = dict(told.needs)
+    def _and(self, facts: _Pods, pods: list[Pod], planner: Planner) -> _Pods:
+        """Return the facts about *pods*, of which *facts* has the first ones."""
+        more = pods[facts.count :]
+        needs = dict(facts.needs)
         for key, (budget, count) in planner.ledger.needs(more).items():
             needs[key] = (budget, count + needs.get(key, (budget, 0))[1])
-        return _Pods(len(pods), self._first(pods), needs, told.only_ones or self._only_ones(more))
+        return _Pods(len(pods), self._first(pods), needs, facts.only_ones or self._only_ones(more))
 
     def _only_ones(self, pods: list[Pod]) -> bool:
         single, known = self._seen.single, self._seen.alone

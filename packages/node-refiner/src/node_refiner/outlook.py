@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from node_refiner.excess import Counted, Excess, count, dedicated, is_counted, remains
+from node_refiner.excess import Counted, Excess, dedicated, is_counted, remains, sums
 from node_refiner.ordering import Scoring
 from node_refiner.settings import RefinerSettings
+from tightship.objects import Node, NodeGroup
 from tightship.objects.counting import counted
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.resources import Resources
@@ -22,6 +23,7 @@ from tightship.planning.evaluate import Facts
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Removal
 from tightship.rules.checks import Check, refusals
+from tightship.rules.limits import CLUSTER, Count, Limit, group_kind
 
 
 class Turn(Struct, frozen=True):
@@ -50,11 +52,13 @@ class Outlook(Struct, frozen=True):
     *turns* has the nodes that could go, in order; *goes* of them may. *ends* has the first turn at which each reason
     ends the plan, and is empty if the plan ends by itself. *excess* belongs to the first turn, or, if nothing could go,
     to the counted node with the lowest score (the older controller's figure); ``None`` if no node counts. *remaining*
-    nodes count for the minimum.
+    nodes count for the minimum. *minimums* has the check of them at each turn.
     """
 
     counted: Counted
     remaining: int
+    count: Count
+    minimums: Mapping[str, Check] = {}
     turns: Mapping[str, Turn] = {}
     ends: tuple[End, ...] = ()
     excess: Excess | None = None
@@ -78,29 +82,33 @@ def outlooks(
     free: Sequence[Removal],
     facts: Facts,
     settings: RefinerSettings,
+    *,
     at_once: int,
+    count: Count,
     starting_on: Mapping[str, Resources] = {},
 ) -> Mapping[str, Outlook]:
     """Return how far threshold and minimums allow *free*, the removals of the free plan: of untainted nodes under the
     empty name, and of each dedicated pool by itself if ``countTaintedNodes`` is on.
 
-    The first *at_once* removals need no renewed budget. *starting_on* has the future requests of replicas about to
-    start, by node.
+    The first *at_once* removals need no renewed budget. *count* is that before the plan. *starting_on* has the future
+    requests of replicas about to start, by node.
     """
     pools = [""]
     if settings.count_tainted:
         nodes = [fact.view.node for fact in facts.values()]
         pools += sorted({dedicated(node) for node in nodes if remains(node)} - {""})
-    remaining = sum(remains(fact.view.node) for fact in facts.values())
     found: dict[str, Outlook] = {}
     for pool in pools:
         own = [
             (number < at_once, each) for number, each in enumerate(free) if pool_of(facts[each.node], settings) == pool
         ]
+        before = sum(each.goes for each in found.values())
         found[pool] = ahead = _outlook(
-            own, facts, settings, pool=pool, remaining=remaining, starting_on=starting_on, before=found
+            own, facts, settings, pool=pool, count=count, starting_on=starting_on, before=before
         )
-        remaining -= ahead.goes
+        count = count.copied()
+        for _, each in own[: ahead.goes]:
+            count.goes(each.node)
     return found
 
 
@@ -115,14 +123,14 @@ def _outlook(
     settings: RefinerSettings,
     *,
     pool: str,
-    remaining: int,
+    count: Count,
     starting_on: Mapping[str, Resources],
-    before: Mapping[str, Outlook],
+    before: int,
 ) -> Outlook:
-    rest = counted = count(facts.values(), starting_on, pool)
-    gone = sum(each.goes for each in before.values())
-    untainted = before[""].counted.many - before[""].goes if pool else 0
+    rest = counted = sums(facts.values(), starting_on, pool)
+    left, limits = count.copied(), minimums(settings)
     turns: dict[str, Turn] = {}
+    checks: dict[str, Check] = {}
     ends: dict[Reason, End] = {}
     reached = math.inf
     for number, (at_once, removal) in enumerate(free):
@@ -131,18 +139,22 @@ def _outlook(
         rest = rest.without(fact)
         reached = min(reached, excess.nodes, could_go)
         turns[removal.node] = Turn(number, excess, reached, later=not at_once)
+        checks[removal.node] = minimum = minimums_check(limits, left, removal.node)
+        left.goes(removal.node)
         for why in refusals(
             (
                 threshold_check(excess, could_go, settings),
-                minimums_check(removal.node, remaining - number - 1, untainted if pool else rest.many, settings),
-                plan_size_check(gone + number, settings),
+                minimum,
+                plan_size_check(before + number, settings),
             ),
             removal.node,
         ):
             ends.setdefault(why.reason, End(number, why))
     return Outlook(
         counted=counted,
-        remaining=remaining,
+        remaining=count.without("", REMAINING),
+        count=count,
+        minimums=checks,
         turns=turns,
         ends=tuple(ends.values()),
         excess=turns[free[0][1].node].excess if free else _of_the_lowest(counted, facts, settings, pool),
@@ -173,15 +185,52 @@ def threshold_check(excess: Excess, could_go: int, settings: RefinerSettings) ->
     return Check("excess", Reason.EXCESS_BELOW_THRESHOLD, True, detail)
 
 
-def minimums_check(name: str, nodes: int, untainted: int, settings: RefinerSettings) -> Check:
-    """Return whether the minimums let *name* go next, which leaves *nodes* nodes, *untainted* of them untainted."""
-    left = (
-        (nodes, settings.minimum_nodes, "node", "minimumNodeCount"),
-        (untainted, settings.minimum_non_tainted_nodes, "untainted node", "minimumNonTaintedNodeCount"),
+REMAINING = "node"
+"""The kind of a node that the cluster keeps."""
+
+UNTAINTED = "untainted node"
+"""The kind of a node that it keeps and that no taint keeps pods from."""
+
+
+def kinds(node: Node, group: NodeGroup | None) -> tuple[str, ...]:
+    """Return the kinds, as limits count them, of *node* of *group*."""
+    own = (REMAINING, UNTAINTED)[: remains(node) + is_counted(node)]
+    return CLUSTER, *own, *group_kind(group)
+
+
+def kinds_of(fact: NodeFacts) -> tuple[str, ...]:
+    """Return the kinds of the node of *fact*."""
+    return kinds(fact.view.node, fact.group)
+
+
+def minimums(settings: RefinerSettings) -> tuple[Limit, ...]:
+    """Return the minimums of all nodes that remain, and of those without taints."""
+    return (
+        _minimum(REMAINING, settings.minimum_nodes, "minimumNodeCount", "--min-nodes"),
+        _minimum(
+            UNTAINTED, settings.minimum_non_tainted_nodes, "minimumNonTaintedNodeCount", "--min-non-tainted-nodes"
+        ),
     )
-    below = [each for each in left if each[0] < each[1]]
-    told = [f"{counted(many, what)} would be left, {key} is {least}" for many, least, what, key in below or left]
-    return Check("minimums", Reason.MIN_NODES, not below, f"without {name}, at its turn, {'; '.join(told)}")
+
+
+def _minimum(kind: str, least: int, key: str, flag: str) -> Limit:
+    return Limit(
+        gate="minimums",
+        kind=kind,
+        reason=Reason.MIN_NODES,
+        least=least,
+        detail=lambda left: f"{counted(left, kind)} would be left, {key} is {least}",
+        fix=lambda left: f"{key} to {left} ({flag} {left})",
+    )
+
+
+def minimums_check(limits: Sequence[Limit], count: Count, name: str) -> Check:
+    """Return whether the minimums *limits* let *name* go at the moment of *count*."""
+    checks = [each.check(count, name) for each in limits]
+    below = [each for each in checks if not each.open]
+    detail = f"without {name}, at its turn, {'; '.join(each.detail for each in below or checks)}"
+    fix = f"lower {' and '.join(each.fix for each in below)}" if below else ""
+    return Check("minimums", Reason.MIN_NODES, not below, detail, fix)
 
 
 def plan_size_check(planned: int, settings: RefinerSettings) -> Check | None:
@@ -194,7 +243,7 @@ def plan_size_check(planned: int, settings: RefinerSettings) -> Check | None:
     )
 
 
-def ended(name: str, ahead: Outlook, settings: RefinerSettings) -> list[Refusal]:
+def ended(name: str, ahead: Outlook) -> list[Refusal]:
     """Return why candidate *name* stays once the plan has ended before it, each reason with its fix.
 
     All refusals up to its turn keep a candidate that could go. A candidate that could not go (pods of earlier nodes
@@ -204,12 +253,11 @@ def ended(name: str, ahead: Outlook, settings: RefinerSettings) -> list[Refusal]
     if turn is None:
         return [Refusal(each.reason, name, each.detail) for each in ahead.stop]
     return [
-        Refusal(each.reason, name, each.detail, _fix(each.reason, turn, ahead, settings))
-        for each in ahead.reached(turn.number)
+        Refusal(each.reason, name, each.detail, _fix(each.reason, turn, ahead)) for each in ahead.reached(turn.number)
     ]
 
 
-def _fix(reason: Reason, turn: Turn, ahead: Outlook, settings: RefinerSettings) -> str:
+def _fix(reason: Reason, turn: Turn, ahead: Outlook) -> str:
     """Return the smallest change after which *reason* ends no plan up to *turn*."""
     if reason is Reason.EXCESS_BELOW_THRESHOLD:
         # Rounded down, because the shown threshold must let the node through.
@@ -217,13 +265,7 @@ def _fix(reason: Reason, turn: Turn, ahead: Outlook, settings: RefinerSettings) 
         return f"lower excessNodesThreshold to {enough:g} (--threshold {enough:g})" if enough >= 0 else ""
     if reason is Reason.MAX_NODES_REACHED:
         return f"allow longer plans (--max-nodes {turn.number + 1})"
-    nodes, untainted = ahead.remaining - turn.number - 1, ahead.counted.many - turn.number - 1
-    lower = []
-    if nodes < settings.minimum_nodes:
-        lower.append(f"minimumNodeCount to {nodes} (--min-nodes {nodes})")
-    if untainted < settings.minimum_non_tainted_nodes:
-        lower.append(f"minimumNonTaintedNodeCount to {untainted} (--min-non-tainted-nodes {untainted})")
-    return f"lower {' and '.join(lower)}"
+    return ahead.minimums[turn.excess.node].fix
 
 
 def figures(excess: Excess) -> str:

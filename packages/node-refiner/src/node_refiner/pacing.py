@@ -8,76 +8,48 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from msgspec import Struct
-
 from node_refiner.settings import RefinerSettings
-from tightship.cluster import Snapshot
-from tightship.cluster.node_marks import virtual
 from tightship.objects.drain_record import Finished, Phase
-from tightship.objects.durations import format_duration
-from tightship.objects.reasons import Reason, Refusal
+from tightship.planning.evaluate import Facts
+from tightship.planning.facts import added
+from tightship.rules.additions import Pause, longest, newest, pause
 from tightship.rules.nodes import drain_record
 
 CLUSTER = "cluster"
 """The subject of a pause."""
 
-
-class ClusterPause(Struct, frozen=True):
-    """Nothing is drained for *length* seconds (set by *key*) after *at* (seconds since 1970), because of *what*."""
-
-    at: float
-    length: float
-    what: str
-    key: str
-
-    @property
-    def until(self) -> float:
-        return self.at + self.length
-
-    def refusal(self, now: float) -> Refusal:
-        """Return the pause at *now* as a refusal."""
-        ago, left = format_duration(now - self.at), format_duration(self.until - now)
-        detail = (
-            f"{self.what} {ago} ago: no node is drained for {format_duration(self.length)} ({self.key}), {left} left"
-        )
-        return Refusal(Reason.COOL_DOWN, CLUSTER, detail)
+_Event = tuple[float, str, float, str]
+"""When something happened, what, for how long the cluster pauses, and the key that sets that."""
 
 
-def cooling(
-    snapshot: Snapshot, settings: RefinerSettings, now: float, finished: Sequence[Finished] = ()
-) -> Refusal | None:
+def cooling(facts: Facts, settings: RefinerSettings, now: float, finished: Sequence[Finished] = ()) -> Pause | None:
     """Return the longest pause at *now*, ``None`` if nothing pauses drains.
 
     Every drain counts, whatever its ending: a drain that was given up because its controller stopped has moved pods
     too.
     """
-    pauses = [*_added(snapshot, settings), *_under_way(snapshot, settings), *_ended(finished, settings)]
-    # A node's clock may be ahead of ours: a future event counts as happening now.
-    known = [ClusterPause(min(each.at, now), each.length, each.what, each.key) for each in pauses]
-    longest = max(known, key=lambda each: (each.until, each.what), default=None)
-    return longest.refusal(now) if longest is not None and longest.until > now else None
+    events = [*_added(facts, settings), *_under_way(facts, settings), *_ended(finished, settings)]
+    latest = sorted(events, key=lambda each: each[1], reverse=True)
+    return longest(
+        *(pause(CLUSTER, what, at, length, now, who="no node is drained", key=key) for at, what, length, key in latest)
+    )
 
 
-def _added(snapshot: Snapshot, settings: RefinerSettings) -> Iterator[ClusterPause]:
-    made = sorted(((view.node.created, name) for name, view in snapshot.nodes.items()), reverse=True)
-    # A node of Fargate comes with each pod.
-    newest = next((each for each in made if virtual(snapshot.nodes[each[1]].node) is None), None)
-    if newest is not None:
-        created, name = newest
-        what = f"node {name} was added"
-        yield ClusterPause(created, settings.time_since_last_addition, what, "clusterCoolDownAfterNodeAdded")
+def _added(facts: Facts, settings: RefinerSettings) -> Iterator[_Event]:
+    last = max(newest(added(facts)).values(), key=lambda each: (each[0], each[2]), default=None)
+    if last is not None:
+        at, _, name = last
+        yield at, f"node {name} was added", settings.time_since_last_addition, "clusterCoolDownAfterNodeAdded"
 
 
-def _under_way(snapshot: Snapshot, settings: RefinerSettings) -> Iterator[ClusterPause]:
-    for name, view in snapshot.nodes.items():
-        record = drain_record(view.node)
+def _under_way(facts: Facts, settings: RefinerSettings) -> Iterator[_Event]:
+    for name, fact in facts.items():
+        record = drain_record(fact.view.node)
         since = record.entered(Phase.CLAIMED) if record is not None and record.owns_node else None
         if since is not None:
-            yield ClusterPause(since, settings.time_gap, f"a drain of node {name} began", "clusterCoolDownAfterDrain")
+            yield since, f"a drain of node {name} began", settings.time_gap, "clusterCoolDownAfterDrain"
 
 
-def _ended(finished: Sequence[Finished], settings: RefinerSettings) -> Iterator[ClusterPause]:
+def _ended(finished: Sequence[Finished], settings: RefinerSettings) -> Iterator[_Event]:
     for each in finished:
-        yield ClusterPause(
-            each.at, settings.time_gap, f"the drain of node {each.node} ended", "clusterCoolDownAfterDrain"
-        )
+        yield each.at, f"the drain of node {each.node} ended", settings.time_gap, "clusterCoolDownAfterDrain"

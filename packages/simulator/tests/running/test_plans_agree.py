@@ -54,7 +54,7 @@ def compactors(rng: random.Random) -> Json:
         "coolDownAfterNodeAdded": rng.choice(("0s", "900d")),
         "clusterCoolDownAfterNodeAdded": rng.choice(("0s", "0s", "900d")),
         "maximumNotReadyNodePercentage": rng.choice((10, 100)),
-        "placement": rng.choice(("possible", "likely", "certain")),
+        "placement": rng.choice(("possible", "likely")),
         "strategy": rng.choice(("least-utilized", "fewest-nodes")),
         **({"maximumNodesInDrain": rng.choice((1, 3, "20%"))} if rng.random() < 0.5 else {}),
         **({"maximumNodesInPlan": rng.randrange(1, 5)} if rng.random() < 0.3 else {}),
@@ -69,7 +69,7 @@ def refiners(rng: random.Random) -> Json:
         "minimum_non_tainted_nodes": str(rng.randrange(6)),
         "candidate_order": rng.choice(("score", "fewest_evictions", "pods_priority")),
         # The surest placement takes a hundred times as long: one in eight is enough.
-        "placement": rng.choice((*("possible", "likely") * 3, "likely", "certain")),
+        "placement": rng.choice(("possible", "likely")),
         "time_since_last_addition": rng.choice(("0s", "900d")),
         "maximum_nodes_in_drain": rng.choice(("1", "3", "50%")),
         **({"maximum_nodes_in_plan": str(rng.randrange(1, 5))} if rng.random() < 0.3 else {}),

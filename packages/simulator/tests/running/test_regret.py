@@ -51,7 +51,7 @@ async def held(on: Ground, replica: Replica) -> None:
 
     async def regretted() -> bool:
         found = (await replica.status())["held"].get("n9") or {}
-        return bool(found.get("reason") == "RecentRegret")
+        return bool("within" in found.get("detail", "") and found.get("reason") == "CoolDown")
 
     await wait_for(regretted, 120, "the pool is held back")
     await on.passes(replica, 3)
@@ -72,4 +72,4 @@ def test_where_loads_rise_and_fall_together_the_pool_pauses_and_no_more_cpus_are
     alone, ours = waves(12), waves(12, *BOTH)
     assert ours.cpus <= alone.cpus
     assert len(ours.added) <= 1.5 * len(alone.added)
-    assert "RecentRegret" in ours.said
+    assert "CoolDown" in ours.said

@@ -45,7 +45,6 @@ RUNNING_ONLY = frozenset(
         Reason.OTHER_INSTALLATION,
         Reason.BUDGET_EXHAUSTED,
         Reason.COOL_DOWN,
-        Reason.RECENT_REGRET,
         Reason.SCALE_IN_EXPECTED,
         Reason.LANDING_MISSED,
         Reason.CLUSTER_UNHEALTHY,
@@ -240,9 +239,10 @@ def places(g: Golden) -> None:
     # One of them is named; which one is only a matter of order.
     g.pod("twin-1", "together", also_on=("slot-2",), cpu="800m")
     g.pod("twin-2", "together", Reason.NO_PLACE_TOGETHER, also_on=("slot-2",), cpu="800m")
-    g.node("strand", "the scheduler could put easy on slot-2, the only place for picky", Reason.SCHEDULER_MAY_STRAND)
-    g.pod("easy", "strand", also_on=("roomy", "slot-2"), cpu="500m")
-    g.pod("picky", "strand", also_on=("slot-2",), cpu="800m")
+    no, system = {"tightship.dev/do-not-drain": "true"}, {"kubernetes.io/os": "windows"}
+    g.node("windows", "has room, where no Linux pod runs", Reason.NODE_DO_NOT_DRAIN, annotations=no, labels=system)
+    g.node("strand", "the scheduler would choose windows for its pod", Reason.SCHEDULER_MAY_STRAND)
+    g.pod("penguin", "strand", also_on=("roomy", "windows"), os={"name": "linux"})
     g.node("wanted", "a pending pod can run here only", Reason.PENDING_POD_NEEDS_NODE)
     g.pod("waiting", "wanted", also_on=(), pending=True)
     g.pod("impossible", "wanted", also_on=(), pending=True, cpu="1000")

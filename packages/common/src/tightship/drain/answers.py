@@ -77,7 +77,7 @@ GOING = frozenset(
 """Answers after which the pod goes without another eviction."""
 
 
-class Heard(Struct, frozen=True):
+class EvictionResult(Struct, frozen=True):
     """An answer, its text for people, and the seconds that the server asked us to wait, if it did."""
 
     answer: EvictionAnswer
@@ -85,13 +85,13 @@ class Heard(Struct, frozen=True):
     retry_after: float | None = None
 
 
-def classify(error: KubeError | None) -> Heard:
+def classify(error: KubeError | None) -> EvictionResult:
     """Return what *error* (``None``: a 2xx) means for an eviction."""
     if error is None:
-        return Heard(EvictionAnswer.ACCEPTED)
+        return EvictionResult(EvictionAnswer.ACCEPTED)
     text = error.message if isinstance(error, ApiError) and error.message else one_line(error)
     wait = error.retry_after if isinstance(error, ApiError) else None
-    return Heard(_answer(error), text, wait)
+    return EvictionResult(_answer(error), text, wait)
 
 
 def _answer(error: KubeError) -> EvictionAnswer:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.state import sum_up
-from tightship.drain.answers import FATAL, GOING, EvictionAnswer, Heard
+from tightship.drain.answers import FATAL, GOING, EvictionAnswer, EvictionResult
 from tightship.drain.landings import all_land
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Findings
@@ -47,19 +47,19 @@ _CONFLICT_TRIES = 2
 class Try(Struct, frozen=True):
     """The evictions of one pod: the last answer, when it came, how many equal ones in a row, and when to try again."""
 
-    heard: Heard
+    result: EvictionResult
     at: float
     count: int = 1
     again: float = 0.0
 
 
-def tried(previous: Try | None, heard: Heard, now: float) -> Try:
+def tried(previous: Try | None, result: EvictionResult, now: float) -> Try:
     """Return *previous* after one more answer."""
-    count = previous.count + 1 if previous is not None and previous.heard.answer is heard.answer else 1
+    count = previous.count + 1 if previous is not None and previous.result.answer is result.answer else 1
     pause = doubled(RETRY_FIRST, RETRY_LAST, count - 1)
-    if heard.retry_after is not None:
-        pause = max(heard.retry_after, RETRY_FIRST) if heard.answer is EvictionAnswer.BUSY else heard.retry_after
-    return Try(heard, now, count, now + pause)
+    if result.retry_after is not None:
+        pause = max(result.retry_after, RETRY_FIRST) if result.answer is EvictionAnswer.BUSY else result.retry_after
+    return Try(result, now, count, now + pause)
 
 
 class Assessment:
@@ -146,7 +146,7 @@ class Assessment:
         fresh: bool = False,
         rest: Sequence[Refusal] | None = None,
         back: Sequence[Refusal] = (),
-        keeps: Sequence[Refusal] = (),
+        node_refusals: Sequence[Refusal] = (),
         progress: float | None = None,
         not_ready_since: float | None = None,
         stopping: bool = False,
@@ -155,8 +155,9 @@ class Assessment:
     ) -> Findings:
         """Return everything that the machine decides on.
 
-        *rest* is the result of :meth:`rest`, if it was called. *back* are refusals of pods that came back. *keeps* is
-        what keeps the node as a whole. *progress* is when something last moved, or when no eviction could be requested.
+        *rest* is the result of :meth:`rest`, if it was called. *back* are refusals of pods that came back.
+        *node_refusals* are those of the node as a whole. *progress* is when something last moved, or when no eviction
+        could be requested.
         """
         left = self.left(tries)
         leaving = [*self.sorted.leaving, *(pod for pod in self.sorted.evict if _going(pod, tries))]
@@ -172,7 +173,7 @@ class Assessment:
             evict=tuple(left),
             awaits=self.sorted.awaits,
             leaving=tuple(leaving),
-            keeps=tuple(sorted(keeps)),
+            node_refusals=tuple(sorted(node_refusals)),
             next=now_or_later[0],
             due=now_or_later[1],
             against=tuple(sorted(set(against))),
@@ -242,7 +243,7 @@ class Assessment:
                 found += budgets
             else:
                 last = tries.get(pod.uid)
-                text = last.heard.text if last is not None else "was not asked"
+                text = last.result.text if last is not None else "was not asked"
                 found.append(Refusal(Reason.EVICTION_FAILED, pod.key, f"can't be evicted: {text}"))
         return sorted(found)
 
@@ -276,7 +277,7 @@ class Assessment:
 
 def _going(pod: Pod, tries: Mapping[str, Try]) -> bool:
     last = tries.get(pod.uid)
-    return last is not None and last.heard.answer in GOING
+    return last is not None and last.result.answer in GOING
 
 
 def _fatal(left: Sequence[Pod], tries: Mapping[str, Try]) -> list[Refusal]:
@@ -285,11 +286,11 @@ def _fatal(left: Sequence[Pod], tries: Mapping[str, Try]) -> list[Refusal]:
         last = tries.get(pod.uid)
         if last is None:
             continue
-        reason = FATAL.get(last.heard.answer)
-        if last.heard.answer is EvictionAnswer.CONFLICT and last.count > _CONFLICT_TRIES:
+        reason = FATAL.get(last.result.answer)
+        if last.result.answer is EvictionAnswer.CONFLICT and last.count > _CONFLICT_TRIES:
             reason = Reason.EVICTION_FAILED
         if reason is not None:
-            found.append(Refusal(reason, pod.key, last.heard.text))
+            found.append(Refusal(reason, pod.key, last.result.text))
     return found
 
 

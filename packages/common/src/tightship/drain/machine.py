@@ -139,7 +139,9 @@ def _tainted(node: Node, record: DrainRecord) -> bool:
 def _taken_away(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step | None:
     """Give way to others: to whoever deletes the node, and to whoever lifted the cordon."""
     # Start-up taints of the NodePool are among what keeps the node: the node alone does not tell them.
-    other = owner_elsewhere(node) or next((each for each in seen.keeps if each.reason is Reason.NODE_LIFECYCLE), None)
+    other = owner_elsewhere(node) or next(
+        (each for each in seen.node_refusals if each.reason is Reason.NODE_LIFECYCLE), None
+    )
     # On release nobody would be left to lift our cordon once they let go of the node.
     if other is not None and not seen.releasing:
         emptied = (record.entered(Phase.DRAINED) or now) if record.phase is Phase.DRAINED else None
@@ -169,9 +171,9 @@ def _taken_away(record: DrainRecord, node: Node, seen: Findings, rules: DrainRul
 
 def _kept(record: DrainRecord, seen: Findings, now: float) -> Step | None:
     """Give the node back for anything that would have prevented the claim. Pods that have moved stay where they are."""
-    if record.phase not in UNDER_WAY or not seen.keeps or (seen.stopping and record.phase is not Phase.CLAIMED):
+    if record.phase not in UNDER_WAY or not seen.node_refusals or (seen.stopping and record.phase is not Phase.CLAIMED):
         return None
-    return give_up(record, seen.keeps[0], now)
+    return give_up(record, seen.node_refusals[0], now)
 
 
 def _claimed(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step:

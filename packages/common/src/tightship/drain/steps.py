@@ -15,21 +15,21 @@ class Findings(Struct, frozen=True, kw_only=True):
     """The findings of one look at a node and its pods.
 
     *evict* are pods to evict that nobody is deleting yet, *awaits* pods that end by themselves, *leaving* pods that
-    terminate. *keeps* keeps the node as a whole, and would have prevented the claim. *next* are the pods of *evict* to
-    evict now; more may be due at *due*. *against* is everything that waiting does not change: opt-outs, no place, a
-    budget that never allows an eviction, a fatal answer. *refusing* is the part of it about pods that are here and may
-    not be evicted any more: they opted out meanwhile. *late* names pods that have refused to go for too long.
-    *pending* are pods without a node that were created since the drain began and could run here. *fresh* says that the
-    server just listed the pods, *judged* that *against* includes a new search for places. *stopping* says that somebody
-    else continues the drain; *releasing* says that nobody does, so the node is given back. *met* is when the present
-    drive first saw the node in its phase.
+    terminate. *node_refusals* are those of the node as a whole; each would have prevented the claim. *next* are the
+    pods of *evict* to evict now; more may be due at *due*. *against* is everything that waiting does not change:
+    opt-outs, no place, a budget that never allows an eviction, a fatal answer. *refusing* is the part of it about pods
+    that are here and may not be evicted any more: they opted out meanwhile. *late* names pods that have refused to go
+    for too long. *pending* are pods without a node that were created since the drain began and could run here. *fresh*
+    says that the server just listed the pods, *judged* that *against* includes a new search for places. *stopping* says
+    that somebody else continues the drain; *releasing* says that nobody does, so the node is given back. *met* is when
+    the present drive first saw the node in its phase.
     """
 
     node: Node | None
     evict: tuple[Pod, ...] = ()
     awaits: tuple[Pod, ...] = ()
     leaving: tuple[Pod, ...] = ()
-    keeps: tuple[Refusal, ...] = ()
+    node_refusals: tuple[Refusal, ...] = ()
     next: tuple[Pod, ...] = ()
     due: float | None = None
     against: tuple[Refusal, ...] = ()

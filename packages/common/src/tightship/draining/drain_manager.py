@@ -204,8 +204,8 @@ class Drainer:
         node = order.node
         if live is None or live.node.uid != node.uid:
             return Refusal(Reason.NODE_TERMINATING, node.name, "the node is gone")
-        keeps = self._tools.settings().keeps(self._tools.cache.snapshot(), live.node)
-        refusal = owner_elsewhere(live.node) or min(keeps, default=None)
+        node_refusals = self._tools.settings().node_refusals(self._tools.cache.snapshot(), live.node)
+        refusal = owner_elsewhere(live.node) or min(node_refusals, default=None)
         if refusal is not None:
             return refusal
         previous = drain_record(live.node)

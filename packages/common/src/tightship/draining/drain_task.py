@@ -188,7 +188,7 @@ class Drive:
         if rest is None and record is not None and record.phase is Phase.EVICTING and record.op == self._op:
             rest = await self._judged(sight, settings, now)
         back = self._returning.refuses(sight.left(self._tries), snapshot)
-        keeps = settings.keeps(snapshot, node) if record is not None and record.owns_node else ()
+        node_refusals = settings.node_refusals(snapshot, node) if record is not None and record.owns_node else ()
         self._not_ready_since = None if node.ready else (self._not_ready_since or now)
         seen = sight.findings(
             record,
@@ -196,7 +196,7 @@ class Drive:
             fresh=looked is not None,
             rest=rest,
             back=back,
-            keeps=keeps,
+            node_refusals=node_refusals,
             progress=self._progress,
             not_ready_since=self._not_ready_since,
             stopping=self._tools.stopping(),
@@ -265,20 +265,22 @@ class Drive:
         async def one(pod: Pod) -> None:
             if not tools.leading():
                 return
-            heard = await send_away(tools.connection, pod, past_budgets=past, only_if=tools.leading)
-            if heard is None:
+            result = await send_away(tools.connection, pod, past_budgets=past, only_if=tools.leading)
+            if result is None:
                 return
             now = self._tools.clock()
-            self.guided.answered(pod, heard.answer)
-            self._tries[pod.uid] = tried(self._tries.get(pod.uid), heard, now)
-            if heard.answer in GOING or heard.answer is EvictionAnswer.GONE:
+            self.guided.answered(pod, result.answer)
+            self._tries[pod.uid] = tried(self._tries.get(pod.uid), result, now)
+            if result.answer in GOING or result.answer is EvictionAnswer.GONE:
                 self._progress = now
-            if heard.answer in GOING or heard.answer is EvictionAnswer.NO_ANSWER:
+            if result.answer in GOING or result.answer is EvictionAnswer.NO_ANSWER:
                 self._returning.evicted(pod)
                 if self._displaced is not None and pod.owner is not None:
                     self._displaced.add(owner_mark(pod.owner.uid))
             self._tools.tell(
-                DrainEvent(EventKind.EVICTION, self._last, self._record, pod=pod, answer=heard.answer, text=heard.text)
+                DrainEvent(
+                    EventKind.EVICTION, self._last, self._record, pod=pod, answer=result.answer, text=result.text
+                )
             )
 
         await asyncio.gather(*(one(pod) for pod in pods))

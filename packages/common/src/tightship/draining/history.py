@@ -17,7 +17,6 @@ from tightship.draining.claims import Claim
 from tightship.draining.lease_room import (
     ADDITIONS_ANNOTATION,
     HISTORY_ANNOTATION,
-    REGRETS_ANNOTATION,
     RESERVED,
     SAVINGS_ANNOTATION,
     fitted,
@@ -25,13 +24,13 @@ from tightship.draining.lease_room import (
 from tightship.draining.ledger import Edit
 from tightship.kube.leases import Lease
 from tightship.objects.drain_record import (
+    Addition,
     DrainRecord,
     Ending,
     Finished,
     PastDrains,
     Phase,
     PoolSavings,
-    Regret,
 )
 from tightship.objects.times import recorded_time, rfc3339_ms, with_times
 from tightship.objects.unreadable import UNREADABLE
@@ -41,13 +40,13 @@ KEPT = 50
 """Drains kept, the newest: about 10 kB."""
 
 POOLS_KEPT = 100
-"""Pools kept: those with the latest regrets, and those with the latest savings, about 1 kB each."""
+"""Pools kept: those with the latest additions, and those with the latest savings, about 1 kB each."""
 
 MOST_DISPLACED = 100
 """Controllers of evicted pods that are kept of a drain; of more than these it counts as unknown whose pods went."""
 
 _LONGEST_REASON = 200
-_TIMES = frozenset({"at", "began", "seen"})
+_TIMES = frozenset({"at", "began", "regrettedAt", "seen"})
 
 T = TypeVar("T")
 
@@ -57,9 +56,8 @@ def past_drains(lease: Lease) -> PastDrains:
     notes = lease.annotations
     return PastDrains(
         tuple(_decoded(notes.get(HISTORY_ANNOTATION, "[]"), list[Finished], [])),
-        _decoded(notes.get(REGRETS_ANNOTATION, "{}"), dict[str, Regret], {}),
+        _decoded(notes.get(ADDITIONS_ANNOTATION, "{}"), dict[str, Addition], {}),
         _decoded(notes.get(SAVINGS_ANNOTATION, "{}"), dict[str, PoolSavings], {}),
-        _additions(notes.get(ADDITIONS_ANNOTATION, "{}")),
     )
 
 
@@ -114,13 +112,10 @@ def catching_up(claim: Claim, record: DrainRecord | None, now: float) -> Edit:
 
 def _encode(history: PastDrains) -> dict[str, str]:
     drains = [_drain(each) for each in history.finished[-KEPT:]]
-    latest = sorted(history.regrets.items(), key=lambda each: (each[1].at, each[0]))[-POOLS_KEPT:]
-    regrets = _plain(dict(latest))
     kept = sorted(history.savings.items(), key=lambda each: (each[1].seen, each[0]))[-POOLS_KEPT:]
     books = _plain({pool: msgspec.structs.replace(each, seconds=round(each.seconds, 3)) for pool, each in kept})
-    newest = sorted(history.additions.items(), key=lambda each: each[1])[-POOLS_KEPT:]
-    additions = {pool: (rfc3339_ms(at), node) for pool, (at, node) in newest}
-    found = {HISTORY_ANNOTATION: drains, REGRETS_ANNOTATION: regrets, ADDITIONS_ANNOTATION: additions}
+    newest = sorted(history.additions.items(), key=lambda each: (max(each[1].at, each[1].regretted_at), each[0]))
+    found = {HISTORY_ANNOTATION: drains, ADDITIONS_ANNOTATION: _plain(dict(newest[-POOLS_KEPT:]))}
     if books:
         found[SAVINGS_ANNOTATION] = books
     return {name: msgspec.json.encode(value).decode() for name, value in found.items()}
@@ -143,11 +138,3 @@ def _decoded(value: str, of: type[T], empty: T) -> T:
         return msgspec.convert(with_times(msgspec.json.decode(value), _TIMES, recorded_time), of)
     except (*UNREADABLE, ValueError):
         return empty
-
-
-def _additions(value: str) -> Mapping[str, tuple[float, str]]:
-    try:
-        found = msgspec.json.decode(value, type=dict[str, tuple[str, str]])
-        return {pool: (recorded_time(at), node) for pool, (at, node) in found.items()}
-    except (*UNREADABLE, ValueError):
-        return {}

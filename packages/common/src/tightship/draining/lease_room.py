@@ -15,7 +15,6 @@ from tightship.objects.unreadable import UNREADABLE
 
 CLAIMS_ANNOTATION = "tightship.dev/claims"
 HISTORY_ANNOTATION = "tightship.dev/finished-drains"
-REGRETS_ANNOTATION = "tightship.dev/regrets"
 SAVINGS_ANNOTATION = "tightship.dev/savings"
 ADDITIONS_ANNOTATION = "tightship.dev/additions"
 
@@ -29,7 +28,7 @@ _FULL = LIMIT - 2 * RESERVED
 _A_CLAIM = 1024
 # Savings are for people, while the others pace the drains to come.
 _OURS = "tightship.dev/"
-_GIVE_WAY = (SAVINGS_ANNOTATION, HISTORY_ANNOTATION, REGRETS_ANNOTATION, ADDITIONS_ANNOTATION)
+_GIVE_WAY = (SAVINGS_ANNOTATION, HISTORY_ANNOTATION, ADDITIONS_ANNOTATION)
 
 
 def size(annotations: Mapping[str, str]) -> int:

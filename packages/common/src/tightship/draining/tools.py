@@ -22,14 +22,14 @@ from tightship.planning.plan.model import Placement
 from tightship.rules.eviction_rules import EvictionRules
 from tightship.rules.nodes import opt_outs
 
-Keeps = Callable[[Snapshot, Node], Sequence[Refusal]]
+NodeRefusals = Callable[[Snapshot, Node], Sequence[Refusal]]
 """Returns what keeps a node of a snapshot as a whole now."""
 
 
 class DrainSettings(Struct, frozen=True, kw_only=True):
     """The settings of drains. They may change while drains run.
 
-    *ahead* is the demand without pods for which to keep room. *keeps* is called before a claim and before each
+    *ahead* is the demand without pods for which to keep room. *node_refusals* is called before a claim and before each
     eviction, since something that keeps a node may appear during its drain.
     """
 
@@ -37,7 +37,7 @@ class DrainSettings(Struct, frozen=True, kw_only=True):
     eviction: EvictionRules = EvictionRules()
     placement: Placement = "likely"
     ahead: ReservedDemand = ReservedDemand()
-    keeps: Keeps = lambda snapshot, node: opt_outs(snapshot.at(node), pools=snapshot.node_pools)
+    node_refusals: NodeRefusals = lambda snapshot, node: opt_outs(snapshot.at(node), pools=snapshot.node_pools)
 
 
 class Tools(Struct, frozen=True, kw_only=True):
@@ -79,4 +79,4 @@ async def collected(repair: Awaitable[None], troubles: list[KubeError]) -> None:
         troubles.append(error)
 
 
-__all__ = ["DrainSettings", "Keeps", "Tools", "collected"]
+__all__ = ["DrainSettings", "NodeRefusals", "Tools", "collected"]

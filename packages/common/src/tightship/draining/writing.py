@@ -16,7 +16,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
-from tightship.drain.answers import Heard, classify
+from tightship.drain.answers import EvictionResult, classify
 from tightship.drain.steps import NodeChange
 from tightship.kube.connection import WRITE_TIMEOUT, Connection
 from tightship.objects import Node, ObjectError, Pod, decode
@@ -164,7 +164,7 @@ def _others(live: LiveNode) -> tuple[Taint, ...]:
 
 async def send_away(
     connection: Connection, pod: Pod, *, past_budgets: bool, only_if: Callable[[], bool]
-) -> Heard | None:
+) -> EvictionResult | None:
     """Evict *pod* (delete it, with *past_budgets*) if it still has its UID, and return the answer.
 
     Never raises: a refusal and a missing answer are outcomes too. ``None`` if *only_if* said no, so that nothing was

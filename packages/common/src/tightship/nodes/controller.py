@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from tightship.cluster.installations import EVERY_OTHER
 from tightship.documents.document import Generator, SettingsView
 from tightship.drain.events import DrainEvent
-from tightship.draining.tools import DrainSettings, Keeps
+from tightship.draining.tools import DrainSettings, NodeRefusals
 from tightship.draining.writing import NodePatch
 from tightship.nodes.status import Remarks
 from tightship.objects import Node
@@ -83,15 +83,15 @@ class NodeController(Struct, Generic[S, G], frozen=True, kw_only=True):
     for_dry_run: Callable[[S], tuple[S, str]] = lambda settings: (settings, "")
 
 
-def drain_settings(settings: NodeSettings, keeps: Keeps) -> DrainSettings:
+def drain_settings(settings: NodeSettings, node_refusals: NodeRefusals) -> DrainSettings:
     """Return the settings of drains under *settings*: drains share the rules of the plan before them.
 
-    *keeps* returns the refusals that keep a node of a snapshot as a whole.
+    *node_refusals* returns the refusals that keep a node of a snapshot as a whole.
     """
     return DrainSettings(
         rules=settings.drain_rules,
         eviction=settings.eviction_rules,
         placement=settings.placement,
         ahead=settings.ahead,
-        keeps=keeps,
+        node_refusals=node_refusals,
     )

@@ -47,6 +47,7 @@ from tightship.objects.api_errors import Forbidden, KubeError, one_line
 from tightship.objects.drain_record import Finished, PastDrains
 from tightship.objects.reasons import Refusal
 from tightship.planning.evaluate import Evaluation, Evaluator, ExplainedGates, paced
+from tightship.planning.facts import added
 from tightship.planning.savings import saved, settled
 from tightship.process.http import Draw
 from tightship.process.logging import log
@@ -54,8 +55,8 @@ from tightship.process.loop import in_thread
 from tightship.process.serving import Frame
 from tightship.process.settings.process import NodeProcessSettings
 from tightship.process.settings.sections import NodeSettings
+from tightship.rules.additions import learned
 from tightship.rules.nodes import draining
-from tightship.rules.regret import learned
 
 S = TypeVar("S", bound=NodeSettings)
 G = TypeVar("G", bound=ExplainedGates)
@@ -264,11 +265,10 @@ class ConsolidationLoop(Generic[S, G]):
 
     async def _remember(self, evaluation: Evaluation[G], judge: ClaimJudge[G]) -> None:
         """Write the results of recent drains for all controllers and the next leader."""
-        added = [(float(fact.view.node.created), fact.pool, name) for name, fact in evaluation.facts.items()]
-        now = evaluation.now
+        nodes, now = added(evaluation.facts), evaluation.now
 
         def latest(known: PastDrains) -> PastDrains:
-            return settled(learned(known, added, judge.pace, now), added, now)
+            return settled(learned(known, nodes, judge.pace, now), nodes, now)
 
         await self._ledger.change(remembering(latest))
 

@@ -141,12 +141,18 @@ Amount = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Counted = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
 
-class Regret(Struct, frozen=True):
-    """What a pool has learned: *node* was added at *at*, soon after a drain; *level* grows with each such node."""
+class Addition(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What a pool has learned from nodes that were added to it.
 
-    level: Counted
-    at: float
-    node: str
+    *node* is the last one, and was added at *at*; it may be gone already. *level* counts nodes in a row that came soon
+    after a drain: *regretted* is the last of these, and came at *regretted_at*.
+    """
+
+    at: float = 0.0
+    node: str = ""
+    level: Amount = 0
+    regretted_at: float = 0.0
+    regretted: str = ""
 
 
 class Saving(Struct, frozen=True):
@@ -171,15 +177,11 @@ class PoolSavings(Struct, frozen=True, rename={"active": "standing"}):
 
 
 class PastDrains(Struct, frozen=True):
-    """Recent drains of all controllers, the oldest first, what pools have learned, and what drains have saved.
-
-    *additions* are by pool when the last node was added to it, and which: that node may be gone already.
-    """
+    """Recent drains of all controllers, the oldest first, what pools have learned, and what drains have saved."""
 
     finished: tuple[Finished, ...] = ()
-    regrets: Mapping[str, Regret] = {}
+    additions: Mapping[str, Addition] = {}
     savings: Mapping[str, PoolSavings] = {}
-    additions: Mapping[str, tuple[float, str]] = {}
 
 
 def encode_record(record: DrainRecord) -> str:

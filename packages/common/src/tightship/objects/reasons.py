@@ -51,7 +51,6 @@ class Reason(StrEnum):
     BUDGET_EXHAUSTED = "BudgetExhausted"
     MAX_NODES_REACHED = "MaxNodesReached"
     COOL_DOWN = "CoolDown"
-    RECENT_REGRET = "RecentRegret"
     SCALE_IN_EXPECTED = "ScaleInExpected"
     LANDING_MISSED = "LandingMissed"
     CLUSTER_UNHEALTHY = "ClusterUnhealthy"

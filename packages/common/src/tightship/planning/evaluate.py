@@ -17,8 +17,7 @@ from tightship.cluster.installations import Beside
 from tightship.objects.drain_record import Finished, PastDrains
 from tightship.objects.reasons import Refusal
 from tightship.planning.demand import ReservedDemand, with_demand
-from tightship.planning.facts import FactRules, NodeFacts, candidates_of, gather, judgement, plannable
-from tightship.planning.group_size import unknown_minimums
+from tightship.planning.facts import FactRules, NodeFacts, added, candidates_of, gather, judgement, plannable
 from tightship.planning.plan import (
     Forecast,
     Gates,
@@ -33,11 +32,12 @@ from tightship.planning.plan import (
     make_plan,
 )
 from tightship.planning.savings import settled
+from tightship.rules.additions import AdditionRules, Pause, after_additions, learned, longest
 from tightship.rules.checks import Check, remark
 from tightship.rules.displacing import with_abandoned
 from tightship.rules.disruption_cost import cost_remarks
 from tightship.rules.health import HealthRules, brake
-from tightship.rules.regret import RegretRules, learned, regretted
+from tightship.rules.karpenter import karpenter_pool
 from tightship.scheduler.devices import with_devices
 
 Facts = Mapping[str, NodeFacts]
@@ -55,7 +55,7 @@ G = TypeVar("G", bound=ExplainedGates)
 G_co = TypeVar("G_co", bound=ExplainedGates, covariant=True)
 
 
-class PaceRules(HealthRules, RegretRules, Protocol):
+class PaceRules(HealthRules, AdditionRules, Protocol):
     """When nothing is drained, or nothing in a pool, whatever the plan says."""
 
 
@@ -94,9 +94,7 @@ class Judge(Protocol[G_co]):
     def tells_minimum(self, pool: str) -> bool:
         """Whether the settings give *pool* a least number of nodes."""
 
-    def pauses(
-        self, snapshot: Snapshot, facts: Facts, finished: Sequence[Finished], now: float
-    ) -> Callable[[str], Refusal | None]:
+    def pauses(self, facts: Facts, finished: Sequence[Finished], now: float) -> Callable[[str], Pause | None]:
         """Return a function from a pool to why it pauses at *now* after what has happened, ``None`` if it doesn't."""
 
 
@@ -205,8 +203,8 @@ class Evaluator(Generic[G]):
                 *_plan(snapshot, judge, facts, now, horizon, improve=improve, progress=progress),
             )
         facts, gates, plan = planned
-        added = [(float(fact.view.node.created), fact.pool, name) for name, fact in facts.items()]
-        history = settled(learned(history, added, judge.pace, now), added, now)
+        nodes = added(facts)
+        history = settled(learned(history, nodes, judge.pace, now), nodes, now)
         evaluation = Evaluation(
             snapshot=snapshot,
             now=now,
@@ -218,7 +216,7 @@ class Evaluator(Generic[G]):
             paused=(),
             history=history,
             forecast=_forecast(snapshot, judge, facts, plan) if horizon.forecast else None,
-            unknown_minimums=unknown_minimums(plan, facts, judge.tells_minimum),
+            unknown_minimums=_unknown_minimums(plan, facts, judge),
         )
         return paced(evaluation, judge, history, now, api_failures)
 
@@ -229,15 +227,15 @@ def paced(
     """Return *evaluation* with what *history* and the health of the cluster hold back at *now*."""
     snapshot, facts = evaluation.snapshot, evaluation.facts
     unhealthy = brake(snapshot, history.finished, judge.pace, now, api_failures)
-    regrets = regretted(history, judge.pace, now)
-    pauses = judge.pauses(snapshot, facts, history.finished, now)
+    additions, pauses = after_additions(history, judge.pace, now), judge.pauses(facts, history.finished, now)
     pools = {each.node: facts[each.node].pool for each in evaluation.plan.removals}
-    held = {name: unhealthy or pauses(pool) or regrets.get(pool) for name, pool in pools.items()}
+    held_pools = {pool: longest(pauses(pool), additions.get(pool)) for pool in set(pools.values())}
+    held = {name: unhealthy or ((each := held_pools[pool]) and each.refusal) for name, pool in pools.items()}
     return msgspec.structs.replace(
         evaluation,
         held={name: refusal for name, refusal in held.items() if refusal is not None},
         unhealthy=unhealthy,
-        paused=regrets.keys(),
+        paused=additions.keys(),
     )
 
 
@@ -338,11 +336,18 @@ def _over_rounds(found: Plan, plain: Plan) -> Plan:
 
     A first round that removes most may take room that later rounds would have used for more nodes.
     """
-    told = found.searched
-    if told is None or (len(found.removals), -found.evictions) >= (len(plain.removals), -plain.evictions):
+    searched = found.searched
+    if searched is None or (len(found.removals), -found.evictions) >= (len(plain.removals), -plain.evictions):
         return found
-    unused = msgspec.structs.replace(told, removed=told.greedy_removed, evictions=told.greedy_evictions)
+    unused = msgspec.structs.replace(searched, removed=searched.greedy_removed, evictions=searched.greedy_evictions)
     return msgspec.structs.replace(plain, searched=unused)
+
+
+def _unknown_minimums(plan: Plan, facts: Facts, judge: Judge[G]) -> tuple[str, ...]:
+    """Return the pools of nodes that go by *plan* though nothing says what their group's minimum size is."""
+    going = (facts[each.node] for each in plan.removals if each.node in facts)
+    unknown = {fact.pool for fact in going if fact.group is None and karpenter_pool(fact.view.node) is None}
+    return tuple(sorted(pool for pool in unknown if not judge.tells_minimum(pool)))
 
 
 def _considered(known: Sequence[Plan], before: Sequence[Plan]) -> bool:

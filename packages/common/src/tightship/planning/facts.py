@@ -6,7 +6,7 @@ A controller adds its gates to these facts, and makes candidates of the nodes ag
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -14,17 +14,21 @@ from msgspec import Struct
 from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.pools import KNOWN_POOL_LABELS, pool_of
 from tightship.objects import Node, NodeGroup, Pod
+from tightship.objects.drain_record import Phase
 from tightship.objects.money import NO_PRICES, NodePrice, Prices, price_of
 from tightship.objects.reasons import Reason, Refusal
-from tightship.planning.plan import Candidate, Gates, Judgement
+from tightship.planning.plan import Candidate, Gates, Judgement, Planner
 from tightship.planning.utilization import Utilization, UtilizationRules, utilization
+from tightship.rules.additions import Added
 from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.disruption_cost import total_cost
 from tightship.rules.evictability import Evictability
 from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.limits import Count, count_nodes
 from tightship.rules.node_groups import NodeGroups
 from tightship.rules.nodes import (
     NodeRules,
+    drain_record,
     draining,
     judge_node,
     undeletable,
@@ -126,6 +130,64 @@ def gather(
         )
 
     return {name: build(view) for name, view in snapshot.nodes.items() if virtual_node(view.node) is None}
+
+
+def added(facts: Mapping[str, NodeFacts]) -> list[Added]:
+    """Return when each node was added, its pool and its name."""
+    return [(float(fact.view.node.created), fact.pool, name) for name, fact in facts.items()]
+
+
+def nodes_out(facts: Mapping[str, NodeFacts], claimed: Collection[str] = ()) -> frozenset[str]:
+    """Return the nodes that are out: *claimed*, in drain by any of our tools, or not Ready.
+
+    A node that others took from its drain and never finished with does not count.
+    """
+    taken = {name for name in claimed if name in facts and not _given_back(facts[name])}
+    return frozenset(taken | {name for name, fact in facts.items() if fact.draining or not fact.view.node.ready})
+
+
+def _given_back(fact: NodeFacts) -> bool:
+    record = drain_record(fact.view.node)
+    return not fact.draining and record is not None and record.phase is Phase.YIELDED
+
+
+def count_before_plan(facts: Mapping[str, NodeFacts], kinds: Callable[[NodeFacts], Sequence[str]]) -> Count:
+    """Return the count of a plan that has removed nothing yet."""
+    return _count(facts, kinds, nodes_out(facts))
+
+
+def count_at_claim(
+    node: str,
+    facts: Mapping[str, NodeFacts],
+    claimed: Collection[str],
+    kinds: Callable[[NodeFacts], Sequence[str]],
+) -> Count:
+    """Return the count when *node* is about to be claimed; *facts* are of the latest snapshot.
+
+    Unlike a plan's, it has what all controllers have *claimed* since, as the cluster-wide ledger says.
+    """
+    return _count(facts, kinds, nodes_out(facts, claimed) - {node})
+
+
+def _count(facts: Mapping[str, NodeFacts], kinds: Callable[[NodeFacts], Sequence[str]], out: Collection[str]) -> Count:
+    return count_nodes((fact.view.node for fact in facts.values()), lambda node: kinds(facts[node.name]), out)
+
+
+class CountInPlan:
+    """The count of a plan while it grows from *start*."""
+
+    def __init__(self, start: Count) -> None:
+        self._start = start
+        self._planner: Planner | None = None
+
+    def after(self, planner: Planner) -> Count:
+        """Return the count after what *planner* has removed."""
+        if self._planner is not planner:
+            self._planner, self._seen, self._count = planner, 0, self._start.copied()
+        for removal in planner.removals[self._seen :]:
+            self._count.goes(removal.node)
+        self._seen = len(planner.removals)
+        return self._count
 
 
 def not_autoscaled(node: Node, groups: NodeGroups, rules: NodeRules) -> list[Refusal]:

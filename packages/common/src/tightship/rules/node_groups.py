@@ -59,13 +59,13 @@ class NodeGroups:
 
     def of(self, node: Node) -> NodeGroup | None:
         """Return the group of *node*, ``None`` if it is unknown."""
-        told = next((each for each in MINIMUM_SIZE if each in node.annotations), None)
-        if told is not None:
-            return _annotated(node, told, pool_of(node, self._pool_labels))
+        key = next((each for each in MINIMUM_SIZE if each in node.annotations), None)
+        if key is not None:
+            return _annotated(node, key, pool_of(node, self._pool_labels))
         if not self._by_clue:
             return None
         found: dict[str, NodeGroup] = {}
-        for clue in self._told(node):
+        for clue in self._clues_of(node):
             found |= self._by_clue.get(clue, {})
         return next(iter(found.values())) if len(found) == 1 else None
 
@@ -76,12 +76,12 @@ class NodeGroups:
         """
         if not self._kinds or any(each in node.annotations for each in MINIMUM_SIZE):
             return ""
-        told = [*self._told(node)]
-        if any(clue in self._by_clue for clue in told):
+        clues = [*self._clues_of(node)]
+        if any(clue in self._by_clue for clue in clues):
             return ""
-        return next((name for kind, _, name in (clue.partition(":") for clue in told) if kind in self._kinds), "")
+        return next((name for kind, _, name in (clue.partition(":") for clue in clues) if kind in self._kinds), "")
 
-    def _told(self, node: Node) -> Iterator[str]:
+    def _clues_of(self, node: Node) -> Iterator[str]:
         """Yield the clues that *node* gives, in the form of :func:`_clues`."""
         labels, notes = node.labels, node.annotations
         yield from {f"name:{value}" for each in self._labels if (value := labels.get(each))}

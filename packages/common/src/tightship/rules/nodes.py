@@ -6,7 +6,6 @@ node's state. Each rule has its own :class:`~tightship.objects.reasons.Reason`; 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
@@ -16,10 +15,10 @@ from msgspec import Struct
 from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.node_marks import control_plane, marks_of_others, virtual
 from tightship.objects import Node, NodePool
-from tightship.objects.drain_record import DRAIN_ANNOTATION, UNDER_WAY, DrainRecord, Phase, decode_record
+from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, decode_record
 from tightship.objects.durations import format_duration
 from tightship.objects.node import DRAIN_IN_PROGRESS, MAINTENANCE_PLANNED, SHUTDOWN_IN_PROGRESS
-from tightship.objects.pod import CORDON, DRAINING
+from tightship.objects.pod import DRAINING
 from tightship.objects.quoting import LONGEST
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.unreadable import UNREADABLE
@@ -186,30 +185,6 @@ def undeletable(snapshot: Snapshot, node: Node, rules: NodeRules, now: float | N
     if view is None or Reason.KARPENTER_CONSOLIDATION_OFF in rules.disabled:
         return []
     return list(deletion_blocked(node, view.pods, snapshot.budgets, now))
-
-
-def left_without(snapshot: Snapshot, name: str) -> Iterator[Node]:
-    """Yield the nodes of *snapshot* that remain once node *name* and all nodes that go before it have gone.
-
-    Nodes that others take away go before it, and so do nodes in drain that were claimed earlier: of several drains only
-    the last has to respect a minimum. Nodes claimed later are yielded as they were before their drains.
-    """
-    at = snapshot.nodes.get(name)
-    mine = None if at is None else drain_record(at.node)
-    turn = (mine.entered(Phase.CLAIMED) or 0.0, name) if mine is not None and mine.owns_node else (math.inf, name)
-    for other, view in snapshot.nodes.items():
-        node, record = view.node, drain_record(view.node)
-        if other == name or owner_elsewhere(node) is not None or virtual(node) is not None:
-            continue
-        if record is None or not record.owns_node:
-            if not draining(node):
-                yield node
-            continue
-        later = record.phase in UNDER_WAY and (record.entered(Phase.CLAIMED) or 0.0, other) > turn
-        if later or record.phase is Phase.RESTORING:
-            taints = tuple(each for each in node.taints if each.key not in (DRAINING.key, CORDON.key))
-            bare = {key: text for key, text in node.annotations.items() if key != DRAIN_ANNOTATION}
-            yield msgspec.structs.replace(node, taints=taints, annotations=bare, unschedulable=False)
 
 
 def owner_elsewhere(node: Node) -> Refusal | None:

@@ -66,10 +66,10 @@ def why_nowhere(space: Space, demand: PodDemand) -> tuple[str, str]:
     count(_other_filters(space, demand), np.count_nonzero(rest))
     total = len(space.nodes)
     parts = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    told = [f"{number} {what}" for what, number in parts[:MOST_CAUSES]]
+    causes = [f"{number} {what}" for what, number in parts[:MOST_CAUSES]]
     if len(parts) > MOST_CAUSES:
-        told.append(f"{sum(number for _, number in parts[MOST_CAUSES:])} by {len(parts) - MOST_CAUSES} other causes")
-    detail = f"fits on 0 of {counted(total, 'node')}: {', '.join(told)}"
+        causes.append(f"{sum(number for _, number in parts[MOST_CAUSES:])} by {len(parts) - MOST_CAUSES} other causes")
+    detail = f"fits on 0 of {counted(total, 'node')}: {', '.join(causes)}"
     if not len(near) or rest.any():
         claims = any(volume.claims for volume in spec.volumes)
         roomy = space.open & declared & (lacking == 0) & (not claims)

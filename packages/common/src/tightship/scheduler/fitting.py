@@ -6,7 +6,6 @@ the search starts again. A small case that is still open is searched exhaustivel
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 
@@ -15,8 +14,7 @@ from msgspec import Struct
 
 from tightship.scheduler.scoring import Choice, best_fit, nodes_to_find
 from tightship.scheduler.space import PodDemand, Space
-from tightship.scheduler.together import feasible_each, left_over
-from tightship.scheduler.topology import NodeMask, Topology
+from tightship.scheduler.topology import NodeMask
 
 RETRIES = 8
 """How often a pod without a place moves to the front before the greedy search ends."""
@@ -24,6 +22,15 @@ RETRIES = 8
 SEARCH_WORK = 400_000
 """Node checks (pods left times nodes, for each step) that an exhaustive search may spend. The search is deep in small
 clusters, where a clever placement matters, and shallow in large ones, where one pod decides nothing."""
+
+_MANY = 4
+"""Asks from which judging all at once is faster than one after another."""
+
+_FEW = 3
+"""Nodes up to which looking at each is faster than looking at all."""
+
+_NOTHING = -(2**62)
+"""What any node has left, even one whose pods request more than it has."""
 
 _Placed = tuple[tuple[int, int], ...]
 """The kinds of pods placed, with their nodes, sorted so that the order of placing does not matter."""
@@ -92,6 +99,34 @@ def fit_all(
     return Fit(unplaced=(order[0],), astray=(order[0],) if order[0] in nodes else ())
 
 
+def feasible_each(space: Space, demands: Sequence[PodDemand]) -> dict[PodDemand, NodeMask]:
+    """Return what :meth:`Space.feasible` does for each of *demands*, which differ."""
+    if len(demands) < _MANY:
+        return {demand: space.feasible(demand) for demand in demands}
+    masks = np.array([demand.static for demand in demands])
+    masks &= space.open
+    wanted: dict[int, list[int]] = {}
+    for number, demand in enumerate(demands):
+        for row, amount in demand.rows:
+            wanted.setdefault(row, [_NOTHING] * len(demands))[number] = amount
+    for row, amounts in wanted.items():
+        masks &= space.free[row] >= np.array(amounts)[:, None]
+    space.constraints.restrict_all(masks, demands)
+    return dict(zip(demands, masks, strict=True))
+
+
+def _left_over(space: Space, demand: PodDemand, mask: NodeMask, nodes: Mapping[int, int]) -> NodeMask:
+    """Return where *demand* still fits of the nodes in *mask*, now that node-local others have *nodes*."""
+    taken = [node for node in set(nodes.values()) if mask[node]]
+    if len(taken) > _FEW:
+        return space.feasible(demand)
+    gone = [node for node in taken if not space.accepts(demand, node)]
+    if gone:
+        mask = mask.copy()
+        mask[gone] = False
+    return mask
+
+
 def _looks_everywhere(
     space: Space,
     demands: Sequence[PodDemand],
@@ -137,7 +172,7 @@ def _greedy(
         postponed: list[int] = []
         for number, position in enumerate(queue):
             demand = demands[position]
-            feasible = (left_over(space, demand, masks[demand], nodes) if masks else space.feasible(demand)).nonzero()[
+            feasible = (_left_over(space, demand, masks[demand], nodes) if masks else space.feasible(demand)).nonzero()[
                 0
             ]
             if not len(feasible):
@@ -253,50 +288,6 @@ def _lands(space: Space, origin: int, pod: Leaving) -> bool:
     return False
 
 
-def certain(space: Space, demands: Sequence[PodDemand]) -> bool:
-    """Whether every pod finds a place **whatever** feasible node kube-scheduler picks for each, in whatever order.
-
-    This is cheap if room is ample (:func:`_ample`). Otherwise the search plays all choices through, those of equal pods
-    once. Running out of :data:`SEARCH_WORK` counts as no.
-    """
-    if any(demand.affinity.group is not None and demand.affinity.group.nowhere for demand in demands):
-        # The last pods of an affinity group leave with this node. A replacement tried while one of them still
-        # terminates finds its companion only on the cordoned node, and kube-scheduler does not try it again when that
-        # pod has gone (``isSchedulableAfterAssignedPodChange`` skips deletions), but only minutes later.
-        return False
-    if any(demand.strays is not None and (space.open & demand.strays).any() for demand in demands):
-        return False  # the scheduler may choose a node where the pod can't run
-    work = SEARCH_WORK
-    kinds = _kinds(demands)
-    safe_states: set[_Placed] = set()
-
-    def safe(left: tuple[int, ...], placed: _Placed) -> bool:
-        nonlocal work
-        if not left or placed in safe_states:
-            return True
-        work -= len(left) * len(space.nodes)
-        if work <= 0:
-            return False
-        masks = {position: space.feasible(demands[position]) for position in left}
-        if not all(mask.any() for mask in masks.values()):
-            return False
-        if _ample(space, demands, left, masks):
-            return True
-        for position in _one_of_each(left, kinds):
-            rest = tuple(each for each in left if each != position)
-            for node in np.flatnonzero(masks[position]).tolist():
-                mark = space.mark()
-                space.place(demands[position], node)
-                fine = safe(rest, _with(placed, kinds[position], node))
-                space.rollback(mark)
-                if not fine:
-                    return False
-        safe_states.add(placed)
-        return True
-
-    return safe(tuple(range(len(demands))), ())
-
-
 def _kinds(demands: Sequence[PodDemand]) -> list[int]:
     """Return for each demand the position of the first equal one: replicas can stand in for one another."""
     first: dict[int, int] = {}
@@ -314,56 +305,3 @@ def _one_of_each(left: Iterable[int], kinds: Sequence[int]) -> list[int]:
 def _with(placed: _Placed, kind: int, node: int) -> _Placed:
     """Return *placed* with one more pod."""
     return tuple(sorted((*placed, (kind, node))))
-
-
-def _ample(space: Space, demands: Sequence[PodDemand], left: Sequence[int], masks: Mapping[int, NodeMask]) -> bool:
-    """Whether no pod can be shut out of all its feasible nodes by the others, however they are placed.
-
-    A node that has room for all pods together stays open to one that asks for nothing but resources.
-    Another pod takes away at most its own node, or, if constraints tie the two together by a topology key, that node's
-    whole domain. The first member of a required affinity group ties the group to a single domain, so for a group
-    without members nothing is ample.
-    """
-    together: Counter[int] = Counter()
-    for position in left:
-        together.update(dict(demands[position].rows))
-    for position in left:
-        demand = demands[position]
-        if demand.affinity.group is not None and demand.affinity.group.nowhere and len(left) > 1:
-            return False
-        mask = masks[position]
-        if demand.plain and _holds_all(space, demand, mask, together):
-            continue
-        at_stake = 0
-        largest: dict[Topology, int] = {}
-        for other in left:
-            if other == position:
-                continue
-            loss = 1
-            for topology in _tied_by(demand, demands[other]):
-                if topology not in largest:
-                    largest[topology] = int(topology.nodes_in(mask).max(initial=1))
-                loss = max(loss, largest[topology])
-            at_stake += loss
-        if at_stake >= int(np.count_nonzero(mask)):
-            return False
-    return True
-
-
-def _holds_all(space: Space, demand: PodDemand, mask: NodeMask, together: Mapping[int, int]) -> bool:
-    """Whether a node in *mask* has the amounts *together* of every resource that *demand* needs."""
-    roomy = mask.copy()
-    for row, _ in demand.rows:
-        roomy &= space.free[row] >= together[row]
-    return bool(roomy.any())
-
-
-def _tied_by(demand: PodDemand, other: PodDemand) -> set[Topology]:
-    """Return the topologies by which a pod with *other* can shut a pod with *demand* out of a whole domain."""
-    if demand.plain or other.plain:
-        return set()
-    holding, matching = {id(anti) for anti in other.affinity.own}, {id(anti) for anti in other.affinity.against}
-    tied = {anti.matching.topology for anti in demand.affinity.own if id(anti) in matching}
-    tied |= {anti.holding.topology for anti in demand.affinity.against if id(anti) in holding}
-    joined = {id(counter) for counter in other.spread.joins}
-    return tied | {counter.topology for counter in demand.spread.own if id(counter) in joined}

@@ -60,14 +60,14 @@ class Platforms:
     def others(self, template: PodTemplate) -> Iterator[tuple[str, str, NodeMask]]:
         """Yield the nodes where pods of *template* can't run: the label, "operating system windows", and which."""
         spec = template.spec
-        told = spec.os or template.labels.get(OS, "")
-        if not self._mixed and not told:
+        named = spec.os or template.labels.get(OS, "")
+        if not self._mixed and not named:
             return
         homes = self.homes.get(self._workload(template), frozenset()) if self._mixed else frozenset()
-        for label in [OS, *(each for each in self._mixed if each != OS)] if told else self._mixed:
+        for label in [OS, *(each for each in self._mixed if each != OS)] if named else self._mixed:
             values = self._columns[label]
-            if label == OS and told:
-                fits = {told}
+            if label == OS and named:
+                fits = {named}
             elif _names(spec, (label, _LABELS[label][0])):
                 continue
             else:

@@ -178,7 +178,7 @@ def _refiner(rng: Random) -> Args:
     }  # fmt: skip
     _vary(rng, settings, "maximum_nodes_in_drain", ("2", "3", "40%"))
     _vary(rng, settings, "candidate_order", ("fewest_evictions", "pods_priority"))
-    _vary(rng, settings, "placement", ("possible", "certain"))
+    _vary(rng, settings, "placement", ("possible",))
     _vary(rng, settings, "await_completion_for", ("20s",))
     _vary(rng, settings, "when_not_taken", ("keep",), 0.08)
     _vary(rng, settings, "drainer_enabled", ("false",), 0.04)
@@ -200,7 +200,7 @@ def _compactor(rng: Random, pools: list[Pool]) -> Args:
     }  # fmt: skip
     _vary(rng, settings, "maximumNodesInDrain", (2, 3, "40%"))
     _vary(rng, settings, "strategy", ("fewest-nodes",))
-    _vary(rng, settings, "placement", ("possible", "certain"))
+    _vary(rng, settings, "placement", ("possible",))
     _vary(rng, settings, "awaitCompletionFor", (20,))
     _vary(rng, settings, "whenNotTaken", ("keep",), 0.08)
     _vary(rng, settings, "steering", (False,), 0.1)

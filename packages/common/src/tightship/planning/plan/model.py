@@ -13,12 +13,11 @@ from tightship.objects import Pod
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.selectors import Taint
 
-Placement = Literal["possible", "likely", "certain"]
+Placement = Literal["possible", "likely"]
 """How sure a place must be.
 
 ``possible``: every pod has a place, chosen to pack well. ``likely``: kube-scheduler's default scoring, as we model it,
-finds a place for every pod. ``certain``: likely, and every pod of the node finds a place whichever feasible nodes the
-scheduler picks.
+finds a place for every pod.
 """
 
 CANDIDATE = "tightship.dev/candidate"

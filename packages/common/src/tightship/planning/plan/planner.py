@@ -20,7 +20,7 @@ from tightship.planning.utilization import Measure, measured
 from tightship.rules.disruption import Charge, DisruptionLedger
 from tightship.rules.disruption_cost import total_cost
 from tightship.scheduler.explain import why_nowhere
-from tightship.scheduler.fitting import RETRIES, Fit, Leaving, certain, fit_all, stuck_in_turn
+from tightship.scheduler.fitting import RETRIES, Fit, Leaving, fit_all, stuck_in_turn
 from tightship.scheduler.scoring import Choice, Indices, best_fit, scheduler_choice
 from tightship.scheduler.space import PodDemand, Space
 from tightship.scheduler.topology import NodeMask
@@ -302,25 +302,18 @@ class Planner:
     def _places(
         self, candidate: Candidate, placed_pods: list[PlacedPod], waiting: Sequence[PlacedPod], slow: Sequence[str]
     ) -> Tried:
-        """Find places for all pods of a closed node whose pods are lifted. Without success nothing changes.
+        """Find places for all pods of a closed node whose pods are removed. Without success nothing changes.
 
         *slow* names for each of *placed_pods* the budget that lets the pod go only after others, or is empty.
         """
         space, everyone = self.space, (*placed_pods, *waiting)
         mark = space.mark()
         demands = [placed_pod.demand for placed_pod in everyone]
-        # If pods leave one after another, the first choices change what is left to the others in ways that certain()
-        # does not play through.
-        unsure = any(wait and not placed_pod.demand.plain for wait, placed_pod in zip(slow, placed_pods, strict=True))
-        if self.placement == "certain" and (unsure or not certain(space, demands)):
-            refusals = self._refusals(candidate, placed_pods, waiting, fit_all(space, demands, best_fit), strand=True)
-            space.rollback(mark)
-            return Tried(refusals)
-        # A refusal for replicas about to start is another one, so they have to be told from the rest.
+        # A refusal for replicas about to start is another one, so they have to be kept apart from the rest.
         explain = self.explain or any(placed_pod.starting is not None for placed_pod in waiting)
         fit = fit_all(space, demands, self._choose, self._retries, explain=explain)
         if not fit.complete:
-            return Tried(self._refusals(candidate, placed_pods, waiting, fit, strand=False))
+            return Tried(self._refusals(candidate, placed_pods, waiting, fit))
         leaving = [
             Leaving(demand, target, bool(wait)) for demand, target, wait in zip(demands, fit.nodes, slow, strict=False)
         ]
@@ -370,9 +363,6 @@ class Planner:
         if unplaced:
             space.rollback(mark)
             return Tried([needed(candidate.name, unplaced.values())])
-        if self.placement == "certain":
-            space.rollback(mark)
-            return Tried([needed(candidate.name, (placed_pod for placed_pod, _, _ in shifted), sure=False)])
         return Tried(placed=second.placed, shifted=shifted)
 
     def _waits_for(self, placed_pod: PlacedPod, waits: tuple[str, ...]) -> str:
@@ -405,13 +395,7 @@ class Planner:
         self._displaced.shift(placed_pod, origin, target)
 
     def _refusals(
-        self,
-        candidate: Candidate,
-        placed_pods: list[PlacedPod],
-        waiting: Sequence[PlacedPod],
-        fit: Fit,
-        *,
-        strand: bool,
+        self, candidate: Candidate, placed_pods: list[PlacedPod], waiting: Sequence[PlacedPod], fit: Fit
     ) -> list[Refusal]:
         everyone, planned = (*placed_pods, *waiting), len(self.removals)
 
@@ -419,7 +403,7 @@ class Planner:
             return [each for _, each in self._displaced.in_the_way((placed_pod.demand,), self.waiting)]
 
         return self._unplaced.refusals(
-            candidate.name, everyone, fit, planned=planned, strand=strand, explain=self.explain, rivals=rivals
+            candidate.name, everyone, fit, planned=planned, explain=self.explain, rivals=rivals
         )
 
 
@@ -444,13 +428,12 @@ class UnplacedPods:
         fit: Fit,
         *,
         planned: int,
-        strand: bool,
         explain: bool,
         rivals: Callable[[PlacedPod], Sequence[PlacedPod]],
     ) -> list[Refusal]:
         """Return refusals for those of *everyone* on *node* that have no place after *planned* removals.
 
-        The space still has the node closed and its pods lifted. With *strand*, the scheduler's choices may be to blame.
+        The space still has the node closed and its pods removed.
         *rivals* are the pods that others will move and that take a placed pod's places.
         """
         found: list[Refusal] = []
@@ -458,7 +441,7 @@ class UnplacedPods:
         if starting:
             found.append(needed(node, starting))
         displaced: list[PlacedPod] = []
-        told: dict[int, tuple[str, str]] = {}
+        explained: dict[int, tuple[str, str]] = {}
         for position in fit.unplaced:
             placed_pod = everyone[position]
             if placed_pod.starting is not None:
@@ -471,9 +454,9 @@ class UnplacedPods:
             if first and position not in fit.astray:
                 displaced += first
                 continue
-            if id(placed_pod.demand) not in told:  # replicas share it
-                told[id(placed_pod.demand)] = why_nowhere(self._space, placed_pod.demand)
-            detail, fix = told[id(placed_pod.demand)]
+            if id(placed_pod.demand) not in explained:  # replicas share it
+                explained[id(placed_pod.demand)] = why_nowhere(self._space, placed_pod.demand)
+            detail, fix = explained[id(placed_pod.demand)]
             if not placed_pod.origin:
                 found.append(_needed_here(node, placed_pod.pod, fix))
             elif position in fit.astray:
@@ -486,13 +469,6 @@ class UnplacedPods:
             else:
                 found.append(Refusal(Reason.NO_PLACE, placed_pod.pod.key, detail, fix))
         found += [needed_by_displaced(node, displaced)] if displaced else []
-        if not found and strand:
-            detail = (
-                "all pods of this node fit elsewhere, but kube-scheduler's own choices could leave one without a place"
-            )
-            found.append(
-                Refusal(Reason.SCHEDULER_MAY_STRAND, node, detail, "accept likely places (--placement likely)")
-            )
         return sorted(found)
 
     def _fits_without_plan(self, placed_pod: PlacedPod, origin: str) -> bool:
@@ -563,20 +539,12 @@ def stuck_together(pod: Pod, budget: str) -> Refusal:
     return Refusal(Reason.NO_PLACE_TOGETHER, pod.key, detail, f"let PDB {budget} allow all of them at once")
 
 
-def needed(node: str, unplaced: Iterable[PlacedPod], *, sure: bool = True) -> Refusal:
-    """Return why *node* can't go: replicas about to start, among them *unplaced*, would not all have room.
-
-    If that is not *sure*, kube-scheduler could still place them all by choosing well.
-    """
+def needed(node: str, unplaced: Iterable[PlacedPod]) -> Refusal:
+    """Return why *node* can't go: replicas about to start, among them *unplaced*, would not all have room."""
     hpas = {placed_pod.starting.hpa: placed_pod.starting for placed_pod in unplaced if placed_pod.starting is not None}
     first = [str(hpas[key]) for key in sorted(hpas)][:SHOWN]
     more = f" and {len(hpas) - SHOWN} more" if len(hpas) > SHOWN else ""
-    lacking = (
-        "not all of them would have room"
-        if sure
-        else "kube-scheduler's own choices could leave them, or pods of the node, without a place"
-    )
-    detail = f"{'; '.join(first)}{more}: without this node {lacking}"
+    detail = f"{'; '.join(first)}{more}: without this node not all of them would have room"
     fix = "wait until they run, or add capacity for them"
     return Refusal(Reason.SCALE_UP_NEEDS_NODE, node, detail, fix)
 

@@ -60,8 +60,6 @@ class SettingChanges:
             return self.setting(reason, "await_timeout", AWAITED, note=note)
         if reason is Reason.GRACE_PERIOD_TOO_LONG:
             return self._grace(evaluation)
-        if reason is Reason.SCHEDULER_MAY_STRAND and self.settings.placement == "certain":
-            return self.setting(reason, "placement", "likely", flag="--placement likely")
         if reason is Reason.MAX_NODES_REACHED:
             return self._longer(len(evaluation.facts))
         return self.own(reason, fact, evaluation)

@@ -107,7 +107,7 @@ class HealthKeys(Layered):
 
 
 class RegretKeys(Layered):
-    """Lessons from drains after which a node was added again: see :mod:`tightship.rules.regret`."""
+    """Lessons from drains after which a node was added again: see :mod:`tightship.rules.additions`."""
 
     regret_window: Seconds = Field(default=3600.0, alias="regretWindow")
     """How long after a drain an added node counts as the drained node's return, and how long its pool then pauses. The
@@ -234,7 +234,7 @@ HowSure = Annotated[
     Flag(
         "--placement WORD",
         "how sure a pod's new place must be: possible (there is one), likely (kube-scheduler's scoring, as modelled, "
-        "finds one), certain (whatever it picks, all find one) (default: likely)",
+        "finds one) (default: likely)",
         "plan",
     ),
 ]
@@ -312,7 +312,7 @@ class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
     @property
     def led(self) -> Self:
         """The same settings for pods that are led to where the plan wants them: any place that is there will do."""
-        return self.model_copy(update={"placement": "possible"}) if self.placement == "likely" else self
+        return self.model_copy(update={"placement": "possible"})
 
     def without_rule(self, reason: Reason) -> Self:
         """Return the same settings with the rule of *reason* switched off."""
