@@ -39,7 +39,7 @@ CONFIG: Json = {
     },
     "minimumNodeAge": "20m",
     "neededMarkedTimeForRemoval": "5m",
-    "maximumNodesInPlan": 6,
+    "maximumNodesInPlan": 7,
 }
 
 
@@ -80,11 +80,16 @@ def gates(g: Compactors) -> None:
     g.node("minimum-2", "the last node its pool must keep", Reason.POOL_MIN_SIZE, pool="minimum")
     g.node("budget-1", "goes: its pool may have one node out", pool="budget")
     g.node("budget-2", "goes: a budget sets the pace, not the direction", pool="budget")
-    g.node("last-to-go", "goes as the last of six; its DaemonSet pod goes with it")
+    g.node("poured", "goes: its pod fills the node beside it up to the limit")
+    g.pod("drop", "poured", also_on=("filled",), cpu="1050m")
+    full = (Reason.FILLED_BY_PLAN, Reason.MAX_NODES_REACHED)
+    g.node("filled", "takes what comes from the node beside it, and would be the eighth", *full)
+    g.pod("basin", "filled", cpu="1100m")
+    g.node("last-to-go", "goes as the last of seven; its DaemonSet pod goes with it")
     g.pod("mover", "last-to-go", cpu="1800m")
     agent = g.workload("DaemonSet", "shop", "agent")
     g.pod("agent-x", "last-to-go", cpu="50m", owned_by=agent, labels={"app": "agent"})
-    g.node("one-too-many", "would be the seventh, where the plan stops after six", Reason.MAX_NODES_REACHED)
+    g.node("one-too-many", "would be the eighth, where the plan stops after seven", Reason.MAX_NODES_REACHED)
     g.pod("left-over", "one-too-many", cpu="1900m")
 
 
@@ -104,6 +109,7 @@ def build() -> Compactors:
     g.goes("minimum-1")
     g.goes("pdb-spent-1", **{"pair-1": "roomy"})
     g.goes("after-plan-1", first="slot-1")
+    g.goes("poured", drop="filled")
     g.goes("last-to-go", mover="roomy")
     return g
 

@@ -227,7 +227,7 @@ def test_output_fits_its_terminal_but_for_single_long_words_and_has_colour_where
 
 
 def test_help_names_every_setting_and_so_does_the_documentation(cli: Any) -> None:
-    outcome = cli("plan", "--help")
+    outcome = cli("plan", "--help-all")
     assert outcome.code == 0
     flags = flags_of(PoolSettings) | flags_of(CompactorSettings)
     running = [name for section in (DrainKeys, CoolDownKeys, NodeKeys, SteeringKeys) for name in section.model_fields]
@@ -265,7 +265,7 @@ def test_a_node_that_a_plan_has_filled_says_so(cli: Any, tmp_path: Path) -> None
     path.write_text(json.dumps(manifests.as_list(manifests.node("a"), manifests.node("b"), *pods)))
     plan = json.loads(cli("plan", "-f", path, "--until-stable", "--limit", "0.9", "-o", "json").out)
     [kept] = [each for each in plan["nodes"] if each["decision"] == "keep"]
-    [why] = [each["detail"] for each in kept["refusals"] if each["reason"] == "NotUnderutilized"]
+    [why] = [each["detail"] for each in kept["refusals"] if each["reason"] == "FilledByPlan"]
     assert kept["cpuMilli"]["ratio"] == 0.5
     assert why == "with the pods of nodes planned before, CPU requests are 1.000 of allocatable, the limit is 0.9"
 

@@ -37,9 +37,7 @@ def test_the_table_says_what_a_month_costs_before_and_after(cli: Any, data: Path
     assert outcome.code == 0
     text = outcome.out
     assert "  MONTH  " in text
-    assert lines(text, "Money") == [
-        "Money      EUR 2,555 → EUR 2,263 a month of 730 h   saved (11%): EUR 0.4 an hour; EUR 292 a month if it lasts"
-    ]
+    assert lines(text, "Money") == ["Money      EUR 0.4 an hour now; EUR 292 a month if it lasts (11%)"]
     assert f"from the list: 5 by selector {POOL}=web, 1 by selector {POOL} in (gpu)" in text
     assert "3 nodes have no price, so no sum counts them" in text
     assert "Pools      batch        2 nodes            no price" in text
@@ -55,7 +53,9 @@ def test_without_prices_one_line_says_how_to_get_them(cli: Any, data: Path) -> N
 
 
 def test_the_wide_table_says_where_each_price_comes_from(cli: Any, data: Path, prices: Path) -> None:
-    _, _, _, head, *rows = cli("plan", "-f", data / "cluster.yaml", "--prices", prices, "-o", "wide").out.splitlines()
+    printed = cli("plan", "-f", data / "cluster.yaml", "--prices", prices, "-o", "wide").out.splitlines()
+    [at] = [number for number, line in enumerate(printed) if line.startswith("NODE ")]
+    head, *rows = printed[at:]
     for title in ("OTHER", "HOUR", "MONTH", "PRICE FROM"):
         assert title in head
     [gpu] = [row for row in rows if row.startswith("gpu-1")]

@@ -105,7 +105,7 @@ def test_the_limit_holds_with_what_was_moved_to_the_node_in_the_same_plan() -> N
     cluster = snapshot(*busy("n1", "1200m"), *busy("n2", "1300m"))
     outcome = plan(cluster, {"*": pool()})
     assert removed(outcome) == ["n1"]
-    assert reasons(outcome)["n2"] == [Reason.NOT_UNDERUTILIZED]
+    assert reasons(outcome)["n2"] == [Reason.FILLED_BY_PLAN]
 
 
 def test_ignored_daemonset_pods_bring_a_node_under_the_limit() -> None:

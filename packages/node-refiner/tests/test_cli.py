@@ -148,7 +148,7 @@ def test_an_output_without_unicode_is_ascii(cluster: Path, start: Any) -> None:
 
 
 def test_help_names_every_setting_and_so_does_the_documentation(cli: Any) -> None:
-    outcome = cli("plan", "--help")
+    outcome = cli("plan", "--help-all")
     assert outcome.code == 0
     sections = {name for section in (DrainKeys, NodeKeys, SteeringKeys) for name in section.model_fields}
     flags = flags_of(RefinerSettings)

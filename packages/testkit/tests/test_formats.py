@@ -62,8 +62,9 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Outcome]:
 
 def test_every_kind_of_document_has_the_formats_that_can_show_it() -> None:
     lines = ["table", "json", "yaml", "markdown"]
-    everything = ["table", "wide", "json", "yaml", "html", "markdown", "csv", "name"]
-    assert [list(formats.formats_of(view)) for view in VIEWS] == [everything, lines, everything, lines, lines]
+    hpas = ["table", "wide", "json", "yaml", "html", "markdown", "csv", "name"]
+    nodes = ["table", "summary", *hpas[1:], "patch"]
+    assert [list(formats.formats_of(view)) for view in VIEWS] == [nodes, lines, hpas, lines, lines]
 
 
 @pytest.mark.usefixtures("_outline")

@@ -86,7 +86,8 @@ def test_markdown_is_a_table_whose_cells_are_text(cli: Cli) -> None:
     assert rows[0].startswith("| NODE | POOL |")
     assert {row.replace("\\|", "").count("|") for row in rows} == {rows[0].count("|")}
     assert "remove \\#1" in out
-    assert out.count("```") == 2
+    assert out.count("```") % 2 == 0
+    assert out.index("Nodes  ") < out.index("<details>") < out.index("| NODE |")
     told = cli("explain", *QUICK, "web-1", "-o", "markdown").out
     assert told.count("### ") > 3
     assert told.count("```") % 2 == 0

@@ -29,7 +29,7 @@ from tightship.cli.arguments import (
     environment,
     set_up_logging,
 )
-from tightship.cli.basics import no_command, print_version, write_rendered
+from tightship.cli.basics import no_command, print_version, version_line, write_rendered
 from tightship.cli.documents import DocumentError, unpack
 from tightship.cli.object_file import read_bytes
 from tightship.cli.output import write_document, write_file
@@ -69,6 +69,7 @@ def fill(parser: Parser, program: str) -> argparse._SubParsersAction[CommandPars
     parser.prog, parser.epilog = program, _EXITS
     parser.description = "Keeps minReplicas of HorizontalPodAutoscalers in line with traffic."
     parser.set_defaults(run=lambda _: no_command(parser), log_level=None, verbose=0)
+    parser.add_argument("--version", action="version", version=version_line(program, hpa_scaler.__version__))
     commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=CommandParser)
     plan = commands.add_parser(
         "plan",

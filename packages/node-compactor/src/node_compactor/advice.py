@@ -51,7 +51,7 @@ class CompactorChanges(SettingChanges):
             return self._pool(
                 reason, entry, lambda old: old.model_copy(update={"enabled": True}) if old.limit else EXAMPLE
             )
-        if reason is Reason.NOT_UNDERUTILIZED:
+        if reason in (Reason.NOT_UNDERUTILIZED, Reason.FILLED_BY_PLAN):
             return self._limit(entry, own, evaluation)
         if reason is Reason.REQUIRED_COUNT_NOT_REACHED:
             fewer = 1 if own.required_count > 1 else 0

@@ -31,13 +31,13 @@ def pool_checks(pool: str, settings: PoolSettings | None) -> tuple[Check, ...]:
     return (Check("pool", Reason.POOL_DISABLED, settings.enabled, detail, fix),)
 
 
-def utilization_check(pool: str, ratio: float, settings: PoolSettings, *, received: bool = False) -> Check:
+def utilization_check(pool: str, ratio: float, settings: PoolSettings, before: float | None = None) -> Check:
     """Return whether a node with this *ratio* of CPU requests is underutilized.
 
-    *received* says that the ratio includes pods of nodes planned before.
+    *before* is the ratio without the pods of nodes planned before, if there may be such pods.
     """
     limit = settings.limit
-    have = "with the pods of nodes planned before, CPU requests are" if received else "CPU requests are"
+    have = "CPU requests are" if before is None else "with the pods of nodes planned before, CPU requests are"
     if ratio < limit:
         detail = f"{have} {ratio:.3f} of allocatable, under the limit {limit:g}"
         return Check("CPU ratio", Reason.NOT_UNDERUTILIZED, True, detail)
@@ -47,7 +47,9 @@ def utilization_check(pool: str, ratio: float, settings: PoolSettings, *, receiv
         # The limit is exclusive: the next hundredth above the ratio lets the node through.
         wanted = math.floor(ratio * 100 + 1) / 100
         fix = f"raise the limit of pool {shown(pool)} to {wanted:.2f} (--limit {wanted:.2f})"
-    return Check("CPU ratio", Reason.NOT_UNDERUTILIZED, False, detail, fix)
+    filled = before is not None and before < limit
+    reason = Reason.FILLED_BY_PLAN if filled else Reason.NOT_UNDERUTILIZED
+    return Check("CPU ratio", reason, False, detail, fix)
 
 
 def age_check(fact: NodeFacts, settings: CompactorSettings, now: float) -> Check:
@@ -158,7 +160,7 @@ class CompactorGates:
         count, group = self._in_plan.after(planner), self._facts[candidate.name].group
         checks = self._growing(candidate.name, candidate.pool, settings, self._progress, count)
         size = (each.check(count, candidate.name) for each in group_minimum(group))
-        limit = utilization_check(candidate.pool, ratio, settings, received=True)
+        limit = utilization_check(candidate.pool, ratio, settings, candidate.ratio)
         return [*refusals((limit, *checks), candidate.name), *refusals(size, candidate.name)]
 
     def checks(self, name: str) -> tuple[Check, ...]:

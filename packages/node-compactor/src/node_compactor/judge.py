@@ -57,7 +57,7 @@ class CompactorJudge:
         settings = self.settings.pool(fact.pool)
         checks: list[Check | None] = [*pool_checks(fact.pool, settings), age_check(fact, self.settings, now)]
         if settings is not None and settings.enabled:
-            limit = utilization_check(fact.pool, fact.cpu_ratio, settings, received=fact.received)
+            limit = utilization_check(fact.pool, fact.cpu_ratio, settings, fact.ratio_before)
             checks += [limit, mark_check(fact, self.settings, now)] if limit.open else [limit]
         return refusals(checks, fact.view.name)
 

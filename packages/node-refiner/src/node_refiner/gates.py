@@ -211,6 +211,8 @@ class UpToThreshold(Ordered):
     one node after another, so a budget over the pods of many nodes does not prevent their removal. Then it is cut.
     """
 
+    grows = False
+
     def __init__(self, settings: RefinerSettings) -> None:
         super().__init__(settings.candidate_order, Keys(settings).of)
 

@@ -10,6 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from functools import partial
+from typing import get_args
 
 import shtab
 from msgspec.structs import replace
@@ -21,6 +22,10 @@ from tightship.cli.app import run
 from tightship.cli.arguments import CommandParser, Parser, set_up_logging
 from tightship.cli.commands import Program
 from tightship.cli.output import write_document
+from tightship.cluster.pools import KNOWN_POOL_LABELS
+from tightship.planning.plan import STRATEGIES, Placement
+from tightship.rules.eviction_rules import SWITCHABLE as POD_RULES
+from tightship.rules.nodes import SWITCHABLE as NODE_RULES
 from tightship_cli import __version__
 from tightship_cli.converting import add_config
 
@@ -72,6 +77,43 @@ def _add(whole: Parser, commands: argparse._SubParsersAction[CommandParser]) -> 
     completion.set_defaults(run=lambda arguments: _complete(whole, arguments.shell))
 
 
+_ASK = {
+    "context": "kubectl config get-contexts -o name 2>/dev/null",
+    "nodes": "kubectl get nodes -o name 2>/dev/null | cut -d/ -f2",
+    "pool": "kubectl get nodes --no-headers 2>/dev/null -o custom-columns="
+    + ",".join(
+        f"P{at}:.metadata.labels.{label}"
+        for at, label in enumerate(each.replace(".", r"\.") for each in KNOWN_POOL_LABELS)
+    )
+    + r" | tr -s ' ' '\n' | grep -v '<none>' | sort -u",
+    "strategy": f"echo {' '.join(STRATEGIES)}",
+    "placement": f"echo {' '.join(get_args(Placement))}",
+    "disabled_rules": f"echo {' '.join(sorted(POD_RULES | NODE_RULES))}",
+}
+"""What prints the values of an argument, by its name."""
+
+
+def _ask(parser: argparse.ArgumentParser) -> None:
+    """Tell shtab which command prints the values of the arguments of *parser* and its commands."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                _ask(each)
+        elif action.dest in _ASK and action.choices is None:
+            name, command = f"_tightship_{action.dest}", _ASK[action.dest]
+            action.complete = {  # type: ignore[attr-defined]
+                "bash": name,
+                "zsh": name,
+                "fish": f"({command})",
+                "tcsh": f"`{command}`",
+                "preamble": {
+                    "bash": f'{name}() {{ compgen -W "$({command})" -- "$1"; }}\n',
+                    "zsh": f"{name}() {{ compadd -- $({command}); }}\n",
+                },
+            }
+
+
 def _complete(whole: Parser, shell: str) -> int:
+    _ask(whole)
     write_document(shtab.complete(whole, shell) + "\n", always_utf8=True)
     return 0

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from tightship.advice.catalogue import ROOM, Catalogue
-from tightship.advice.model import Advice, Bundle, Freed, Gain, ReasonCost
+from tightship.advice.extension import Extension
+from tightship.advice.model import Advice, Bundle, Freed, Gain, Measured, ReasonCost
 from tightship.advice.promising import MOST_CHANGES, Changes, Promising
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.changes import Change, Scenario, TimeLimit, subjects
@@ -31,38 +33,100 @@ RULES = POD_RULES | NODE_RULES
 _IMPORTANCE = {reason: number for number, reason in enumerate(Reason)}
 
 
+MOST_CONFIRMED = 10
+"""Most bundles that are planned again, where the plan as it stands was extended to find them."""
+
+FINDING, COUNTING = 0.45, 0.55
+"""Parts of the time after which a fleet that is too large for whole plans is searched no more for bundles, and after
+which the costs of reasons are measured no more: what is left confirms the best bundles."""
+
+
 class _Result(Struct, frozen=True):
     plan: Plan
     gain: Gain
     freed: tuple[str, ...]
     settings: Any
+    measured: Measured = "plan"
 
 
 class Adviser:
-    """Advice about one evaluation. *scenario* is what it was made of, *measure* plans another one on the same terms."""
+    """Advice about one evaluation. *scenario* is what it was made of, *measure* plans another one on the same terms.
 
-    def __init__(
-        self, base: Evaluation[Any], scenario: Scenario, catalogue: Catalogue, measure: Measure, limits: TimeLimit
+    *extend* makes what extends the plan as it stands, ``None`` if nothing can. It is used where there are more changes
+    than time for whole plans; the best of what is found is then measured by whole plans as well.
+    """
+
+    def __init__(  # noqa: PLR0917
+        self,
+        base: Evaluation[Any],
+        scenario: Scenario,
+        catalogue: Catalogue,
+        measure: Measure,
+        limits: TimeLimit,
+        extend: Callable[[], Extension] | None = None,
     ) -> None:
         self._base = base
         self._scenario = scenario
         self._catalogue = catalogue
         self._measure = measure
         self._clock = limits.clock
-        self._until = limits.clock() + limits.seconds
-        self._longest = limits.planned
+        self._seconds, self._end = limits.seconds, limits.clock() + limits.seconds
+        self._until = self._end
+        self._longest = self._planned = limits.planned
+        self._extend, self._extending = extend, False
+        self._extension: Extension | None = None
         self._gone = {removal.node for removal in base.plan.removals}
         self._results: dict[Changes, _Result] = {frozenset(): _Result(base.plan, Gain(0, 0), (), scenario.settings)}
 
     def advise(self) -> Advice:
         """Return what each reason costs, and the changes that gain something."""
         refusals = self._base.plan.refusals
-        blockers = {name: self._catalogue.all_of(name, found) for name, found in refusals.items()}
-        reasons, untried, idle = self._reasons(refusals)
-        found, left = self._bundles({name: each for name, each in blockers.items() if each is not None}, idle)
-        together, numbers = self._together(found)
+        known = {name: self._catalogue.all_of(name, found) for name, found in refusals.items()}
+        blockers = {name: each for name, each in known.items() if each is not None}
         others = self._catalogue.left_to_others(refusals)
-        return Advice(reasons, found, together, numbers, len(self._results) - 1, untried + left, others)
+        if not self._too_many(blockers):
+            reasons, untried, idle = self._reasons(refusals)
+            found, left = self._bundles(blockers, idle)
+            together, numbers, seen = self._together(found)
+        else:
+            self._until = self._end - (1 - FINDING) * self._seconds
+            found, left = self._bundles(blockers, frozenset())
+            self._until = self._end - (1 - COUNTING) * self._seconds
+            reasons, untried, _ = self._reasons(refusals)
+            self._until = self._end
+            found = self._confirmed(found)
+            together, numbers, seen = self._together(found)
+        tried = len(self._results) - 1
+        return Advice(reasons, alternatives(found, numbers, seen), together, numbers, tried, untried + left, others)
+
+    def _too_many(self, blockers: Mapping[str, Changes]) -> bool:
+        """Whether there is no time for whole plans with all sets, and the plan can be extended instead."""
+        sets = len(set(blockers.values()))
+        if self._extend is None or self._planned * (sets + 2) <= self._seconds or self._planned * 2 > self._seconds:
+            return False
+        extension = self._extend()
+        if extension.holds:
+            self._extension, self._longest, self._extending = extension, 0.0, True
+        return extension.holds
+
+    def _confirmed(self, found: Sequence[Bundle]) -> tuple[Bundle, ...]:
+        """Return *found* with the gains of the first of them as plans measure these, while there is time."""
+        self._extending = False
+        sure: list[Bundle] = []
+        for bundle in found:
+            changes = frozenset(bundle.changes)
+            if len(sure) == MOST_CONFIRMED or self._clock() + self._longest > self._until:
+                break
+            self._results.pop(changes, None)
+            result = self._try(changes)
+            if result is not None and result.gain.frees:
+                sure.append(Bundle(bundle.changes, result.gain, result.freed, result.settings, result.measured))
+                found = [each for each in found if each is not bundle]
+            elif result is None:
+                break
+            else:
+                found = [each for each in found if each is not bundle]
+        return (*sorted(sure, key=_rank, reverse=True), *found)
 
     def setting(self) -> Bundle | None:
         """Return the change of settings that frees most nodes, of those against one reason; ``None`` if none does."""
@@ -157,7 +221,7 @@ class Adviser:
             better = result.gain.frees and result.gain > _sum(found, changes)
             if better and not set(meant).isdisjoint(result.freed):
                 tight, best = self._tightened(changes, result)
-                found[changes] = Bundle(tight, best.gain, best.freed, best.settings)
+                found[changes] = Bundle(tight, best.gain, best.freed, best.settings, best.measured)
             for name in meant:
                 # What still keeps a node that was to be freed makes a larger set.
                 more = self._catalogue.all_of(name, result.plan.refusals.get(name, ()))
@@ -176,11 +240,13 @@ class Adviser:
                     break
         return _ordered(changes), result
 
-    def _together(self, found: Sequence[Bundle]) -> tuple[Bundle | None, tuple[int, ...]]:
-        """Return what those of *found* gain together that add something to those before them, and their numbers.
+    def _together(self, found: Sequence[Bundle]) -> tuple[Bundle | None, tuple[int, ...], int]:
+        """Return what those of *found* gain together that add something to those before them, their numbers, and how
+        many of *found* were tried.
 
         Several may use the same room, so gains don't add up.
         """
+        seen = 0
         chosen: dict[tuple[Reason, str], Change] = {}
         best, numbers = self._results[frozenset()], list[int]()
         for number, bundle in enumerate(found, 1):
@@ -188,12 +254,17 @@ class Adviser:
             result = self._try(frozenset(more.values()))
             if result is None:
                 break
+            seen = number
             if result.gain.frees and result.gain > best.gain:
                 chosen, best = more, result
                 numbers.append(number)
         if len(numbers) < 2:
-            return None, ()
-        return Bundle(_ordered(chosen.values()), best.gain, best.freed, best.settings), tuple(numbers)
+            return None, (), seen
+        return (
+            Bundle(_ordered(chosen.values()), best.gain, best.freed, best.settings, best.measured),
+            tuple(numbers),
+            seen,
+        )
 
     # -- one node
 
@@ -227,14 +298,27 @@ class Adviser:
         if began + self._longest > self._until:
             return None
         scenario = self._scenario.after(_ordered(changes))
-        plan = self._measure(scenario)
-        self._longest = max(self._longest, self._clock() - began)
+        plan, measured = self._part(changes)
+        if plan is None:
+            if began + self._planned > self._until:
+                return None
+            plan, measured = self._measure(scenario), "plan"
+        if not self._extending:
+            self._longest = max(self._longest, self._clock() - began)
         gone = {removal.node for removal in plan.removals}
         more, fewer = self._worth(gone - self._gone), self._worth(self._gone - gone)
         gain = Gain(more.micros - fewer.micros, more.nodes - fewer.nodes)
-        result = _Result(plan, gain, tuple(sorted(gone - self._gone)), scenario.settings)
+        result = _Result(plan, gain, tuple(sorted(gone - self._gone)), scenario.settings, measured)
         self._results[changes] = result
         return result
+
+    def _part(self, changes: Changes) -> tuple[Plan | None, Measured]:
+        """Return a plan with *changes* of as few nodes as need be, ``None`` if that is not possible."""
+        if self._extension is None:
+            return None, "plan"
+        if self._extending:
+            return self._extension.extended(_ordered(changes)), "extension"
+        return self._extension.planned(_ordered(changes)), "plan"
 
     def _worth(self, names: Iterable[str]) -> Gain:
         facts, micros, nodes = self._base.facts, 0, 0
@@ -248,6 +332,28 @@ class Adviser:
 def _ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
     """Return *changes* in the order in which to make them: removing an opt-out comes before vouching for a pod."""
     return tuple(sorted(changes, key=lambda each: (_IMPORTANCE[each.reason], each.thing)))
+
+
+def alternatives(found: Sequence[Bundle], numbers: Sequence[int], seen: int) -> tuple[Bundle, ...]:
+    """Return *found*, of which the first *seen* were tried together and those with *numbers* (from 1) add something.
+
+    What adds nothing to the others and gains as much as a bundle before it is the alternative to that one: to the one
+    that frees the same node, if there is one.
+    """
+    made: list[Bundle] = []
+    for number, each in enumerate(found, 1):
+        heads = [
+            at
+            for at, head in enumerate(made, 1)
+            if not head.instead_of
+            and head.gain == each.gain
+            and number not in numbers
+            and number <= seen
+            and (at not in numbers or not set(head.freed).isdisjoint(each.freed))
+        ]
+        same = [at for at in heads if not set(made[at - 1].freed).isdisjoint(each.freed)]
+        made.append(msgspec.structs.replace(each, instead_of=next(iter((*same, *heads)), 0)))
+    return tuple(made)
 
 
 def _rank(bundle: Bundle) -> tuple[Gain, int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from tightship.advice.adviser import Adviser
 from tightship.advice.catalogue import Catalogue
 from tightship.advice.entries import advice_entry, advice_summary, gain_entry, node_bundle
+from tightship.advice.extension import Extension
 from tightship.cluster import Snapshot
 from tightship.documents.inputs import Inputs
 from tightship.objects.reasons import Reason
@@ -76,7 +77,14 @@ class Advising:
     def _adviser(self, seconds: float) -> Adviser:
         catalogue = Catalogue(self._scenario.snapshot, self._base, self._tunable)
         limits = TimeLimit(seconds, self._clock, self._planned)
-        return Adviser(self._base, self._scenario, catalogue, self._measure(), limits)
+        return Adviser(self._base, self._scenario, catalogue, self._measure(), limits, self._extend())
+
+    def _extend(self) -> Callable[[], Extension] | None:
+        """Return what makes an extension of the plan, ``None`` if there can be none."""
+        settings = self._tunable.settings
+        judge = self._tunable.judge(settings)
+        serves = Extension.serves(self._base, judge, self._horizon)
+        return (lambda: Extension(self._base, judge, settings, self._horizon)) if serves else None
 
     def _measure(self) -> Any:
         evaluator: Evaluator[Any] = Evaluator()

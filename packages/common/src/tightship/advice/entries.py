@@ -66,6 +66,8 @@ def advice_entry(bundle: Bundle, tunable: Tunable, *, priced: bool) -> AdviceEnt
         values=f"config: {msgspec.json.encode(changed).decode()}{but}" if changed else None,
         flags=_flags(tuned),
         freed=bundle.freed,
+        measured_by=bundle.measured,
+        instead_of=bundle.instead_of or None,
     )
 
 

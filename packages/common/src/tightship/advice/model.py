@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.changes import Change
 from tightship.planning.plan import Move
+
+Measured = Literal["plan", "extension"]
+"""How a gain was measured."""
 
 
 class Gain(Struct, frozen=True, order=True):
@@ -33,13 +36,17 @@ class ReasonCost(Struct, frozen=True):
 class Bundle(Struct, frozen=True):
     """*changes* that gain something together, in the order in which to make them; *freed* are the nodes that then go.
 
-    *settings* are those in force with the changes.
+    *settings* are those in force with the changes. *measured* says how: by a
+    ``plan``, or by an ``extension`` of the plan as it stands. *instead_of* is the number (from 1) of the bundle, among
+    those of one advice, to which this one is an alternative: it gains as much, and nothing besides; 0 for none.
     """
 
     changes: tuple[Change, ...]
     gain: Gain
     freed: tuple[str, ...]
     settings: Any
+    measured: Measured = "plan"
+    instead_of: int = 0
 
 
 class Freed(Struct, frozen=True):

@@ -16,8 +16,9 @@ from pydantic import BaseModel
 
 from tightship.cli.app import EXIT_USAGE, CliError
 from tightship.documents.orders import DEFAULT_ORDER, ORDERS
+from tightship.documents.shown_rows import SHOW, SUMMARY_FROM, SUMMARY_ROWS
 from tightship.objects.durations import ALLOWED_FORMS, parse_duration
-from tightship.objects.quoting import quoted
+from tightship.objects.quoting import near, quoted
 from tightship.objects.selector_text import parse_selector
 from tightship.objects.times import parse_rfc3339
 from tightship.process.settings.fields import Flag
@@ -41,7 +42,33 @@ class _Help(argparse.HelpFormatter):
         return wrap(" ".join(text.split()), width, break_on_hyphens=False, break_long_words=False)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return "\n".join(indent + line for line in self._split_lines(text, width))
+        del indent
+        parts = text.split("\n\n")
+        folded = (each if each.startswith("examples:") else "\n".join(self._split_lines(each, width)) for each in parts)
+        return "\n\n".join(folded)
+
+
+class _Once(argparse.Action):
+    """Stores a value, and refuses a second one: nobody means the first of two contexts to go unnoticed."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        """Store *values*."""
+        del parser
+        given: frozenset[str] = getattr(namespace, "given_once", frozenset())
+        if option_string is not None and self.dest in given:
+            raise argparse.ArgumentError(self, "is given twice; allowed is once")
+        namespace.given_once = given | {self.dest}
+        setattr(namespace, self.dest, values)
+
+
+class _HelpAll(argparse.Action):
+    """Prints the help with all groups."""
+
+    def __call__(self, parser: Any, *_: Any) -> None:
+        """Print the help and exit."""
+        parser.listed = None
+        parser.print_help()
+        parser.exit()
 
 
 class Parser(argparse.ArgumentParser):
@@ -55,6 +82,8 @@ class Parser(argparse.ArgumentParser):
             self.color = False
         # A value such as -1s is a bad value of its flag, not another flag: no flag begins with a digit.
         self._negative_number_matcher = re.compile(r"-\.?\d")
+        self.register("action", None, _Once)
+        self.register("action", "store", _Once)
         self.add_argument("-h", "--help", action="help", help="print this and exit")
         self.listed: frozenset[str] | None = None
         """The titles of the groups that the help lists, or None for all: another command's help lists the rest."""
@@ -69,6 +98,20 @@ class Parser(argparse.ArgumentParser):
         finally:
             self._action_groups = every
 
+    def shorten_help(self, listed: frozenset[str]) -> None:
+        """Let the help list only the groups *listed*, and ``--help-all`` the rest."""
+        self.listed = listed
+        self.add_argument("--help-all", action=_HelpAll, nargs=0, help="print this with every flag, and exit")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a value that is none of the choices of *action*, and name the nearest ones."""
+        if action.choices is not None and value not in action.choices:
+            words = [str(each) for each in action.choices]
+            close = near(str(value), words)
+            raise argparse.ArgumentError(
+                action, f"invalid choice: {value!r} (choose from {', '.join(map(repr, words))}){close}"
+            )
+
     def error(self, message: str) -> NoReturn:
         """Report the error and exit."""
         self.exit(EXIT_USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
@@ -81,7 +124,9 @@ class CommandParser(Parser):
         """Parse, and leave no unknown argument to the parser of the whole, as argparse would."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+            flag = next((each for each in unknown if each.startswith("--")), "").partition("=")[0]
+            close = near(flag, self._option_string_actions) if flag else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{close}")
         return found, unknown
 
 
@@ -109,6 +154,13 @@ def parse_wait(text: str) -> float:
     if not 0 < seconds <= _LONGEST_WAIT:
         raise ValueError(f"{quoted(text)} is no time to wait; allowed is {ALLOWED_FORMS}, more than 0 and up to a day")
     return seconds
+
+
+def parse_rows(text: str) -> int:
+    """Return how many rows to print."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ValueError(f"{quoted(text)} is no number of rows; allowed is 1 or more")
+    return int(text)
 
 
 def add_cluster_arguments(
@@ -234,15 +286,29 @@ def add_output_arguments(
     """Add the choice of output; with *table* also the order of a table."""
     choices = tuple(outputs)
     group = parser.add_argument_group("output")
+    default = f"table, from {SUMMARY_FROM} nodes on summary" if table else choices[0]
     group.add_argument(
         "-o",
         "--output",
         choices=choices,
-        default=choices[0],
+        default=None if table else choices[0],
         metavar="FORM",
-        help=f"one of {', '.join(choices)} (default: {choices[0]})",
+        help=f"one of {', '.join(choices)} (default: {default})",
     )
     if table:
+        group.add_argument(
+            "--show",
+            choices=SHOW,
+            metavar="WHICH",
+            help=f"print only these nodes: {', '.join(SHOW)} (default: those that --pool, --selector and --max-nodes "
+            "ask for; a summary has the first removals)",
+        )
+        group.add_argument(
+            "--limit-rows",
+            type=value_of(parse_rows),
+            metavar="N",
+            help=f"print at most N nodes (default: all; {SUMMARY_ROWS} in a summary)",
+        )
         group.add_argument(
             "--sort-by",
             choices=ORDERS,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import platform
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import tightship
 from tightship.cli.app import EXIT_USAGE
@@ -24,9 +23,13 @@ def no_command(parser: Parser) -> int:
 
 def print_version(program: str, version: str) -> int:
     """Print the versions of *program* and its platform."""
-    python = platform.python_version()
-    write_document(f"{program} {version} (tightship {tightship.__version__}, Python {python})\n", always_utf8=False)
+    write_document(f"{version_line(program, version)}\n", always_utf8=False)
     return 0
+
+
+def version_line(program: str, version: str) -> str:
+    """Return the versions of *program* and its platform."""
+    return f"{program} {version} (tightship {tightship.__version__}, Python {platform.python_version()})"
 
 
 def write_rendered(
@@ -45,10 +48,3 @@ def write_rendered(
         sys.stderr.write("".join(f"{program}: warning: {text}\n" for text in warnings))
     terminal = terminal_of(sys.stdout, environment(), headers=not arguments.no_headers)
     write_document(text_of(chosen.render(document, view, terminal)), always_utf8=chosen.file)
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """Return names of *known* close to the mistyped *name*, as the end of a sentence; empty if none is close."""
-    names = list(known)
-    close = difflib.get_close_matches(name, names, n=3) or [each for each in names if name in each][:3]
-    return f"; did you mean {' or '.join(close)}?" if close else ""

@@ -22,7 +22,7 @@ from tightship.cli.arguments import (
     set_up_logging,
     value_of,
 )
-from tightship.cli.basics import near, no_command, print_version, write_rendered
+from tightship.cli.basics import no_command, print_version, version_line, write_rendered
 from tightship.cli.diffing import add_diff
 from tightship.cli.progress import Progress
 from tightship.cli.source import load_snapshot
@@ -35,13 +35,14 @@ from tightship.documents.explanation_view import EXPLANATION
 from tightship.documents.formats import formats_of
 from tightship.documents.inputs import Inputs
 from tightship.documents.pending import PendingSummary
-from tightship.documents.plan_view import PLAN
+from tightship.documents.plan_view import PLAN, plan_view
+from tightship.documents.shown_rows import SUMMARY_FROM, ShownRows
 from tightship.documents.warnings import warnings_of
 from tightship.kube.host import monotonic
 from tightship.nodes.annexes import ADVISE, SEARCH
 from tightship.objects.counting import counted
 from tightship.objects.durations import parse_duration
-from tightship.objects.quoting import quoted
+from tightship.objects.quoting import near, quoted
 from tightship.objects.reasons import Reason
 from tightship.planning.changes import AdviceAsked, Scenario, TimeLimit, Tunable
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Horizon, Judge, evaluate
@@ -60,6 +61,9 @@ ADVICE_TIME = 10.0
 
 SOLVING = 60.0
 """Most seconds of wall time for the solver of a search's bound; after that the bound is the one that guided it."""
+
+_OF_PLAN = frozenset({"positional arguments", "options", "cluster", "which nodes may go", "plan", "output"})
+"""The groups that the help of ``plan`` lists; ``--help-all`` lists all."""
 
 _OF_EXPLAIN = frozenset({"positional arguments", "options", "cluster", "output", "logging"})
 """The groups that the help of ``explain`` lists; the help of ``plan`` lists all."""
@@ -114,11 +118,17 @@ class Program(Struct, frozen=True):
         """Make *parser* the parser of the whole command, perhaps as a part of another one."""
         parser.prog, parser.description, parser.epilog = self.name, self.description, EXITS
         parser.set_defaults(run=lambda _: no_command(parser), log_level=None, verbose=0)
+        parser.add_argument("--version", action="version", version=version_line(self.name, self.version))
         commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=CommandParser)
         plan = commands.add_parser(
             "plan",
             help="show which nodes would go, where their pods would land, and why the others stay",
-            epilog=EXITS,
+            epilog=_examples(
+                f"{self.name} plan                              # the current context of your kubeconfig",
+                f"{self.name} plan -f cluster.json -o markdown  # a file, for the comment of a pull request",
+                f"{self.name} plan --pool web --show removals   # what would go in one pool",
+                EXITS,
+            ),
             description="Show which nodes would go, where their pods would land, and why every other node stays. "
             "Writes nothing to the cluster.",
         )
@@ -127,19 +137,25 @@ class Program(Struct, frozen=True):
         output.add_argument(
             "--exit-code", action="store_true", help="exit with 2 when a node would be removed, 0 when none would"
         )
+        plan.shorten_help(_OF_PLAN)
         plan.set_defaults(run=self._plan)
         explain = commands.add_parser(
             "explain",
             help="show everything about the named nodes: each pod, each blocker, what would free it",
-            epilog=f"The flags that say which nodes may go, the gates, the plan and the rules are those of "
-            f"`{self.name} plan`: see its --help.\n{_EXPLAINED}",
+            epilog=_examples(
+                f"{self.name} explain NODE                   # why does this node stay?",
+                f"{self.name} explain NODE --until-stable    # and in later rounds?",
+                f"{self.name} explain -f cluster.json A B    # two nodes of a file",
+                f"The flags that say which nodes may go, the gates, the plan and the rules are those of "
+                f"`{self.name} plan`: see its --help-all.\n{_EXPLAINED}",
+            ),
             description="Show all about the named nodes: gates, pods and where they could go, what keeps them, and "
             "the smallest change that would free them. Writes nothing to the cluster.",
         )
         explain.usage = f"{self.name} explain [-f FILE | --context NAME] [flags] NODE ..."
         explain.add_argument("nodes", nargs="+", metavar="NODE", help="name of a node")
         self._common(explain, formats_of(EXPLANATION), table=False)
-        explain.listed = _OF_EXPLAIN
+        explain.shorten_help(_OF_EXPLAIN)
         explain.set_defaults(run=self._explain)
         add_diff(commands, Generator(self.name, self.version))
         if self.add_commands is not None:
@@ -163,14 +179,19 @@ class Program(Struct, frozen=True):
 
     def _plan(self, arguments: argparse.Namespace) -> int:
         inputs, _, advising = self._judge(arguments)
-        only_rows = arguments.no_headers and arguments.output in ("table", "wide")
+        if arguments.output is None:
+            few = len(inputs.snapshot.nodes) < SUMMARY_FROM or arguments.no_headers
+            arguments.output = "table" if few else "summary"
+        only_rows = arguments.no_headers and arguments.output in ("table", "wide", "summary")
         if advising is not None and not only_rows:
             with Progress() as progress:
                 asked = "what would free more nodes?" if inputs.plan.searched is None else "which setting costs most?"
                 progress.say(f"planning again for at most {arguments.advice_time:g} s: {asked}")
                 inputs = advising(inputs, ())
         document = plan_document(inputs, arguments.sort_by)
-        write_rendered(self.name, PLAN, document, arguments, inputs.warnings)
+        unasked = {Reason.NOT_SELECTED} | ({Reason.MAX_NODES_REACHED} if arguments.max_nodes is not None else set())
+        view = plan_view(ShownRows(arguments.show or "", arguments.limit_rows, frozenset(unasked)))
+        write_rendered(self.name, view, document, arguments, inputs.warnings)
         return EXIT_WOULD_CHANGE if arguments.exit_code and inputs.plan.removals else 0
 
     def _explain(self, arguments: argparse.Namespace) -> int:
@@ -253,6 +274,11 @@ def _add_advice_argument(group: argparse._ArgumentGroup) -> None:
         help="plan again for at most this long to say what each blocker costs and which changes would free nodes, the "
         f"most promising first; 0 for no advice (default: {ADVICE_TIME:g}s)",
     )
+
+
+def _examples(*lines: str) -> str:
+    """Return the end of a help: three examples, and the last of *lines*."""
+    return "examples:\n" + "\n".join(f"  {each}" for each in lines[:-1]) + f"\n\n{lines[-1]}"
 
 
 def priced(settings: N) -> N:

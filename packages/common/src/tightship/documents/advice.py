@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Mapping
+from textwrap import indent
+from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from tightship.documents.money import money
@@ -13,6 +17,12 @@ from tightship.objects.counting import counted
 
 SHOWN = 10
 """Most pieces of advice that a table has; documents and pages have all."""
+
+CHOICES_SHOWN = 3
+"""Most alternatives that a piece of advice lists."""
+
+HOW_IN_SUMMARY = 2
+"""Pieces of advice whose commands a summary has."""
 
 
 class GainEntry(Struct, frozen=True, rename="camel"):
@@ -35,7 +45,9 @@ class AdviceEntry(Struct, frozen=True, rename="camel"):
 
     *commands* change the cluster, in order. *values* is a line of the chart's values that changes the settings,
     ``null`` if none has to change; a comment in it names flags of this command that win over it. *flags* do the same
-    for one plan, and are empty if no flags do. *freed* are the nodes that then go besides.
+    for one plan, and are empty if no flags do. *freed* are the nodes that then go besides. *measured_by* is a
+    ``plan`` with the changes, or an ``extension`` of the plan as it stands. *instead_of* is the
+    number (from 1) of the advice to which this is an alternative: it gains as much, and adds nothing to it.
     """
 
     gain: GainEntry
@@ -44,6 +56,8 @@ class AdviceEntry(Struct, frozen=True, rename="camel"):
     values: str | None
     flags: tuple[str, ...]
     freed: tuple[str, ...]
+    measured_by: Literal["plan", "extension"] = "plan"
+    instead_of: int | None = None
 
 
 class AdviceSummary(Struct, frozen=True, rename="camel"):
@@ -94,18 +108,37 @@ def gained(gain: GainEntry, currency: str) -> str:
     return f"{nodes}, {month}" if gain.nodes else f"{month} by dearer nodes"
 
 
-def advice_lines(summary: AdviceSummary | None, currency: str) -> Iterator[TextLine]:
-    """Yield the advice in lines for people, and what was not tried."""
+def advice_lines(summary: AdviceSummary | None, currency: str, *, brief: bool = False) -> Iterator[TextLine]:
+    """Yield the advice in lines for people, and what was not tried; *brief* is how a summary has it."""
     if summary is None:
         return
     label = "Advice"
-    for number, each in enumerate(summary.changes[:SHOWN], 1):
-        yield figure(label, f"{number}. {gained(each.gain, currency)}   {named(each)}", "bold")
-        yield from _how(each)
+    heads = [number for number, each in enumerate(summary.changes, 1) if each.instead_of is None]
+    for number in printed(summary):
+        entry = summary.changes[number - 1]
+        others = [each for each in summary.changes if each.instead_of == number]
+        yield figure(label, f"{heads.index(number) + 1}. {gained(entry.gain, currency)}   {named(entry)}", "bold")
         label = ""
+        if brief and heads.index(number) >= HOW_IN_SUMMARY:
+            continue
+        yield from _how(entry)
+        for each in others[: 1 if brief else CHOICES_SHOWN]:
+            yield TextLine(f"or, for the same: {named(each)}", indent=INDENT + 3, style="bold")
+            yield from () if brief else _how(each)
+        more = len(others) - (1 if brief else CHOICES_SHOWN)
+        if more > 0:
+            yield TextLine(f"or one of {counted(more, 'more choice')} (-o json)", indent=INDENT + 3, style="dim")
+    if brief and len(heads) > HOW_IN_SUMMARY:
+        yield figure("", "how to make each change: -o table; as patches for git: -o patch", "dim")
     for text in _rest(summary, currency):
         yield figure(label, text)
         label = ""
+
+
+def printed(summary: AdviceSummary) -> list[int]:
+    """Return the numbers (from 1) of the advice to print: the first ones without alternatives, and all cited ones."""
+    heads = [number for number, each in enumerate(summary.changes, 1) if each.instead_of is None]
+    return sorted({*heads[:SHOWN], *summary.together_of})
 
 
 def _how(entry: AdviceEntry) -> Iterator[TextLine]:
@@ -124,13 +157,14 @@ def named(entry: AdviceEntry) -> str:
 
 
 def _rest(summary: AdviceSummary, currency: str) -> Iterator[str]:
-    more = len(summary.changes) - SHOWN
+    heads = [number for number, each in enumerate(summary.changes, 1) if each.instead_of is None]
+    more = len(heads) - len(printed(summary))
     if more > 0:
         yield f"{counted(more, 'more change')} in -o json and -o html"
     if summary.together is not None:
-        *some, last = summary.together_of
+        *some, last = [heads.index(each) + 1 for each in summary.together_of]
         numbers = f"{', '.join(map(str, some))} and {last}"
-        others = "; the others add nothing to them" if len(summary.together_of) < len(summary.changes) else ""
+        others = "; the others add nothing to them" if len(summary.together_of) < len(heads) else ""
         yield f"{numbers} together: {gained(summary.together.gain, currency)}{others}"
     if not summary.changes and summary.tried and not summary.untried:
         yield f"no known change frees a node ({summary.tried:,} tried)"
@@ -144,14 +178,17 @@ def advice_section(summary: AdviceSummary | None, currency: str) -> Iterator[Sec
     """Yield the advice as a section of a page."""
     if summary is None or not (summary.changes or summary.untried or summary.others):
         return
+    heads = [number for number, each in enumerate(summary.changes, 1) if each.instead_of is None]
     rows = tuple(
         (
-            Cell(f"{number}.", number=True),
-            Cell(gained(each.gain, currency)),
+            Cell(f"{heads.index(each.instead_of or number) + 1}.", number=True),
+            Cell(f"or {gained(each.gain, currency)}" if each.instead_of else gained(each.gain, currency)),
             Cell(named(each), lines=tuple(change.note for change in each.changes if change.note)),
             Cell("", lines=(*each.commands, *([each.values] if each.values else []))),
         )
-        for number, each in enumerate(summary.changes, 1)
+        for number, each in sorted(
+            enumerate(summary.changes, 1), key=lambda pair: (pair[1].instead_of or pair[0], pair[0])
+        )
     )
     note = "Each line is what a plan gains with this change alone, measured by planning again. Lines don't add up. "
     rest = [each for each in _rest(summary, currency) if "-o json" not in each]
@@ -179,8 +216,13 @@ def bundle_lines(bundle: NodeBundle, currency: str) -> Iterator[TextLine]:
             yield TextLine(each, " ", "•")
         return
     many = f"these {len(entry.changes)} changes together free" if len(entry.changes) > 1 else "this change frees"
-    instead = entry.gain.nodes < 1  # the node may take the room that another one needs
-    gain = "another node stays instead" if instead else gained(entry.gain, currency)
+    if entry.gain.nodes < 1 and (entry.gain.micros_per_month or 0) <= 0:
+        # The node takes the room that another one needs.
+        yield TextLine(f"nothing gained: {many} the node{when}, and another node stays instead")
+        for change in entry.changes:
+            yield TextLine(f"{change.reason}: {change.thing}", " ", "•")
+        return
+    gain = gained(entry.gain, currency) if entry.gain.nodes > 0 else f"{gained(entry.gain, currency)}, another stays"
     yield TextLine(f"{many} the node{when} ({gain}):")
     for change in entry.changes:
         yield TextLine(f"{change.reason}: {change.thing}", " ", "•")
@@ -200,3 +242,65 @@ def _moves(bundle: NodeBundle) -> Iterator[TextLine]:
         yield TextLine(f"{counted(len(bundle.moves), 'pod moves', 'pods move')} then:")
         for move in bundle.moves:
             yield TextLine(f"{move.pod} to {move.to}", " ", "•")
+
+
+# -- for git
+
+_KINDS: Mapping[str, tuple[str, str]] = {
+    "pdb": ("policy/v1", "PodDisruptionBudget"),
+    "deployment": ("apps/v1", "Deployment"),
+    "statefulset": ("apps/v1", "StatefulSet"),
+    "daemonset": ("apps/v1", "DaemonSet"),
+    "replicaset": ("apps/v1", "ReplicaSet"),
+    "replicationcontroller": ("v1", "ReplicationController"),
+    "cronjob": ("batch/v1", "CronJob"),
+    "nodepool": ("karpenter.sh/v1", "NodePool"),
+    "rollout.argoproj.io": ("argoproj.io/v1alpha1", "Rollout"),
+    "cloneset.apps.kruise.io": ("apps.kruise.io/v1alpha1", "CloneSet"),
+    "statefulset.apps.kruise.io": ("apps.kruise.io/v1beta1", "StatefulSet"),
+}
+"""The version and kind of what commands patch."""
+
+_COMPONENT = "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\npatches:"
+
+
+def patches(summary: AdviceSummary | None, currency: str) -> str:
+    """Return the changes that commands of *summary* make as patches of a Kustomize component, for git: tools that
+    deploy from there don't set them back. What is no patch follows as a comment.
+    """
+    if summary is None or not summary.changes:
+        return "# no change is advised\n"
+    made: list[str] = []
+    left: list[str] = []
+    done: set[str] = set()
+    for number in printed(summary):
+        entry = summary.changes[number - 1]
+        notes = [each.note for each in entry.changes if each.note]
+        about = [f"  # {line}\n" for line in (f"{gained(entry.gain, currency)}: {named(entry)}", *notes)]
+        for command in entry.commands:
+            patch = None if command in done else _patch(command)
+            if patch is not None:
+                made.append(f"{''.join(about)}  - patch: |-\n{indent(patch, '      ')}\n")
+                about = []
+            elif command not in done:
+                left.append(f"# {command}\n")
+            done.add(command)
+        if entry.values:
+            left.append(f"# values of the chart: {entry.values}\n")
+    head = f"{_COMPONENT}\n{''.join(made)}" if made else f"{_COMPONENT} []\n"
+    return head + ("# and, which is no patch:\n" + "".join(dict.fromkeys(left)) if left else "")
+
+
+def _patch(command: str) -> str | None:
+    """Return the patch that *command* makes, with what it is made in; ``None`` if the command is none of ``patch``."""
+    words = shlex.split(command)
+    if "patch" not in words or "-p" not in words:
+        return None
+    at = words.index("patch")
+    known = _KINDS.get(words[at + 1])
+    if known is None:
+        return None
+    meta = {"name": words[at + 2], **({"namespace": words[words.index("-n") + 1]} if "-n" in words else {})}
+    body = msgspec.json.decode(words[words.index("-p") + 1])
+    whole = {"apiVersion": known[0], "kind": known[1], "metadata": meta, **body}
+    return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()

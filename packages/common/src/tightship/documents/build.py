@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tightship.cluster.pools import pool_of
+from tightship.documents.blockers import blockers
 from tightship.documents.document import (
     KeptBy,
     MoveEntry,
@@ -36,6 +37,7 @@ from tightship.documents.karpenter import karpenter_summary
 from tightship.documents.money import NodeCost, money_summary, month_totals, node_cost
 from tightship.documents.orders import DEFAULT_ORDER, sorted_nodes
 from tightship.documents.search import search_summary
+from tightship.documents.trough import trough
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.times import rfc3339
 from tightship.planning.facts import NodeFacts
@@ -45,7 +47,10 @@ from tightship.planning.plan import Removal
 def plan_document(inputs: Inputs, sort_by: str = DEFAULT_ORDER) -> NodePlan:
     """Return the document of a plan, its nodes in the order *sort_by*."""
     places = {removal.node: (number, removal) for number, removal in enumerate(inputs.plan.removals, 1)}
-    nodes = tuple(_node(inputs, name, facts, places.get(name)) for name, facts in inputs.facts.items())
+    arriving: Counter[str] = Counter()
+    for move in {move.pod.key: move for removal in inputs.plan.removals for move in removal.moves}.values():
+        arriving[move.target] += inputs.snapshot.requests_anew(move.pod).get("cpu", 0)
+    nodes = tuple(_node(inputs, name, facts, places.get(name), arriving[name]) for name, facts in inputs.facts.items())
     nodes += tuple(_uncounted(inputs, name) for name in sorted(inputs.plan.refusals.keys() - inputs.facts.keys()))
     return NodePlan(
         *inputs.head,
@@ -57,7 +62,7 @@ def plan_document(inputs: Inputs, sort_by: str = DEFAULT_ORDER) -> NodePlan:
     )
 
 
-def _node(inputs: Inputs, name: str, facts: NodeFacts, place: tuple[int, Removal] | None) -> NodeEntry:
+def _node(inputs: Inputs, name: str, facts: NodeFacts, place: tuple[int, Removal] | None, arriving: int) -> NodeEntry:
     node, used = facts.view.node, facts.utilization
     reasons, refusals = _refused(() if place is not None else inputs.plan.refusals.get(name, ()))
     return NodeEntry(
@@ -77,6 +82,7 @@ def _node(inputs: Inputs, name: str, facts: NodeFacts, place: tuple[int, Removal
         reasons=reasons,
         refusals=refusals,
         cost=node_cost(facts.price),
+        cpu_milli_arriving=0 if place is not None else arriving,
     )
 
 
@@ -161,6 +167,8 @@ def _summary(inputs: Inputs, nodes: tuple[NodeEntry, ...]) -> Summary:
         money=money_summary(_costs(nodes)),
         karpenter=karpenter_summary(inputs.snapshot, plan.refusals, inputs.as_if_unmanaged, len(inputs.facts)),
         pending=inputs.pending,
+        blockers=blockers(inputs.snapshot, inputs.facts, plan.refusals),
+        trough=trough(inputs.snapshot, inputs.now),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from tightship.documents.advice import AdviceSummary, GainEntry, NodeBundle
+from tightship.documents.blockers import Blocker
 from tightship.documents.karpenter import KarpenterSummary
 from tightship.documents.money import MoneySummary, MonthTotals, NodeCost
 from tightship.documents.pending import PendingSummary
@@ -121,6 +122,7 @@ class NodeEntry(Struct, frozen=True, rename="camel"):
     """One node: its utilization, and its place in the plan (*order* and *round*, from 1) or the reasons that keep it.
 
     *reasons* are the distinct words of *refusals*, the most important first. *cost* is ``null`` without a price.
+    *cpu_milli_arriving* is what the pods request that the plan leaves here.
     """
 
     name: str
@@ -139,6 +141,7 @@ class NodeEntry(Struct, frozen=True, rename="camel"):
     reasons: tuple[str, ...]
     refusals: tuple[RefusalEntry, ...]
     cost: NodeCost | None = None
+    cpu_milli_arriving: int = 0
 
 
 class NodeTotals(Struct, frozen=True, rename="camel"):
@@ -222,7 +225,8 @@ class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     *other* are extended resources. *money* exists only if some node has a price, *excess* only if the controller uses
     that figure, *search* only if it was asked for, *karpenter* only if nodes are left to Karpenter,
-    *pending* only if pods wait for a node and somebody asked.
+    *pending* only if pods wait for a node and somebody asked. *blockers* are what keeps the rest, what alone keeps most
+    money first. *trough* says what suggests that the fleet is needed in full at other hours, empty if nothing does.
     """
 
     nodes: NodeTotals
@@ -241,6 +245,8 @@ class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
     money: MoneySummary | None = None
     karpenter: KarpenterSummary | None = None
     pending: PendingSummary | None = None
+    blockers: tuple[Blocker, ...] = ()
+    trough: str = ""
 
 
 class NodePlan(NodeHead, frozen=True, rename="camel", omit_defaults=True, tag_field="kind", tag="NodePlan"):

@@ -7,11 +7,17 @@ from itertools import chain
 
 import msgspec
 
-from tightship.documents.presentation import Block, Column, Grid, GridShape, Printout, TextLine
+from tightship.documents.presentation import Block, Column, Grid, GridShape, Printout, Style, TextLine
 from tightship.documents.terminal import Terminal, length, pad
 
 WORDS_SHOWN = 3
 """Most reasons that a row of a grid names."""
+
+REASONS = "REASONS"
+"""The title of the column of reasons."""
+
+LOW, HIGH = 0.4, 0.7
+"""Ratios of requested to allocatable below which a bar is red, and below which it is yellow; a fuller one is green."""
 
 SHORTEST_NAME = 16
 """Least width of a cut name, in columns of the terminal."""
@@ -25,9 +31,11 @@ def written(printout: Printout, terminal: Terminal) -> str:
     """Return *printout* as lines; without headers, only its rows and blocks."""
     heading = [TextLine(text, style="dim", indent=0) for text in printout.heading]
     parts = [_folded(heading if terminal.headers else (), terminal)]
+    parts.append(_folded(printout.start if terminal.headers else (), terminal))
     if printout.grid is not None:
-        parts.append(_grid(printout.grid, terminal, headers=terminal.headers))
-    parts += [_block(block, terminal) for block in printout.blocks]
+        note = [TextLine(printout.note, style="dim", indent=0)] if printout.note and terminal.headers else []
+        parts.append(_grid(printout.grid, terminal, headers=terminal.headers) + _folded(note, terminal))
+    parts += [_block(block, terminal) for block in (*printout.blocks, *(printout.below if terminal.headers else ()))]
     parts.append(_folded(printout.end if terminal.headers else (), terminal))
     return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part)
 
@@ -100,15 +108,22 @@ def fitted(grid: Grid, terminal: Terminal, *, headers: bool) -> list[Column]:
     in the middle.
     """
     reasons = grid.reasons or ()
+    titled = len(REASONS) if headers and grid.reasons is not None else 0
     least = max((length(reason_words(each, 1)) for each in reasons), default=0)
+    least = max(least, titled)
     columns = _shaped(grid, grid.shapes[0], terminal)
     room: int | None = None
     if terminal.width is not None and len(grid.shapes) > 1:
         columns, room = _narrowed(grid, terminal, terminal.width, least, headers=headers)
     if grid.reasons is None:
         return columns
-    cells = [_reasons(each, terminal, room) for each in reasons]
-    return [*columns, Column("REASONS", cells, style="why")]
+    shown = {column.title for column in columns}
+    other = next((each for each in grid.columns if each.title == grid.instead and each.title not in shown), None)
+    if other is None:
+        return [*columns, Column(REASONS, [_reasons(each, terminal, room) for each in reasons], style="why")]
+    cells = [_reasons(each or (cell,), terminal, room) for each, cell in zip(reasons, other.cells, strict=True)]
+    styles: list[Style] = ["why" if each else "go" for each in reasons]
+    return [*columns, Column(other.title, cells, styles=styles)]
 
 
 def _narrowed(grid: Grid, terminal: Terminal, width: int, least: int, *, headers: bool) -> tuple[list[Column], int]:
@@ -153,8 +168,14 @@ def _with_bars(column: Column, shape: GridShape, terminal: Terminal) -> Iterator
         return
     # The bar shares a column with its number, so that both stand side by side.
     bars = [terminal.bar(ratio, shape.bar) for ratio in column.ratios]
-    cells = [f"{text:>4} {bar}" if text else bar for text, bar in zip(column.cells, bars, strict=True)]
-    yield Column(title, cells, style="bar")
+    width = max(4, *map(length, column.cells)) if column.cells else 4
+    cells = [f"{pad(text, width, '>')} {bar}" if text else bar for text, bar in zip(column.cells, bars, strict=True)]
+    yield Column(title, cells, styles=[_fullness(ratio) for ratio in column.ratios])
+
+
+def _fullness(ratio: float | None) -> Style:
+    """Return the colour of a bar: what is nearly empty is paid for nothing."""
+    return "" if ratio is None else "low" if ratio < LOW else "why" if ratio < HIGH else "high"
 
 
 def _plain(column: Column, plain: Callable[[str], str]) -> Column:

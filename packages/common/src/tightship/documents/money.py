@@ -146,12 +146,13 @@ def money_lines(summary: MoneySummary | None, strategy: str, nodes: int) -> Iter
     if summary is None:
         return
     totals = summary.micros_per_month
-    saved, hours = "nothing saved", summary.hours_per_month
+    saved, hours = "nothing saved now", summary.hours_per_month
     if totals.saved:
         share = f" ({totals.saved / totals.before:.0%})" if totals.before else ""
         now = an_hour(totals.saved, hours, summary.currency)
-        saved = f"saved{share}: {now} an hour; {money(totals.saved, summary.currency)} a month if it lasts"
-    yield f"{change(totals, summary.currency)} a month of {hours} h   {saved}"
+        saved = f"{now} an hour now; {money(totals.saved, summary.currency)} a month if it lasts{share}"
+    yield saved
+    yield f"{change(totals, summary.currency)} a month of {hours} h"
     sources = [
         f"{words}: {shown}"
         for source, words in _SOURCES.items()

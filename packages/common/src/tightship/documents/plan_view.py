@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from tightship.cluster.pools import shown
-from tightship.documents.advice import advice_lines, gained
+from tightship.documents.advice import advice_lines, gained, patches
 from tightship.documents.amounts import age, amount, cores, cores_pair, memory, memory_pair, percent, short
+from tightship.documents.blockers import SHOWN, blocker_grid
 from tightship.documents.document import KeptBy, NodeEntry, NodePlan, PoolEntry, Share, ShareTotals
 from tightship.documents.inputs import extended_resources
 from tightship.documents.money import change, hourly, money, money_lines, monthly, origin
 from tightship.documents.plan_page import besides, evicted, plan_page
 from tightship.documents.presentation import (
+    Block,
     Column,
     Grid,
     GridShape,
@@ -23,37 +25,56 @@ from tightship.documents.presentation import (
     figure,
     warning,
 )
+from tightship.documents.shown_rows import ShownRows
 from tightship.documents.terminal import length, pad
 from tightship.objects.counting import counted
+from tightship.objects.reasons import Reason
+
+POOLS_IN_SUMMARY = 4
+"""Most pools that a summary names."""
+
+KEPT_BY_IN_SUMMARY = 6
+"""Most reasons that a summary counts."""
 
 _LONGEST_NAME = 63
 """Most characters of a node's name in a table: one name of 253 would push every other column out of sight."""
 
 _SHAPES = tuple(
-    GridShape(without, bar, amounts, _LONGEST_NAME)
-    for without, bar, amounts in (
-        ((), 10, True),
-        ((), 5, True),
-        ((), 0, True),
-        ((), 5, False),
-        ((), 0, False),
-        (("extended",), 0, False),
-        (("AGE", "extended"), 0, False),
-        (("AGE", "extended", "POOL"), 0, False),
-        (("AGE", "extended", "POOL", "MONTH"), 0, False),
+    GridShape(without, bar, amounts, _LONGEST_NAME, shortest)
+    for without, bar, amounts, shortest in (
+        ((), 10, True, None),
+        ((), 5, True, None),
+        ((), 0, True, None),
+        ((), 5, False, None),
+        ((), 0, False, None),
+        (("AGE",), 0, False, None),
+        (("AGE", "extended"), 0, False, None),
+        (("AGE", "extended", "PODS"), 0, False, None),
+        (("AGE", "extended", "PODS", "DECISION"), 0, False, 20),
+        (("AGE", "extended", "PODS", "DECISION", "MEMORY"), 0, False, 20),
+        (("AGE", "extended", "PODS", "DECISION", "MEMORY", "POOL", "MONTH"), 0, False, None),
     )
 )
 
-
-def _printout(plan: NodePlan) -> Printout:
-    columns = (*_about(plan.nodes), *_extended(plan.nodes), *_months(plan.nodes), *_decided(plan.nodes))
-    grid = Grid(columns, _SHAPES, reasons=[node.reasons for node in plan.nodes])
-    return Printout(plan.heading, grid, end=tuple(_summary(plan)))
+_FILLED = Reason.FILLED_BY_PLAN.value
 
 
-def _wide(plan: NodePlan) -> Iterator[Column]:
+def _printout(plan: NodePlan, rows: ShownRows, *, brief: bool = False) -> Printout:
+    nodes, note = rows.of(plan, brief=brief)
+    columns = (*_about(nodes), *_extended(nodes), *_months(nodes), *_decided(nodes))
+    grid = Grid(columns, _SHAPES, reasons=[node.reasons for node in nodes], instead="DECISION")
+    return Printout(
+        plan.heading,
+        start=tuple(_now(plan, brief=brief)),
+        grid=grid if nodes or not brief else None,
+        note=note,
+        below=tuple(_kept(plan)),
+        end=tuple(_rest(plan, brief=brief)),
+    )
+
+
+def _wide(nodes: Sequence[NodeEntry]) -> Iterator[Column]:
     """Return the columns with every reason, with details and the targets of the pods."""
-    nodes = plan.nodes
     yield from _about(nodes)
     if any(node.other for node in nodes):
         yield Column("OTHER", [_other(node) for node in nodes])
@@ -70,13 +91,21 @@ def _about(nodes: Sequence[NodeEntry]) -> Iterator[Column]:
     yield Column("NODE", [node.name for node in nodes])
     yield Column("POOL", [node.pool or "-" for node in nodes])
     yield Column("AGE", [age(node.age_seconds) for node in nodes], ">")
-    yield _shares("CPU", [node.cpu_milli for node in nodes], cores_pair)
-    yield _shares("MEMORY", [node.memory_bytes for node in nodes], memory_pair)
+    yield _shares("CPU", [node.cpu_milli for node in nodes], cores_pair, list(map(_cpu, nodes)))
+    memories = [node.memory_bytes for node in nodes]
+    yield _shares("MEMORY", memories, memory_pair, [percent(each.ratio) for each in memories])
 
 
-def _shares(title: str, shares: Sequence[Share], pair: Callable[[Share], str]) -> Column:
-    ratios = [share.ratio for share in shares]
-    return Column(title, list(map(percent, ratios)), ">", ratios=ratios, amounts=list(map(pair, shares)))
+def _cpu(node: NodeEntry) -> str:
+    """Return the CPU ratio, and of a node that the plan filled the one that it leaves: nothing else explains it."""
+    share = node.cpu_milli
+    if _FILLED not in node.reasons or share.ratio is None:
+        return percent(share.ratio)
+    return f"{share.ratio * 100:.0f}→{percent((share.requested + node.cpu_milli_arriving) / share.allocatable)}"
+
+
+def _shares(title: str, shares: Sequence[Share], pair: Callable[[Share], str], cells: Sequence[str]) -> Column:
+    return Column(title, cells, ">", ratios=[share.ratio for share in shares], amounts=list(map(pair, shares)))
 
 
 def _decided(nodes: Sequence[NodeEntry]) -> Iterator[Column]:
@@ -139,32 +168,53 @@ def _details(node: NodeEntry) -> str:
     return "; ".join(parts) or "-"
 
 
-def _summary(plan: NodePlan) -> Iterator[TextLine]:
+def _now(plan: NodePlan, *, brief: bool) -> Iterator[TextLine]:
+    """Yield how many nodes would go, and what that is in money and in room."""
     summary = plan.summary
     nodes = summary.nodes
     share = f" ({percent(nodes.removed / nodes.before)})" if nodes.before else ""
     rounds = f" in {counted(summary.rounds, 'round')}" if summary.rounds > 1 else ""
     evictions = f", {evicted(summary)}{rounds}" if nodes.removed else ""
     yield figure("Nodes", f"{nodes.before:,} → {nodes.after:,}   {nodes.removed:,} to remove{share}{evictions}", "bold")
-    yield figure("CPU", _share_line(summary.cpu_milli, cores, " cores"))
-    yield figure("Memory", _share_line(summary.memory_bytes, memory, ""))
-    for name, totals in summary.other.items():
-        yield figure(short(name).replace("gpu", "GPU"), _extended_line(name, totals))
     for number, line in enumerate(money_lines(summary.money, plan.strategy, summary.nodes.before)):
         yield figure("Money" if number == 0 else "", line, "bold" if number == 0 and summary.money is not None else "")
-    yield from _pools(plan)
+    if summary.trough and nodes.removed:
+        yield figure("A moment", summary.trough, "why")
+    if not brief:
+        yield figure("CPU", _share_line(summary.cpu_milli, cores, " cores"))
+        yield figure("Memory", _share_line(summary.memory_bytes, memory, ""))
+        for name, totals in summary.other.items():
+            yield figure(short(name).replace("gpu", "GPU"), _extended_line(name, totals))
+    yield from _pools(plan, POOLS_IN_SUMMARY if brief else None)
+
+
+def _kept(plan: NodePlan) -> Iterator[Block]:
+    """Yield what keeps the rest: a table of the things behind it."""
+    found = plan.summary.blockers
+    if not found:
+        return
+    money = plan.summary.money
+    many = f" (the first {SHOWN} of {len(found):,}; all in -o json)" if len(found) > SHOWN else ""
+    yield Block(f"What keeps the rest{many}", grid=blocker_grid(found, "" if money is None else money.currency))
+
+
+def _rest(plan: NodePlan, *, brief: bool) -> Iterator[TextLine]:
+    summary = plan.summary
+    currency = summary.money.currency if summary.money is not None else ""
+    shown = summary.kept_by[:KEPT_BY_IN_SUMMARY] if brief else summary.kept_by
+    widest = max((len(each.reason) for each in shown), default=0)
+    digits = max((len(f"{each.nodes:,}") for each in shown), default=0)
+    for number, each in enumerate(shown):
+        noun = "node " if each.nodes == 1 else "nodes"
+        line = f"{each.reason.ljust(widest)}  {each.nodes:>{digits},} {noun}{without(each, currency)}".rstrip()
+        yield figure("Kept by" if number == 0 else "", line, "why")
+    if len(shown) < len(summary.kept_by):
+        yield figure("", f"and {counted(len(summary.kept_by) - len(shown), 'more reason')} (-o table)")
     for label, text in besides(plan):
         yield figure(label, text, "bold" if label == "Excess" else "")
     for number, line in enumerate(_held(plan)):
         yield figure("Held back" if number == 0 else "", line, "why")
-    currency = summary.money.currency if summary.money is not None else ""
-    widest = max((len(each.reason) for each in summary.kept_by), default=0)
-    digits = max((len(f"{each.nodes:,}") for each in summary.kept_by), default=0)
-    for number, each in enumerate(summary.kept_by):
-        noun = "node " if each.nodes == 1 else "nodes"
-        line = f"{each.reason.ljust(widest)}  {each.nodes:>{digits},} {noun}{without(each, currency)}".rstrip()
-        yield figure("Kept by" if number == 0 else "", line, "why")
-    yield from advice_lines(plan.advice, currency)
+    yield from advice_lines(plan.advice, currency, brief=brief)
     if plan.advice is None and plan.summary.search is not None:
         yield figure("Advice", "none about a searched plan: plan without --search to see what would free nodes")
     yield from map(warning, plan.warnings)
@@ -182,12 +232,15 @@ def _extended_line(name: str, totals: ShareTotals) -> str:
     return _share_line(totals, lambda number: amount(name, number), f" {name}")
 
 
-def _pools(plan: NodePlan) -> Iterator[TextLine]:
-    """Return a line for each pool of a plan in money, if there are several."""
+def _pools(plan: NodePlan, most: int | None) -> Iterator[TextLine]:
+    """Return a line for each pool of a plan in money, if there are several: of *most*, those that save most."""
     summary = plan.summary
     if summary.money is None or len(summary.pools) < 2:
         return
     currency = summary.money.currency
+    pools = summary.pools
+    if most is not None and len(pools) > most:
+        pools = tuple(sorted(pools, key=lambda each: -(each.micros_per_month.saved if each.micros_per_month else 0)))
     rows = [
         (
             shown(pool.pool),
@@ -197,7 +250,7 @@ def _pools(plan: NodePlan) -> Iterator[TextLine]:
             if pool.micros_per_month is not None and pool.micros_per_month.saved
             else "",
         )
-        for pool in summary.pools
+        for pool in pools[:most]
     ]
     widths = [max(length(row[column]) for row in rows) for column in range(4)]
     for number, row in enumerate(rows):
@@ -205,6 +258,8 @@ def _pools(plan: NodePlan) -> Iterator[TextLine]:
             pad(cell, width, "><"[column == 0]) for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield figure("Pools" if number == 0 else "", f"{cells[0]}  {cells[1]}   {cells[2]}   {cells[3]}".rstrip())
+    if len(rows) < len(pools):
+        yield figure("", f"and {counted(len(pools) - len(rows), 'more pool')} (-o table)")
 
 
 def _pool_nodes(pool: PoolEntry) -> str:
@@ -232,8 +287,20 @@ def _share_line(totals: ShareTotals, shown: Callable[[int], str], unit: str) -> 
     return f"{side(totals.before)} → {kept}   {shown(freed)} freed"
 
 
-def _rows(plan: NodePlan) -> list[tuple[str, NodeEntry]]:
-    return [(f"node/{node.name}" if node.decision == "remove" else "", node) for node in plan.nodes]
+def plan_view(rows: ShownRows = ShownRows()) -> View[NodePlan]:
+    """Return the look of a plan; outputs for people print those of its nodes that *rows* says."""
+    return View(
+        printout=lambda plan: _printout(plan, rows),
+        wide=lambda plan: tuple(_wide(rows.of(plan)[0])),
+        page=plan_page,
+        rows=lambda plan: [(_named_row(node), node) for node in rows.of(plan)[0]],
+        summary=lambda plan: _printout(plan, rows, brief=True),
+        patches=lambda plan: patches(plan.advice, "" if plan.summary.money is None else plan.summary.money.currency),
+    )
 
 
-PLAN = View(_printout, lambda plan: tuple(_wide(plan)), plan_page, _rows)
+def _named_row(node: NodeEntry) -> str:
+    return f"node/{node.name}" if node.decision == "remove" else ""
+
+
+PLAN = plan_view()

@@ -10,7 +10,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-Style = Literal["", "bold", "dim", "go", "why", "bad", "bar"]
+Style = Literal["", "bold", "dim", "go", "why", "bad", "bar", "low", "high"]
 
 LABEL = 11
 """Width of the labels below a table, in columns of the terminal."""
@@ -75,12 +75,14 @@ class GridShape(Struct, frozen=True):
 class Grid(Struct, frozen=True):
     """A table in lines. Its *shapes* go from roomy to narrow; the first one that fits is used.
 
-    *reasons* become the last column, which names as many of each row as fit. *below* has the lines after each row.
+    *reasons* become the last column, which names as many of each row as fit. Where a shape leaves out the column
+    *instead*, its cells stand there for rows without reasons. *below* has the lines after each row.
     """
 
     columns: Sequence[Column]
     shapes: Sequence[GridShape] = (GridShape(),)
     reasons: Sequence[Sequence[str]] | None = None
+    instead: str = ""
     below: Sequence[Sequence[TextLine]] = ()
 
 
@@ -93,12 +95,17 @@ class Block(Struct, frozen=True):
 
 
 class Printout(Struct, frozen=True):
-    """A document in lines: a *heading* about the judgement, a grid or blocks, and the lines at the *end*."""
+    """A document in lines: a *heading* about the judgement, the answer in short at the *start*, a grid or blocks, more
+    blocks *below* them, and the lines at the *end*. *note* says under the grid what it leaves out.
+    """
 
     heading: tuple[str, ...] = ()
     grid: Grid | None = None
     blocks: Sequence[Block] = ()
     end: Sequence[TextLine] = ()
+    start: Sequence[TextLine] = ()
+    note: str = ""
+    below: Sequence[Block] = ()
 
 
 Tone = Literal["", "good", "warn", "bad", "dim"]
@@ -313,7 +320,8 @@ Document = TypeVar("Document", bound=Struct)
 class View(Struct, Generic[Document], frozen=True):
     """The look of a kind of document: in lines, perhaps also as the columns of a *wide* grid and as a *page*.
 
-    *rows* returns its nodes or HPAs, each with the name of what the plan would change, empty if nothing.
+    *rows* returns its nodes or HPAs, each with the name of what the plan would change, empty if nothing. *summary* is
+    the look in short, *patches* what the document advises, as patches for git.
     A format exists for every kind of document whose view has the part that the format needs.
     """
 
@@ -321,3 +329,5 @@ class View(Struct, Generic[Document], frozen=True):
     wide: Callable[[Document], Sequence[Column]] | None = None
     page: Callable[[Document], Page] | None = None
     rows: Callable[[Document], Sequence[tuple[str, Struct]]] | None = None
+    summary: Callable[[Document], Printout] | None = None
+    patches: Callable[[Document], str] | None = None

@@ -17,6 +17,8 @@ _STYLES: Mapping[str, str] = {
     "why": "33",
     "bad": "1;31",
     "bar": "36",
+    "low": "31",
+    "high": "32",
 }
 _ASCII = str.maketrans({"→": "->", "…": "~", "·": "|"})
 _EIGHTHS = " ▏▎▍▌▋▊▉"

@@ -179,8 +179,9 @@ def _unknown_minimums(snapshot: Snapshot, pools: Sequence[str]) -> Iterator[str]
     else:
         how = f"ConfigMap {STATUS_NAME} is not there, or has no group for them"
     yield (
-        f"the minimum size of the autoscaler's node groups is unknown for {which}, and nobody deletes a node below it: "
-        f"{how}, or set the pool's minimumNodeCount (node-compactor), or annotate its nodes with {MINIMUM_SIZE[0]}"
+        f"the minimum size of the autoscaler's node groups is unknown for {which}, and the autoscaler won't go "
+        f"below it: {how}, or set the pool's minimumNodeCount (node-compactor), "
+        f"or annotate its nodes with {MINIMUM_SIZE[0]}"
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 LONGEST = 200
 """Most characters that an error quotes."""
 
@@ -16,3 +19,10 @@ def quoted(text: object) -> str:
 def set_twice(older: str, native: str) -> str:
     """Return the problem that an *older* name and the *native* one of the same setting are both set."""
     return f"{older}: stands beside {native}, which is the same setting; allowed is one of them"
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Return names of *known* close to the mistyped *name*, as the end of a sentence; empty if none is close."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=3) or [each for each in names if name in each][:3]
+    return f"; did you mean {' or '.join(close)}?" if close else ""

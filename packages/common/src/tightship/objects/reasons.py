@@ -41,6 +41,7 @@ class Reason(StrEnum):
     # The gates of the controller.
     NOT_SELECTED = "NotSelected"
     NOT_UNDERUTILIZED = "NotUnderutilized"
+    FILLED_BY_PLAN = "FilledByPlan"
     TOO_YOUNG = "TooYoung"
     NOT_MARKED_LONG_ENOUGH = "NotMarkedLongEnough"
     REQUIRED_COUNT_NOT_REACHED = "RequiredCountNotReached"

@@ -6,7 +6,7 @@ a :class:`Judge`, made from its settings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -269,22 +269,24 @@ def facts_of(
     only: Collection[str] | None = None,
     *,
     before: Mapping[str, NodeFacts] = {},
+    names: Iterable[str] | None = None,
 ) -> dict[str, NodeFacts]:
     """Return what can be said of each node by itself, with the refusals of the controller's own gates.
 
-    *before* are the facts before the rounds of a plan that lead to *snapshot*.
+    *names* are the nodes to judge, by default all. *before* are the facts before the rounds of a plan that lead to
+    *snapshot*.
     """
 
     def complete(fact: NodeFacts) -> NodeFacts:
         known = before.get(fact.view.name)
         if known is not None and known.utilization != fact.utilization:
-            fact = msgspec.structs.replace(fact, received=True)
+            fact = msgspec.structs.replace(fact, ratio_before=known.cpu_ratio)
         own = judge.refusals(fact, now)
         if len(snapshot.beside.listed) > 1 and (other := snapshot.beside.refusal(fact.view.node)) is not None:
             own.append(other)
         return msgspec.structs.replace(fact, refusals=tuple(sorted((*fact.refusals, *own)))) if own else fact
 
-    return {name: complete(fact) for name, fact in gather(snapshot, judge.rules, now, only).items()}
+    return {name: complete(fact) for name, fact in gather(snapshot, judge.rules, now, only, names).items()}
 
 
 def _plan(

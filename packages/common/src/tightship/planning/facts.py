@@ -6,7 +6,7 @@ A controller adds its gates to these facts, and makes candidates of the nodes ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -56,8 +56,8 @@ class NodeFacts(Struct, frozen=True):
 
     *evict* are the pods a drain would evict, *awaits* those that end by themselves and that it would wait for, *stays*
     how many go with the node; *draining* is whether a drain of ours is under way, *price* what the node costs, if that
-    is known, *group* the autoscaler's node group, if that is known. *received* says that earlier rounds of a plan have
-    moved pods to the node.
+    is known, *group* the autoscaler's node group, if that is known. *ratio_before* is the CPU ratio before earlier
+    rounds of a plan moved pods to the node, ``None`` if none did.
     """
 
     view: NodeView
@@ -70,7 +70,7 @@ class NodeFacts(Struct, frozen=True):
     awaits: tuple[Pod, ...] = ()
     price: NodePrice | None = None
     group: NodeGroup | None = None
-    received: bool = False
+    ratio_before: float | None = None
 
     @property
     def cpu_ratio(self) -> float:
@@ -87,10 +87,14 @@ class NodeFacts(Struct, frozen=True):
 
 
 def gather(
-    snapshot: Snapshot, rules: FactRules, now: float, only: Collection[str] | None = None
+    snapshot: Snapshot,
+    rules: FactRules,
+    now: float,
+    only: Collection[str] | None = None,
+    names: Iterable[str] | None = None,
 ) -> dict[str, NodeFacts]:
-    """Return the facts of each node of *snapshot* at *now* (seconds since 1970), of virtual nodes none: nothing counts
-    them.
+    """Return the facts of each node of *snapshot*, or of the nodes *names*, at *now* (seconds since 1970), of virtual
+    nodes none: nothing counts them.
 
     *only* limits what may be removed to these nodes (a selection on the command line); the rest still receives pods.
     """
@@ -129,7 +133,8 @@ def gather(
             group=groups.of(view.node),
         )
 
-    return {name: build(view) for name, view in snapshot.nodes.items() if virtual_node(view.node) is None}
+    views = snapshot.nodes if names is None else {name: snapshot.nodes[name] for name in names}
+    return {name: build(view) for name, view in views.items() if virtual_node(view.node) is None}
 
 
 def added(facts: Mapping[str, NodeFacts]) -> list[Added]:

@@ -63,7 +63,7 @@ from tightship.cli.arguments import (
     environment,
     value_of,
 )
-from tightship.cli.basics import near, write_rendered
+from tightship.cli.basics import write_rendered
 from tightship.cli.documents import DocumentError, unpack
 from tightship.cli.object_file import read_bytes
 from tightship.cli.output import write_file
@@ -76,7 +76,7 @@ from tightship.objects import HorizontalPodAutoscaler, Node
 from tightship.objects.counting import counted
 from tightship.objects.durations import ALLOWED_FORMS, parse_duration
 from tightship.objects.money import INSTANCE_TYPE_LABELS, MICROS, NO_PRICES, NodePrice, PriceReader, parse_price
-from tightship.objects.quoting import quoted
+from tightship.objects.quoting import near, quoted
 from tightship.objects.resources import NOTHING
 from tightship.objects.times import parse_rfc3339, rfc3339
 

@@ -56,14 +56,13 @@ from hpa_scaler.process.status import settings_view
 from hpa_scaler.prometheus.client import PrometheusClient
 from tightship.cli.app import CliError, UsageError
 from tightship.cli.arguments import add_cluster_arguments, add_flags, add_time_argument, given, value_of
-from tightship.cli.basics import near
 from tightship.cli.object_file import FileError
 from tightship.cli.source import connected, file_source, files_of, reading
 from tightship.documents.document import Generator, Source
 from tightship.kube.connection import Connection
 from tightship.objects import HorizontalPodAutoscaler
 from tightship.objects.counting import counted
-from tightship.objects.quoting import quoted
+from tightship.objects.quoting import near, quoted
 from tightship.objects.reasons import Reason, Refusal
 from tightship.process.settings.loading import SettingsError
 from tightship.process.settings.process import load_process

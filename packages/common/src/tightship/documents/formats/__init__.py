@@ -33,7 +33,7 @@ class Format(Struct, frozen=True):
     """
 
     render: Render
-    needs: Literal["", "wide", "page", "rows"] = ""
+    needs: Literal["", "wide", "page", "rows", "summary", "patches"] = ""
     file: bool = False
     place: int = 100
 

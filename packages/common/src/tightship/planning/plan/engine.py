@@ -14,7 +14,7 @@ from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan.model import Candidate, Move, Placement, Plan, Removal, SteeringRules, distinct
 from tightship.planning.plan.planner import Going, Planner
 from tightship.planning.plan.reserving import PlanStart
-from tightship.planning.plan.strategies import Gates, Strategy
+from tightship.planning.plan.strategies import Gates, Outcome, Strategy
 from tightship.rules.disruption import DisruptionLedger, RenewedLedger
 from tightship.scheduler.fitting import Leaving, stuck_in_turn
 from tightship.scheduler.scoring import Choice
@@ -85,14 +85,48 @@ def _one_round(  # noqa: PLR0917
     number: int,
     steering: SteeringRules | None,
 ) -> tuple[list[Removal], dict[str, tuple[Refusal, ...]], Going]:
+    outcome, going = planned_round(snapshot, judgement, strategy, placement, number, steering)
+    planner = outcome.planner
+    removals = planner.removals
+    if placement == "possible":
+        removals = straightened(planner)
+    refusals = dict(judgement.refusals)
+    for name, found in outcome.stays.items():
+        refusals[name] = tuple(sorted({*refusals.get(name, ()), *found}))
+    return removals, refusals, going
+
+
+def planned_round(  # noqa: PLR0917
+    snapshot: Snapshot,
+    judgement: Judgement,
+    strategy: Strategy,
+    placement: Placement,
+    number: int,
+    steering: SteeringRules | None,
+    start: PlanStart | None = None,
+    *,
+    explain: bool = True,
+) -> tuple[Outcome, Going]:
+    """Return what round *number* of a plan comes to, and the nodes that were expected to go; *start* is that of
+    *snapshot* with the candidates of *judgement*, if there is one already.
+    """
     candidates = judgement.candidates
-    start = PlanStart(snapshot, candidates, placement, taint=None if steering is None else steering.taint)
+    if start is None:
+        start = PlanStart(snapshot, candidates, placement, taint=None if steering is None else steering.taint)
     going = expected(start, judgement, strategy, steering)
 
     def new_planner(choose: Choice) -> Planner:
         ledger = DisruptionLedger(snapshot)
         return Planner(
-            snapshot, ledger, candidates, placement, choose=choose, round_number=number, start=start, going=going
+            snapshot,
+            ledger,
+            candidates,
+            placement,
+            choose=choose,
+            round_number=number,
+            explain=explain,
+            start=start,
+            going=going,
         )
 
     outcome = strategy.run(new_planner, judgement.gates)
@@ -104,14 +138,7 @@ def _one_round(  # noqa: PLR0917
         names = dict.fromkeys((*(each.node for each in removals), *going.names))
         going = msgspec.structs.replace(going, names=tuple(names))
         outcome = strategy.run(new_planner, judgement.gates)
-    planner = outcome.planner
-    removals = planner.removals
-    if placement == "possible":
-        removals = straightened(planner)
-    refusals = dict(judgement.refusals)
-    for name, found in outcome.stays.items():
-        refusals[name] = tuple(sorted({*refusals.get(name, ()), *found}))
-    return removals, refusals, going
+    return outcome, going
 
 
 def expected(start: PlanStart, judgement: Judgement, strategy: Strategy, steering: SteeringRules | None) -> Going:

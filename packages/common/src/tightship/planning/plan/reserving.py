@@ -9,6 +9,7 @@ is how many pods would fit.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 
 import msgspec
@@ -389,6 +390,12 @@ class PlanStart:
         self.starting_on: Mapping[str, Resources] = together(reserved.held, self.buffers.held)
         """The amounts that replicas about to start, pods that others will move, and buffers take, by node."""
         self._mark, self._next_start = self.space.mark(), self.space.next_start
+
+    def of(self, snapshot: Snapshot, candidates: Iterable[Candidate]) -> PlanStart:
+        """Return this start for other *candidates* and *snapshot*, whose nodes and demands are the same."""
+        new = copy(self)
+        new.snapshot, new.candidates = snapshot, {candidate.name: candidate for candidate in candidates}
+        return new
 
     def begin(self) -> None:
         """Undo what plans have changed in the space."""

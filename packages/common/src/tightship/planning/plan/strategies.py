@@ -49,6 +49,8 @@ class Strategy(ABC):
 
     by_price: bool = False
     searched: Searched | None = None
+    grows: bool = True
+    """Whether :meth:`extend` may go on where :meth:`run` has ended, with candidates that were none before."""
     name: str
     choose: Choice
 
