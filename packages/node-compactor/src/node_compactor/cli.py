@@ -8,7 +8,7 @@ import sys
 import node_compactor
 from node_compactor.advice import CompactorChanges
 from node_compactor.configuration import add_options, configure, flags_given
-from node_compactor.describing import summarize, wire
+from node_compactor.describing import summarize
 from node_compactor.gates import CompactorGates
 from node_compactor.judge import CompactorJudge
 from node_compactor.run_settings import CompactorRunSettings
@@ -18,6 +18,7 @@ from tightship.cli.arguments import environment
 from tightship.cli.commands import Configured, Program, priced
 from tightship.cli.run_command import add_run
 from tightship.documents.document import SettingsView
+from tightship.process.settings.loading import wire
 
 PROGRAM = "node-compactor"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
+from node_compactor.older import DATA_KEY, VARIABLES, native
 from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings, load_settings
 from tightship.cli.arguments import add_plan_flags, given
 from tightship.process.settings.config_maps import config_in, read_config
@@ -19,17 +20,17 @@ from tightship.process.settings.loading import (
     wire_keys,
 )
 
-CONFIG_MAP_KEYS = ("estafette-k8s-node-compactor-config.yaml", "config.yaml", "config.json")
+CONFIG_MAP_KEYS = (DATA_KEY, "config.yaml", "config.json")
 """Keys of a ConfigMap's data that may hold a configuration; the first that exists counts."""
 
 EVERY_POOL: Mapping[str, object] = {
     EVERY_OTHER_POOL: {
         "enabled": True,
-        "scaleDownCPURequestRatioLimit": 0.75,
-        "scaleDownRequiredUnderutilizedNodeCount": 1,
+        "cpuRequestRatioLimit": 0.75,
+        "requiredUnderutilizedNodeCount": 1,
     }
 }
-"""Planning defaults without a configuration: every pool enabled, with the older controller's example values."""
+"""Planning defaults without a configuration: every pool enabled, with the example values of the older controller."""
 
 PLANNING_DEFAULTS: dict[str, object] = {"marked_for": 0, "minimum_age": 0}
 """A plan alone marks no nodes, and may be about a young cluster."""
@@ -44,14 +45,13 @@ def configure(
     :class:`~tightship.process.settings.loading.SettingsError` with all problems at once.
     """
     found = {"nodePools": EVERY_POOL} if config is None else read_config(config, CONFIG_MAP_KEYS)
-    defaults = PLANNING_DEFAULTS | ({"utilization": "dominant"} if config is None else {})
-    source = ConfigSource(CompactorSettings, found, config or "")
+    source = ConfigSource(CompactorSettings, native(found), config or "")
     return resolve(
         CompactorSettings,
         _for_pools(flags, source),
-        EnvironmentSource(CompactorSettings, environment),
+        EnvironmentSource(CompactorSettings, environment, VARIABLES),
         source,
-        DefaultSource(CompactorSettings, defaults),
+        DefaultSource(CompactorSettings, PLANNING_DEFAULTS),
     )
 
 
@@ -63,8 +63,8 @@ def parse_config_map(data: Mapping[str, str], environment: Mapping[str, str]) ->
     at once.
     """
     key, found = config_in(data, CONFIG_MAP_KEYS)
-    source = ConfigSource(CompactorSettings, found, key)
-    return resolve(CompactorSettings, EnvironmentSource(CompactorSettings, environment), source)
+    source = ConfigSource(CompactorSettings, native(found), key)
+    return resolve(CompactorSettings, EnvironmentSource(CompactorSettings, environment, VARIABLES), source)
 
 
 POSSIBLE = load_settings({"nodePools": EVERY_POOL}).pools
@@ -106,8 +106,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         parser,
         PoolSettings,
         CompactorSettings,
-        config="configuration: the JSON of estafette-k8s-node-compactor as it is, the same as YAML, or a ConfigMap "
-        "manifest that holds either (default: every pool enabled with limit 0.75 and required count 1)",
+        config="configuration: YAML or JSON, or a ConfigMap manifest that holds either (default: every pool enabled "
+        "with limit 0.75 and required count 1)",
         gates="gates (each replaces the value of --config, for every pool)",
     )
 

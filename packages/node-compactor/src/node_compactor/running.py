@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import node_compactor
 from node_compactor.configuration import POSSIBLE, for_dry_run, parse_config_map
-from node_compactor.describing import summarize, wire
+from node_compactor.describing import summarize
 from node_compactor.gates import CompactorGates
 from node_compactor.judge import CompactorJudge
 from node_compactor.marking import CONTROLLER, MarkWrite, mark_writes
@@ -23,6 +23,7 @@ from tightship.planning.evaluate import Evaluation
 from tightship.planning.plan import STRATEGIES
 from tightship.process.main import Runtime
 from tightship.process.serving import Configuration
+from tightship.process.settings.loading import wire
 
 
 def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSettings, CompactorGates]:

@@ -8,7 +8,7 @@ import sys
 import node_refiner
 from node_refiner.advice import RefinerChanges
 from node_refiner.configuration import add_options, configure, flags_given
-from node_refiner.describing import excess_summary, summarize, wire
+from node_refiner.describing import excess_summary, summarize
 from node_refiner.gates import RefinerGates
 from node_refiner.judge import RefinerJudge
 from node_refiner.run_settings import RefinerRunSettings
@@ -18,6 +18,7 @@ from tightship.cli.arguments import environment
 from tightship.cli.commands import Configured, Program, priced
 from tightship.cli.run_command import add_run
 from tightship.documents.document import SettingsView
+from tightship.process.settings.loading import wire
 
 PROGRAM = "node-refiner"
 

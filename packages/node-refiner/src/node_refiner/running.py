@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import node_refiner
 from node_refiner.configuration import parse_config_map
-from node_refiner.describing import excess_summary, summarize, wire
+from node_refiner.describing import excess_summary, summarize
 from node_refiner.gates import CONTROLLER, RefinerGates
 from node_refiner.judge import RefinerJudge
 from node_refiner.metrics import RefinerMetrics
@@ -23,6 +23,7 @@ from tightship.objects.money import price_of
 from tightship.planning.evaluate import Evaluation
 from tightship.process.main import Runtime
 from tightship.process.serving import Configuration
+from tightship.process.settings.loading import wire
 
 
 def refiner(environment: Mapping[str, str]) -> NodeController[RefinerSettings, RefinerGates]:
