@@ -297,7 +297,7 @@ async def drive(api: Client, made: Made, options: argparse.Namespace) -> dict[st
     def start() -> Replica:
         return Replica(
             plane, team, kubeconfig, SCALER, PROMETHEUS_SERVER_URL=relay.url, LOG_LEVEL="info",
-            SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS=str(INTERVAL), REQUEST_TIMEOUT_SECONDS="30",
+            INTERVAL=str(INTERVAL), REQUEST_TIMEOUT_SECONDS="30",
             LEASE_DURATION_SECONDS="15", LEASE_RENEW_DEADLINE_SECONDS="10", LEASE_RETRY_PERIOD_SECONDS="2",
         )  # fmt: skip
 

@@ -10,7 +10,7 @@ from tightship_e2e.exporter import Exporter
 from tightship_testkit.client import RESOURCES, Client, Json
 
 HPA = "HorizontalPodAutoscaler"
-PREFIX = "estafette.io/hpa-scaler"
+PREFIX = "tightship.dev/hpa-scaler"
 PODS = 3
 """Series that a query sums up."""
 TEAM = 100

@@ -119,8 +119,7 @@ def test_what_a_cluster_does_not_serve_is_missed_in_the_manifests_too(
 def test_steering_and_deletion_costs_that_a_release_can_not_have_are_missed_too(
     helm: Helm, charts: Path, chart: str
 ) -> None:
-    key = "deletionCost" if chart == "node-compactor" else "deletion_cost"
-    values = {"dryRun": False, "config": {"steering": "hints", key: True}}
+    values = {"dryRun": False, "config": {"steering": "hints", "deletionCost": True}}
     rendered = text(helm, charts / chart, values, "--kube-version=1.29.0")
     assert "# WARNING: config.steering is hints" in rendered
     assert "# WARNING: the configuration asks for deletion costs" in rendered

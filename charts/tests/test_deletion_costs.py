@@ -8,7 +8,6 @@ from rendering import Json, Render, Rendered, each_node_chart
 from tightship_charts.matrix import FENCE, Values
 from tightship_e2e.helm import Helm
 
-KEYS = {"node-compactor": "deletionCost", "node-refiner": "deletion_cost"}
 PATCH = ("patch", "pods")
 ALONE: Values = {"dryRun": False, "admissionPolicy": {"enabled": False}}
 """Without the policies on other objects."""
@@ -17,7 +16,7 @@ COST, MARK = "controller.kubernetes.io/pod-deletion-cost", "tightship.dev/deleti
 
 
 def costs(chart: str, on: bool = True, **values: object) -> Values:
-    return {**ALONE, "config": {KEYS[chart]: on}, **values}
+    return {**ALONE, "config": {"deletionCost": on}, **values}
 
 
 def of_job(rendered: Rendered) -> tuple[bool, int]:

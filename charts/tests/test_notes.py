@@ -38,7 +38,6 @@ def notes(helm: Helm, charts: Path) -> Notes:
 def test_they_say_what_is_live_how_to_watch_it_and_how_to_leave(notes: Notes, chart: str) -> None:
     dry, live = notes(chart, {"dryRun": True}), notes(chart, {"dryRun": False})
     assert f"{chart} 0.1.0: DRY RUN." in dry
-    assert "--set dryRun=false" in dry
     assert "An uninstall " not in dry
     assert f"{chart} 0.1.0: LIVE." in live
     assert "dryRun" not in live
@@ -49,11 +48,11 @@ def test_they_say_what_is_live_how_to_watch_it_and_how_to_leave(notes: Notes, ch
 
 
 @pytest.mark.parametrize("chart", [*CONTROLLERS, UMBRELLA])
-def test_the_way_to_go_live_takes_defaults_from_the_chart_at_hand(notes: Notes, chart: str) -> None:
-    """With ``--reuse-values`` a newer chart would lack its new defaults."""
-    lines = [line for line in notes(chart, {"global": {"dryRun": True}}).splitlines() if line.startswith("Go live:")]
-    assert len(lines) == (3 if chart == UMBRELLA else 1)
-    assert all(" --reset-then-reuse-values " in line for line in lines)
+def test_a_dry_run_leads_to_one_pool_and_never_to_everything_at_once(notes: Notes, chart: str) -> None:
+    dry, live = (notes(chart, {"global": {"dryRun": each}}) for each in (True, False))
+    assert dry.count("five-steps/#4-let-it-drain-one-pool") == 1
+    assert "dryRun=false" not in dry
+    assert "five-steps" not in live
 
 
 def test_under_an_alias_values_are_named_as_the_parent_has_to_write_them(
@@ -64,10 +63,8 @@ def test_under_an_alias_values_are_named_as_the_parent_has_to_write_them(
     (tmp_path / "Chart.yaml").write_text(json.dumps(parent))
     shutil.copytree(charts / "node-refiner", tmp_path / "charts" / "node-refiner")
     flags = ("--namespace", "ns", "--dry-run=client", "--render-subchart-notes")
-    said = helm("install", "rel", tmp_path, *flags)
-    assert "--set packer.dryRun=false" in said
     said = helm("install", "rel", tmp_path, *flags, values={"packer": {"dryRun": False}})
-    assert "(packer.config.drainer_enabled=false)" in said
+    assert "(packer.config.enabled=false)" in said
 
 
 @each_node_chart
@@ -80,10 +77,10 @@ def test_those_of_a_controller_of_nodes_say_what_ends_a_drain_that_an_uninstall_
 
 
 def test_values_that_they_name_are_those_of_the_chart_that_is_installed(notes: Notes) -> None:
-    assert "(config.drainer_enabled=false)" in notes("node-refiner", {"dryRun": False})
+    assert "(config.enabled=false)" in notes("node-refiner", {"dryRun": False})
     assert "(config.nodePools.NAME.enabled=false)" in notes("node-compactor", {"dryRun": False})
     said = notes(UMBRELLA, {"global": {"dryRun": False}})
-    assert "(node-refiner.config.drainer_enabled=false)" in said
+    assert "(node-refiner.config.enabled=false)" in said
     assert "(node-compactor.config.nodePools.NAME.enabled=false)" in said
     assert "Enable pools in node-compactor.config.nodePools." in said
     assert "Set hpa-scaler.prometheusServerUrl," in said
@@ -99,7 +96,6 @@ def test_those_of_all_speak_of_each_that_is_installed(notes: Notes) -> None:
     assert "node-compactor 0.1.0: LIVE." in said
     assert "hpa-scaler 0.1.0: DRY RUN." in said
     assert "node-refiner" not in said
-    assert "--set node-compactor.dryRun=false" in notes(UMBRELLA)
 
 
 @each_chart
@@ -121,11 +117,11 @@ def test_they_warn_of_what_was_asked_for_and_could_not_be_made(notes: Notes, cha
             "would drain underutilized nodes of",
         ),
         ("node-compactor", {"configMap": {"create": False, "name": "own"}}, "in the ConfigMap own"),
-        ("node-refiner", {"config": {"excess_nodes_threshold": 3}}, "excess nodes is 3 or more."),
+        ("node-refiner", {"config": {"excessNodesThreshold": 3}}, "excess nodes is 3 or more."),
         (
             "node-refiner",
-            {"config": {"drainer_enabled": False}},
-            "drainer_enabled is false, so the controller drains nothing",
+            {"config": {"enabled": False}},
+            "config.enabled is false, so the controller drains nothing",
         ),
         ("hpa-scaler", {}, "No default Prometheus is set"),
         ("hpa-scaler", {"annotationPrefix": "example.com"}, 'example.com/hpa-scaler: "true"'),

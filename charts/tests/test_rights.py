@@ -44,8 +44,8 @@ def documented(kind: str, *names: str) -> list[Json]:
 @pytest.mark.parametrize(
     ("chart", "config_map", "cluster"),
     [
-        ("node-compactor", "estafette-k8s-node-compactor-config", ("tightship-reader", "tightship-drainer")),
-        ("node-refiner", "node-refiner-cm", ("tightship-reader", "tightship-drainer")),
+        ("node-compactor", "node-compactor-config", ("tightship-reader", "tightship-drainer")),
+        ("node-refiner", "node-refiner-config", ("tightship-reader", "tightship-drainer")),
         ("hpa-scaler", "hpa-scaler-config", ("hpa-scaler",)),
     ],
 )
@@ -79,8 +79,7 @@ def test_who_looks_at_no_autoscalers_or_buffers_may_not(feature: Feature, render
     granted = rights_of(feature(chart, "live").rules())
     without = rights_of(feature(chart, "no veto").rules())
     assert {right[2] for right in granted - without} == {"horizontalpodautoscalers"}
-    key = "disabledRules" if chart == "node-compactor" else "disabled_rules"
-    without = rights_of(render(chart, {"dryRun": False, "config": {key: ["BufferNeedsNode"]}}).rules())
+    without = rights_of(render(chart, {"dryRun": False, "config": {"disabledRules": ["BufferNeedsNode"]}}).rules())
     assert {right[2] for right in granted - without} == {"capacitybuffers", "podtemplates"}
 
 
@@ -164,7 +163,7 @@ def test_the_charts_own_dry_run_comes_before_the_global_one(render: Render, char
 
 
 def test_a_refiner_whose_drainer_is_switched_off_may_finish_what_it_had_begun(render: Render) -> None:
-    rendered = render("node-refiner", {"dryRun": False, "config": {"drainer_enabled": False}})
+    rendered = render("node-refiner", {"dryRun": False, "config": {"enabled": False}})
     assert ("patch", "nodes") in rendered.rights()
 
 

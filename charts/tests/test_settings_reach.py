@@ -227,19 +227,19 @@ def test_every_annotation_may_have_a_default(render: Render) -> None:
     [
         (
             "node-compactor",
-            "config.nodePools.a.scaleDownCPURequestRatioLimit=0.75",
+            "config.nodePools.a.cpuRequestRatioLimit=0.75",
             lambda it: it.pools["a"].limit == 0.75,
         ),
         (
             "node-compactor",
-            "config.nodePools.a.scaleDownCPURequestRatioLimit=75%",
+            "config.nodePools.a.cpuRequestRatioLimit=75%",
             lambda it: it.pools["a"].limit == 0.75,
         ),
         ("node-compactor", "config.maximumNodesInDrain=10%", lambda it: str(it.cluster_budget) == "10%"),
-        ("node-refiner", "config.excess_nodes_threshold=1.5", lambda it: it.excess_nodes_threshold == 1.5),
-        ("node-refiner", "config.disabled_rules={JobRunning,LocalStorage}", lambda it: len(it.disabled_rules) == 2),
-        ("node-refiner", "config.maximum_nodes_in_plan=2000000", lambda it: it.max_nodes == 2_000_000),
-        ("hpa-scaler", "config.correlatedDropSize=12.5", lambda it: it.drop_size == 12.5),
+        ("node-refiner", "config.excessNodesThreshold=1.5", lambda it: it.excess_nodes_threshold == 1.5),
+        ("node-refiner", "config.disabledRules={JobRunning,LocalStorage}", lambda it: len(it.disabled_rules) == 2),
+        ("node-refiner", "config.maximumNodesInPlan=2000000", lambda it: it.max_nodes == 2_000_000),
+        ("hpa-scaler", "config.correlatedDropSize=12.5%", lambda it: it.drop_size == 0.125),
         (
             "hpa-scaler",
             "config.defaults.scaleDownMaxRatio=0.2",

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from node_refiner.older import native
 from tightship_charts.matrix import merge
 from tightship_e2e.names import RELEASE, SHOP, SYSTEM
 from tightship_e2e.providers import ImpossibleError, Provider, Values
@@ -27,6 +28,7 @@ from tightship_testkit.manifests import POOL
 from tightship_testkit.marks import ANNOTATION, drain, healthy
 from tightship_testkit.remover import Remover
 from tightship_testkit.replica import QUICK, QUICK_REFINER
+from tightship_testkit.settings_text import with_units
 
 DEADLINE = 120.0
 PER_REPLICA = 10
@@ -76,7 +78,7 @@ _COMMON: Values = {
 
 SWITCHED_OFF: Mapping[str, Values] = {
     "node-compactor": {"config": {"nodePools": {"general": {"enabled": False}}}},
-    "node-refiner": {"config": {"drainer_enabled": False}},
+    "node-refiner": {"config": {"enabled": False}},
 }
 """Values by which the controllers of nodes end what they have begun, and begin nothing."""
 
@@ -89,12 +91,14 @@ AFTERWARDS = (
 
 def settings(controller: str, url: str) -> dict[str, Any]:
     """Return values of a controller's chart whose pauses are short; *url* is that of Prometheus."""
-    pool = {"enabled": True, "scaleDownCPURequestRatioLimit": 0.75, "scaleDownRequiredUnderutilizedNodeCount": 1}
+    pool = {"enabled": True, "cpuRequestRatioLimit": 0.75, "requiredUnderutilizedNodeCount": 1}
     own: Mapping[str, Values] = {
-        "node-compactor": {"config": {**QUICK, "nodePools": {"general": pool}, "neededMarkedTimeForRemoval": 1}},
-        "node-refiner": {"config": {**QUICK_REFINER, "time_gap": "4s"}},
+        "node-compactor": {
+            "config": with_units({**QUICK, "nodePools": {"general": pool}, "neededMarkedTimeForRemoval": "1s"})
+        },
+        "node-refiner": {"config": native({**QUICK_REFINER, "time_gap": "4s"}).values},
         "hpa-scaler": {
-            "config": {"circuitBreakerPause": 1, "prometheusServers": {"default": {"timeout": 1}}},
+            "config": {"circuitBreakerPause": "1s", "prometheusServers": {"default": {"timeout": "1s"}}},
             "prometheusServerUrl": url,
             "minimumReplicasLowerBound": 1,
             "watch": True,

@@ -137,7 +137,7 @@ def live() -> Day:
         mine = [
             each
             for each in hpas
-            if (each["metadata"].get("annotations") or {}).get("estafette.io/hpa-scaler") == "true"
+            if (each["metadata"].get("annotations") or {}).get("tightship.dev/hpa-scaler") == "true"
         ]
         day.floors = sum(each["spec"]["minReplicas"] for each in mine)
         day.hpas, day.opted_in = len(hpas), len(mine)

@@ -24,7 +24,7 @@ from tightship_testkit.replica import configure
 
 ALONE = {"LEADER_ELECT": "false"}
 ELECTED = {"LEASE_DURATION_SECONDS": "10", "LEASE_RENEW_DEADLINE_SECONDS": "8", "LEASE_RETRY_PERIOD_SECONDS": "1"}
-LATER = {**SETTINGS, "neededMarkedTimeForRemoval": 3600}
+LATER = {**SETTINGS, "neededMarkedTimeForRemoval": "3600s"}
 EVICTION = "eviction"
 
 

@@ -67,7 +67,7 @@ def test_a_plan_of_a_large_cluster_passes_the_independent_checker(
 
 # Each order once and each placement once: all of both on small clusters in node-refiner's test_invariants.py.
 @pytest.mark.parametrize(
-    ("order", "placement"), [("score", "possible"), ("fewest_evictions", "likely"), ("pods_priority", "likely")]
+    ("order", "placement"), [("score", "possible"), ("fewest-evictions", "likely"), ("pods-priority", "likely")]
 )
 def test_the_refiners_plan_passes_the_independent_checker(openb: Json, order: Any, placement: Placement) -> None:
     settings = RefinerSettings(candidate_order=order, placement=placement, excess_nodes_threshold=500.0)

@@ -33,8 +33,8 @@ LONG = 180
 """Seconds that a pod takes to end where a release comes or goes meanwhile: nobody waits for it in the end."""
 
 PATIENT: Mapping[str, Values] = {
-    "node-compactor": {"config": {"podEvictionTimeout": 600, "nodeDrainTimeout": 600}},
-    "node-refiner": {"config": {"pod_eviction_timeout": "600s", "node_drain_timeout": "600s"}},
+    "node-compactor": {"config": {"podEvictionTimeout": "600s", "nodeDrainTimeout": "600s"}},
+    "node-refiner": {"config": {"podEvictionTimeout": "600s", "nodeDrainTimeout": "600s"}},
 }
 """Values by which a drain is not given up because of such a pod."""
 

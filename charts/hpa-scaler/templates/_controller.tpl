@@ -35,11 +35,6 @@
 {{- end }}
 {{- end -}}
 
-{{- define "hpa-scaler.config" -}}
-hpa-scaler-config.yaml: |
-  {{- toYaml .Values.config | nindent 2 }}
-{{- end -}}
-
 {{- define "hpa-scaler.clusterRules" -}}
 - apiGroups: [autoscaling]
   resources: [horizontalpodautoscalers]

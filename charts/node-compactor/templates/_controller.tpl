@@ -1,10 +1,5 @@
 {{/* What only node-compactor has. */}}
 
-{{- define "node-compactor.config" -}}
-estafette-k8s-node-compactor-config.yaml: |
-  {{- toYaml .Values.config | nindent 2 }}
-{{- end -}}
-
 {{- define "node-compactor.notes" -}}
 {{- $pools := list -}}
 {{- range $name, $pool := .Values.config.nodePools -}}

@@ -7,7 +7,8 @@ kind: ConfigMap
 metadata:
   {{- include "tightship-lib.metadata" (dict "root" . "name" (include "tightship-lib.configMapName" .) "annotations" .Values.configMap.annotations) | nindent 2 }}
 data:
-  {{- .Own.config | nindent 2 }}
+  config.yaml: |
+    {{- toYaml .Values.config | nindent 4 }}
 {{- end -}}
 {{- end -}}
 

@@ -4,7 +4,7 @@
 {{- include "tightship-lib.checks" . -}}
 {{- $v := .Values -}}
 {{- $notes := dict "kubectl.kubernetes.io/default-container" (include "tightship-lib.controller" .) -}}
-{{- if $v.configMap.mounted -}}{{- $_ := set $notes "checksum/config" (.Own.config | sha256sum) -}}{{- end -}}
+{{- if $v.configMap.mounted -}}{{- $_ := set $notes "checksum/config" (toYaml $v.config | sha256sum) -}}{{- end -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -159,7 +159,7 @@ probes
 
 {{- define "tightship-lib.controllerEnv" -}}
 {{ include "tightship-lib.env" . }}
-- name: {{ .Own.interval }}
+- name: INTERVAL
   value: {{ include "tightship-lib.text" .Values.interval | quote }}
 {{- with .Own.env }}
 {{ . }}

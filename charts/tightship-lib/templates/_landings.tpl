@@ -88,7 +88,7 @@ WARNING: the configuration asks for deletion costs, but this cluster does not se
 {{- end -}}
 
 {{- define "tightship-lib.asksForCosts" -}}
-{{- $said := .Values.config.deletionCost | default .Values.config.deletion_cost | toString | lower -}}
+{{- $said := .Values.config.deletionCost | toString | lower -}}
 {{- if has $said (list "true" "t" "1" "yes" "y" "on") -}}true{{- end -}}
 {{- end -}}
 

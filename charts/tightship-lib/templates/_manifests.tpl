@@ -1,8 +1,6 @@
 {{/* Every object of a controller's chart. A chart includes this once, in templates/all.yaml, and passes what only its
      controller has. Takes a dict:
        root          the chart's root context
-       interval      the name of the environment variable for .Values.interval
-       config        text: the data of the ConfigMap
        clusterRules  text: the RBAC rules of the ClusterRole
      and, if the controller has them:
        namespaces    list: namespaces that get a Role with clusterRules each, instead of one ClusterRole
@@ -18,7 +16,7 @@
      and with it the Job. `lookup` finds nothing where charts are rendered without a cluster; such a release has no Job. */}}
 
 {{- define "tightship-lib.manifests" -}}
-{{- range $key := list "root" "interval" "config" "clusterRules" -}}
+{{- range $key := list "root" "clusterRules" -}}
 {{- $_ := required (printf "tightship-lib.manifests: %s is missing" $key) (index $ $key) -}}
 {{- end -}}
 {{- $context := merge (dict "Own" (omit . "root")) .root -}}

@@ -71,11 +71,7 @@ Check:     helm test {{ $release }} --logs
 {{- $dry := false }}
 {{- range .controllers }}{{ if eq (include "tightship-lib.dryRun" .) "true" }}{{ $dry = true }}{{ end }}{{ end }}
 {{- if $dry }}
-Read:      https://tightship.github.io/tightship/five-steps/#4-let-it-drain-one-pool before you let a controller change anything
-{{- end }}
-{{- range .controllers }}
-{{- if eq (include "tightship-lib.dryRun" .) "true" }}
-Go live:   helm upgrade {{ .Release.Name }} CHART --namespace {{ .Release.Namespace }} --reset-then-reuse-values --set {{ include "tightship-lib.valuesOf" . }}dryRun=false
-{{- end }}
+Next:      watch the dry run for a few days, then let it change one pool, or one HPA, and no more:
+           https://tightship.github.io/tightship/five-steps/#4-let-it-drain-one-pool
 {{- end }}
 {{- end -}}

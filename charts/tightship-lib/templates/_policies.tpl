@@ -220,6 +220,9 @@ validations:
 {{- define "tightship-lib.policyOfAutoscalers" -}}
 {{- $name := printf "%s/hpa-scaler" .root.Values.annotationPrefix -}}
 {{- $state := printf "%s-state" $name -}}
+{{- /* The older controller's prefix, which hpa-scaler reads too. */}}
+{{- $older := "estafette.io/hpa-scaler" -}}
+{{- $olderState := printf "%s-state" $older -}}
 {{- $recorded := "find('\"originalMax\":[0-9]{1,9}').find('[0-9]+')" -}}
 matchConstraints:
   resourceRules:
@@ -231,18 +234,21 @@ variables:
   {{- include "tightship-lib.annotationVariables" . | nindent 2 }}
   - name: recorded
     expression: >-
-      '{{ $state }}' in variables.before ? variables.before['{{ $state }}'].{{ $recorded }} : ''
+      '{{ $state }}' in variables.before ? variables.before['{{ $state }}'].{{ $recorded }} :
+      '{{ $olderState }}' in variables.before ? variables.before['{{ $olderState }}'].{{ $recorded }} : ''
   - name: recordedNow
     expression: >-
-      '{{ $state }}' in variables.after ? variables.after['{{ $state }}'].{{ $recorded }} : ''
+      '{{ $state }}' in variables.after ? variables.after['{{ $state }}'].{{ $recorded }} :
+      '{{ $olderState }}' in variables.after ? variables.after['{{ $olderState }}'].{{ $recorded }} : ''
   - name: lowest
     expression: >-
       variables.recorded != '' && int(variables.recorded) < oldObject.spec.maxReplicas
       ? int(variables.recorded) : oldObject.spec.maxReplicas
 validations:
-  {{- include "tightship-lib.onlyThese" (dict "kind" "HorizontalPodAutoscaler" "annotations" (list $state) "fields" (list "minReplicas" "maxReplicas")) | nindent 2 }}
+  {{- include "tightship-lib.onlyThese" (dict "kind" "HorizontalPodAutoscaler" "annotations" (list $state $olderState | uniq) "fields" (list "minReplicas" "maxReplicas")) | nindent 2 }}
   - expression: >-
-      ('{{ $name }}' in variables.before && variables.before['{{ $name }}'] == 'true') || '{{ $state }}' in variables.before ||
+      ['{{ $name }}', '{{ $older }}'].exists(name, name in variables.before && variables.before[name] == 'true') ||
+      '{{ $state }}' in variables.before || '{{ $olderState }}' in variables.before ||
       (has(oldObject.metadata.managedFields) && oldObject.metadata.managedFields.exists(m, has(m.manager) && m.manager == 'hpa-scaler'))
     message: "this account may change only a HorizontalPodAutoscaler with the annotation {{ $name }}: \"true\", or one that it has changed"
   - expression: >-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Union, get_args, get_origin
 
 from msgspec import Struct
@@ -14,6 +14,7 @@ from hpa_scaler.annotations.parsing import ANNOTATIONS
 from hpa_scaler.process.settings import ScalerSettings
 from node_compactor.settings import CompactorSettings
 from node_refiner.settings import RefinerSettings
+from tightship.objects.durations import spell_duration
 from tightship.process.settings.fields import SWITCHABLE_RULES, Budget, is_duration, parse_ratio
 from tightship.process.settings.loading import Layered, flags_of, nested, wire_keys
 from tightship.process.settings.query_servers import ServerSettings
@@ -21,7 +22,7 @@ from tightship.process.settings.sections import EXACT, Steering
 
 Json = dict[str, Any]
 
-DURATION = r"^([0-9]+(\.[0-9]+)?|([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+)$"
+DURATION = r"^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+)$"
 FRACTION = r"^[0-9]+(\.[0-9]+)?$"
 RATIO = r"^[0-9]+(\.[0-9]+)?%?$"
 BUDGET = r"^([0-9]+|[0-9]+(\.[0-9]+)?%)$"
@@ -113,7 +114,7 @@ def _object(model: type[BaseModel], keys: Mapping[str, str]) -> Json:
 
 def _field(name: str, field: FieldInfo) -> Json:
     if is_duration(field):
-        return {"type": ["string", "number"], "pattern": DURATION, "minimum": 0}
+        return {"type": ["string", "integer"], "pattern": DURATION, "minimum": 0, "maximum": 0}
     if name == "prices":
         return PRICES
     if name == "disabled_rules":
@@ -177,19 +178,54 @@ def shown(field: FieldInfo) -> str:
     if default is None or default in ((), {}, frozenset()) or field.is_required():
         return ""
     if is_duration(field):
-        return _duration(float(default))
+        return spell_duration(float(default))
     if isinstance(default, bool):
         return str(default).lower()
+    if isinstance(default, float) and any(getattr(each, "func", None) is parse_ratio for each in field.metadata):
+        return f"{100 * default:g}%"
     if isinstance(default, tuple):
         return ", ".join(str(each) for each in default)
     return f"{default:g}" if isinstance(default, float) else str(default)
 
 
-def _duration(seconds: float) -> str:
-    for unit, size in (("h", 3600), ("m", 60)):
-        if seconds and seconds % size == 0:
-            return f"{seconds / size:g}{unit}"
-    return f"{seconds:g}s" if seconds else "0"
+_WORDS: Mapping[str, str] = {
+    DURATION: "a duration",
+    BUDGET: "a number or a percentage",
+    RATIO: "a share, such as 75% or 0.75",
+}
+
+
+def allowed(schema: Json) -> str:
+    """Return in words what *schema* allows."""
+    if schema is PRICES:
+        return "a price list: docs/money.md"
+    if "enum" in schema:
+        words = (str(each).lower() if isinstance(each, bool) else each for each in schema["enum"])
+        return ", ".join(f"`{each}`" for each in words)
+    kinds = schema.get("type", [])
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    pattern = schema.get("pattern", "")
+    if pattern in _WORDS:
+        return _WORDS[pattern]
+    if kinds == ["array"]:
+        return f"a list of {allowed(schema['items'])}".replace("a string", "strings")
+    if kinds == ["object"]:
+        names = ", ".join(f"`{each}`" for each in schema.get("properties", ()))
+        return f"by annotation: {names}" if names else "strings by name"
+    if kinds in (["integer"], ["number", "string"]):
+        return f"a {'whole ' if kinds == ['integer'] else ''}number{_bounds(schema)}"
+    return "`true`, `false`" if kinds == ["boolean"] else "a string"
+
+
+def _bounds(schema: Json) -> str:
+    words: Sequence[tuple[str, str]] = (
+        ("minimum", "from {}"),
+        ("exclusiveMinimum", "above {}"),
+        ("maximum", "up to {}"),
+        ("exclusiveMaximum", "below {}"),
+    )
+    found = [text.format(f"{schema[key]:g}") for key, text in words if key in schema]
+    return f" {' '.join(found)}" if found else ""
 
 
 # An address, or what hpa-scaler takes for a server.
@@ -199,4 +235,15 @@ PRICES["properties"]["openCost"] = {
     "required": ["url"],
 }
 
-__all__ = ["DURATION", "FRACTION", "MODELS", "PRICES", "Json", "Key", "config_keys", "config_schema", "shown"]
+__all__ = [
+    "DURATION",
+    "FRACTION",
+    "MODELS",
+    "PRICES",
+    "Json",
+    "Key",
+    "allowed",
+    "config_keys",
+    "config_schema",
+    "shown",
+]

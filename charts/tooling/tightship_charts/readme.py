@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import msgspec
 import yaml
 from msgspec import Struct
 
 from tightship_charts.alerts import ALERTS
-from tightship_charts.configuration import PRICES, Json, config_keys
+from tightship_charts.configuration import Json, allowed, config_keys
 from tightship_charts.places import CHARTS, NODE_CONTROLLERS, UMBRELLA
 from tightship_charts.values import Value, leaves
 
@@ -18,10 +18,9 @@ _LONGEST = 60
 
 
 class _About(Struct, frozen=True):
-    """What a chart's README says first: page of the settings, older controller and page about that, flags to try."""
+    """What a chart's README says first: page of the settings, page of those who come from elsewhere, flags to try."""
 
     settings: str
-    older: str
     migration: str
     flags: str
 
@@ -29,19 +28,16 @@ class _About(Struct, frozen=True):
 _ABOUT: Mapping[str, _About] = {
     "node-compactor": _About(
         "settings.md",
-        "estafette-k8s-node-compactor",
         "migration.md",
-        "--set 'config.nodePools.*.enabled=true' --set 'config.nodePools.*.scaleDownCPURequestRatioLimit=0.75'",
+        "--set 'config.nodePools.*.enabled=true' --set 'config.nodePools.*.cpuRequestRatioLimit=0.75'",
     ),
     "node-refiner": _About(
         "settings.md#settings-of-node-refiner",
-        "SAP node-refiner",
         "migration-node-refiner.md",
-        "--set config.excess_nodes_threshold=2",
+        "--set config.excessNodesThreshold=2",
     ),
     "hpa-scaler": _About(
         "settings.md#settings-of-the-hpa-scaler",
-        "estafette-k8s-hpa-scaler",
         "migration-hpa-scaler.md",
         "--set prometheusServerUrl=http://prometheus.monitoring.svc:9090",
     ),
@@ -146,14 +142,13 @@ def _controller(chart: str) -> Iterator[str]:
     tested = about["annotations"]["tightship.dev/tested-kubernetes"].replace(", ", " and ")
     releases = f"[tested](../../docs/contributing.md#releases-of-kubernetes) on {tested}"
     yield f"Kubernetes {oldest} or newer ({releases}), Helm 4 or 3."
-    yield f"To migrate from {said.older}, read [the migration page](../../docs/{said.migration}).\n"
+    yield f"Coming from another controller: [Moving here](../../docs/{said.migration}).\n"
     yield _PROMISES + (_LANDINGS + "\n" + _NO_TENANTS if chart in NODE_CONTROLLERS else "\n" + _TENANTS)
     yield "## Values\n"
     yield from _values(chart)
     yield "## Configuration\n"
-    plain = "minutes" if chart == "node-refiner" else "seconds"
     yield f"The keys of `config`. [Settings](../../docs/{said.settings}) explains each key."
-    yield f"Write durations as `90s`, `10m`, `1h30m`, or as plain {plain}.\n"
+    yield "Write durations with their unit (`90s`, `8m30s`, `1h30m`), and shares as `75%` or `0.75`.\n"
     yield "| key | allowed | default |\n|---|---|---|"
     for key in config_keys(chart):
         yield f"| `{'.'.join(key.path)}` | {allowed(key.schema)} | {f'`{key.default}`' if key.default else ''} |"
@@ -189,44 +184,9 @@ def _default(value: Value) -> str:
     return f"`{text}`" if len(text) <= _LONGEST else "see values.yaml"
 
 
-def allowed(schema: Json) -> str:
-    """Return in words what *schema* allows."""
-    if schema is PRICES:
-        return "a price list: docs/money.md"
-    if "enum" in schema:
-        words = (str(each).lower() if isinstance(each, bool) else each for each in schema["enum"])
-        return ", ".join(f"`{each}`" for each in words)
-    kinds = schema.get("type", [])
-    kinds = kinds if isinstance(kinds, list) else [kinds]
-    pattern = schema.get("pattern", "")
-    if "ms|s|m|h|d" in pattern:
-        return "a duration"
-    if pattern.endswith("%)$"):
-        return "a number or a percentage"
-    if kinds == ["array"]:
-        return f"a list of {allowed(schema['items'])}".replace("a string", "strings")
-    if kinds == ["object"]:
-        names = ", ".join(f"`{each}`" for each in schema.get("properties", ()))
-        return f"by annotation: {names}" if names else "strings by name"
-    if kinds in (["integer"], ["number", "string"]):
-        return f"a {'whole ' if kinds == ['integer'] else ''}number{_bounds(schema)}"
-    return "`true`, `false`" if kinds == ["boolean"] else "a string"
-
-
-def _bounds(schema: Json) -> str:
-    words: Sequence[tuple[str, str]] = (
-        ("minimum", "from {}"),
-        ("exclusiveMinimum", "above {}"),
-        ("maximum", "up to {}"),
-        ("exclusiveMaximum", "below {}"),
-    )
-    found = [text.format(f"{schema[key]:g}") for key, text in words if key in schema]
-    return f" {' '.join(found)}" if found else ""
-
-
 def _chart_file(chart: str) -> Json:
     found: Json = yaml.safe_load((CHARTS / chart / "Chart.yaml").read_text(encoding="utf-8"))
     return found
 
 
-__all__ = ["SETTINGS_PAGES", "allowed", "readme"]
+__all__ = ["SETTINGS_PAGES", "readme"]

@@ -13,9 +13,9 @@ import node_refiner.controller
 from tightship.process.settings.fields import Allowed
 from tightship.process.settings.loading import flags_of
 from tightship.process.settings.process import ProcessSettings
-from tightship_charts.configuration import config_keys, shown
+from tightship_charts.configuration import allowed, config_keys, shown
 from tightship_charts.places import CHARTS, CONTROLLERS
-from tightship_charts.readme import SETTINGS_PAGES, allowed
+from tightship_charts.readme import SETTINGS_PAGES
 
 REFERENCE = CHARTS.parent / "docs" / "settings-reference.md"
 

@@ -55,7 +55,7 @@ KINDS: Mapping[str, Json] = {
     "count": {"type": "integer", "minimum": 0},
     "count or null": {"type": ["integer", "null"], "minimum": 0},
     "digest or empty": _TEXT | {"pattern": "^(|sha256:[0-9a-f]{64})$"},
-    "duration": {"type": ["string", "number"], "pattern": DURATION, "exclusiveMinimum": 0},
+    "duration": _TEXT | {"pattern": DURATION},
     "int or string": _LINE | {"type": ["integer", "string"]},
     "label or empty": _TEXT | {"pattern": "^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$"},
     "log format": {"enum": ["", *FORMATS]},

@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 from msgspec import Struct
 
+from tightship_charts.configuration import MODELS, allowed, config_keys
 from tightship_charts.places import AUDIENCES, CHARTS, CONTROLLERS, TOOLING
 
 MARK = "# -- "
@@ -15,6 +16,14 @@ MARK = "# -- "
 
 SHARED = "# --- Shared values: `make charts` copies them from charts/tooling/shared-values.yaml ---"
 """From this line on a chart's ``values.yaml`` is made from ``shared-values.yaml``."""
+
+EVERY_KEY = "  # Every key, with its default and what it allows (made by `make charts`):"
+_CONFIG = re.compile(
+    r"^(config:.*\n(?:  [^#\s].*\n|  # (?!Every key).*\n)*)" + rf"(?:{re.escape(EVERY_KEY)}\n(?:  #.*\n)*)?\n",
+    re.MULTILINE,
+)
+_LONGEST = 70
+"""Characters of a default or of what is allowed; what is longer is in the chart's README."""
 
 _PORTS = {"node-refiner": ("8080", "9102"), "hpa-scaler": ("9103", "9104")}
 _USUAL_PORTS = ("9101", "5000")
@@ -47,8 +56,29 @@ def values_file(chart: str) -> Path:
 
 
 def values_text(chart: str) -> str:
-    """Return what the file of *chart* should say: its own part, and what it shares with other charts."""
-    return f"{_own_part(chart)}{SHARED}\n\n{_shared_part(chart)}"
+    """Return what the file of *chart* should say: its own part, and what it shares with other charts.
+
+    Below ``config`` every key of the configuration stands as a comment.
+    """
+    own = _own_part(chart)
+    if chart in MODELS:
+        own = _CONFIG.sub(lambda found: f"{found[1]}{EVERY_KEY}\n{_commented(chart)}\n", own, count=1)
+    return f"{own}{SHARED}\n\n{_shared_part(chart)}"
+
+
+def _commented(chart: str) -> str:
+    """Return every key of ``config`` with its default, or what it allows if it has none, as comments."""
+    lines: list[str] = []
+    above: tuple[str, ...] = ()
+    for key in config_keys(chart):
+        *parents, name = key.path
+        same = next((at for at, each in enumerate(parents) if above[at : at + 1] != (each,)), len(parents))
+        lines += [f"{'  ' * at}{each}:" for at, each in enumerate(parents) if at >= same]
+        above, words = tuple(parents), allowed(key.schema)
+        default = f" {key.default}" if key.default and len(key.default) <= _LONGEST else ""
+        note = f"  # {words.replace('`', '')}" if len(words) <= _LONGEST else ""
+        lines.append(f"{'  ' * len(parents)}{name}:{default}{note}")
+    return "".join(f"  # {line}\n" for line in lines)
 
 
 def defaults(chart: str) -> dict[str, object]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from hpa_scaler.annotations.parsing import ENABLE, parse_spec
+from hpa_scaler.annotations.parsing import parse_spec
 from hpa_scaler.annotations.queries import Failure, Outcome, Query, QueryAnswer, answer_of
-from hpa_scaler.annotations.spec import PREFIX, FloorSpec, Rules
+from hpa_scaler.annotations.spec import ENABLE, PREFIX, FloorSpec, Rules
 from hpa_scaler.annotations.values import parse_float
 from hpa_scaler.judge.decision import FloorDecision, Subject
 from hpa_scaler.judge.history import FloorHistory

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpa_scaler.annotations.older import prefix_of, states_of
 from hpa_scaler.annotations.parsing import ANNOTATIONS, BY_KEY, check_defaults, enabled, parse_spec
 from hpa_scaler.annotations.spec import (
     PREFIX,
@@ -43,7 +44,7 @@ def problems_of(**named: str) -> tuple[str, ...]:
     ("text", "on"), [("true", True), ("True", False), ("1", False), (" true", False), ("", False), ("false", False)]
 )
 def test_only_true_opts_in(text: str, on: bool) -> None:
-    assert enabled({"estafette.io/hpa-scaler": text}) is on
+    assert enabled({"tightship.dev/hpa-scaler": text}) is on
     assert not enabled({})
 
 
@@ -132,7 +133,7 @@ def test_beside_an_empty_query_requests_per_replica_count_for_nothing() -> None:
 )
 def test_a_bad_number_is_an_error_and_never_the_default(name: str, text: str, allowed: str) -> None:
     [line] = problems_of(**{name: text})
-    assert line == f"estafette.io/hpa-scaler-{name}: {text!r}: allowed is {allowed}"
+    assert line == f"tightship.dev/hpa-scaler-{name}: {text!r}: allowed is {allowed}"
 
 
 BAD = [
@@ -165,7 +166,7 @@ BAD = [
     ("prometheus_server_url", "http://x/api/v1", "is no server but a part of its API; leave out /api/v1"),
     ("prometheus_server_url", "http://me:secret@x", "contains a user name"),
     ("prometheus_server_url", "http://x/?a=b", "contains a query or a fragment"),
-    ("request_per_replica", "2", "no annotation has this name; did you mean estafette.io/hpa-scaler-requests-per-"),
+    ("request_per_replica", "2", "no annotation has this name; did you mean tightship.dev/hpa-scaler-requests-per-"),
     ("nonsense", "2", "no annotation has this name"),
     ("prometheus_query_1", "up", "no annotation has this name"),
     ("prometheus_query_17", "up", "no annotation has this name"),
@@ -180,7 +181,7 @@ def test_an_annotation_that_cannot_be_used_is_named_with_its_value_and_what_is_a
 ) -> None:
     [line] = problems_of(**{name: text})
     full = name.replace("_", "-") if name != "delta_2" else "prometheus-query-2"
-    assert line.startswith(f"estafette.io/hpa-scaler-{full}: ")
+    assert line.startswith(f"tightship.dev/hpa-scaler-{full}: ")
     assert repr(text if name != "delta_2" else "") in line
     assert says in line
 
@@ -194,7 +195,7 @@ def test_all_problems_are_told_at_once() -> None:
 def test_a_query_of_more_than_8_kilobytes_is_refused_by_its_name(name: str) -> None:
     assert isinstance(parse_spec(annotations(**{name: "x" * 8192})), FloorSpec)
     [line] = problems_of(**{name: "é" + "x" * 8191})
-    assert line.startswith(f"estafette.io/hpa-scaler-{name.replace('_', '-')}: ")
+    assert line.startswith(f"tightship.dev/hpa-scaler-{name.replace('_', '-')}: ")
     assert "is a query of 8193 bytes, and at most 8192 are allowed" in line
 
 
@@ -206,7 +207,7 @@ def test_no_problem_is_as_long_as_the_text_that_is_one(name: str) -> None:
 
 def test_bounds_that_exclude_each_other_are_a_problem() -> None:
     [line] = problems_of(minimum_replicas="5", maximum_replicas="4")
-    assert line == "estafette.io/hpa-scaler-minimum-replicas: '5': is above maximum-replicas, which is 4"
+    assert line == "tightship.dev/hpa-scaler-minimum-replicas: '5': is above maximum-replicas, which is 4"
 
 
 def test_several_queries_take_what_they_do_not_say_from_the_first() -> None:
@@ -236,7 +237,9 @@ def test_a_second_query_needs_no_first_and_is_told_no_problem_of_it_again() -> N
 
 def test_a_name_and_an_address_of_a_server_exclude_each_other() -> None:
     [line] = problems_of(prometheus_query="a", prometheus_server="x", prometheus_server_url="http://y")
-    assert line.startswith("estafette.io/hpa-scaler-prometheus-server-url: 'http://y': stands beside prometheus-server")
+    assert line.startswith(
+        "tightship.dev/hpa-scaler-prometheus-server-url: 'http://y': stands beside prometheus-server"
+    )
 
 
 def test_the_new_annotations_are_typed() -> None:
@@ -331,7 +334,7 @@ def test_every_annotation_has_a_key_of_its_own() -> None:
 
 @given(st.dictionaries(st.sampled_from([each.name for each in ANNOTATIONS]), st.text(max_size=12)))
 def test_no_text_breaks_the_parser(texts: dict[str, str]) -> None:
-    found = parse_spec({f"estafette.io/hpa-scaler-{name}": text for name, text in texts.items()})
+    found = parse_spec({f"tightship.dev/hpa-scaler-{name}": text for name, text in texts.items()})
     if isinstance(found, FloorSpec):
         assert found.ratio >= 0
         assert all(query.per_replica > 0 and math.isfinite(query.delta) for query in found.queries)
@@ -343,3 +346,53 @@ def test_an_annotation_sets_a_field_of_the_spec_that_no_other_sets() -> None:
     fields = [each.field for each in ANNOTATIONS if each.field]
     assert set(fields) == set(FloorSpec.__struct_fields__) - {"queries", "missing", "hold", "forecast"}
     assert len(fields) == len(set(fields))
+
+
+# The older controller's prefix.
+
+
+def test_an_older_hpa_means_what_its_native_form_does() -> None:
+    told = {"prometheus_query": "up", "requests_per_replica": "2.5", "delta": "-0.5", "scale_down_max_ratio": "0.2"}
+    older = annotations("estafette.io", **told)
+    assert enabled({"estafette.io/hpa-scaler": "true"})
+    assert parse_spec(older) == parse_spec(annotations(**told))
+    assert prefix_of(older, PREFIX) == "estafette.io"
+    assert prefix_of(annotations(**told), PREFIX) == PREFIX
+
+
+def test_an_hpa_of_both_prefixes_is_read_name_by_name() -> None:
+    found = parse_spec({**annotations(prometheus_query="up"), "estafette.io/hpa-scaler-requests-per-replica": "4"})
+    assert isinstance(found, FloorSpec)
+    assert found.queries[0].per_replica == 4
+
+
+@pytest.mark.parametrize(
+    ("native", "older"),
+    [
+        ("tightship.dev/hpa-scaler-delta", "estafette.io/hpa-scaler-delta"),
+        ("tightship.dev/hpa-scaler", "estafette.io/hpa-scaler"),
+    ],
+)
+def test_a_name_of_both_prefixes_contradicts_itself(native: str, older: str) -> None:
+    given = {**annotations(prometheus_query="up"), native: "true", older: "false"}
+    found = parse_spec(given)
+    assert isinstance(found, Problems)
+    told = f"{older}: stands beside {native}, which is the same setting; allowed is one of them"
+    assert told in found.lines
+
+
+def test_a_problem_names_the_older_annotation_that_the_user_wrote() -> None:
+    found = parse_spec(annotations("estafette.io", prometheus_query="up", delta="x"))
+    assert isinstance(found, Problems)
+    [line] = found.lines
+    assert line.startswith("estafette.io/hpa-scaler-delta: 'x': allowed is a number")
+
+
+def test_the_state_keeps_the_prefix_of_the_hpa_and_moves_with_it() -> None:
+    older = {"estafette.io/hpa-scaler": "true", "estafette.io/hpa-scaler-state": "{}"}
+    converted = {"tightship.dev/hpa-scaler": "true", "estafette.io/hpa-scaler-state": "{}"}
+    opted_out = {"estafette.io/hpa-scaler-state": "{}"}
+    assert prefix_of(older, PREFIX) == "estafette.io"
+    assert prefix_of(converted, PREFIX) == PREFIX
+    for each in (older, converted, opted_out):
+        assert states_of(each, PREFIX) == ("estafette.io/hpa-scaler-state",)

@@ -81,7 +81,7 @@ def test_the_configuration_chooses_too_unless_a_flag_does(cli: Any, tmp_path: Pa
 
 
 def test_settings_come_from_flags_over_environment_over_defaults(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = ("plan", "-f", "one.yaml", *ANSWERS, "-o", "json", "--annotation-prefix", "estafette.io")
+    given = ("plan", "-f", "one.yaml", *ANSWERS, "-o", "json", "--annotation-prefix", "tightship.dev")
     assert floors(cli(*given)) == {"checkout": (10, 8)}
     monkeypatch.setenv("MINIMUM_REPLICAS_LOWER_BOUND", "9")
     assert floors(cli(*given)) == {"checkout": (10, 9)}

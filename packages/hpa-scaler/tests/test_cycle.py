@@ -35,9 +35,9 @@ def subjects(values: list[float]) -> list[Subject]:
 
 
 def test_an_hpa_asks_only_where_it_is_opted_in() -> None:
-    assert asked_of(hpa(annotations={}), "estafette.io") is None
-    assert isinstance(asked_of(hpa(annotations=annotated(delta="x")), "estafette.io"), Problems)
-    found = asked_of(hpa(annotations=annotated()), "estafette.io", {"delta": "2", "prometheus-query": "q"})
+    assert asked_of(hpa(annotations={}), "tightship.dev") is None
+    assert isinstance(asked_of(hpa(annotations=annotated(delta="x")), "tightship.dev"), Problems)
+    found = asked_of(hpa(annotations=annotated()), "tightship.dev", {"delta": "2", "prometheus-query": "q"})
     assert isinstance(found, FloorSpec)
     assert found.queries[0].delta == 2
 

@@ -34,7 +34,7 @@ def cycle_of(*hpas: HorizontalPodAutoscaler, outcome: Outcome | None = None) -> 
 
 
 def _named(annotations: Mapping[str, str]) -> dict[str, str]:
-    start = "estafette.io/hpa-scaler-"
+    start = "tightship.dev/hpa-scaler-"
     return {key.removeprefix(start): text for key, text in annotations.items() if key.startswith(start)}
 
 

@@ -19,8 +19,9 @@ import yaml
 from hpa_builder import NO_AGE, judge
 from msgspec import Struct
 
+from hpa_scaler.annotations.older import PREFIX
 from hpa_scaler.annotations.parsing import BY_NAME, name_of, parse_spec
-from hpa_scaler.annotations.spec import PREFIX, Problems, Rollout
+from hpa_scaler.annotations.spec import Problems, Rollout
 from tightship.objects import HorizontalPodAutoscaler, decode
 
 FLOORS = Path(__file__).parent / "data" / "older_floors.txt"

@@ -159,7 +159,7 @@ def plan_context(judged: Cycle, now: float = NOW) -> PlanContext:
 
 
 def kept(*, writes: bool = True) -> Timelines:
-    return Timelines(Records("estafette.io", writes=True), NOW, writes=writes)
+    return Timelines(Records("tightship.dev", writes=True), NOW, writes=writes)
 
 
 def served(**changes: Any) -> list[str]:

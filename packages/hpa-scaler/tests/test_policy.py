@@ -213,7 +213,7 @@ def test_a_judgement_that_fails_costs_that_hpa_its_own_and_nobody_else_theirs() 
 
 
 def test_an_annotation_that_cannot_be_used_means_that_nothing_is_done() -> None:
-    asked = parse_spec({"estafette.io/hpa-scaler-requests-per-replica": "abc", "estafette.io/hpa-scaler-delta": "x"})
+    asked = parse_spec({"tightship.dev/hpa-scaler-requests-per-replica": "abc", "tightship.dev/hpa-scaler-delta": "x"})
     assert isinstance(asked, Problems)
     decision = judge_one(Subject(hpa=hpa(), asked=asked, now=NOW))
     assert (decision.action, decision.changes, decision.reason) == ("skip", False, "InvalidAnnotation")

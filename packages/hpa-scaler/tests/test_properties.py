@@ -238,7 +238,7 @@ def written(
         thing,
         min_replicas=decision.target,
         max_replicas=decision.target_maximum,
-        annotations={**thing.annotations, "estafette.io/hpa-scaler-state": state},
+        annotations={**thing.annotations, "tightship.dev/hpa-scaler-state": state},
     )
 
 
@@ -248,11 +248,11 @@ def test_after_anything_the_user_gets_their_last_own_bounds_back(
 ) -> None:
     rules = Rules(age_query="", cold_guard=False, contest_resets=resets)
     history, now = FloorHistory(), NOW
-    records = Records("estafette.io", writes=True)
+    records = Records("tightship.dev", writes=True)
     own_min, own_max = thing.min_replicas, thing.max_replicas
     for step, drawn, value in steps:
         # As noted is the number that a process that begins anew would take for what it had set.
-        noted_min = state_of(thing, "estafette.io")[0].history.applied_min
+        noted_min = state_of(thing, "tightship.dev")[0].history.applied_min
         what, number = ("min", noted_min or drawn) if step == "as noted" else (step, drawn)
         if what == "cycle":
             outcomes = {value_query(each): QueryAnswer(1, value) for each in asked.queries}
@@ -270,7 +270,7 @@ def test_after_anything_the_user_gets_their_last_own_bounds_back(
             thing, own_min = msgspec.structs.replace(thing, min_replicas=number), number
         elif what == "max" and number >= thing.min_replicas and number not in (thing.max_replicas, history.applied_max):
             thing, own_max = msgspec.structs.replace(thing, max_replicas=number), number
-    found = restoration(thing, state_of(thing, "estafette.io")[0].history if restarted else history, rules, now)
+    found = restoration(thing, state_of(thing, "tightship.dev")[0].history if restarted else history, rules, now)
     bounds = (thing.min_replicas, thing.max_replicas) if found is None else (found.minimum, found.maximum)
     assert bounds == (min(own_min, own_max), own_max)
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from hpa_builder import NO_AGE, NOW, QUERY, answer, hpa, judge, manager, spec
 
-from hpa_scaler.annotations.parsing import STATE, name_of
-from hpa_scaler.annotations.spec import PREFIX
+from hpa_scaler.annotations.parsing import name_of
+from hpa_scaler.annotations.spec import PREFIX, STATE
 from hpa_scaler.judge.history import FloorHistory
 from hpa_scaler.judge.ownership import change, ownership, restoration, state_of
 from hpa_scaler.write.records import Records

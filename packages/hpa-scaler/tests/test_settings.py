@@ -50,7 +50,7 @@ def problems(values: Json) -> list[str]:
 def test_without_anything_the_process_is_as_the_older_controllers() -> None:
     run = process()
     assert (run.interval, run.lower_bound) == (75.0, 3)
-    assert (run.annotation_prefix, run.prometheus_server_url) == ("estafette.io", "")
+    assert (run.annotation_prefix, run.prometheus_server_url) == ("tightship.dev", "")
     assert (*run.ports, run.probe_port) == (9101, 5000)
     assert (run.lease_name, run.config_map) == ("hpa-scaler", "hpa-scaler-config")
     assert (run.log_format, run.log_level) == ("text", "info")
@@ -116,7 +116,7 @@ defaults:
   deadband: 5%
 namespaces: [shop, web]
 labelSelector: team in (a, b)
-correlatedDropPercentage: 40
+correlatedDropPercentage: 40%
 coldSourceLimit: 30m
 circuitBreakerFailures: 5
 """

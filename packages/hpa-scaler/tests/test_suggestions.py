@@ -13,9 +13,8 @@ import yaml
 from hpa_builder import answer, hpa
 from synthetic import truth
 
-from hpa_scaler.annotations.parsing import ENABLE
 from hpa_scaler.annotations.queries import Query
-from hpa_scaler.annotations.spec import PREFIX
+from hpa_scaler.annotations.spec import ENABLE, PREFIX
 from hpa_scaler.backtest.commands import proposals, proposed_specs, suggested
 from hpa_scaler.backtest.fit import FloorSuggestions, suggest
 from tightship.objects.autoscaling import ScaleTargetRef

@@ -29,7 +29,7 @@ def cycle(rate: float, *names: str, minimum: int = 3, asked: FloorSpec = ASKED) 
 
 
 def kept(*, writes: bool = True) -> Timelines:
-    return Timelines(Records("estafette.io", writes=True), NOW, writes=writes)
+    return Timelines(Records("tightship.dev", writes=True), NOW, writes=writes)
 
 
 def timeline(past: Timelines, name: str = "web") -> Timeline | None:
@@ -68,7 +68,7 @@ def test_a_dry_run_of_all_or_of_one_has_what_would_be(writes: bool, asked: Floor
 
 
 def test_what_is_gone_is_forgotten() -> None:
-    records = Records("estafette.io", writes=True)
+    records = Records("tightship.dev", writes=True)
     past = Timelines(records, NOW, writes=True)
     past.note(cycle(72, "web", "cart"), {}, NOW)
     records.retain({"uid-cart"})

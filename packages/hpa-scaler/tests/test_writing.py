@@ -15,7 +15,7 @@ from hpa_scaler.judge.ownership import change, remember, restoration, state_of
 from tightship.objects import HorizontalPodAutoscaler
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
-ANNOTATION = "/metadata/annotations/estafette.io~1hpa-scaler-state"
+ANNOTATION = "/metadata/annotations/tightship.dev~1hpa-scaler-state"
 
 
 def ops(body: bytes) -> list[dict[str, Any]]:
@@ -82,6 +82,50 @@ def test_what_is_to_be_remembered_can_be_written_alone() -> None:
     assert state.history.floors == decision.history.floors
 
 
+OLD_STATE = "estafette.io/hpa-scaler-state"
+
+
+def of_the_older_prefix(world: HpaCycles, *, but: str = "none") -> HorizontalPodAutoscaler:
+    """The HPA of *world* after a cycle, with annotations and state of the older prefix, *but* those named."""
+    notes = {key.replace("tightship.dev", "estafette.io"): text for key, text in as_written(world).annotations.items()}
+    given = {key: text for key, text in notes.items() if but not in key}
+    return msgspec.structs.replace(world.hpa, annotations=given)
+
+
+def test_an_older_hpa_keeps_the_prefix_of_its_state() -> None:
+    world = HpaCycles(hpa(5, 10, 5), ASKED)
+    world.cycle(250)
+    thing = of_the_older_prefix(world)
+    decision = judge(thing, ASKED, 300, rules=NO_AGE)
+    found = ops(change(decision, ASKED, NO_AGE, NOW).body)
+    assert [each["path"] for each in found if each["op"] in ("add", "remove")] == [path_of_note(OLD_STATE)]
+
+
+def test_the_state_of_a_converted_hpa_moves_to_the_native_prefix() -> None:
+    world = HpaCycles(hpa(5, 10, 5), ASKED)
+    world.cycle(250)
+    older = of_the_older_prefix(world)
+    thing = msgspec.structs.replace(older, annotations={**annotated(), OLD_STATE: older.annotations[OLD_STATE]})
+    assert state_of(thing, "tightship.dev")[0].history.original_min == 5
+    found = ops(change(judge(thing, ASKED, 300, rules=NO_AGE), ASKED, NO_AGE, NOW).body)
+    written = [(each["op"], each["path"]) for each in found if each["op"] in ("add", "remove")]
+    assert written == [("add", path_of_note("tightship.dev/hpa-scaler-state")), ("remove", path_of_note(OLD_STATE))]
+
+
+def test_an_older_hpa_that_opts_out_gets_its_bounds_back() -> None:
+    world = HpaCycles(hpa(5, 10, 5), ASKED)
+    world.cycle(250)
+    thing = of_the_older_prefix(world, but="query")
+    found = restoration(thing, state_of(thing, "tightship.dev")[0].history, NO_AGE, NOW)
+    assert found is not None
+    assert (found.minimum, found.maximum) == (5, 10)
+    assert ops(found.patch.body)[-1] == {"op": "remove", "path": path_of_note(OLD_STATE)}
+
+
+def path_of_note(name: str) -> str:
+    return f"/metadata/annotations/{name.replace('/', '~1')}"
+
+
 # Giving back.
 
 
@@ -97,7 +141,7 @@ def test_an_hpa_gets_its_bounds_back_and_loses_the_annotation() -> None:
     cycles.cycle(250)
     assert cycles.bounds == (25, 26)
     thing = as_written(cycles)
-    found = restoration(thing, state_of(thing, "estafette.io")[0].history, NO_AGE, NOW)
+    found = restoration(thing, state_of(thing, "tightship.dev")[0].history, NO_AGE, NOW)
     assert found is not None
     assert (found.minimum, found.maximum) == (5, 10)
     assert ops(found.patch.body) == [
@@ -154,10 +198,10 @@ def test_an_hpa_that_is_going_is_left_alone() -> None:
 
 
 def test_a_state_that_can_not_be_read_is_told() -> None:
-    state, problem = state_of(hpa(annotations=annotated(state="{")), "estafette.io")
+    state, problem = state_of(hpa(annotations=annotated(state="{")), "tightship.dev")
     assert state == State()
     assert problem.startswith("the state annotation can't be read: ")
-    assert state_of(hpa(), "estafette.io") == (State(), "")
+    assert state_of(hpa(), "tightship.dev") == (State(), "")
 
 
 def test_a_restored_hpa_may_be_taken_up_again() -> None:

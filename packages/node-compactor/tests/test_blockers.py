@@ -349,7 +349,7 @@ def test_a_node_that_no_change_frees_gets_no_command(cli: Any, tmp_path: Path) -
 
 def test_the_limit_is_raised_only_as_far_as_the_node_needs(cli: Any, data: Path) -> None:
     told = cli("explain", "web-4", "-f", data / "cluster.yaml").out
-    assert 'config: {"nodePools":{"*":{"scaleDownCPURequestRatioLimit":0.88}}}' in told
+    assert 'config: {"nodePools":{"*":{"cpuRequestRatioLimit":0.88}}}' in told
     assert "--limit 0.88" in told
 
 
@@ -471,5 +471,5 @@ def planned(cli: Any, tmp_path: Path, objects: list[Json], *flags: str) -> list[
 
 def test_a_line_of_values_says_which_flag_comes_first(cli: Any, data: Path) -> None:
     told = cli("explain", "web-4", "-f", data / "cluster.yaml", "--limit", "0.7").out
-    assert '{"scaleDownCPURequestRatioLimit":0.88}}}  # only without --limit: the flag wins' in told
+    assert '{"cpuRequestRatioLimit":0.88}}}  # only without --limit: the flag wins' in told
     assert "#" not in cli("explain", "web-4", "-f", data / "cluster.yaml").out.partition("Smallest")[2]

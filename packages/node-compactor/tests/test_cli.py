@@ -226,10 +226,6 @@ def test_output_fits_its_terminal_but_for_single_long_words_and_has_colour_where
     assert [commands.spilled(text, width) for text, (width, _, _) in zip(texts, plain, strict=True)] == [[]] * 6
 
 
-def test_the_help_of_run_leads_to_the_page_with_the_older_names(cli: Any) -> None:
-    assert "included (docs/migration.md)" in " ".join(cli("run", "--help").out.split())
-
-
 def test_help_names_every_setting_and_so_does_the_documentation(cli: Any) -> None:
     outcome = cli("plan", "--help-all")
     assert outcome.code == 0

@@ -28,9 +28,9 @@ OPEN: Json = {
 
 
 def test_a_drain_goes_by_the_settings_and_the_rules_of_the_plan_before_it() -> None:
-    values: Json = {"settleTime": 1, "awaitCompletionFor": "4m", "placement": "possible"}
+    values: Json = {"settleTime": "1s", "awaitCompletionFor": "4m", "placement": "possible"}
     found = COMPACTOR.drain_settings(
-        load_settings({**values, "disabledRules": ["LocalStorage"], "blockingSystemPodTimeout": 12})
+        load_settings({**values, "disabledRules": ["LocalStorage"], "blockingSystemPodTimeout": "12s"})
     )
     assert (found.rules.settle, found.rules.await_timeout) == (1, 240)
     assert (found.eviction.awaited, found.eviction.system_pod_timeout) == (ENDS_BY_ITSELF, 12)
@@ -105,11 +105,15 @@ def test_a_pool_at_its_minimum_keeps_the_nodes_that_were_claimed_last() -> None:
     [
         ({"evictionMethod": "kill"}, "evictionMethod: 'kill': allowed is 'evict' or 'delete'"),
         ({"whenNotTaken": "drop"}, "whenNotTaken: 'drop': allowed is 'restore' or 'keep'"),
-        ({"backoff": 60, "backoffLimit": 30}, "backoffLimit: 30: is below backoff; allowed is 60 s or more"),
+        ({"backoff": "60s", "backoffLimit": "30s"}, "backoffLimit: '30s': is below backoff; allowed is 60 s or more"),
         ({"backoff": "7h"}, "backoffLimit: 21600.0: is below backoff; allowed is 25200 s or more"),
         ({"maximumEvictionsInFlight": 0}, "maximumEvictionsInFlight: 0: allowed is 1 or more"),
         ({"settleTime": "soon"}, "settleTime: 'soon' is not a duration"),
-        ({"maximumNotReadyNodePercentage": 101}, "maximumNotReadyNodePercentage: 101: allowed is"),
+        (
+            {"maximumNotReadyNodePercentage": "101%"},
+            "maximumNotReadyNodePercentage: '101%': is not a ratio; allowed is",
+        ),
+        ({"maximumNotReadyNodePercentage": 10}, "maximumNotReadyNodePercentage: 10: is not a ratio; allowed is"),
         ({"nodePools": {"p": {"strategy": "best"}}}, "nodePools.p.strategy: 'best': allowed is 'least-utilized'"),
         ({"steering": "maybe"}, "steering: 'maybe': allowed are off, taints, hints"),
     ],

@@ -159,7 +159,9 @@ def test_a_bad_list_in_the_configuration_is_refused_with_its_key() -> None:
     with pytest.raises(SettingsError) as caught:
         COMPACTOR.configured({"config.yaml": "prices: {instanceTypes: {a: -1}, curency: USD}"}, {})
     [problem] = caught.value.problems
-    assert problem.startswith("config.yaml: prices: 'curency': unknown key; allowed are currency")
+    assert problem.startswith(
+        "config.yaml: prices: curency: unknown key; did you mean currency? allowed are cloudPrices, currency"
+    )
     assert "instanceTypes.a: -1 is not a price" in problem
 
 

@@ -67,22 +67,22 @@ def test_the_newest_node_of_a_pool_is_evidence_of_a_scale_up(settings: Json, whi
 @pytest.mark.parametrize("ending", ["handed_over", "node_gone"])
 def test_a_pause_after_a_drain_has_removed_a_node(ending: str) -> None:
     removed = drained("a", ending, 60)
-    assert paused(pauses(two_pools(), removed, coolDownAfterNodeDeleted=61)) == ["a"]
-    assert paused(pauses(two_pools(), removed, coolDownAfterNodeDeleted=60)) == []
-    assert paused(pauses(two_pools(), removed, clusterCoolDownAfterNodeDeleted=61)) == ["a", "b"]
-    assert paused(pauses(two_pools(), removed, coolDownAfterFailure=61)) == []
+    assert paused(pauses(two_pools(), removed, coolDownAfterNodeDeleted="61s")) == ["a"]
+    assert paused(pauses(two_pools(), removed, coolDownAfterNodeDeleted="60s")) == []
+    assert paused(pauses(two_pools(), removed, clusterCoolDownAfterNodeDeleted="61s")) == ["a", "b"]
+    assert paused(pauses(two_pools(), removed, coolDownAfterFailure="61s")) == []
 
 
 def test_a_pause_after_a_drain_was_given_up() -> None:
     gave_up = drained("a", "restored", 60, "PodStuck shop/web-1: late")
-    assert paused(pauses(two_pools(), gave_up, coolDownAfterFailure=61)) == ["a"]
-    assert paused(pauses(two_pools(), gave_up, clusterCoolDownAfterFailure=61)) == ["a", "b"]
-    assert paused(pauses(two_pools(), gave_up, coolDownAfterNodeDeleted=61)) == []
+    assert paused(pauses(two_pools(), gave_up, coolDownAfterFailure="61s")) == ["a"]
+    assert paused(pauses(two_pools(), gave_up, clusterCoolDownAfterFailure="61s")) == ["a", "b"]
+    assert paused(pauses(two_pools(), gave_up, coolDownAfterNodeDeleted="61s")) == []
 
 
 def test_a_siblings_drain_counts_like_ours() -> None:
     gave_up = drained("a", "restored", 60, by="node-refiner")
-    assert paused(pauses(two_pools(), gave_up, coolDownAfterFailure=61)) == ["a"]
+    assert paused(pauses(two_pools(), gave_up, coolDownAfterFailure="61s")) == ["a"]
 
 
 @pytest.mark.parametrize(

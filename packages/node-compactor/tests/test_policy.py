@@ -298,7 +298,7 @@ def test_the_budget_of_the_cluster_spans_its_pools() -> None:
 
 
 def test_a_plan_stops_after_so_many_nodes() -> None:
-    outcome = plan(snapshot(*empty(3)), {"*": pool()}, max_nodes=2)
+    outcome = plan(snapshot(*empty(3)), {"*": pool()}, maximumNodesInPlan=2)
     assert removed(outcome) == ["n1", "n2"]
     assert reasons(outcome) == {"n3": [Reason.MAX_NODES_REACHED]}
 

@@ -25,7 +25,7 @@ def test_what_is_not_set_is_as_in_the_older_controller_or_safe() -> None:
     found = loaded({})
     assert (found.interval, found.log_format, found.log_level) == (300.0, "text", "info")
     assert (found.ports, found.probe_port, found.host) == ((9101,), 5000, "127.0.0.1")
-    assert (found.config_map, found.config_path) == ("estafette-k8s-node-compactor-config", None)
+    assert (found.config_map, found.config_path) == ("node-compactor-config", None)
     assert (found.namespace, found.claims_namespace) == ("default", "kube-system")
     assert (found.lease_name, found.claims_lease) == ("node-compactor", "tightship-claims")
     assert (found.leader_elect, found.dry_run) == (True, True)
@@ -40,9 +40,9 @@ def test_what_is_not_set_is_as_in_the_older_controller_or_safe() -> None:
 def test_every_variable_is_read() -> None:
     found = loaded(
         {
-            "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": "60",
-            "ESTAFETTE_LOG_FORMAT": "stackdriver",
-            "ESTAFETTE_LOG_LEVEL": "DEBUG",
+            "INTERVAL": "60s",
+            "LOG_FORMAT": "json",
+            "LOG_LEVEL": "DEBUG",
             "TIGHTSHIP_KUBECONFIG": "/k",
             "KUBE_CONTEXT": "c",
             "NAMESPACE": "tools",
@@ -64,7 +64,7 @@ def test_every_variable_is_read() -> None:
             "STOP_GRACE_SECONDS": "2m",
         }
     )
-    assert (found.interval, found.log_format, found.log_level) == (60, "stackdriver", "debug")
+    assert (found.interval, found.log_format, found.log_level) == (60, "json", "debug")
     assert (found.kubeconfig, found.context, found.namespace) == ("/k", "c", "tools")
     assert (found.config_map, found.config_path, found.dry_run) == ("mine", Path("/configs"), True)
     assert (found.host, found.ports, found.request_timeout) == ("127.0.0.1", (9101, 0), 5)
@@ -73,6 +73,26 @@ def test_every_variable_is_read() -> None:
     assert (found.claims_lease, found.claims_namespace) == ("claims", "shared")
     assert (found.stop_timeout, found.grace) == (60, 120)
     assert found.identity == "compactor-1_cafe"
+
+
+def test_the_older_controllers_environment_is_read() -> None:
+    found = loaded(
+        {
+            "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": "60",
+            "ESTAFETTE_LOG_FORMAT": "stackdriver",
+            "ESTAFETTE_LOG_LEVEL": "DEBUG",
+            "CONFIGMAP_NAME": "mine",
+        }
+    )
+    assert (found.interval, found.log_format, found.log_level, found.config_map) == (60, "stackdriver", "debug", "mine")
+    assert loaded({"ESTAFETTE_LOG_FORMAT": "json"}).config_map == "estafette-k8s-node-compactor"
+
+
+def test_an_older_variable_and_the_native_one_contradict_each_other() -> None:
+    with pytest.raises(SettingsError) as error:
+        loaded({"ESTAFETTE_LOG_FORMAT": "json", "LOG_FORMAT": "text"})
+    [problem] = error.value.problems
+    assert problem.startswith("ESTAFETTE_LOG_FORMAT: stands beside LOG_FORMAT")
 
 
 @pytest.mark.parametrize("field", CompactorRunSettings.model_fields)
@@ -131,7 +151,7 @@ def test_all_problems_are_told_at_once() -> None:
     told = "\n".join(found)
     assert f"{SEED_KEY}: nodePools.p.enabled: 'perhaps': " in told
     assert f"{SEED_KEY}: nodePools.p.limits: unknown key; allowed are " in told
-    assert f"{SEED_KEY}: steerin: unknown key; allowed are " in told
+    assert f"{SEED_KEY}: steerin: unknown key; did you mean steering? allowed are " in told
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from tightship.rules.nodes import SWITCHABLE as NODE_RULES
 
 Json = dict[str, Any]
 
-LIMIT = "scaleDownCPURequestRatioLimit"
-REQUIRED = "scaleDownRequiredUnderutilizedNodeCount"
+LIMIT = "cpuRequestRatioLimit"
+REQUIRED = "requiredUnderutilizedNodeCount"
 
 
 def problems(values: Json) -> list[str]:
@@ -30,11 +30,20 @@ def test_the_older_controllers_json_is_read_as_it_is() -> None:
     settings = load_settings(
         {
             "nodePools": {
-                "my-node-pool": {"enabled": True, LIMIT: 0.4, REQUIRED: 3},
-                "another-pool": {"enabled": False, LIMIT: 0.2, REQUIRED: 1},
+                "my-node-pool": {
+                    "enabled": True,
+                    "scaleDownCPURequestRatioLimit": 0.4,
+                    "scaleDownRequiredUnderutilizedNodeCount": 3,
+                },
+                "another-pool": {
+                    "enabled": False,
+                    "scaleDownCPURequestRatioLimit": 0.2,
+                    "scaleDownRequiredUnderutilizedNodeCount": 1,
+                },
             }
         }
     )
+    assert settings.utilization == "cpu"
     mine, another = settings.pool("my-node-pool"), settings.pool("another-pool")
     assert mine is not None
     assert (mine.enabled, mine.limit, mine.required_count) == (True, 0.4, 3)
@@ -79,19 +88,17 @@ def test_the_star_entry_stands_for_every_pool_that_is_not_named(pools: Json, nam
 
 @pytest.mark.parametrize(
     ("written", "seconds"),
-    [(1200, 1200), ("1200", 1200), ("20m", 1200), ("1h30m", 5400), ("90s", 90), (0, 0), ("1d", 86400), (1.5, 1.5)],
+    [("20m", 1200), ("1h30m", 5400), ("90s", 90), (0, 0), ("0", 0), ("1d", 86400), ("1.5s", 1.5)],
 )
 @pytest.mark.parametrize(
     ("key", "field"),
     [
         ("minimumNodeAge", "minimum_age"),
-        ("MINIMUM_NODE_AGE_SECONDS", "minimum_age"),
         ("neededMarkedTimeForRemoval", "marked_for"),
-        ("NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS", "marked_for"),
         ("blockingSystemPodTimeout", "system_pod_timeout"),
     ],
 )
-def test_durations_take_units_and_plain_seconds(key: str, field: str, written: object, seconds: float) -> None:
+def test_durations_have_units(key: str, field: str, written: object, seconds: float) -> None:
     assert getattr(load_settings({key: written}), field) == seconds
 
 
@@ -171,8 +178,25 @@ REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
     (
         "no duration",
         {"minimumNodeAge": "soon"},
-        ("minimumNodeAge", "'soon'", "90s, 10m, 1h30m", "plain number of seconds"),
+        ("minimumNodeAge", "'soon'", "90s, 10m, 1h30m"),
     ),
+    ("a duration without a unit", {"minimumNodeAge": 1200}, ("minimumNodeAge: 1200: has no unit; allowed is",)),
+    (
+        "a pool's duration without a unit",
+        {"nodePools": {"p": {"coolDownAfterFailure": "600"}}},
+        ("nodePools.p.coolDownAfterFailure: '600': has no unit",),
+    ),
+    (
+        "an older key beside the native one",
+        {"nodePools": {"p": {"scaleDownCPURequestRatioLimit": 0.5, LIMIT: 0.5}}},
+        (f"nodePools.p.scaleDownCPURequestRatioLimit: stands beside nodePools.p.{LIMIT}",),
+    ),
+    (
+        "a bad value of an older key",
+        {"nodePools": {"p": {"scaleDownCPURequestRatioLimit": "150%"}}},
+        ("nodePools.p.scaleDownCPURequestRatioLimit: '150%': is not a ratio",),
+    ),
+    ("a misspelt key", {"nodePools": {"p": {"minimumNodes": 2}}}, ("did you mean minimumNodeCount?",)),
     ("a negative duration", {"minimumNodeAge": -5}, ("minimumNodeAge", "-5", "is not a duration")),
     ("no strategy", {"strategy": "random"}, ("strategy: 'random'", "'least-utilized'", "'fewest-nodes'")),
     ("a placement of older releases", {"placement": "certain"}, ("placement: 'certain'", "'possible' or 'likely'")),

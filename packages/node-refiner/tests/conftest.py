@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from node_refiner.controller import COMMANDS
-from node_refiner.settings import PREFIX
 from tightship_testkit import commands
 from tightship_testkit.commands import Outcome
 
@@ -26,7 +24,7 @@ def cluster() -> Path:
 
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*(name for name in os.environ if name.startswith(PREFIX)), "NO_COLOR", "KUBECONFIG"):
+    for name in ("NO_COLOR", "KUBECONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "100")
 

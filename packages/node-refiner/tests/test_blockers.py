@@ -71,7 +71,7 @@ def test_no_taint_is_to_be_removed_while_other_blockers_remain(cli: Any, tmp_pat
 def test_the_threshold_is_lowered_only_as_far_as_the_node_needs(cli: Any, tmp_path: Path) -> None:
     found, told = explained(cli, tmp_path, FOUR[:3], "n1", "--threshold", "5")
     assert found["advice"]["flags"] == ["--threshold 3"]
-    assert 'config: {"excess_nodes_threshold":3}' in told
+    assert 'config: {"excessNodesThreshold":3}' in told
 
 
 def test_the_minimums_are_lowered_only_as_far_as_a_plan_needs(cli: Any, tmp_path: Path) -> None:
@@ -80,5 +80,5 @@ def test_the_minimums_are_lowered_only_as_far_as_a_plan_needs(cli: Any, tmp_path
     alone = [each for each in found if [change["reason"] for change in each["changes"]] == ["MinNodes"]]
     assert [(each["gain"]["nodes"], each["flags"]) for each in alone] == [(2, ["--min-nodes 2"])]
     assert [each["values"] for each in alone] == [
-        'config: {"minimum_nodes":2}  # only without --min-nodes: the flag wins'
+        'config: {"minimumNodeCount":2}  # only without --min-nodes: the flag wins'
     ]

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from node_refiner.controller import COMMANDS, REFINER, load_settings
-from node_refiner.describing import summarize, wire
-from node_refiner.settings import KEYS, RefinerSettings
-from tightship.process.settings.loading import flags_of
+from node_refiner.describing import summarize
+from node_refiner.settings import RefinerSettings
+from tightship.process.settings.loading import flags_of, wire, wire_keys
 from tightship.process.settings.sections import DrainKeys, NodeKeys, SteeringKeys
 from tightship_testkit import commands
 from tightship_testkit.builders import budget, node, pod, workload
@@ -78,7 +78,7 @@ def test_a_plan_exits_with_0_and_with_2_where_asked(cli: Any, cluster: Path) -> 
         (("plan", "--limit", "1"), "unrecognized arguments: --limit"),
         (("explain",), "required: NODE"),
         (("plan", "--threshold", "much", "--min-nodes", "-1"), "--threshold: 'much': "),
-        (("plan", "--cpu-weight", "0", "--memory-weight", "0"), "--memory-weight: '0': cpu_weight is 0 as well"),
+        (("plan", "--cpu-weight", "0", "--memory-weight", "0"), "--memory-weight: '0': cpuWeight is 0 as well"),
     ],
 )
 def test_wrong_usage_exits_with_64(cli: Any, arguments: tuple[str, ...], says: str) -> None:
@@ -146,10 +146,6 @@ def test_an_output_without_unicode_is_ascii(cluster: Path, start: Any) -> None:
     assert b"Excess " in out
 
 
-def test_the_help_of_run_leads_to_the_page_with_the_older_names(cli: Any) -> None:
-    assert "included (docs/migration-node-refiner.md)" in " ".join(cli("run", "--help").out.split())
-
-
 def test_help_names_every_setting_and_so_does_the_documentation(cli: Any) -> None:
     outcome = cli("plan", "--help-all")
     assert outcome.code == 0
@@ -158,8 +154,8 @@ def test_help_names_every_setting_and_so_does_the_documentation(cli: Any) -> Non
     assert RefinerSettings.model_fields.keys() - flags.keys() == RUNNING | sections
     settings = (DOCS / "settings.md").read_text()
     ours = settings[settings.index("# Settings of node-refiner") :]
-    for key in KEYS.values():
-        assert f"`{key}`" in ours
+    for key in wire_keys(RefinerSettings).values():
+        assert f"`{key}`" in settings
     for each in flags.values():
         assert each.name in outcome.out
         assert f"`{each.name}`" in ours
@@ -174,13 +170,13 @@ def test_the_settings_of_a_document_read_back(cli: Any, cluster: Path) -> None:
     flags = {
         "disabled_rules": ["LocalStorage", "NotReplicated"],
         "settle": "90s",
-        "time_gap": "7",
+        "time_gap": "7m",
         "cluster_budget": "10%",
         "hold_off": "0",
     }
     settings = REFINER.planned(None, {}, flags)
     plain: Any = json.loads(json.dumps(wire(settings)))
-    assert (plain["settle_time"], plain["time_gap"], plain["hold_off"]) == ("90s", "7m", "0s")
+    assert (plain["settleTime"], plain["clusterCoolDownAfterDrain"], plain["holdOff"]) == ("1m30s", "7m", "0")
     assert load_settings(plain) == settings
     shown = json.loads(cli("plan", "-f", cluster, "-o", "json").out)["settings"]["values"]
     assert load_settings(shown) == RefinerSettings()

@@ -106,7 +106,7 @@ def test_both_hold_back() -> None:
             "n2",
             "at the turn of n2 the excess is 2.25 nodes by memory (CPU 2.35, memory 2.25), and 2 could really go; "
             "the threshold is 3: both hold it back",
-            "lower excess_nodes_threshold to 2 (--threshold 2)",
+            "lower excessNodesThreshold to 2 (--threshold 2)",
         ),
     )
 
@@ -265,9 +265,9 @@ def test_the_minimum_that_refuses_is_named_with_what_would_be_left() -> None:
     assert refusal == Refusal(
         Reason.MIN_NODES,
         "n1",
-        "without n1, at its turn, 2 nodes would be left, minimum_nodes is 3; "
-        "1 untainted node would be left, minimum_non_tainted_nodes is 2",
-        "lower minimum_nodes to 2 (--min-nodes 2) and minimum_non_tainted_nodes to 1 (--min-non-tainted-nodes 1)",
+        "without n1, at its turn, 2 nodes would be left, minimumNodeCount is 3; "
+        "1 untainted node would be left, minimumNonTaintedNodeCount is 2",
+        "lower minimumNodeCount to 2 (--min-nodes 2) and minimumNonTaintedNodeCount to 1 (--min-non-tainted-nodes 1)",
     )
     assert reasons(found)["n2"] == [Reason.MIN_NODES]
 

@@ -28,7 +28,7 @@ SETTINGS = st.builds(
     minimum_nodes=st.integers(0, 8),
     minimum_non_tainted_nodes=st.integers(0, 8),
     max_nodes=st.sampled_from([None, 1, 2]),
-    candidate_order=st.sampled_from(["score", "fewest_evictions", "pods_priority"]),
+    candidate_order=st.sampled_from(["score", "fewest-evictions", "pods-priority"]),
     placement=st.sampled_from(["possible", "likely"]),
     cpu_weight=st.sampled_from([0.8, 0.2, 1.0]),
 )

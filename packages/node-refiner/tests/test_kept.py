@@ -10,8 +10,8 @@ from tightship_testkit.changing import AT, histories
 SEEDS = (0, 1, 2, 8, 9)
 CASES = [
     RefinerSettings(excess_nodes_threshold=0, minimum_nodes=0, minimum_non_tainted_nodes=0, placement="possible"),
-    RefinerSettings(excess_nodes_threshold=0, max_nodes=1, candidate_order="pods_priority"),
-    RefinerSettings(excess_nodes_threshold=2, candidate_order="fewest_evictions", placement="likely"),
+    RefinerSettings(excess_nodes_threshold=0, max_nodes=1, candidate_order="pods-priority"),
+    RefinerSettings(excess_nodes_threshold=2, candidate_order="fewest-evictions", placement="likely"),
 ]
 
 

@@ -73,19 +73,19 @@ def test_fewest_evictions_go_first_whatever_they_weigh() -> None:
     few = [node("few"), pod("large", on="few", cpu="3", memory="8Gi")]
     many = [node("many"), *(pod(f"small-{each}", on="many", cpu="10m", memory="16Mi") for each in range(3))]
     assert order(*few, *many) == ["many", "few"]
-    assert order(*few, *many, candidate_order="fewest_evictions") == ["few", "many"]
+    assert order(*few, *many, candidate_order="fewest-evictions") == ["few", "many"]
 
 
 def test_daemon_pods_and_pods_on_their_way_out_are_no_evictions() -> None:
     agents = [pod(f"agent-{each}", on="a", owner=controller("DaemonSet", f"agent-{each}")) for each in range(3)]
     leaving = pod("leaving", on="a", deletion=NOW + 60)
     items = [node("a"), pod("one", on="a"), *agents, leaving, node("b"), pod("x", on="b"), pod("y", on="b")]
-    assert order(*items, candidate_order="fewest_evictions") == ["a", "b"]
+    assert order(*items, candidate_order="fewest-evictions") == ["a", "b"]
 
 
 def test_of_as_many_evictions_the_score_decides() -> None:
     items = [*holding("a", cpu="2"), *holding("b", cpu="1"), *holding("c", cpu="3")]
-    assert order(*items, candidate_order="fewest_evictions") == ["b", "a", "c"]
+    assert order(*items, candidate_order="fewest-evictions") == ["b", "a", "c"]
 
 
 def test_the_least_important_pods_go_first() -> None:
@@ -95,7 +95,7 @@ def test_the_least_important_pods_go_first() -> None:
         *holding("none", cpu="2"),
         node("empty"),
     ]
-    assert order(*items, candidate_order="pods_priority") == ["empty", "low", "none", "high"]
+    assert order(*items, candidate_order="pods-priority") == ["empty", "low", "none", "high"]
 
 
 def test_of_one_priority_the_fewest_pods_go_first_and_the_others_do_not_count() -> None:
@@ -105,7 +105,7 @@ def test_of_one_priority_the_fewest_pods_go_first_and_the_others_do_not_count() 
         *(pod(f"a{each}", on="one", cpu="10m") for each in (2, 3)),
     ]
     two = [node("two"), *(pod(f"b{each}", on="two", cpu="10m", priority=100) for each in (1, 2))]
-    assert order(*one, *two, candidate_order="pods_priority") == ["one", "two"]
+    assert order(*one, *two, candidate_order="pods-priority") == ["one", "two"]
 
 
 # -- among equals
@@ -117,7 +117,7 @@ def alone(name: str, app: str, cpu: str = "1", **given: Any) -> list[Json]:
     return [node(name), pod(f"{app}-1", on=name, cpu=cpu, memory="1Gi", **own, **given), workload(name=app)]
 
 
-@pytest.mark.parametrize("how", ["score", "fewest_evictions", "pods_priority"])
+@pytest.mark.parametrize("how", ["score", "fewest-evictions", "pods-priority"])
 def test_a_single_replica_comes_last_among_equals(how: str) -> None:
     items = [*alone("a", "only"), *holding("b"), *holding("c")]
     assert order(*items, candidate_order=how) == ["b", "c", "a"]
@@ -133,7 +133,7 @@ def test_one_that_is_not_ready_itself_is_not_felt() -> None:
     assert order(*alone("a", "only", ready=False), *holding("b")) == ["a", "b"]
 
 
-@pytest.mark.parametrize("how", ["score", "fewest_evictions", "pods_priority"])
+@pytest.mark.parametrize("how", ["score", "fewest-evictions", "pods-priority"])
 @pytest.mark.parametrize("allowed", [1, 2, 3])
 def test_a_node_that_would_use_up_a_budget_comes_last_among_equals(how: str, allowed: int) -> None:
     tight = {"labels": {"app": "tight"}}
@@ -189,7 +189,7 @@ def test_single_replicas_are_told_by_namespace_kind_and_name() -> None:
     }
 
 
-@pytest.mark.parametrize("how", ["score", "fewest_evictions", "pods_priority"])
+@pytest.mark.parametrize("how", ["score", "fewest-evictions", "pods-priority"])
 def test_keys_only_grow_as_a_plan_does(how: Any) -> None:
     items = [
         *(item for number in range(5) for item in holding(f"n{number}", cpu=f"{number + 1}00m", priority=number - 2)),

@@ -47,7 +47,9 @@ def test_a_tainted_or_broken_node_was_added_all_the_same() -> None:
 def test_a_node_from_the_future_pauses_from_now_on_and_no_longer() -> None:
     found = held(node("new", age=-500.0))
     assert found is not None
-    assert found.detail == "node new was added 0s ago: no node is drained for 1h (time_since_last_addition), 1h left"
+    assert (
+        found.detail == "node new was added 0s ago: no node is drained for 1h (clusterCoolDownAfterNodeAdded), 1h left"
+    )
 
 
 @pytest.mark.parametrize("controller", ["node-refiner", "node-compactor"])
@@ -82,7 +84,10 @@ def test_the_last_of_several_drains_counts() -> None:
     found = held(finished=(ended(700), ended(60), ended(500)))
     assert found is not None
     assert (found.refusal.reason, found.subject) == (Reason.COOL_DOWN, "cluster")
-    assert found.detail == "the drain of node gone ended 60s ago: no node is drained for 10m (time_gap), 9m left"
+    assert (
+        found.detail
+        == "the drain of node gone ended 60s ago: no node is drained for 10m (clusterCoolDownAfterDrain), 9m left"
+    )
 
 
 def test_of_several_pauses_the_one_that_lasts_longest_is_told() -> None:

@@ -50,13 +50,13 @@ def test_a_claim_is_refused_while_a_sibling_has_the_only_place() -> None:
 
 
 def test_what_a_sibling_has_claimed_is_no_node_that_the_minimums_count() -> None:
-    settings: Json = {"minimum_nodes": 4, "minimum_non_tainted_nodes": 2, "maximum_nodes_in_drain": "3"}
+    settings: Json = {"minimum_nodes": 4, "minimum_non_tainted_nodes": 2, "cluster_budget": "3"}
     found = decided(nodes=5, **settings)
     assert room(found, **settings) is None
     refusal = room(found, "n5", **settings)
     assert refusal is not None
     assert refusal.reason is Reason.MIN_NODES
-    assert "3 nodes would be left, minimum_nodes is 4" in refusal.detail
+    assert "3 nodes would be left, minimumNodeCount is 4" in refusal.detail
 
 
 def kept(*others: Json, taints: tuple[Json, ...] = (), labels: Json | None = None, **settings: Any) -> list[Reason]:

@@ -12,14 +12,14 @@ import yaml
 
 from node_refiner.controller import REFINER, load_settings
 from node_refiner.judge import RefinerJudge
-from node_refiner.settings import KEYS, CandidateOrder, RefinerSettings
+from node_refiner.older import KEYS, native
+from node_refiner.settings import CandidateOrder, RefinerSettings
 from tightship.objects.reasons import Reason
 from tightship.process.settings.fields import SWITCHABLE_RULES, Budget
-from tightship.process.settings.loading import BadFlagsError, SettingsError
+from tightship.process.settings.loading import BadFlagsError, SettingsError, wire_keys
 from tightship.process.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
 
 Json = dict[str, Any]
-snake = RefinerSettings.spelled
 
 OLD = {
     "drainer_enabled": "true",
@@ -44,6 +44,28 @@ def test_the_older_controllers_config_map_is_read_as_it_is() -> None:
     assert (settings.time_gap, settings.time_since_last_addition) == (300, 1800)
     assert (settings.minimum_nodes, settings.minimum_non_tainted_nodes) == (3, 3)
     assert settings.excess_nodes_threshold == 2.0
+    assert settings.node_timeout == settings.pod_timeout == 8 * 60 + 30
+
+
+def test_the_native_form_of_the_older_config_map_means_the_same() -> None:
+    told = """
+        enabled: true
+        clusterCoolDownAfterDrain: 5m
+        clusterCoolDownAfterNodeAdded: 30m
+        minimumNodeCount: 3
+        minimumNonTaintedNodeCount: 3
+        excessNodesThreshold: 2
+        nodeDrainTimeout: 8m30s
+        podEvictionTimeout: 8m30s
+        backoff: 5m
+    """
+    assert REFINER.configured({"config.yaml": told}, {}) == REFINER.configured(OLD, {})
+
+
+def test_a_file_of_both_dialects_is_read_key_by_key() -> None:
+    settings = load_settings({"time_gap": "5", "minimumNodeCount": 3, "nodeDrainTimeout": "20m"})
+    assert (settings.time_gap, settings.minimum_nodes) == (300, 3)
+    assert (settings.node_timeout, settings.pod_timeout) == (1200, 510)
 
 
 def test_the_defaults_are_those_of_the_older_controllers_readme() -> None:
@@ -54,30 +76,52 @@ def test_the_defaults_are_those_of_the_older_controllers_readme() -> None:
     assert (settings.minimum_nodes, settings.minimum_non_tainted_nodes) == (2, 2)
     assert (settings.excess_nodes_threshold, settings.candidate_order) == (2.0, "score")
     assert (settings.cpu_weight, settings.memory_weight) == (0.8, 0.2)
-    assert settings.node_timeout == settings.pod_timeout == 8 * 60 + 30
+    assert (settings.node_timeout, settings.pod_timeout, settings.backoff) == (1800, 600, 300)
     assert settings.cluster_budget == Budget(count=1)
 
 
-def test_every_key_of_the_shared_sections_is_there_in_snake_case() -> None:
+def test_a_setting_that_controllers_of_nodes_share_has_one_key_and_one_default() -> None:
+    keys = wire_keys(RefinerSettings)
     for section in (DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
         for field in section.model_fields:
-            assert KEYS[field] == snake(section.model_fields[field].alias or field)
-    assert all(key == key.lower() and " " not in key for key in KEYS.values())
-    assert len(set(KEYS.values())) == len(KEYS)
+            assert keys[field] == (section.model_fields[field].alias or field)
+            assert RefinerSettings.model_fields[field].default == section.model_fields[field].default
 
 
 @pytest.mark.parametrize(
-    ("camel", "flat"),
+    ("older", "key"),
     [
-        ("settleTime", "settle_time"),
-        ("maximumAPIFailures", "maximum_api_failures"),
-        ("maximumNotReadyNodeCount", "maximum_not_ready_node_count"),
-        ("time_gap", "time_gap"),
-        ("backoff", "backoff"),
+        ("drainer_enabled", "enabled"),
+        ("settle_time", "settleTime"),
+        ("maximum_api_failures", "maximumAPIFailures"),
+        ("time_gap", "clusterCoolDownAfterDrain"),
     ],
 )
-def test_a_key_in_camel_case_has_one_in_snake_case(camel: str, flat: str) -> None:
-    assert snake(camel) == flat
+def test_a_key_in_snake_case_has_a_native_one(older: str, key: str) -> None:
+    assert KEYS[older] == key
+
+
+def test_every_native_key_of_several_words_can_be_written_in_snake_case() -> None:
+    several = {key for key in wire_keys(RefinerSettings).values() if key != key.lower()}
+    assert several | {"enabled"} == set(KEYS.values())
+
+
+def test_a_native_duration_has_a_unit() -> None:
+    [problem] = problems({"config.yaml": "clusterCoolDownAfterDrain: 5"})
+    assert problem == (
+        "config.yaml: clusterCoolDownAfterDrain: 5: has no unit; allowed is a duration such as 90s, 10m, 1h30m or 1d"
+    )
+
+
+@pytest.mark.parametrize(("older", "key"), sorted(KEYS.items()))
+def test_two_keys_of_one_setting_contradict_each_other(older: str, key: str) -> None:
+    found = native({older: "1", key: "1"})
+    assert found.problems == [f"{older}: stands beside {key}, which is the same setting; allowed is one of them"]
+
+
+def test_flat_data_beside_a_file_contradict_each_other() -> None:
+    [problem] = problems({"time_gap": "5", "config.yaml": "enabled: true"})
+    assert problem == "time_gap: stands beside config.yaml in the ConfigMap's data; allowed is one of them"
 
 
 @pytest.mark.parametrize(
@@ -151,10 +195,10 @@ def test_every_switchable_rule_is_named_by_its_reason(reason: Reason) -> None:
 @pytest.mark.parametrize(
     ("data", "backoff"),
     [
-        ({}, 600),
+        ({}, 300),
         ({"time_gap": "5"}, 300),
         ({"time_gap": "0"}, 0),
-        ({"time_gap": "5", "backoff": "20"}, 1200),
+        ({"time_gap": "5", "backoff": "20m"}, 1200),
         ({"time_gap": "7h"}, 6 * 3600),
         ({"time_gap": "10", "backoff_limit": "90s"}, 90),
     ],
@@ -164,10 +208,12 @@ def test_a_node_whose_drain_failed_waits_for_the_gap_unless_told_otherwise(data:
 
 
 REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
-    ("an unknown key", {"time_gaps": "5"}, ("time_gaps: unknown key; allowed are await_completion_for, backoff,",)),
-    ("a field's name", {"settle": "5s"}, ("settle: unknown key", "settle_time")),
-    ("a key in camel case", {"settleTime": "5s"}, ("settleTime: unknown key", "settle_time")),
-    ("no duration", {"time_gap": "soon"}, ("time_gap: 'soon'", "90s, 10m, 1h30m", "plain number of minutes")),
+    ("an unknown key", {"time_gaps": "5"}, ("time_gaps: unknown key; allowed are awaitCompletionFor, backoff,",)),
+    ("a field's name", {"settle": "5s"}, ("settle: unknown key", "settleTime")),
+    ("a misspelt key", {"nodeDrainTimout": "5m"}, ("nodeDrainTimout: unknown key; did you mean nodeDrainTimeout? ",)),
+    ("a share above 1", {"maximum_not_ready_node_percentage": "150%"}, ("percentage: '150%': is not a ratio",)),
+    ("a bare percentage", {"maximum_not_ready_node_percentage": "10"}, ("did you mean 10%?",)),
+    ("no duration", {"time_gap": "soon"}, ("time_gap: 'soon'", "90s, 10m, 1h30m")),
     ("a negative duration", {"time_gap": "-5"}, ("time_gap: '-5'", "is not a duration")),
     ("nothing", {"time_gap": ""}, ("time_gap: ''", "is not a duration")),
     ("a negative count", {"minimum_nodes": "-1"}, ("minimum_nodes: '-1'", "0 or more")),
@@ -181,7 +227,7 @@ REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
         {"cpu_weight": "0", "memory_weight": "0"},
         ("memory_weight: '0'", "allowed is at least one above 0"),
     ),
-    ("no order", {"candidate_order": "random"}, ("candidate_order: 'random'", "'score', 'fewest_evictions'")),
+    ("no order", {"candidate_order": "random"}, ("candidate_order: 'random'", "'score', 'fewest-evictions'")),
     ("a placement of older releases", {"placement": "certain"}, ("placement: 'certain'", "'possible' or 'likely'")),
     ("no budget", {"maximum_nodes_in_drain": "some"}, ("maximum_nodes_in_drain: 'some'", "percentage")),
     (
@@ -198,8 +244,8 @@ REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
     ("a scheduler that scores in no known way", {"schedulers": "packer=Random"}, ("schedulers.packer: 'Random'",)),
     ("schedulers that are no JSON", {"schedulers": "{packer"}, ("schedulers: '{packer'",)),
     ("a scheduler without a strategy", {"schedulers": "packer"}, ("schedulers.packer: 'packer'", "'MostAllocated'")),
-    ("limits the wrong way round", {"backoff": "10", "backoff_limit": "5"}, ("backoff_limit: '5'", "600 s or more")),
-    ("a default in the way", {"backoff": "7h"}, ("backoff_limit: ", "is below backoff; allowed is 25200 s or more")),
+    ("limits the wrong way round", {"backoff": "10m", "backoff_limit": "5"}, ("backoff_limit: '5m'", "600 s or more")),
+    ("a default in the way", {"backoff": "7h"}, ("backoffLimit: ", "is below backoff; allowed is 25200 s or more")),
     ("none of two ways", {"eviction_method": "kill"}, ("eviction_method: 'kill'", "'evict' or 'delete'")),
 ]
 
@@ -273,24 +319,19 @@ def test_a_mounted_file_may_have_any_name() -> None:
     assert problems({"refiner.yaml": "[1]"}) == ["refiner.yaml: holds list, not a mapping of settings"]
 
 
-def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+def test_a_flag_wins_over_the_file(tmp_path: Path) -> None:
     config = written(tmp_path, manifest(OLD))
-    environment = {"NODE_REFINER_TIME_GAP": "7", "NODE_REFINER_MINIMUM_NODES": "", "TIME_GAP": "9"}
     assert REFINER.planned(config, {}).time_gap == 300
-    assert REFINER.planned(config, environment).time_gap == 420
-    assert REFINER.planned(config, environment).minimum_nodes == 3
-    assert REFINER.planned(config, environment, {"time_gap": "90s"}).time_gap == 90
-    assert REFINER.configured(OLD, environment).time_gap == 420
+    assert REFINER.planned(config, {}, {"time_gap": "90s"}).time_gap == 90
 
 
 def test_an_error_says_where_the_value_is_from(tmp_path: Path) -> None:
     config = written(tmp_path, manifest({"minimum_nodes": "many", "typo": "1"}))
     with pytest.raises(SettingsError) as refused:
-        REFINER.planned(config, {"NODE_REFINER_TIME_GAP": "soon"})
+        REFINER.planned(config, {})
     assert [re.split(": | is not", each)[:2] for each in refused.value.problems] == [
         [config, "minimum_nodes"],
         [config, "typo"],
-        ["NODE_REFINER_TIME_GAP", "'soon'"],
     ]
     assert not isinstance(refused.value, BadFlagsError)
     with pytest.raises(BadFlagsError, match="--threshold: 'much'"):

@@ -31,7 +31,7 @@ def test_the_defaults_are_the_machines() -> None:
 def test_every_setting_of_a_drain_reaches_it() -> None:
     values: Json = {
         "evictionMethod": "delete",
-        "settleTime": 1,
+        "settleTime": "1s",
         "podEvictionTimeout": "2m",
         "nodeDrainTimeout": "3m",
         "awaitCompletionFor": "4m",

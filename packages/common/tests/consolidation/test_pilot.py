@@ -469,7 +469,7 @@ async def test_drains_side_by_side_share_one_entry_each_owner_once(cluster: Clus
     by = controller("ReplicaSet", "api")
     cluster.api.add(node("n4"), owner("ReplicaSet", "api", 2))
     cluster.api.add(*(known_pod(f"api-{number}", on="n4", owner=by) for number in (0, 1)))
-    cluster.configure(**{**LED, "goes": "n1 n4"}, at_once="2", settleTime="5")
+    cluster.configure(**{**LED, "goes": "n1 n4"}, at_once="2", settleTime="5s")
     process = start()
     await gone(cluster)
     await gone(cluster, "n4")

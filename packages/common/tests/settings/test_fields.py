@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from pydantic import Field
 
-from tightship.process.settings.fields import Budget, GoBool, Minutes, Seconds, is_duration, plain
-from tightship.process.settings.loading import Layered, SettingsError, load
+from tightship.objects.durations import parse_duration, spell_duration
+from tightship.process.settings.fields import Budget, GoBool, Seconds, is_duration, plain
+from tightship.process.settings.loading import Layered, SettingsError, load, wire
 
 
 class Model(Layered):
@@ -19,18 +18,24 @@ class Model(Layered):
 
 
 @pytest.mark.parametrize(
-    ("unit", "written", "seconds"),
-    [(str, "5", 5), (Minutes, "5", 300), (Minutes, "90s", 90), (int, 5, 5), (float, 1.5, 1.5), (Minutes, "0.5", 30)],
+    ("written", "seconds"), [("90s", 90), ("8m30s", 510), ("0.5m", 30), ("0", 0), (0, 0), ("1h30m", 5400)]
 )
-def test_a_plain_number_in_a_text_has_the_unit_of_the_text(unit: Any, written: object, seconds: float) -> None:
-    """One that is no text is seconds already, so that defaults are never read again in another unit."""
-    loaded = load(Model, {"pause": unit(written)})
-    assert (loaded.pause, loaded.longest) == (seconds, 90)
+def test_a_duration_of_a_configuration_has_a_unit(written: object, seconds: float) -> None:
+    assert load(Model, {"pause": written}).pause == seconds
 
 
-def test_the_error_names_the_unit() -> None:
-    with pytest.raises(SettingsError, match=r"pause: 'soon'.* or a plain number of minutes"):
-        load(Model, {"pause": Minutes("soon")})
+@pytest.mark.parametrize("written", ["5", 5, 1.5, " 10 "])
+def test_a_plain_number_is_no_duration_in_a_configuration(written: object) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load(Model, {"pause": written})
+    [problem] = refused.value.problems
+    assert problem.startswith(f"pause: {written!r}: has no unit; allowed is a duration such as 90s, 10m")
+
+
+@pytest.mark.parametrize("seconds", [0, 0.5, 5, 75, 510, 5400, 86400, 90061.25])
+def test_a_duration_is_spelt_so_that_it_reads_back(seconds: float) -> None:
+    assert parse_duration(spell_duration(seconds)) == seconds
+    assert load(Model, {"pause": wire(Model(pause=seconds))["pause"]}).pause == seconds
 
 
 def test_fields_of_durations_are_known() -> None:

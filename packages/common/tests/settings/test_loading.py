@@ -11,7 +11,7 @@ import pytest
 from pydantic import AliasChoices, BaseModel, Field
 
 from tightship.cli.arguments import add_flags, given
-from tightship.process.settings.fields import Flag, Minutes, Seconds
+from tightship.process.settings.fields import Flag, Seconds
 from tightship.process.settings.loading import (
     BadFlagsError,
     ConfigSource,
@@ -19,12 +19,13 @@ from tightship.process.settings.loading import (
     EnvironmentSource,
     FlagSource,
     Layered,
+    OlderVariables,
     SettingsError,
     SettingsSource,
+    Translation,
     flags_of,
     load,
     resolve,
-    wire_keys,
 )
 
 
@@ -46,14 +47,6 @@ class Model(Base):
     on: Annotated[bool, Flag("--on", "both ways", rank=-1)] = False
     off: Annotated[bool, Flag("--no-off", "one way", sets=False)] = True
     pause: Seconds = Field(default=5.0, validation_alias=AliasChoices("longPause", "OLD_PAUSE", "PAUSE"))
-
-
-class Snaky(Base):
-    spelled = staticmethod(str.lower)
-
-    @classmethod
-    def read(cls, field: str, value: object) -> object:
-        return Minutes(value) if field == "pause" else value
 
 
 PLACES: list[SettingsSource] = [
@@ -95,12 +88,34 @@ def test_what_is_nested_is_merged_and_each_problem_names_its_place() -> None:
     assert refused.value.problems[5].endswith("; allowed are byName, longPause, off, on, words")
 
 
-def test_a_key_may_have_another_spelling_and_then_no_other_name() -> None:
-    assert wire_keys(Snaky) == {"pause": "longpause"}
-    assert load(Snaky, {"longpause": "2"}).pause == 120
-    for key in ("longPause", "pause", "PAUSE"):
-        with pytest.raises(SettingsError, match=f"^{key}: unknown key; allowed are longpause$"):
-            load(Snaky, {key: "2"})
+@pytest.mark.parametrize(("key", "guess"), [("long_pause", "did you mean longPause? "), ("PAUSE", ""), ("pause", "")])
+def test_a_configuration_knows_a_key_by_one_name(key: str, guess: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load(Model, {key: "2s"})
+    assert refused.value.problems == [f"{key}: unknown key; {guess}allowed are byName, longPause, off, on, words"]
+
+
+OLDER = OlderVariables({"FORMER_PAUSE": "pause"}, implied={"words": ("former",), "on": True})
+
+
+def test_an_older_variable_sets_its_field_and_what_it_implied() -> None:
+    found = resolve(Model, EnvironmentSource(Model, {"FORMER_PAUSE": "7s"}, OLDER))
+    assert (found.pause, found.words, found.on) == (7, ("former",), True)
+    assert resolve(Model, EnvironmentSource(Model, {"PAUSE": "7s", "FORMER_PAUSE": ""}, OLDER)).words == ()
+
+
+def test_an_older_variable_beside_the_native_one_names_both() -> None:
+    with pytest.raises(SettingsError) as refused:
+        resolve(Model, EnvironmentSource(Model, {"PAUSE": "7s", "FORMER_PAUSE": "7s"}, OLDER))
+    assert refused.value.problems == [
+        "FORMER_PAUSE: stands beside PAUSE, which is the same setting; allowed is one of them"
+    ]
+
+
+def test_a_problem_names_the_older_key_that_the_user_wrote() -> None:
+    told = Translation({"longPause": "soon"}, older={("longPause",): ("former_pause",)})
+    with pytest.raises(SettingsError, match=r"^c\.yaml: former_pause: 'soon' is not a duration"):
+        resolve(Model, ConfigSource(Model, told, "c.yaml"))
 
 
 def test_a_field_keeps_the_flag_of_the_one_it_overrides() -> None:

@@ -181,7 +181,7 @@ async def test_an_api_server_that_goes_away_between_writes_is_not_asked_all_the_
 async def test_a_dry_run_judges_and_shows_and_changes_nothing(world: World) -> None:
     world.api.stock(**ASKS)
     world.api.stock("off", minimum=9)
-    world.api.edit("off", notes={"estafette.io/hpa-scaler": None})
+    world.api.edit("off", notes={"tightship.dev/hpa-scaler": None})
     world.prometheus.set("rate", 72)
     version = world.on.store.version
     process = world.start(DRY_RUN="true")
@@ -305,7 +305,7 @@ async def test_what_is_opted_out_leaves_the_metrics(world: World) -> None:
     process = await world.started()
     await world.cycles()
     assert 'hpa="web"' in (await process.get("/metrics"))[1]
-    world.api.edit(notes={"estafette.io/hpa-scaler": "false"})
+    world.api.edit(notes={"tightship.dev/hpa-scaler": "false"})
     await world.until(lambda: world.api.bounds() == (3, 20))
     await world.cycles()
     assert 'hpa="web"' not in (await process.get("/metrics"))[1]

@@ -264,7 +264,7 @@ async def test_a_server_that_is_slow_or_hangs_holds_up_nobody_who_asks_another(o
         fleet = Fleet(on)
         servers = {"slow": {"url": slow.url, "timeout": 5}}
         await on.configured(
-            {**GUARDED, "prometheusServers": servers, "circuitBreakerFailures": 1000, "queryDeadline": 15}
+            {**GUARDED, "prometheusServers": servers, "circuitBreakerFailures": 1000, "queryDeadline": "15s"}
         )
         await on.sleep(3600)
         on_slow = {**WEB, "prometheus_server": "slow"}

@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from msgspec import Struct
 
-from hpa_scaler.annotations.parsing import ENABLE
-from hpa_scaler.annotations.spec import PREFIX
+from hpa_scaler.annotations.spec import ENABLE, PREFIX
 from tightship.kube.leases import micro_time
 from tightship_testkit.client import Json
 from tightship_testkit.floors import cli

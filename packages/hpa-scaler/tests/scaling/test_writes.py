@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from hpa_scaler.annotations.parsing import ENABLE
-from hpa_scaler.annotations.spec import PREFIX
+from hpa_scaler.annotations.spec import ENABLE, PREFIX
 from tightship_testkit.client import Json
 
 from .world import ASKS, STATE, Refused, World
@@ -28,7 +27,7 @@ async def test_a_floor_is_raised_and_the_original_kept_in_the_same_patch(world: 
         ("test", "/spec/minReplicas"),
         ("test", "/spec/maxReplicas"),
         ("replace", "/spec/minReplicas"),
-        ("add", "/metadata/annotations/estafette.io~1hpa-scaler-state"),
+        ("add", "/metadata/annotations/tightship.dev~1hpa-scaler-state"),
     ]
 
 

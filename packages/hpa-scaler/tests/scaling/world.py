@@ -10,8 +10,7 @@ from typing import Any
 from hpa_builder import annotated
 from msgspec import Struct
 
-from hpa_scaler.annotations.parsing import ENABLE
-from hpa_scaler.annotations.spec import PREFIX
+from hpa_scaler.annotations.spec import ENABLE, PREFIX
 from tightship_testkit.client import Json
 from tightship_testkit.faults import Answer, Call, Fault, HeldWatch, Reset
 from tightship_testkit.floors import HPA, QUICK, SHOP

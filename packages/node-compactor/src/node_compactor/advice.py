@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from node_compactor.describing import wire
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings
 from tightship.cluster.pools import shown
@@ -16,7 +15,6 @@ from tightship.planning.evaluate import Evaluation, Facts
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Plan
 from tightship.process.settings.changes import SettingChanges
-from tightship.process.settings.loading import wire_keys
 
 NO_LIMIT = 1.01
 """A limit that lets every node go whose requests are not above what is allocatable."""
@@ -36,7 +34,7 @@ class CompactorChanges(SettingChanges):
     settings: CompactorSettings
 
     def __init__(self, settings: CompactorSettings, given: Collection[str] = ()) -> None:
-        super().__init__(settings, CompactorJudge, wire, wire_keys(CompactorSettings), given)
+        super().__init__(settings, CompactorJudge, given)
 
     def own(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation) -> Change | None:
         """Return the change of a pool's gate, or of the strategy."""

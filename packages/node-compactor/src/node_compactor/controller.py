@@ -14,11 +14,12 @@ from prometheus_client import CollectorRegistry
 
 import node_compactor
 from node_compactor.advice import CompactorChanges
-from node_compactor.describing import summarize, wire
+from node_compactor.describing import summarize
 from node_compactor.gates import CompactorGates
 from node_compactor.judge import CompactorJudge
 from node_compactor.marking import CONTROLLER, mark_writes
 from node_compactor.metrics import CompactorMetrics
+from node_compactor.older import DATA_KEY, PROCESS_VARIABLES, VARIABLES, native
 from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings, load_settings
 from tightship.cli.app import run
 from tightship.cli.arguments import add_plan_flags, given
@@ -36,11 +37,10 @@ from tightship.process.settings.loading import (
     Location,
     flags_of,
     resolve,
+    wire,
     wire_keys,
 )
 from tightship.process.settings.process import (
-    LogFormat,
-    LogLevel,
     Name,
     NodeProcessSettings,
     Ports,
@@ -49,17 +49,17 @@ from tightship.process.settings.process import (
     variable,
 )
 
-CONFIG_MAP_KEYS = ("estafette-k8s-node-compactor-config.yaml", "config.yaml", "config.json")
+CONFIG_MAP_KEYS = (DATA_KEY, "config.yaml", "config.json")
 """Keys of a ConfigMap's data that may hold a configuration; the first that exists counts."""
 
 EVERY_POOL: Mapping[str, object] = {
     EVERY_OTHER_POOL: {
         "enabled": True,
-        "scaleDownCPURequestRatioLimit": 0.75,
-        "scaleDownRequiredUnderutilizedNodeCount": 1,
+        "cpuRequestRatioLimit": 0.75,
+        "requiredUnderutilizedNodeCount": 1,
     }
 }
-"""Planning defaults without a configuration: every pool enabled, with the older controller's example values."""
+"""Planning defaults without a configuration: every pool enabled, with the example values of the older controller."""
 
 PLANNING_DEFAULTS: dict[str, object] = {"marked_for": 0, "minimum_age": 0}
 """A plan alone marks no nodes, and may be about a young cluster."""
@@ -71,24 +71,20 @@ NO_POOL = "No pool is configured: this is what would be possible with every pool
 
 
 class CompactorRunSettings(NodeProcessSettings):
-    """The settings of the process under the older controller's names. Durations are in seconds."""
+    """The settings of the process. Durations are in seconds."""
 
     words = RunWords(
         does="mark, drain, hand over, loop after loop",
         description="Run the controller: mark underutilized nodes, drain the least utilized, hand it to Cluster "
         "Autoscaler, again and again. Serves metrics, probes and its last plan over HTTP.",
         live="pools and gates",
-        migration="docs/migration.md",
     )
 
-    interval: Positive = variable("SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS", default=300.0)
-    """The older controller's default; its chart set 60."""
-    log_format: LogFormat = variable("ESTAFETTE_LOG_FORMAT", "LOG_FORMAT", default="text")
-    log_level: LogLevel = variable("ESTAFETTE_LOG_LEVEL", "LOG_LEVEL", default="info")
-    config_map: Name = variable("CONFIG_MAP_NAME", default="estafette-k8s-node-compactor-config")
-    """The name in the older controller's README."""
+    older = PROCESS_VARIABLES
+
+    interval: Positive = variable("INTERVAL", default=300.0)
+    config_map: Name = variable("CONFIG_MAP_NAME", default="node-compactor-config")
     ports: Ports = variable("HTTP_PORTS", default=(9101,))
-    """The older controller's port for metrics; its probe used the default port for probes."""
     lease_name: Name = variable("LEASE_NAME", default="node-compactor")
     landings: Name = variable("LANDINGS_CONFIG_MAP_NAME", default="node-compactor-landings")
 
@@ -107,22 +103,21 @@ class Compactor(NodeController[CompactorSettings]):
         is removed. A single text may have any name.
         """
         key, found = config_in(data, CONFIG_MAP_KEYS)
-        source = ConfigSource(CompactorSettings, found, key)
-        return resolve(CompactorSettings, EnvironmentSource(CompactorSettings, environment), source)
+        source = ConfigSource(CompactorSettings, native(found), key)
+        return resolve(CompactorSettings, EnvironmentSource(CompactorSettings, environment, VARIABLES), source)
 
     def planned(
         self, config: str | None, environment: Mapping[str, str], flags: Mapping[str, object] = {}
     ) -> CompactorSettings:
         """Return the settings of a plan, with the planning defaults last. Flags of pools apply to every pool."""
         found = {"nodePools": EVERY_POOL} if config is None else read_config(config, CONFIG_MAP_KEYS)
-        defaults = PLANNING_DEFAULTS | ({"utilization": "dominant"} if config is None else {})
-        source = ConfigSource(CompactorSettings, found, config or "")
+        source = ConfigSource(CompactorSettings, native(found), config or "")
         return resolve(
             CompactorSettings,
             _for_pools(flags, source),
-            EnvironmentSource(CompactorSettings, environment),
+            EnvironmentSource(CompactorSettings, environment, VARIABLES),
             source,
-            DefaultSource(CompactorSettings, defaults),
+            DefaultSource(CompactorSettings, PLANNING_DEFAULTS),
         )
 
     def for_dry_run(self, settings: CompactorSettings) -> tuple[CompactorSettings, str]:
@@ -143,8 +138,8 @@ class Compactor(NodeController[CompactorSettings]):
             parser,
             PoolSettings,
             CompactorSettings,
-            config="configuration: the JSON of estafette-k8s-node-compactor as it is, the same as YAML, or a ConfigMap "
-            "manifest that holds either (default: every pool enabled with limit 0.75 and required count 1)",
+            config="configuration: YAML or JSON, or a ConfigMap manifest that holds either (default: every pool "
+            "enabled with limit 0.75 and required count 1)",
             gates="gates (each replaces the value of --config, for every pool)",
         )
 

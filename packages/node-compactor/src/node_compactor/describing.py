@@ -1,37 +1,18 @@
-"""Settings for display: all values by the keys of the configuration file, and one line for people."""
+"""Settings for display: one line for people."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings
-from tightship.documents.document import Plain, Setting
 from tightship.objects.counting import counted
 from tightship.objects.durations import format_duration
 from tightship.planning.utilization import Measure
-from tightship.process.settings.fields import plain, scalar
-from tightship.process.settings.loading import wire_keys
 
 POOLS_NAMED = 4
 """Most pools that a summary names before it only counts them."""
 
 _MEASURES: Mapping[Measure, str] = {"dominant": "the largest of CPU, memory and extended resources", "cpu": "CPU"}
-
-
-def wire(settings: CompactorSettings) -> dict[str, Setting]:
-    """Return all settings as plain data that :func:`~node_compactor.settings.load_settings` reads back."""
-    described = {key: _setting(getattr(settings, name)) for name, key in wire_keys(CompactorSettings).items()}
-    return described | {"utilization": settings.measure}
-
-
-def _setting(value: object) -> Setting:
-    if isinstance(value, Mapping) and all(isinstance(each, PoolSettings) for each in value.values()):
-        return {str(name): _pool(pool) for name, pool in sorted(value.items())}
-    return plain(value)
-
-
-def _pool(pool: PoolSettings) -> dict[str, Plain]:
-    return {key: scalar(getattr(pool, name)) for name, key in wire_keys(PoolSettings).items()}
 
 
 def summarize(settings: CompactorSettings, config: str | None) -> str:
@@ -52,7 +33,7 @@ def summarize(settings: CompactorSettings, config: str | None) -> str:
     if settings.ignore_mirror_pods:
         parts.append("mirror pods not counted")
     if "least-utilized" in settings.strategies:
-        parts.append(f"least utilized by {_MEASURES[settings.measure]}")
+        parts.append(f"least utilized by {_MEASURES[settings.utilization]}")
     return "; ".join(parts)
 
 

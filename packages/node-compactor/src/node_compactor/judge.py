@@ -74,7 +74,7 @@ class CompactorJudge(Judge):
             if pool is not None and pool.enabled:
                 chosen[name] = pool.strategy or self.settings.strategy
         distinct = set(chosen.values()) or {self.settings.strategy}
-        strategies = STRATEGIES_BY_CPU if self.settings.measure == "cpu" else STRATEGIES
+        strategies = STRATEGIES_BY_CPU if self.settings.utilization == "cpu" else STRATEGIES
         if len(distinct) == 1:
             return strategies[distinct.pop()]
         return PerPool(chosen, self.settings.strategy, strategies)

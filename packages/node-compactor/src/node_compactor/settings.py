@@ -1,8 +1,7 @@
 """The user's settings: the gates of each pool, and the rules of the judgement.
 
-The pool configuration is the older controller's JSON, unchanged: ``{"nodePools": {NAME: {...}}}`` with the keys
-``enabled``, ``scaleDownCPURequestRatioLimit`` and ``scaleDownRequiredUnderutilizedNodeCount``. New keys have the same
-style, and the name ``"*"`` stands for every pool without a name of its own here.
+The name ``"*"`` stands for every pool without a name of its own here. :mod:`node_compactor.older` reads the keys of
+estafette-k8s-node-compactor.
 """
 
 from __future__ import annotations
@@ -10,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
+from node_compactor.older import native
 from tightship.nodes.annexes import PricesSetting
 from tightship.planning.plan import STRATEGIES
 from tightship.planning.utilization import Measure
 from tightship.process.settings.fields import BudgetField, Flag, Ratio, Seconds
-from tightship.process.settings.loading import Layered, load, wire_keys
+from tightship.process.settings.loading import ConfigSource, Layered, resolve, wire_keys
 from tightship.process.settings.sections import (
     DisabledRules,
     DrainKeys,
@@ -41,7 +41,7 @@ else:
 
 
 class PoolSettings(BaseModel):
-    """The gates of one pool. The configuration has the older controller's keys, or keys in its style."""
+    """The gates of one pool."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -52,10 +52,10 @@ class PoolSettings(BaseModel):
             "--limit RATIO",
             "CPU requests over allocatable CPU below which a node may go: 0.75 or 75% (without --config: 0.75)",
         ),
-    ] = Field(default=0.0, alias="scaleDownCPURequestRatioLimit")
+    ] = Field(default=0.0, alias="cpuRequestRatioLimit")
     required_count: Annotated[
         int, Flag("--required-count N", "underutilized nodes a pool must have before one may go (without --config: 1)")
-    ] = Field(default=0, ge=0, alias="scaleDownRequiredUnderutilizedNodeCount")
+    ] = Field(default=0, ge=0, alias="requiredUnderutilizedNodeCount")
     """Underutilized nodes that the pool must have, besides nodes in drain, before one is removed."""
     minimum_nodes: Annotated[int, Flag("--min-nodes N", "nodes every pool keeps (default: 0)")] = Field(
         default=0, ge=0, alias="minimumNodeCount"
@@ -124,18 +124,16 @@ class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUp
         ),
     ] = "least-utilized"
     utilization: Annotated[
-        Measure | None,
+        Measure,
         Flag(
             "--utilization WORD",
             "what least-utilized goes by: dominant (the largest of the ratios of CPU, memory and extended resources) "
-            "or cpu (default: cpu with a configuration that has the keys of estafette-k8s-node-compactor, else "
-            "dominant)",
+            "or cpu (default: dominant)",
             "plan",
         ),
-    ] = None
+    ] = "dominant"
     """What ``least-utilized`` goes by: ``dominant``, the largest of the ratios of CPU, memory and extended resources,
-    or ``cpu``. Without this key a configuration goes by CPU if a pool has a key of the older controller:
-    ``scaleDownCPURequestRatioLimit`` or ``scaleDownRequiredUnderutilizedNodeCount``."""
+    or ``cpu``."""
     placement: HowSure
     minimum_age: Annotated[
         Seconds,
@@ -143,7 +141,7 @@ class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUp
             "--min-age DURATION",
             "age below which a node stays: 90s, 10m, 1h30m, or a plain number of seconds (default: 0 while planning)",
         ),
-    ] = Field(default=1200.0, validation_alias=AliasChoices("minimumNodeAge", "MINIMUM_NODE_AGE_SECONDS"))
+    ] = Field(default=1200.0, alias="minimumNodeAge")
     """Age below which a node stays (the older controller's default)."""
     marked_for: Annotated[
         Seconds,
@@ -151,10 +149,7 @@ class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUp
             "--marked-for DURATION",
             "how long a node must have been marked underutilized, in the same forms (default: 0 while planning)",
         ),
-    ] = Field(
-        default=300.0,
-        validation_alias=AliasChoices("neededMarkedTimeForRemoval", "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS"),
-    )
+    ] = Field(default=300.0, alias="neededMarkedTimeForRemoval")
     cluster_budget: Annotated[
         BudgetField | None, Flag("--cluster-budget N|P%", "the same for the whole cluster (default: 1)", rank=-1)
     ] = Field(default=None, alias="maximumNodesInDrain")
@@ -183,13 +178,6 @@ class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUp
         }
 
     @property
-    def measure(self) -> Measure:
-        """What ``least-utilized`` goes by, also if the setting does not say."""
-        older = {"limit", "required_count"}
-        by_cpu = any(older & pool.model_fields_set for pool in self.pools.values())
-        return self.utilization or ("cpu" if by_cpu else "dominant")
-
-    @property
     def strategies(self) -> frozenset[str]:
         """The strategies of all enabled pools, or that of a plan without any."""
         chosen = frozenset(pool.strategy or self.strategy for pool in self.pools.values() if pool.enabled)
@@ -202,4 +190,4 @@ class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUp
 
 def load_settings(values: Mapping[str, object]) -> CompactorSettings:
     """Return settings from plain values by their keys; see :func:`tightship.process.settings.loading.load`."""
-    return load(CompactorSettings, values)
+    return resolve(CompactorSettings, ConfigSource(CompactorSettings, native(values)))

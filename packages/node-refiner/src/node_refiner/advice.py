@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 
-from node_refiner.describing import wire
 from node_refiner.excess import is_counted, remains
 from node_refiner.gates import RefinerGates
 from node_refiner.judge import RefinerJudge
 from node_refiner.outlook import Outlook
-from node_refiner.settings import KEYS, RefinerSettings
+from node_refiner.settings import RefinerSettings
 from tightship.objects.reasons import Reason
 from tightship.planning.changes import Change
 from tightship.planning.evaluate import Evaluation, Facts
@@ -25,7 +24,7 @@ class RefinerChanges(SettingChanges):
     settings: RefinerSettings
 
     def __init__(self, settings: RefinerSettings, given: Collection[str] = ()) -> None:
-        super().__init__(settings, RefinerJudge, wire, KEYS, given)
+        super().__init__(settings, RefinerJudge, given)
 
     def own(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation) -> Change | None:
         """Return the change of the threshold, or of the minimums."""

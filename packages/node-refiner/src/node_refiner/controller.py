@@ -1,7 +1,7 @@
 """node-refiner as a controller of nodes: where its settings come from, its judge, its figures, and its command.
 
-``plan``, ``explain`` and ``version`` write nothing; ``run`` is the controller. The configuration is the older
-controller's ConfigMap, ``node-refiner-cm``: its data has one key for each setting, and every value is a text.
+``plan``, ``explain`` and ``version`` write nothing; ``run`` is the controller. Threshold, minimums, pauses and drains
+may change, so they come from the ConfigMap.
 """
 
 from __future__ import annotations
@@ -9,40 +9,36 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Self
 
 from prometheus_client import CollectorRegistry
 
 import node_refiner
 from node_refiner.advice import RefinerChanges
-from node_refiner.describing import excess_summary, summarize, wire
+from node_refiner.describing import excess_summary, summarize
 from node_refiner.gates import CONTROLLER, RefinerGates
 from node_refiner.judge import RefinerJudge
 from node_refiner.metrics import RefinerMetrics
-from node_refiner.settings import KEYS, RefinerSettings
+from node_refiner.older import KEYS, VARIABLES, native
+from node_refiner.settings import RefinerSettings
 from tightship.cli.app import run
 from tightship.cli.arguments import add_plan_flags, given
 from tightship.cli.commands import Commands
 from tightship.documents.document import ExcessSummary, SettingsView
 from tightship.documents.presentation import Fact
 from tightship.nodes.controller import NodeController
-from tightship.objects.durations import DurationError, parse_duration
 from tightship.planning.evaluate import Evaluation
-from tightship.process.settings.config_maps import mapping_of, read_mapping
-from tightship.process.settings.fields import Allowed
-from tightship.process.settings.loading import (
-    ConfigSource,
-    EnvironmentSource,
-    FlagSource,
-    SettingsError,
-    SettingsSource,
-    resolve,
-)
+from tightship.process.settings.config_maps import config_in, read_config
+from tightship.process.settings.loading import ConfigSource, FlagSource, resolve, wire
 from tightship.process.settings.process import Name, NodeProcessSettings, Port, Ports, Positive, RunWords, variable
+
+CONFIG_MAP_KEYS = ("config.yaml", "config.json")
+"""Keys of a ConfigMap's data that may hold a configuration; the first that exists counts. SAP node-refiner's data are
+the configuration themselves.
+"""
 
 
 class RefinerRunSettings(NodeProcessSettings):
-    """The settings of the process under the older controller's names. Durations are in seconds."""
+    """The settings of the process. Durations are in seconds."""
 
     words = RunWords(
         does="count excess nodes, drain one, hand it over, loop after loop",
@@ -50,27 +46,16 @@ class RefinerRunSettings(NodeProcessSettings):
         "disturbs least, hand it to the Cluster Autoscaler, again and again. Serves metrics, probes and its last plan "
         "over HTTP.",
         live="threshold, minimums and pauses",
-        migration="docs/migration-node-refiner.md",
     )
 
-    interval: Positive = variable("CALCULATION_LOOP_FREQUENCY_SECONDS", default=60.0)
-    """The older controller's fixed interval."""
-    config_map: Name = variable("CONFIG_MAP_NAME", default="node-refiner-cm")
-    """The older controller obeyed any ConfigMap of that name in whatever namespace."""
+    older = VARIABLES
+
+    interval: Positive = variable("INTERVAL", default=60.0)
+    config_map: Name = variable("CONFIG_MAP_NAME", default="node-refiner-config")
     ports: Ports = variable("HTTP_PORTS", default=(8080,))
-    listening_port: Annotated[Ports, Allowed("a port")] = variable("LISTENING_PORT", default=(8080,))
-    """The older name, for a port with metrics only; ``HTTP_PORTS`` overrides it."""
     probe_port: Port = variable("HTTP_PROBE_PORT", default=9102)
-    """The port of ``/alive``, the older controller's probe."""
     lease_name: Name = variable("LEASE_NAME", default="node-refiner")
     landings: Name = variable("LANDINGS_CONFIG_MAP_NAME", default="node-refiner-landings")
-
-    def filled(self, namespace: str, unique: str) -> Self:
-        """See :meth:`tightship.process.settings.process.ProcessSettings.filled`."""
-        found = super().filled(namespace, unique)
-        if "ports" in self.model_fields_set:
-            return found
-        return found.model_copy(update={"ports": self.listening_port})
 
 
 class Refiner(NodeController[RefinerSettings]):
@@ -84,23 +69,19 @@ class Refiner(NodeController[RefinerSettings]):
     needs_configuration = True
 
     def configured(self, data: Mapping[str, str], environment: Mapping[str, str]) -> RefinerSettings:
-        """Return the settings of a running controller. A mounted folder has one file for each key. A single mounted
-        file may have any name and the contents of a ``--config`` file.
-        """
-        values: Mapping[str, object] = data
-        place = ""
-        if len(data) == 1 and not data.keys() & set(KEYS.values()):
-            [(name, text)] = data.items()
-            if _is_file(name, text):
-                values, place = _unwrapped(mapping_of(text, name), name), name
-        return _resolved(ConfigSource(RefinerSettings, values, place), environment, {})
+        """Return the settings of a running controller; no environment variable changes them."""
+        del environment
+        key, found = config_in(data, CONFIG_MAP_KEYS, flat=KEYS)
+        return resolve(RefinerSettings, ConfigSource(RefinerSettings, native(found), key))
 
     def planned(
         self, config: str | None, environment: Mapping[str, str], flags: Mapping[str, object] = {}
     ) -> RefinerSettings:
-        """Return the settings of a plan. The file is a ConfigMap manifest, or the same keys flat, as YAML or JSON."""
-        values = {} if config is None else _unwrapped(read_mapping(config), config)
-        return _resolved(ConfigSource(RefinerSettings, values, config or ""), environment, flags)
+        """Return the settings of a plan; no environment variable changes them."""
+        del environment
+        values = {} if config is None else read_config(config, CONFIG_MAP_KEYS, flat=KEYS)
+        source = ConfigSource(RefinerSettings, native(values), config or "")
+        return resolve(RefinerSettings, FlagSource(RefinerSettings, flags), source)
 
     def acts(self, settings: RefinerSettings) -> bool:
         """Whether the drainer is enabled."""
@@ -115,8 +96,7 @@ class Refiner(NodeController[RefinerSettings]):
         add_plan_flags(
             parser,
             RefinerSettings,
-            config="configuration: a ConfigMap manifest as SAP node-refiner has it (node-refiner-cm), or its keys as "
-            "flat YAML or JSON (default: that controller's defaults)",
+            config="configuration: YAML or JSON, or a ConfigMap manifest that holds either (default: the defaults)",
             gates="threshold and minimums (each replaces the value of --config)",
         )
 
@@ -153,49 +133,8 @@ class Refiner(NodeController[RefinerSettings]):
 
 
 def load_settings(values: Mapping[str, object]) -> RefinerSettings:
-    """Return settings from values by the configuration's keys. Raises :class:`SettingsError` with all problems."""
-    return _resolved(ConfigSource(RefinerSettings, values), {}, {})
-
-
-def _resolved(config: ConfigSource, environment: Mapping[str, str], flags: Mapping[str, object]) -> RefinerSettings:
-    return resolve(
-        RefinerSettings,
-        FlagSource(RefinerSettings, flags),
-        EnvironmentSource(RefinerSettings, environment),
-        config,
-        _Backoff(RefinerSettings),
-    )
-
-
-class _Backoff(SettingsSource):
-    """The default pause of a node whose drain failed: the gap, but at most the longest such pause."""
-
-    def __call__(self) -> dict[str, Any]:
-        return {"backoff": min(self._seconds("time_gap"), self._seconds("backoff_limit"))}
-
-    def _seconds(self, field: str) -> float:
-        default: float = RefinerSettings.model_fields[field].default
-        try:
-            return parse_duration(str(self.current_state[field]), "m") if field in self.current_state else default
-        except DurationError:
-            return default  # the validation reports the field
-
-
-def _is_file(name: str, text: str) -> bool:
-    """Whether a single entry is a file of settings rather than an unknown setting."""
-    return name.endswith((".yaml", ".yml", ".json")) or "\n" in text.strip()
-
-
-def _unwrapped(found: Mapping[str, object], name: str) -> Mapping[str, object]:
-    """Return the data of a ConfigMap manifest, or *found* itself if it is not a manifest."""
-    if found.get("kind") != "ConfigMap":
-        return found
-    data = found.get("data")
-    if data is None:
-        return {}
-    if not isinstance(data, Mapping):
-        raise SettingsError([f"{name}: the ConfigMap's data is {type(data).__name__}, not a mapping of settings"])
-    return {str(key): value for key, value in data.items()}
+    """Return settings from values by the configuration's keys. Raises ``SettingsError`` with all problems."""
+    return resolve(RefinerSettings, ConfigSource(RefinerSettings, native(values)))
 
 
 def _two(nodes: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Settings and figures for display: all values by the keys of the configuration, and one line for people."""
+"""Settings and figures for display."""
 
 from __future__ import annotations
 
@@ -8,24 +8,10 @@ from collections.abc import Mapping
 import msgspec
 
 from node_refiner.outlook import Outlook
-from node_refiner.settings import DURATIONS, KEYS, RefinerSettings
-from tightship.documents.document import ExcessSummary, Setting
+from node_refiner.settings import RefinerSettings
+from tightship.documents.document import ExcessSummary
 from tightship.documents.inputs import share
 from tightship.objects.counting import counted
-from tightship.process.settings.fields import plain
-
-
-def wire(settings: RefinerSettings) -> dict[str, Setting]:
-    """Return all settings as plain data that :func:`~node_refiner.controller.load_settings` reads back."""
-    return {key: _setting(name, getattr(settings, name)) for name, key in KEYS.items()}
-
-
-def _setting(name: str, value: object) -> Setting:
-    # A plain number would mean minutes, so a duration has its unit.
-    if name in DURATIONS and isinstance(value, float):
-        minutes = value / 60
-        return f"{minutes:g}m" if minutes.is_integer() and value else f"{value:g}s"
-    return plain(value)
 
 
 def summarize(settings: RefinerSettings, config: str | None) -> str:

@@ -152,8 +152,8 @@ def _by_priority(pods: list[Pod]) -> _Keys:
 
 _FIRST: Mapping[CandidateOrder, Callable[[list[Pod]], _Keys]] = {
     "score": lambda _: (),
-    "fewest_evictions": _by_evictions,
-    "pods_priority": _by_priority,
+    "fewest-evictions": _by_evictions,
+    "pods-priority": _by_priority,
 }
 
 

@@ -88,7 +88,7 @@ def outlooks(
     starting_on: Mapping[str, Resources] = {},
 ) -> Mapping[str, Outlook]:
     """Return how far threshold and minimums allow *free*, the removals of the free plan: of untainted nodes under the
-    empty name, and of each dedicated pool by itself if ``count_tainted`` is on.
+    empty name, and of each dedicated pool by itself if ``countTaintedNodes`` is on.
 
     The first *at_once* removals need no renewed budget. *count* is that before the plan. *starting_on* has the future
     requests of replicas about to start, by node.
@@ -206,8 +206,10 @@ def kinds_of(fact: NodeFacts) -> tuple[str, ...]:
 def minimums(settings: RefinerSettings) -> tuple[Limit, ...]:
     """Return the minimums of all nodes that remain, and of those without taints."""
     return (
-        _minimum(REMAINING, settings.minimum_nodes, "minimum_nodes", "--min-nodes"),
-        _minimum(UNTAINTED, settings.minimum_non_tainted_nodes, "minimum_non_tainted_nodes", "--min-non-tainted-nodes"),
+        _minimum(REMAINING, settings.minimum_nodes, "minimumNodeCount", "--min-nodes"),
+        _minimum(
+            UNTAINTED, settings.minimum_non_tainted_nodes, "minimumNonTaintedNodeCount", "--min-non-tainted-nodes"
+        ),
     )
 
 
@@ -260,7 +262,7 @@ def _fix(reason: Reason, turn: Turn, ahead: Outlook) -> str:
     if reason is Reason.EXCESS_BELOW_THRESHOLD:
         # Rounded down, because the shown threshold must let the node through.
         enough = math.floor(turn.reached * 100) / 100
-        return f"lower excess_nodes_threshold to {enough:g} (--threshold {enough:g})" if enough >= 0 else ""
+        return f"lower excessNodesThreshold to {enough:g} (--threshold {enough:g})" if enough >= 0 else ""
     if reason is Reason.MAX_NODES_REACHED:
         return f"allow longer plans (--max-nodes {turn.number + 1})"
     return ahead.minimums[turn.excess.node].fix

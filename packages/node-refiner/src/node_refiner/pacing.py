@@ -39,7 +39,7 @@ def _added(facts: Facts, settings: RefinerSettings) -> Iterator[_Event]:
     last = max(newest(added(facts)).values(), key=lambda each: (each[0], each[2]), default=None)
     if last is not None:
         at, _, name = last
-        yield at, f"node {name} was added", settings.time_since_last_addition, "time_since_last_addition"
+        yield at, f"node {name} was added", settings.time_since_last_addition, "clusterCoolDownAfterNodeAdded"
 
 
 def _under_way(facts: Facts, settings: RefinerSettings) -> Iterator[_Event]:
@@ -47,9 +47,9 @@ def _under_way(facts: Facts, settings: RefinerSettings) -> Iterator[_Event]:
         record = drain_record(fact.view.node)
         since = record.entered(Phase.CLAIMED) if record is not None and record.owns_node else None
         if since is not None:
-            yield since, f"a drain of node {name} began", settings.time_gap, "time_gap"
+            yield since, f"a drain of node {name} began", settings.time_gap, "clusterCoolDownAfterDrain"
 
 
 def _ended(finished: Sequence[Finished], settings: RefinerSettings) -> Iterator[_Event]:
     for each in finished:
-        yield each.at, f"the drain of node {each.node} ended", settings.time_gap, "time_gap"
+        yield each.at, f"the drain of node {each.node} ended", settings.time_gap, "clusterCoolDownAfterDrain"

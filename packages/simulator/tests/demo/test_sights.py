@@ -62,7 +62,7 @@ def test_a_floor_tells_whether_it_holds() -> None:
     condition = {"type": "ScalingLimited", "status": "True", "reason": "TooFewReplicas"}
     item = {
         "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "web", "namespace": "shop", "annotations": {"estafette.io/hpa-scaler": "true"}},
+        "metadata": {"name": "web", "namespace": "shop", "annotations": {"tightship.dev/hpa-scaler": "true"}},
         "spec": {"minReplicas": 4, "maxReplicas": 9},
         "status": {"currentReplicas": 5, "desiredReplicas": 4, "conditions": [condition]},
     }

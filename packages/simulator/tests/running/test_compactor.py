@@ -45,7 +45,7 @@ async def test_a_replacement_that_is_not_made_yet_is_waited_for(tmp_path: Path) 
 
 
 async def test_a_node_that_becomes_not_ready_is_given_back(tmp_path: Path) -> None:
-    settings = {**SETTINGS, "notReadyTimeout": 1, "backoff": 600, "backoffLimit": 600}
+    settings = {**SETTINGS, "notReadyTimeout": "1s", "backoff": "600s", "backoffLimit": "600s"}
     async with ground(tmp_path, lasting("40s"), settings) as on:
         on.start()
         await on.phase("n1", "Evicting")

@@ -35,7 +35,7 @@ def lasting() -> Json:
 
 async def reach(on: Ground, phase: str, **variables: str) -> Replica:
     """Start a live controller and have it get as far as *phase* with n1."""
-    await on.configured({**SETTINGS, "settleTime": 30 if phase == "Claimed" else 0.5, "handOverTimeout": 3600})
+    await on.configured({**SETTINGS, "settleTime": "30s" if phase == "Claimed" else 0.5, "handOverTimeout": "3600s"})
     replica = on.start(**SHORT, **variables)
     await on.phase("n1", "Evicting" if phase in ("Restoring", "Yielded") else phase.partition(",")[0])
     if phase in ("Yielded", "Drained, taken"):

@@ -20,7 +20,7 @@ from tightship_testkit.replica import claims
 
 pytestmark = pytest.mark.virtual_time
 
-LATE = {**SETTINGS, "nodeDrainTimeout": 12, "podEvictionTimeout": 12, "backoff": 600, "backoffLimit": 600}
+LATE = {**SETTINGS, "nodeDrainTimeout": "12s", "podEvictionTimeout": "12s", "backoff": "600s", "backoffLimit": "600s"}
 
 
 def free(on: Ground) -> bool:
@@ -148,7 +148,7 @@ async def test_a_pool_that_is_switched_on_and_off_costs_few_writes(tmp_path: Pat
         rounds = 40
         before = on.yard.simulation.wall()
         for number in range(rounds):
-            await on.configured(off if number % 2 else {**SETTINGS, "neededMarkedTimeForRemoval": 600})
+            await on.configured(off if number % 2 else {**SETTINGS, "neededMarkedTimeForRemoval": "600s"})
             await asyncio.sleep(4)
         hours = (on.yard.simulation.wall() - before) / 3600
         assert writes(on) <= 10 + 40 * hours

@@ -29,7 +29,7 @@ POOL = {"enabled": True, "scaleDownCPURequestRatioLimit": 0.75, "scaleDownRequir
 
 def settings(*pools: str, **changes: object) -> Settings:
     """Return settings that drain these pools."""
-    return {**QUICK, "nodePools": dict.fromkeys(pools, POOL), "neededMarkedTimeForRemoval": 12, **changes}
+    return {**QUICK, "nodePools": dict.fromkeys(pools, POOL), "neededMarkedTimeForRemoval": "12s", **changes}
 
 
 def two_pools(pods: int = 2) -> Json:
@@ -146,7 +146,7 @@ async def test_of_two_with_the_same_pools_the_first_holds_them(tmp_path: Path, s
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 async def test_who_dies_is_succeeded_in_its_pools_and_its_drains(tmp_path: Path, how: signal.Signals) -> None:
     """A drain of whoever is alive stays its own; no node stays cordoned with nobody responsible."""
-    async with ground(tmp_path, two_pools(), settings("alpha", podEvictionTimeout=3600, nodeDrainTimeout=3600)) as on:
+    async with ground(tmp_path, two_pools(), settings("alpha", podEvictionTimeout="1h", nodeDrainTimeout="1h")) as on:
         first = begin(on)
         with on.living.paused("workloads"):
             await on.seen(lambda: "Evicting" in {*on.recorder.phases("a1"), *on.recorder.phases("a2")}, "one goes")
@@ -164,7 +164,7 @@ async def test_who_dies_is_succeeded_in_its_pools_and_its_drains(tmp_path: Path,
 
 
 async def test_a_drain_in_a_pool_that_is_not_the_survivors_is_given_back(tmp_path: Path) -> None:
-    async with ground(tmp_path, two_pools(), settings("alpha", nodeDrainTimeout=3600)) as on:
+    async with ground(tmp_path, two_pools(), settings("alpha", nodeDrainTimeout="3600s")) as on:
         first = begin(on)
         with on.living.paused("workloads"):
             await on.seen(lambda: bool(on.recorder.in_drain()), "one goes")
@@ -192,7 +192,7 @@ async def test_of_two_refiners_the_first_holds_the_cluster(tmp_path: Path) -> No
 async def test_soft_taints_and_deletion_costs_of_the_other_are_left_alone(tmp_path: Path) -> None:
     """As long as it is alive; afterwards somebody removes them."""
     waits = {"maximumCandidateTaints": 2, "minimumNodeAge": 0, "steering": "taints", "deletionCost": True}
-    held = settings("alpha", **waits, neededMarkedTimeForRemoval=0, coolDownAfterNodeAdded=36000)
+    held = settings("alpha", **waits, neededMarkedTimeForRemoval=0, coolDownAfterNodeAdded="36000s")
     async with ground(tmp_path, two_pools(), held) as on:
         first = begin(on)
 

@@ -38,7 +38,7 @@ async def test_a_right_that_is_taken_away_in_a_drain_and_given_back_costs_nothin
     def withheld(who: str, about: Asked) -> bool:
         return not who or about.resource != resource or about.verb in {"list", "watch"}
 
-    async with ground(tmp_path, small(), {**SETTINGS, "settleTime": 5}) as on:
+    async with ground(tmp_path, small(), {**SETTINGS, "settleTime": "5s"}) as on:
         replica = on.start()
         await on.phase("n1", "Claimed")
         on.yard.cluster.permit(withheld)

@@ -30,7 +30,7 @@ REST = 600.0
 async def test_compactor_and_refiner_drain_one_cluster_together(tmp_path: Path, seed: int) -> None:
     """The compactor has one pool and begins, the refiner has the whole cluster, and pauses after each drain."""
     pool = {"enabled": True, "scaleDownCPURequestRatioLimit": 0.75, "scaleDownRequiredUnderutilizedNodeCount": 1}
-    settings = {**QUICK, "nodePools": {"memory": pool}, "neededMarkedTimeForRemoval": 1}
+    settings = {**QUICK, "nodePools": {"memory": pool}, "neededMarkedTimeForRemoval": "1s"}
     cluster = off_peak({"general": 5, "memory": 5}, low=0.5, high=0.6, seed=seed)
     async with ground(tmp_path, cluster, settings) as on:
         on.start(**CALM, **{COMPACTOR.interval: EVERY})

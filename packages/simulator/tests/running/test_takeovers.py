@@ -27,7 +27,7 @@ ELECTED = {
 """As they are by default."""
 TAKEOVER = 15 + 2 * 2
 """Seconds after which a lost leader has been succeeded: what its Lease may last, and a retry with all of its jitter."""
-LATER = {**SETTINGS, "neededMarkedTimeForRemoval": 3600}
+LATER = {**SETTINGS, "neededMarkedTimeForRemoval": "3600s"}
 STEPS = 24
 """Steps of two drains, evenly apart, at which the leader is lost."""
 HOW = pytest.mark.parametrize("how", ["SIGKILL", "SIGSTOP"])

@@ -38,7 +38,7 @@ async def test_a_drain_stops_and_lifts_nothing_while_another_tool_has_the_node(
 ) -> None:
     cluster = small(least=4)  # one pod at a time
     slow(cluster["items"], "8s")
-    settings = {**SETTINGS, "nodeDrainTimeout": 60, "handOverTimeout": 3600}
+    settings = {**SETTINGS, "nodeDrainTimeout": "60s", "handOverTimeout": "3600s"}
     async with ground(tmp_path, cluster, settings, ending=8) as on:
         replica = on.start()
         await on.phase("n1", "Evicting")

@@ -21,6 +21,7 @@ from tightship_simulator.life.node_autoscaler import NodeGroup, Rules
 from tightship_simulator.virtual.programs import PROGRAMS
 from tightship_simulator.virtual.simulation import NAMESPACE, Simulation, simulate
 from tightship_testkit.loads import HOUR, Load
+from tightship_testkit.settings_text import with_units
 
 Json = dict[str, Any]
 
@@ -36,7 +37,7 @@ WARM_UP = 900.0
 
 _LOOK = 1.0
 """Seconds of the loop's clock between two looks."""
-_CONFIG_MAPS = {"node-compactor": "estafette-k8s-node-compactor-config", "node-refiner": "node-refiner-cm"}
+_CONFIG_MAPS = {"node-compactor": "node-compactor-config", "node-refiner": "node-refiner-config"}
 _FIRST = "n"
 
 
@@ -310,8 +311,8 @@ _VARIABLES = {
         "HTTP_PORTS": "9101",
     }
     for name, interval, seconds in (
-        ("node-compactor", "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS", 120),
-        ("node-refiner", "CALCULATION_LOOP_FREQUENCY_SECONDS", 60),
+        ("node-compactor", "INTERVAL", 120),
+        ("node-refiner", "INTERVAL", 60),
     )
 }
 
@@ -321,7 +322,7 @@ def _config(name: str, more: Json) -> Json:
     if name == "node-compactor":
         times = {key: _part(seconds) for key, seconds in (_DRAINS | _COMPACTOR).items()}
         pool = {"enabled": True, "scaleDownCPURequestRatioLimit": 0.8, "scaleDownRequiredUnderutilizedNodeCount": 0}
-        return {"data": {"config.json": json.dumps({"nodePools": {"*": pool}, **times, **more})}}
+        return {"data": {"config.json": json.dumps(with_units({"nodePools": {"*": pool}, **times, **more}))}}
     times = {_snake(key): _part(seconds) for key, seconds in (_DRAINS | _REFINER).items()}
     return {"data": {key: str(value) for key, value in {**times, **more}.items()}}
 

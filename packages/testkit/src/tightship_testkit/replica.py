@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from tightship.kube.host import wall
 from tightship_testkit.client import ApiError, Client, Json, wait_for
+from tightship_testkit.settings_text import with_units
 
 NAMESPACE = "default"
 DEADLINE = 120.0
@@ -50,12 +51,12 @@ class Program:
             return {"config.yaml": settings}
         if self.flat:
             return {key: str(value) for key, value in settings.items()}
-        return {"config.yaml": json.dumps(settings)}
+        return {"config.yaml": json.dumps(with_units(settings))}
 
 
-COMPACTOR = Program("node-compactor", "node_compactor", "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS")
-REFINER = Program("node-refiner", "node_refiner", "CALCULATION_LOOP_FREQUENCY_SECONDS", flat=True)
-SCALER = Program("hpa-scaler", "hpa_scaler", "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS")
+COMPACTOR = Program("node-compactor", "node_compactor", "INTERVAL")
+REFINER = Program("node-refiner", "node_refiner", "INTERVAL", flat=True)
+SCALER = Program("hpa-scaler", "hpa_scaler", "INTERVAL")
 ACCOUNT = COMPACTOR.name
 USER = COMPACTOR.user
 

@@ -106,7 +106,7 @@ def answers(*ways: str) -> Act:
 def scenario(*, notes: dict[str, str] = NOTES, count: int = 1, app: App | None = None, **changes: Any) -> Scenario:
     scaler = changes.pop("autoscaler", {})
     settings = changes.pop("settings", {})
-    variables = {"SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": "10"}
+    variables = {"INTERVAL": "10"}
     apps = [app or App(name="shop", requests=10.0 * NEED, targets=2)]
     hpas = [Autoscaler(name=f"h{number}", app="shop", at=NEED, notes=notes, **scaler) for number in range(count)]
     made: dict[str, Any] = {

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.virtual_time
 assert all_steps
 
 VARIABLES = {
-    "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": "5",
+    "INTERVAL": "5",
     "LEASE_DURATION_SECONDS": "15",
     "LEASE_RENEW_DEADLINE_SECONDS": "10",
     "LEASE_RETRY_PERIOD_SECONDS": "4",
@@ -33,7 +33,7 @@ SETTINGS: Json = {
     "maximumNodesInDrain": 2,
     "minimumNodeAge": 0,
     "neededMarkedTimeForRemoval": 0,
-    "settleTime": 1,
+    "settleTime": "1s",
     "coolDownAfterNodeAdded": 0,
 }
 POOLS: Json = {"*": {"enabled": True, "scaleDownCPURequestRatioLimit": 0.9}}

@@ -27,6 +27,7 @@ from tightship.planning.plan import STRATEGIES, Placement
 from tightship.rules.eviction_rules import SWITCHABLE as POD_RULES
 from tightship.rules.nodes import SWITCHABLE as NODE_RULES
 from tightship_cli import __version__
+from tightship_cli.converting import add_config
 
 PROGRAM = "tightship"
 
@@ -82,6 +83,7 @@ def _add(commands: argparse._SubParsersAction[CommandParser]) -> None:
     )
     floors = commands.add_parser("floors", help="the same for HPAs by hpa-scaler, and its backtest, suggest and replay")
     hpa_scaler.cli.fill(floors, f"{PROGRAM} floors")
+    add_config(commands)
     completion = commands.add_parser(
         "completion",
         help="print the completion for a shell",

@@ -21,8 +21,7 @@ _Settings = TypeVar("_Settings", bound=ProcessSettings)
 Serve = Callable[[Runtime, _Settings, Mapping[str, str]], Awaitable[None]]
 """Runs a controller with its settings and the environment until ``runtime.stop``."""
 
-_EPILOG = """Everything can also be set in the environment, the older controller's names included ({migration});
-flags come first. {live} come from the ConfigMap, live.
+_EPILOG = """Everything can also be set in the environment; flags come first. {live} come from the ConfigMap, live.
 exit codes: 0 stopped by SIGTERM; 1 an error; 64 wrong usage; 130 interrupted."""
 
 _TITLES = {"cluster": "cluster", "": "configuration", "logging": "logging"}
@@ -41,7 +40,7 @@ def add_run(
         "run",
         help=f"run the controller: {words.does}",
         description=words.description,
-        epilog=_EPILOG.format(live=words.live[:1].upper() + words.live[1:], migration=words.migration),
+        epilog=_EPILOG.format(live=words.live[:1].upper() + words.live[1:]),
     )
     run.usage = f"{program} run [flags]"
     own = {flag.topic: flag.topic for flag in flags_of(settings).values() if flag.topic not in _TITLES}

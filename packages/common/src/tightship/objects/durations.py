@@ -40,6 +40,14 @@ def parse_duration(text: str, plain_unit: str = "") -> float:
     return float(sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(stripped)))
 
 
+def spell_duration(seconds: float) -> str:
+    """Return *seconds* exactly, as :func:`parse_duration` reads them: ``8m30s``, ``1h``, ``0.5s`` or ``0``."""
+    hours, rest = divmod(seconds, 3600)
+    minutes, left = divmod(rest, 60)
+    parts = ((hours, "h"), (minutes, "m"), (left, "s"))
+    return "".join(f"{number:.15g}{unit}" for number, unit in parts if number) or "0"
+
+
 def format_duration(seconds: float) -> str:
     """Return *seconds* as kubectl writes an age, with at most two units: ``3d4h`` or ``90s``."""
     left = int(max(0, seconds))

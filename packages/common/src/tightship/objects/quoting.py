@@ -16,6 +16,11 @@ def quoted(text: object) -> str:
     return repr(text)
 
 
+def set_twice(older: str, native: str) -> str:
+    """Return the problem that an *older* name and the *native* one of the same setting are both set."""
+    return f"{older}: stands beside {native}, which is the same setting; allowed is one of them"
+
+
 def near(name: str, known: Iterable[str]) -> str:
     """Return names of *known* close to the mistyped *name*, as the end of a sentence; empty if none is close."""
     names = list(known)

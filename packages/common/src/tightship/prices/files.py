@@ -12,8 +12,7 @@ from pydantic_core import PydanticCustomError
 from tightship.objects.money import MICROS
 from tightship.objects.quoting import quoted
 from tightship.prices.lists import CloudPrices, PriceList
-from tightship.prices.opencost import OpenCost, server_in
-from tightship.prices.reading import PriceError, price_list
+from tightship.prices.reading import price_list
 from tightship.process.settings.config_maps import mapping_of, read_config
 from tightship.process.settings.loading import TELLS_ALL, SettingsError
 
@@ -57,27 +56,16 @@ def read_prices(path: str) -> PriceList:
     file.
     """
     address = path.lower().startswith(("http://", "https://"))
+    values: Mapping[str, object] = {"openCost": path} if address else read_config(path, PRICE_FILES)
     try:
-        return _read({"openCost": path} if address else read_config(path, PRICE_FILES))
-    except PriceError as error:
+        return _read(values)
+    except SettingsError as error:
         where = "--prices" if address else path
         raise SettingsError([f"{where}: {problem}" for problem in error.problems]) from error
 
 
 def _read(values: Mapping[str, object]) -> PriceList:
-    problems: list[str] = []
-    ask = None
-    if "openCost" in values:
-        try:
-            ask = OpenCost(server_in(values["openCost"]))
-        except SettingsError as error:
-            problems = error.problems
-    try:
-        found = price_list(values, cloud_prices(), ask)
-    except PriceError as error:
-        raise PriceError([*problems, *error.problems]) from error
-    if problems:
-        raise PriceError(problems)
+    found = price_list(values, cloud_prices())
     # Only values that passed are written: YAML's aliases can make others endless.
     return msgspec.structs.replace(found, written=msgspec.json.encode(values).decode())
 
@@ -99,5 +87,5 @@ def configured(value: object) -> PriceList:
         raise PydanticCustomError(TELLS_ALL, "{problems}", {"problems": why})
     try:
         return _read(value) if value else no_list()
-    except PriceError as error:
+    except SettingsError as error:
         raise PydanticCustomError(TELLS_ALL, "{problems}", {"problems": str(error)}) from error

@@ -12,27 +12,18 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from pydantic import Field
 
 from tightship.kube.server_access import CredentialsError, ServerCredentials, proxy_of
 from tightship.objects.money import parse_price
 from tightship.objects.query_servers import Server
 from tightship.objects.quoting import quoted
 from tightship.objects.unreadable import UNREADABLE
-from tightship.process.settings.loading import Layered, SettingsError, load
-from tightship.process.settings.query_servers import ServerSettings, server_of
+from tightship.process.settings.loading import SettingsError
 
 METRIC = "node_total_hourly_cost"
 """OpenCost's price of a node for an hour; the label ``node`` names the node, in older versions ``instance``."""
 
-KEY = "openCost"
-"""The key of a price list that names the server: its address, or a mapping as hpa-scaler's servers have."""
-
 _MOST = 64 * 2**20
-
-
-class _OpenCost(Layered):
-    open_cost: ServerSettings = Field(alias=KEY)
 
 
 class _Series(msgspec.Struct):
@@ -46,16 +37,6 @@ class _Vector(msgspec.Struct):
 
 class _Answer(msgspec.Struct):
     data: _Vector
-
-
-def server_in(value: object) -> Server:
-    """Return the server that the key ``openCost`` describes. Raises :class:`SettingsError`."""
-    given = load(_OpenCost, {KEY: {"url": value} if isinstance(value, str) else value}).open_cost
-    if not given.url:
-        raise SettingsError([f"{KEY}: has no url; allowed is the address of a Prometheus that scrapes OpenCost"])
-    if given.tls.server_name:
-        raise SettingsError([f"{KEY}.tls.serverName: can't be used here; allowed is a url with the certificate's name"])
-    return server_of("OpenCost", given, given.url)
 
 
 class OpenCost:
@@ -143,4 +124,4 @@ def _read(answer: Any) -> bytes:
 
 
 def _unusable(server: Server, why: str) -> SettingsError:
-    return SettingsError([f"{KEY} {server.address}: {why}"])
+    return SettingsError([f"openCost {server.address}: {why}"])

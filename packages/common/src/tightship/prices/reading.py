@@ -1,156 +1,206 @@
-"""Reads a user's price list. Pure: whoever calls has read the file.
-
-``docs/money.md`` describes the format.
-"""
+"""A user's price list: its keys, and the prices that they come to. ``docs/money.md`` describes it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from tightship.objects.money import DEFAULT_CURRENCY, MICROS, parse_number, parse_price, rounded, shown_value
 from tightship.objects.selector_text import parse_selector
 from tightship.objects.selectors import LabelSelector
 from tightship.prices.lists import CapacityType, CloudPrices, PriceEntry, PriceList
-
-_KEYS = ("currency", "spotFactor", "instanceTypes", "prices", "cloudPrices", "openCost")
-_ENTRY_KEYS = ("price", "instanceType", "selector", "zone", "capacityType")
-_CAPACITY_TYPES: tuple[CapacityType, ...] = ("on-demand", "spot")
-
-
-class PriceError(ValueError):
-    """An unusable price list. *problems* has a line for each problem: the entry, its value, and what is allowed."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = problems
+from tightship.prices.opencost import OpenCost
+from tightship.process.settings.fields import Allowed
+from tightship.process.settings.loading import TELLS_ALL, Layered, SettingsError, load
+from tightship.process.settings.query_servers import ServerSettings, server_of
 
 
-def price_list(
-    values: Mapping[str, object],
-    clouds: tuple[CloudPrices, ...] = (),
-    ask: Callable[[], Mapping[str, int]] | None = None,
-) -> PriceList:
-    """Return the price list that *values* spell; *ask* asks the server that ``openCost`` names.
-
-    ``prices`` is a list of entries; ``instanceTypes`` maps types to prices on demand, and counts after ``prices``.
-    *clouds* are for the nodes that neither is about, unless ``cloudPrices`` is false or the currency isn't theirs.
-    Raises :class:`PriceError` with **all** problems.
-    """
-    problems = [
-        f"{shown_value(key)}: unknown key; allowed are {', '.join(_KEYS)}" for key in values if key not in _KEYS
-    ]
-    currency = values.get("currency", DEFAULT_CURRENCY)
-    if not (isinstance(currency, str) and currency.isascii() and currency.isalpha() and len(currency) == 3):
-        problems.append(f"currency: {shown_value(currency)}; allowed is a code of three letters such as USD or EUR")
-    factor = None
-    if "spotFactor" in values:
-        number = parse_number(values["spotFactor"])
-        if number is None or not 0 <= number <= 1:
-            problems.append(
-                f"spotFactor: {shown_value(values['spotFactor'])}; allowed is a number of 0 to 1 such as 0.35"
-            )
-        else:
-            factor = rounded(number * MICROS)
-    wanted = values.get("cloudPrices", True)
-    if not isinstance(wanted, bool):
-        problems.append(f"cloudPrices: {shown_value(wanted)}; allowed are true and false")
-    entries = [*_entries(values.get("prices", ()), problems), *_types(values.get("instanceTypes", {}), problems)]
-    if not entries and not problems and not {"spotFactor", "cloudPrices", "openCost"} & values.keys():
-        problems.append("holds no price; allowed are instanceTypes, a mapping of types to prices, and prices, a list")
-    if problems:
-        raise PriceError(problems)
-    currency = str(currency).upper()
-    if not wanted or currency != DEFAULT_CURRENCY:
-        clouds = ()
-    return PriceList(currency, entries=tuple(entries), spot_factor=factor, clouds=clouds, ask=ask)
+def _refused(value: object, allowed: str) -> PydanticCustomError:
+    return PydanticCustomError(TELLS_ALL, "{problem}", {"problem": f"{shown_value(value)}{allowed}"})
 
 
-def _types(found: object, problems: list[str]) -> Iterator[PriceEntry]:
-    if not isinstance(found, Mapping):
-        problems.append(f"instanceTypes: {shown_value(found)}; allowed is a mapping of instance types to prices")
-        return
-    for name, value in found.items():
-        try:
-            yield PriceEntry(parse_price(value), instance_type=str(name), words=f"type {name}")
-        except ValueError as error:
-            problems.append(f"instanceTypes.{name}: {error}")
+def _price(value: object) -> int:
+    try:
+        return parse_price(value)
+    except ValueError as error:
+        raise PydanticCustomError(TELLS_ALL, "{problem}", {"problem": str(error)}) from error
 
 
-def _entries(found: object, problems: list[str]) -> Iterator[PriceEntry]:
-    if isinstance(found, str | Mapping) or not isinstance(found, list | tuple):
-        problems.append(f"prices: {shown_value(found)}; allowed is a list of entries with {', '.join(_ENTRY_KEYS)}")
-        return
-    seen: dict[tuple[object, ...], int] = {}
-    for number, value in enumerate(found, 1):
-        entry = _entry(value, f"prices[{number}]", problems)
-        if entry is None:
-            continue
-        same = (entry.instance_type, entry.selector, entry.zone, entry.capacity_type)
-        if same in seen:
-            problems.append(
-                f"prices[{number}]: is about the same nodes as prices[{seen[same]}]; allowed is one of them"
-            )
-        seen.setdefault(same, number)
-        yield entry
+def _currency(value: object) -> object:
+    if isinstance(value, str) and value.isascii() and value.isalpha() and len(value) == 3:
+        return value.upper()
+    raise _refused(value, "; allowed is a code of three letters such as USD or EUR")
 
 
-def _entry(value: object, where: str, problems: list[str]) -> PriceEntry | None:
+def _factor(value: object) -> object:
+    number = parse_number(value)
+    if number is None or not 0 <= number <= 1:
+        raise _refused(value, "; allowed is a number of 0 to 1 such as 0.35")
+    return rounded(number * MICROS)
+
+
+def _switch(value: object) -> object:
+    if not isinstance(value, bool):
+        raise _refused(value, "; allowed are true and false")
+    return value
+
+
+def _types(value: object) -> object:
     if not isinstance(value, Mapping):
-        problems.append(f"{where}: {shown_value(value)}; allowed is a mapping with {', '.join(_ENTRY_KEYS)}")
-        return None
-    before = len(problems)
-    problems += [
-        f"{where}.{key}: unknown key; allowed are {', '.join(_ENTRY_KEYS)}" for key in value if key not in _ENTRY_KEYS
-    ]
-    hourly, selector = 0, None
-    try:
-        hourly = parse_price(value.get("price"))
-    except ValueError as error:
-        problems.append(f"{where}.price: {error}")
-    try:
-        selector = _selector(value.get("selector"))
-    except ValueError as error:
-        problems.append(f"{where}.selector: {error}")
-    for key in ("instanceType", "zone"):
-        if not isinstance(value.get(key, ""), str):
-            problems.append(f"{where}.{key}: {shown_value(value[key])}; allowed is a text")
-    kind = value.get("capacityType", "")
-    if kind and kind not in _CAPACITY_TYPES:
-        problems.append(f"{where}.capacityType: {shown_value(kind)}; allowed are {' and '.join(_CAPACITY_TYPES)}")
-    if not value.get("instanceType") and selector is None:
-        problems.append(f"{where}: names no nodes; allowed is instanceType, selector, or both")
-    if len(problems) > before:
-        return None
-    given = {"type": value.get("instanceType"), "selector": value.get("selector"), "zone": value.get("zone")}
-    words = [f"{key} {_text(each)}" for key, each in given.items() if each]
-    capacity_type: CapacityType = next((each for each in _CAPACITY_TYPES if each == kind), "")
-    return PriceEntry(
-        hourly,
-        instance_type=str(value.get("instanceType", "")),
-        selector=selector,
-        zone=str(value.get("zone", "")),
-        capacity_type=capacity_type,
-        words=" ".join([*words, capacity_type]).strip(),
-    )
+        raise _refused(value, "; allowed is a mapping of instance types to prices")
+    return {str(name): each for name, each in value.items()}
 
 
-def _selector(value: object) -> LabelSelector | None:
+def _list(value: object) -> object:
+    if not isinstance(value, list | tuple):
+        raise _refused(value, f"; allowed is a list of entries with {', '.join(_ENTRY)}")
+    return value
+
+
+def _entry(value: object) -> object:
+    if not isinstance(value, Mapping):
+        raise _refused(value, f"; allowed is a mapping with {', '.join(_ENTRY)}")
+    if not (value.get("instanceType") or value.get("selector") is not None):
+        raise PydanticCustomError(TELLS_ALL, "names no nodes; allowed is instanceType, selector, or both")
+    return {"price": None, **value}
+
+
+def _text(value: object) -> object:
+    if not isinstance(value, str):
+        raise _refused(value, "; allowed is a text")
+    return value
+
+
+def _capacity_type(value: object) -> object:
+    if value not in ("on-demand", "spot", ""):
+        raise _refused(value, "; allowed are on-demand and spot")
+    return value
+
+
+def _selector(value: object) -> object:
     """Return a selector from labels by name, or from kubectl's notation; one that selects everything is refused."""
-    if value is None:
-        return None
     if isinstance(value, str):
-        selector = parse_selector(value)
+        try:
+            selector = parse_selector(value)
+        except ValueError as error:
+            raise PydanticCustomError(TELLS_ALL, "{problem}", {"problem": str(error)}) from error
     elif isinstance(value, Mapping) and all(isinstance(each, str) for each in value.values()):
         selector = LabelSelector(match_labels={str(key): text for key, text in value.items()})
     else:
-        allowed = "labels by name, or a text such as a=b or 'a in (b,c)'"
-        raise ValueError(f"{shown_value(value)}; allowed are {allowed}")
+        raise _refused(value, "; allowed are labels by name, or a text such as a=b or 'a in (b,c)'")
     if selector.empty:
-        raise ValueError(f"{shown_value(value)} selects every node; allowed is at least one label")
-    return selector
+        raise _refused(value, " selects every node; allowed is at least one label")
+    told = ",".join(f"{key}={text}" for key, text in value.items()) if isinstance(value, Mapping) else value
+    return Selected(selector=selector, words=told)
 
 
-def _text(value: object) -> str:
-    if isinstance(value, Mapping):
-        return ",".join(f"{key}={text}" for key, text in value.items())
-    return str(value)
+class Selected(BaseModel):
+    """A selector with its *words*."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
+
+    selector: LabelSelector
+    words: str
+
+
+Price = Annotated[int, BeforeValidator(_price)]
+"""Millionths of the currency per hour."""
+
+
+class Entry(BaseModel):
+    """The price of the nodes that all given parts match."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    price: Price
+    instance_type: Annotated[str, BeforeValidator(_text)] = Field(default="", alias="instanceType")
+    selector: Annotated[Selected | None, BeforeValidator(_selector)] = None
+    zone: Annotated[str, BeforeValidator(_text)] = ""
+    capacity_type: Annotated[CapacityType, BeforeValidator(_capacity_type)] = Field(default="", alias="capacityType")
+
+    @property
+    def nodes(self) -> tuple[object, ...]:
+        """What two entries about the same nodes have in common."""
+        return (self.instance_type, self.selector and self.selector.selector, self.zone, self.capacity_type)
+
+    @property
+    def entry(self) -> PriceEntry:
+        """The entry for the judgement."""
+        selector = self.selector
+        told = {"type": self.instance_type, "selector": selector.words if selector else "", "zone": self.zone}
+        words = [f"{key} {text}" for key, text in told.items() if text]
+        return PriceEntry(
+            self.price,
+            instance_type=self.instance_type,
+            selector=selector.selector if selector else None,
+            zone=self.zone,
+            capacity_type=self.capacity_type,
+            words=" ".join([*words, self.capacity_type]).strip(),
+        )
+
+
+_ENTRY = ("price", "instanceType", "selector", "zone", "capacityType")
+
+
+class PriceKeys(Layered):
+    """The keys of a price list. ``prices`` is a list of entries; ``instanceTypes`` maps types to prices on demand, and
+    counts after ``prices``.
+    """
+
+    currency: Annotated[str, BeforeValidator(_currency)] = DEFAULT_CURRENCY
+    spot_factor: Annotated[int | None, BeforeValidator(_factor)] = Field(default=None, alias="spotFactor")
+    """Millionths."""
+    instance_types: Annotated[Mapping[str, Price], BeforeValidator(_types)] = Field(default={}, alias="instanceTypes")
+    prices: Annotated[tuple[Annotated[Entry, BeforeValidator(_entry)], ...], BeforeValidator(_list)] = ()
+    cloud_prices: Annotated[bool, BeforeValidator(_switch)] = Field(default=True, alias="cloudPrices")
+    open_cost: Annotated[
+        ServerSettings | None,
+        BeforeValidator(lambda value: {"url": value} if isinstance(value, str) else value),
+        Allowed("an address, or a server as hpa-scaler has them"),
+    ] = Field(default=None, alias="openCost")
+
+    @property
+    def ask(self) -> OpenCost | None:
+        """Asks the server that knows OpenCost's prices."""
+        given = self.open_cost
+        return None if given is None else OpenCost(server_of("OpenCost", given, given.url))
+
+    def problems(self) -> Iterator[str]:
+        """Yield what no key shows by itself."""
+        if not (
+            self.prices or self.instance_types or {"spot_factor", "cloud_prices", "open_cost"} & self.model_fields_set
+        ):
+            yield "holds no price; allowed are instanceTypes, a mapping of types to prices, and prices, a list"
+        seen: dict[tuple[object, ...], int] = {}
+        for number, each in enumerate(self.prices, 1):
+            if seen.setdefault(each.nodes, number) != number:
+                same = seen[each.nodes]
+                yield f"prices[{number}]: is about the same nodes as prices[{same}]; allowed is one of them"
+        if self.open_cost is not None and not self.open_cost.url:
+            yield "openCost: has no url; allowed is the address of a Prometheus that scrapes OpenCost"
+        if self.open_cost is not None and self.open_cost.tls.server_name:
+            yield "openCost.tls.serverName: can't be used here; allowed is a url with the certificate's name"
+
+
+def price_list(values: Mapping[str, object], clouds: tuple[CloudPrices, ...] = ()) -> PriceList:
+    """Return the price list that *values* spell.
+
+    *clouds* are for the nodes that no entry is about, unless ``cloudPrices`` is false or the currency isn't theirs.
+    Raises :class:`SettingsError` with a line for each problem: the entry, its value, and what is allowed.
+    """
+    keys = load(PriceKeys, values)
+    if problems := list(keys.problems()):
+        raise SettingsError(problems)
+    types = (
+        PriceEntry(hourly, instance_type=name, words=f"type {name}") for name, hourly in keys.instance_types.items()
+    )
+    return PriceList(
+        keys.currency,
+        entries=(*(each.entry for each in keys.prices), *types),
+        spot_factor=keys.spot_factor,
+        clouds=clouds if keys.cloud_prices and keys.currency == DEFAULT_CURRENCY else (),
+        ask=keys.ask,
+    )

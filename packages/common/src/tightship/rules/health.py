@@ -25,7 +25,7 @@ class HealthRules(Protocol):
     @property
     def not_ready_count(self) -> int: ...
     @property
-    def not_ready_percent(self) -> float: ...
+    def not_ready_share(self) -> float: ...
     @property
     def api_failures(self) -> int: ...
     @property
@@ -58,9 +58,9 @@ def _not_ready(snapshot: Snapshot, keys: HealthRules) -> list[str]:
     if len(names) <= keys.not_ready_count:
         return []
     nodes = [view.node for view in snapshot.nodes.values() if counts(view.node)]
-    if len(names) <= max(keys.not_ready_count, keys.not_ready_percent * len(nodes) / 100):
+    if len(names) <= max(keys.not_ready_count, round(keys.not_ready_share * len(nodes), 9)):
         return []
-    limit = f"{keys.not_ready_count} or {keys.not_ready_percent:g}%"
+    limit = f"{keys.not_ready_count} or {100 * keys.not_ready_share:g}%"
     nodes_not = counted(len(names), f"of {counted(len(nodes), 'node')} is", f"of {counted(len(nodes), 'node')} are")
     return [f"{nodes_not} not Ready ({_some(names)}), at most {limit} may be"]
 

@@ -16,7 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.annotations import values
+from hpa_scaler.annotations.older import prefixes, texts_of
 from hpa_scaler.annotations.spec import (
+    ENABLE,
     PREFIX,
     FloorSpec,
     ForecastSpec,
@@ -28,10 +30,6 @@ from hpa_scaler.annotations.spec import (
     ServerRef,
 )
 from tightship.objects.quoting import quoted
-
-ENABLE = "hpa-scaler"
-STATE = "state"
-"""Written by the controller, never read as a setting."""
 
 MOST_QUERIES = 16
 """The most queries of one HPA: ``prometheus-query``, ``prometheus-query-2`` and so on up to this number."""
@@ -51,14 +49,13 @@ class Annotation(Struct, frozen=True):
     """One annotation: its *name* after ``hpa-scaler-``, the reader of its text, and the field of a spec that it sets.
 
     An annotation without a *field* sets part of a field. A *numbered* annotation may be set for each query, as in
-    ``delta-2``. *legacy* marks the older controller's annotations.
+    ``delta-2``.
     """
 
     name: str
     read: Callable[[str], Any]
     field: str = ""
     numbered: bool = False
-    legacy: bool = False
 
     @property
     def key(self) -> str:
@@ -70,13 +67,13 @@ class Annotation(Struct, frozen=True):
 QUERY = "prometheus-query"
 
 ANNOTATIONS = (
-    Annotation(QUERY, values.query, numbered=True, legacy=True),
-    Annotation("requests-per-replica", values.positive, numbered=True, legacy=True),
-    Annotation("delta", values.number, numbered=True, legacy=True),
+    Annotation(QUERY, values.query, numbered=True),
+    Annotation("requests-per-replica", values.positive, numbered=True),
+    Annotation("delta", values.number, numbered=True),
     Annotation("prometheus-server", values.server_name, numbered=True),
-    Annotation("prometheus-server-url", values.url, numbered=True, legacy=True),
-    Annotation("scale-down-max-ratio", values.ratio, "ratio", legacy=True),
-    Annotation("enable-scale-down-ratio-deployment-checking", values.switch, "rollout_check", legacy=True),
+    Annotation("prometheus-server-url", values.url, numbered=True),
+    Annotation("scale-down-max-ratio", values.ratio, "ratio"),
+    Annotation("enable-scale-down-ratio-deployment-checking", values.switch, "rollout_check"),
     Annotation("several-series", values.one_of("hold", "max", "error"), "series"),
     Annotation("query-range", values.duration, "query_range"),
     Annotation("missing-data", values.missing_data),
@@ -110,13 +107,13 @@ _NUMBER = re.compile(r"-([2-9]|[1-9][0-9])$", re.ASCII)
 
 
 def name_of(prefix: str, name: str) -> str:
-    """Return the full name of an annotation, ``estafette.io/hpa-scaler-delta`` for ``delta``."""
+    """Return the full name of an annotation, ``tightship.dev/hpa-scaler-delta`` for ``delta``."""
     return f"{prefix}/{ENABLE}-{name}"
 
 
 def enabled(annotations: Mapping[str, str], prefix: str = PREFIX) -> bool:
     """Whether an HPA is opted in: exactly ``"true"``, as for the older controller."""
-    return annotations.get(f"{prefix}/{ENABLE}") == "true"
+    return any(annotations.get(f"{each}/{ENABLE}") == "true" for each in prefixes(prefix))
 
 
 def parse_spec(
@@ -127,13 +124,12 @@ def parse_spec(
     *defaults* are texts by annotation name (``delta``), already checked by :func:`check_defaults`. An HPA's own server,
     by name or by address, replaces the default server.
     """
-    start = name_of(prefix, "")
-    given = {key.removeprefix(start): text for key, text in annotations.items() if key.startswith(start)}
-    given.pop(STATE, None)
+    given, starts, problems = texts_of(annotations, prefix)
     own = {name: text for name, text in given.items() if text or _NUMBER.sub("", name) not in _EMPTY_IS_ABSENT}
-    reader = _SpecReader(own, defaults, start)
+    reader = _SpecReader(own, defaults, name_of(prefix, ""), starts)
     spec = reader.spec()
-    return Problems(tuple(sorted(reader.problems))) if reader.problems else spec
+    problems += reader.problems
+    return Problems(tuple(sorted(problems))) if problems else spec
 
 
 def check_defaults(defaults: Mapping[str, str]) -> list[str]:
@@ -150,18 +146,21 @@ def check_defaults(defaults: Mapping[str, str]) -> list[str]:
 class _SpecReader:
     """Reads the texts of one HPA, and collects their problems."""
 
-    def __init__(self, own: Mapping[str, str], defaults: Mapping[str, str], start: str) -> None:
+    def __init__(
+        self, own: Mapping[str, str], defaults: Mapping[str, str], start: str, starts: Mapping[str, str] = {}
+    ) -> None:
         self.problems: list[str] = []
         self._own = own
         self._defaults = defaults
         self._start = start
+        self._starts = starts
         self._check_names()
 
     def problem(self, name: str, text: str, why: str) -> None:
         shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
         # An AddressError already quotes the text.
         detail = why if why.startswith(quoted(text)) else f"{shown!r}: {why}"
-        line = f"{self._start}{name}: {detail}"
+        line = f"{self._starts.get(name, self._start)}{name}: {detail}"
         if line not in self.problems:
             self.problems.append(line)
 
@@ -259,7 +258,8 @@ class _SpecReader:
             plain = name if _numbered(name) is None else _NUMBER.sub("", name)
             if plain not in BY_NAME:
                 near = difflib.get_close_matches(name, BY_NAME, n=2)
-                hint = f"did you mean {' or '.join(self._start + each for each in near)}?" if near else "see the docs"
+                start = self._starts.get(name, self._start)
+                hint = f"did you mean {' or '.join(start + each for each in near)}?" if near else "see the docs"
                 self.problem(name, text, f"no annotation has this name; {hint}")
 
 

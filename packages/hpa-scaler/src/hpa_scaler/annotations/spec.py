@@ -14,8 +14,13 @@ from tightship.objects import ScaleTarget
 from tightship.objects.counting import counted
 from tightship.objects.durations import format_duration
 
-PREFIX = "estafette.io"
-"""The default prefix, the same as the older controller's."""
+PREFIX = "tightship.dev"
+"""The default prefix; :mod:`hpa_scaler.annotations.older` reads the older controller's too."""
+
+ENABLE = "hpa-scaler"
+"""The name of the annotation that opts in, with which the names of all others begin."""
+STATE = "state"
+"""Written by the controller, never read as a setting."""
 
 AGE_QUERY = "time() - min(min_over_time(timestamp(up)[{range}s:{step}s]))"
 """The age of a server's data in seconds, at most the range: the time since the oldest sample of any target in that

@@ -159,7 +159,7 @@ _PAST: Mapping[str, tuple[Callable[[str], object], object, str]] = {
     "--interval DURATION": (
         _step,
         None,
-        "between two cycles (default: $SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS, else 75s)",
+        "between two cycles (default: $INTERVAL, else 75s)",
     ),
     "--pod-start DURATION": (_duration, 60.0, "until a new pod is ready (1m)"),
     "--hpa-target PART": (

@@ -24,9 +24,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
-from hpa_scaler.annotations.parsing import ANNOTATIONS, ENABLE, name_of
+from hpa_scaler.annotations.parsing import ANNOTATIONS, name_of
 from hpa_scaler.annotations.queries import Failure, Outcome, Query, QueryAnswer, value_query
-from hpa_scaler.annotations.spec import Band, FloorSpec, ForecastSpec, PauseSpec, Rules, ServerRef
+from hpa_scaler.annotations.spec import ENABLE, Band, FloorSpec, ForecastSpec, PauseSpec, Rules, ServerRef
 from hpa_scaler.annotations.values import format_float, parse_float
 from hpa_scaler.backtest.replay import BacktestSetup, RecordedHpa
 from hpa_scaler.judge.decision_log import DecisionLine, LogError, read_log

@@ -19,9 +19,10 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations.parsing import ENABLE, enabled, name_of
+from hpa_scaler.annotations.older import prefix_of
+from hpa_scaler.annotations.parsing import enabled, name_of
 from hpa_scaler.annotations.queries import value_query
-from hpa_scaler.annotations.spec import FloorSpec, QuerySpec
+from hpa_scaler.annotations.spec import ENABLE, FloorSpec, QuerySpec
 from hpa_scaler.backtest.replay import (
     EVERY,
     TODAY,
@@ -381,7 +382,7 @@ def _suggestion(
     before: Replay | None = None,
     after: Replay | None = None,
 ) -> HpaSuggestion:
-    hpa, prefix = past.hpa, setup.rules.prefix
+    hpa, prefix = past.hpa, prefix_of(past.hpa.annotations, setup.rules.prefix)
     queries = past.yardstick.queries if past.yardstick is not None else ()
     annotations = [SuggestedAnnotation(name_of(prefix, name), text, why) for name, text, why in advice]
     if annotations and not enabled(hpa.annotations, prefix):

@@ -18,7 +18,8 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations.parsing import ENABLE, name_of
+from hpa_scaler.annotations.older import prefix_of, prefixes
+from hpa_scaler.annotations.parsing import name_of
 from hpa_scaler.annotations.queries import (
     Failure,
     Outcome,
@@ -31,7 +32,7 @@ from hpa_scaler.annotations.queries import (
     range_of,
     value_query,
 )
-from hpa_scaler.annotations.spec import FloorSpec, Rollout, Rules
+from hpa_scaler.annotations.spec import ENABLE, FloorSpec, Rollout, Rules
 from hpa_scaler.documents.document import FloorHead
 from hpa_scaler.judge.decision import GUARDS, DropState, FloorDecision, Guard, Subject, guard_of
 from hpa_scaler.judge.floors import QueryTerm, unguarded
@@ -77,10 +78,12 @@ class Variant(Struct, frozen=True):
         notes = {} if self.kind == "none" else dict(hpa.annotations)
         for change in self.changes:
             if change.target in (EVERY, hpa.key):
-                notes[f"{prefix}/{ENABLE}"] = "true"
-                notes.pop(name_of(prefix, change.name), None)
+                own = prefix_of(notes, prefix)
+                notes[f"{own}/{ENABLE}"] = "true"
+                for each in prefixes(prefix):
+                    notes.pop(name_of(each, change.name), None)
                 if change.text is not None:
-                    notes[name_of(prefix, change.name)] = change.text
+                    notes[name_of(own, change.name)] = change.text
         return msgspec.structs.replace(hpa, annotations=notes)
 
 

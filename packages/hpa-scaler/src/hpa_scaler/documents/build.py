@@ -8,9 +8,9 @@ from itertools import repeat
 
 from msgspec import Struct
 
-from hpa_scaler.annotations.parsing import ENABLE
+from hpa_scaler.annotations.older import prefixes
 from hpa_scaler.annotations.queries import Expected, range_from, range_of
-from hpa_scaler.annotations.spec import FloorSpec, Rules
+from hpa_scaler.annotations.spec import ENABLE, FloorSpec, Rules
 from hpa_scaler.documents.document import (
     Actions,
     BoundMove,
@@ -205,10 +205,10 @@ def _detail(decision: FloorDecision) -> HpaDetail:
     subject = decision.subject
     hpa, rules = subject.hpa, subject.rules
     back = restoration(hpa, subject.history, rules, subject.now)
-    start = f"{rules.prefix}/{ENABLE}"
+    starts = tuple(f"{prefix}/{ENABLE}" for prefix in prefixes(rules.prefix))
     return HpaDetail(
         hpa=_entry(decision),
-        annotations={key: text for key, text in sorted(hpa.annotations.items()) if key.startswith(start)},
+        annotations={key: text for key, text in sorted(hpa.annotations.items()) if key.startswith(starts)},
         conditions=tuple(
             f"{each.type}={each.status}{f' ({each.reason})' if each.reason else ''}" for each in hpa.conditions
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from hpa_scaler.annotations.parsing import STATE
+from hpa_scaler.annotations.spec import STATE
 from hpa_scaler.documents.document import (
     Drops,
     FloorExplanation,

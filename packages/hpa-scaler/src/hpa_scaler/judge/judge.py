@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations.parsing import STATE, enabled, name_of, parse_spec
+from hpa_scaler.annotations.older import state_name, states_of
+from hpa_scaler.annotations.parsing import enabled, parse_spec
 from hpa_scaler.annotations.queries import (
     NOT_FORECAST,
     NOTHING_FORECAST,
@@ -400,7 +401,8 @@ class _FloorJudgement:
         remarks = (self._own.changed, self._sources.largest, inactive(self._hpa), self._forecast.unused)
         notes = [each for each in remarks if each is not None]
         if self._state_problem:
-            fix = f"the memory starts empty; remove the annotation {name_of(self._rules.prefix, STATE)}"
+            name = (*states_of(self._hpa.annotations, self._rules.prefix), state_name(self._rules.prefix))[0]
+            fix = f"the memory starts empty; remove the annotation {name}"
             notes.append(Refusal(Reason.STATE_UNREADABLE, detail=self._state_problem, fix=fix))
         if self._rolling is not None and self._rolling.reason is Reason.ROLLOUT_EXPIRED:
             notes.append(self._rolling)

@@ -23,7 +23,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations.parsing import STATE, name_of
+from hpa_scaler.annotations.older import prefix_of, state_name, state_text, states_of
 from hpa_scaler.annotations.spec import FloorSpec, Problems, Rules
 from hpa_scaler.judge.advice import moment
 from hpa_scaler.judge.decision import Asked, FloorDecision
@@ -336,7 +336,7 @@ def restoration(hpa: HorizontalPodAutoscaler, history: FloorHistory, rules: Rule
 
 def state_of(hpa: HorizontalPodAutoscaler, prefix: str) -> tuple[State, str]:
     """Return the content of *hpa*'s state annotation, and why it is unreadable (empty if readable, or absent)."""
-    text = hpa.annotations.get(name_of(prefix, STATE))
+    text = state_text(hpa.annotations, prefix)
     if text is None:
         return State(), ""
     try:
@@ -362,20 +362,25 @@ def _patch(
 ) -> Patch:
     """Return the patch from the *present* bounds to *bounds*, with the annotation *state*.
 
-    Without a *state*, the patch removes the annotation if the HPA is *annotated*.
+    If the HPA is *annotated*, the patch removes the annotation without a *state*, and one of another prefix with it.
     """
     paths = ("/spec/minReplicas", "/spec/maxReplicas")
     moves = [(path, now, after) for path, now, after in zip(paths, present, bounds, strict=True)]
-    note = f"/metadata/annotations/{name_of(rules.prefix, STATE).replace('~', '~0').replace('/', '~1')}"
+    annotations = (about if isinstance(about, HorizontalPodAutoscaler) else about.subject.hpa).annotations
+    note, there = state_name(prefix_of(annotations, rules.prefix)), states_of(annotations, rules.prefix)
     ops: list[dict[str, object]] = [{"op": "test", "path": "/metadata/uid", "value": about.uid}]
     ops += [{"op": "test", "path": path, "value": now} for path, now, _ in moves]
     ops += [{"op": "replace", "path": path, "value": after} for path, now, after in moves if after != now]
     if state is not None:
-        ops.append({"op": "add", "path": note, "value": state})
-    elif annotated:
-        ops.append({"op": "remove", "path": note})
+        ops.append({"op": "add", "path": _path(note), "value": state})
+    if annotated:
+        ops += [{"op": "remove", "path": _path(each)} for each in there if state is None or each != note]
     params = {"fieldManager": MANAGER, "fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
     return Patch(path_of(about.namespace, about.name), params, msgspec.json.encode(ops), state)
+
+
+def _path(annotation: str) -> str:
+    return f"/metadata/annotations/{annotation.replace('~', '~0').replace('/', '~1')}"
 
 
 def not_ours(hpa: HorizontalPodAutoscaler, asked: Asked, now: float) -> Refusal | None:

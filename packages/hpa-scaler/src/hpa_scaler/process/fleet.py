@@ -11,7 +11,8 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations.parsing import STATE, enabled, name_of
+from hpa_scaler.annotations.older import states_of
+from hpa_scaler.annotations.parsing import enabled
 from hpa_scaler.annotations.queries import Outcomes, Query
 from hpa_scaler.annotations.spec import Rollout, Rules, rollout_of
 from hpa_scaler.judge.decision import Asked
@@ -188,7 +189,7 @@ class ListedHpas(Struct, frozen=True):
 
 def sort_fleet(fleet: HpaFleet, defaults: Mapping[str, str], rules: Rules, now: float, records: Records) -> ListedHpas:
     """Return the HPAs of *fleet* that matter, without the rest."""
-    prefix, state = rules.prefix, name_of(rules.prefix, STATE)
+    prefix = rules.prefix
     opted_in, others = [], []
     passed_over: Counter[str] = Counter()
     for hpa in fleet.hpas:
@@ -196,7 +197,7 @@ def sort_fleet(fleet: HpaFleet, defaults: Mapping[str, str], rules: Rules, now: 
             opted_in.append(hpa)
             continue
         passed_over[hpa.namespace] += 1
-        if hpa.uid in records or state in hpa.annotations:
+        if hpa.uid in records or states_of(hpa.annotations, prefix):
             others.append(hpa)
     asked = {hpa.uid: asked_of(hpa, prefix, defaults) for hpa in opted_in}
     asks = {uid: questions([each], rules) for uid, each in asked.items()}

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 
 import hpa_scaler
-from hpa_scaler.annotations.parsing import ENABLE, enabled
-from hpa_scaler.annotations.spec import Rules
+from hpa_scaler.annotations.parsing import enabled
+from hpa_scaler.annotations.spec import ENABLE, Rules
 from hpa_scaler.documents import RELEASE, FloorRelease
 from hpa_scaler.documents.document import BoundMove, ReleaseEntry, ReleaseOutcome
 from hpa_scaler.judge.ownership import Restoration, restoration, state_of
@@ -165,7 +165,7 @@ def add_release(commands: argparse._SubParsersAction[CommandParser]) -> None:
     how.add_argument(
         "--annotation-prefix",
         metavar="PREFIX",
-        help="what annotations begin with (default: $ANNOTATION_PREFIX, else estafette.io)",
+        help="what annotations begin with (default: $ANNOTATION_PREFIX, else tightship.dev)",
     )
     add_output_arguments(release, formats_of(RELEASE), table=False)
     add_logging_arguments(release)

@@ -1,9 +1,8 @@
 """The settings of the process, and those that may change while the hpa-scaler runs; the rules, servers and limits made
 from them.
 
-The process has the settings that all controllers share, under the older controller's names. Servers, defaults and the
-breaker may change, so they are in the ConfigMap. Keys follow the older controllers' style. Durations are in seconds,
-written as ``10m`` or as plain seconds. Defaults come from the parts that the settings configure.
+The process has the settings that all controllers share. Servers, defaults and the breaker may change, so they are in
+the ConfigMap. Durations are in seconds, written as ``10m``. Defaults come from the parts that the settings configure.
 """
 
 from __future__ import annotations
@@ -24,11 +23,9 @@ from tightship.objects.addresses import AllowList
 from tightship.objects.query_servers import Server
 from tightship.objects.selector_text import parse_selector
 from tightship.process.settings.config_maps import config_in, read_config
-from tightship.process.settings.fields import Allowed, Flag, Seconds
-from tightship.process.settings.loading import ConfigSource, Layered, SettingsError, resolve
+from tightship.process.settings.fields import Allowed, Flag, Seconds, Share
+from tightship.process.settings.loading import ConfigSource, Layered, OlderVariables, SettingsError, resolve
 from tightship.process.settings.process import (
-    LogFormat,
-    LogLevel,
     Name,
     Ports,
     Positive,
@@ -53,7 +50,7 @@ def _lower_bound(value: object) -> object:
 
 def _prefix(value: object) -> object:
     if not _PREFIX.fullmatch(str(value)):
-        raise ValueError("allowed is a DNS name such as estafette.io: lowercase letters, digits, '-' and '.'")
+        raise ValueError("allowed is a DNS name such as tightship.dev: lowercase letters, digits, '-' and '.'")
     return value
 
 
@@ -65,13 +62,12 @@ class ScalerRunSettings(ProcessSettings):
         description="Run the controller: ask Prometheus what annotated HPAs want to know, judge where their floors "
         "belong, and set them, again and again. Serves metrics, probes and its last cycle over HTTP.",
         live="servers, defaults and how careful it is",
-        migration="docs/migration-hpa-scaler.md",
     )
 
-    interval: Positive = variable("SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS", default=75.0)
+    older = OlderVariables({"ESTAFETTE_LOG_FORMAT": "log_format", "ESTAFETTE_LOG_LEVEL": "log_level"})
+
+    interval: Positive = variable("INTERVAL", default=75.0)
     """The older controller's interval was fixed: 68 to 111 s."""
-    log_format: LogFormat = variable("ESTAFETTE_LOG_FORMAT", "LOG_FORMAT", default="text")
-    log_level: LogLevel = variable("ESTAFETTE_LOG_LEVEL", "LOG_LEVEL", default="info")
     config_map: Name = variable("CONFIG_MAP_NAME", default="hpa-scaler-config")
     ports: Ports = variable("HTTP_PORTS", default=(9101,))
     """The older controller's metrics port; its probe had the default probe port."""
@@ -104,7 +100,7 @@ class ScalerRunSettings(ProcessSettings):
         Allowed("a DNS name"),
         Flag(
             "--annotation-prefix PREFIX",
-            "what annotations begin with (default: $ANNOTATION_PREFIX, else estafette.io)",
+            "what annotations begin with (default: $ANNOTATION_PREFIX, else tightship.dev)",
             "floors",
             plan=True,
         ),
@@ -125,7 +121,7 @@ class ScalerRunSettings(ProcessSettings):
     """At this size the controller renames the file to ``.1``, replacing an earlier ``.1``, and starts a new file."""
 
 
-CONFIG_MAP_KEYS = ("hpa-scaler-config.yaml", "config.yaml", "config.json")
+CONFIG_MAP_KEYS = ("config.yaml", "config.json")
 """Keys of a ConfigMap's data that may hold the configuration, in order of preference."""
 
 CYCLES_APART = 4
@@ -165,7 +161,7 @@ def _factor(factor: float) -> float:
     return factor
 
 
-Share = Annotated[float, Field(gt=0, le=100)]
+SomeShare = Annotated[Share, Field(gt=0)]
 Factor = Annotated[float, Field(ge=0, le=1000), AfterValidator(_factor)]
 
 
@@ -224,12 +220,12 @@ class ScalerSettings(Layered):
     contest_longest_pause: Seconds = Field(default=_RULES.contest_longest_pause, gt=0, alias="contestPauseLimit")
     drop_count: int = Field(default=_RULES.drop_count, ge=2, alias="correlatedDropMinimumCount")
     """With fewer different queries than this, the breaker for correlated drops never trips."""
-    drop_share: Share = Field(default=100 * _RULES.drop_share, alias="correlatedDropPercentage")
-    """Percentage of the queries that may drop at once."""
-    drop_floor_share: Share = Field(default=100 * _RULES.drop_floor_share, alias="correlatedDropFloorPercentage")
-    """Percentage of all wanted pods that may be lost at once."""
-    drop_size: float = Field(default=100 * _RULES.drop_size, ge=0, lt=100, alias="correlatedDropSize")
-    """Percentage by which a query must want less than lately to count as a drop."""
+    drop_share: SomeShare = Field(default=_RULES.drop_share, alias="correlatedDropPercentage")
+    """The share of the queries that may drop at once."""
+    drop_floor_share: SomeShare = Field(default=_RULES.drop_floor_share, alias="correlatedDropFloorPercentage")
+    """The share of all wanted pods that may be lost at once."""
+    drop_size: Share = Field(default=_RULES.drop_size, lt=1, alias="correlatedDropSize")
+    """The share by which a query must want less than lately to count as a drop."""
     drop_hold: Seconds = Field(default=_RULES.drop_hold, alias="correlatedDropHold")
     """How long a correlated drop prevents all lowering; 0: until the queries recover."""
     rise_factor: Factor = Field(default=_RULES.rise_factor, alias="suddenRiseFactor")
@@ -316,9 +312,6 @@ def rules_of(settings: ScalerSettings, run: ScalerRunSettings) -> Rules:
         lower_bound=run.lower_bound,
         longest_gap=CYCLES_APART * run.interval,
         handover_gap=CYCLES_APART * run.interval,
-        drop_share=settings.drop_share / 100,
-        drop_floor_share=settings.drop_floor_share / 100,
-        drop_size=settings.drop_size / 100,
     )
 
 

@@ -26,11 +26,11 @@ from hpa_scaler.write.records import Records
 from tightship.documents.document import API_VERSION, Setting, SettingsView
 from tightship.documents.presentation import REFRESH, SERVED_LINKS, Cell, Page, Section, Table
 from tightship.objects.api_errors import one_line
+from tightship.objects.durations import spell_duration
 from tightship.objects.reasons import Reason
 from tightship.objects.times import rfc3339
 from tightship.process.logging import log
-from tightship.process.settings.fields import plain, scalar
-from tightship.process.settings.loading import wire_keys
+from tightship.process.settings.loading import wire, wire_keys
 
 KEPT = TimelineLimits(points=240, seconds=86_400.0, changes=20)
 """How much of an HPA's timeline the process keeps."""
@@ -126,14 +126,14 @@ def settings_view(
 
     *config* is the configuration file, if any; *outcomes* is the file of recorded answers, if no server was queried.
     """
-    keys = wire_keys(ScalerSettings)
+    keys, told = wire_keys(ScalerSettings), wire(settings)
     values: dict[str, Setting] = {
         "minimumReplicasLowerBound": run.lower_bound,
         "annotationPrefix": run.annotation_prefix,
         keys["servers"]: {
             name: {
                 "url": str(server.address),
-                "timeout": scalar(server.timeout),
+                "timeout": spell_duration(server.timeout),
                 "maximumConcurrency": server.concurrency,
                 "authorization": "bearer" if server.token_file else "basic" if server.username else None,
             }
@@ -141,9 +141,9 @@ def settings_view(
         },
         keys["defaults"]: {BY_NAME[name].key: {"value": text} for name, text in sorted(settings.defaults.items())},
     }
-    for name, key in keys.items():
+    for key in keys.values():
         if key not in values:
-            values[key] = plain(getattr(settings, name))
+            values[key] = told[key]
     return SettingsView(_summary(settings, run, config, outcomes), values)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations.parsing import STATE, name_of
+from hpa_scaler.annotations.older import state_text, states_of
 from hpa_scaler.documents.timeline import TimelineLog
 from hpa_scaler.judge.decision import FloorDecision
 from hpa_scaler.judge.history import FloorHistory
@@ -64,7 +64,7 @@ class Records:
     """The records of HPAs with annotations of *prefix*, of a process that *writes* or makes a dry run."""
 
     def __init__(self, prefix: str, *, writes: bool) -> None:
-        self._name = name_of(prefix, STATE)
+        self._prefix = prefix
         self._writes = writes
         self._records: dict[str, HpaRecord] = {}
 
@@ -85,7 +85,7 @@ class Records:
         record = self._records.get(hpa.uid)
         if record is None or record.remembered is None:
             return None
-        return valid_history(hpa, record.remembered, hpa.annotations.get(self._name), writes=self._writes)
+        return valid_history(hpa, record.remembered, state_text(hpa.annotations, self._prefix), writes=self._writes)
 
     def recorded(self, hpa: HorizontalPodAutoscaler) -> FloorHistory | None:
         """Return the history as :meth:`recall` does, without a maximum that no state annotation records.
@@ -93,7 +93,7 @@ class Records:
         The charts' admission policy lets nobody go below the present maximum then, which counts as the user's.
         """
         history = self.recall(hpa)
-        if history is None or self._name in hpa.annotations:
+        if history is None or states_of(hpa.annotations, self._prefix):
             return history
         return msgspec.structs.replace(history, original_max=None, applied_max=None)
 
@@ -113,7 +113,7 @@ class Records:
 
         *written* is the new value of the annotation, if we wrote one; *returned* is a return that may have succeeded.
         """
-        seen = hpa.annotations.get(self._name) if written is None else written
+        seen = state_text(hpa.annotations, self._prefix) if written is None else written
         bounds = None if returned is None else (returned.minimum, returned.maximum)
         self.of(hpa.uid).remembered = Remembered(history, seen, bounds)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 
 from tightship_simulator.demo.town import SYSTEM
@@ -13,23 +12,23 @@ COMPACTOR, REFINER, SCALER = "node-compactor", "node-refiner", "hpa-scaler"
 CONTROLLERS = (COMPACTOR, REFINER, SCALER)
 
 _INTERVALS = {
-    COMPACTOR: "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS",
-    REFINER: "CALCULATION_LOOP_FREQUENCY_SECONDS",
-    SCALER: "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS",
+    COMPACTOR: "INTERVAL",
+    REFINER: "INTERVAL",
+    SCALER: "INTERVAL",
 }
 
-_DRAINS: Mapping[str, float] = {
-    "settleTime": 0.5,
-    "pendingTimeout": 8,
-    "podEvictionTimeout": 20,
-    "nodeDrainTimeout": 30,
-    "handOverTimeout": 60,
-    "backoff": 4,
-    "backoffLimit": 30,
-    "pendingAfterDrainTimeout": 10,
-    "pendingAfterDrainWindow": 30,
+_DRAINS: Mapping[str, str] = {
+    "settleTime": "0.5s",
+    "pendingTimeout": "8s",
+    "podEvictionTimeout": "20s",
+    "nodeDrainTimeout": "30s",
+    "handOverTimeout": "60s",
+    "backoff": "4s",
+    "backoffLimit": "30s",
+    "pendingAfterDrainTimeout": "10s",
+    "pendingAfterDrainWindow": "30s",
 }
-"""Seconds, by node-compactor's keys."""
+"""Times of drains, by their keys."""
 
 _ROOM = 2
 """Nodes of the cluster in drain at once."""
@@ -37,31 +36,32 @@ _ROOM = 2
 
 def config_maps(*, on: bool = True) -> list[Json]:
     """Return the ConfigMap of each controller; with *on* false no drain is begun."""
-    pool = {"enabled": on, "scaleDownCPURequestRatioLimit": 0.55, "scaleDownRequiredUnderutilizedNodeCount": 1}
+    pool = {"enabled": on, "cpuRequestRatioLimit": 0.55, "requiredUnderutilizedNodeCount": 1}
     compactor = {
         "nodePools": {"general": {**pool, "minimumNodeCount": 5}, "compute": {**pool, "minimumNodeCount": 3}},
+        "utilization": "cpu",
         "maximumNodesInDrain": _ROOM,
-        "neededMarkedTimeForRemoval": 2,
-        "minimumNodeAge": 20,
+        "neededMarkedTimeForRemoval": "2s",
+        "minimumNodeAge": "20s",
         **_DRAINS,
-        "coolDownAfterNodeAdded": 15,
+        "coolDownAfterNodeAdded": "15s",
         "coolDownAfterNodeDeleted": 0,
-        "coolDownAfterFailure": 3,
+        "coolDownAfterFailure": "3s",
         "clusterCoolDownAfterFailure": 0,
     }
     refiner = {
-        "drainer_enabled": "true" if on else "false",
-        "excess_nodes_threshold": "2",
-        "minimum_nodes": "12",
-        "maximum_nodes_in_drain": str(_ROOM),
-        "time_gap": "0s",
-        "time_since_last_addition": "15s",
-        **{re.sub("[A-Z]", lambda hump: f"_{hump[0].lower()}", key): f"{value}s" for key, value in _DRAINS.items()},
+        "enabled": on,
+        "excessNodesThreshold": 2,
+        "minimumNodeCount": 12,
+        "maximumNodesInDrain": _ROOM,
+        "clusterCoolDownAfterDrain": 0,
+        "clusterCoolDownAfterNodeAdded": "15s",
+        **_DRAINS,
     }
     scaler = {"coldSourceGuard": False, "dataAgeQuery": "", "circuitBreakerPause": "2s"}
     return [
         _config_map(COMPACTOR, {"config.yaml": json.dumps(compactor)}),
-        _config_map(REFINER, refiner),
+        _config_map(REFINER, {"config.yaml": json.dumps(refiner)}),
         _config_map(SCALER, {"config.yaml": json.dumps(scaler)}),
     ]
 

@@ -19,7 +19,7 @@ from tightship_simulator.life.node_autoscaler import TO_BE_DELETED
 
 MEBI = 2**20
 CANDIDATE = "tightship.dev/candidate"
-GUARD = "estafette.io/hpa-scaler"
+GUARD = "tightship.dev/hpa-scaler"
 
 
 class NodeSeen(Struct, frozen=True, tag="node", omit_defaults=True):

@@ -199,7 +199,7 @@ def _workload(work: Work, places: list[str], old: str) -> Iterator[Json]:
 def _autoscaler(work: Work, old: str) -> Json:
     item = _thing("autoscaling/v2", "HorizontalPodAutoscaler", work.namespace, work.name, old)
     if work.guarded:
-        prefix = "estafette.io/hpa-scaler"
+        prefix = "tightship.dev/hpa-scaler"
         item["metadata"]["annotations"] = {
             prefix: "true",
             f"{prefix}-prometheus-query": f'sum(rate(http_requests_total{{app="{work.name}"}}[1m]))',

@@ -8,18 +8,19 @@ from typing import Any
 
 from tightship_simulator.virtual.simulation import Replica
 from tightship_testkit.disasters.scenario import Controller
+from tightship_testkit.settings_text import with_units
 
 Json = dict[str, Any]
 
 CONFIG_MAPS = {
-    "node-compactor": "estafette-k8s-node-compactor-config",
-    "node-refiner": "node-refiner-cm",
+    "node-compactor": "node-compactor-config",
+    "node-refiner": "node-refiner-config",
     "hpa-scaler": "hpa-scaler-config",
 }
 INTERVALS = {
-    "node-compactor": "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS",
-    "node-refiner": "CALCULATION_LOOP_FREQUENCY_SECONDS",
-    "hpa-scaler": "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS",
+    "node-compactor": "INTERVAL",
+    "node-refiner": "INTERVAL",
+    "hpa-scaler": "INTERVAL",
 }
 
 
@@ -49,7 +50,7 @@ class Team:
             return {"config.yaml": settings}
         if self.program == "node-refiner":
             return {key: str(value) for key, value in settings.items()}
-        return {"config.yaml": json.dumps(settings)}
+        return {"config.yaml": json.dumps(with_units(settings))}
 
     def configured(self, settings: Json, now: float) -> None:
         """Take note of new settings."""

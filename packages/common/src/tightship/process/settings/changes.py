@@ -16,7 +16,7 @@ from tightship.planning.changes import Change, subjects
 from tightship.planning.evaluate import Evaluation, Judge
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Plan
-from tightship.process.settings.loading import flags_of, nested, wire_keys
+from tightship.process.settings.loading import flags_of, nested, wire, wire_keys
 from tightship.process.settings.sections import NodeSettings
 from tightship.rules.eviction_rules import ENDS_BY_ITSELF
 
@@ -32,22 +32,19 @@ _SWITCHED: Mapping[Reason, str] = {
 class SettingChanges:
     """The changes of *settings*; see :class:`tightship.planning.changes.Tunable`.
 
-    *judged* makes a judge of settings, *wire* plain data. *keys* are the configuration's keys by field. *given* are the
-    fields that flags of this command set.
+    *judged* makes a judge of settings. *given* are the fields that flags of this command set.
     """
 
     def __init__(
         self,
         settings: NodeSettings,
         judged: Callable[[Any], Judge],
-        wire: Callable[[Any], Mapping[str, Any]],
-        keys: Mapping[str, str],
         given: Collection[str] = (),
     ) -> None:
         self.settings = settings
         self.judge = judged
         self.values = wire
-        self._keys = keys
+        self._keys = wire_keys(type(settings))
         self._given = given
 
     def own(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation) -> Change | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,41 +12,62 @@ from tightship.objects.unreadable import UNREADABLE
 from tightship.process.settings.loading import SettingsError
 
 
-def read_config(path: str, keys: Sequence[str]) -> Mapping[str, object]:
+def read_config(path: str, keys: Sequence[str], flat: Collection[str] = ()) -> Mapping[str, object]:
     """Return the contents of a configuration file: JSON, YAML, or a ConfigMap manifest around either.
 
-    *keys* are the keys of a ConfigMap's data that may hold a configuration; the first that exists counts. Raises
-    :class:`SettingsError`, which names the file.
+    *keys* are the keys of a ConfigMap's data that may hold a configuration; the first that exists counts. If there are
+    *flat* keys, data may also be a configuration of those. Raises :class:`SettingsError`, which names the file.
     """
-    return _unwrapped(read_mapping(path), path, keys)
+    return _unwrapped(read_mapping(path), path, keys, flat)
 
 
-def config_in(data: Mapping[str, str], keys: Sequence[str]) -> tuple[str, Mapping[str, object]]:
+def config_in(
+    data: Mapping[str, str], keys: Sequence[str], flat: Collection[str] = ()
+) -> tuple[str, Mapping[str, object]]:
     """Return the key of the configuration in a ConfigMap's *data*, and the configuration; both are empty without any
     text.
 
-    *data* may also come from a mounted file or folder; a single text may have any name. Raises :class:`SettingsError`.
+    *data* may also come from a mounted file or folder; a single text may have any name. *flat* is as for
+    :func:`read_config`. Raises :class:`SettingsError`.
     """
+    if _is_flat(data, keys, flat):
+        return "", data
     key = next((key for key in keys if key in data), None)
     if key is None and len(data) == 1:
         key = next(iter(data))
     if key is not None:
-        return key, _unwrapped(mapping_of(data[key], key), key, keys)
+        return key, _unwrapped(mapping_of(data[key], key), key, keys, flat)
     if data:
         raise SettingsError([_no_key(data, keys)])
     return "", {}
 
 
-def _unwrapped(found: Mapping[str, object], name: str, keys: Sequence[str]) -> Mapping[str, object]:
+def _unwrapped(
+    found: Mapping[str, object], name: str, keys: Sequence[str], flat: Collection[str]
+) -> Mapping[str, object]:
     """Return the configuration inside a ConfigMap manifest, or *found* itself if it is not a manifest."""
     if found.get("kind") != "ConfigMap":
         return found
     data = found.get("data")
+    if data is not None and not isinstance(data, Mapping):
+        raise SettingsError([f"{name}: the ConfigMap's data is {type(data).__name__}, not a mapping of settings"])
     held = data if isinstance(data, Mapping) else {}
+    if flat and (not held or _is_flat(held, keys, flat)):
+        return {str(each): value for each, value in held.items()}
     key = next((key for key in keys if key in held), None)
     if key is None:
         raise SettingsError([f"{name}: {_no_key(held, keys)}"])
     return mapping_of(str(held[key]), f"{name}: {key}")
+
+
+def _is_flat(data: Mapping[str, object], keys: Sequence[str], flat: Collection[str]) -> bool:
+    """Whether *data* are a configuration of *flat* keys, however misspelt, rather than hold one in a text."""
+    own, held = sorted(data.keys() & set(flat)), next((key for key in keys if key in data), None)
+    if own and held is not None:
+        raise SettingsError([f"{own[0]}: stands beside {held} in the ConfigMap's data; allowed is one of them"])
+    if own or not flat or held is not None or any("." in str(key) for key in data):
+        return bool(own)
+    return len(data) > 1 or any(":" not in str(text) for text in data.values())
 
 
 def _no_key(held: Mapping[str, object], keys: Sequence[str]) -> str:

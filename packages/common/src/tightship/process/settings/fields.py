@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated
+from typing import Annotated, get_args
 
 from msgspec import Struct
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -61,29 +61,32 @@ class Allowed(Struct, frozen=True):
     words: str
 
 
-class Minutes(str):
-    """A duration as text in which a plain number means minutes."""
-
-    __slots__ = ()
-
-
 def seconds(value: object) -> object:
     """Return a duration in seconds. A value that is neither text nor number passes unchanged to the validation."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return value
     try:
-        return parse_duration(str(value), plain_unit="m" if isinstance(value, Minutes) else "s")
+        return parse_duration(str(value), plain_unit="s")
     except DurationError as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(str(DurationError(value, ""))) from error
 
 
 Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0)]
-"""A duration in seconds. ``10m`` is allowed, and so is a plain number: seconds, or minutes in a :class:`Minutes`."""
+"""A duration in seconds. ``10m`` is allowed, and so is a plain number of seconds, but in a configuration only 0 is."""
 
 
 def is_duration(field: FieldInfo) -> bool:
-    """Whether *field* of a model is :data:`Seconds`."""
-    return any(isinstance(each, BeforeValidator) and each.func is seconds for each in field.metadata)
+    """Whether *field* of a model is :data:`Seconds`, or may be absent and is :data:`Seconds` else."""
+    parts = (getattr(each, "__metadata__", ()) for each in get_args(field.annotation))
+    metadata = (*field.metadata, *(each for part in parts for each in part))
+    return any(isinstance(each, BeforeValidator) and each.func is seconds for each in metadata)
+
+
+def without_unit(value: object) -> bool:
+    """Whether *value* is a plain number other than 0, which is no duration in a configuration."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return False
+    return _NUMBER.fullmatch(str(value).strip()) is not None and float(value) != 0
 
 
 _NUMBER = re.compile(r"[0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20}", re.ASCII)
@@ -161,6 +164,10 @@ def parse_ratio(value: object) -> object:
 
 Ratio = Annotated[float, BeforeValidator(parse_ratio), Field(ge=0, lt=2)]
 """A share of something, from 0 to 1; a percentage is allowed too. See :func:`parse_ratio` for what is above 1."""
+
+
+Share = Annotated[Ratio, Field(le=1)]
+"""A share from 0 to 1, as a number or a percentage."""
 
 
 def _rules(value: object) -> object:

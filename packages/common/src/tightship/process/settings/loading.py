@@ -7,16 +7,20 @@ the value, the value, and what is allowed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, TypeVar, get_args, get_origin
 
+from msgspec import Struct
 from pydantic import AliasChoices, BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from tightship.process.settings.fields import Flag
+from tightship.objects.durations import ALLOWED_FORMS, spell_duration
+from tightship.objects.quoting import set_twice
+from tightship.process.settings.fields import Flag, is_duration, plain, without_unit
 
 Location = tuple[int | str, ...]
 """The place of a value: fields or keys from the outermost inwards."""
@@ -41,8 +45,8 @@ class BadFlagsError(SettingsError):
 
 
 def dotted(location: Location) -> str:
-    """Return a location in the usual notation: ``nodePools.general.enabled``."""
-    return ".".join(str(part) for part in location)
+    """Return a location in the usual notation: ``nodePools.general.enabled``, or ``prices[1].zone`` in a list."""
+    return "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
 
 
 class Layered(BaseSettings):
@@ -66,11 +70,6 @@ class Layered(BaseSettings):
         del settings_cls, env_settings, dotenv_settings, file_secret_settings
         return (init_settings, *init_settings().pop(_SOURCES, ()))
 
-    @staticmethod
-    def spelled(key: str) -> str:
-        """Return the ConfigMap's spelling of *key*. A model that overrides this knows keys by no other name."""
-        return key
-
     @classmethod
     def variables(cls, field: str) -> tuple[str, ...]:
         """Return the names of the environment variables that set *field*; the first that is set counts."""
@@ -86,14 +85,41 @@ class Layered(BaseSettings):
 _Settings = TypeVar("_Settings", bound=Layered)
 
 
+class OlderVariables(Struct, frozen=True):
+    """An older controller's environment: the field that each variable sets, and what it implied beside them.
+
+    *implied* are values by field, for the fields that nothing sets while one of the variables is set.
+    """
+
+    fields: Mapping[str, str] = {}
+    implied: Mapping[str, object] = {}
+
+
+class Translation(Struct):
+    """A configuration in native keys, made from one with an older controller's.
+
+    *older* are the older locations by the native ones, in keys. *problems* are contradictions. *notes* say what the
+    older controller implied, and the translation wrote down.
+    """
+
+    values: dict[str, object]
+    older: dict[Location, Location] = {}
+    problems: list[str] = []
+    notes: list[str] = []
+
+
 class SettingsSource(PydanticBaseSettingsSource):
-    """One source of settings: its *values* by field, and the *names* of their locations for messages."""
+    """One source of settings: its *values* by field, and the *names* of their locations for messages.
+
+    *problems* are those that no validation finds.
+    """
 
     def __init__(self, model: type[Layered]) -> None:
         super().__init__(model)
         self.model = model
         self.values: dict[str, Any] = {}
         self.names: dict[Location, str] = {}
+        self.problems: list[str] = []
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         """Return the value of a field, ``None`` if there is none, and its key."""
@@ -129,33 +155,57 @@ class FlagSource(SettingsSource):
 
 
 class EnvironmentSource(SettingsSource):
-    """Environment variables; an empty one counts as not set."""
+    """Environment variables, an *older* controller's too; an empty one counts as not set."""
 
-    def __init__(self, model: type[Layered], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, model: type[Layered], environment: Mapping[str, str], older: OlderVariables = OlderVariables()
+    ) -> None:
         super().__init__(model)
         for field in model.model_fields:
-            name = next((each for each in model.variables(field) if environment.get(each)), None)
-            if name is not None:
-                self.take((field,), environment[name], name)
+            native = [name for name in model.variables(field) if environment.get(name)]
+            found = [*native, *(name for name, each in older.fields.items() if each == field and environment.get(name))]
+            if found:
+                self.take((field,), environment[found[0]], found[0])
+            if len(found) > len(native) > 0:
+                self.problems.append(set_twice(found[-1], native[0]))
+        if any(environment.get(name) for name in older.fields):
+            for field in older.implied.keys() - self.values.keys():
+                self.values[field] = older.implied[field]
 
 
 class ConfigSource(SettingsSource):
-    """The values of a ConfigMap or a file by key; *place* is the file, or the key of the ConfigMap's data.
+    """The values of a ConfigMap or a file by key; *place* is the file, or the key of the ConfigMap's data."""
 
-    *unknown* are keys that belong to no field.
-    """
-
-    def __init__(self, model: type[Layered], values: Mapping[str, object], place: str = "") -> None:
+    def __init__(self, model: type[Layered], values: Mapping[str, object] | Translation, place: str = "") -> None:
         super().__init__(model)
+        given = values if isinstance(values, Translation) else Translation(dict(values))
         self.place = place
-        own = model.spelled is not Layered.spelled
-        known = {key: field for field, key in wire_keys(model).items()} if own else _fields(model)
-        self.unknown = [key for key in values if key not in known]
-        self.values |= {known[key]: model.read(known[key], value) for key, value in values.items() if key in known}
+        self._older = given.older
+        known = {key: field for field, key in wire_keys(model).items()}
+        self.problems += [f"{place}: {each}" if place else each for each in given.problems]
+        self.problems += [f"{self.named((key,))}: {_unknown(model, key)}" for key in given.values if key not in known]
+        self.problems += [f"{self.named(keys)}: {why}" for keys, why in _units(model, given.values, ())]
+        self.values |= {
+            known[key]: model.read(known[key], value) for key, value in given.values.items() if key in known
+        }
 
     def named(self, keys: Location) -> str:
-        """Return the name of the value at *keys* for messages."""
-        return f"{self.place}: {dotted(keys)}" if self.place else dotted(keys)
+        """Return the name of the value at *keys* for messages, as the user wrote it."""
+        told = dotted(self._older.get(keys, keys))
+        return f"{self.place}: {told}" if self.place else told
+
+
+def _units(model: type[BaseModel], values: Mapping[str, object], above: Location) -> Iterator[tuple[Location, str]]:
+    """Yield the durations in *values* that lack a unit, each with its problem: the older controllers' units differ."""
+    for name, key in wire_keys(model).items():
+        value, field, here = values.get(key), model.model_fields[name], (*above, key)
+        inner = nested(field)
+        if is_duration(field) and without_unit(value):
+            yield here, f"{value!r}: has no unit; allowed is {ALLOWED_FORMS}"
+        elif inner is not None and isinstance(value, Mapping):
+            for part, each in value.items() if inner[1] else [("", value)]:
+                if isinstance(each, Mapping):
+                    yield from _units(inner[0], each, (*here, part) if part else here)
 
 
 class DefaultSource(SettingsSource):
@@ -172,7 +222,7 @@ def resolve(model: type[_Settings], *sources: SettingsSource) -> _Settings:
     Raises :class:`SettingsError` with **all** problems, :class:`BadFlagsError` if one of them is a flag's.
     """
     config = next((each for each in sources if isinstance(each, ConfigSource)), ConfigSource(model, {}))
-    problems = {f"{config.named((key,))}: {_unknown(model)}" for key in config.unknown}
+    problems = {each for source in sources for each in source.problems}
     settings, usage = None, False
     try:
         settings = model.model_validate({_SOURCES: sources})
@@ -184,7 +234,7 @@ def resolve(model: type[_Settings], *sources: SettingsSource) -> _Settings:
             if each["type"] == TELLS_ALL:
                 why = each["msg"]
             elif each["type"] == "extra_forbidden":
-                why = _unknown(owner)
+                why = _unknown(owner, str(each["loc"][-1]))
             else:
                 value, told = repr(each.get("input")), _told(each)
                 why = told if told.startswith(value) else f"{value}: {told}"
@@ -205,8 +255,24 @@ def wire_keys(model: type[BaseModel]) -> Mapping[str, str]:
     # The model's own fields come before the fields of its sections, as people would write them.
     own = {name: number for number, name in enumerate(model.__annotations__)}
     names = sorted(model.model_fields, key=lambda name: own.get(name, len(own)))
-    keys = {name: next(iter(_aliases(model.model_fields[name])), name) for name in names}
-    return {name: model.spelled(key) for name, key in keys.items()} if issubclass(model, Layered) else keys
+    return {name: next(iter(_aliases(model.model_fields[name])), name) for name in names}
+
+
+def wire(settings: BaseModel) -> dict[str, Any]:
+    """Return *settings* as plain data by key, which :func:`load` reads back: durations are texts with units."""
+    return {
+        key: _wired(getattr(settings, name), type(settings).model_fields[name])
+        for name, key in wire_keys(type(settings)).items()
+    }
+
+
+def _wired(value: object, field: FieldInfo) -> object:
+    inner = nested(field)
+    if inner is not None and inner[1] and isinstance(value, Mapping):
+        return {str(name): wire(each) for name, each in sorted(value.items())}
+    if is_duration(field) and isinstance(value, int | float):
+        return spell_duration(value)
+    return plain(value)
 
 
 @cache
@@ -249,7 +315,7 @@ def _walked(model: type[BaseModel], location: Location) -> tuple[Location, type[
     key, inner, rest = wire_keys(model)[field], nested(model.model_fields[field]), location[1:]
     if inner is None or not rest:
         return (key, *rest), model
-    entry = rest[:1] if inner[1] else ()
+    entry = rest[:1] if inner[1] or isinstance(rest[0], int) else ()
     keys, owner = _walked(inner[0], rest[len(entry) :])
     return (key, *entry, *keys), owner
 
@@ -281,5 +347,9 @@ def _told(error: ErrorDetails) -> str:
     return error["msg"].removeprefix("Value error, ") if told is None else told.format(**error.get("ctx", {}))
 
 
-def _unknown(model: type[BaseModel]) -> str:
-    return f"unknown key; allowed are {', '.join(sorted(wire_keys(model).values()))}"
+def _unknown(model: type[BaseModel], key: str) -> str:
+    keys = sorted(wire_keys(model).values())
+    by_word = {each.lower(): each for each in keys}
+    near = difflib.get_close_matches(key.lower().replace("_", ""), by_word, n=2, cutoff=0.75)
+    guess = f"did you mean {' or '.join(by_word[each] for each in near)}? " if near else ""
+    return f"unknown key; {guess}allowed are {', '.join(keys)}"

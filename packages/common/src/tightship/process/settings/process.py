@@ -22,7 +22,7 @@ from tightship.draining.ledger import CLAIMS_LEASE, CLAIMS_NAMESPACE
 from tightship.kube.host import token
 from tightship.process.logging import FORMATS, LEVELS
 from tightship.process.settings.fields import Allowed, Flag, Seconds
-from tightship.process.settings.loading import EnvironmentSource, FlagSource, Layered, resolve
+from tightship.process.settings.loading import EnvironmentSource, FlagSource, Layered, OlderVariables, resolve
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """The file with a pod's own namespace."""
@@ -95,13 +95,11 @@ class RunWords(Struct, frozen=True):
     """A controller's words in the help of ``run``.
 
     *does* says in a few words what the controller does, *live* what its ConfigMap holds, such as "pools and gates".
-    *migration* is the page with the names of the older controller.
     """
 
     does: str
     description: str
     live: str
-    migration: str
 
 
 class ProcessSettings(Layered):
@@ -114,6 +112,8 @@ class ProcessSettings(Layered):
     model_config = SettingsConfigDict(validate_default=True)
 
     words: ClassVar[RunWords]
+    older: ClassVar[OlderVariables] = OlderVariables()
+    """The older controller's environment."""
 
     interval: Annotated[Positive, Flag("--interval SECONDS", "between two passes, more or less by a quarter", rank=1)]
     """Time between two passes, more or less by :data:`tightship.process.loop.JITTER`."""
@@ -267,7 +267,7 @@ def load_process(
     Raises ``SettingsError`` with all problems, each with the variable or flag, the
     value and what is allowed.
     """
-    loaded = resolve(model, FlagSource(model, flags or {}), EnvironmentSource(model, environment))
+    loaded = resolve(model, FlagSource(model, flags or {}), EnvironmentSource(model, environment, model.older))
     return loaded.filled(_own_namespace(namespace_file), unique())
 
 

@@ -1,7 +1,7 @@
 """The sections of every node controller's settings: drains, the health brake, regrets, scale-ups and steering.
 
 Each class is one section; the configuration has the keys of all sections side by side. Durations are in seconds.
-Aliases are node-compactor's keys; node-refiner spells the same keys in its own style.
+Aliases are the keys.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tightship.objects.schedulers import SCHEDULERS, Scoring
 from tightship.objects.selectors import Taint
 from tightship.planning.demand import KEPT_FOR, ReservedDemand
 from tightship.planning.plan.model import CANDIDATE, Placement, SteeringRules
-from tightship.process.settings.fields import SWITCHABLE_RULES, Flag, Rules, Seconds
+from tightship.process.settings.fields import SWITCHABLE_RULES, Flag, Rules, Seconds, Share
 from tightship.process.settings.loading import Layered
 from tightship.rules.eviction_rules import EvictionRules, awaited_for
 
@@ -94,8 +94,8 @@ class HealthKeys(Layered):
 
     not_ready_count: int = Field(default=1, ge=0, alias="maximumNotReadyNodeCount")
     """How many nodes may be NotReady before no drain begins any more, whatever the percentage says."""
-    not_ready_percent: float = Field(default=10.0, ge=0, le=100, alias="maximumNotReadyNodePercentage")
-    """The same as a percentage of all nodes. The larger of the two counts, as with Cluster Autoscaler's
+    not_ready_share: Share = Field(default=0.1, alias="maximumNotReadyNodePercentage")
+    """The same as a share of all nodes. The larger of the two counts, as with Cluster Autoscaler's
     ``--ok-total-unready-count`` (3) and ``--max-total-unready-percentage`` (45). These defaults are stricter: packing a
     troubled cluster later loses nothing."""
     api_failures: int = Field(default=2, ge=0, alias="maximumAPIFailures")

@@ -172,7 +172,7 @@ def _autoscaler(
 
 def _controller(rng: Random) -> Controller:
     variables = {
-        "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": f"{INTERVAL:g}",
+        "INTERVAL": f"{INTERVAL:g}",
         "CYCLE_DEADLINE_SECONDS": "30",
         "LEASE_DURATION_SECONDS": "15",
         "LEASE_RENEW_DEADLINE_SECONDS": "10",

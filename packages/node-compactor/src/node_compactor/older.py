@@ -1,0 +1,79 @@
+"""estafette-k8s-node-compactor's names in configuration and environment, each as the native one.
+
+Its ConfigMap holds ``{"nodePools": {NAME: {...}}}`` as JSON under :data:`DATA_KEY` (``nodeCompactorConfigMap`` in its
+``main.go``), its environment what its chart's ``deployment.yaml`` sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tightship.objects.quoting import set_twice
+from tightship.process.settings.loading import OlderVariables, Translation, dotted
+
+DATA_KEY = "estafette-k8s-node-compactor-config.yaml"
+"""The key of the older ConfigMap's data."""
+
+POOL_KEYS: Mapping[str, str] = {
+    "scaleDownCPURequestRatioLimit": "cpuRequestRatioLimit",
+    "scaleDownRequiredUnderutilizedNodeCount": "requiredUnderutilizedNodeCount",
+}
+"""The native key of each older key of a pool."""
+
+VARIABLES = OlderVariables(
+    {
+        "MINIMUM_NODE_AGE_SECONDS": "minimum_age",
+        "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS": "marked_for",
+    }
+)
+"""Variables that set keys of the configuration."""
+
+CONFIG_KEYS: Mapping[str, str] = {
+    "MINIMUM_NODE_AGE_SECONDS": "minimumNodeAge",
+    "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS": "neededMarkedTimeForRemoval",
+}
+"""The native key of each of :data:`VARIABLES`."""
+
+PROCESS_VARIABLES = OlderVariables(
+    {
+        "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": "interval",
+        "CONFIGMAP_NAME": "config_map",
+        "ESTAFETTE_LOG_FORMAT": "log_format",
+        "ESTAFETTE_LOG_LEVEL": "log_level",
+    },
+    implied={"config_map": "estafette-k8s-node-compactor"},
+)
+"""Variables of the process, and the name of the older ConfigMap where an older environment has none."""
+
+_BY_CPU = "utilization: cpu, since estafette-k8s-node-compactor knew no other resource"
+
+
+def native(values: Mapping[str, object]) -> Translation:
+    """Return the configuration *values* in native keys.
+
+    With an older key of a pool, the order of candidates goes by CPU, as it did, unless ``utilization`` is set.
+    """
+    found = Translation(dict(values))
+    pools = values.get("nodePools")
+    if not isinstance(pools, Mapping):
+        return found
+    found.values["nodePools"] = {
+        name: _pool(name, pool, found) if isinstance(pool, Mapping) else pool for name, pool in pools.items()
+    }
+    if found.older and "utilization" not in values:
+        found.values["utilization"] = "cpu"
+        found.notes.append(_BY_CPU)
+    return found
+
+
+def _pool(name: str, pool: Mapping[str, object], found: Translation) -> dict[str, object]:
+    keys: dict[str, object] = {}
+    for key, value in pool.items():
+        new = POOL_KEYS.get(key, key)
+        here, there = ("nodePools", name, key), ("nodePools", name, new)
+        if key != new:
+            found.older[there] = here
+            if new in pool:
+                found.problems.append(set_twice(dotted(here), dotted(there)))
+        keys.setdefault(new, value)
+    return keys
