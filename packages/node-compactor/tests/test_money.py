@@ -96,6 +96,12 @@ def test_the_page_says_the_same(cli: Any, data: Path, prices: Path) -> None:
         assert text in page
 
 
+def test_the_page_has_the_limit_of_the_settings_on_its_bars(cli: Any, data: Path) -> None:
+    page = cli("plan", "-f", data / "cluster.yaml", "--limit", "0.5", "-o", "html").out
+    assert "The line across a bar of CPU is the limit: 50%." in page
+    assert '<path class="limit" d="M60 0' in page
+
+
 def test_explain_says_what_a_node_costs(cli: Any, data: Path, prices: Path) -> None:
     text = cli("explain", "-f", data / "cluster.yaml", "--prices", prices, "web-1").out
     assert f"Price     EUR 0.2 an hour, EUR 146 a month; from the list (selector {POOL}=web)" in text

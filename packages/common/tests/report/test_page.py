@@ -250,7 +250,7 @@ def test_a_team_gets_the_advice_about_its_things_by_the_numbers_of_the_whole() -
 
 def test_the_limit_of_its_pool_is_on_each_bar_of_cpu() -> None:
     def limit(value: float) -> dict[str, Plain]:
-        return {"scaleDownCPURequestRatioLimit": value}
+        return {"cpuRequestRatioLimit": value}
 
     settings = SettingsView("s", {"nodePools": {"*": limit(0.5), "gpu": limit(0.75), "idle": limit(0)}})
     rows = rows_of(msgspec.structs.replace(small_plan(), settings=settings))

@@ -244,7 +244,7 @@ def _limits(settings: Mapping[str, Setting]) -> Mapping[str, float]:
     pools = settings.get("nodePools")
     found = {}
     for name, pool in pools.items() if isinstance(pools, dict) else ():
-        limit = pool.get("scaleDownCPURequestRatioLimit") if isinstance(pool, Mapping) else None
+        limit = pool.get("cpuRequestRatioLimit") if isinstance(pool, Mapping) else None
         if isinstance(limit, int | float) and limit:
             found[name] = float(limit)
     return found
