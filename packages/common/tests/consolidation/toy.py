@@ -12,7 +12,6 @@ from prometheus_client import CollectorRegistry, Gauge
 from tightship.cluster import Snapshot
 from tightship.cluster.installations import Beside
 from tightship.documents.document import Generator, SettingsView
-from tightship.documents.presentation import Fact
 from tightship.drain.events import DrainEvent
 from tightship.draining.tools import DrainSettings
 from tightship.draining.writing import NodePatch
@@ -169,7 +168,7 @@ TOY: NodeController[ToySettings, ToyGates] = NodeController(
     price_of=lambda node, settings: NodePrice(PRICE * 1_000_000, "annotation", "a test"),
     metrics=ToyMetrics,
     notes=notes_of,
-    remarks=lambda evaluation, settings: Remarks((Fact("toys", "7"),), ("All is toys.",)),
+    remarks=lambda evaluation, settings: Remarks((("toys", "7"),), ("All is toys.",)),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import node_compactor
+from node_compactor.advice import CompactorChanges
 from node_compactor.configuration import POSSIBLE, for_dry_run, parse_config_map
 from node_compactor.describing import summarize
 from node_compactor.gates import CompactorGates
@@ -44,6 +45,7 @@ def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSetting
         notes=marks_of,
         for_dry_run=for_dry_run,
         search=lambda settings: 0.0 if by_price(settings) else settings.search,
+        tunable=CompactorChanges,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import node_refiner
+from node_refiner.advice import RefinerChanges
 from node_refiner.configuration import parse_config_map
 from node_refiner.describing import excess_summary, summarize
 from node_refiner.gates import CONTROLLER, RefinerGates
@@ -14,11 +15,11 @@ from node_refiner.run_settings import RefinerRunSettings
 from node_refiner.settings import RefinerSettings
 from tightship.cluster.pools import pool_of
 from tightship.documents.document import Generator, SettingsView
-from tightship.documents.presentation import Fact
 from tightship.draining.tools import DrainSettings
 from tightship.nodes.controller import NodeController, drain_settings
 from tightship.nodes.serving import serve_nodes
 from tightship.nodes.status import Remarks
+from tightship.objects.counting import counted
 from tightship.objects.money import price_of
 from tightship.planning.evaluate import Evaluation
 from tightship.process.main import Runtime
@@ -44,6 +45,7 @@ def refiner(environment: Mapping[str, str]) -> NodeController[RefinerSettings, R
         price_of=lambda node, settings: price_of(node, settings.prices),
         metrics=RefinerMetrics,
         remarks=remarks,
+        tunable=RefinerChanges,
     )
 
 
@@ -55,13 +57,12 @@ def drains_of(settings: RefinerSettings) -> DrainSettings:
 def remarks(evaluation: Evaluation[RefinerGates], settings: RefinerSettings) -> Remarks:
     """Return the refiner's figures for the page."""
     figures = excess_summary(evaluation.gates.outlooks, settings)
-    facts = [
-        Fact("could go", f"{figures.could_go:,}", detail="pod by pod, in the end"),
-        Fact("free room", _two(figures.nodes), detail="in nodes of the next one's size"),
-        Fact("by CPU / by memory", f"{_two(figures.cpu)} / {_two(figures.memory)}"),
-        Fact("threshold", f"{figures.threshold:g}"),
-    ]
-    return Remarks(facts=tuple(facts), excess=figures)
+    by = f"{_two(figures.cpu)} by CPU, {_two(figures.memory)} by memory"
+    told = (
+        ("could go", f"{counted(figures.could_go, 'node')}, pod by pod; the threshold is {figures.threshold:g}"),
+        ("free room", f"{_two(figures.nodes)} nodes like the next one: {by}"),
+    )
+    return Remarks(figures=told, excess=figures)
 
 
 def _two(nodes: float | None) -> str:

@@ -17,6 +17,7 @@ from tightship.nodes.status import Remarks
 from tightship.objects import Node
 from tightship.objects.money import NodePrice
 from tightship.objects.reasons import Refusal
+from tightship.planning.changes import Tunable
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Facts, Judge
 from tightship.process.serving import Configuration
 from tightship.process.settings.sections import NodeSettings
@@ -64,7 +65,8 @@ class NodeController(Struct, Generic[S, G], frozen=True, kw_only=True):
     :class:`tightship.cluster.installations.Installation` does. *judge* makes a judge of settings, *describe* renders
     settings for people. *metrics* registers the metrics that only this controller has. *notes* returns its writes to
     nodes that are not drains, *remarks* its additions to the page. *search* is how many seconds to search for a better
-    plan. *for_dry_run* returns the settings that a dry run judges by, and what to say of that, if anything.
+    plan. *for_dry_run* returns the settings that a dry run judges by, and what to say of that, if anything. *tunable*
+    returns the changes of its settings that advice on the page may name.
     """
 
     program: Generator
@@ -81,6 +83,7 @@ class NodeController(Struct, Generic[S, G], frozen=True, kw_only=True):
     remarks: Callable[[Evaluation[G], S], Remarks] = lambda *_: Remarks()
     search: Callable[[S], float] = lambda _: 0.0
     for_dry_run: Callable[[S], tuple[S, str]] = lambda settings: (settings, "")
+    tunable: Callable[[S], Tunable] | None = None
 
 
 def drain_settings(settings: NodeSettings, node_refusals: NodeRefusals) -> DrainSettings:

@@ -38,9 +38,10 @@ from tightship.nodes.controller import ClaimJudge, NodeController, OwnMetrics
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship.nodes.node_prices import NodePrices
 from tightship.nodes.node_writes import NodeWrites
+from tightship.nodes.page_advice import MeasuredAdvice, PageAdvice
 from tightship.nodes.pass_log import PassLog
 from tightship.nodes.soft_taints import next_to_go
-from tightship.nodes.status import Situation, nothing_yet, show
+from tightship.nodes.status import Shown, Situation, nothing_yet, show
 from tightship.nodes.succession import Succession, another_comes
 from tightship.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE
 from tightship.objects.api_errors import Forbidden, KubeError, one_line
@@ -114,7 +115,10 @@ class ConsolidationLoop(Generic[S, G]):
         self._search: BackgroundSearch[G] = BackgroundSearch(
             frame.wake, may=self._may_search, clock=clock, logger=frame.logger
         )
-        self._shown = nothing_yet(self._name, controller.kind)
+        self._cluster = run.cluster_name or frame.connection.cluster
+        self._advice = PageAdvice(clock, frame.logger)
+        self._shown = nothing_yet(self._name, controller.kind, self._cluster)
+        self._drawn: tuple[Shown, MeasuredAdvice | None, Draw] = self._shown, None, self._shown.page
 
     @property
     def unfinished(self) -> bool:
@@ -126,8 +130,11 @@ class ConsolidationLoop(Generic[S, G]):
         return self._shown.json
 
     def page(self) -> Draw:
-        """Return a function that draws the last pass for people."""
-        return self._shown.page
+        """Return a function that draws the last pass for people, with the advice that was measured last."""
+        measured = self._advice.asked()
+        if self._drawn[0] is not self._shown or self._drawn[1] is not measured:
+            self._drawn = self._shown, measured, partial(self._shown.page, measured)
+        return self._drawn[2]
 
     def waits_for(self) -> Sequence[str]:
         """Return why no pass can run yet. Raises :class:`~tightship.kube.cache.CacheCrashed`."""
@@ -198,6 +205,8 @@ class ConsolidationLoop(Generic[S, G]):
         self._shown = await in_thread(
             show, evaluation, situation, self._controller.remarks(evaluation, settings), as_if
         )
+        if self._controller.tunable is not None:
+            self._advice.judged(evaluation, self._controller.tunable(settings))
         if leading and self._may_begin():
             await self._writes.notes(snapshot, self._controller.notes(evaluation, settings), self._may_begin)
             await self._steer(evaluation, settings)
@@ -329,7 +338,7 @@ class ConsolidationLoop(Generic[S, G]):
             generator=self._frame.program,
             settings=settings,
             kind=self._controller.kind,
-            cluster=self._frame.connection.identity,
+            cluster=self._cluster,
             leader=self._frame.elector.holder,
             dry_run=self._frame.run.dry_run,
             switched_off=off,
@@ -348,6 +357,7 @@ class ConsolidationLoop(Generic[S, G]):
         If no other replica comes, give the nodes back instead.
         """
         self._search.stop()
+        self._advice.stop()
         if self._drainer.driving and not await another_comes(self._succession, self._cache, self._frame.connection):
             held = ", ".join(sorted(self._drainer.driving))
             log(self._log, logging.WARNING, "stopped for good: nodes in drain are given back", nodes=held)
