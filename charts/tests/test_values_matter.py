@@ -47,6 +47,7 @@ NEEDED: Mapping[str, Values] = {
         for key in ("networkPolicy", "prometheusRule", "serviceMonitor")
     },
     "global.podMonitor.enabled": {**_PODS, "podMonitor": {**_PODS["podMonitor"], "enabled": None}},
+    "global.clusterName": {"clusterName": ""},
     "global.logFormat": {"log": {"format": ""}},
     "global.logLevel": {"log": {"level": ""}},
     "image.registry": {"global": {"imageRegistry": ""}},

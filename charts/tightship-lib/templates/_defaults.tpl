@@ -1,6 +1,7 @@
 {{/* Made by `make charts`: defaults of the values that `global` may have too. */}}
 {{- define "tightship-lib.defaults" -}}
 affinity: {}
+clusterName: ''
 commonAnnotations: {}
 commonLabels: {}
 dryRun: null

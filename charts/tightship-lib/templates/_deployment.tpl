@@ -186,6 +186,10 @@ probes
 {{- end }}
 - name: CONFIG_MAP_NAME
   value: {{ include "tightship-lib.configMapName" . }}
+{{- with $v.clusterName | default .Values.global.clusterName }}
+- name: CLUSTER_NAME
+  value: {{ . | quote }}
+{{- end }}
 - name: LOG_LEVEL
   value: {{ $v.log.level | default .Values.global.logLevel | default "info" }}
 - name: LOG_FORMAT

@@ -24,15 +24,16 @@ _MAP = re.compile(r'<svg class="map"[^>]* viewBox="0 0 ([\d.]+) ([\d.]+)"[^>]*>(
 _POOL = re.compile(r'<figcaption class="group"><b>(.*?)</b>(.*?)</figcaption>', re.DOTALL)
 _PATTERNS = re.compile(r'<svg class="defs"[^>]*>(<defs>.*?</defs>)</svg>', re.DOTALL)
 _STYLE = """
-.room{fill:#e3e8ee}.cpu{fill:#1f5fae}.memory{fill:#b35c00}.leaves{fill:#17202b}
+path{fill:none}.room{stroke:#e3e8ee}.cpu{stroke:#1f5fae}.memory{stroke:#b35c00}.limit{stroke:#17202b}.leaves{fill:#17202b}
 .gone{fill:none;stroke:#76818d;stroke-dasharray:2.5 1.8}
 .hatch-ground{fill:#fff}.hatch-cpu{fill:#1f5fae}.hatch-memory{fill:#b35c00}
-.arrived.cpu{fill:url(#hatch-cpu);stroke:#1f5fae;stroke-width:.75}
-.arrived.memory{fill:url(#hatch-memory);stroke:#b35c00;stroke-width:.75}
+.arrived.cpu{stroke:url(#hatch-cpu)}.arrived.memory{stroke:url(#hatch-memory)}
 .card{fill:#fff}text{font:12px system-ui,sans-serif;fill:#17202b}.name{font-weight:bold}.soft{fill:#566270}
 """
 _MARGIN, _NAME, _GAP, _HEAD = 14.0, 110.0, 40.0, 30.0
-_LEGEND = "left bar: CPU requested; right bar: memory; triangle: would go; hatched: arrived with its pods"
+_LEGEND = (
+    "left bar: CPU requested; right bar: memory; triangle: would go; hatched: arrived with its pods; line: limit of CPU"
+)
 
 
 def pictures() -> Iterator[tuple[Path, str]]:

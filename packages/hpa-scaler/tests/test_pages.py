@@ -14,14 +14,14 @@ from playwright.async_api import Browser, expect
 from hpa_scaler.annotations.queries import Query
 from hpa_scaler.annotations.spec import Rules
 from hpa_scaler.documents import FloorPlan, PlanContext, plan_page
-from hpa_scaler.documents.pages import CHARTED
+from hpa_scaler.documents.chart import Chart
+from hpa_scaler.documents.pages import CHARTED, Row, Scale
 from hpa_scaler.judge.decision import DropState, FloorDecision, Subject
 from hpa_scaler.judge.judge import Cycle, judge_cycle
 from hpa_scaler.process.status import ServedCycle, Timelines, nothing_yet, show
 from hpa_scaler.write.records import Records
 from tightship.documents.document import Generator, SettingsView, Source
-from tightship.documents.html.page import render_page
-from tightship.documents.presentation import Chart, Page, Scale
+from tightship.documents.html.page import Page, render_page
 from tightship.process.settings.config_fallback import Standing, deleted, refused
 from tightship_testkit.accessibility import assert_accessible
 from tightship_testkit.browser import opened
@@ -40,20 +40,21 @@ def written(path: Path, html: str) -> str:
     return path.as_uri()
 
 
+def rows_of(page: Page) -> list[Row]:
+    rows: Any = page.values["rows"]
+    return list(rows())
+
+
 def scales(plan: FloorPlan) -> dict[str, Scale]:
-    listing = plan_page(plan).listing
-    assert listing is not None
-    found = {entry.key: entry.cells[1].picture for entry in listing.entries}
-    return {key: drawn for key, drawn in found.items() if isinstance(drawn, Scale)}
+    return {row.hpa.key: row.scale for row in rows_of(plan_page(plan))}
 
 
 def test_what_is_in_trouble_comes_first(plan: FloorPlan) -> None:
-    listing = plan_page(plan).listing
-    assert listing is not None
-    states = [entry.state for entry in listing.entries]
+    rows = rows_of(plan_page(plan))
+    states = [row.state for row in rows]
     assert states[:5] == ["trouble"] * 5
     assert "trouble" not in states[5:]
-    keys = [entry.key for entry in listing.entries]
+    keys = [row.hpa.key for row in rows]
     assert keys[:5] == sorted(keys[:5])
     assert keys[5:] == sorted(keys[5:])
 
@@ -170,7 +171,8 @@ def served(**changes: Any) -> list[str]:
     made = show(plan_context(judged), kept().recent(), **given)
     page = made.page()
     assert json.loads(made.json)["plan"]["summary"]["hpas"] == 1
-    assert (page.refresh, page.subtitle[0].partition("; ")[2]) == (30, "leader me")
+    assert page.refresh == 30
+    assert ", leader me</p>" in render_page(page)
     return list(page.alerts)
 
 
@@ -185,7 +187,9 @@ def test_what_only_a_running_controller_knows_stands_on_top() -> None:
     ]
     gone = deleted(Standing.STARTING, "ConfigMap here/ours").sentences
     assert tuple(served(problems=gone)) == gone
-    assert nothing_yet("hpa-scaler", "Stands by.").page().alerts == ("Stands by.",)
+    assert nothing_yet("hpa-scaler", "Stands by.", "prod").page() == Page(
+        "prod · hpa-scaler", alerts=("Stands by.",), refresh=5
+    )
 
 
 def shown_after(values: list[float | None], *, writes: bool = True) -> tuple[ServedCycle, Timelines]:
@@ -203,15 +207,13 @@ def shown_after(values: list[float | None], *, writes: bool = True) -> tuple[Ser
     return show(plan_context(judged, subject.now), past.recent(), leader="me", dry_run=not writes, circuits={}), past
 
 
-@pytest.mark.parametrize(
-    ("writes", "says"), [(True, "1 floor of 1 HPA moving"), (False, "1 floor of 1 HPA would move")]
-)
+@pytest.mark.parametrize(("writes", "says"), [(True, "1 of 1 floor moving"), (False, "1 of 1 floor would move")])
 def test_only_a_dry_run_says_what_would_be(writes: bool, says: str) -> None:
     shown, _ = shown_after([100.0, 205.0], writes=writes)
     page = shown.page()
-    assert page.title == f"hpa-scaler: {says}"
+    assert page.title == f"c: {says} · hpa-scaler"
     html = render_page(page)
-    assert html.index("<h2>Reasons") < html.index(">HPAs</h2>") < html.index("<h2>Servers")
+    assert html.index("<h2>Reasons") < html.index(">HPAs</h2>") < html.index("<h2>About this plan")
 
 
 def test_an_hpa_of_its_own_dry_run_moves_nothing() -> None:
@@ -226,12 +228,11 @@ def test_an_hpa_of_its_own_dry_run_moves_nothing() -> None:
         circuits={},
     )
     assert judged.decisions[0].action == "raise"
-    assert shown.page().title == "hpa-scaler: no floor moving"
+    assert shown.page().title == "c: None of 1 floor moving · hpa-scaler"
 
 
 def charts(page: Page) -> list[Chart]:
-    assert page.listing is not None
-    return [part.chart for entry in page.listing.entries for part in entry.details if part.chart is not None]
+    return [row.chart for row in rows_of(page) if row.chart is not None]
 
 
 def test_the_page_of_a_running_controller_has_each_hpa_over_time() -> None:
@@ -260,8 +261,7 @@ def test_a_dry_run_shows_the_floor_that_would_be_set() -> None:
     [chart] = charts(page)
     floors = {series.name: series.values for series in chart.series}["minReplicas that would be set"]
     assert floors == (10, 21, 21, 15)
-    assert page.listing is not None
-    assert "since 2027-01-15T08:00:00Z it makes a dry run" in page.listing.note
+    assert "since 2027-01-15T08:00:00Z it makes a dry run" in render_page(page)
 
 
 def test_a_page_has_what_was_remembered_when_it_was_shown() -> None:
@@ -291,8 +291,7 @@ def test_of_very_many_hpas_the_first_ones_have_what_was() -> None:
         past.note(judged, {}, now)
     page = show(plan_context(judged), past.recent(), leader="me", dry_run=False, circuits={}).page()
     assert len(charts(page)) == CHARTED
-    assert page.listing is not None
-    assert "Only the first 1,000 rows have it here." in page.listing.note
+    assert "Only the first 1,000 rows have it here." in str(page.values["past"])
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -326,7 +325,7 @@ async def test_the_first_hpas_are_seen_without_scrolling(browser: Browser, plan:
         circuits=circuits,
     ).page()
     many = plan_page(plan, served)
-    page_ = msgspec.structs.replace(shown, refresh=0, facts=many.facts, sections=many.sections, listing=many.listing)
+    page_ = msgspec.structs.replace(shown, refresh=0, values={**shown.values, **many.values})
     url = written(tmp_path / "live.html", render_page(page_))
     async with opened(browser, url) as (page, _):
         second = await page.locator(f"{ROWS} a.name").nth(1).bounding_box()

@@ -86,15 +86,20 @@ def test_the_document_has_integers_and_sources(cli: Any, data: Path, prices: Pat
 def test_the_page_says_the_same(cli: Any, data: Path, prices: Path) -> None:
     page = cli("plan", "-f", data / "cluster.yaml", "--prices", prices, "-o", "html").out
     for text in (
-        "saved a month",
-        "EUR 292",
-        "saved an hour",
-        "EUR 0.4",
-        "if it lasts; EUR 2,263 of EUR 2,555 kept; 3 nodes without a price",
-        "GPU freed",
+        "saved now",
+        "EUR 0.4 an hour",
+        "EUR 292 of EUR 2,555 a month, if it lasts; 3 nodes without a price",
+        "EUR 0.4 an hour, ",
+        "gpu: ",
         "A month",
     ):
         assert text in page
+
+
+def test_the_page_has_the_limit_of_the_settings_on_its_bars(cli: Any, data: Path) -> None:
+    page = cli("plan", "-f", data / "cluster.yaml", "--limit", "0.5", "-o", "html").out
+    assert "The line across a bar of CPU is the limit: 50%." in page
+    assert '<path class="limit" d="M60 0' in page
 
 
 def test_explain_says_what_a_node_costs(cli: Any, data: Path, prices: Path) -> None:

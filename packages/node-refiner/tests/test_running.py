@@ -101,10 +101,10 @@ def test_nodes_that_go_next_carry_the_soft_taint() -> None:
 def test_status_and_page_have_the_figures_that_it_goes_by() -> None:
     found = decided()
     told = REFINER.figures(found, RefinerSettings())
-    assert [(fact.name, fact.value) for fact in told] == [
-        ("could go", "3"), ("free room", "3.75"),
-        ("by CPU / by memory", "3.75 / 4.96"), ("threshold", "2"),
-    ]  # fmt: skip
+    assert told == (
+        ("could go", "3 nodes, pod by pod; the threshold is 2"),
+        ("free room", "3.75 nodes like the next one: 3.75 by CPU, 4.96 by memory"),
+    )
     situation = Situation(
         generator=Generator("node-refiner", "1"),
         settings=SettingsView("", {}),

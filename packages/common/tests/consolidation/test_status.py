@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ import msgspec
 import pytest
 from playwright.async_api import Browser
 
+from tightship.documents.advice import AdviceEntry, AdviceSummary, ChangeEntry, GainEntry
 from tightship.documents.document import Generator, SettingsView
-from tightship.documents.html.page import render_page
-from tightship.documents.presentation import Cell, Fact, Page, Section
+from tightship.documents.html.page import Page, render_page
+from tightship.nodes.page_advice import MeasuredAdvice
 from tightship.nodes.status import Situation, Status, nothing_yet, show
 from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, encode_record
 from tightship.objects.money import HOURLY_PRICE
@@ -55,9 +58,20 @@ def shown(found: Evaluation, **changed: Any) -> tuple[Json, Page]:
     return json.loads(made.json), made.page()
 
 
-def section(page: Page, heading: str) -> Section:
-    [found] = [each for each in page.sections if each.heading == heading]
-    return found
+def table(page: Page, heading: str) -> list[list[str]]:
+    """The rows under *heading*, as texts."""
+    part = render_page(page).partition(f"<h3>{heading}</h3>")[2].partition("</table>")[0].partition("<tbody>")[2]
+    return [[text(cell) for cell in re.findall("<td.*?</td>", row)] for row in re.findall("<tr>.*?</tr>", part)]
+
+
+def text(html: str) -> str:
+    return unescape(re.sub("<[^>]*>", "", html))
+
+
+def figures(page: Page) -> dict[str, str]:
+    told = page.values["figures"]
+    assert isinstance(told, tuple)
+    return dict(told)
 
 
 def test_the_status_has_the_controllers_kind_and_always_the_same_fields() -> None:
@@ -79,7 +93,7 @@ def test_the_status_has_the_controllers_kind_and_always_the_same_fields() -> Non
             "search",
         )
     ]
-    assert (status["apiVersion"], status["kind"]) == ("tightship.dev/v1", "ToyStatus")
+    assert (status["apiVersion"], status["kind"], status["cluster"]) == ("tightship.dev/v1", "ToyStatus", "https://c")
     assert (status["leader"], status["dryRun"], status["unhealthy"]) == ("me", False, None)
     assert status["plan"]["generator"] == {"name": NAME, "version": "0.7"}
     assert status["plan"]["settings"]["summary"] == "as it is told"
@@ -91,10 +105,9 @@ def test_a_pass_is_told_in_money() -> None:
     told = status["plan"]["summary"]["money"]
     assert told["microsPerMonth"] == {"before": 1_095_000_000, "after": 730_000_000, "saved": 365_000_000}
     assert (told["currency"], told["priced"], told["unpriced"]) == ("USD", 2, 1)
-    [fact] = [each for each in page.facts if each.name == "saved a month"]
-    assert (fact.value, fact.detail) == ("$365", "if it lasts; $730 of $1,095 kept; 1 node without a price")
-    [now] = [each for each in page.facts if each.name == "saved an hour"]
-    assert (now.value, now.detail) == ("$0.5", "now")
+    html = text(render_page(page))
+    assert "saved now$0.5 an hour$365 of $1,095 a month, if it lasts; 1 node without a price" in html
+    assert page.title == f"https://c: $0.5 an hour, 1 of 3 nodes · {NAME}"
 
 
 def test_nodes_in_drain_whoevers_they_are_and_no_others() -> None:
@@ -108,9 +121,9 @@ def test_nodes_in_drain_whoevers_they_are_and_no_others() -> None:
     )
     assert drain["since"] < drain["deadline"]
     assert drain["podsLeft"] == []
-    table = section(page, "In drain").table
-    [row] = table.rows
-    assert (row[0], row[2]) == (Cell("n2", to="n2"), "Evicting")
+    [row] = table(page, "In drain")
+    assert (row[0], row[2]) == ("n2", "Evicting")
+    assert figures(page)["in drain"] == "1 node of all controllers"
 
 
 def test_drains_that_ended_lately_the_newest_first() -> None:
@@ -128,8 +141,7 @@ def test_drains_that_ended_lately_the_newest_first() -> None:
     status, page = shown(decision(), finished=ended)
     assert [each["node"] for each in status["ended"]] == ["n2", "n1"]
     assert (status["ended"][0]["ending"], status["ended"][0]["reason"]) == ("restored", "why")
-    table = section(page, "Drains that ended lately").table
-    assert [row[0] for row in table.rows] == [Cell("n2", to="n2"), Cell("n1", to="n1")]
+    assert [row[0] for row in table(page, "Last drains")] == ["n2", "n1"]
 
 
 def test_of_many_drains_that_ended_the_page_shows_the_newest() -> None:
@@ -146,10 +158,10 @@ def test_of_many_drains_that_ended_the_page_shows_the_newest() -> None:
     ]
     status, page = shown(decision(), finished=ended)
     assert len(status["ended"]) == 30
-    lately = section(page, "Drains that ended lately")
-    assert [row[0] for row in lately.table.rows][::9] == [Cell("n29", to="n29"), Cell("n20", to="n20")]
-    assert lately.table.rows[0][2] == "handed over"
-    assert lately.note == "The newest; /status has 20 more."
+    lately = table(page, "Last drains")
+    assert [row[0] for row in lately][::9] == ["n29", "n20"]
+    assert lately[0][2] == "handed over"
+    assert "The newest; /status has 20 more." in text(render_page(page))
 
 
 @pytest.mark.parametrize(
@@ -169,11 +181,9 @@ def test_what_became_of_the_configuration_is_told_on_top_in_its_own_words(notice
 def test_what_planned_nodes_wait_for() -> None:
     status, page = shown(decision(held="n1"))
     assert status["held"]["n1"]["reason"] == "CoolDown"
-    assert Fact("held back", "1", "warn", "planned, and waiting") in page.facts
-    table = section(page, "Held back").table
-    assert [row[:2] for row in table.rows] == [(Cell("n1", to="n1"), Cell("CoolDown", "warn"))]
-    [waits] = [entry.cells[-1].detail for entry in page.listing.entries if entry.key == "n1"]
-    assert waits.startswith("waits: CoolDown")
+    assert figures(page)["held back"] == "1 node planned, and waiting"
+    assert [row[:2] for row in table(page, "Held back")] == [["n1", "CoolDown"]]
+    assert "<small>waits: CoolDown" in render_page(page)
     status, page = shown(decision(SICK))
     assert (status["unhealthy"]["reason"], status["unhealthy"]["detail"]) == ("ClusterUnhealthy", "why")
     assert page.alerts[0] == "ClusterUnhealthy: why"
@@ -190,9 +200,9 @@ def test_that_nothing_is_done_is_told_on_top() -> None:
 
 
 def test_a_controller_adds_figures() -> None:
-    _, page = shown(decision(SICK), figures=(Fact("excess", "1.7"),))
-    assert page.title == f"{NAME}: 3 → 2 nodes"
-    assert Fact("excess", "1.7") in page.facts
+    _, page = shown(decision(SICK), figures=(("excess", "1.7"),))
+    assert page.title == f"https://c: 1 of 3 nodes would go · {NAME}"
+    assert figures(page)["excess"] == "1.7"
     assert page.alerts[0] == "ClusterUnhealthy: why"
 
 
@@ -212,7 +222,7 @@ async def test_a_page_with_all_that_it_may_have_is_for_everybody(browser: Browse
     notice = deleted(Standing.OFF, "ConfigMap here/ours")
     _, page = shown(
         decision(SICK, held="n1"),
-        figures=(Fact("excess", "1.7"),),
+        figures=(("excess", "1.7"),),
         finished=ended, problems=notice.sentences, dry_run=True, switched_off=True,
     )  # fmt: skip
     file = tmp_path / "page.html"
@@ -221,7 +231,30 @@ async def test_a_page_with_all_that_it_may_have_is_for_everybody(browser: Browse
     await assert_accessible_in_every_way(browser, file.as_uri())
 
 
+def test_nothing_that_is_never_filled_is_shown() -> None:
+    """A dry run has no leader, and a pass measures no advice by itself."""
+    _, page = shown(decision(), leader="", dry_run=True)
+    html = render_page(page)
+    for word in ("leader", "More without it", "What would free nodes", "Last drains", "Held back"):
+        assert word not in html.partition("<header")[2].partition("<script>")[0]
+    assert ", leader me</p>" in render_page(shown(decision())[1])
+
+
+def test_the_advice_that_was_measured_is_on_the_page_with_its_time() -> None:
+    made = show(decision(), PLAIN)
+    kept = {each["reason"] for each in json.loads(made.json)["plan"]["summary"]["keptBy"]}
+    piece = AdviceEntry(GainEntry(2, None), (ChangeEntry("NoPlace", "shop/x", None),), ("kubectl x",), None, (), ())
+    advice = AdviceSummary(10.0, 1, 0, (piece,), None, ())
+    told = render_page(
+        made.page(MeasuredAdvice("2027-01-15T08:00:00Z", advice, {next(iter(kept)): GainEntry(2, None)}))
+    )
+    assert "Measured at 2027-01-15T08:00:00Z." in told
+    assert "<code>kubectl x</code>" in told
+    assert "More without it" in told
+    assert '<td class="number">2 nodes</td>' in told
+
+
 def test_before_the_first_pass() -> None:
-    made = nothing_yet(NAME, "ToyStatus")
-    assert made.json == b'{"apiVersion":"tightship.dev/v1","kind":"ToyStatus","plan":null}\n'
-    assert (made.page().title, made.page().alerts) == (NAME, ("No pass has run yet.",))
+    made = nothing_yet(NAME, "ToyStatus", "prod")
+    assert made.json == b'{"apiVersion":"tightship.dev/v1","kind":"ToyStatus","cluster":"prod","plan":null}\n'
+    assert (made.page().title, made.page().alerts) == (f"prod · {NAME}", ("No pass has run yet.",))

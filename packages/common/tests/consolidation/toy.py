@@ -11,7 +11,6 @@ from prometheus_client import CollectorRegistry, Gauge
 from tightship.cluster import Snapshot
 from tightship.cluster.installations import Beside
 from tightship.documents.document import SettingsView
-from tightship.documents.presentation import Fact
 from tightship.drain.events import DrainEvent
 from tightship.draining.writing import NodePatch
 from tightship.nodes.annexes import PricesSetting
@@ -186,8 +185,8 @@ class Toy(NodeController[ToySettings]):
         nodes, patch = evaluation.snapshot.nodes, NodePatch(annotations={NOTE: "yes"})
         return [NodeNote(name, patch) for name in settings.note.split() if NOTE not in nodes[name].node.annotations]
 
-    def figures(self, evaluation: Evaluation, settings: ToySettings) -> list[Fact]:
-        return [Fact("toys", "7")]
+    def figures(self, evaluation: Evaluation, settings: ToySettings) -> list[tuple[str, str]]:
+        return [("toys", "7")]
 
 
 TOY = Toy()

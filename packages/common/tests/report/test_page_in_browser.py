@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from playwright.async_api import Browser, Page, expect
 
+from tightship.documents.advice import AdviceEntry, AdviceSummary, ChangeEntry, GainEntry
 from tightship.documents.document import NodePlan
 from tightship.documents.html.page import render_page
-from tightship.documents.plan_page import plan_page
+from tightship.documents.plan_page import MANY, plan_page
 from tightship_testkit.accessibility import assert_accessible
 from tightship_testkit.browser import opened
 
-from .plans import HOSTILE, hostile_plan, large_plan, plan, small_plan
+from .plans import HOSTILE, hostile_plan, large_plan, node, plan, refusal, small_plan
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -225,7 +227,7 @@ async def test_on_paper_it_is_light_and_without_controls(browser: Browser, small
         assert (await page.pdf()).startswith(b"%PDF")
 
 
-@pytest.mark.parametrize("width", [320, 360, 700, 1024])
+@pytest.mark.parametrize("width", [320, 375, 700, 1024, 1920])
 async def test_a_narrow_window_scrolls_down_only(browser: Browser, folder: Path, width: int) -> None:
     for name, found in (("small", small_plan()), ("hostile", hostile_plan())):
         url = written(folder, found, f"{name}.html")
@@ -249,6 +251,50 @@ async def test_without_the_script_everything_is_in_tables(browser: Browser, smal
         assert watch.asked_for[0] == small
 
 
+async def test_a_team_s_part_opens_by_its_address(browser: Browser, small: str) -> None:
+    async with opened(browser, f"{small}#team-ml") as (page, watch):
+        await expect(page.get_by_role("link", name="Link to ml")).to_be_in_viewport()
+        await expect(page.get_by_role("link", name="Link to shop")).to_be_hidden()
+        await page.evaluate("location.hash = '#team-shop'")
+        await expect(page.get_by_role("link", name="Link to shop")).to_be_in_viewport()
+        assert watch.said == []
+
+
+async def test_a_command_is_copied_as_it_stands(browser: Browser, folder: Path) -> None:
+    command = """kubectl -n shop patch pdb web -p '{"spec":{"maxUnavailable":1}}'"""
+    piece = AdviceEntry(GainEntry(1, None), (ChangeEntry("NoPlace", "PDB shop/x", None),), (command,), None, (), ())
+    found = msgspec.structs.replace(small_plan(), advice=AdviceSummary(1.0, 1, 0, (piece,), None, ()))
+    async with opened(browser, written(folder, found, "advice.html")) as (page, watch):
+        await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        copy = page.locator(".copy").first
+        await copy.click()
+        await expect(copy).to_have_text("Copied")
+        assert await page.evaluate("navigator.clipboard.readText()") == command
+        await page.evaluate("navigator.clipboard.writeText('')")
+        # As where the page is no secure context.
+        await page.evaluate("void (navigator.clipboard.writeText = () => Promise.reject())")
+        await expect(copy).to_have_text("Copy")
+        await copy.click()
+        await expect(copy).to_have_text("Copied")
+        assert await page.evaluate("navigator.clipboard.readText()") == command
+        await assert_accessible(page)
+        assert watch.said == []
+
+
+async def test_an_opened_row_tells_what_keeps_many_nodes(browser: Browser, folder: Path) -> None:
+    kept = [node(f"n-{number}", refusal("NoPlace", f"shop/p-{number}", "no room")) for number in range(MANY + 1)]
+    async with opened(browser, written(folder, plan(*kept), "kept.html")) as (page, watch):
+        row = page.locator("#n7")
+        await row.locator("summary").click()
+        await expect(row.locator(".why")).to_have_text("NoPlace shop/p-7: no roomdo that")
+        await row.locator("summary").click()
+        await row.locator("summary").click()
+        await expect(row.locator(".why")).to_have_text("NoPlace shop/p-7: no roomdo that")
+        await row.get_by_role("link", name="NoPlace").click()
+        await expect(page.locator("#b0")).to_be_in_viewport()
+        assert watch.said == []
+
+
 async def test_hostile_names_are_texts(browser: Browser, folder: Path) -> None:
     url = written(folder, hostile_plan(), "hostile.html")
     async with opened(browser, url) as (page, watch):
@@ -264,9 +310,9 @@ async def test_hostile_names_are_texts(browser: Browser, folder: Path) -> None:
 
 
 async def test_nothing_to_do_and_no_node_at_all(browser: Browser, folder: Path) -> None:
-    for found, heading in ((plan(small_plan().nodes[3]), "1 node, none would go"), (plan(), "0 nodes, none would go")):
+    for found, heading in ((plan(small_plan().nodes[3]), "None of 1 node would go"), (plan(), "There is no node")):
         async with opened(browser, written(folder, found, "little.html")) as (page, watch):
-            await expect(page.get_by_role("heading", level=1)).to_have_text(f"node-compactor: {heading}")
+            await expect(page.get_by_role("heading", level=1)).to_have_text(heading)
             await assert_accessible(page)
             assert watch.said == []
 

@@ -12,8 +12,7 @@ import pytest
 import pytest_asyncio
 from prometheus_client import Gauge
 
-from tightship.documents.html.page import render_page
-from tightship.documents.presentation import Page
+from tightship.documents.html.page import Page, render_page
 from tightship.process.heartbeat import Heartbeat
 from tightship.process.http import Content, HttpServer
 from tightship.process.metrics import new_registry

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
 import pytest
 from playwright.async_api import Browser, expect
 from report.plans import node, plan, refusal, small_plan
 
 from tightship.documents.document import NodePlan
+from tightship.documents.html.page import Page
 from tightship.documents.plan_page import plan_page
-from tightship.documents.presentation import SERVED_LINKS, Page
 from tightship.process.http import Content, HttpServer
 from tightship.process.metrics import new_registry
 from tightship_testkit.accessibility import assert_accessible
@@ -24,7 +23,7 @@ HOST = "127.0.0.1"
 
 
 def served(found: NodePlan) -> Callable[[], Page]:
-    page = msgspec.structs.replace(plan_page(found), refresh=1, links=SERVED_LINKS)
+    page = plan_page(found, refresh=1)
     return lambda: page
 
 
@@ -81,7 +80,7 @@ async def test_what_is_new_is_put_in_place_and_the_reader_keeps_theirs(browser: 
         top = await page.evaluate(SETTLED)
         scene.draw = served(another_plan())
         await expect(page.get_by_text("Something new.")).to_be_visible()
-        await expect(page).to_have_title("node-compactor: 7 → 4 nodes")
+        await expect(page).to_have_title("cluster.json: 3 of 7 nodes would go · node-compactor")
         chosen = page.locator("tr.chosen a.name")
         await expect(chosen).to_have_text("web-1")
         await expect(chosen).to_be_focused()
@@ -144,7 +143,7 @@ def broken() -> Page:
 
 async def test_the_first_page_of_a_controller_becomes_its_plan(browser: Browser) -> None:
     scene = Scene()
-    scene.draw = lambda: Page("node-compactor", alerts=("No pass has run yet.",), refresh=1, links=SERVED_LINKS)
+    scene.draw = lambda: Page("node-compactor", alerts=("No pass has run yet.",), refresh=1)
     async with scene.server(), opened(browser, scene.url) as (page, watch):
         await expect(page.get_by_text("No pass has run yet.")).to_be_visible()
         scene.draw = served(small_plan())

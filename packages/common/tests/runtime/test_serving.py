@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from tightship.documents.document import Generator
-from tightship.documents.presentation import Page
+from tightship.documents.html.page import Page
 from tightship.kube.cache import CacheCrashed
 from tightship.process.serving import Configuration, Frame, serve
 from tightship.process.settings.loading import SettingsError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry
 
@@ -167,6 +167,10 @@ class Compactor(NodeController[CompactorSettings]):
         """Return *settings* as rules."""
         return CompactorJudge(settings)
 
+    def changes(self, settings: CompactorSettings, given: Collection[str] = ()) -> CompactorChanges:
+        """Return the changes of *settings* that advice may name."""
+        return CompactorChanges(settings, given)
+
     def metrics(self, registry: CollectorRegistry) -> CompactorMetrics:
         """Register the metrics of nodes and pools under the older controller's names."""
         return CompactorMetrics(registry)
@@ -194,7 +198,7 @@ def _for_pools(flags: Mapping[str, object], config: ConfigSource) -> FlagSource:
 
 
 COMPACTOR = Compactor()
-COMMANDS = Commands(COMPACTOR, changes=CompactorChanges)
+COMMANDS = Commands(COMPACTOR)
 
 
 def main() -> None:

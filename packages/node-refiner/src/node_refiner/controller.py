@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry
 
@@ -24,8 +24,8 @@ from tightship.cli.app import run
 from tightship.cli.arguments import add_plan_flags, given
 from tightship.cli.commands import Commands
 from tightship.documents.document import ExcessSummary, SettingsView
-from tightship.documents.presentation import Fact
 from tightship.nodes.controller import NodeController
+from tightship.objects.counting import counted
 from tightship.planning.evaluate import Evaluation
 from tightship.process.settings.config_maps import config_in, read_config
 from tightship.process.settings.loading import ConfigSource, FlagSource, resolve, wire
@@ -112,6 +112,10 @@ class Refiner(NodeController[RefinerSettings]):
         """Return *settings* as rules."""
         return RefinerJudge(settings)
 
+    def changes(self, settings: RefinerSettings, given: Collection[str] = ()) -> RefinerChanges:
+        """Return the changes of *settings* that advice may name."""
+        return RefinerChanges(settings, given)
+
     def metrics(self, registry: CollectorRegistry) -> RefinerMetrics:
         """Register the metrics of the cluster and of drains under the older controller's names."""
         return RefinerMetrics(registry)
@@ -121,14 +125,13 @@ class Refiner(NodeController[RefinerSettings]):
         assert isinstance(evaluation.gates, RefinerGates)
         return excess_summary(evaluation.gates.outlooks, settings)
 
-    def figures(self, evaluation: Evaluation, settings: RefinerSettings) -> Sequence[Fact]:
+    def figures(self, evaluation: Evaluation, settings: RefinerSettings) -> Sequence[tuple[str, str]]:
         """Return the refiner's figures for the page."""
         figures = self.excess(evaluation, settings)
+        by = f"{_two(figures.cpu)} by CPU, {_two(figures.memory)} by memory"
         return (
-            Fact("could go", f"{figures.could_go:,}", detail="pod by pod, in the end"),
-            Fact("free room", _two(figures.nodes), detail="in nodes of the next one's size"),
-            Fact("by CPU / by memory", f"{_two(figures.cpu)} / {_two(figures.memory)}"),
-            Fact("threshold", f"{figures.threshold:g}"),
+            ("could go", f"{counted(figures.could_go, 'node')}, pod by pod; the threshold is {figures.threshold:g}"),
+            ("free room", f"{_two(figures.nodes)} nodes like the next one: {by}"),
         )
 
 
@@ -142,7 +145,7 @@ def _two(nodes: float | None) -> str:
 
 
 REFINER = Refiner()
-COMMANDS = Commands(REFINER, changes=RefinerChanges)
+COMMANDS = Commands(REFINER)
 
 
 def main() -> None:

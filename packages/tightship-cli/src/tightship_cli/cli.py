@@ -14,9 +14,7 @@ from typing import get_args
 import shtab
 
 import hpa_scaler.cli
-from node_compactor.advice import CompactorChanges
 from node_compactor.controller import COMPACTOR
-from node_refiner.advice import RefinerChanges
 from node_refiner.controller import REFINER
 from tightship.cli.app import run
 from tightship.cli.arguments import CommandParser, Parser, set_up_logging
@@ -58,9 +56,7 @@ class _PlanCommands(Commands):
     """node-compactor's commands under the name ``tightship``, with those of the other controllers beside them."""
 
     def __init__(self) -> None:
-        super().__init__(
-            COMPACTOR, changes=CompactorChanges, name=PROGRAM, version=__version__, description=_DESCRIPTION
-        )
+        super().__init__(COMPACTOR, name=PROGRAM, version=__version__, description=_DESCRIPTION)
 
     def add_commands(self, commands: argparse._SubParsersAction[CommandParser]) -> None:
         """Add the commands of node-refiner and of hpa-scaler."""
@@ -71,7 +67,7 @@ class _RefineCommands(Commands):
     """node-refiner's commands without ``run``."""
 
     def __init__(self) -> None:
-        super().__init__(REFINER, changes=RefinerChanges, name=f"{PROGRAM} refine")
+        super().__init__(REFINER, name=f"{PROGRAM} refine")
 
     def add_commands(self, commands: argparse._SubParsersAction[CommandParser]) -> None:
         """Add nothing."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tightship.cli.app import EXIT_WOULD_CHANGE, CliError, UsageError
 from tightship.cli.arguments import (
@@ -73,21 +73,15 @@ _OF_EXPLAIN = frozenset({"positional arguments", "options", "cluster", "output",
 
 N = TypeVar("N", bound=NodeSettings)
 
-Changes = Callable[[Any, Mapping[str, object]], Tunable]
-"""Says what advice may change in settings, some of which are given as flags, by field."""
-
 
 class Commands:
-    """The commands of *controller*; *changes* says what advice may change in its settings.
+    """The commands of *controller*.
 
     *name*, *version* and *description* are the controller's own unless another command has these as a part.
     """
 
-    def __init__(
-        self, controller: AnyController, *, changes: Changes, name: str = "", version: str = "", description: str = ""
-    ) -> None:
+    def __init__(self, controller: AnyController, *, name: str = "", version: str = "", description: str = "") -> None:
         self.controller = controller
-        self.changes = changes
         self.name = name or controller.name
         self.version = version or controller.version
         self.description = description or controller.description
@@ -207,7 +201,7 @@ class Commands:
         _choose_places(arguments)
         controller, given = self.controller, self.controller.flags_given(arguments)
         settings = priced(controller.planned(arguments.config, environment(), given))
-        changes, seconds = self.changes(settings, given), controller.search(settings)
+        changes, seconds = controller.changes(settings, given), controller.search(settings)
         judge, search = controller.judge(settings), None
         if seconds and SEARCH is not None and judge.placement == "possible":
             solving = 0.0 if named else SOLVING  # an explanation shows no bound
@@ -228,7 +222,7 @@ class Commands:
             evaluation = evaluate(snapshot, judge, now, horizon, improve=SEARCH, progress=tell)
             planned = monotonic() - began
             as_if = None
-            if not named and evaluation.plan.refuses(Reason.KARPENTER_MANAGED):
+            if not named and changes is not None and evaluation.plan.refuses(Reason.KARPENTER_MANAGED):
                 progress.say("asking as if Karpenter did not consolidate")
                 as_if = _as_if_unmanaged(changes, snapshot, now, arguments.until_stable, selected)
         warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot, () if named else evaluation.unknown_minimums))
@@ -254,7 +248,7 @@ class Commands:
             pending=None if not waiting else PendingSummary(waiting, could_run),
         )
         advising = None
-        if ADVISE is not None and arguments.advice_time:
+        if ADVISE is not None and changes is not None and arguments.advice_time:
             limits = TimeLimit(arguments.advice_time, monotonic, planned)
             advising = partial(ADVISE, AdviceAsked(changes, loaded.snapshot, evaluation, horizon, limits))
         return inputs, evaluation, advising

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from textwrap import indent
 from typing import Literal
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from tightship.documents.money import money
 from tightship.documents.presentation import LABEL as INDENT
-from tightship.documents.presentation import Cell, Section, Table, TextLine, figure
+from tightship.documents.presentation import TextLine, figure
 from tightship.objects.counting import counted
 
 SHOWN = 10
@@ -161,11 +161,8 @@ def _rest(summary: AdviceSummary, currency: str) -> Iterator[str]:
     more = len(heads) - len(printed(summary))
     if more > 0:
         yield f"{counted(more, 'more change')} in -o json and -o html"
-    if summary.together is not None:
-        *some, last = [heads.index(each) + 1 for each in summary.together_of]
-        numbers = f"{', '.join(map(str, some))} and {last}"
-        others = "; the others add nothing to them" if len(summary.together_of) < len(heads) else ""
-        yield f"{numbers} together: {gained(summary.together.gain, currency)}{others}"
+    if told := together(summary, currency):
+        yield told
     if not summary.changes and summary.tried and not summary.untried:
         yield f"no known change frees a node ({summary.tried:,} tried)"
     yield from summary.others
@@ -174,27 +171,21 @@ def _rest(summary: AdviceSummary, currency: str) -> Iterator[str]:
         yield f"{tried}: {summary.seconds:g} s were not enough (--advice-time)"
 
 
-def advice_section(summary: AdviceSummary | None, currency: str) -> Iterator[Section]:
-    """Yield the advice as a section of a page."""
-    if summary is None or not (summary.changes or summary.untried or summary.others):
-        return
+def together(summary: AdviceSummary, currency: str) -> str:
+    """Return which pieces gain what at once, empty if no two add up."""
+    if summary.together is None:
+        return ""
     heads = [number for number, each in enumerate(summary.changes, 1) if each.instead_of is None]
-    rows = tuple(
-        (
-            Cell(f"{heads.index(each.instead_of or number) + 1}.", number=True),
-            Cell(f"or {gained(each.gain, currency)}" if each.instead_of else gained(each.gain, currency)),
-            Cell(named(each), lines=tuple(change.note for change in each.changes if change.note)),
-            Cell("", lines=(*each.commands, *([each.values] if each.values else []))),
-        )
-        for number, each in sorted(
-            enumerate(summary.changes, 1), key=lambda pair: (pair[1].instead_of or pair[0], pair[0])
-        )
-    )
-    note = "Each line is what a plan gains with this change alone, measured by planning again. Lines don't add up. "
-    rest = [each for each in _rest(summary, currency) if "-o json" not in each]
-    yield Section(
-        "What would free nodes", note=note + "; ".join(rest), table=Table(("No.", "Gain", "Change", "How"), rows)
-    )
+    *some, last = [heads.index(each) + 1 for each in summary.together_of]
+    others = "; the others add nothing to them" if len(summary.together_of) < len(heads) else ""
+    return f"{', '.join(map(str, some))} and {last} together: {gained(summary.together.gain, currency)}{others}"
+
+
+def numbered(summary: AdviceSummary) -> Sequence[tuple[int, AdviceEntry]]:
+    """Return the pieces with their numbers for people: alternatives of a piece follow it and share its number."""
+    heads = [number for number, each in enumerate(summary.changes, 1) if each.instead_of is None]
+    order = sorted(enumerate(summary.changes, 1), key=lambda pair: (pair[1].instead_of or pair[0], pair[0]))
+    return [(heads.index(each.instead_of or number) + 1, each) for number, each in order]
 
 
 def bundle_lines(bundle: NodeBundle, currency: str) -> Iterator[TextLine]:

@@ -40,6 +40,11 @@ class Source(Struct, frozen=True, rename="camel"):
     type: Literal["file", "cluster"]
     name: str
 
+    @property
+    def shown(self) -> str:
+        """The name for people."""
+        return "standard input" if self.name == "-" else self.name
+
 
 class SettingsView(Struct, frozen=True, rename="camel"):
     """The settings in force: one line for people, and all values by the keys of the configuration file."""
@@ -59,8 +64,7 @@ class Head(Struct, frozen=True, rename="camel"):
     @property
     def judged(self) -> str:
         """The source and the time of the judgement."""
-        where = "standard input" if self.source.name == "-" else self.source.name
-        return f"{self.source.type} {where} at {self.evaluated_at}"
+        return f"{self.source.type} {self.source.shown} at {self.evaluated_at}"
 
 
 class NodeHead(Head, frozen=True, rename="camel"):

@@ -1,226 +1,349 @@
-"""A plan as a page for people: every node before and after, every move, every reason."""
+"""A plan as a page for people: what to do, what keeps the rest, a part for each team, and every node."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from tightship.cluster.pools import shown
-from tightship.documents.advice import advice_section, gained
-from tightship.documents.amounts import amount, cores, memory, moved, percent, short
+from tightship.documents.advice import AdviceEntry, gained, numbered, together
+from tightship.documents.amounts import cores, memory, percent, short
 from tightship.documents.document import (
     ExcessSummary,
-    KeptBy,
+    MoveEntry,
     NodeEntry,
     NodePlan,
-    PoolEntry,
+    RefusalEntry,
     SchedulerForecast,
+    Setting,
     Share,
-    ShareTotals,
     Summary,
 )
+from tightship.documents.html.fleet import Bar, Slot, fleet_of
+from tightship.documents.html.page import Page
 from tightship.documents.karpenter import karpenter_line
-from tightship.documents.money import MoneySummary, an_hour, change, money, money_lines
-from tightship.documents.node_rows import COLUMNS, STATES, Arrival, arrivals_of, cpu_bar, memory_bar, node_rows
+from tightship.documents.money import an_hour, money_lines, origin
 from tightship.documents.pending import pending_line
-from tightship.documents.presentation import Cell, EntryList, Fact, Fleet, Group, Page, Part, Section, Slot, Table, Tone
 from tightship.documents.search import search_lines
 from tightship.objects.counting import counted
+
+STATES = (
+    ("go", "nodes that would go"),
+    ("take", "nodes that take pods"),
+    ("stay", "nodes that stay as they are"),
+)
+"""The states of a row and their meanings."""
 
 EXTENDED_SHOWN = 3
 """Most extended resources that the figures and the pools of a page name."""
 
-POOL_COLUMNS = 7
-"""Most columns that the table of pools has on half of a page."""
-
 NAMES_SHOWN = 5
 """Most names that a line lists before it gives the number of the others."""
 
+BLOCKERS_SHOWN = 20
+"""Most blockers, and most workloads whose pods move, that the part of a team lists."""
 
-def plan_page(plan: NodePlan) -> Page:
-    """Return the page of *plan*."""
-    nodes = plan.summary.nodes
-    outcome = f"{nodes.before:,} → {counted(nodes.after, 'node')}"
+MANY = 500
+"""With more nodes than this, what keeps several nodes is told once, in the part of its team."""
+
+
+BlockerKey: TypeAlias = tuple[str, str, str | None]
+"""A reason, its detail and its fix."""
+
+
+class Arrival(Struct, frozen=True):
+    """A pod that a plan leaves on another node: its last *move*, and its present node *origin*."""
+
+    move: MoveEntry
+    origin: str
+
+
+class Row(Struct, frozen=True):
+    """A node in a page, with its *number* there: its *state*, its bars, its arrivals, why it waits, and what would
+    strand it.
+    """
+
+    number: int
+    node: NodeEntry
+    state: str
+    came: Sequence[Arrival]
+    cpu: Bar
+    memory: Bar
+    held: RefusalEntry | None
+    stuck: Sequence[RefusalEntry]
+
+    @property
+    def blockers(self) -> Mapping[BlockerKey, list[str]]:
+        """The subjects of each reason, detail and fix: several pods may share them."""
+        return blockers(self.node.refusals)
+
+    @property
+    def strands(self) -> Mapping[BlockerKey, list[str]]:
+        """The same of what kube-scheduler's own choices would come to."""
+        return blockers(self.stuck)
+
+
+class Blocker(Struct, frozen=True):
+    """What keeps *nodes* in the part of a team: a reason with its detail and fix, and the pods behind it."""
+
+    reason: str
+    detail: str
+    fix: str | None
+    pods: Sequence[str]
+    nodes: Sequence[str]
+
+    @property
+    def key(self) -> BlockerKey:
+        return self.reason, self.detail, self.fix
+
+
+class Team(Struct, frozen=True, kw_only=True):
+    """A namespace, whose owners get a link to *anchor*.
+
+    Its pods keep *nodes*, *alone* of which nothing else keeps; these cost *micros* in a month. *changes* are pieces of
+    advice about its things, each with its number. The plan evicts *evicted* pods of the workloads *moves*.
+    """
+
+    name: str
+    anchor: str
+    nodes: int
+    alone: int
+    micros: int
+    blockers: Sequence[Blocker]
+    changes: Sequence[tuple[int, AdviceEntry]]
+    evicted: int
+    moves: Sequence[tuple[str, int]]
+
+
+def plan_page(
+    plan: NodePlan,
+    *,
+    template: str = "tightship.documents.html/plan.html",
+    alerts: Sequence[str] = (),
+    refresh: int = 0,
+    **more: object,
+) -> Page:
+    """Return the page of *plan*; *template* extends its template and has *more* values."""
+    rows, limits = tuple(_rows(plan)), _limits(plan.settings.values)
+    pools: dict[str, list[Row]] = {}
+    for row in rows:
+        pools.setdefault(row.node.pool, []).append(row)
+    summary, teams = plan.summary, teams_of(plan)
+    ordered = sorted(pools.items())
+    fleet = {shown(pool): [Slot(row.number, row.cpu, row.memory) for row in of] for pool, of in ordered}
+    currency = "" if summary.money is None else summary.money.currency
+    told, extended = headline(summary), tuple(summary.other)[:EXTENDED_SHOWN]
+    values = {
+        "plan": plan,
+        "summary": summary,
+        "headline": told,
+        "rows": rows,
+        "ids": {row.node.name: row.number for row in rows},
+        "pools": [Pool(pool, of) for pool, of in ordered],
+        "totals_of": {each.pool: each for each in summary.pools},
+        "extended": extended,
+        "extended_names": [short(name).replace("gpu", "GPU") for name in extended],
+        "most": BLOCKERS_SHOWN,
+        "advice": () if plan.advice is None else numbered(plan.advice),
+        "together": "" if plan.advice is None else together(plan.advice, currency),
+        "fleet": fleet_of(fleet),
+        "limits": sorted({f"{limit:.0%}" for limit in limits.values()}),
+        "teams": teams,
+        "shared": _shared(teams) if len(rows) > MANY else {},
+        "currency": currency,
+        "in_money": tuple(money_lines(summary.money, plan.strategy, summary.nodes.before)),
+        "measured": any(each.gain is not None for each in summary.kept_by),
+        "besides": tuple(besides(plan)),
+        "states": STATES,
+        "gained": gained,
+        "origin": origin,
+        "shown": shown,
+        **more,
+    }
+    title = f"{plan.source.shown}: {told} · {plan.generator.name}"
+    return Page(title, template, values, (*alerts, *plan.warnings), refresh)
+
+
+def headline(summary: Summary) -> str:
+    """Return what a plan comes to: ``$2.12 an hour, 6 of 40 nodes``."""
+    nodes, totals = summary.nodes, summary.money
     if not nodes.removed:
-        outcome = f"{counted(nodes.before, 'node')}, none would go"
-    in_money = "; ".join(money_lines(plan.summary.money, plan.strategy, plan.summary.nodes.before)).replace("   ", ", ")
-    told = (
-        f"Money: {in_money}",
-        *(f"{label}: {text}" if label else text for label, text in besides(plan)),
-    )
-    arrived = arrivals_of(plan)
-    return Page(
-        title=f"{plan.generator.name}: {outcome}",
-        subtitle=(*plan.heading, *told),
-        facts=_facts(plan),
-        alerts=plan.warnings,
-        sections=tuple(_sections(plan, arrived)),
-        listing=EntryList(
-            heading="Nodes",
-            columns=COLUMNS,
-            keys=tuple(node.name for node in plan.nodes),
-            rows=lambda: node_rows(plan, arrived, plan.held),
-            states=STATES,
-            noun="node",
-            hint="name, pool, namespace, pod or reason",
-            note="A name shows what moves from and to its node; the last column opens. Arrow keys go from name to "
-            "name. Pods are those that can be evicted, of all.",
-            empty="There is no node.",
-        ),
-    )
+        return f"None of {counted(nodes.before, 'node')} would go" if nodes.before else "There is no node"
+    told = f"{nodes.removed:,} of {counted(nodes.before, 'node')}"
+    if totals is None or not totals.micros_per_month.saved:
+        return f"{told} would go"
+    return f"{an_hour(totals.micros_per_month.saved, totals.hours_per_month, totals.currency)} an hour, {told}"
+
+
+class Pool(Struct, frozen=True):
+    """A pool in a page, with the *rows* of its nodes."""
+
+    name: str
+    rows: Sequence[Row]
+
+    @property
+    def going(self) -> Sequence[NodeEntry]:
+        """Its nodes that would go."""
+        return [row.node for row in self.rows if row.state == "go"]
+
+    @property
+    def cpu(self) -> tuple[float | None, float | None]:
+        """Its utilization of CPU, before and after."""
+        return _ratios((row.node.cpu_milli, row.cpu) for row in self.rows)
+
+    @property
+    def memory(self) -> tuple[float | None, float | None]:
+        """Its utilization of memory, before and after."""
+        return _ratios((row.node.memory_bytes, row.memory) for row in self.rows)
+
+
+def _ratios(of: Iterable[tuple[Share, Bar]]) -> tuple[float | None, float | None]:
+    before = after = kept = total = 0.0
+    for share, bar in of:
+        before += share.requested
+        total += share.allocatable
+        if not bar.gone:
+            after += (bar.after or 0) * share.allocatable
+            kept += share.allocatable
+    return before / total if total else None, after / kept if kept else None
+
+
+def _rows(plan: NodePlan) -> Iterator[Row]:
+    arrived, limits = arrivals_of(plan), _limits(plan.settings.values)
+    forecast = plan.summary.scheduler
+    stuck = {} if forecast is None else {each.node: each.refusals for each in forecast.stuck}
+    for number, node in enumerate(plan.nodes):
+        came, goes = arrived.get(node.name, ()), node.decision == "remove"
+        limit = limits.get(node.pool, limits.get("*"))
+        yield Row(
+            number,
+            node,
+            "go" if goes else "take" if came else "stay",
+            came,
+            _bar(node.cpu_milli, goes, sum(each.move.cpu_milli for each in came), limit),
+            _bar(node.memory_bytes, goes, sum(each.move.memory_bytes for each in came)),
+            plan.held.get(node.name),
+            stuck.get(node.name, ()),
+        )
+
+
+def _bar(share: Share, goes: bool, came: int, limit: float | None = None) -> Bar:
+    if goes:
+        return Bar(share.ratio, None, gone=True, limit=limit)
+    if not came or share.ratio is None:
+        return Bar(share.ratio, share.ratio, limit=limit)
+    after = (share.requested + came) / share.allocatable
+    return Bar(share.ratio, after, came / share.allocatable, limit=limit)
+
+
+def _limits(settings: Mapping[str, Setting]) -> Mapping[str, float]:
+    """Return the limit of CPU below which nodes of each pool may go, if the settings have one; ``*`` is every other."""
+    pools = settings.get("nodePools")
+    found = {}
+    for name, pool in pools.items() if isinstance(pools, dict) else ():
+        limit = pool.get("cpuRequestRatioLimit") if isinstance(pool, Mapping) else None
+        if isinstance(limit, int | float) and limit:
+            found[name] = float(limit)
+    return found
+
+
+def arrivals_of(plan: NodePlan) -> Mapping[str, tuple[Arrival, ...]]:
+    """Return the arrivals on each node that stays and receives pods, in the order of the moves."""
+    ended: dict[str, Arrival] = {}
+    for node in sorted((each for each in plan.nodes if each.order is not None), key=lambda each: each.order or 0):
+        for move in node.moves:
+            before = ended.pop(move.pod, None)
+            ended[move.pod] = Arrival(move, node.name if before is None else before.origin)
+    found: dict[str, list[Arrival]] = {}
+    for arrival in ended.values():
+        found.setdefault(arrival.move.to, []).append(arrival)
+    return {name: tuple(arrived) for name, arrived in found.items()}
+
+
+def blockers(refusals: Iterable[RefusalEntry]) -> Mapping[BlockerKey, list[str]]:
+    """Return the subjects of each reason, detail and fix."""
+    found: dict[BlockerKey, list[str]] = {}
+    for each in refusals:
+        found.setdefault((each.reason, each.detail, each.fix), []).append(each.subject)
+    return found
+
+
+def teams_of(plan: NodePlan) -> Sequence[Team]:
+    """Return each namespace whose pods keep nodes or are to move, that with the dearest nodes first."""
+    kept: dict[str, dict[BlockerKey, tuple[list[str], dict[str, None]]]] = {}
+    nodes: dict[str, set[str]] = {}
+    alone: Counter[str] = Counter()
+    micros: Counter[str] = Counter()
+    moves: dict[str, Counter[str]] = {}
+    for node in plan.nodes:
+        spaces = {_namespace(each.subject) for each in node.refusals}
+        for each in node.refusals:
+            if space := _namespace(each.subject):
+                pods, where = kept.setdefault(space, {}).setdefault((each.reason, each.detail, each.fix), ([], {}))
+                pods.append(each.subject)
+                where[node.name] = None
+                nodes.setdefault(space, set()).add(node.name)
+        if len(spaces) == 1 and (only := next(iter(spaces))):
+            alone[only] += 1
+            micros[only] += node.cost.micros_per_month if node.cost is not None else 0
+    for pod, owner in {move.pod: move.owner for node in plan.nodes for move in node.moves}.items():
+        moves.setdefault(_namespace(pod), Counter())[owner or pod] += 1
+    advice = () if plan.advice is None else numbered(plan.advice)
+    names = kept.keys() | moves.keys()
+    teams = [
+        Team(
+            name=name,
+            anchor=_anchor(name, names),
+            nodes=len(nodes.get(name, ())),
+            alone=alone[name],
+            micros=micros[name],
+            blockers=sorted(
+                (Blocker(*key, pods, tuple(where)) for key, (pods, where) in kept.get(name, {}).items()),
+                key=lambda each: -len(each.nodes),
+            ),
+            changes=[
+                (number, entry)
+                for number, entry in advice
+                if any(change.thing.removeprefix("PDB ").startswith(f"{name}/") for change in entry.changes)
+            ],
+            evicted=moves.get(name, Counter()).total(),
+            moves=moves.get(name, Counter()).most_common(),
+        )
+        for name in names
+        if name
+    ]
+    return sorted(teams, key=lambda each: (-each.micros, -each.alone, -each.nodes, each.name))
+
+
+def _anchor(name: str, names: Collection[str]) -> str:
+    """Return ``team-shop`` for the namespaces shop and team-shop; where both exist, the former is ``of-shop``."""
+    if name.startswith("team-"):
+        return name
+    return f"of-{name}" if f"team-{name}" in names else f"team-{name}"
+
+
+def _shared(teams: Iterable[Team]) -> Mapping[BlockerKey, tuple[str, int]]:
+    """Return the team that tells of each blocker of several nodes, and the blocker's number in the page."""
+    found: dict[BlockerKey, tuple[str, int]] = {}
+    for team in teams:
+        for each in team.blockers:
+            if len(each.nodes) > 1:
+                found.setdefault(each.key, (team.name, len(found)))
+    return found
+
+
+def _namespace(subject: str) -> str:
+    """Return the namespace of a pod, or of another thing named so; empty if *subject* is not in one."""
+    space, slash, _ = subject.partition("/")
+    return space if slash and " " not in space else ""
 
 
 def evicted(told: Summary | SchedulerForecast) -> str:
     """Return both numbers: the evictions, and the pods that they move."""
     return f"{counted(told.evictions, 'eviction')} of {counted(told.pods_evicted, 'pod')}"
-
-
-def _facts(plan: NodePlan) -> tuple[Fact, ...]:
-    summary = plan.summary
-    nodes = summary.nodes
-    rounds = f" in {counted(summary.rounds, 'round')}" if summary.rounds > 1 else ""
-    share = f"{percent(nodes.removed / nodes.before)} of {counted(nodes.before, 'node')}" if nodes.before else "no node"
-    return (
-        Fact("nodes that would go", f"{nodes.removed:,}", "good" if nodes.removed else "", share),
-        *_saved(summary.money),
-        Fact(
-            "pods evicted", f"{summary.pods_evicted:,}", detail=f"in {counted(summary.evictions, 'eviction')}{rounds}"
-        ),
-        Fact("CPU freed", f"{cores(_freed(summary.cpu_milli))} cores", detail=_filled(summary.cpu_milli, cores)),
-        Fact("memory freed", memory(_freed(summary.memory_bytes)), detail=_filled(summary.memory_bytes, memory)),
-        *(
-            Fact(f"{_named(name)} freed", amount(name, _freed(totals)), detail=_filled(totals, partial(amount, name)))
-            for name, totals in list(summary.other.items())[:EXTENDED_SHOWN]
-        ),
-        Fact("CPU requested", _change(summary.cpu_milli), detail="of all that is allocatable"),
-        Fact("memory requested", _change(summary.memory_bytes), detail="of all that is allocatable"),
-    )
-
-
-def _saved(summary: MoneySummary | None) -> tuple[Fact, ...]:
-    if summary is None:
-        return ()
-    totals, currency = summary.micros_per_month, summary.currency
-    tone: Tone = "good" if totals.saved else ""
-    kept = f"{money(totals.after, currency)} of {money(totals.before, currency)} kept"
-    without = f"; {counted(summary.unpriced, 'node')} without a price" if summary.unpriced else ""
-    return (
-        Fact("saved an hour", an_hour(totals.saved, summary.hours_per_month, currency), tone, "now"),
-        Fact("saved a month", money(totals.saved, currency), tone, f"if it lasts; {kept}{without}"),
-    )
-
-
-def _named(resource: str) -> str:
-    return short(resource).replace("gpu", "GPU")
-
-
-def _freed(totals: ShareTotals) -> int:
-    return totals.before.allocatable - totals.after.allocatable
-
-
-def _filled(totals: ShareTotals, shown_as: Callable[[int], str]) -> str:
-    return f"{shown_as(totals.after.allocatable)} of {shown_as(totals.before.allocatable)} kept"
-
-
-def _change(totals: ShareTotals) -> str:
-    return moved(totals.before.ratio, totals.after.ratio)
-
-
-def _sections(plan: NodePlan, arrived: Mapping[str, Sequence[Arrival]]) -> Iterator[Section]:
-    pools: dict[str, list[NodeEntry]] = {}
-    for node in plan.nodes:
-        pools.setdefault(node.pool, []).append(node)
-    if plan.nodes:
-        groups = tuple(
-            Group(shown(pool), tuple(_slot(node, arrived.get(node.name, ())) for node in nodes))
-            for pool, nodes in sorted(pools.items())
-        )
-        yield Section("Before and after", fleet=Fleet(groups))
-    currency = plan.summary.money.currency if plan.summary.money is not None else ""
-    yield from advice_section(plan.advice, currency)
-    if plan.summary.kept_by:
-        yield Section(
-            "What keeps nodes",
-            note="A node has all of its reasons. The solid part of a bar is what more would go without the reason, "
-            "measured by planning again. docs/reasons.md has each word as a heading, with what to do about it.",
-            table=Table(
-                ("Reason", "Nodes", "More would go without it", "Of the nodes that stay"),
-                tuple(
-                    (
-                        Cell(each.reason, anchor=each.reason),
-                        Cell(f"{each.nodes:,}", number=True),
-                        Cell("-" if each.gain is None else gained(each.gain, currency).lstrip("+"), number=True),
-                        Cell("", picture=Part(each.nodes, _solid(each), plan.summary.nodes.after)),
-                    )
-                    for each in plan.summary.kept_by
-                ),
-                filters=True,
-            ),
-            half=len(pools) > 1 and len(_pool_columns(plan)) <= POOL_COLUMNS,
-        )
-    if len(pools) > 1:
-        summary = plan.summary
-        totals = {each.pool: each for each in summary.pools}
-        extended = tuple(summary.other)[:EXTENDED_SHOWN]
-        rows = tuple(
-            (*_pool(pool, nodes, arrived), *_of_pool(totals.get(pool), extended, summary.money))
-            for pool, nodes in sorted(pools.items())
-        )
-        columns = _pool_columns(plan)
-        table = Table(columns, rows)
-        narrow = len(columns) <= POOL_COLUMNS
-        yield Section("Pools", note="CPU and memory are what is requested.", table=table, half=narrow)
-
-
-def _solid(kept: KeptBy) -> int:
-    return 0 if kept.gain is None else min(kept.gain.nodes, kept.nodes)
-
-
-def _pool_columns(plan: NodePlan) -> tuple[str, ...]:
-    extended = (_named(name) for name in tuple(plan.summary.other)[:EXTENDED_SHOWN])
-    in_money = ("A month", "Saved") if plan.summary.money is not None else ()
-    return ("Pool", "Nodes", "Cores freed", "Memory freed", "CPU", "Memory", *extended, *in_money)
-
-
-def _of_pool(pool: PoolEntry | None, extended: Sequence[str], summary: MoneySummary | None) -> Iterator[Cell]:
-    """Yield the cells of a pool for its extended resources and, if the plan is told in money, its price."""
-    for name in extended:
-        own = None if pool is None else pool.other.get(name)
-        before = "-" if own is None else amount(name, own.before)
-        gone = own is not None and own.removed
-        yield Cell(f"{before} → {amount(name, own.after)}" if own is not None and gone else before, number=True)
-    if summary is not None:
-        month = None if pool is None else pool.micros_per_month
-        yield Cell("no price" if month is None else change(month, summary.currency), number=True)
-        yield Cell("-" if month is None else money(month.saved, summary.currency), number=True)
-
-
-def _pool(pool: str, nodes: Sequence[NodeEntry], arrived: Mapping[str, Sequence[Arrival]]) -> tuple[Cell, ...]:
-    going = [node for node in nodes if node.decision == "remove"]
-    stay = [node for node in nodes if node.decision == "keep"]
-
-    def ratios(of: Callable[[NodeEntry], Share], size: Callable[[Arrival], int]) -> str:
-        came = sum(size(each) for node in stay for each in arrived.get(node.name, ()))
-        before = _ratio(sum(of(node).requested for node in nodes), sum(of(node).allocatable for node in nodes))
-        after = _ratio(sum(of(node).requested for node in stay) + came, sum(of(node).allocatable for node in stay))
-        return moved(before, after)
-
-    return (
-        Cell(shown(pool)),
-        Cell(f"{len(nodes):,} → {len(stay):,}" if going else f"{len(nodes):,}", number=True),
-        Cell(cores(sum(node.cpu_milli.allocatable for node in going)), number=True),
-        Cell(memory(sum(node.memory_bytes.allocatable for node in going)), number=True),
-        Cell(ratios(lambda node: node.cpu_milli, lambda each: each.move.cpu_milli), number=True),
-        Cell(ratios(lambda node: node.memory_bytes, lambda each: each.move.memory_bytes), number=True),
-    )
-
-
-def _ratio(requested: int, allocatable: int) -> float | None:
-    return requested / allocatable if allocatable > 0 else None
-
-
-def _slot(node: NodeEntry, arrived: Sequence[Arrival]) -> Slot:
-    return Slot(node.name, cpu_bar(node, arrived), memory_bar(node, arrived))
 
 
 def besides(plan: NodePlan) -> Iterator[tuple[str, str]]:

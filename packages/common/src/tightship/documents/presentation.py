@@ -1,14 +1,16 @@
-"""The look of a document for people: a :class:`Printout` of lines, and a :class:`Page` with pictures.
+"""The look of a document for people: a :class:`Printout` of lines, and a page.
 
-Texts are plain Unicode and pictures are numbers. A format adapts them to the terminal or the file.
+Texts are plain Unicode. A format adapts the lines to the terminal or the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, Literal, TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Generic, Literal, TypeVar
 
 from msgspec import Struct
+
+from tightship.documents.html.page import Page
 
 Style = Literal["", "bold", "dim", "go", "why", "bad", "bar", "low", "high"]
 
@@ -106,212 +108,6 @@ class Printout(Struct, frozen=True):
     start: Sequence[TextLine] = ()
     note: str = ""
     below: Sequence[Block] = ()
-
-
-Tone = Literal["", "good", "warn", "bad", "dim"]
-
-
-class Bar(Struct, frozen=True):
-    """A node's utilization, *now* and *after* a plan, as a ratio of the allocatable amount; ``None`` without one.
-
-    *arrived* is the part of *after* that pods from other nodes brought; *gone* says that the plan removes the node.
-    """
-
-    kind: Literal["cpu", "memory"]
-    now: float | None
-    after: float | None
-    arrived: float = 0.0
-    gone: bool = False
-
-
-MarkKind = Literal["minimum", "after", "wanted", "current", "desired", "maximum"]
-
-
-class Mark(Struct, frozen=True):
-    """A number on a :class:`Scale`."""
-
-    kind: MarkKind
-    value: int
-
-
-class Scale(Struct, frozen=True):
-    """Marks on one line from 0 to *top*; a greater number appears as lying beyond *top*."""
-
-    marks: tuple[Mark, ...]
-    top: int
-
-
-class Part(Struct, frozen=True):
-    """A number of things, *solid* of which are marked, as a bar whose length is their share of *whole*."""
-
-    number: int
-    solid: int
-    whole: int
-
-
-Picture: TypeAlias = Bar | Scale | Part
-
-
-class Cell(Struct, frozen=True):
-    """A text in a table. *number* aligns it to the right; *detail* stands below in small; *lines* are a list below.
-
-    The text links to the :class:`Entry` with the key *to*; *follows* marks a pod on its way there. *anchor* makes the
-    text a link target, *about* a link to such a target.
-    """
-
-    text: str
-    tone: Tone = ""
-    number: bool = False
-    detail: str = ""
-    lines: tuple[str, ...] = ()
-    picture: Picture | None = None
-    to: str = ""
-    follows: bool = False
-    anchor: str = ""
-    about: str = ""
-
-
-class Table(Struct, frozen=True):
-    """Rows under *columns*, or the text *empty*.
-
-    In a table of *filters*, the first text of a row is a tag that filters the entries. A *compact* table has its rows
-    side by side.
-    """
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell | str, ...], ...]
-    empty: str = "none"
-    filters: bool = False
-    compact: bool = False
-
-
-class Fact(Struct, frozen=True):
-    """A figure at the head of the page: *value* large, *name* above it, *detail* below."""
-
-    name: str
-    value: str
-    tone: Tone = ""
-    detail: str = ""
-
-
-class Slot(Struct, frozen=True):
-    """One node of a :class:`Fleet`: the key of its entry, and its utilization of CPU and memory."""
-
-    key: str
-    cpu: Bar
-    memory: Bar
-
-
-class Group(Struct, frozen=True):
-    """Nodes that belong together."""
-
-    name: str
-    slots: tuple[Slot, ...]
-
-
-class Fleet(Struct, frozen=True):
-    """Every node as a bar, before a plan and after it."""
-
-    groups: tuple[Group, ...]
-
-
-class Series(Struct, frozen=True):
-    """A line of a :class:`Chart`: one value for each time, ``None`` for a gap. A *step* holds until the next value."""
-
-    name: str
-    kind: Literal["traffic", "floor", "replicas", "maximum"]
-    values: tuple[float | None, ...]
-    step: bool = False
-
-
-class Chart(Struct, frozen=True):
-    """Numbers over time. *times* are seconds since 1970, ascending; *unit* is the unit of all values.
-
-    *marked* are some of the times, which *mark* tells about.
-    """
-
-    times: tuple[float, ...]
-    series: tuple[Series, ...]
-    unit: str
-    label: str
-    marked: tuple[float, ...] = ()
-    mark: str = ""
-
-
-class Section(Struct, frozen=True):
-    """A heading with its contents. *half* says that half of a wide page is enough."""
-
-    heading: str
-    note: str = ""
-    table: Table | None = None
-    fleet: Fleet | None = None
-    chart: Chart | None = None
-    half: bool = False
-
-
-class Entry(Struct, frozen=True, kw_only=True):
-    """A row that people can search for, select and open.
-
-    *key* is its unique name in the page, *state* a state of its :class:`EntryList`. *tags* are words for filters.
-    *summary* replaces *details* until they are *opened*.
-    """
-
-    key: str
-    state: str
-    cells: tuple[Cell, ...]
-    tags: tuple[str, ...] = ()
-    summary: Cell
-    details: tuple[Section, ...] = ()
-    opened: bool = False
-
-
-class EntryList(Struct, frozen=True):
-    """All rows of a page, one entry each.
-
-    *keys* are the keys of all entries in order. *rows* makes the entries one after another, since there may be
-    thousands. *states* are the words of the entries' states and their meanings for people. *noun* is the name of an
-    entry, *hint* names what the search finds; *legend* explains the marks on scales.
-    """
-
-    heading: str
-    columns: tuple[str, ...]
-    keys: tuple[str, ...]
-    rows: Callable[[], Iterator[Entry]]
-    states: tuple[tuple[str, str], ...]
-    noun: str
-    hint: str
-    note: str = ""
-    empty: str = "none"
-    legend: tuple[tuple[MarkKind, str], ...] = ()
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        return tuple(self.rows())
-
-
-class Page(Struct, frozen=True):
-    """A whole page.
-
-    *alerts* stand on top of everything, *sections* before the listing and *below* after it. A page served by a
-    controller has *links* and reloads every *refresh* seconds. If *refresh* is 0, the page is a file that loads nothing
-    at all.
-    """
-
-    title: str
-    subtitle: tuple[str, ...] = ()
-    facts: tuple[Fact, ...] = ()
-    alerts: tuple[str, ...] = ()
-    sections: tuple[Section, ...] = ()
-    listing: EntryList | None = None
-    below: tuple[Section, ...] = ()
-    links: tuple[tuple[str, str], ...] = ()
-    refresh: int = 0
-
-
-SERVED_LINKS = (("status as JSON", "/status"), ("metrics", "/metrics"))
-"""The links of a page that a controller serves."""
-REFRESH = 30
-"""Seconds after which a page served by a controller reloads."""
 
 
 Document = TypeVar("Document", bound=Struct)

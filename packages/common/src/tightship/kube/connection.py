@@ -19,7 +19,7 @@ from multidict import CIMultiDict
 from tightship import __version__
 from tightship.kube import credentials
 from tightship.kube.connector import connector, obstacle
-from tightship.kube.credentials import ClusterAccess, ClusterCredentials
+from tightship.kube.credentials import IN_CLUSTER, ClusterAccess, ClusterCredentials
 from tightship.kube.host import ServerClock, monotonic
 from tightship.kube.retrying import RetryPolicy, transient
 from tightship.objects.api_errors import (
@@ -105,6 +105,11 @@ class Connection:
     def identity(self) -> str:
         """Context and server, for display."""
         return f"context {self.context} at {self.server}"
+
+    @property
+    def cluster(self) -> str:
+        """A name of the cluster: that of the context, or in a pod, which has none, that of the API server."""
+        return self.server if self.context == IN_CLUSTER else self.context
 
     async def request(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from msgspec import Struct
@@ -13,13 +13,13 @@ from prometheus_client import CollectorRegistry
 from tightship.cluster.installations import EVERY_OTHER
 from tightship.cluster.pools import pool_of
 from tightship.documents.document import ExcessSummary, Generator, SettingsView
-from tightship.documents.presentation import Fact
 from tightship.drain.events import DrainEvent
 from tightship.draining.drain_task import DrainSettings
 from tightship.draining.writing import NodePatch
 from tightship.objects import Node
 from tightship.objects.drain_record import UNPRICED, Price
 from tightship.objects.money import price_of
+from tightship.planning.changes import Tunable
 from tightship.planning.evaluate import Evaluation, Judge
 from tightship.process.settings.process import NodeProcessSettings
 from tightship.process.settings.sections import NodeSettings
@@ -123,6 +123,11 @@ class NodeController(ABC, Generic[S]):
     def judge(self, settings: S) -> Judge:
         """Return *settings* as rules: gates, order and limits."""
 
+    def changes(self, settings: S, given: Collection[str] = ()) -> Tunable | None:
+        """Return the changes of *settings* that advice may name; *given* are the fields that flags of a command set."""
+        del settings, given
+        return None
+
     def drain_settings(self, settings: S) -> DrainSettings:
         """Return the settings of drains under *settings*: drains share the rules of the plan before them."""
         return DrainSettings(
@@ -157,8 +162,8 @@ class NodeController(ABC, Generic[S]):
         del evaluation, settings
         return None
 
-    def figures(self, evaluation: Evaluation, settings: S) -> Sequence[Fact]:
-        """Return what the page shows after the common figures."""
+    def figures(self, evaluation: Evaluation, settings: S) -> Sequence[tuple[str, str]]:
+        """Return what the page shows after the common figures, each with its name."""
         del evaluation, settings
         return ()
 

@@ -43,8 +43,9 @@ from tightship.nodes.controller import AnyController
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship.nodes.node_prices import NodePrices
 from tightship.nodes.node_writes import NodeWrites
+from tightship.nodes.page_advice import MeasuredAdvice, PageAdvice
 from tightship.nodes.soft_taints import next_to_go
-from tightship.nodes.status import Situation, nothing_yet, show
+from tightship.nodes.status import Shown, Situation, nothing_yet, show
 from tightship.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE, ApiObject, Owner, Workload
 from tightship.objects.api_errors import Forbidden, KubeError, one_line
 from tightship.objects.drain_record import Ending, Finished, PastDrains, Phase
@@ -171,7 +172,10 @@ class ConsolidationLoop(Controller):
         self._as_if = Unmanaged(controller.judge)
         self._evaluate = Evaluator()
         self._search = BackgroundSearch(frame.wake, may=self._may_search, clock=self._clock, logger=frame.logger)
-        self._shown = nothing_yet(self._name, controller.kind)
+        self._cluster = run.cluster_name or frame.connection.cluster
+        self._advice = PageAdvice(self._clock, frame.logger)
+        self._shown = nothing_yet(self._name, controller.kind, self._cluster)
+        self._drawn: tuple[Shown, MeasuredAdvice | None, Draw] = self._shown, None, self._shown.page
 
     def begin(self) -> Sequence[asyncio.Task[None]]:
         """Start what runs beside the passes."""
@@ -196,8 +200,11 @@ class ConsolidationLoop(Controller):
         return self._shown.json
 
     def page(self) -> Draw:
-        """Return a function that draws the last pass for people."""
-        return self._shown.page
+        """Return a function that draws the last pass for people, with the advice that was measured last."""
+        measured = self._advice.asked()
+        if self._drawn[0] is not self._shown or self._drawn[1] is not measured:
+            self._drawn = self._shown, measured, partial(self._shown.page, measured)
+        return self._drawn[2]
 
     def waits_for(self) -> Sequence[str]:
         """Return why no pass can run yet. Raises :class:`~tightship.kube.cache.CacheCrashed`."""
@@ -266,6 +273,9 @@ class ConsolidationLoop(Controller):
         as_if = await self._as_if.plan(evaluation, settings)
         situation = self._situation(off, history.finished, evaluation, settings)
         self._shown = await in_thread(show, evaluation, situation, as_if)
+        changes = self._controller.changes(settings)
+        if changes is not None:
+            self._advice.judged(evaluation, changes)
         if leading and self._may_begin():
             await self._writes.notes(snapshot, self._controller.notes(evaluation, settings), self._may_begin)
             await self._steer(evaluation, settings)
@@ -435,7 +445,7 @@ class ConsolidationLoop(Controller):
             generator=self._frame.program,
             settings=self._controller.describe(settings, "live"),
             kind=self._controller.kind,
-            cluster=self._frame.connection.identity,
+            cluster=self._cluster,
             leader=self._frame.elector.holder,
             dry_run=self._frame.run.dry_run,
             switched_off=off,
@@ -456,6 +466,7 @@ class ConsolidationLoop(Controller):
         If no other replica comes, give the nodes back instead.
         """
         self._search.stop()
+        self._advice.stop()
         if self._drainer.driving and not await another_comes(self._succession, self._cache, self._frame.connection):
             held = ", ".join(sorted(self._drainer.driving))
             log(self._log, logging.WARNING, "stopped for good: nodes in drain are given back", nodes=held)

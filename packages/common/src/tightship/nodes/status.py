@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import msgspec
@@ -21,13 +21,14 @@ from tightship.documents.document import (
     SettingsView,
     Source,
 )
+from tightship.documents.html.page import REFRESH, Page
 from tightship.documents.inputs import Inputs, refusal_entry
 from tightship.documents.money import money
 from tightship.documents.plan_page import plan_page
-from tightship.documents.presentation import REFRESH, SERVED_LINKS, Cell, Fact, Page, Section, Table
 from tightship.documents.warnings import warnings_of
 from tightship.draining.extensions import LandingFigures
 from tightship.nodes.background_search import SearchState
+from tightship.nodes.page_advice import MeasuredAdvice
 from tightship.objects.counting import counted
 from tightship.objects.drain_record import Finished
 from tightship.objects.times import rfc3339
@@ -36,8 +37,8 @@ from tightship.planning.plan import Plan
 from tightship.planning.savings import saved
 from tightship.rules.nodes import drain_record
 
-PODS_SHOWN, ENDED_SHOWN = 5, 10
-"""Most pods of a drain and most ended drains that the page names; ``/status`` has all."""
+STATUS = "tightship.documents.html/status.html"
+"""The template of a controller's page."""
 
 
 class DrainEntry(Struct, frozen=True, rename="camel"):
@@ -80,7 +81,7 @@ class InstallationEntry(Struct, frozen=True, rename="camel"):
 
 
 class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """The answer of ``/status``; *kind* is the controller's.
+    """The answer of ``/status``; *kind* is the controller's, *cluster* the name of its cluster.
 
     *held* says why planned nodes wait, *unhealthy* why nothing is drained at all. *ended* are recent drains, the newest
     first, and *saved* what drains have saved, as far as a leader knows. *landings* say where the replacements of
@@ -94,6 +95,7 @@ class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tr
 
     api_version: str
     kind: str
+    cluster: str
     dry_run: bool
     switched_off: bool = False
     finishing: tuple[str, ...] = ()
@@ -113,7 +115,7 @@ class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tr
 
 
 class Situation(Struct, frozen=True, kw_only=True):
-    """The context of an evaluation: its *generator* and the role of this replica. *cluster* names the API server.
+    """The context of an evaluation: its *generator* and the role of this replica. *cluster* is its name for people.
 
     *finished* are recent drains, the oldest first. *problems* are whole sentences about the configuration: why it was
     refused, or that it was deleted, and which one is in use. *figures* are the controller's own, *excess* the plan's.
@@ -133,21 +135,24 @@ class Situation(Struct, frozen=True, kw_only=True):
     installations: Sequence[Installation] = ()
     problems: Sequence[str] = ()
     search: SearchState | None = None
-    figures: Sequence[Fact] = ()
+    figures: Sequence[tuple[str, str]] = ()
     excess: ExcessSummary | None = None
 
 
 class Shown(Struct, frozen=True):
-    """One pass, ready to be served. *page* draws itself from *json* on request, because few people open it."""
+    """One pass, ready to be served. *page* draws itself from *json* on request, because few people open it; it takes
+    the :class:`~tightship.nodes.page_advice.MeasuredAdvice` so far, if any.
+    """
 
     json: bytes
-    page: Callable[[], Page]
+    page: Callable[..., Page]
 
 
-def nothing_yet(name: str, kind: str) -> Shown:
+def nothing_yet(name: str, kind: str, cluster: str) -> Shown:
     """Return the status of the controller *name* before the first pass."""
-    status = msgspec.json.encode({"apiVersion": API_VERSION, "kind": kind, "plan": None})
-    return Shown(status + b"\n", lambda: Page(name, alerts=("No pass has run yet.",), links=SERVED_LINKS, refresh=5))
+    status = msgspec.json.encode({"apiVersion": API_VERSION, "kind": kind, "cluster": cluster, "plan": None})
+    page = Page(f"{cluster} · {name}", alerts=("No pass has run yet.",), refresh=5)
+    return Shown(status + b"\n", lambda *_: page)
 
 
 def show(evaluation: Evaluation, situation: Situation, as_if: Plan | None = None) -> Shown:
@@ -170,6 +175,7 @@ def show(evaluation: Evaluation, situation: Situation, as_if: Plan | None = None
     status = Status(
         api_version=API_VERSION,
         kind=situation.kind,
+        cluster=situation.cluster,
         dry_run=situation.dry_run,
         switched_off=situation.switched_off,
         finishing=situation.finishing,
@@ -222,64 +228,47 @@ def _drains(evaluation: Evaluation) -> tuple[DrainEntry, ...]:
     return tuple(found)
 
 
-def _page(written: bytes, figures: tuple[Fact, ...]) -> Page:
+def _page(written: bytes, figures: tuple[tuple[str, str], ...], measured: MeasuredAdvice | None = None) -> Page:
     status = msgspec.json.decode(written, type=Status)
-    page = plan_page(msgspec.structs.replace(status.plan, held=status.held))
-    leader = f"judged at {status.judged_at}; leader {status.leader or 'none'}"
-    return msgspec.structs.replace(
-        page,
-        subtitle=(leader, *page.subtitle[1:]),
-        alerts=(*_alerts(status), *page.alerts),
-        facts=(
-            Fact("in drain", f"{len(status.in_drain):,}", detail="of all controllers"),
-            *_saved(status.saved),
-            *_landings(status.landings),
-            *_installations(status.installations),
-            Fact("held back", f"{len(status.held):,}", "warn" if status.held else "", "planned, and waiting"),
-            *_search(status.search),
-            *figures,
-            *page.facts,
-        ),
-        sections=(*_lately(status), *page.sections),
-        links=SERVED_LINKS,
+    plan = msgspec.structs.replace(status.plan, held=status.held)
+    if measured is not None:
+        kept = (msgspec.structs.replace(each, gain=measured.costs.get(each.reason)) for each in plan.summary.kept_by)
+        summary = msgspec.structs.replace(plan.summary, kept_by=tuple(kept))
+        plan = msgspec.structs.replace(plan, summary=summary, advice=measured.advice)
+    return plan_page(
+        plan,
+        template=STATUS,
+        alerts=_alerts(status),
         refresh=REFRESH,
+        status=status,
+        figures=(*_figures(status), *figures),
+        measured_at="" if measured is None else measured.at,
     )
 
 
-def _saved(pools: Sequence[SavedEntry]) -> Sequence[Fact]:
-    if not pools:
-        return ()
-    micros = sum((Counter(each.micros) for each in pools), Counter[str]())
-    amounts = ", ".join(money(amount, currency) for currency, amount in sorted(micros.items()))
-    hours = f"{sum(each.node_hours for each in pools):,.1f} node-hours"
-    return (Fact("saved so far", amounts or hours, detail=hours if amounts else "since the first drain"),)
-
-
-def _landings(figures: LandingFigures | None) -> Sequence[Fact]:
-    if figures is None:
-        return ()
-    if not figures.landed:
-        said = "off" if figures.problem else "none yet"
-        return (Fact("landings", said, "warn" if figures.problem else "", f"steering: {figures.mode}"),)
-    share = f"{100 * figures.target / figures.landed:.1f} %"
-    detail = f"{figures.target:,} of {figures.landed:,} pods on their target; steering: {figures.mode}"
-    return (Fact("landings", share, "warn" if figures.problem else "", detail),)
-
-
-def _installations(others: Sequence[InstallationEntry]) -> Sequence[Fact]:
-    if not others:
-        return ()
-    told = "; ".join(f"{each.lease} drains {', '.join(map(shown, each.pools)) or 'no pool'}" for each in others)
-    return (Fact("other installations", f"{len(others):,}", detail=told),)
-
-
-def _search(state: SearchState | None) -> Sequence[Fact]:
-    if state is None:
-        return ()
-    now = "searching" if state.running else "at rest"
-    waits = "no node is claimed before the first has ended"
-    found = f"{counted(state.searches, 'search', 'searches')} ended, {state.improved:,} found better"
-    return (Fact("search", now, "warn" if state.claims_wait else "", waits if state.claims_wait else found),)
+def _figures(status: Status) -> Iterator[tuple[str, str]]:
+    """Yield what the controller does now, and what came of it so far, each with its name."""
+    drains = len(status.in_drain)
+    yield "in drain", f"{counted(drains, 'node')} of all controllers" if drains else "no node"
+    if status.held:
+        yield "held back", f"{counted(len(status.held), 'node')} planned, and waiting"
+    if status.saved:
+        micros = sum((Counter(each.micros) for each in status.saved), Counter[str]())
+        amounts = [money(amount, currency) for currency, amount in sorted(micros.items())]
+        hours = f"{sum(each.node_hours for each in status.saved):,.1f} node-hours"
+        yield "saved so far", ", ".join([*amounts, hours])
+    if (figures := status.landings) is not None:
+        told = "off" if figures.problem else "none yet"
+        if figures.landed:
+            share = f"{100 * figures.target / figures.landed:.1f} %"
+            told = f"{share}: {figures.target:,} of {figures.landed:,} pods on their target"
+        yield "landings", f"{told}; steering: {figures.mode}"
+    for each in status.installations:
+        yield "other installation", f"{each.lease} drains {', '.join(map(shown, each.pools)) or 'no pool'}"
+    if (search := status.search) is not None:
+        ended = f"{counted(search.searches, 'search', 'searches')} ended, {search.improved:,} found better"
+        now = "searching" if search.running else "at rest"
+        yield "search", f"{now}; {'no node is claimed before the first has ended' if search.claims_wait else ended}"
 
 
 def _alerts(status: Status) -> Sequence[str]:
@@ -295,45 +284,3 @@ def _alerts(status: Status) -> Sequence[str]:
     if status.switched_off:
         alerts.append("Switched off: drains under way end, and no new drain begins.")
     return alerts
-
-
-def _lately(status: Status) -> Sequence[Section]:
-    drains = tuple(
-        (
-            Cell(each.node, to=each.node),
-            shown(each.pool),
-            each.phase,
-            Cell(f"{len(each.pods_left):,}", number=True),
-            Cell(", ".join(each.pods_left[:PODS_SHOWN]) or "-"),
-            each.controller,
-            each.since or "-",
-            each.deadline or "-",
-            each.reason or "-",
-        )
-        for each in status.in_drain
-    )
-    columns = ("Node", "Pool", "Phase", "Pods left", "Which", "Controller", "Since", "Deadline", "Reason")
-    held = tuple(
-        (Cell(node, to=node), Cell(each.reason, "warn"), each.detail, each.fix or "none is known")
-        for node, each in status.held.items()
-    )
-    ended = tuple(
-        (
-            Cell(each.node, to=each.node),
-            shown(each.pool),
-            each.ending.replace("_", " "),
-            each.controller,
-            each.at,
-            each.reason or "-",
-        )
-        for each in status.ended[:ENDED_SHOWN]
-    )
-    sections = [Section("In drain", table=Table(columns, drains, "No node is in drain."))]
-    if held:
-        sections.append(Section("Held back", table=Table(("Node", "Reason", "Detail", "Smallest change"), held)))
-    if ended:
-        names = ("Node", "Pool", "Ending", "Controller", "At", "Reason")
-        more = len(status.ended) - len(ended)
-        note = f"The newest; /status has {more:,} more." if more else ""
-        sections.append(Section("Drains that ended lately", note, Table(names, ended)))
-    return sections

@@ -29,8 +29,7 @@ from msgspec import Struct
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from tightship.documents.html.page import CONTENT_SECURITY_POLICY, page_parts
-from tightship.documents.presentation import Page
+from tightship.documents.html.page import CONTENT_SECURITY_POLICY, Page, page_parts
 from tightship.kube.host import HOST, wall
 from tightship.objects.api_errors import one_line
 from tightship.process.access import Denial

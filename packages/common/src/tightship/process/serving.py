@@ -162,7 +162,7 @@ async def serve(
             EventRecorder(
                 connection,
                 controller=f"tightship.dev/{program.name}",
-                instance=run.identity,
+                instance="/".join(filter(None, (run.cluster_name, run.identity))),
                 dropped=metrics.event_dropped,
                 silent=run.dry_run,
             )

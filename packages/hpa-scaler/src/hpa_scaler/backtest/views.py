@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from hpa_scaler.backtest.fit import FloorSuggestions, HpaSuggestion, Replayed
-from hpa_scaler.backtest.replay import FloorBacktest, Found, HpaBacktest, Replay, VariantEntry, WorstMoment
-from tightship.documents.presentation import (
-    Block,
-    Cell,
-    Chart,
-    Column,
-    Entry,
-    EntryList,
-    Fact,
-    Grid,
-    GridShape,
-    Page,
-    Printout,
-    Section,
-    Series,
-    Table,
-    TextLine,
-    View,
-    figure,
-    warning,
-)
+from hpa_scaler.backtest.replay import FloorBacktest, Found, Replay, VariantEntry, WorstMoment
+from hpa_scaler.documents.chart import Chart, Series, drawn
+from tightship.documents.html.page import Page
+from tightship.documents.presentation import Block, Column, Grid, GridShape, Printout, TextLine, View, figure, warning
 from tightship.objects.counting import counted
 from tightship.objects.durations import format_duration
 from tightship.objects.money import MICROS
@@ -154,60 +137,26 @@ def _backtest_columns(document: FloorBacktest) -> Sequence[Column]:
 
 
 def _backtest_page(document: FloorBacktest, found: Found) -> Page:
-    opened = len(document.hpas) <= _OPENED
     pictures = dict(zip((hpa.key for hpa in document.hpas), found, strict=False))
-    return Page(
-        title=f"{document.generator.name}: {counted(len(document.hpas), 'HPA')} over the past",
-        subtitle=_heading(document),
-        facts=tuple(
-            Fact(name, f"{hours:,.0f}", "bad" if short else "good", f"replica-hours{money}, {short:,} min short")
-            for name, hours, money, short in _sums(document)
-        ),
-        alerts=document.warnings,
-        listing=EntryList(
-            heading="HPAs",
-            columns=("HPA", "Sets", "Replica-hours", "Short of replicas", "Over time"),
-            keys=tuple(hpa.key for hpa in document.hpas),
-            rows=lambda: (_backtest_row(hpa, pictures.get(hpa.key, ()), opened=opened) for hpa in document.hpas),
-            states=(("short", "HPAs short of replicas today"), ("enough", "HPAs with enough replicas")),
-            noun="HPA",
-            hint="name or target",
-            empty="No HPA has a usable past.",
-        ),
-    )
+    values = {
+        "document": document,
+        "heading": _heading(document),
+        "sums": list(_sums(document)),
+        "states": (("short", "HPAs short of replicas today"), ("enough", "HPAs with enough replicas")),
+        "opened": len(document.hpas) <= _OPENED,
+        "charts": lambda hpa: _charts(pictures.get(hpa.key, ())),
+        "drawn": drawn,
+        "minutes": _short,
+        "worst": _worst,
+        "outages": _outages,
+        "share": _caution,
+    }
+    past = f"{counted(len(document.hpas), 'HPA')} over the past"
+    title = f"{document.source.shown}: {past} · {document.generator.name}"
+    return Page(title, "hpa_scaler.backtest/backtest.html", values, document.warnings)
 
 
-def _backtest_row(hpa: HpaBacktest, replays: Sequence[Replay], *, opened: bool) -> Entry:
-    columns = ("Set", "Replica-hours", "A week", "Short", "Worst moment", "Floor", "Outages", "For caution")
-    rows = tuple(
-        (
-            entry.name,
-            Cell(f"{entry.replica_hours:,.1f}", number=True),
-            Cell(f"{entry.replica_hours_a_week:,.1f}", number=True),
-            Cell(_short(entry), "bad" if entry.short_minutes else "", number=True),
-            _worst(entry.worst),
-            f"{entry.lowest_floor} to {entry.highest_floor}",
-            _outages(entry),
-            Cell(_caution(entry), number=True),
-        )
-        for entry in hpa.sets
-    )
-    return Entry(
-        key=hpa.key,
-        state="short" if hpa.sets[0].short_minutes else "enough",
-        cells=(
-            Cell(hpa.key, detail=hpa.target),
-            Cell(f"{len(hpa.sets)}"),
-            Cell("", lines=tuple(f"{each.name}: {each.replica_hours:,.0f}" for each in hpa.sets)),
-            Cell("", lines=tuple(f"{each.name}: {_short(each)}" for each in hpa.sets)),
-        ),
-        summary=Cell("pictures and numbers"),
-        details=(*_charts(replays), Section("Sets side by side", table=Table(columns, rows))),
-        opened=opened,
-    )
-
-
-def _charts(replays: Sequence[Replay]) -> Iterator[Section]:
+def _charts(replays: Sequence[Replay]) -> Iterator[tuple[str, Chart]]:
     """Yield a picture for each set: its floor and replicas against traffic, and the first set's floor."""
     for replay in replays:
         if not replay.running:
@@ -224,7 +173,7 @@ def _charts(replays: Sequence[Replay]) -> Iterator[Section]:
             series.append(Series(f"minReplicas ({first.variant.name})", "maximum", floors, step=True))
         label = f"{past.hpa.key}, {name}: traffic, replicas and floors; the table below has the numbers"
         shorts = tuple(replay.shorts)
-        yield Section(name, chart=Chart(times, tuple(series), "pods", label, shorts, "short of replicas"))
+        yield name, Chart(times, tuple(series), "pods", label, shorts, "short of replicas")
 
 
 def _suggestions_printout(document: FloorSuggestions) -> Printout:
@@ -289,68 +238,35 @@ def _load(hpa: HpaSuggestion) -> str:
 
 
 def _suggestions_page(document: FloorSuggestions) -> Page:
-    suggested = sum(1 for each in document.hpas if each.annotations)
-    return Page(
-        title=f"{document.generator.name}: annotations for {counted(len(document.hpas), 'HPA')}",
-        subtitle=(*document.heading, f"fitted to {document.begin} to {document.end}"),
-        facts=(
-            Fact("with a suggestion", f"{suggested}", "good" if suggested else ""),
-            Fact("can't tell", f"{len(document.hpas) - suggested}"),
-        ),
-        alerts=document.warnings,
-        listing=EntryList(
-            heading="HPAs",
-            columns=("HPA", "How sure", "For each replica", "Hours a week", "Minutes short", "To write"),
-            keys=tuple(hpa.key for hpa in document.hpas),
-            rows=lambda: map(_suggestions_row, document.hpas),
-            states=(("told", "HPAs with a suggestion"), ("untold", "HPAs whose past does not tell")),
-            noun="HPA",
-            hint="name or target",
-            empty="No HPA has a usable past.",
-        ),
-    )
+    values = {
+        "document": document,
+        "suggested": sum(1 for each in document.hpas if each.annotations),
+        "states": (("told", "HPAs with a suggestion"), ("untold", "HPAs whose past does not tell")),
+        "change": _change,
+        "replays": _replays,
+        "ways": _ways,
+    }
+    title = f"{document.source.shown}: annotations for {counted(len(document.hpas), 'HPA')} · {document.generator.name}"
+    return Page(title, "hpa_scaler.backtest/suggestions.html", values, document.warnings)
 
 
-def _change(hpa: HpaSuggestion, number: Callable[[Replayed], float]) -> str:
+def _change(hpa: HpaSuggestion, field: str) -> str:
     """Return a number before and after the suggestion."""
-    return " → ".join(f"{number(each):,.0f}" for each in (hpa.before, hpa.after) if each is not None) or "-"
+    return " → ".join(f"{getattr(each, field):,.0f}" for each in (hpa.before, hpa.after) if each is not None) or "-"
+
+
+def _ways(hpa: HpaSuggestion) -> Iterator[tuple[str, str]]:
+    """Yield the ways to write the annotations: JSON, which YAML takes too, stands in one line."""
+    texts = {each.annotation: each.value for each in hpa.annotations}
+    meta = {"name": hpa.name, "namespace": hpa.namespace, "annotations": texts}
+    whole = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": meta}
+    yield "kubectl", hpa.kubectl or ""
+    yield "values of a chart", _json({"autoscaling": {"annotations": texts}})
+    yield "Kustomize", _json({"patches": [{"patch": _json(whole)}]})
 
 
 def _json(thing: object) -> str:
-    """Return *thing* in one line of JSON, which YAML takes too: a page does not keep indents."""
     return msgspec.json.encode(thing).decode()
-
-
-def _suggestions_row(hpa: HpaSuggestion) -> Entry:
-    rows = tuple((each.annotation, _value(each.value), each.why) for each in hpa.annotations)
-    sections = [
-        Section("Annotations", note=hpa.why, table=Table(("Annotation", "Value", "Why"), rows)),
-        Section("Over the past", table=Table(("When", "What"), tuple(_replays(hpa)), "not replayed")),
-    ]
-    if hpa.kubectl is not None:
-        texts = {each.annotation: each.value for each in hpa.annotations}
-        meta = {"name": hpa.name, "namespace": hpa.namespace, "annotations": texts}
-        whole = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": meta}
-        ways = (
-            ("kubectl", hpa.kubectl),
-            ("values of a chart", _json({"autoscaling": {"annotations": texts}})),
-            ("Kustomize", _json({"patches": [{"patch": _json(whole)}]})),
-        )
-        sections.append(Section("To write them", table=Table(("By", "Text"), ways)))
-    return Entry(
-        key=hpa.key,
-        state="told" if hpa.annotations else "untold",
-        cells=(
-            Cell(hpa.key, detail=hpa.target),
-            Cell(hpa.sure, "good" if hpa.sure == "sure" else "warn" if hpa.annotations else "dim"),
-            Cell(_load(hpa), number=True),
-            Cell(_change(hpa, lambda each: each.replica_hours_a_week)),
-            Cell(_change(hpa, lambda each: each.short_minutes)),
-        ),
-        summary=Cell("annotations and commands"),
-        details=tuple(sections),
-        opened=len(rows) > 0,
-    )
 
 
 SUGGESTIONS = View(_suggestions_printout, _suggestions_columns, _suggestions_page)

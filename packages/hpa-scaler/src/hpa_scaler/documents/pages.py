@@ -10,30 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
+from hpa_scaler.documents.chart import Chart, Series, drawn
 from hpa_scaler.documents.document import FloorPlan, HpaEntry
-from hpa_scaler.documents.timeline import BoundChange, Timeline
+from hpa_scaler.documents.timeline import Timeline
 from hpa_scaler.documents.views import deciding, dropping, floor_rows, query_formula
 from hpa_scaler.judge.floors import short
-from tightship.documents.presentation import (
-    Cell,
-    Chart,
-    Entry,
-    EntryList,
-    Fact,
-    Mark,
-    MarkKind,
-    Page,
-    Scale,
-    Section,
-    Series,
-    Table,
-    Tone,
-)
+from tightship.documents.html.page import Page
 from tightship.objects.counting import counted
 from tightship.objects.reasons import HPA_TROUBLE
 from tightship.objects.times import rfc3339
 
-COLUMNS = ("HPA", "Bounds and replicas", "Decision", "Query", "Why, and what was compared")
 STATES = (
     ("trouble", "HPAs in trouble"),
     ("raise", "floors that go up"),
@@ -44,75 +30,107 @@ STATES = (
 """The states of a row, with their descriptions."""
 CHARTED = 1000
 """How many rows, from the first, show the recent past: such a row is three times as large, up to 10 KB."""
-LEGEND: tuple[tuple[MarkKind, str], ...] = (
-    ("minimum", "minReplicas now"),
-    ("after", "minReplicas after"),
-    ("wanted", "wanted floor"),
-    ("current", "replicas"),
-    ("desired", "replicas the HPA wants"),
-    ("maximum", "maxReplicas"),
-)
+MARKS = {
+    "minimum": ("minReplicas now", "M0 -8v16M-3 -8h6M-3 8h6"),
+    "after": ("minReplicas after", "M-5 -12h10l-5 10z"),
+    "wanted": ("wanted floor", "M0 -5l5 5l-5 5l-5 -5z"),
+    "current": ("replicas", "M-3.5 9a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z"),
+    "desired": ("replicas the HPA wants", "M-6 3h12v12h-12z"),
+    "maximum": ("maxReplicas", "M3 -8h-3v16h3"),
+}
+"""A name and a shape for each kind of mark, so that kinds differ even without colour. Values to set are above the axis,
+running ones below it."""
 
 _TROUBLE = frozenset(reason.value for reason in HPA_TROUBLE)
-_TONES: dict[str, Tone] = {"raise": "good", "lower": "warn", "skip": "dim"}
 _FARTHEST = 3
 """A scale or a chart includes maxReplicas up to this many times the largest other number."""
+_WIDTH, _MARGIN = 240, 8
 
 
-def plan_page(plan: FloorPlan, recent: RecentTimelines | None = None) -> Page:
-    """Return the page of *plan*, with the recent past from *recent*, if any."""
+class Mark(Struct, frozen=True):
+    """A number on a scale: its *kind* and its *label* beside the scale."""
+
+    kind: str
+    label: str
+    value: int
+
+
+class Scale(Struct, frozen=True):
+    """Marks on one line from 0 to *top*; a greater number appears as lying beyond *top*."""
+
+    marks: tuple[Mark, ...]
+    top: int
+
+    def place(self, value: int) -> int:
+        """Return where *value* is, in units of the picture."""
+        return _MARGIN + round((_WIDTH - 2 * _MARGIN) * min(value, self.top) / self.top)
+
+    @property
+    def move(self) -> tuple[int, int] | None:
+        """Where the floor moves, from left to right."""
+        found = {mark.kind: self.place(mark.value) for mark in self.marks}
+        if "after" not in found:
+            return None
+        left, right = sorted((found["minimum"], found["after"]))
+        return left, right
+
+
+class Row(Struct, frozen=True):
+    """An HPA in a page: its *state* there, its bounds on a *scale*, and the recent past, if known."""
+
+    hpa: HpaEntry
+    state: str
+    scale: Scale
+    timeline: Timeline | None
+
+    @property
+    def chart(self) -> Chart | None:
+        """The recent past as a picture, if there are several points."""
+        return over_time(self.timeline) if self.timeline is not None and len(self.timeline.times) > 1 else None
+
+
+def plan_page(
+    plan: FloorPlan,
+    recent: RecentTimelines | None = None,
+    *,
+    template: str = "hpa_scaler.documents/floors.html",
+    alerts: Sequence[str] = (),
+    refresh: int = 0,
+    **more: object,
+) -> Page:
+    """Return the page of *plan*, with the recent past from *recent*, if any; *template* may extend its template and
+    has *more* values.
+    """
     summary = plan.summary
     hpas = sorted(plan.hpas, key=lambda each: not _is_troubled(each))
     writes = recent is not None and not recent.dry
     moves = sum(each.action in ("raise", "lower") and not (writes and each.dry_run) for each in hpas)
-    many = f"{counted(moves, 'floor')} of {counted(summary.hpas, 'HPA')}" if moves else "no floor"
+    many = f"{moves:,} of {counted(summary.hpas, 'floor')}" if moves else f"None of {counted(summary.hpas, 'floor')}"
     headline = f"{many} {'moving' if writes else 'would move'}"
-    held = (dropping(summary.drops),) if summary.drops.held else ()
-    counts = tuple((Cell(each.reason, anchor=each.reason), Cell(f"{each.hpas:,}")) for each in summary.reasons)
-    reasons = Section(
-        "Reasons",
-        note="How many HPAs have each. docs/reasons.md has a heading for each reason, with what to do about it.",
-        table=Table(("Reason", "HPAs"), counts, filters=True, compact=True),
-    )
     past = "" if recent is None else f" {recent}"
     if past and len(hpas) > CHARTED:
         past += f" Only the first {CHARTED:,} rows have it here."
-    others = (f"{counted(summary.not_enabled, 'more HPA')} not enabled",) if summary.not_enabled else ()
-    return Page(
-        title=f"{plan.generator.name}: {headline}",
-        subtitle=(*plan.heading, *others),
-        facts=_facts(plan),
-        alerts=(*held, *plan.warnings),
-        sections=(reasons,) if summary.reasons else (),
-        listing=EntryList(
-            heading="HPAs",
-            columns=COLUMNS,
-            keys=tuple(hpa.key for hpa in hpas),
-            rows=lambda: _rows(hpas, recent),
-            states=STATES,
-            noun="HPA",
-            hint="name, target, query or reason",
-            note="The last column opens: every query, every floor that was compared, every reason. Those in trouble "
-            f"come first. Arrow keys go from name to name.{past}",
-            empty="No HPA is opted in.",
-            legend=LEGEND,
-        ),
-    )
-
-
-def _facts(plan: FloorPlan) -> tuple[Fact, ...]:
-    summary = plan.summary
-    actions, floor = summary.actions, summary.floor
-    trouble = sum(map(_is_troubled, plan.hpas))
-    return (
-        Fact("in trouble", f"{trouble:,}", "bad" if trouble else "", f"of {counted(summary.hpas, 'HPA')}"),
-        Fact("raised", f"{actions.raised:,}", "good" if actions.raised else "", "floors go up"),
-        Fact("lowered", f"{actions.lowered:,}", "warn" if actions.lowered else "", "floors go down"),
-        Fact("held", f"{actions.held:,}", detail="floors stay"),
-        Fact("skipped", f"{actions.skipped:,}", detail="left alone"),
-        Fact("sum of floors", f"{floor:,}", detail="pods"),
-        Fact("maxima raised", f"{summary.maxima_raised:,}", detail="bounds of HPAs"),
-    )
+    values = {
+        "plan": plan,
+        "summary": summary,
+        "headline": headline,
+        "hpas": hpas,
+        "rows": lambda: _rows(hpas, recent),
+        "trouble": sum(map(_is_troubled, hpas)),
+        "past": past,
+        "states": STATES,
+        "marks": MARKS,
+        "deciding": deciding,
+        "drawn": drawn,
+        "floor_rows": floor_rows,
+        "query_formula": query_formula,
+        "rfc3339": rfc3339,
+        "short": short,
+        **more,
+    }
+    held = (dropping(summary.drops),) if summary.drops.held else ()
+    title = f"{plan.source.shown}: {headline} · {plan.generator.name}"
+    return Page(title, template, values, (*alerts, *held, *plan.warnings), refresh)
 
 
 def _is_troubled(hpa: HpaEntry) -> bool:
@@ -120,81 +138,25 @@ def _is_troubled(hpa: HpaEntry) -> bool:
     return not _TROUBLE.isdisjoint(hpa.reasons)
 
 
-def _rows(hpas: Sequence[HpaEntry], recent: RecentTimelines | None) -> Iterator[Entry]:
+def _rows(hpas: Sequence[HpaEntry], recent: RecentTimelines | None) -> Iterator[Row]:
     for number, hpa in enumerate(hpas):
         timeline = recent.timeline(hpa.key) if recent is not None and number < CHARTED else None
-        yield Entry(
-            key=hpa.key,
-            state="trouble" if _is_troubled(hpa) else hpa.action,
-            cells=(Cell(hpa.key, detail=hpa.target), _bounds(hpa), _decision(hpa), _query(hpa)),
-            tags=hpa.reasons,
-            summary=Cell(", ".join(hpa.reasons) or "no reason"),
-            details=tuple(_hpa_details(hpa, timeline)),
-        )
+        yield Row(hpa, "trouble" if _is_troubled(hpa) else hpa.action, scale_of(hpa), timeline)
 
 
-def _bounds(hpa: HpaEntry) -> Cell:
-    wanted = None if hpa.floors is None else hpa.floors.wanted
-    values: list[tuple[MarkKind, str, int | None]] = [
+def scale_of(hpa: HpaEntry) -> Scale:
+    """Return the numbers of *hpa* that are known."""
+    values = (
         ("minimum", "min", hpa.minimum.now),
         ("after", "then", hpa.minimum.after if hpa.minimum.moves else None),
-        ("wanted", "wanted", wanted),
+        ("wanted", "wanted", None if hpa.floors is None else hpa.floors.wanted),
         ("desired", "desired", hpa.desired_replicas),
         ("current", "replicas", hpa.replicas),
         ("maximum", "max", hpa.maximum.after),
-    ]
-    known = [(kind, label, value) for kind, label, value in values if value is not None]
-    others = max((value for kind, _, value in known if kind != "maximum"), default=1)
-    top = hpa.maximum.after if hpa.maximum.after <= _FARTHEST * max(1, others) else 2 * max(1, others)
-    text = ", ".join(f"{label} {value:,}" for _, label, value in known)
-    return Cell(text, picture=Scale(tuple(Mark(kind, value) for kind, _, value in known), top))
-
-
-def _decision(hpa: HpaEntry) -> Cell:
-    dry = ", dry run" if hpa.dry_run else ""
-    raised = f"maxReplicas {hpa.maximum:,}" if hpa.maximum.moves else ""
-    return Cell(f"{hpa.action} {hpa.minimum:,}{dry}", _TONES.get(hpa.action, ""), detail=raised)
-
-
-def _query(hpa: HpaEntry) -> Cell:
-    query = deciding(hpa)
-    if query is None:
-        return Cell("none", "dim")
-    more = len(hpa.queries) - 1
-    return Cell(query_formula(query), detail=f"and {counted(more, 'more query', 'more queries')}" if more else "")
-
-
-def _hpa_details(hpa: HpaEntry, timeline: Timeline | None) -> Iterator[Section]:
-    rows = tuple(
-        (Cell(each.reason, about=each.reason), each.detail, each.fix or "none is known") for each in hpa.causes
     )
-    if rows:
-        yield Section("Why", table=Table(("Reason", "Detail", "Smallest change"), rows))
-    if timeline is not None:
-        yield from over_time(timeline)
-    if hpa.queries:
-        yield Section("Queries", table=_queries(hpa))
-    floors = tuple(floor_rows(hpa))
-    if floors:
-        yield Section("Floors that were compared", table=Table(("Floor", "Replicas"), floors))
-
-
-def _queries(hpa: HpaEntry) -> Table:
-    columns = ("Query", "Server", "Outcome", "Value", "Per replica", "Delta", "Replicas", "Looks back")
-    rows = tuple(
-        (
-            each.query,
-            each.server,
-            each.outcome,
-            Cell("-" if each.value is None else short(each.value), number=True),
-            Cell(short(each.per_replica), number=True),
-            Cell(short(each.delta), number=True),
-            Cell("-" if each.replicas is None else f"{each.replicas:,}", number=True),
-            Cell(f"{each.looks_back_seconds:,}s", number=True),
-        )
-        for each in hpa.queries
-    )
-    return Table(columns, rows)
+    known = tuple(Mark(kind, label, value) for kind, label, value in values if value is not None)
+    others = max(1, *(mark.value for mark in known if mark.kind != "maximum"))
+    return Scale(known, max(1, hpa.maximum.after if hpa.maximum.after <= _FARTHEST * others else 2 * others))
 
 
 class RecentTimelines(Struct, frozen=True):
@@ -213,26 +175,8 @@ class RecentTimelines(Struct, frozen=True):
         )
 
 
-def over_time(timeline: Timeline) -> Iterator[Section]:
-    """Yield the chart, if there are several points, and the changes, the latest first."""
-    if len(timeline.times) > 1:
-        yield Section("Traffic, floor and replicas", chart=_chart(timeline))
-    if timeline.changes:
-        columns = ("At", "minReplicas", "maxReplicas", "Reasons")
-        yield Section("Changes", table=Table(columns, tuple(map(_change_row, reversed(timeline.changes)))))
-
-
-def _change_row(change: BoundChange) -> tuple[Cell | str, ...]:
-    same = change.before == change.after
-    return (
-        rfc3339(change.at),
-        Cell(f"{change.after:,}" if same else f"{change.before:,} → {change.after:,}", number=True),
-        Cell(f"{change.maximum:,}", number=True),
-        ", ".join(change.reasons),
-    )
-
-
-def _chart(timeline: Timeline) -> Chart:
+def over_time(timeline: Timeline) -> Chart:
+    """Return *timeline* as a picture."""
     would = " that would be set" if timeline.dry else ""
     series = [
         Series("what the queries ask for, in pods", "traffic", timeline.traffic),

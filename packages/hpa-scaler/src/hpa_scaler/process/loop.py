@@ -209,7 +209,8 @@ class ScalerLoop(Controller):
         self._drops = DropState()
         self._last: CycleWrites | None = None
         self._timelines = Timelines(records, clock(), writes=False)
-        self._shown = nothing_yet(frame.program.name, "No cycle has run yet.")
+        self._cluster = run.cluster_name or frame.connection.cluster
+        self._shown = nothing_yet(frame.program.name, "No cycle has run yet.", self._cluster)
         self.raiser = ImmediateRaiser(
             frame.connection, self._records, self._applier, metrics, may=self._may, logger=self._log, clock=clock
         )
@@ -292,7 +293,7 @@ class ScalerLoop(Controller):
         why = f"Stands by: {leader} leads." if leader else "Stands by: there is no leader."
         if not frame.live.read:
             why = "The configuration has not been read yet."
-        self._shown = nothing_yet(frame.program.name, why, leader)
+        self._shown = nothing_yet(frame.program.name, why, self._cluster, leader)
 
     async def _cycle(self, inputs: _CycleInputs) -> None:
         settings, rules = inputs.settings, inputs.rules
@@ -371,7 +372,7 @@ class ScalerLoop(Controller):
         )
         context = PlanContext(
             generator=frame.program,
-            source=Source("cluster", frame.connection.identity),
+            source=Source("cluster", self._cluster),
             settings=settings_view(settings, run, place),
             cycle=cycle,
             rules=inputs.rules,

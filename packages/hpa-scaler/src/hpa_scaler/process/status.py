@@ -24,7 +24,7 @@ from hpa_scaler.process.settings import ScalerRunSettings, ScalerSettings, serve
 from hpa_scaler.prometheus.client import CircuitState
 from hpa_scaler.write.records import Records
 from tightship.documents.document import API_VERSION, Setting, SettingsView
-from tightship.documents.presentation import REFRESH, SERVED_LINKS, Cell, Page, Section, Table
+from tightship.documents.html.page import REFRESH, Page
 from tightship.objects.api_errors import one_line
 from tightship.objects.durations import spell_duration
 from tightship.objects.reasons import Reason
@@ -42,6 +42,8 @@ _NAMED = 3
 LONGEST_GAP = 600.0
 """Seconds between two cycles of which the guards' cost counts at most; what came between is unknown."""
 KIND = "ScalerStatus"
+STATUS = "hpa_scaler.documents/status.html"
+"""The template of the controller's page."""
 
 
 class DecisionLogFile:
@@ -168,7 +170,7 @@ def _summary(settings: ScalerSettings, run: ScalerRunSettings, config: str | Non
 
 
 class ScalerStatus(Struct, frozen=True, rename="camel", kw_only=True):
-    """The answer of ``/status``.
+    """The answer of ``/status``; *cluster* is the name of the cluster.
 
     *servers* are the circuits of the queried servers. *plan* is the document that ``plan -o json`` prints. *problems*
     are whole sentences about the configuration: why it was refused, or that it was deleted, and which one is in force.
@@ -176,6 +178,7 @@ class ScalerStatus(Struct, frozen=True, rename="camel", kw_only=True):
 
     api_version: str
     kind: str
+    cluster: str
     dry_run: bool
     leader: str
     correlated_drop: str | None
@@ -200,10 +203,11 @@ class ServedCycle(Struct, frozen=True):
     page: Callable[[], Page]
 
 
-def nothing_yet(name: str, why: str, leader: str = "") -> ServedCycle:
-    """Return the output while there is no cycle to show; *why* says the reason."""
-    status = msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "leader": leader, "plan": None})
-    return ServedCycle(status + b"\n", lambda: Page(name, alerts=(why,), links=SERVED_LINKS, refresh=5))
+def nothing_yet(name: str, why: str, cluster: str, leader: str = "") -> ServedCycle:
+    """Return the output while there is no cycle to show; *why* says the reason, *cluster* is its name."""
+    told = {"apiVersion": API_VERSION, "kind": KIND, "cluster": cluster, "leader": leader, "plan": None}
+    page = Page(f"{cluster} · {name}", alerts=(why,), refresh=5)
+    return ServedCycle(msgspec.json.encode(told) + b"\n", lambda: page)
 
 
 def show(
@@ -224,6 +228,7 @@ def show(
     status = ScalerStatus(
         api_version=API_VERSION,
         kind=KIND,
+        cluster=context.source.name,
         dry_run=dry_run,
         leader=leader,
         correlated_drop=None if cause is None else cause.detail,
@@ -238,25 +243,7 @@ def show(
 
 def _page(written: bytes, recent: RecentTimelines) -> Page:
     status = msgspec.json.decode(written, type=ScalerStatus)
-    page = plan_page(status.plan, recent)
-    leader = f"judged at {status.plan.evaluated_at}; leader {status.leader or 'none'}"
-    servers = Table(("Server", "Circuit"), tuple(status.servers.items()), "No server was asked.")
-    return msgspec.structs.replace(
-        page,
-        subtitle=(leader, *page.subtitle[1:]),
-        alerts=(*_alerts(status), *page.alerts),
-        below=(Section("Servers", table=servers), *_caution(status.caution)),
-        links=SERVED_LINKS,
-        refresh=REFRESH,
-    )
-
-
-def _caution(spent: CautionSpent | None) -> Sequence[Section]:
-    if spent is None:
-        return ()
-    note = f"since {spent.since}, at most, of {spent.of_replica_hours:,.1f} replica-hours"
-    rows = tuple((guard, Cell(f"{hours:,.1f}", number=True)) for guard, hours in spent.replica_hours.items())
-    return (Section("For caution", note=note, table=Table(("Guard", "Replica-hours"), rows)),)
+    return plan_page(status.plan, recent, template=STATUS, alerts=_alerts(status), refresh=REFRESH, status=status)
 
 
 def _alerts(status: ScalerStatus) -> Sequence[str]:

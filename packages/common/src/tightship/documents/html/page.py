@@ -1,31 +1,49 @@
-"""A page as an HTML document that loads nothing: it contains style, script and pictures, and nothing else may run."""
+"""A page as an HTML document that loads nothing: it contains style, script and pictures, and nothing else may run.
+
+This module alone loads Jinja2, and only when the first page is made. Templates are files of a package, as modules are.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 from collections.abc import Iterator, Mapping
-from string import Template
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
 
-from tightship.documents.html.markup import ASSETS, Markup, asset, joined, tag
-from tightship.documents.html.tables import entry_ids, listing_table, section_of
-from tightship.documents.presentation import Fact, Page, Section
+from msgspec import Struct
 
-_STYLE = Markup((ASSETS / "page.css").read_text("utf-8"))
-_SCRIPT = Markup((ASSETS / "page.js").read_text("utf-8"))
-_BEFORE, _AFTER = map(Template, asset("page.html").split("$main"))
+from tightship.documents.terminal import clean
+from tightship.objects.counting import counted
+from tightship.objects.reasons import Reason
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+SITE = "https://tightship.github.io/tightship"
+"""The documentation, for the links of pages."""
+
+REFRESH = 30
+"""Seconds after which a page served by a controller reloads."""
+
+_REASONS = frozenset(reason.value for reason in Reason)
+_BUFFERED = 500
+"""Pieces of a template that become one part of a page."""
 
 
-def _hash(content: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+class Page(Struct, frozen=True):
+    """A page: *template*, the name ``package/file`` of a template, and its *values* besides the fields here.
 
+    *alerts* stand on top of everything. A page served by a controller reloads every *refresh* seconds. If *refresh* is
+    0, the page is a file that loads nothing at all.
+    """
 
-_ALONE = (
-    f"default-src 'none'; style-src {_hash(_STYLE)}; script-src {_hash(_SCRIPT)}; base-uri 'none'; form-action 'none'"
-)
-
-CONTENT_SECURITY_POLICY = f"{_ALONE}; connect-src 'self'; frame-ancestors 'none'"
-"""The header of a served page: the page may reload itself, and no injected markup runs."""
+    title: str
+    template: str = "tightship.documents.html/base.html"
+    values: Mapping[str, object] = {}
+    alerts: tuple[str, ...] = ()
+    refresh: int = 0
 
 
 def render_page(page: Page) -> str:
@@ -35,51 +53,70 @@ def render_page(page: Page) -> str:
 
 def page_parts(page: Page) -> Iterator[str]:
     """Return *page* as a document in parts, so that a page with thousands of rows never is in memory as a whole."""
-    ids, listing, nothing = entry_ids(page.listing), page.listing, Markup("")
-    noun = "entries" if listing is None else f"{listing.noun}s"
-    states = (("", f"all {noun}"), *(() if listing is None else listing.states))
-    policy = tag("meta", http_equiv="Content-Security-Policy", content=_ALONE)
-    reload = tag("noscript", tag("meta", http_equiv="refresh", content=str(page.refresh)))
-    yield _filled(
-        _BEFORE,
-        policy=nothing if page.refresh else Markup(f"{policy}\n"),
-        reload=Markup(f"{reload}\n") if page.refresh else nothing,
-        title=page.title,
-        style=_STYLE,
-        refresh=str(page.refresh),
-        to_list=nothing if listing is None else tag("a", f"Skip to {noun}", href="#list", class_="skip"),
-        head=_head(page),
-        hint="" if listing is None else listing.hint,
-        states=joined(tag("option", name, value=word) for word, name in states),
-        alive=tag("label", tag("input", type="checkbox", id="alive", checked=True), " keep up to date")
-        if page.refresh
-        else nothing,
+    stream = _environment().get_template(page.template).stream(page.values, page=page)
+    stream.enable_buffering(_BUFFERED)
+    return stream
+
+
+def _text(name: str) -> str:
+    package, _, file = name.partition("/")
+    return (files(package) / "templates" / file).read_text("utf-8")
+
+
+def _shown(value: object) -> object:
+    """Escape control characters and changes of direction, too: texts come from clusters, from anybody."""
+    return clean(value) if type(value) is str else value
+
+
+def _in_text(escaped: str) -> str:
+    """Return the quotes, of which commands are full, as they are: they mean nothing between tags."""
+    return escaped.replace("&#34;", '"').replace("&#39;", "'")
+
+
+def _about(reason: str) -> str:
+    """Return the address of the chapter about *reason*, empty for what is no reason of ours."""
+    return f"{SITE}/reasons/#{reason.lower()}" if reason in _REASONS else ""
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from markupsafe import Markup, escape
+
+    from tightship.documents import amounts, money  # which need documents, whose texts need this module
+
+    made = Environment(
+        loader=FunctionLoader(_text),
+        autoescape=True,
+        finalize=_shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    yield from (_section(each, ids) for each in page.sections)
-    if listing is not None:
-        yield from listing_table(listing, ids)
-    yield from (_section(each, ids) for each in page.below)
-    links = joined(tag("a", name, href=target) for name, target in page.links)
-    alone = "" if page.refresh else "The page is complete in itself: it loads nothing."
-    yield _filled(_AFTER, footer=joined((links, alone)), script=_SCRIPT) + "\n"
+    made.globals |= {
+        "about": _about,
+        "amounts": amounts,
+        "counted": counted,
+        "money": money,
+        "policy": _ALONE,
+        "script": Markup(_SCRIPT),  # noqa: S704 - our own
+        "site": SITE,
+        "style": Markup(_STYLE),  # noqa: S704 - our own
+    }
+    made.filters["n"] = lambda number: f"{number:,}"
+    made.filters["in_text"] = lambda text: Markup(_in_text(str(escape(clean(text)))))  # noqa: S704 - it is escaped
+    return made
 
 
-def _section(section: Section, ids: Mapping[str, str]) -> Markup:
-    return tag("section", section_of(section, ids, "h2", "region"), class_="half" if section.half else None)
+def _hash(content: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 
-def _filled(template: Template, **values: str) -> str:
-    return template.substitute({name: joined((value,)) for name, value in values.items()})
+_STYLE = _text("tightship.documents.html/page.css")
+_SCRIPT = _text("tightship.documents.html/page.js")
+_ALONE = (
+    f"default-src 'none'; style-src {_hash(_STYLE)}; script-src {_hash(_SCRIPT)}; base-uri 'none'; form-action 'none'"
+)
 
-
-def _head(page: Page) -> Markup:
-    lines = joined(tag("p", each) for each in page.subtitle)
-    alerts = joined(tag("p", each, class_="alert") for each in page.alerts)
-    boxed = tag("div", alerts, role="region", aria_label="warnings") if page.alerts else ""
-    facts = tag("dl", *map(_fact, page.facts), class_="facts") if page.facts else ""
-    return joined((lines, boxed, facts))
-
-
-def _fact(fact: Fact) -> Markup:
-    below = tag("small", fact.detail) if fact.detail else ""
-    return tag("div", tag("dt", fact.name), tag("dd", fact.value, below, class_=fact.tone or None), class_="fact")
+CONTENT_SECURITY_POLICY = f"{_ALONE}; connect-src 'self'; frame-ancestors 'none'"
+"""The header of a served page: the page may reload itself, and no injected markup runs."""

@@ -142,6 +142,11 @@ class ProcessSettings(Layered):
         "CONFIG_PATH", default=None
     )
     """A mounted file, or a folder of files, instead of the ConfigMap."""
+    cluster_name: Annotated[
+        str,
+        Flag("--cluster-name NAME", "its name on the page and in Events (default: its context's)", "cluster"),
+    ] = variable("CLUSTER_NAME", default="")
+    """The name of the cluster for people; by default that of the context, or of the API server."""
     service_host: str = variable("KUBERNETES_SERVICE_HOST", default="")
     """The API server of the cluster that this process is a pod of. The kubelet sets the variable in every pod, so
     without it a person has started the process by hand, with whatever cluster their kubeconfig names."""

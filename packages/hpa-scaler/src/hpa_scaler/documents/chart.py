@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Literal
 
-from tightship.documents.html.markup import Markup, joined, tag
-from tightship.documents.presentation import Chart, Series
+from msgspec import Struct
 
 COLUMNS = 600
 """Most stretches of time that a picture distinguishes."""
@@ -22,6 +22,51 @@ _STEPS = (60, 300, 900, 1800, 3600, 10800, 21600, 43200, 86400, 172800, 345600, 
 """Steps of the time axis in seconds. The picture uses the smallest that gives at most eight marks."""
 
 
+class Series(Struct, frozen=True):
+    """A line of a :class:`Chart`: one value for each time, ``None`` for a gap. A *step* holds until the next value."""
+
+    name: str
+    kind: Literal["traffic", "floor", "replicas", "maximum"]
+    values: tuple[float | None, ...]
+    step: bool = False
+
+
+class Chart(Struct, frozen=True):
+    """Numbers over time. *times* are seconds since 1970, ascending; *unit* is the unit of all values.
+
+    *marked* are some of the times, which *mark* tells about.
+    """
+
+    times: tuple[float, ...]
+    series: tuple[Series, ...]
+    unit: str
+    label: str
+    marked: tuple[float, ...] = ()
+    mark: str = ""
+
+
+class Label(Struct, frozen=True):
+    """A value or a moment of an axis, and where it is."""
+
+    text: str
+    x: int
+    y: int
+
+    @property
+    def middle(self) -> int:
+        """Where the text's middle is, so that the last one ends within the picture."""
+        return min(self.x, WIDTH - _LETTER * len(self.text) // 2)
+
+
+class Drawing(Struct, frozen=True):
+    """What to draw of a chart: the *rules* of its axes, their *values* and *moments*, and *lines* by their classes."""
+
+    rules: str
+    values: Sequence[Label]
+    moments: Sequence[Label]
+    lines: Sequence[tuple[str, str]]
+
+
 class _Frame:
     """Converts times and values to places in the picture, in whole units."""
 
@@ -29,9 +74,9 @@ class _Frame:
         self.begin, self.end = chart.times[0], max(chart.times[-1], chart.times[0] + 1)
         values = [value for each in chart.series for value in each.values if value is not None]
         self.step = _nice(max([*values, 1.0]) / 4)
-        self.top = self.step * math.ceil(max([*values, 1.0]) / self.step)
+        self.steps = math.ceil(max([*values, 1.0]) / self.step)
         self._wide = (WIDTH - _LEFT - _RIGHT) / (self.end - self.begin)
-        self._high = (HEIGHT - _TOP - _BOTTOM) / self.top
+        self._high = (HEIGHT - _TOP - _BOTTOM) / (self.step * self.steps)
 
     def x(self, at: float) -> int:
         return round(_LEFT + self._wide * (at - self.begin))
@@ -40,32 +85,22 @@ class _Frame:
         return round(HEIGHT - _BOTTOM - self._high * value) if value > 0 else HEIGHT - _BOTTOM
 
 
-def chart_picture(chart: Chart) -> Markup:
-    """Return *chart* with its axes and its legend; empty if the chart has no times."""
-    if not chart.times:
-        return Markup("")
+def drawn(chart: Chart) -> Drawing:
+    """Return what to draw of *chart*, which has times."""
     frame = _Frame(chart)
+    values, moments = _axes(frame)
     order = sorted(chart.series, key=lambda each: each.kind != "traffic")
-    drawn = tag(
-        "svg",
-        *_grid(frame, chart.unit),
-        *(_line(each, chart.times, frame) for each in order),
-        _marks(chart, frame),
-        class_="chart",
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
-        role="img",
-        aria_label=chart.label,
-    )
-    keys = joined(tag("li", _key(each.kind), each.name) for each in chart.series)
-    if chart.marked:
-        keys = joined((keys, tag("li", _key("marked"), chart.mark)))
-    # In a narrow window the picture scrolls, by keyboard too.
-    return tag(
-        "figure", drawn, tag("ul", keys, class_="legend"), class_="over-time", aria_label=chart.label, tabindex=0
-    )
+    lines = [(_class(each, chart.times), _line(each, chart.times, frame)) for each in order]
+    if marks := "".join(f"M{x} {frame.y(0)}v6" for x in sorted({frame.x(at) for at in chart.marked})):
+        lines.append(("marked", marks))
+    return Drawing(_rules(values, moments), values, moments, lines)
 
 
-def _line(series: Series, times: Sequence[float], frame: _Frame) -> Markup:
+def _class(series: Series, times: Sequence[float]) -> str:
+    return f"{series.kind} dense" if len(times) > 2 * COLUMNS else series.kind
+
+
+def _line(series: Series, times: Sequence[float], frame: _Frame) -> str:
     """Return a short path in whole units, from each point to the next that differs."""
     area, ground = series.kind == "traffic", frame.y(0)
     close = f"V{ground}z" if area else ""
@@ -89,8 +124,7 @@ def _line(series: Series, times: Sequence[float], frame: _Frame) -> Markup:
             data.append(f"{_level(at_x, held)}l{x - held} {y - at_y}")
         going, at_x, at_y, held = True, x, y, x
     data.append(f"{_level(at_x, held)}{close}" if going else "")
-    dense = " dense" if len(times) > 2 * COLUMNS else ""
-    return tag("path", class_=f"line {series.kind}{dense}", d="".join(data))
+    return "".join(data)
 
 
 def _level(begin: int, end: int) -> str:
@@ -123,38 +157,22 @@ def _extremes(stretch: list[tuple[float, float | None]]) -> list[tuple[float, fl
     return sorted(points, key=lambda point: point[0])
 
 
-def _marks(chart: Chart, frame: _Frame) -> Markup:
-    """Return a stroke on the time axis for each marked time, one for all that fall on the same place."""
-    places = sorted({frame.x(at) for at in chart.marked})
-    return (
-        tag("path", class_="line marked", d="".join(f"M{x} {frame.y(0)}v6" for x in places)) if places else Markup("")
-    )
-
-
-def _grid(frame: _Frame, unit: str) -> list[Markup]:
-    rules, values, moments = [], [tag("text", unit, x=_LEFT - 6, y=12)], []
-    value = 0.0
-    while value <= frame.top + 1e-9:
-        y = frame.y(value)
-        rules.append(f"M{_LEFT} {y}H{WIDTH - _RIGHT}")
-        values.append(tag("text", f"{value:g}", x=_LEFT - 6, y=y + 4))
-        value += frame.step
+def _axes(frame: _Frame) -> tuple[Sequence[Label], Sequence[Label]]:
+    """Return the values and the moments of the axes."""
+    values = [Label(f"{number * frame.step:g}", 0, frame.y(number * frame.step)) for number in range(frame.steps + 1)]
     span = frame.end - frame.begin
     step = next((each for each in _STEPS if span / each <= 8), _STEPS[-1])
-    at = math.ceil(frame.begin / step) * step
+    moments, at = [], math.ceil(frame.begin / step) * step
     while at <= frame.end:
-        x = frame.x(at)
-        rules.append(f"M{x} {_TOP}V{HEIGHT - _BOTTOM}")
         moment = datetime.fromtimestamp(at, UTC)
-        name = moment.strftime("%d %b") if step >= 86400 else moment.strftime("%d %b %H:%M")
-        # The last name ends within the picture.
-        moments.append(tag("text", name, x=min(x, WIDTH - _LETTER * len(name) // 2), y=HEIGHT - 8))
+        moments.append(Label(moment.strftime("%d %b" if step >= 86400 else "%d %b %H:%M"), frame.x(at), 0))
         at += step
-    return [
-        tag("path", class_="rule", d="".join(rules)),
-        tag("g", *values, text_anchor="end"),
-        tag("g", *moments, text_anchor="middle"),
-    ]
+    return values, moments
+
+
+def _rules(values: Sequence[Label], moments: Sequence[Label]) -> str:
+    across = "".join(f"M{_LEFT} {each.y}H{WIDTH - _RIGHT}" for each in values)
+    return across + "".join(f"M{each.x} {_TOP}V{HEIGHT - _BOTTOM}" for each in moments)
 
 
 def _nice(rough: float) -> float:
@@ -162,8 +180,3 @@ def _nice(rough: float) -> float:
     power = 10.0 ** math.floor(math.log10(max(rough, 1e-9)))
     found = next(step * power for step in (1, 2, 5, 10) if step * power >= rough - 1e-12)
     return max(1.0, found)
-
-
-def _key(kind: str) -> Markup:
-    drawn = {"traffic": "M0 12V6L10 3L22 7V12z", "marked": "M8 5v6M11 5v6M14 5v6"}.get(kind, "M0 8H22")
-    return tag("svg", tag("path", class_=f"line {kind}", d=drawn), width=24, height=16, aria_hidden="true")

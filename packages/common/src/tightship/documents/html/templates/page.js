@@ -15,11 +15,16 @@
     return words.get(row);
   };
 
+  // A row names its reasons in its last cell.
+  const tagsOf = (row) => row.querySelector(":scope > td:last-child :is(summary, span)")?.textContent.split(", ") ?? [];
+  const MOVES = ".moves :is(td:first-child, li) > a";
+
   const filter = () => {
+    if (!query) return;
     const asked = query.value.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
     for (const row of rows) {
-      const has = row.dataset.tags ? row.dataset.tags.split(" ") : [];
+      const has = tags.size ? tagsOf(row) : [];
       const fits = (!only || only.has(row)) && (!state.value || row.dataset.state === state.value)
         && [...tags].every((tag) => has.includes(tag)) && asked.every((word) => textOf(row).includes(word));
       row.hidden = !fits;
@@ -107,7 +112,7 @@
     unmark();
     chosen = { name: nameOf(row), move: move?.textContent };
     row.classList.add("chosen");
-    const moves = move ? [move] : [...row.querySelectorAll("a.move")];
+    const moves = move ? [move] : [...row.querySelectorAll(MOVES)];
     const others = new Map(moves.map((link) => [rowOf(link), link]).filter(([other]) => other));
     const leaving = row.dataset.state === "go";
     for (const other of others.keys()) other.classList.add(leaving ? "target" : "source");
@@ -131,17 +136,53 @@
     row.scrollIntoView({ block: "center" });
   };
 
+  // Where the page is no secure context there is no clipboard, but a selection can be copied.
+  const copy = async (button) => {
+    const code = button.previousElementSibling;
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+    } catch {
+      getSelection().selectAllChildren(code);
+      document.execCommand("copy");
+    }
+    const say = (word) => { button.textContent = word; button.ariaLabel = button.ariaLabel.replace(/^\w+/, word); };
+    say("Copied");
+    setTimeout(() => say("Copy"), 2000);
+  };
+  // What keeps many nodes is told once, in the part of its team; an opened row shows it too. So are links to reasons.
+  document.addEventListener("toggle", (event) => {
+    for (const word of event.target.open ? event.target.querySelectorAll(".why > li > b") : []) {
+      const about = at(word.textContent)?.querySelector("a");
+      if (about) word.replaceWith(about.cloneNode(true));
+    }
+    for (const link of event.target.open ? event.target.querySelectorAll(".why a[href^='#b']:not(.told)") : []) {
+      const cells = rowOf(link)?.cells, fix = document.createElement("small");
+      if (!cells) continue;
+      link.classList.add("told");
+      link.parentElement.append(`: ${cells[2].textContent}`, fix);
+      fix.textContent = cells[3].textContent;
+    }
+  }, true);
+  const reach = () => {
+    const place = location.hash ? rowOf(location) : null, part = place?.closest("details");
+    if (part) part.open = true;
+    if (part) place.scrollIntoView();
+  };
+  addEventListener("hashchange", reach);
+
   document.addEventListener("click", (event) => {
-    const link = event.target.closest("a[href^='#'], .filter");
+    const link = event.target.closest("a[href^='#'], .filter, .copy");
     const map = event.target.closest(".map");
-    if (link?.matches(".filter")) {
+    if (link?.matches(".copy")) {
+      copy(link);
+    } else if (link?.matches(".filter")) {
       const tag = link.dataset.tag;
       tags.has(tag) ? tags.delete(tag) : tags.add(tag);
       filter();
     } else if (link?.matches(".name")) {
       event.preventDefault();
       select(link.closest("tr"));
-    } else if (link?.matches(".move")) {
+    } else if (link?.matches(MOVES)) {
       event.preventDefault();
       select(link.closest("tr[id]"), link);
     } else if (link && rowOf(link)?.matches(".listing > tbody > tr")) {
@@ -177,10 +218,10 @@
     event.preventDefault();
   });
   const openAll = (open) => { for (const row of rows) if (!row.hidden) for (const each of row.querySelectorAll("details")) each.open = open; };
-  at("open").addEventListener("click", () => openAll(true));
-  at("close").addEventListener("click", () => openAll(false));
-  query.addEventListener("input", filter);
-  state.addEventListener("input", filter);
+  at("open")?.addEventListener("click", () => openAll(true));
+  at("close")?.addEventListener("click", () => openAll(false));
+  query?.addEventListener("input", filter);
+  state?.addEventListener("input", filter);
   addEventListener("resize", () => { if (chosen) restore(); });
 
   const kept = (value) => { try { return value === undefined ? localStorage.getItem("theme") : localStorage.setItem("theme", value); } catch { return null; } };
@@ -192,7 +233,7 @@
   // A page that is served is fetched anew and put in place; the reader's place, filters and selection stay.
   const restore = () => {
     const row = chosen && rows.find((each) => nameOf(each) === chosen.name), move = chosen?.move;
-    if (row) select(row, move && [...row.querySelectorAll("a.move")].find((link) => link.textContent === move));
+    if (row) select(row, move && [...row.querySelectorAll(MOVES)].find((link) => link.textContent === move));
     else clear();
   };
   let swaps = 0;
@@ -205,12 +246,10 @@
     const anchor = top && { name: nameOf(top), top: top.getBoundingClientRect().top };
     const inside = at("main").contains(document.activeElement) && document.activeElement.closest("tr[id]");
     const focused = inside && nameOf(inside), kept = only && new Set([...only].map(nameOf)), places = scrollY;
+    if (!query && fresh.getElementById("query")) return location.reload();  // the first pass has run
+    const parts = [...document.querySelectorAll(".team[open] > [id]")].map((each) => each.id);
     for (const id of ["head", "main"]) at(id).replaceWith(document.adoptNode(fresh.getElementById(id)));
-    const value = state.value;
-    query.placeholder = fresh.getElementById("query").placeholder;
-    state.replaceChildren(...fresh.getElementById("state").childNodes);
-    state.value = value;
-    if (state.selectedIndex < 0) state.value = "";
+    for (const id of parts) if (at(id)) at(id).parentElement.open = true;
     document.title = fresh.title;
     gather();
     only = kept && new Set(rows.filter((row) => kept.has(nameOf(row))));
@@ -255,5 +294,6 @@
 
   gather();
   filter();
+  reach();
   if (rows.length && location.hash) rowOf(location)?.matches(".listing > tbody > tr") && select(rowOf(location));
 })();
