@@ -35,7 +35,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from node_compactor.configuration import parse_config_map
+from node_compactor.controller import Compactor
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import CompactorSettings
 from tightship.cli.snapshot_file import read_file
@@ -300,7 +300,7 @@ def why_kept(path: Path, outcome: Outcome, options: argparse.Namespace) -> dict[
     own = str(live["placement"])
     for placement in dict.fromkeys((own, "possible")):
         now = {**live, "search": "0", "placement": placement}
-        judge = CompactorJudge(parse_config_map({"config.yaml": json.dumps(now)}, {}))
+        judge = CompactorJudge(Compactor().configured({"config.yaml": json.dumps(now)}, {}))
         plan = evaluate(snapshot, judge, time.time()).plan
         if placement == own:
             found.update(str(min(refusals).reason.value) for refusals in plan.refusals.values())
@@ -396,7 +396,7 @@ def profile(path: Path, options: argparse.Namespace) -> None:
     snapshot = read_file(str(path))
     for strategy in LIMITS:
         text = json.dumps(settings(Way(strategy, CANDIDATES), options))
-        parsed = parse_config_map({"config.yaml": text}, {})
+        parsed = Compactor().configured({"config.yaml": text}, {})
         now, start = time.time(), time.process_time()
         found = evaluate(snapshot, CompactorJudge(parsed), now)
         spent = time.process_time() - start

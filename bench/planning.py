@@ -47,6 +47,7 @@ from tightship.planning.evaluate import Evaluator, evaluate
 from tightship.planning.plan import (
     STRATEGIES,
     Candidate,
+    Gates,
     Judgement,
     Placement,
     Planner,
@@ -157,7 +158,7 @@ def measure_passes(nodes: int, pods: int, conflicts: int) -> dict[str, Any]:
     )
     for name, judge in judges:
         changed, same = list[float](), list[float]()
-        passes: Evaluator[Any] = Evaluator()
+        passes = Evaluator()
         one_pass(passes, state, judge, now)  # imports, and what objects remember of each other
         gc.collect()
         for _ in range(REPEATS):
@@ -170,7 +171,7 @@ def measure_passes(nodes: int, pods: int, conflicts: int) -> dict[str, Any]:
     return {"nodes": nodes, "pods": pods, "conflicts": conflicts, "passes": rows}
 
 
-def one_pass(passes: Evaluator[Any], state: ClusterState, judge: Any, now: float) -> float:
+def one_pass(passes: Evaluator, state: ClusterState, judge: Any, now: float) -> float:
     snapshot = state.snapshot()
     start = cpu()
     passes(snapshot, judge, now)
@@ -201,7 +202,7 @@ def one_event(state: ClusterState, snapshot: Snapshot) -> float:
     return (cpu() - start) / len(pods)
 
 
-class _NoGates:
+class _NoGates(Gates):
     def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:  # noqa: ARG002
         return []
 

@@ -29,7 +29,6 @@ import numpy as np
 from live import ALL, LIMITS, Way, openb, settings
 from numpy.typing import NDArray
 
-from node_compactor.gates import CompactorGates
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import CompactorSettings, load_settings
 from tightship.cli.snapshot_file import read_file
@@ -183,11 +182,11 @@ def graded(names: Sequence[str], grades: int) -> dict[str, int]:
 def run(snapshot: Snapshot, told: Mapping[str, object], grades: int, in_drain: int, seed: int) -> Result:
     """Play one run of a controller with the settings *told* to its end, *in_drain* nodes at once."""
 
-    def evaluation(placement: str) -> Evaluation[CompactorGates]:
+    def evaluation(placement: str) -> Evaluation:
         judge = CompactorJudge(load_settings({**told, "placement": placement}))
         return evaluator(world.snapshot, judge, NOW)
 
-    world, evaluator = World(snapshot, seed), Evaluator[CompactorGates]()
+    world, evaluator = World(snapshot, seed), Evaluator()
     passes = stuck = writes = in_vain = 0
     configured = load_settings(told)
     while True:

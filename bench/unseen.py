@@ -25,7 +25,6 @@ from gap import exclusive_fleet
 from planning import fleet
 from steering import NOW, run
 
-from node_compactor.gates import CompactorGates
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
 from tightship.cli.app import COLLECTIONS
@@ -81,7 +80,7 @@ def measure(name: str, seconds: float, pilot: float) -> dict[str, object]:
     }
 
 
-def _kept(found: Evaluation[CompactorGates]) -> int:
+def _kept(found: Evaluation) -> int:
     return len(found.snapshot.nodes) - len(found.plan.removals)
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from rendering import Render
 
-import node_compactor.configuration
+import node_compactor.controller
 from tightship_charts.alerts import ALERTS
 from tightship_charts.configuration import config_keys
 from tightship_charts.places import CHARTS, CONTROLLERS
@@ -48,7 +48,7 @@ def test_its_example_of_the_older_behaviour_is_a_configuration(render: Render) -
     [text] = re.findall(r"```yaml\n(.*?)```", page("node-compactor"), re.DOTALL)
     values = yaml.safe_load(text)
     data = render("node-compactor", values).one("ConfigMap")["data"]
-    settings = node_compactor.configuration.parse_config_map(data, {})
+    settings = node_compactor.controller.COMPACTOR.configured(data, {})
     assert (settings.minimum_age, settings.marked_for, settings.after_added) == (0, 600, 0)
     assert settings.pools["mynodepool"].required_count == 5
 

@@ -13,10 +13,8 @@ from pydantic import BaseModel
 from rendering import Json, Render, Rendered, each_chart
 
 import hpa_scaler.process.settings
-import node_compactor.configuration
-import node_compactor.run_settings
-import node_refiner.configuration
-import node_refiner.run_settings
+import node_compactor.controller
+import node_refiner.controller
 from hpa_scaler.annotations.parsing import ANNOTATIONS
 from tightship.process.settings.process import ProcessSettings, load_process
 from tightship_charts.configuration import config_keys
@@ -25,13 +23,13 @@ from tightship_e2e.helm import Helm, objects
 from tightship_testkit.replica import IN_POD
 
 PROCESS: Mapping[str, type[ProcessSettings]] = {
-    "node-compactor": node_compactor.run_settings.CompactorRunSettings,
-    "node-refiner": node_refiner.run_settings.RefinerRunSettings,
+    "node-compactor": node_compactor.controller.CompactorRunSettings,
+    "node-refiner": node_refiner.controller.RefinerRunSettings,
     "hpa-scaler": hpa_scaler.process.settings.ScalerRunSettings,
 }
 PARSERS: Mapping[str, Callable[[Mapping[str, str]], BaseModel]] = {
-    "node-compactor": lambda data: node_compactor.configuration.parse_config_map(data, {}),
-    "node-refiner": lambda data: node_refiner.configuration.parse_config_map(data, {}),
+    "node-compactor": lambda data: node_compactor.controller.COMPACTOR.configured(data, {}),
+    "node-refiner": lambda data: node_refiner.controller.REFINER.configured(data, {}),
     "hpa-scaler": hpa_scaler.process.settings.parse_config_map,
 }
 

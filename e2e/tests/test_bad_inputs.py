@@ -21,8 +21,8 @@ from bad_files import BAD_HPAS, HPA, MALFORMED, QUESTIONABLE, UNREADABLE, beside
 from bad_flags import BOTH, COMPACTOR, KUBECONFIGS, NODES, REFINER, SCALER, kubeconfig
 
 import hpa_scaler.cli
-import node_compactor.cli
-import node_refiner.cli
+import node_compactor.controller
+import node_refiner.controller
 from tightship_testkit import commands
 from tightship_testkit.commands import Outcome
 
@@ -30,8 +30,8 @@ MOST_LINES = 25
 MOST_MEMORY = 300
 """MiB."""
 PROGRAMS: dict[str, Any] = {
-    "node-compactor": node_compactor.cli.COMMAND.command,
-    "node-refiner": node_refiner.cli.COMMAND.command,
+    "node-compactor": node_compactor.controller.COMMANDS.command,
+    "node-refiner": node_refiner.controller.COMMANDS.command,
     "hpa-scaler": hpa_scaler.cli.command,
 }
 OF_NODES = ("node-compactor", "node-refiner")

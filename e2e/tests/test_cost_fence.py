@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from tightship.nodes.deletion_costs import notes_of, removal
+from tightship.deletion_costs.costs import notes_of, removal
 from tightship.rules.disruption_cost import DELETION_COST
 from tightship_charts.places import NODE_CONTROLLERS
 from tightship_e2e import ControlPlane

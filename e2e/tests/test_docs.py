@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 import hpa_scaler.cli
-import node_compactor.cli
-import node_refiner.cli
+import node_compactor.controller
+import node_refiner.controller
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -24,8 +24,8 @@ PAGES = [
     *sorted((ROOT / "charts").glob("*/README.md")),
 ]
 PARSERS: Mapping[str, Any] = {
-    "node-compactor": node_compactor.cli.COMMAND.parser,
-    "node-refiner": node_refiner.cli.COMMAND.parser,
+    "node-compactor": node_compactor.controller.COMMANDS.parser,
+    "node-refiner": node_refiner.controller.COMMANDS.parser,
     "hpa-scaler": hpa_scaler.cli.build_parser,
 }
 OTHERS = frozenset(

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tightship.kube.proxies import decide
+from tightship.kube.connector import decide
 from tightship_e2e import binaries
 from tightship_e2e.plugin import require_programs
 

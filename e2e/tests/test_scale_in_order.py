@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tightship.nodes.deletion_costs import LOWEST, notes_of
+from tightship.deletion_costs.costs import LOWEST, notes_of
 from tightship.rules.disruption_cost import DELETION_COST
 from tightship_e2e import ControlPlane
 from tightship_simulator.life.changes import Delete

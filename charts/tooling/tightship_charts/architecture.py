@@ -24,6 +24,8 @@ _ORDER = (
     ("node_refiner", "policy by excess nodes"),
     ("tightship.cli", "the commands"),
     ("tightship.nodes", "what both node controllers share"),
+    ("tightship.landing", "led replacements: steering by hints"),
+    ("tightship.deletion_costs", "costs on pods of nodes that go next"),
     ("tightship.advice", "what each blocker costs"),
     ("tightship.search", "a search for better plans"),
     ("tightship.prices", "price lists, OpenCost, clouds"),

@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 
 import msgspec
 
-import node_compactor.cli
+import node_compactor.controller
 from tightship_charts.architecture import architecture
 from tightship_charts.places import CHARTS
 from tightship_simulator.generate import NOW, off_peak_cluster
@@ -90,7 +90,7 @@ def _file(width: float, height: float, heads: str, rows: Sequence[str], page: st
 def _page(arguments: Sequence[str]) -> str:
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-        code = node_compactor.cli.COMMAND.command(["plan", "-o", "html", "-f", *arguments])
+        code = node_compactor.controller.COMMANDS.command(["plan", "-o", "html", "-f", *arguments])
     if code != 0:
         raise RuntimeError(f"plan ended with {code}: {' '.join(arguments)}")
     return out.getvalue()

@@ -8,8 +8,8 @@ from pathlib import Path
 from pydantic.fields import FieldInfo
 
 import hpa_scaler.process.settings
-import node_compactor.run_settings
-import node_refiner.run_settings
+import node_compactor.controller
+import node_refiner.controller
 from tightship.process.settings.fields import Allowed
 from tightship.process.settings.loading import flags_of
 from tightship.process.settings.process import ProcessSettings
@@ -30,8 +30,8 @@ overrides the default. The keys of the ConfigMap are also the keys of `config` i
 """
 
 _PROCESS: Mapping[str, type[ProcessSettings]] = {
-    "node-compactor": node_compactor.run_settings.CompactorRunSettings,
-    "node-refiner": node_refiner.run_settings.RefinerRunSettings,
+    "node-compactor": node_compactor.controller.CompactorRunSettings,
+    "node-refiner": node_refiner.controller.RefinerRunSettings,
     "hpa-scaler": hpa_scaler.process.settings.ScalerRunSettings,
 }
 _WORDS: Mapping[object, str] = {Path | None: "a path", str: "a string", str | None: "a string"}

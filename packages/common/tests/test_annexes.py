@@ -18,7 +18,13 @@ PACKAGES = {
     "node_refiner": "node-refiner",
     "hpa_scaler": "hpa-scaler",
 }
-ENTRIES = {"advice": "advise", "prices": "prices", "search": "search"}
+ENTRIES = {
+    "advice": "advise",
+    "deletion_costs": "pod_costs",
+    "landing": "landing_guide",
+    "prices": "prices",
+    "search": "search",
+}
 """The annexes, each with the one function that is imported of it."""
 
 WIRING = ("tightship/nodes/annexes.py", "hpa_scaler/annexes.py")
@@ -65,8 +71,8 @@ def test_nothing_but_the_wiring_imports_an_annex(annex: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("annex", ENTRIES)
 def test_without_an_annex_the_rest_does_its_work(annex: str, tmp_path: Path) -> None:
     source = without(annex, tmp_path)
-    imported = "import tightship, node_compactor.cli, node_refiner.cli, hpa_scaler.cli; print(tightship.__file__)"
-    where = run(source, "-c", imported)
+    imported = "import tightship, node_compactor.controller, node_refiner.controller, hpa_scaler.cli"
+    where = run(source, "-c", f"{imported}; print(tightship.__file__)")
     assert where.stdout.startswith(str(source)), where.stderr
     tests = [str(ROOT / "packages" / name) for name in CORE]
     made = run(source, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *tests)

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 from cluster_builder import HOST, node, pod, snapshot
 
-from tightship.drain.assessment import Assessment
-from tightship.drain.landings import all_land
+from tightship.drain.assessment import Assessment, all_land
 from tightship.drain.rules import DrainRules
 from tightship.objects.reasons import Reason
 from tightship.planning.plan import Planner

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from node_compactor.advice import CompactorChanges
-from node_compactor.configuration import EVERY_POOL
+from node_compactor.controller import EVERY_POOL
 from node_compactor.settings import load_settings
 from tightship.advice.adviser import Adviser
 from tightship.advice.catalogue import Catalogue

@@ -220,7 +220,7 @@ def test_output_fits_its_terminal_but_for_single_long_words_and_has_colour_where
         for width in (60, 80, 120)
         for what in (["plan"], ["explain", "web-2", "gpu-1"])
     ]
-    coloured, dumb, *texts = commands.on_a_terminal("node_compactor.cli", *colours, *plain)
+    coloured, dumb, *texts = commands.on_a_terminal("node_compactor.controller", *colours, *plain)
     assert "\x1b[" in coloured
     assert "\x1b[" not in dumb
     assert [commands.spilled(text, width) for text, (width, _, _) in zip(texts, plain, strict=True)] == [[]] * 6
@@ -249,11 +249,10 @@ def test_version_names_the_program(cli: Any) -> None:
     assert outcome.out.startswith("node-compactor 0.")
 
 
-def test_nothing_is_given_unless_a_flag_is(cli: Any) -> None:
-    from node_compactor.cli import COMMAND
-    from node_compactor.configuration import flags_given
+def test_nothing_is_given_unless_a_flag_is() -> None:
+    from node_compactor.controller import COMMANDS, COMPACTOR
 
-    assert flags_given(COMMAND.parser().parse_args(["plan"])) == {}
+    assert COMPACTOR.flags_given(COMMANDS.parser().parse_args(["plan"])) == {}
 
 
 def test_a_node_that_a_plan_has_filled_says_so(cli: Any, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from node_compactor.configuration import configure
+from node_compactor.controller import COMPACTOR
 from node_compactor.describing import summarize
 from node_compactor.settings import load_settings
 from tightship.planning.plan import STRATEGIES
@@ -50,7 +50,7 @@ def config_map(key: str, text: str) -> str:
     ],
 )
 def test_every_form_of_the_file_is_read(tmp_path: Path, text: str) -> None:
-    settings = configure(written(tmp_path, text), {})
+    settings = COMPACTOR.planned(written(tmp_path, text), {})
     assert settings.pools["general"].limit == 0.6
     assert settings.pools["general"].required_count == 2
     assert not settings.pools["quiet"].enabled
@@ -58,7 +58,7 @@ def test_every_form_of_the_file_is_read(tmp_path: Path, text: str) -> None:
 
 
 def test_without_a_file_every_pool_is_enabled() -> None:
-    settings = configure(None, {})
+    settings = COMPACTOR.planned(None, {})
     assert settings.pools["*"].enabled
     assert (settings.pools["*"].limit, settings.pools["*"].required_count) == (0.75, 1)
     assert summarize(settings, None) == (
@@ -68,32 +68,32 @@ def test_without_a_file_every_pool_is_enabled() -> None:
 
 
 def test_the_older_keys_order_by_cpu_unless_the_configuration_says_otherwise(tmp_path: Path) -> None:
-    older = configure(written(tmp_path, json.dumps(SEED)), {})
+    older = COMPACTOR.planned(written(tmp_path, json.dumps(SEED)), {})
     assert (older.utilization, wire(older)["utilization"]) == ("cpu", "cpu")
     assert summarize(older, "c").endswith("; least utilized by CPU")
-    told = configure(written(tmp_path, json.dumps({**SEED, "utilization": "dominant"})), {})
+    told = COMPACTOR.planned(written(tmp_path, json.dumps({**SEED, "utilization": "dominant"})), {})
     assert (told.utilization, wire(told)["utilization"]) == ("dominant", "dominant")
-    newer = configure(written(tmp_path, json.dumps({"nodePools": {"*": {"enabled": True}}})), {})
+    newer = COMPACTOR.planned(written(tmp_path, json.dumps({"nodePools": {"*": {"enabled": True}}})), {})
     assert newer.utilization == "dominant"
-    assert configure(None, {}, {"utilization": "cpu"}).utilization == "cpu"
+    assert COMPACTOR.planned(None, {}, {"utilization": "cpu"}).utilization == "cpu"
 
 
 def test_a_measure_that_no_strategy_uses_is_not_told() -> None:
-    assert "least utilized" not in summarize(configure(None, {}, {"strategy": "fewest-nodes"}), None)
+    assert "least utilized" not in summarize(COMPACTOR.planned(None, {}, {"strategy": "fewest-nodes"}), None)
 
 
 def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
     config = written(tmp_path, json.dumps({**SEED, "minimumNodeAge": "1h", "neededMarkedTimeForRemoval": "60s"}))
     environment = {"MINIMUM_NODE_AGE_SECONDS": "600"}
-    assert configure(config, {}).minimum_age == 3600
-    assert configure(config, environment).minimum_age == 600
+    assert COMPACTOR.planned(config, {}).minimum_age == 3600
+    assert COMPACTOR.planned(config, environment).minimum_age == 600
     flags = {"minimum_age": "5m"}
-    assert configure(config, environment, flags).minimum_age == 300
-    assert configure(config, environment, flags).marked_for == 60
+    assert COMPACTOR.planned(config, environment, flags).minimum_age == 300
+    assert COMPACTOR.planned(config, environment, flags).marked_for == 60
 
 
 def test_a_gate_given_as_a_flag_holds_for_every_pool(tmp_path: Path) -> None:
-    settings = configure(written(tmp_path, json.dumps(SEED)), {}, {"limit": "0.8"})
+    settings = COMPACTOR.planned(written(tmp_path, json.dumps(SEED)), {}, {"limit": "0.8"})
     assert {name: pool.limit for name, pool in settings.pools.items()} == {"general": 0.8, "quiet": 0.8}
     assert not settings.pools["quiet"].enabled
 
@@ -102,7 +102,7 @@ def test_all_problems_of_a_file_are_told_at_once(tmp_path: Path) -> None:
     bad = {"nodePools": {"a": {"enabled": "perhaps", "limits": 1}}, "disabledRules": ["NoPlace"], "nodePool": {}}
     config = written(tmp_path, json.dumps(bad))
     with pytest.raises(SettingsError) as caught:
-        configure(config, {"MINIMUM_NODE_AGE_SECONDS": "soon"})
+        COMPACTOR.planned(config, {"MINIMUM_NODE_AGE_SECONDS": "soon"})
     told = "\n".join(caught.value.problems)
     assert len(caught.value.problems) == 5
     assert f"{config}: nodePools.a.enabled: 'perhaps': " in told
@@ -115,7 +115,7 @@ def test_all_problems_of_a_file_are_told_at_once(tmp_path: Path) -> None:
 def test_a_bad_flag_is_named_as_such() -> None:
     flags = {"limit": "much", "strategy": "best", "cluster_budget": "101%"}
     with pytest.raises(BadFlagsError) as caught:
-        configure(None, {}, flags)
+        COMPACTOR.planned(None, {}, flags)
     assert [each.partition(": ")[0] for each in caught.value.problems] == ["--cluster-budget", "--limit", "--strategy"]
     assert all(repr(each) in caught.value.problems[2] for each in STRATEGIES)
 
@@ -130,24 +130,24 @@ def test_a_bad_flag_is_named_as_such() -> None:
 )
 def test_a_file_that_is_no_configuration_says_why(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(SettingsError, match=says):
-        configure(written(tmp_path, text), {})
+        COMPACTOR.planned(written(tmp_path, text), {})
 
 
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(SettingsError, match="/nowhere: No such file"):
-        configure("/nowhere", {})
+        COMPACTOR.planned("/nowhere", {})
 
 
 def test_the_settings_of_a_document_read_back(tmp_path: Path) -> None:
     flags = {"budget": "10%", "disabled_rules": ["LocalStorage"]}
-    settings = configure(written(tmp_path, json.dumps(SEED)), {}, flags)
+    settings = COMPACTOR.planned(written(tmp_path, json.dumps(SEED)), {}, flags)
     plain: Any = json.loads(json.dumps(wire(settings)))
     assert load_settings(plain) == settings.model_copy(update={"utilization": "cpu"}), "as the older keys say"
 
 
 def test_a_summary_names_the_pools_of_the_file(tmp_path: Path) -> None:
     config = written(tmp_path, json.dumps(SEED))
-    assert summarize(configure(config, {}), "c.json") == (
+    assert summarize(COMPACTOR.planned(config, {}), "c.json") == (
         "limit 0.6, required 2, pool general (from c.json); least utilized by CPU"
     )
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from node_compactor.configuration import configure
+from node_compactor.controller import COMPACTOR
 from node_compactor.judge import CompactorJudge
-from node_compactor.running import drains_of
 from node_compactor.settings import CompactorSettings, load_settings
 from tightship.cluster import Snapshot
 from tightship.drain.rules import DrainRules
@@ -30,12 +29,14 @@ OPEN: Json = {
 
 def test_a_drain_goes_by_the_settings_and_the_rules_of_the_plan_before_it() -> None:
     values: Json = {"settleTime": "1s", "awaitCompletionFor": "4m", "placement": "possible"}
-    found = drains_of(load_settings({**values, "disabledRules": ["LocalStorage"], "blockingSystemPodTimeout": "12s"}))
+    found = COMPACTOR.drain_settings(
+        load_settings({**values, "disabledRules": ["LocalStorage"], "blockingSystemPodTimeout": "12s"})
+    )
     assert (found.rules.settle, found.rules.await_timeout) == (1, 240)
     assert (found.eviction.awaited, found.eviction.system_pod_timeout) == (ENDS_BY_ITSELF, 12)
     assert found.eviction.disabled == {Reason.LOCAL_STORAGE}
     assert found.placement == "possible"
-    plain = drains_of(load_settings({}))
+    plain = COMPACTOR.drain_settings(load_settings({}))
     assert plain.rules == DrainRules()
     assert (plain.eviction.awaited, plain.placement) == (frozenset(), "likely")
 
@@ -51,7 +52,7 @@ def in_drain(since: float) -> Json:
 def kept(values: Json, *nodes: Json) -> list[Reason]:
     """Return what keeps n1 by what a drain is told of the settings."""
     found = snapshot(*nodes)
-    node_refusals = drains_of(load_settings({"nodePoolLabels": ["pool"], **values})).node_refusals(
+    node_refusals = COMPACTOR.drain_settings(load_settings({"nodePoolLabels": ["pool"], **values})).node_refusals(
         found, found.nodes["n1"].node
     )
     return sorted(each.reason for each in node_refusals)
@@ -214,7 +215,7 @@ def test_a_disabled_pool_has_no_say() -> None:
 def test_a_strategy_given_as_a_flag_overrules_that_of_a_pool(tmp_path: Any) -> None:
     config = tmp_path / "c.yaml"
     config.write_text('{"nodePools": {"a": {"enabled": true, "strategy": "fewest-nodes"}}}')
-    assert strategy_of(configure(str(config), {})).name == "fewest-nodes"
-    flagged = configure(str(config), {}, {"strategy": "least-utilized"})
+    assert strategy_of(COMPACTOR.planned(str(config), {})).name == "fewest-nodes"
+    flagged = COMPACTOR.planned(str(config), {}, {"strategy": "least-utilized"})
     assert strategy_of(flagged).name == "least-utilized"
     assert isinstance(strategy_of(load_settings(pools(a=None, b="fewest-nodes"))), PerPool)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from node_compactor.gates import CompactorGates
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
 from tightship.cli.object_file import FileError
@@ -30,14 +29,14 @@ class TestGoldenCluster(GoldenSuite):
     here = HERE
     others = REFINERS
 
-    def evaluated(self, snapshot: Snapshot, horizon: Horizon = Horizon()) -> Evaluation[CompactorGates]:
+    def evaluated(self, snapshot: Snapshot, horizon: Horizon = Horizon()) -> Evaluation:
         return evaluated(snapshot, horizon)
 
 
 GOLDEN = Folder(HERE / "golden")
 
 
-def evaluated(snapshot: Snapshot, horizon: Horizon = Horizon()) -> Evaluation[CompactorGates]:
+def evaluated(snapshot: Snapshot, horizon: Horizon = Horizon()) -> Evaluation:
     return evaluate(snapshot, CompactorJudge(load_settings(GOLDEN.read("config.json"))), GOLDEN.now, horizon)
 
 

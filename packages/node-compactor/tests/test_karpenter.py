@@ -11,7 +11,7 @@ import pytest
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import CompactorSettings, load_settings
 from tightship.cli.snapshot_file import read_file
-from tightship.nodes.as_if import EVERY, Unmanaged
+from tightship.nodes.loop import EVERY, Unmanaged
 from tightship.planning.evaluate import evaluate
 from tightship_testkit.builders import DAY, NOW, node, pod, workload
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from node_compactor.configuration import configure, parse_config_map
+from node_compactor.controller import COMPACTOR
 from tightship.prices.lists import PriceList
 from tightship.process.settings.loading import SettingsError
 
@@ -155,14 +155,14 @@ def test_an_unusable_price_list_is_an_error_that_names_the_file(
 
 
 def test_the_list_may_stand_in_the_configuration() -> None:
-    settings = parse_config_map({"config.yaml": yaml.safe_dump({"prices": PRICES})}, {})
+    settings = COMPACTOR.configured({"config.yaml": yaml.safe_dump({"prices": PRICES})}, {})
     assert isinstance(settings.prices, PriceList)
     assert (settings.prices.currency, len(settings.prices.entries)) == ("EUR", 2)
 
 
 def test_a_bad_list_in_the_configuration_is_refused_with_its_key() -> None:
     with pytest.raises(SettingsError) as caught:
-        parse_config_map({"config.yaml": "prices: {instanceTypes: {a: -1}, curency: USD}"}, {})
+        COMPACTOR.configured({"config.yaml": "prices: {instanceTypes: {a: -1}, curency: USD}"}, {})
     [problem] = caught.value.problems
     assert problem.startswith(
         "config.yaml: prices: curency: unknown key; did you mean currency? allowed are cloudPrices, currency"
@@ -182,6 +182,6 @@ def test_a_flag_overrides_the_configuration(prices: Path, tmp_path: Path) -> Non
 
     config = tmp_path / "config.yaml"
     config.write_text("prices: {instanceTypes: {a: 1}}")
-    settings = configure(str(config), {}, {"prices": read_prices(str(prices))})
+    settings = COMPACTOR.planned(str(config), {}, {"prices": read_prices(str(prices))})
     assert settings.prices is not None
     assert settings.prices.currency == "EUR"

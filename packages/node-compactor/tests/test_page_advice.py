@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from node_compactor.advice import CompactorChanges
-from node_compactor.configuration import POSSIBLE
+from node_compactor.controller import POSSIBLE
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import CompactorSettings
 from tightship.nodes.page_advice import FRESH, MeasuredAdvice, PageAdvice

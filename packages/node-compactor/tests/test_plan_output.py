@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from node_compactor.advice import CompactorChanges
-from node_compactor.configuration import EVERY_POOL
+from node_compactor.controller import EVERY_POOL
 from node_compactor.settings import load_settings
 from tightship.advice.adviser import Adviser
 from tightship.advice.catalogue import Catalogue
@@ -173,7 +173,7 @@ def test_bad_input_is_one_line_that_says_what_is_allowed(cli: Any, given: tuple[
 # -- advice on a large fleet
 
 
-def judged(path: Path) -> tuple[Evaluation[Any], CompactorChanges, Catalogue, Extension]:
+def judged(path: Path) -> tuple[Evaluation, CompactorChanges, Catalogue, Extension]:
     changes = CompactorChanges(load_settings(DEFAULT))
     snapshot = read_file(path)
     judge = changes.judge(changes.settings)
@@ -182,7 +182,7 @@ def judged(path: Path) -> tuple[Evaluation[Any], CompactorChanges, Catalogue, Ex
     return base, changes, catalogue, Extension(base, judge, changes.settings, Horizon())
 
 
-def known_sets(base: Evaluation[Any], catalogue: Catalogue) -> list[tuple[Change, ...]]:
+def known_sets(base: Evaluation, catalogue: Catalogue) -> list[tuple[Change, ...]]:
     found = {catalogue.all_of(name, refusals) for name, refusals in base.plan.refusals.items()}
     return [tuple(sorted(each, key=lambda one: (one.reason, one.thing))) for each in found if each]
 

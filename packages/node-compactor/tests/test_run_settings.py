@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from node_compactor.configuration import parse_config_map
-from node_compactor.run_settings import CompactorRunSettings
+from node_compactor.controller import COMPACTOR, CompactorRunSettings
 from tightship.kube.election import LeaseTiming
 from tightship.process.settings.loading import SettingsError
 from tightship.process.settings.process import load_process
@@ -111,38 +110,38 @@ POOL = {"nodePools": {"p": {"enabled": True, "scaleDownCPURequestRatioLimit": 0.
 
 def refused(data: dict[str, str], environment: dict[str, str] | None = None) -> list[str]:
     with pytest.raises(SettingsError) as error:
-        parse_config_map(data, environment or {})
+        COMPACTOR.configured(data, environment or {})
     return error.value.problems
 
 
 @pytest.mark.parametrize("key", [SEED_KEY, "config.yaml", "config.json", "mounted-as-something-else.yaml"])
 def test_the_configuration_is_found_under_its_key(key: str) -> None:
-    found = parse_config_map({key: json.dumps(POOL)}, {})
+    found = COMPACTOR.configured({key: json.dumps(POOL)}, {})
     assert found.pools["p"].limit == 0.6
     assert (found.minimum_age, found.marked_for) == (1200, 300)
 
 
 def test_the_older_controllers_key_comes_first() -> None:
-    found = parse_config_map({"config.yaml": "{}", SEED_KEY: json.dumps(POOL), "notes": "x"}, {})
+    found = COMPACTOR.configured({"config.yaml": "{}", SEED_KEY: json.dumps(POOL), "notes": "x"}, {})
     assert set(found.pools) == {"p"}
 
 
 def test_the_environment_comes_before_the_config_map_and_that_before_defaults() -> None:
     text = json.dumps({**POOL, "minimumNodeAge": "5m", "neededMarkedTimeForRemoval": "2m"})
-    found = parse_config_map({"config.yaml": text}, {"MINIMUM_NODE_AGE_SECONDS": "0"})
+    found = COMPACTOR.configured({"config.yaml": text}, {"MINIMUM_NODE_AGE_SECONDS": "0"})
     assert (found.minimum_age, found.marked_for) == (0, 120)
 
 
 @pytest.mark.parametrize("data", [{}, {"config.yaml": ""}], ids=["no data", "an empty text"])
 def test_without_a_configuration_no_pool_is_configured(data: dict[str, str]) -> None:
-    found = parse_config_map(data, {"NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS": "600"})
+    found = COMPACTOR.configured(data, {"NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS": "600"})
     assert found.pools == {}
     assert found.marked_for == 600
 
 
 def test_a_mounted_manifest_is_read_as_well() -> None:
     manifest: dict[str, Any] = {"kind": "ConfigMap", "data": {SEED_KEY: json.dumps(POOL)}}
-    assert set(parse_config_map({"config.yaml": json.dumps(manifest)}, {}).pools) == {"p"}
+    assert set(COMPACTOR.configured({"config.yaml": json.dumps(manifest)}, {}).pools) == {"p"}
 
 
 def test_all_problems_are_told_at_once() -> None:

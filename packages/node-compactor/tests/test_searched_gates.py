@@ -37,7 +37,7 @@ def fleet() -> Snapshot:
 
 def judged(
     fleet: Snapshot, pool: dict[str, Any], *, search: bool, until_stable: bool = False, **more: object
-) -> Evaluation[Any]:
+) -> Evaluation:
     everywhere = {"enabled": True, "scaleDownCPURequestRatioLimit": 0.75, **pool}
     off = {"minimumNodeAge": 0, "neededMarkedTimeForRemoval": 0, "placement": "possible"}
     settings = load_settings({"nodePools": {"*": everywhere}, **off, **more})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from node_refiner.cli import COMMAND
+from node_refiner.controller import COMMANDS
 from tightship_testkit import commands
 from tightship_testkit.commands import Outcome
 
@@ -32,7 +32,7 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def cli(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Outcome]:
     """Run the command here: ``cli("plan", "-f", ...)``, at a fixed time unless ``--now`` is given."""
-    return lambda *arguments: commands.call(COMMAND.name, COMMAND.command, capfdbinary.readouterr, arguments)
+    return lambda *arguments: commands.call(COMMANDS.name, COMMANDS.command, capfdbinary.readouterr, arguments)
 
 
 @pytest.fixture

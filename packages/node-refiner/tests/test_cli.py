@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from node_refiner.cli import COMMAND
-from node_refiner.configuration import configure, flags_given, load_settings
+from node_refiner.controller import COMMANDS, REFINER, load_settings
 from node_refiner.describing import summarize
 from node_refiner.settings import RefinerSettings
 from tightship.process.settings.loading import flags_of, wire, wire_keys
@@ -135,7 +134,7 @@ def test_output_fits_its_terminal_but_for_single_long_words(cluster: Path) -> No
         for width in (60, 80, 120, 150)
         for what in (["plan"], ["explain", "web-4", "gpu-1"])
     ]
-    texts = commands.on_a_terminal("node_refiner.cli", *runs)
+    texts = commands.on_a_terminal("node_refiner.controller", *runs)
     assert [commands.spilled(text, width) for text, (width, _, _) in zip(texts, runs, strict=True)] == [[]] * 8
 
 
@@ -164,7 +163,7 @@ def test_help_names_every_setting_and_so_does_the_documentation(cli: Any) -> Non
 
 
 def test_nothing_is_given_unless_a_flag_is() -> None:
-    assert flags_given(COMMAND.parser().parse_args(["plan"])) == {}
+    assert REFINER.flags_given(COMMANDS.parser().parse_args(["plan"])) == {}
 
 
 def test_the_settings_of_a_document_read_back(cli: Any, cluster: Path) -> None:
@@ -175,7 +174,7 @@ def test_the_settings_of_a_document_read_back(cli: Any, cluster: Path) -> None:
         "cluster_budget": "10%",
         "hold_off": "0",
     }
-    settings = configure(None, {}, flags)
+    settings = REFINER.planned(None, {}, flags)
     plain: Any = json.loads(json.dumps(wire(settings)))
     assert (plain["settleTime"], plain["clusterCoolDownAfterDrain"], plain["holdOff"]) == ("1m30s", "7m", "0")
     assert load_settings(plain) == settings

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from node_refiner.configuration import parse_config_map
-from node_refiner.gates import RefinerGates
+from node_refiner.controller import REFINER
 from node_refiner.judge import RefinerJudge
 from node_refiner.settings import RefinerSettings
 from tightship.objects import ObjectError
@@ -24,15 +23,15 @@ PLACEMENTS = ("possible", "likely")
 DRAINING = {"tightship.dev/drain": json.dumps({"v": 1, "phase": "Evicting", "controller": "node-compactor"})}
 
 
-def decided(*items: Json, **settings: Any) -> Evaluation[RefinerGates]:
+def decided(*items: Json, **settings: Any) -> Evaluation:
     return evaluate(snapshot(*items), RefinerJudge(RefinerSettings(**PATIENT | settings)), NOW)
 
 
-def removed(found: Evaluation[RefinerGates]) -> list[str]:
+def removed(found: Evaluation) -> list[str]:
     return [each.node for each in found.plan.removals]
 
 
-def reasons(found: Evaluation[RefinerGates]) -> dict[str, list[Reason]]:
+def reasons(found: Evaluation) -> dict[str, list[Reason]]:
     return {name: sorted({each.reason for each in refusals}) for name, refusals in found.plan.refusals.items()}
 
 
@@ -453,5 +452,5 @@ def test_what_will_start_on_nodes_that_are_not_counted_leaves_the_excess_alone()
 
 @pytest.mark.parametrize("text", ["false", "F", "0"])
 def test_the_veto_is_switched_off_as_the_other_switches_are(text: str) -> None:
-    settings = parse_config_map({"scale_up_veto": text, "maximum_scale_up_replicas": "7"}, {})
+    settings = REFINER.configured({"scale_up_veto": text, "maximum_scale_up_replicas": "7"}, {})
     assert (settings.scale_up_veto, settings.scale_up_replicas) == (False, 7)

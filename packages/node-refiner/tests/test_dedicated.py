@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from node_refiner.configuration import load_settings
-from node_refiner.gates import RefinerGates
+from node_refiner.controller import load_settings
 from node_refiner.judge import RefinerJudge
 from tightship.objects.reasons import Reason
 from tightship.planning.evaluate import Evaluation, evaluate
@@ -35,7 +34,7 @@ def cluster(plain: int, gpu: int, **gpu_spec: Any) -> list[Json]:
     return items
 
 
-def judged(items: list[Json], limit: int | None = None, **settings: object) -> Evaluation[RefinerGates]:
+def judged(items: list[Json], limit: int | None = None, **settings: object) -> Evaluation:
     chosen = (
         load_settings({**ON, **settings})
         if limit is None
@@ -44,7 +43,7 @@ def judged(items: list[Json], limit: int | None = None, **settings: object) -> E
     return evaluate(snapshot(*items), RefinerJudge(chosen), NOW)
 
 
-def removed(found: Evaluation[RefinerGates]) -> tuple[int, int]:
+def removed(found: Evaluation) -> tuple[int, int]:
     """Return how many plain and how many dedicated nodes go."""
     names = [each.node for each in found.plan.removals]
     return sum(name.startswith("p") for name in names), sum(name.startswith("g") for name in names)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from node_refiner.configuration import parse_config_map
-from node_refiner.gates import RefinerGates
+from node_refiner.controller import REFINER
 from node_refiner.judge import RefinerJudge
 from tightship.cluster import Snapshot
 from tightship.objects.reasons import Reason
@@ -20,8 +19,8 @@ class TestGoldenCluster(GoldenSuite):
     here = HERE
     others = COMPACTORS
 
-    def evaluated(self, snapshot: Snapshot, horizon: Horizon = Horizon()) -> Evaluation[RefinerGates]:
-        judge = RefinerJudge(parse_config_map(self.golden.read("config.json"), {}))
+    def evaluated(self, snapshot: Snapshot, horizon: Horizon = Horizon()) -> Evaluation:
+        judge = RefinerJudge(REFINER.configured(self.golden.read("config.json"), {}))
         return evaluate(snapshot, judge, self.golden.now, horizon)
 
 

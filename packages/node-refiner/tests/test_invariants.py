@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node_refiner.excess import is_counted, remains
-from node_refiner.gates import RefinerGates
 from node_refiner.judge import RefinerJudge
 from node_refiner.settings import RefinerSettings
 from tightship.cluster import Snapshot
@@ -42,11 +41,11 @@ NOTHING_HELD_BACK = {
 quick = settings(max_examples=60, deadline=None, derandomize=True)
 
 
-def decided(cluster: Snapshot, chosen: RefinerSettings, horizon: Horizon = AT_ONCE) -> Evaluation[RefinerGates]:
+def decided(cluster: Snapshot, chosen: RefinerSettings, horizon: Horizon = AT_ONCE) -> Evaluation:
     return evaluate(cluster, RefinerJudge(chosen), NOW, horizon)
 
 
-def names(found: Evaluation[RefinerGates]) -> tuple[str, ...]:
+def names(found: Evaluation) -> tuple[str, ...]:
     return tuple(each.node for each in found.plan.removals)
 
 
@@ -141,7 +140,7 @@ def test_one_that_remembers_its_last_pass_decides_as_one_that_does_not(
 ) -> None:
     items = cluster_of(seed)["items"]
     state, judge, now = state_of(*items), RefinerJudge(chosen), NOW
-    again: Evaluator[RefinerGates] = Evaluator()
+    again = Evaluator()
     for _ in range(8):
         match rng.randrange(5):
             case 0:
@@ -161,7 +160,7 @@ def test_one_that_remembers_its_last_pass_decides_as_one_that_does_not(
 
 def test_a_cluster_in_which_nothing_has_changed_is_not_planned_anew() -> None:
     state, judge = state_of(*cluster_of(3)["items"]), RefinerJudge(RefinerSettings())
-    again: Evaluator[RefinerGates] = Evaluator()
+    again = Evaluator()
     first = again(state.snapshot(), judge, NOW)
     assert again(state.snapshot(), judge, NOW + 1).plan is first.plan
     state.delete("Node", "", next(iter(first.snapshot.nodes)))

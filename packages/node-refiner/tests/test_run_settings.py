@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from node_refiner.run_settings import RefinerRunSettings
+from node_refiner.controller import RefinerRunSettings
 from tightship.process.settings.loading import SettingsError
 from tightship.process.settings.process import load_process
 

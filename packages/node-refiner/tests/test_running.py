@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from node_refiner.gates import CONTROLLER, RefinerGates
+from node_refiner.controller import REFINER
+from node_refiner.gates import CONTROLLER
 from node_refiner.judge import RefinerJudge
-from node_refiner.running import drains_of, refiner, remarks
 from node_refiner.settings import RefinerSettings
 from tightship.cluster.installations import Beside
 from tightship.documents.document import Generator, SettingsView
@@ -22,7 +22,7 @@ from tightship_testkit.builders import NOW, controller, node, pod, snapshot, wor
 Json = dict[str, Any]
 
 
-def decided(nodes: int = 5, **settings: Any) -> Evaluation[RefinerGates]:
+def decided(nodes: int = 5, **settings: Any) -> Evaluation:
     items = [
         *(node(f"n{each}") for each in range(1, nodes + 1)),
         *(pod(f"p{each}", on=f"n{each}", cpu="1") for each in range(1, nodes + 1)),
@@ -32,7 +32,7 @@ def decided(nodes: int = 5, **settings: Any) -> Evaluation[RefinerGates]:
     return evaluate(snapshot(*items), RefinerJudge(RefinerSettings(**given)), NOW)
 
 
-def room(found: Evaluation[RefinerGates], *claimed: str, **settings: Any) -> Refusal | None:
+def room(found: Evaluation, *claimed: str, **settings: Any) -> Refusal | None:
     """Why the first node of the plan may not be claimed beside *claimed*."""
     judge = RefinerJudge(RefinerSettings(**settings))
     return judge.room(found.plan.removals[0].node, found.facts, claimed)
@@ -65,7 +65,7 @@ def kept(*others: Json, taints: tuple[Json, ...] = (), labels: Json | None = Non
     ours = {"key": "tightship.dev/draining", "value": "op", "effect": "NoSchedule"}
     mine = node("n1", labels=labels, notes={"tightship.dev/drain": note}, taints=[ours, *taints], unschedulable=True)
     found = snapshot(mine, *others)
-    node_refusals = drains_of(RefinerSettings(**settings)).node_refusals(found, found.nodes["n1"].node)
+    node_refusals = REFINER.drain_settings(RefinerSettings(**settings)).node_refusals(found, found.nodes["n1"].node)
     return sorted(each.reason for each in node_refusals)
 
 
@@ -100,8 +100,8 @@ def test_nodes_that_go_next_carry_the_soft_taint() -> None:
 
 def test_status_and_page_have_the_figures_that_it_goes_by() -> None:
     found = decided()
-    told = remarks(found, RefinerSettings())
-    assert told.figures == (
+    told = REFINER.figures(found, RefinerSettings())
+    assert told == (
         ("could go", "3 nodes, pod by pod; the threshold is 2"),
         ("free room", "3.75 nodes like the next one: 3.75 by CPU, 4.96 by memory"),
     )
@@ -113,16 +113,18 @@ def test_status_and_page_have_the_figures_that_it_goes_by() -> None:
         leader="me",
         dry_run=False,
         switched_off=False,
+        figures=told,
+        excess=REFINER.excess(found, RefinerSettings()),
     )
-    status = msgspec.json.decode(show(found, situation, told).json)
+    status = msgspec.json.decode(show(found, situation).json)
     assert status["kind"] == "RefinerStatus"
     assert status["plan"]["summary"]["excess"]["couldGo"] == 3
 
 
 def test_a_failed_drain_is_tried_again_after_the_gap() -> None:
-    controller = refiner({})
-    settings = controller.configuration.parse({"time_gap": "7"})
-    assert drains_of(settings).rules.backoff == 7 * 60
-    assert drains_of(settings).rules.node_timeout == 510
-    assert controller.configuration.acting(settings)
-    assert not controller.configuration.acting(controller.configuration.parse({"drainer_enabled": "False"}))
+    settings = REFINER.configured({"time_gap": "7"}, {})
+    assert REFINER.drain_settings(settings).rules.backoff == 7 * 60
+    assert REFINER.drain_settings(settings).rules.node_timeout == 510
+    assert REFINER.acts(settings)
+    assert not REFINER.acts(REFINER.configured({"drainer_enabled": "False"}, {}))
+    assert not REFINER.acts(REFINER.switched_off(settings))

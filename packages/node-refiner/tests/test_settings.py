@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from node_refiner.configuration import configure, load_settings, parse_config_map
+from node_refiner.controller import REFINER, load_settings
 from node_refiner.judge import RefinerJudge
 from node_refiner.older import KEYS, native
 from node_refiner.settings import CandidateOrder, RefinerSettings
@@ -34,12 +34,12 @@ OLD = {
 
 def problems(data: Json, environment: dict[str, str] | None = None) -> list[str]:
     with pytest.raises(SettingsError) as refused:
-        parse_config_map(data, environment or {})
+        REFINER.configured(data, environment or {})
     return refused.value.problems
 
 
 def test_the_older_controllers_config_map_is_read_as_it_is() -> None:
-    settings = parse_config_map(OLD, {})
+    settings = REFINER.configured(OLD, {})
     assert settings.drainer_enabled
     assert (settings.time_gap, settings.time_since_last_addition) == (300, 1800)
     assert (settings.minimum_nodes, settings.minimum_non_tainted_nodes) == (3, 3)
@@ -59,7 +59,7 @@ def test_the_native_form_of_the_older_config_map_means_the_same() -> None:
         podEvictionTimeout: 8m30s
         backoff: 5m
     """
-    assert parse_config_map({"config.yaml": told}, {}) == parse_config_map(OLD, {})
+    assert REFINER.configured({"config.yaml": told}, {}) == REFINER.configured(OLD, {})
 
 
 def test_a_file_of_both_dialects_is_read_key_by_key() -> None:
@@ -69,7 +69,7 @@ def test_a_file_of_both_dialects_is_read_key_by_key() -> None:
 
 
 def test_the_defaults_are_those_of_the_older_controllers_readme() -> None:
-    settings = parse_config_map({}, {})
+    settings = REFINER.configured({}, {})
     assert settings == RefinerSettings()
     assert settings.drainer_enabled
     assert (settings.time_gap, settings.time_since_last_addition) == (600, 3600)
@@ -204,7 +204,7 @@ def test_every_switchable_rule_is_named_by_its_reason(reason: Reason) -> None:
     ],
 )
 def test_a_node_whose_drain_failed_waits_for_the_gap_unless_told_otherwise(data: Json, backoff: float) -> None:
-    assert parse_config_map(data, {}).backoff == backoff
+    assert REFINER.configured(data, {}).backoff == backoff
 
 
 REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
@@ -270,7 +270,7 @@ def test_settings_can_not_be_changed() -> None:
 
 def test_blanks_and_line_ends_around_a_value_are_no_part_of_it() -> None:
     spaced = {key: f" {value}\n" for key, value in {**OLD, "candidate_order": "pods_priority"}.items()}
-    assert parse_config_map(spaced, {}) == parse_config_map({**OLD, "candidate_order": "pods_priority"}, {})
+    assert REFINER.configured(spaced, {}) == REFINER.configured({**OLD, "candidate_order": "pods_priority"}, {})
 
 
 # -- where they come from
@@ -300,12 +300,12 @@ def manifest(data: object) -> str:
     ],
 )
 def test_every_form_of_the_file_is_read(tmp_path: Path, text: str) -> None:
-    assert configure(written(tmp_path, text), {}) == parse_config_map(OLD, {})
+    assert REFINER.planned(written(tmp_path, text), {}) == REFINER.configured(OLD, {})
 
 
 @pytest.mark.parametrize("data", [None, {}])
 def test_a_config_map_without_data_is_all_defaults(tmp_path: Path, data: object) -> None:
-    assert configure(written(tmp_path, manifest(data)), {}) == RefinerSettings()
+    assert REFINER.planned(written(tmp_path, manifest(data)), {}) == RefinerSettings()
 
 
 def test_a_mounted_file_may_have_any_name() -> None:
@@ -314,28 +314,28 @@ def test_a_mounted_file_may_have_any_name() -> None:
         "settings": "time_gap: 5\nminimum_nodes: 3\n",
         "c.yaml": manifest(OLD),
     }.items():
-        assert parse_config_map({name: text}, {}).time_gap == 300
+        assert REFINER.configured({name: text}, {}).time_gap == 300
     assert problems({"refiner.yaml": "time_gaps: 5"})[0].startswith("refiner.yaml: time_gaps: unknown key")
     assert problems({"refiner.yaml": "[1]"}) == ["refiner.yaml: holds list, not a mapping of settings"]
 
 
 def test_a_flag_wins_over_the_file(tmp_path: Path) -> None:
     config = written(tmp_path, manifest(OLD))
-    assert configure(config, {}).time_gap == 300
-    assert configure(config, {}, {"time_gap": "90s"}).time_gap == 90
+    assert REFINER.planned(config, {}).time_gap == 300
+    assert REFINER.planned(config, {}, {"time_gap": "90s"}).time_gap == 90
 
 
 def test_an_error_says_where_the_value_is_from(tmp_path: Path) -> None:
     config = written(tmp_path, manifest({"minimum_nodes": "many", "typo": "1"}))
     with pytest.raises(SettingsError) as refused:
-        configure(config, {})
+        REFINER.planned(config, {})
     assert [re.split(": | is not", each)[:2] for each in refused.value.problems] == [
         [config, "minimum_nodes"],
         [config, "typo"],
     ]
     assert not isinstance(refused.value, BadFlagsError)
     with pytest.raises(BadFlagsError, match="--threshold: 'much'"):
-        configure(None, {}, {"excess_nodes_threshold": "much"})
+        REFINER.planned(None, {}, {"excess_nodes_threshold": "much"})
 
 
 @pytest.mark.parametrize(
@@ -348,9 +348,9 @@ def test_an_error_says_where_the_value_is_from(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_no_configuration_says_why(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(SettingsError, match=says):
-        configure(written(tmp_path, text), {})
+        REFINER.planned(written(tmp_path, text), {})
 
 
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(SettingsError, match="/nowhere: No such file"):
-        configure("/nowhere", {})
+        REFINER.planned("/nowhere", {})

@@ -11,8 +11,8 @@ import pytest
 from playwright.async_api import Browser
 
 import hpa_scaler.cli
-import node_compactor.cli
-import node_refiner.cli
+import node_compactor.controller
+import node_refiner.controller
 from tightship_simulator.generate import off_peak_cluster
 from tightship_simulator.virtual.loop import VirtualLoop
 from tightship_testkit.accessibility import MORE, TAGS, assert_accessible, assert_accessible_in_every_way
@@ -26,8 +26,8 @@ from tightship_testkit.stall import stall
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 COMMANDS = {
-    "node-compactor": node_compactor.cli.COMMAND.command,
-    "node-refiner": node_refiner.cli.COMMAND.command,
+    "node-compactor": node_compactor.controller.COMMANDS.command,
+    "node-refiner": node_refiner.controller.COMMANDS.command,
     "hpa-scaler": hpa_scaler.cli.command,
 }
 SHOP = Path(__file__).parents[2] / "hpa-scaler" / "tests" / "data"

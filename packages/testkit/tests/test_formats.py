@@ -10,8 +10,8 @@ import pytest
 
 import hpa_scaler.cli
 import hpa_scaler.documents
-import node_compactor.cli
-import node_refiner.cli
+import node_compactor.controller
+import node_refiner.controller
 from tightship.documents import formats
 from tightship.documents.explanation_view import EXPLANATION
 from tightship.documents.plan_view import PLAN
@@ -53,8 +53,8 @@ def _outline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Outcome]:
     programs = {
-        "node-compactor": node_compactor.cli.COMMAND.command,
-        "node-refiner": node_refiner.cli.COMMAND.command,
+        "node-compactor": node_compactor.controller.COMMANDS.command,
+        "node-refiner": node_refiner.controller.COMMANDS.command,
         "hpa-scaler": hpa_scaler.cli.command,
     }
     return lambda name, *given: commands.call(name, programs[name], capfdbinary.readouterr, given)

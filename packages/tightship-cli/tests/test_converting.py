@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-import node_compactor.configuration
-import node_refiner.configuration
+import node_compactor.controller
+import node_refiner.controller
 from hpa_scaler.annotations.parsing import parse_spec
 from tightship.cli.app import CliError
 from tightship.process.settings.loading import SettingsError
@@ -86,7 +86,7 @@ def test_its_config_map_holds_the_native_form(key: str) -> None:
     [found], _ = convert(config_map("estafette-k8s-node-compactor", older))
     assert list(found["data"]) == ["config.yaml", "beside"]
     del found["data"]["beside"], older["beside"]
-    parse = node_compactor.configuration.parse_config_map
+    parse = node_compactor.controller.COMPACTOR.configured
     assert parse(found["data"], {}) == parse(older, {})
 
 
@@ -103,7 +103,7 @@ def test_the_older_refiners_config_map_becomes_native() -> None:
         "podEvictionTimeout": "8m30s",
         "backoff": "5m",
     }
-    parse = node_refiner.configuration.parse_config_map
+    parse = node_refiner.controller.REFINER.configured
     assert parse(found["data"], {}) == parse(REFINER, {})
     assert "written down: nodeDrainTimeout: 8m30s, as SAP node-refiner" in notes
     assert notes.endswith("changes in behaviour: nothing")

@@ -21,7 +21,7 @@ from tightship.planning.plan.engine import after
 from tightship.search import search
 from tightship_testkit.planning import NOW, plain, snapshot_of
 
-from .toy import ToyGates, ToyJudge, parse
+from .toy import ToyJudge, parse
 
 SECONDS = 30.0
 """600 iterations where time is virtual."""
@@ -48,12 +48,12 @@ class Passes:
         self.now = 1000.0
         self.allowed = True
         self.wake = asyncio.Event()
-        self.search: BackgroundSearch[ToyGates] = BackgroundSearch(
+        self.search: BackgroundSearch = BackgroundSearch(
             self.wake, may=lambda: self.allowed, clock=lambda: self.now, logger=logging.getLogger("test")
         )
-        self._evaluate: Evaluator[ToyGates] = Evaluator()
+        self._evaluate = Evaluator()
 
-    def judged(self) -> Evaluation[ToyGates]:
+    def judged(self) -> Evaluation:
         """One pass."""
         found = self._evaluate(self.snapshot, self.judge, NOW, self.search.horizon(self.seconds), improve=search)
         self.search.judged(found, self.judge, self.seconds)

@@ -9,9 +9,8 @@ import pytest
 
 from tightship.cluster import Snapshot
 from tightship.cluster.installations import Beside
-from tightship.nodes import deletion_costs
-from tightship.nodes.deletion_costs import LOWEST, OURS, Costs, notes_of, removal, share_costs
-from tightship.nodes.scale_ins import ScaleIns
+from tightship.deletion_costs import costs as deletion_costs
+from tightship.deletion_costs.costs import LOWEST, OURS, Costs, ScaleIns, notes_of, removal, share_costs
 from tightship.objects.reasons import Reason
 from tightship.rules.disruption_cost import DELETION_COST
 from tightship_testkit.builders import controller, node, pod, snapshot

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tightship.cluster import Snapshot
 from tightship.drain.rules import DrainRules
-from tightship.nodes.controller import drain_settings
-from tightship.objects import Node
-from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.reasons import Reason
 from tightship.planning.demand import ReservedDemand
 from tightship.process.settings.loading import load
-from tightship.process.settings.sections import DrainKeys, NodeSettings
+from tightship.process.settings.sections import DrainKeys
 from tightship.rules.eviction_rules import ENDS_BY_ITSELF, EvictionRules
+
+from .toy import TOY, ToySettings
 
 Json = dict[str, Any]
 PLANS: Json = {
@@ -25,13 +24,8 @@ PLANS: Json = {
 EVICTION = EvictionRules(frozenset({Reason.LOCAL_STORAGE}), 780, ENDS_BY_ITSELF, 180)
 
 
-def nothing(snapshot: Snapshot, node: Node) -> list[Refusal]:
-    del snapshot, node
-    return []
-
-
 def test_the_defaults_are_the_machines() -> None:
-    assert drain_settings(NodeSettings(), nothing).rules == DrainRules()
+    assert TOY.drain_settings(ToySettings()).rules == DrainRules()
 
 
 def test_every_setting_of_a_drain_reaches_it() -> None:
@@ -51,7 +45,7 @@ def test_every_setting_of_a_drain_reaches_it() -> None:
         "maximumEvictionsInFlight": 11,
     }
     assert set(DrainKeys.model_fields) == {_field(key) for key in values}
-    found = drain_settings(load(NodeSettings, {**values, **PLANS}), nothing)
+    found = TOY.drain_settings(load(ToySettings, {**values, **PLANS}))
     assert found.rules == DrainRules(
         settle=1,
         pod_timeout=120,

@@ -9,11 +9,11 @@ from tightship.planning.plan import Move, Plan, Removal
 from tightship.process.settings.loading import load
 from tightship_testkit.builders import NOW, decoded, node, pod, snapshot
 
-from .toy import ToyGates, ToyJudge, ToySettings, parse
+from .toy import ToyJudge, ToySettings, parse
 
 
 def test_landings_that_change_are_planned_with_anew() -> None:
-    evaluate: Evaluator[ToyGates] = Evaluator()
+    evaluate = Evaluator()
     seen, judge = snapshot(node("n1"), node("n2")), ToyJudge(parse({"goes": "n1"}))
     first = evaluate(seen, judge, NOW, landings={"uid-web": "n2"})
     assert first.snapshot.landings == {"uid-web": "n2"}

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightship.nodes.succession import Succession
+from tightship.nodes.loop import Succession
 from tightship.objects import ApiObject, decode
 from tightship_testkit.builders import node, pod, snapshot
 

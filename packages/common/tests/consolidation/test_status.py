@@ -16,7 +16,7 @@ from tightship.documents.advice import AdviceEntry, AdviceSummary, ChangeEntry, 
 from tightship.documents.document import Generator, SettingsView
 from tightship.documents.html.page import Page, render_page
 from tightship.nodes.page_advice import MeasuredAdvice
-from tightship.nodes.status import Remarks, Situation, Status, nothing_yet, show
+from tightship.nodes.status import Situation, Status, nothing_yet, show
 from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, encode_record
 from tightship.objects.money import HOURLY_PRICE
 from tightship.objects.reasons import Reason, Refusal
@@ -25,7 +25,7 @@ from tightship.process.settings.config_fallback import Notice, Standing, deleted
 from tightship_testkit.accessibility import assert_accessible_in_every_way
 from tightship_testkit.builders import NOW, node, snapshot
 
-from .toy import NAME, ToyGates, ToyJudge, parse
+from .toy import NAME, ToyJudge, parse
 
 Json = dict[str, Any]
 PLAIN = Situation(
@@ -40,7 +40,7 @@ PLAIN = Situation(
 SICK = Refusal(Reason.CLUSTER_UNHEALTHY, "cluster", "why")
 
 
-def decision(unhealthy: Refusal | None = None, **data: str) -> Evaluation[ToyGates]:
+def decision(unhealthy: Refusal | None = None, **data: str) -> Evaluation:
     since = {"Claimed": NOW - 90, "Evicting": NOW - 60}
     drain = DrainRecord(phase=Phase.EVICTING, controller="node-sibling", op="x", since=since, deadline=NOW, reason="r")
     mark = DrainRecord(phase=Phase.MARKED, controller=NAME, since={"Marked": NOW})
@@ -53,8 +53,8 @@ def decision(unhealthy: Refusal | None = None, **data: str) -> Evaluation[ToyGat
     return msgspec.structs.replace(found, unhealthy=unhealthy)
 
 
-def shown(found: Evaluation[ToyGates], remarks: Remarks = Remarks(), **changed: Any) -> tuple[Json, Page]:
-    made = show(found, msgspec.structs.replace(PLAIN, **changed), remarks)
+def shown(found: Evaluation, **changed: Any) -> tuple[Json, Page]:
+    made = show(found, msgspec.structs.replace(PLAIN, **changed))
     return json.loads(made.json), made.page()
 
 
@@ -199,11 +199,11 @@ def test_that_nothing_is_done_is_told_on_top() -> None:
     )
 
 
-def test_a_controller_adds_figures_and_alerts() -> None:
-    _, page = shown(decision(SICK), Remarks((("excess", "1.7"),), ("Look out.",)))
+def test_a_controller_adds_figures() -> None:
+    _, page = shown(decision(SICK), figures=(("excess", "1.7"),))
     assert page.title == f"https://c: 1 of 3 nodes would go · {NAME}"
     assert figures(page)["excess"] == "1.7"
-    assert page.alerts[:2] == ("ClusterUnhealthy: why", "Look out.")
+    assert page.alerts[0] == "ClusterUnhealthy: why"
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -222,7 +222,7 @@ async def test_a_page_with_all_that_it_may_have_is_for_everybody(browser: Browse
     notice = deleted(Standing.OFF, "ConfigMap here/ours")
     _, page = shown(
         decision(SICK, held="n1"),
-        Remarks((("excess", "1.7"),), ("Look out.",)),
+        figures=(("excess", "1.7"),),
         finished=ended, problems=notice.sentences, dry_run=True, switched_off=True,
     )  # fmt: skip
     file = tmp_path / "page.html"

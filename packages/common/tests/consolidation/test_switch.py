@@ -149,7 +149,7 @@ async def test_off_what_others_have_left_is_none_of_its_business(
     cluster: Cluster, start: Start, left: str, elects: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # How long an orphan is watched first is another test's business.
-    monkeypatch.setattr("tightship.draining.orphans.ORPHAN_WATCHED", 0.0)
+    monkeypatch.setattr("tightship.draining.drain_manager.ORPHAN_WATCHED", 0.0)
     long_ago = "2020-01-01T00:00:00Z"
     match left:
         case "a drain":
@@ -174,7 +174,7 @@ async def test_off_what_others_have_left_is_none_of_its_business(
 async def test_a_controller_that_keeps_its_claims_elsewhere_is_told_in_log_page_status_and_metric(
     cluster: Cluster, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("tightship.draining.orphans.ELSEWHERE_WATCHED", 0.0)
+    monkeypatch.setattr("tightship.draining.drain_manager.ELSEWHERE_WATCHED", 0.0)
     left_behind(cluster, Phase.EVICTING, controller="node-sibling")
     cluster.configure(on=True)
     process = start()

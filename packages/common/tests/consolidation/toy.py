@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-import msgspec
-from msgspec import Struct
 from prometheus_client import CollectorRegistry, Gauge
 
 from tightship.cluster import Snapshot
 from tightship.cluster.installations import Beside
-from tightship.documents.document import Generator, SettingsView
+from tightship.documents.document import SettingsView
 from tightship.drain.events import DrainEvent
-from tightship.draining.tools import DrainSettings
 from tightship.draining.writing import NodePatch
 from tightship.nodes.annexes import PricesSetting
-from tightship.nodes.controller import NodeController
-from tightship.nodes.serving import serve_nodes
-from tightship.nodes.status import Remarks
-from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, decode_record
-from tightship.objects.money import NodePrice
+from tightship.nodes.controller import NodeController, NodeNote, OwnMetrics
+from tightship.nodes.loop import serve_nodes
+from tightship.objects import Node
+from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, Price, decode_record
 from tightship.objects.reasons import Refusal
-from tightship.planning.evaluate import Evaluation, Facts
+from tightship.planning.evaluate import Evaluation, Facts, Judge
 from tightship.planning.facts import FactRules, NodeFacts, count_at_claim
 from tightship.planning.plan import Candidate, Gates, Move, Placement, Planner, Removal, Strategy
-from tightship.process.serving import Configuration
 from tightship.process.settings.fields import Budget
 from tightship.process.settings.loading import load
 from tightship.process.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
@@ -33,6 +29,7 @@ from tightship.process.settings.sections import NodeSettings
 from tightship.rules.additions import Pause
 from tightship.rules.checks import Check
 from tightship.rules.limits import CLUSTER, claimable, node_budget
+from tightship.rules.nodes import opt_outs
 from tightship.scheduler.scoring import best_fit
 from tightship_testkit.simulated import Controller, Simulated, until
 
@@ -64,15 +61,7 @@ def parse(data: Mapping[str, str]) -> ToySettings:
     return load(ToySettings, {"settleTime": 0, "pendingTimeout": "1h", **data})
 
 
-class ToyNote(Struct, frozen=True):
-    node: str
-
-    @property
-    def patch(self) -> NodePatch:
-        return NodePatch(annotations={NOTE: "yes"})
-
-
-class ToyGates:
+class ToyGates(Gates):
     """Nothing is asked: the strategy does as it is told."""
 
     def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
@@ -99,7 +88,7 @@ class ToyStrategy(Strategy):
         return {}
 
 
-class ToyJudge:
+class ToyJudge(Judge):
     """Judges as it is told."""
 
     def __init__(self, settings: ToySettings) -> None:
@@ -126,6 +115,9 @@ class ToyJudge:
     def pauses(self, facts: Facts, finished: Sequence[Finished], now: float) -> Callable[[str], Pause | None]:
         return lambda pool: Pause(now + 60, pool, "as it is told") if self.settings.held else None
 
+    def node_refusals(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
+        return list(opt_outs(snapshot.at(node), pools=snapshot.node_pools))
+
     def room(self, node: str, facts: Facts, claimed: Collection[str]) -> Refusal | None:
         count = count_at_claim(node, facts, claimed, lambda _: (CLUSTER,))
         return claimable(
@@ -133,18 +125,13 @@ class ToyJudge:
         )
 
 
-def notes_of(evaluation: Evaluation[ToyGates], settings: ToySettings) -> tuple[ToyNote, ...]:
-    nodes = evaluation.snapshot.nodes
-    return tuple(ToyNote(name) for name in settings.note.split() if NOTE not in nodes[name].node.annotations)
-
-
-class ToyMetrics:
+class ToyMetrics(OwnMetrics):
     def __init__(self, registry: CollectorRegistry) -> None:
         self._nodes = Gauge("toy_nodes", "Nodes.", registry=registry)
         self._news = Gauge("toy_news", "What drains have told.", registry=registry)
-        self.last: Evaluation[ToyGates] | None = None
+        self.last: Evaluation | None = None
 
-    def update(self, evaluation: Evaluation[ToyGates]) -> None:
+    def update(self, evaluation: Evaluation) -> None:
         self.last = evaluation
         self._nodes.set(len(evaluation.facts))
 
@@ -155,21 +142,54 @@ class ToyMetrics:
 PRICE = 3
 """USD that a node costs in an hour."""
 
-TOY: NodeController[ToySettings, ToyGates] = NodeController(
-    program=Generator(NAME, "0.7"),
-    kind="ToyStatus",
-    configuration=Configuration(parse, acting=lambda settings: settings.on),
-    judge=ToyJudge,
-    describe=lambda settings: SettingsView("as it is told", {"goes": settings.goes}),
-    drain_settings=lambda settings: DrainSettings(
-        rules=settings.drain_rules, ahead=settings.ahead, placement=settings.placement
-    ),
-    pool_of=lambda node, settings: "pool",
-    price_of=lambda node, settings: NodePrice(PRICE * 1_000_000, "annotation", "a test"),
-    metrics=ToyMetrics,
-    notes=notes_of,
-    remarks=lambda evaluation, settings: Remarks((("toys", "7"),), ("All is toys.",)),
-)
+
+class Toy(NodeController[ToySettings]):
+    name = NAME
+    version = "0.7"
+    description = "Does as it is told."
+    kind = "ToyStatus"
+
+    def configured(self, data: Mapping[str, str], environment: Mapping[str, str]) -> ToySettings:
+        return parse(data)
+
+    def planned(
+        self, config: str | None, environment: Mapping[str, str], flags: Mapping[str, object] = {}
+    ) -> ToySettings:
+        raise NotImplementedError
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        raise NotImplementedError
+
+    def flags_given(self, arguments: argparse.Namespace) -> dict[str, object]:
+        raise NotImplementedError
+
+    def describe(self, settings: ToySettings, config: str | None) -> SettingsView:
+        return SettingsView("as it is told", {"goes": settings.goes})
+
+    def acts(self, settings: ToySettings) -> bool:
+        return settings.on
+
+    def judge(self, settings: ToySettings) -> ToyJudge:
+        return ToyJudge(settings)
+
+    def pool_of(self, node: Node, settings: ToySettings) -> str:
+        return "pool"
+
+    def price_of(self, node: Node, settings: ToySettings) -> Price:
+        return PRICE * 1_000_000, "USD"
+
+    def metrics(self, registry: CollectorRegistry) -> ToyMetrics:
+        return ToyMetrics(registry)
+
+    def notes(self, evaluation: Evaluation, settings: ToySettings) -> list[NodeNote]:
+        nodes, patch = evaluation.snapshot.nodes, NodePatch(annotations={NOTE: "yes"})
+        return [NodeNote(name, patch) for name in settings.note.split() if NOTE not in nodes[name].node.annotations]
+
+    def figures(self, evaluation: Evaluation, settings: ToySettings) -> list[tuple[str, str]]:
+        return [("toys", "7")]
+
+
+TOY = Toy()
 
 
 class ToyRun(NodeProcessSettings):
@@ -186,16 +206,20 @@ class Process(Controller):
         self.settings = run
         self.registry: CollectorRegistry | None = None
         self.own: ToyMetrics | None = None
-        toy = msgspec.structs.replace(TOY, metrics=self._metrics, program=Generator(program, "0.7"))
-        super().__init__(api, name, lambda runtime: serve_nodes(runtime, run, toy))
+        process = self
 
-    def _metrics(self, registry: CollectorRegistry) -> ToyMetrics:
-        self.registry = registry
-        self.own = ToyMetrics(registry)
-        return self.own
+        class Mine(Toy):
+            name = program
+
+            def metrics(self, registry: CollectorRegistry) -> ToyMetrics:
+                process.registry = registry
+                process.own = ToyMetrics(registry)
+                return process.own
+
+        super().__init__(api, name, lambda runtime: serve_nodes(Mine(), runtime, run, {}))
 
     @property
-    def last(self) -> Evaluation[ToyGates] | None:
+    def last(self) -> Evaluation | None:
         """The last evaluation."""
         return self.own.last if self.own is not None else None
 

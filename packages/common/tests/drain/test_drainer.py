@@ -14,9 +14,8 @@ import pytest
 from tightship.drain.events import EventKind
 from tightship.draining import drain_task as driving
 from tightship.draining.claims import Claim, dropping
-from tightship.draining.drain_manager import Order
+from tightship.draining.drain_manager import ELSEWHERE_WATCHED, ORPHAN_AFTER, ORPHAN_WATCHED, Order
 from tightship.draining.history import adding
-from tightship.draining.orphans import ELSEWHERE_WATCHED, ORPHAN_AFTER, ORPHAN_WATCHED
 from tightship.objects.api_errors import KubeError
 from tightship.objects.drain_record import (
     DRAIN_ANNOTATION,

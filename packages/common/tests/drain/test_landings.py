@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tightship.cluster import Snapshot
-from tightship.drain.landings import UNANSWERED, UNSCHEDULED, VALID, Landed, Landings, led, room_for, wished
+from tightship.draining.extensions import Landed
+from tightship.landing.expected import UNANSWERED, UNSCHEDULED, VALID, Landings, led, room_for, wished
 from tightship.objects import Pod
 from tightship.objects.node import LEAVING
 from tightship_testkit.builders import controller, decoded, node, pod, snapshot

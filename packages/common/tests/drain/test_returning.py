@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tightship.drain.returning import Returning
+from tightship.drain.assessment import Returning
 from tightship.objects import Pod
 from tightship.objects.reasons import Reason
 from tightship_testkit import builders

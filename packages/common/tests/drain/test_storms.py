@@ -20,8 +20,8 @@ from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.rules import DrainRules
 from tightship.draining.claims import claims_in
 from tightship.draining.drain_manager import Drainer, Order
+from tightship.draining.drain_task import DrainSettings, Tools
 from tightship.draining.ledger import Ledger
-from tightship.draining.tools import DrainSettings, Tools
 from tightship.kube import host
 from tightship.kube.cache import ClusterCache, Timing
 from tightship.kube.connection import connect

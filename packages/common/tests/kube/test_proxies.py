@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tightship.kube.proxies import ProxyError, decide, proxy_for
+from tightship.kube.connector import ProxyError, decide, proxy_for
 
 DIRECT = None
 

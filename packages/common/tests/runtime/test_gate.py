@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from tightship.process.gate import ConnectionLimits, Gate
+from tightship.process.http import ConnectionLimits, Gate
 
 pytestmark = pytest.mark.virtual_time
 

@@ -7,7 +7,7 @@ from tightship.process.starting import start
 
 def main() -> None:
     """Run the command with the process's arguments, and exit."""
-    start("node_compactor.cli")
+    start("node_compactor.controller")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ class CompactorChanges(SettingChanges):
     def __init__(self, settings: CompactorSettings, given: Collection[str] = ()) -> None:
         super().__init__(settings, CompactorJudge, given)
 
-    def own(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation[Any]) -> Change | None:
+    def own(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation) -> Change | None:
         """Return the change of a pool's gate, or of the strategy."""
         pools = self.settings.pools
         if reason in _ROOM:
@@ -74,7 +74,7 @@ class CompactorChanges(SettingChanges):
         every = "every pool" if set(self.settings.pools) == {EVERY_OTHER_POOL} else "every other pool"
         return Change(reason, every if entry == EVERY_OTHER_POOL else f"pool {shown(entry)}", tune=tune, **more)
 
-    def _limit(self, entry: str, own: PoolSettings, evaluation: Evaluation[Any]) -> Change | None:
+    def _limit(self, entry: str, own: PoolSettings, evaluation: Evaluation) -> Change | None:
         facts = {name: fact for name, fact in evaluation.facts.items() if self._entry(fact) == entry}
         ratios = [fact.cpu_ratio for fact in facts.values() if math.isfinite(fact.cpu_ratio)]
         widest = min(HIGHEST_LIMIT, max([NO_LIMIT, *map(_above, ratios)]))
@@ -108,7 +108,7 @@ class CompactorChanges(SettingChanges):
 
         return self._gate(Reason.POOL_MIN_SIZE, entry, "minimum_nodes", least, "--min-nodes", tighter=tighter)
 
-    def _strategy(self, evaluation: Evaluation[Any]) -> Change | None:
+    def _strategy(self, evaluation: Evaluation) -> Change | None:
         settings = self.settings
         priced = any(fact.price is not None for fact in evaluation.facts.values())
         better = "lowest-cost" if priced else "fewest-nodes"

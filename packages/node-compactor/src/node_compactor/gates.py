@@ -15,7 +15,7 @@ from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import CountInPlan, NodeFacts, count_before_plan
-from tightship.planning.plan import Candidate, Planner
+from tightship.planning.plan import Candidate, Gates, Planner
 from tightship.rules.checks import Check, refusals
 from tightship.rules.limits import CLUSTER, Count, Limit, group_kind, group_minimum, node_budget
 
@@ -132,8 +132,8 @@ def underutilized(fact: NodeFacts, settings: CompactorSettings, now: float) -> b
     )
 
 
-class CompactorGates:
-    """The gates over one set of facts; see :class:`tightship.planning.evaluate.ExplainedGates`.
+class CompactorGates(Gates):
+    """The gates over one set of facts; see :class:`tightship.planning.plan.Gates`.
 
     *underutilized* holds the underutilized nodes before a plan.
     """

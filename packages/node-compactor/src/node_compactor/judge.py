@@ -23,7 +23,7 @@ from tightship.objects import Node
 from tightship.objects.drain_record import Finished
 from tightship.objects.reasons import Refusal
 from tightship.planning.demand import ReservedDemand
-from tightship.planning.evaluate import Facts
+from tightship.planning.evaluate import Facts, Judge
 from tightship.planning.facts import FactRules, NodeFacts, count_at_claim, not_autoscaled
 from tightship.planning.plan import STRATEGIES, STRATEGIES_BY_CPU, PerPool, Placement, Strategy
 from tightship.planning.utilization import UtilizationRules
@@ -34,7 +34,7 @@ from tightship.rules.node_groups import NodeGroups
 from tightship.rules.nodes import NodeRules, opt_outs, undeletable
 
 
-class CompactorJudge:
+class CompactorJudge(Judge):
     """See :class:`tightship.planning.evaluate.Judge`."""
 
     def __init__(self, settings: CompactorSettings) -> None:

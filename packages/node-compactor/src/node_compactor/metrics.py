@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from node_compactor.gates import CompactorGates
 from node_compactor.marking import marked_since
-from tightship.drain.events import DrainEvent
+from tightship.nodes.controller import OwnMetrics
 from tightship.planning.evaluate import Evaluation, Facts
 from tightship.process.metrics import Row, snapshots
 
@@ -37,20 +37,18 @@ _NODE_GAUGES: Mapping[str, Row] = {
 }
 
 
-class CompactorMetrics:
+class CompactorMetrics(OwnMetrics):
     """The metrics that only the compactor has. Create them once for a *registry*. Not thread-safe."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._pools = snapshots(OLD, _POOL_GAUGES, registry)
         self._nodes = snapshots(OLD, _NODE_GAUGES, registry)
 
-    def update(self, evaluation: Evaluation[CompactorGates]) -> None:
+    def update(self, evaluation: Evaluation) -> None:
         """Replace everything by the results of the last pass."""
+        assert isinstance(evaluation.gates, CompactorGates)
         self._tell_pools(evaluation.facts, evaluation.gates)
         self._tell_nodes(evaluation.facts)
-
-    def news(self, news: DrainEvent) -> None:
-        """Do nothing: the older controller had no metrics of drains."""
 
     def _tell_pools(self, facts: Facts, gates: CompactorGates) -> None:
         counts: dict[str, Count[str]] = {name: Count() for name in _POOL_GAUGES}

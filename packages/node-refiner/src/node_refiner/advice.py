@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
 from node_refiner.excess import is_counted, remains
+from node_refiner.gates import RefinerGates
 from node_refiner.judge import RefinerJudge
 from node_refiner.outlook import Outlook
 from node_refiner.settings import RefinerSettings
@@ -26,10 +26,11 @@ class RefinerChanges(SettingChanges):
     def __init__(self, settings: RefinerSettings, given: Collection[str] = ()) -> None:
         super().__init__(settings, RefinerJudge, given)
 
-    def own(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation[Any]) -> Change | None:
+    def own(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation) -> Change | None:
         """Return the change of the threshold, or of the minimums."""
         del fact
-        ahead: Outlook = evaluation.gates.outlook
+        assert isinstance(evaluation.gates, RefinerGates)
+        ahead = evaluation.gates.outlook
         if reason is Reason.EXCESS_BELOW_THRESHOLD:
             return self._threshold(ahead, 0.0)
         if reason is Reason.MIN_NODES:

@@ -41,8 +41,8 @@ CONTROLLER = "node-refiner"
 """Our name in annotations, taints, claims and metrics."""
 
 
-class RefinerGates:
-    """The gates over one set of facts; see :class:`tightship.planning.evaluate.ExplainedGates`.
+class RefinerGates(Gates):
+    """The gates over one set of facts; see :class:`tightship.planning.plan.Gates`.
 
     A plan is *free* at first: only what nobody would delete is held back. Then :attr:`outlooks` say where it ends.
     """

@@ -18,7 +18,7 @@ from tightship.objects import Node
 from tightship.objects.drain_record import Finished
 from tightship.objects.reasons import Refusal
 from tightship.planning.demand import ReservedDemand
-from tightship.planning.evaluate import Facts
+from tightship.planning.evaluate import Facts, Judge
 from tightship.planning.facts import FactRules, NodeFacts, count_at_claim, not_autoscaled
 from tightship.planning.plan import Placement, Strategy
 from tightship.rules.additions import Pause
@@ -28,7 +28,7 @@ from tightship.rules.node_groups import NodeGroups
 from tightship.rules.nodes import NodeRules, opt_outs, undeletable
 
 
-class RefinerJudge:
+class RefinerJudge(Judge):
     """See :class:`tightship.planning.evaluate.Judge`."""
 
     def __init__(self, settings: RefinerSettings) -> None:
@@ -93,8 +93,3 @@ class RefinerJudge:
             *((tainted_by_others,) if tainted_by_others is not None and not counted else ()),
             *refusals((minimums_check(least, count, node.name),), node.name),
         ]
-
-    def tells_minimum(self, pool: str) -> bool:
-        """Whether the settings give *pool* a minimum: the refiner's are about the cluster."""
-        del pool
-        return False

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from node_refiner.gates import RefinerGates
 from tightship.drain.events import DrainEvent, EventKind
+from tightship.nodes.controller import OwnMetrics
 from tightship.objects.drain_record import Phase
 from tightship.planning.evaluate import Evaluation
 from tightship.process.metrics import NamedCounter, gauges
@@ -36,15 +37,16 @@ _COUNTERS = {
 }
 
 
-class RefinerMetrics:
+class RefinerMetrics(OwnMetrics):
     """The metrics that only the refiner has. Create them once for a *registry*. Not thread-safe."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._gauges = gauges(OLD, _GAUGES, registry)
         self._counters = {name: NamedCounter(OLD + name, text, registry=registry) for name, text in _COUNTERS.items()}
 
-    def update(self, evaluation: Evaluation[RefinerGates]) -> None:
+    def update(self, evaluation: Evaluation) -> None:
         """Replace everything by the results of the last pass."""
+        assert isinstance(evaluation.gates, RefinerGates)
         outlook, views = evaluation.gates.outlook, evaluation.snapshot.nodes.values()
         nodes = [fact.view.node for fact in evaluation.facts.values()]
         counted = outlook.counted

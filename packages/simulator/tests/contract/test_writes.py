@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from contract_api import DEADLINE, Api, Json, unique
 
+from tightship.deletion_costs.costs import notes_of, removal
 from tightship.draining.writing import NodePatch, patch_node, read_node
 from tightship.kube.leases import LeaseStore, decode_lease
-from tightship.nodes.deletion_costs import notes_of, removal
 from tightship.objects.api_errors import Conflict
 from tightship.objects.drain_record import FIELD_MANAGER
 from tightship.process.events import EventRecorder, ObjectRef

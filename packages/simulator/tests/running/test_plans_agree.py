@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import node_compactor.cli
-import node_refiner.cli
-from tightship.cli.commands import Program as Command
+import node_compactor.controller
+import node_refiner.controller
+from tightship.cli.commands import Commands as Command
 from tightship.cli.source import LoadedCluster
 from tightship.documents.document import Source
 from tightship.kube.cache import read_cluster
@@ -106,7 +106,10 @@ def said(found: Json) -> Json:
 @pytest.mark.takes(6)
 @pytest.mark.parametrize(
     ("program", "command", "make"),
-    [(COMPACTOR, node_compactor.cli.COMMAND, compactors), (REFINER, node_refiner.cli.COMMAND, refiners)],
+    [
+        (COMPACTOR, node_compactor.controller.COMMANDS, compactors),
+        (REFINER, node_refiner.controller.COMMANDS, refiners),
+    ],
     ids=["node-compactor", "node-refiner"],
 )
 async def test_plan_and_a_dry_run_say_the_same_of_every_node(

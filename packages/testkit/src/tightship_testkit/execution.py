@@ -10,7 +10,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -55,7 +54,7 @@ class Execution:
     def __init__(
         self,
         snapshot: Snapshot,
-        judge: Judge[Any],
+        judge: Judge,
         seconds: float,
         *,
         miss: float = 0.0,
@@ -76,10 +75,10 @@ class Execution:
     async def run(self) -> Carried:
         """Return how it ended."""
         wake = asyncio.Event()
-        search: BackgroundSearch[Any] = BackgroundSearch(
+        search: BackgroundSearch = BackgroundSearch(
             wake, may=lambda: True, clock=lambda: self._now, logger=logging.getLogger(__name__)
         )
-        evaluate: Evaluator[Any] = Evaluator()
+        evaluate = Evaluator()
         evictions = passes = greedy = planned = 0
         while True:
             found = evaluate(self._snapshot, self._judge, self._now, search.horizon(self._seconds), improve=SEARCH)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
@@ -25,7 +25,7 @@ class GoldenSuite:
     here: ClassVar[Path]
     others: ClassVar[frozenset[Reason]]
 
-    def evaluated(self, snapshot: Snapshot, horizon: Horizon = Horizon()) -> Evaluation[Any]:
+    def evaluated(self, snapshot: Snapshot, horizon: Horizon = Horizon()) -> Evaluation:
         """Judge *snapshot* by the golden configuration, at the golden time."""
         raise NotImplementedError
 

@@ -10,7 +10,7 @@ import msgspec
 from tightship.cluster import ClusterState, Snapshot
 from tightship.objects import KINDS, decode
 from tightship.objects.reasons import Refusal
-from tightship.planning.plan import Candidate, Judgement, Plan, Planner
+from tightship.planning.plan import Candidate, Gates, Judgement, Plan, Planner
 from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.evictability import Evictability, Fate
 from tightship.rules.eviction_rules import EvictionRules
@@ -23,7 +23,7 @@ NOW = time.time()
 """Any time after the creation of generated and of loaded objects."""
 
 
-class NoGates:
+class NoGates(Gates):
     """Gates of a controller that asks for nothing."""
 
     def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:  # noqa: ARG002

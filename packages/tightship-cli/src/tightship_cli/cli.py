@@ -9,18 +9,16 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from functools import partial
 from typing import get_args
 
 import shtab
-from msgspec.structs import replace
 
 import hpa_scaler.cli
-import node_compactor.cli
-import node_refiner.cli
+from node_compactor.controller import COMPACTOR
+from node_refiner.controller import REFINER
 from tightship.cli.app import run
 from tightship.cli.arguments import CommandParser, Parser, set_up_logging
-from tightship.cli.commands import Program
+from tightship.cli.commands import Commands
 from tightship.cli.output import write_document
 from tightship.cluster.pools import KNOWN_POOL_LABELS
 from tightship.planning.plan import STRATEGIES, Placement
@@ -50,19 +48,35 @@ def command(arguments: Sequence[str]) -> int:
 def build_parser() -> Parser:
     """Return the parser of the whole command."""
     parser = Parser()
-    compactor = _named(node_compactor.cli.COMMAND, PROGRAM)
-    compactor = replace(compactor, version=__version__, description=_DESCRIPTION, add_commands=partial(_add, parser))
-    compactor.fill(parser)
+    _PlanCommands().fill(parser)
     return parser
 
 
-def _named(program: Program, name: str) -> Program:
-    return replace(program, name=name, add_commands=None)
+class _PlanCommands(Commands):
+    """node-compactor's commands under the name ``tightship``, with those of the other controllers beside them."""
+
+    def __init__(self) -> None:
+        super().__init__(COMPACTOR, name=PROGRAM, version=__version__, description=_DESCRIPTION)
+
+    def add_commands(self, commands: argparse._SubParsersAction[CommandParser]) -> None:
+        """Add the commands of node-refiner and of hpa-scaler."""
+        _add(commands)
 
 
-def _add(whole: Parser, commands: argparse._SubParsersAction[CommandParser]) -> None:
-    refiner = _named(node_refiner.cli.COMMAND, f"{PROGRAM} refine")
-    refiner.fill(commands.add_parser("refine", help="the same by node-refiner: excess nodes of the whole cluster"))
+class _RefineCommands(Commands):
+    """node-refiner's commands without ``run``."""
+
+    def __init__(self) -> None:
+        super().__init__(REFINER, name=f"{PROGRAM} refine")
+
+    def add_commands(self, commands: argparse._SubParsersAction[CommandParser]) -> None:
+        """Add nothing."""
+
+
+def _add(commands: argparse._SubParsersAction[CommandParser]) -> None:
+    _RefineCommands().fill(
+        commands.add_parser("refine", help="the same by node-refiner: excess nodes of the whole cluster")
+    )
     floors = commands.add_parser("floors", help="the same for HPAs by hpa-scaler, and its backtest, suggest and replay")
     hpa_scaler.cli.fill(floors, f"{PROGRAM} floors")
     add_config(commands)
@@ -74,7 +88,7 @@ def _add(whole: Parser, commands: argparse._SubParsersAction[CommandParser]) -> 
     completion.add_argument(
         "shell", choices=shtab.SUPPORTED_SHELLS, metavar="SHELL", help=", ".join(shtab.SUPPORTED_SHELLS)
     )
-    completion.set_defaults(run=lambda arguments: _complete(whole, arguments.shell))
+    completion.set_defaults(run=lambda arguments: _complete(arguments.shell))
 
 
 _ASK = {
@@ -113,7 +127,8 @@ def _ask(parser: argparse.ArgumentParser) -> None:
             }
 
 
-def _complete(whole: Parser, shell: str) -> int:
+def _complete(shell: str) -> int:
+    whole = build_parser()
     _ask(whole)
     write_document(shtab.complete(whole, shell) + "\n", always_utf8=True)
     return 0

@@ -20,9 +20,9 @@ import node_refiner.older
 from hpa_scaler.annotations.parsing import parse_spec
 from hpa_scaler.annotations.spec import ENABLE, PREFIX, STATE, Problems
 from hpa_scaler.process.settings import ScalerRunSettings
-from node_compactor.run_settings import CompactorRunSettings
+from node_compactor.controller import CompactorRunSettings
 from node_compactor.settings import CompactorSettings
-from node_refiner.run_settings import RefinerRunSettings
+from node_refiner.controller import RefinerRunSettings
 from node_refiner.settings import RefinerSettings
 from tightship.cli.app import CliError
 from tightship.cli.arguments import CommandParser

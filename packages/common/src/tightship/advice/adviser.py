@@ -58,7 +58,7 @@ class Adviser:
 
     def __init__(  # noqa: PLR0917
         self,
-        base: Evaluation[Any],
+        base: Evaluation,
         scenario: Scenario,
         catalogue: Catalogue,
         measure: Measure,

@@ -26,7 +26,7 @@ class Advising:
     """What advice about an evaluation needs: its *snapshot* as read, its settings, and how it was planned."""
 
     def __init__(
-        self, tunable: Tunable, snapshot: Snapshot, base: Evaluation[Any], horizon: Horizon, limits: TimeLimit
+        self, tunable: Tunable, snapshot: Snapshot, base: Evaluation, horizon: Horizon, limits: TimeLimit
     ) -> None:
         self._tunable = tunable
         self._scenario = Scenario(snapshot, tunable.settings)
@@ -87,7 +87,7 @@ class Advising:
         return (lambda: Extension(self._base, judge, settings, self._horizon)) if serves else None
 
     def _measure(self) -> Any:
-        evaluator: Evaluator[Any] = Evaluator()
+        evaluator = Evaluator()
         tunable, now = self._tunable, self._base.now
         judges = {id(tunable.settings): (tunable.settings, tunable.judge(tunable.settings))}
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial, reduce
-from typing import Any
 
 import msgspec
 
@@ -95,7 +94,7 @@ def _carried(keys: Sequence[str], annotations: Mapping[str, str]) -> str:
 class Catalogue:
     """The changes behind the refusals of plans of *snapshot*. The same thing has the same change each time."""
 
-    def __init__(self, snapshot: Snapshot, evaluation: Evaluation[Any], tunable: Tunable) -> None:
+    def __init__(self, snapshot: Snapshot, evaluation: Evaluation, tunable: Tunable) -> None:
         self._snapshot = snapshot
         self._evaluation = evaluation
         self._tunable = tunable

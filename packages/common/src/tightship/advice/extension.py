@@ -26,7 +26,7 @@ from tightship.rules.disruption import DisruptionLedger
 class Extension:
     """The standing plan of *base*, made by *judge* of *settings* as far as *horizon* says."""
 
-    def __init__(self, base: Evaluation[Any], judge: Judge[Any], settings: Any, horizon: Horizon) -> None:
+    def __init__(self, base: Evaluation, judge: Judge, settings: Any, horizon: Horizon) -> None:
         self._base = base
         self._judge = judge
         self._scenario = Scenario(base.snapshot, settings)
@@ -51,7 +51,7 @@ class Extension:
                     self._covered.setdefault(budget.key, set()).add(name)
 
     @staticmethod
-    def serves(base: Evaluation[Any], judge: Judge[Any], horizon: Horizon) -> bool:
+    def serves(base: Evaluation, judge: Judge, horizon: Horizon) -> bool:
         """Whether plans as far as *horizon* says can be extended."""
         single = not horizon.until_stable and horizon.search is None
         return single and judge.strategy(base.facts).grows

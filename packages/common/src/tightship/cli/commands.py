@@ -1,6 +1,7 @@
 """The commands ``plan``, ``explain`` and ``version`` of every controller of nodes. They write nothing to a cluster.
 
-A controller supplies a :class:`Program`: its texts, its flags, and its judgement of a snapshot.
+A controller supplies its texts, its flags, and its judgement of a snapshot; see
+:class:`tightship.nodes.controller.NodeController`.
 """
 
 from __future__ import annotations
@@ -8,9 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
-
-from msgspec import Struct
+from typing import TypeVar
 
 from tightship.cli.app import EXIT_WOULD_CHANGE, CliError, UsageError
 from tightship.cli.arguments import (
@@ -19,17 +18,19 @@ from tightship.cli.arguments import (
     add_cluster_arguments,
     add_logging_arguments,
     add_output_arguments,
+    environment,
     set_up_logging,
     value_of,
 )
 from tightship.cli.basics import no_command, print_version, version_line, write_rendered
 from tightship.cli.diffing import add_diff
 from tightship.cli.progress import Progress
+from tightship.cli.run_command import add_run
 from tightship.cli.source import load_snapshot
 from tightship.cluster import Snapshot
 from tightship.cluster.pools import pool_of, shown
 from tightship.documents.build import plan_document
-from tightship.documents.document import ExcessSummary, Generator, SettingsView
+from tightship.documents.document import Generator
 from tightship.documents.explain import explanation_document
 from tightship.documents.explanation_view import EXPLANATION
 from tightship.documents.formats import formats_of
@@ -40,12 +41,14 @@ from tightship.documents.shown_rows import SUMMARY_FROM, ShownRows
 from tightship.documents.warnings import warnings_of
 from tightship.kube.host import monotonic
 from tightship.nodes.annexes import ADVISE, SEARCH
+from tightship.nodes.controller import AnyController
+from tightship.nodes.loop import serve_nodes
 from tightship.objects.counting import counted
 from tightship.objects.durations import parse_duration
 from tightship.objects.quoting import near, quoted
 from tightship.objects.reasons import Reason
 from tightship.planning.changes import AdviceAsked, Scenario, TimeLimit, Tunable
-from tightship.planning.evaluate import Evaluation, ExplainedGates, Horizon, Judge, evaluate
+from tightship.planning.evaluate import Evaluation, Horizon, evaluate
 from tightship.planning.plan import Plan, SearchRules
 from tightship.planning.plan.reserving import pending_pods
 from tightship.process.settings.fields import seconds
@@ -69,37 +72,24 @@ _OF_EXPLAIN = frozenset({"positional arguments", "options", "cluster", "output",
 """The groups that the help of ``explain`` lists; the help of ``plan`` lists all."""
 
 N = TypeVar("N", bound=NodeSettings)
-G_co = TypeVar("G_co", bound=ExplainedGates, covariant=True)
 
 
-class Configured(Struct, Generic[G_co], frozen=True):
-    """A controller with its settings, for display and as a judge.
+class Commands:
+    """The commands of *controller*.
 
-    *excess* returns how many nodes the cluster could do without, if the controller uses that figure. *search* is how
-    many seconds to search for a better plan. *changes* says what advice may change in the settings; without it there
-    is no advice.
+    *name*, *version* and *description* are the controller's own unless another command has these as a part.
     """
 
-    settings: SettingsView
-    judge: Judge[G_co]
-    excess: Callable[[G_co], ExcessSummary] | None = None
-    search: float = 0.0
-    changes: Tunable | None = None
+    def __init__(self, controller: AnyController, *, name: str = "", version: str = "", description: str = "") -> None:
+        self.controller = controller
+        self.name = name or controller.name
+        self.version = version or controller.version
+        self.description = description or controller.description
 
-
-class Program(Struct, frozen=True):
-    """The command of one controller: *name*, *version*, and one sentence of *description*.
-
-    *add_options* adds the controller's flags to ``plan`` and ``explain``. *configure* makes settings of them and raises
-    :class:`~tightship.process.settings.loading.SettingsError`. *add_commands* adds further commands.
-    """
-
-    name: str
-    version: str
-    description: str
-    add_options: Callable[[argparse.ArgumentParser], None]
-    configure: Callable[[argparse.Namespace], Configured[Any]]
-    add_commands: Callable[[argparse._SubParsersAction[CommandParser]], None] | None = None
+    def add_commands(self, commands: argparse._SubParsersAction[CommandParser]) -> None:
+        """Add the commands besides those that every controller's plans have: ``run``."""
+        controller = self.controller
+        add_run(commands, self.name, self.version, controller.process, partial(serve_nodes, controller))
 
     def command(self, arguments: Sequence[str]) -> int:
         """Run the command with *arguments* and return its exit code."""
@@ -158,8 +148,7 @@ class Program(Struct, frozen=True):
         explain.shorten_help(_OF_EXPLAIN)
         explain.set_defaults(run=self._explain)
         add_diff(commands, Generator(self.name, self.version))
-        if self.add_commands is not None:
-            self.add_commands(commands)
+        self.add_commands(commands)
         version = commands.add_parser("version", help="print the version", description="Print the version.")
         version.set_defaults(run=self._version)
 
@@ -167,7 +156,7 @@ class Program(Struct, frozen=True):
         self, parser: argparse.ArgumentParser, outputs: Mapping[str, object], *, table: bool
     ) -> argparse._ArgumentGroup:
         add_cluster_arguments(parser)
-        self.add_options(parser)
+        self.controller.add_options(parser)
         output = add_output_arguments(parser, outputs, table=table)
         _add_advice_argument(output)
         add_logging_arguments(parser)
@@ -208,13 +197,15 @@ class Program(Struct, frozen=True):
 
     def _judge(
         self, arguments: argparse.Namespace, named: Sequence[str] = ()
-    ) -> tuple[Inputs, Evaluation[ExplainedGates], Callable[[Inputs, Sequence[str]], Inputs] | None]:
+    ) -> tuple[Inputs, Evaluation, Callable[[Inputs, Sequence[str]], Inputs] | None]:
         _choose_places(arguments)
-        configured = self.configure(arguments)
-        judge, search = configured.judge, None
-        if configured.search and SEARCH is not None and judge.placement == "possible":
+        controller, given = self.controller, self.controller.flags_given(arguments)
+        settings = priced(controller.planned(arguments.config, environment(), given))
+        changes, seconds = controller.changes(settings, given), controller.search(settings)
+        judge, search = controller.judge(settings), None
+        if seconds and SEARCH is not None and judge.placement == "possible":
             solving = 0.0 if named else SOLVING  # an explanation shows no bound
-            search = SearchRules(seconds=configured.search, clock=monotonic, solving=solving)
+            search = SearchRules(seconds=seconds, clock=monotonic, solving=solving)
         with Progress() as progress:
             loaded = load_snapshot(arguments, progress, judge.ahead)
             snapshot, now = loaded.snapshot, loaded.at
@@ -231,9 +222,9 @@ class Program(Struct, frozen=True):
             evaluation = evaluate(snapshot, judge, now, horizon, improve=SEARCH, progress=tell)
             planned = monotonic() - began
             as_if = None
-            if not named and configured.changes is not None and evaluation.plan.refuses(Reason.KARPENTER_MANAGED):
+            if not named and changes is not None and evaluation.plan.refuses(Reason.KARPENTER_MANAGED):
                 progress.say("asking as if Karpenter did not consolidate")
-                as_if = _as_if_unmanaged(configured.changes, snapshot, now, arguments.until_stable, selected)
+                as_if = _as_if_unmanaged(changes, snapshot, now, arguments.until_stable, selected)
         warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot, () if named else evaluation.unknown_minimums))
         if selected is not None and not selected:
             warnings = ("--selector and --pool select no node, so the plan removes none", *warnings)
@@ -244,23 +235,22 @@ class Program(Struct, frozen=True):
         inputs = Inputs(
             generator=Generator(self.name, self.version),
             source=loaded.source,
-            settings=configured.settings,
+            settings=controller.describe(settings, arguments.config),
             snapshot=evaluation.snapshot,
             facts=evaluation.facts,
             plan=evaluation.plan,
             now=now,
             forecast=evaluation.forecast,
             warnings=warnings,
-            excess=None if configured.excess is None else configured.excess(evaluation.gates),
+            excess=controller.excess(evaluation, settings),
             held=evaluation.held,
             as_if_unmanaged=as_if,
             pending=None if not waiting else PendingSummary(waiting, could_run),
         )
         advising = None
-        if ADVISE is not None and configured.changes is not None and arguments.advice_time:
+        if ADVISE is not None and changes is not None and arguments.advice_time:
             limits = TimeLimit(arguments.advice_time, monotonic, planned)
-            asked = AdviceAsked(configured.changes, loaded.snapshot, evaluation, horizon, limits)
-            advising = partial(ADVISE, asked)
+            advising = partial(ADVISE, AdviceAsked(changes, loaded.snapshot, evaluation, horizon, limits))
         return inputs, evaluation, advising
 
 

@@ -1,8 +1,15 @@
-"""One look at a node in drain: the pods left, the pods to evict now, and what waiting does not change. Pure."""
+"""One look at a node in drain: the pods left, the pods to evict now, and what waiting does not change. Pure.
+
+Pods that come back to the node from which they were evicted: evictions would repeat until the deadline. Pure.
+
+A cordon and a taint stop only kube-scheduler. Pods whose template names the node come back, and so do pods of a
+scheduler that checks neither.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -10,11 +17,11 @@ from msgspec import Struct
 from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.state import sum_up
 from tightship.drain.answers import FATAL, GOING, EvictionAnswer, EvictionResult
-from tightship.drain.landings import all_land
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Findings
 from tightship.objects import Node, Pod
 from tightship.objects.backoff import doubled
+from tightship.objects.counting import counted
 from tightship.objects.drain_record import DrainRecord, Phase
 from tightship.objects.pod import CORDON, DRAINING
 from tightship.objects.reasons import Reason, Refusal
@@ -301,3 +308,77 @@ def _critical(pod: Pod) -> bool:
 def _order(pod: Pod) -> tuple[int, int, str]:
     """Low priority first, then pods without requests (BestEffort), then by name so that a drain is repeatable."""
     return pod.spec.priority, 1 if pod.requests.get("cpu") or pod.requests.get("memory") else 0, pod.key
+
+
+def all_land(space: Space, node: str, pods: Iterable[Pod]) -> bool:
+    """Whether each of *pods*, which leave *node*, still has its place on the landing in the snapshot of *space*.
+
+    A search for other places may miss these: whoever chose them may have searched for much longer. *space* stays as it
+    is.
+    """
+    landings, origin = space.snapshot.landings, space.index.get(node)
+    if not landings or origin is None:
+        return False
+    mark = space.mark()
+    try:
+        space.close(origin)
+        asks = [(space.demand_of(pod), space.index.get(landings.get(pod.uid, ""))) for pod in pods]
+        for ask, _ in asks:
+            space.remove(ask, origin)
+        for ask, target in asks:
+            if target is None or ask.unknown is not None or not space.accepts(ask, target):
+                return False
+            space.place(ask, target)
+        return True
+    finally:
+        space.rollback(mark)
+
+
+_FIX = "see why the pod is bound despite the cordon: spec.nodeName in its template, or a scheduler of its own"
+
+
+class Returning:
+    """Remembers what one drain has evicted, by controller.
+
+    *since* (seconds since 1970) is when an earlier drive began the evictions, if one did. Pods created since then got
+    past the cordon, and earlier evictions are unknown.
+    """
+
+    def __init__(self, since: float | None = None) -> None:
+        self._since = since
+        self._known: set[str] = set()
+        self._evicted: defaultdict[str, set[str]] = defaultdict(set)
+        self._replicas: defaultdict[str, int] = defaultdict(int)
+
+    def evicted(self, pod: Pod) -> None:
+        """Record an eviction that the server granted, or may have granted."""
+        if pod.owner is not None:
+            self._evicted[pod.owner.uid].add(pod.uid)
+
+    def refuses(self, left: Iterable[Pod], snapshot: Snapshot) -> list[Refusal]:
+        """Return refusals for the pods in *left*, which are still to evict, that their controllers bring back."""
+        found: list[Refusal] = []
+        left = tuple(left)
+        here = {pod.uid for pod in left}
+        for pod in left:
+            owner = pod.owner
+            if owner is None:
+                continue
+            gone = len(self._evicted[owner.uid] - here)
+            late = self._since is not None and pod.created > self._since
+            if pod.uid not in self._known and (gone or late):
+                detail = f"{owner} put this pod on the node during the drain"
+                if gone:
+                    detail += f", after {counted(gone, 'of its pods was', 'of its pods were')} evicted from there"
+                found.append(Refusal(Reason.RETURNS_TO_NODE, pod.key, detail, _FIX))
+                continue
+            self._known.add(pod.uid)
+            workload = snapshot.workloads.get(owner.kind, {}).get(f"{pod.namespace}/{owner.name}")
+            if workload is None or workload.replicas is None:
+                continue
+            most = self._replicas[owner.uid] = max(self._replicas[owner.uid], workload.replicas)
+            if gone >= most > 0:
+                evicted = counted(gone, f"pod of {owner} was", f"pods of {owner} were")
+                detail = f"{evicted} evicted from the node, and {owner} has {counted(most, 'replica')}"
+                found.append(Refusal(Reason.RETURNS_TO_NODE, pod.key, detail, _FIX))
+        return found

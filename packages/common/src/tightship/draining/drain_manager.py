@@ -4,6 +4,11 @@ Every claim is first an entry in the cluster-wide ledger (:mod:`tightship.draini
 compare-and-swap patch of the node. A crash in between leaves an entry without a claim; a crash afterwards leaves a
 claim that nobody drives. :meth:`Drainer.adopt` finds and repairs both at the start of every loop. A drain that ends
 leaves the ledger and enters the history in one write.
+
+Drains and claims of others, watched until one of them may count as an orphan.
+
+No clock alone makes an orphan: what others wrote must be old by the server's clock, and must also have stood still for
+hours while this replica looked on.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -22,21 +27,154 @@ from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.machine import claimed, inherited, mended
 from tightship.drain.steps import NodeChange
 from tightship.draining.claims import Allows, Claim, Wish, claims_in, dropping, take
-from tightship.draining.drain_task import Drive
+from tightship.draining.drain_task import Drive, Tools, collected
 from tightship.draining.history import adding, catching_up
 from tightship.draining.installations import Installations
 from tightship.draining.ledger import Ledger
-from tightship.draining.lost_records import LostRecords
-from tightship.draining.orphans import Others
-from tightship.draining.tools import Tools, collected
 from tightship.draining.writing import LiveNode, as_written, claim_patch, read_node, record_patch
-from tightship.kube.host import token
+from tightship.kube.host import monotonic, token
 from tightship.kube.leases import Lease
 from tightship.objects import Node
 from tightship.objects.api_errors import Conflict, KubeError, NotFound, one_line
-from tightship.objects.drain_record import UNPRICED, DrainRecord, Ending, Finished, Phase, Price
+from tightship.objects.backoff import doubled
+from tightship.objects.drain_record import (
+    DRAIN_ANNOTATION,
+    UNDER_WAY,
+    UNPRICED,
+    DrainRecord,
+    Ending,
+    Finished,
+    Phase,
+    Price,
+)
+from tightship.objects.durations import format_duration
+from tightship.objects.pod import DRAINING
 from tightship.objects.reasons import Reason, Refusal
 from tightship.rules.nodes import drain_record, owner_elsewhere
+
+ORPHAN_AFTER = 24 * 3600.0
+"""Seconds, by the server's clock, since its last phase began, after which another controller's drain is an orphan."""
+
+ORPHAN_WATCHED = 6 * 3600.0
+"""Seconds for which this replica must also have seen the drain stand still."""
+
+ELSEWHERE_WATCHED = 60.0
+"""Seconds for which another controller's drain must lack a claim: node and ledger are not read at the same time."""
+
+K = TypeVar("K")
+_Still = dict[K, tuple[str, float]]
+
+
+def _still(known: _Still[K], found: Mapping[K, str]) -> _Still[K]:
+    """Return since when each of *found* has been unchanged, by the monotonic clock."""
+    now = monotonic()
+    return {key: known[key] if known.get(key, ("",))[0] == text else (text, now) for key, text in found.items()}
+
+
+class Others:
+    """What others than the installation *lease* of *controller* have written, and since when it is unchanged.
+
+    *beside* tells which other installations may be alive. While *releasing* is true, only the drains under *lease* are
+    ours.
+    """
+
+    def __init__(
+        self,
+        controller: str,
+        lease: str,
+        *,
+        beside: Callable[[], Beside],
+        releasing: Callable[[], bool],
+    ) -> None:
+        self._controller = controller
+        self._lease = lease
+        self._beside = beside
+        self._releasing = releasing
+        self._drains: _Still[str] = {}
+        self._claims: _Still[str] = {}
+        self._unclaimed: _Still[tuple[str, str]] = {}
+
+    @property
+    def elsewhere(self) -> Sequence[tuple[str, str]]:
+        """Nodes in drain by an installation that keeps its claims elsewhere, each with the name of its controller."""
+        seen = monotonic() - ELSEWHERE_WATCHED
+        return sorted(drain for drain, (_, since) in self._unclaimed.items() if since <= seen)
+
+    def see_drains(self, nodes: Sequence[Node]) -> None:
+        """Record the drains on *nodes*, which others own."""
+        self._drains = _still(self._drains, {node.uid: node.annotations[DRAIN_ANNOTATION] for node in nodes})
+
+    def see_claims(self, claims: Sequence[Claim], snapshot: Snapshot) -> None:
+        """Record the *claims* of others, and the drains of others in *snapshot* that have no claim.
+
+        Whoever is or was a listed installation keeps its claims here, even if the list of claims was lost.
+        """
+        self._claims = _still(
+            self._claims, {each.op: each.holder for each in claims if each.controller != self._controller}
+        )
+        claimed, sharing = {each.op for each in claims}, self._beside().known
+        found: dict[tuple[str, str], str] = {}
+        for name, view in snapshot.nodes.items():
+            record = drain_record(view.node)
+            if record is None or record.op in claimed or record.lease in sharing:
+                continue
+            if record.controller == self._controller and record.lease == self._lease:
+                continue
+            # After a drain, or once an autoscaler has taken the node, the claim may go first.
+            if record.phase in UNDER_WAY:
+                found[name, record.controller] = record.op
+        self._unclaimed = _still(self._unclaimed, found)
+
+    def owns(self, node: Node) -> bool:
+        """Whether *node* is in a drain of this installation, or of one that shared its claims and is gone."""
+        record = drain_record(node)
+        if record is None or not record.owns_node or record.controller != self._controller:
+            return False
+        if record.lease == self._lease or self._releasing():
+            return record.lease == self._lease
+        # Of an installation that keeps its claims elsewhere, nobody knows whether it is alive.
+        elsewhere = self._unclaimed.get((node.name, record.controller), ("",))[0] == record.op
+        return not (elsewhere or self._beside().foreign(record.lease))
+
+    def owns_claim(self, claim: Claim) -> bool:
+        """Whether *claim* is one of this installation, or of one that is gone."""
+        return claim.controller == self._controller and not self._beside().foreign(claim.lease)
+
+    def hold(self, node: Node) -> bool:
+        """Whether *node* is in a drain of others."""
+        record = drain_record(node)
+        return record is not None and record.owns_node and not self.owns(node)
+
+    def forsaken(self, claim: Claim, now: float, *, others: bool) -> bool:
+        """Whether it is for us to see what became of *claim*; *others* says that orphans of other controllers are."""
+        if claim.controller == self._controller:
+            return self.owns_claim(claim)
+        return others and _orphaned(self._claims.get(claim.op), claim.since, now)
+
+    def suspicious(self, node: Node, now: float, *, others: bool, unreadable: bool) -> bool:
+        """Whether it is for us to repair *node*, or to drive its drain, at *now* (seconds since 1970 by the server).
+
+        *others* says that orphans of others are ours to take, *unreadable* that nobody's in particular are.
+        """
+        record = drain_record(node)
+        if self.owns(node):
+            return True
+        if record is not None and record.phase is Phase.UNKNOWN:
+            return others or unreadable  # nobody's in particular: also where others' drains don't count
+        if not others:
+            return False
+        if record is None or not record.owns_node:
+            return any(taint.key == DRAINING.key for taint in node.taints)
+        if record.controller == self._controller and self._beside().foreign(record.lease):
+            return False
+        last = max([record.deadline or 0.0, *record.since.values()])
+        return _orphaned(self._drains.get(node.uid), last, now)
+
+
+def _orphaned(still: tuple[str, float] | None, last: float, now: float) -> bool:
+    watched = still is not None and monotonic() >= still[1] + ORPHAN_WATCHED
+    return watched and now >= last + ORPHAN_AFTER
+
 
 _log = logging.getLogger(__name__)
 
@@ -126,10 +264,9 @@ class Drainer:
 
     def landings(self, snapshot: Snapshot) -> Mapping[str, str]:
         """Return the nodes where pods should land, by uid: those still to be evicted, and replacements on their way."""
-        pilot = self._tools.pilot
-        if pilot is None or not pilot.available:
+        if not self._tools.guide.available:
             return {}
-        found = dict(pilot.targets())
+        found = dict(self._tools.guide.targets())
         for name, each in self._drives.items():
             wanted, view = each.drive.guided.targets, snapshot.nodes.get(name)
             if wanted and view is not None:
@@ -387,3 +524,81 @@ class Drainer:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         return {tasks[task]: "the annotation stays on the node for the next leader" for task in left}
+
+
+SEEN = 5.0
+"""Seconds after which the cache shows what was written."""
+
+SOON = 60.0
+"""Seconds after which a note that is still there stays, unless somebody removes it by hand."""
+
+FIRST, LAST = 60.0, 3600.0
+"""Seconds without a claim after a record has vanished, doubled from the first to the last."""
+
+
+class LostRecords:
+    """The records of drains that vanished soon after they were written, as where a policy cleans metadata.
+
+    A node's back-off is a record too. So without a memory of our own, the same nodes would be cordoned and given back
+    without end. Who removes a note by hand does so later, and is obeyed at once.
+    """
+
+    def __init__(self) -> None:
+        self._times = 0
+        self._until = 0.0
+        self._node = ""
+        # When the note about a drain that failed was written on each node, and until when it holds; the nodes that
+        # don't show theirs.
+        self._noted: dict[str, tuple[float, float]] = {}
+        self._missing: set[str] = set()
+
+    @property
+    def problem(self) -> str:
+        """A sentence while nothing is claimed, empty otherwise."""
+        if monotonic() >= self._until:
+            return ""
+        return (
+            f"Annotation {DRAIN_ANNOTATION} vanished from node {self._node} soon after it was written, so no drain "
+            "begins for a while: exempt this annotation from what cleans the metadata of nodes."
+        )
+
+    def lost(self, node: str) -> None:
+        """Record that a record vanished from *node*."""
+        self._until = monotonic() + doubled(FIRST, LAST, self._times)
+        self._times, self._node = self._times + 1, node
+
+    def ended(self, node: str, *, lost: bool, backoff: float) -> None:
+        """Record that a drain has ended: its record is *lost*, or a note on *node* holds for *backoff* seconds."""
+        now = monotonic()
+        if lost:
+            self.lost(node)
+        elif backoff > 0:
+            self._noted[node] = now, now + backoff
+
+    def look(self, snapshot: Snapshot) -> None:
+        """See which notes are still there."""
+        now = monotonic()
+        self._missing.clear()
+        for name, (since, until) in list(self._noted.items()):
+            view = snapshot.nodes.get(name)
+            record = drain_record(view.node) if view is not None else None
+            if record is not None and record.phase is Phase.BACKOFF:
+                if now < since + SOON:
+                    continue
+                self._times = 0
+            elif view is not None and now < until and (record is None or not record.owns_node):
+                # A mark may stand there by now.
+                self._missing.add(name)
+                if now < since + SEEN:
+                    continue
+                self.lost(name)
+            del self._noted[name]
+
+    def refusal(self, node: str) -> Refusal | None:
+        """Return why *node* is not claimed now."""
+        left = self._until - monotonic()
+        if left <= 0:
+            detail = "its last drain has just failed, and the note about that is not there"
+            return Refusal(Reason.BACKOFF, node, detail) if node in self._missing else None
+        detail = f"a drain's record vanished from node {self._node}; next try in {format_duration(left)}"
+        return Refusal(Reason.BACKOFF, node, detail)

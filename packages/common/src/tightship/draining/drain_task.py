@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -26,15 +26,15 @@ from msgspec import Struct
 
 from tightship.cluster import Snapshot
 from tightship.drain.answers import GOING, EvictionAnswer
-from tightship.drain.assessment import Assessment, Try, tried
-from tightship.drain.events import DrainEvent, EventKind
+from tightship.drain.assessment import Assessment, Returning, Try, tried
+from tightship.drain.events import DrainEvent, EventKind, EventSink
 from tightship.drain.machine import advance
-from tightship.drain.returning import Returning
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Step, Wait, Write
-from tightship.draining.guiding import Guided
-from tightship.draining.tools import DrainSettings, Tools
-from tightship.draining.writing import LiveNode, read_node, record_patch, send_away
+from tightship.draining.extensions import Guide
+from tightship.draining.writing import LiveNode, NodePatch, patch_node, read_node, record_patch, send_away
+from tightship.kube.cache import ClusterCache
+from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic
 from tightship.kube.listing import list_all
 from tightship.kube.resources import BY_KIND
@@ -43,7 +43,10 @@ from tightship.objects.api_errors import Conflict, KubeError, one_line
 from tightship.objects.backoff import doubled
 from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Ending, Phase, owner_mark
 from tightship.objects.reasons import Reason, Refusal
-from tightship.rules.nodes import drain_record
+from tightship.planning.demand import ReservedDemand
+from tightship.planning.plan.model import Placement
+from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.nodes import drain_record, opt_outs
 
 SHORTEST_PAUSE = 0.2
 """Least seconds between two looks, because a busy cluster changes all the time."""
@@ -56,6 +59,96 @@ LAG = 1.0
 
 TROUBLE_FIRST, TROUBLE_LAST = 0.5, 15.0
 """Seconds to wait after a failed request or a conflict, doubled from the first to the last."""
+
+
+NodeRefusals = Callable[[Snapshot, Node], Sequence[Refusal]]
+"""Returns what keeps a node of a snapshot as a whole now."""
+
+
+class DrainSettings(Struct, frozen=True, kw_only=True):
+    """The settings of drains. They may change while drains run.
+
+    *ahead* is the demand without pods for which to keep room. *node_refusals* is called before a claim and before each
+    eviction, since something that keeps a node may appear during its drain.
+    """
+
+    rules: DrainRules = DrainRules()
+    eviction: EvictionRules = EvictionRules()
+    placement: Placement = "likely"
+    ahead: ReservedDemand = ReservedDemand()
+    node_refusals: NodeRefusals = lambda snapshot, node: opt_outs(snapshot.at(node), pools=snapshot.node_pools)
+
+
+class Tools(Struct, frozen=True, kw_only=True):
+    """The tools of a drain. Every request that changes something is preceded by a call of *leading*.
+
+    While *releasing* is true, drains give their nodes back, whatever their phase. A *guide* is told before pods are
+    evicted; *landings* are the nodes where all drains want pods to land, by uid.
+    """
+
+    connection: Connection
+    cache: ClusterCache
+    tell: EventSink
+    leading: Callable[[], bool]
+    stopping: Callable[[], bool]
+    releasing: Callable[[], bool] = lambda: False
+    settings: Callable[[], DrainSettings]
+    clock: Callable[[], float]
+    in_thread: Callable[[Callable[[], list[Refusal]]], Awaitable[list[Refusal]]]
+    guide: Guide = Guide()
+    landings: Callable[[], Mapping[str, str]] = dict
+
+    def sight(self) -> Snapshot:
+        """Return the cluster as the cache has it, with the landings that drains under way want."""
+        snapshot, landings = self.cache.snapshot(), self.landings()
+        return msgspec.structs.replace(snapshot, landings=landings) if landings else snapshot
+
+    async def patch(self, live: LiveNode, patch: NodePatch) -> LiveNode:
+        """Write *patch* on *live* while this replica leads; see :func:`~tightship.draining.writing.patch_node`."""
+        return await patch_node(self.connection, live, patch, only_if=self.leading)
+
+
+async def collected(repair: Awaitable[None], troubles: list[KubeError]) -> None:
+    """Await *repair*, and add its error to *troubles*: the other repairs go on."""
+    try:
+        await repair
+    except Conflict:
+        pass  # somebody else was quicker: the next loop sees the result
+    except KubeError as error:
+        troubles.append(error)
+
+
+class Guided:
+    """Tells *guide* of the evictions of a drain that wants its pods on *targets*, by their uids."""
+
+    def __init__(self, guide: Guide, targets: Mapping[str, str]) -> None:
+        self.targets = targets
+        self._guide = guide
+        self._announced: set[str] = set()
+
+    async def ready(self, pods: Sequence[Pod]) -> bool:
+        """Have the guide expect the replacements of *pods*, which are about to be evicted.
+
+        Return true if they may be evicted at once. False means that this took a while, so the drain must first see
+        whether it still wants to evict them.
+        """
+        wanted = {pod.uid for pod in pods if pod.uid in self.targets}
+        if not self._guide.available or wanted <= self._announced:
+            return True
+        new = wanted - self._announced
+        self._announced |= wanted
+        await self._guide.expect([(pod, self.targets[pod.uid]) for pod in pods if pod.uid in new])
+        return False
+
+    def answered(self, pod: Pod, answer: EvictionAnswer) -> None:
+        """Tell the guide the answer to the eviction of *pod*. One without an answer may have been granted."""
+        self._announced.discard(pod.uid)
+        self._guide.answered(pod.uid, going=answer in GOING or answer is EvictionAnswer.NO_ANSWER)
+
+    def drop(self) -> None:
+        """Tell the guide that the pods that it expects the replacements of are not evicted."""
+        while self._announced:
+            self._guide.answered(self._announced.pop(), going=False)
 
 
 class _Looked(Struct, frozen=True):
@@ -73,7 +166,7 @@ class Drive:
 
     def __init__(self, tools: Tools, node: Node, record: DrainRecord, targets: Mapping[str, str] = {}) -> None:
         self.wake = asyncio.Event()
-        self.guided = Guided(tools.pilot, targets)
+        self.guided = Guided(tools.guide, targets)
         self._tools = tools
         self._name = node.name
         self._uid = node.uid

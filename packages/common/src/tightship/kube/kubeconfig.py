@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import yaml
 from msgspec import Struct
 
+from tightship.kube.connector import ProxyError, checked
 from tightship.kube.plugins import API_VERSIONS, CLUSTER_EXTENSION, INTERACTIVE_MODES, Plugin
-from tightship.kube.proxies import ProxyError, checked
 from tightship.objects.api_errors import ConfigError, one_line
 from tightship.objects.quoting import quoted
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from tightship.kube.proxies import proxy_for
+from tightship.kube.connector import proxy_for
 from tightship.objects.addresses import Address
 from tightship.objects.query_servers import Server, Tls
 
@@ -88,7 +88,7 @@ class ServerCredentials:
 
 
 def proxy_of(address: Address) -> str | None:
-    """Return the environment's proxy for *address*. Raises :class:`~tightship.kube.proxies.ProxyError`."""
+    """Return the environment's proxy for *address*. Raises :class:`~tightship.kube.connector.ProxyError`."""
     return proxy_for(str(address))
 
 

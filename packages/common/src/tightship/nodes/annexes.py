@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator, Field, InstanceOf
 
 from tightship.advice import advise
+from tightship.cluster.installations import Beside
+from tightship.deletion_costs import pod_costs
 from tightship.documents.inputs import Inputs
+from tightship.draining.extensions import Guide, Landed, PodCosts
+from tightship.draining.installations import Installations
+from tightship.kube.cache import ClusterCache
+from tightship.kube.connection import Connection
+from tightship.landing import landing_guide
 from tightship.objects.money import PriceReader, Prices
 from tightship.planning.changes import AdviceAsked
 from tightship.planning.plan import Improve
 from tightship.prices import prices
+from tightship.process.serving import Frame
 from tightship.process.settings.fields import Flag
+from tightship.process.settings.process import NodeProcessSettings
+from tightship.process.settings.sections import NodeSettings
 from tightship.search import search
+
+GuideMaker: TypeAlias = Callable[
+    [Frame[NodeSettings], NodeProcessSettings, ClusterCache, Installations, Callable[[Landed], None]], Guide
+]
+CostMaker: TypeAlias = Callable[[Connection, Callable[[], Beside], logging.Logger], PodCosts]
 
 Advise: TypeAlias = Callable[[AdviceAsked, Inputs, Sequence[str]], Inputs]
 """Adds to what a document is made of: advice about a plan, or about the named nodes."""
@@ -27,6 +43,12 @@ SEARCH: Improve | None = search
 
 PRICES: PriceReader | None = prices
 """What reads prices; without it, only annotations tell what a node costs."""
+
+GUIDE: GuideMaker | None = landing_guide
+"""What leads the replacements of evicted pods; without it, only soft taints steer."""
+
+COSTS: CostMaker | None = pod_costs
+"""What writes deletion costs on pods; without it, nothing does."""
 
 
 def _prices(value: object) -> object:

@@ -12,7 +12,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Generic, TypeVar
 
 from msgspec import Struct
 
@@ -20,7 +19,7 @@ from tightship.kube.host import HOST
 from tightship.nodes.annexes import SEARCH
 from tightship.objects.api_errors import one_line
 from tightship.objects.times import rfc3339
-from tightship.planning.evaluate import AT_ONCE, Evaluation, ExplainedGates, Facts, Horizon, Judge, evaluate
+from tightship.planning.evaluate import AT_ONCE, Evaluation, Facts, Horizon, Judge, evaluate
 from tightship.planning.plan import Plan, SearchRules
 from tightship.process.logging import log
 from tightship.process.loop import in_thread
@@ -36,8 +35,6 @@ PATIENCE = 60.0
 
 _WAIT = 0.1
 
-G = TypeVar("G", bound=ExplainedGates)
-
 
 class SearchState(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What ``/status`` tells of searches: whether one is *running*, how many ended, how many of those found better.
@@ -52,17 +49,17 @@ class SearchState(Struct, frozen=True, rename="camel", omit_defaults=True):
     last_ended: str = ""
 
 
-class _Ended(Struct, Generic[G], frozen=True):
+class _Ended(Struct, frozen=True):
     """The last search: what it saw, the nodes its plan would *keep*, whether it was *better* than before, and when."""
 
     facts: Facts
-    judge: Judge[G]
+    judge: Judge
     keep: int
     better: bool
     at: float
 
 
-class BackgroundSearch(Generic[G]):
+class BackgroundSearch:
     """One search at a time. The event loop calls all methods.
 
     A search ends at once when it *may* no longer run, which the thread asks at every step. A search that found
@@ -77,10 +74,10 @@ class BackgroundSearch(Generic[G]):
         self._clock = clock
         self._log = logger
         self._known: tuple[Plan, ...] = ()
-        self._last: _Ended[G] | None = None
+        self._last: _Ended | None = None
         self._hurt = False
         self._task: asyncio.Task[None] | None = None
-        self._judge: Judge[G] | None = None
+        self._judge: Judge | None = None
         self._end = threading.Event()
         self._go = threading.Event()
         self._go.set()
@@ -103,7 +100,7 @@ class BackgroundSearch(Generic[G]):
         finally:
             self._go.set()
 
-    def judged(self, evaluation: Evaluation[G], judge: Judge[G], seconds: float) -> None:
+    def judged(self, evaluation: Evaluation, judge: Judge, seconds: float) -> None:
         """Take over the plan of a pass, and begin a search if that may bring something."""
         plan = evaluation.plan
         if not seconds or plan.placement != "possible":
@@ -147,7 +144,7 @@ class BackgroundSearch(Generic[G]):
         self._known = ()
         self._last = None
 
-    def _wanted(self, evaluation: Evaluation[G], judge: Judge[G], seconds: float) -> bool:
+    def _wanted(self, evaluation: Evaluation, judge: Judge, seconds: float) -> bool:
         last, plan = self._last, evaluation.plan
         if SEARCH is None or not plan.removals:
             return False  # if no node can go alone, none can go with others
@@ -160,7 +157,7 @@ class BackgroundSearch(Generic[G]):
         promising = self._hurt or keep > last.keep or (last.better and keep > bound)
         return self._clock() >= last.at + seconds * (1 if promising else REST)
 
-    def _begin(self, evaluation: Evaluation[G], judge: Judge[G], seconds: float) -> None:
+    def _begin(self, evaluation: Evaluation, judge: Judge, seconds: float) -> None:
         self._end = threading.Event()
         self._judge = judge
         self._hurt = False
@@ -168,7 +165,7 @@ class BackgroundSearch(Generic[G]):
             self._patient_until = self._clock() + 3 * seconds + PATIENCE
         self._task = asyncio.create_task(self._search(evaluation, judge, seconds, self._end), name="search")
 
-    async def _search(self, evaluation: Evaluation[G], judge: Judge[G], seconds: float, end: threading.Event) -> None:
+    async def _search(self, evaluation: Evaluation, judge: Judge, seconds: float, end: threading.Event) -> None:
         before = evaluation.plan
         try:
             plan = await in_thread(self._work, evaluation, judge, seconds, end)
@@ -200,7 +197,7 @@ class BackgroundSearch(Generic[G]):
         if better or first:
             self._wake.set()
 
-    def _work(self, evaluation: Evaluation[G], judge: Judge[G], seconds: float, end: threading.Event) -> Plan:
+    def _work(self, evaluation: Evaluation, judge: Judge, seconds: float, end: threading.Event) -> Plan:
         stopwatch = HOST.get().stopwatch
 
         def stop() -> bool:
@@ -224,5 +221,5 @@ def _score(plan: Plan) -> tuple[int, int]:
     return len(plan.removals), -plan.evictions
 
 
-def _kept(evaluation: Evaluation[G], plan: Plan) -> int:
+def _kept(evaluation: Evaluation, plan: Plan) -> int:
     return len(evaluation.facts) - len(plan.removals)

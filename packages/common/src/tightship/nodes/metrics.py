@@ -14,7 +14,7 @@ from tightship.cluster import Snapshot
 from tightship.cluster.installations import Beside
 from tightship.drain.answers import EvictionAnswer
 from tightship.drain.events import DrainEvent, EventKind
-from tightship.drain.landings import Landed
+from tightship.draining.extensions import Landed
 from tightship.objects.drain_record import IDLE_PHASES, DrainRecord, Ending, Phase
 from tightship.objects.money import MICROS
 from tightship.objects.reasons import NODE_REASONS, Refusal

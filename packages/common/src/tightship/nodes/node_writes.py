@@ -5,33 +5,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
-from typing import TypeVar
 
 import msgspec
 
 from tightship.cluster import Snapshot
 from tightship.cluster.installations import Beside
+from tightship.draining.extensions import PodCosts
 from tightship.draining.writing import LiveNode, patch_node, read_node
 from tightship.draining.writing import Taint as WireTaint
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic
 from tightship.nodes.controller import NodeNote
-from tightship.nodes.cost_writes import CostWrites
-from tightship.nodes.deletion_costs import Costs, share_costs
-from tightship.nodes.scale_ins import ScaleIns
 from tightship.nodes.soft_taints import NEITHER, Marks, labelled_by_others, marked, marks_patch, next_to_go, steer
-from tightship.nodes.write_pace import WritePace
 from tightship.objects import Node
 from tightship.objects.api_errors import Conflict, NotFound, NotSent, one_line
 from tightship.objects.node import LEAVING
 from tightship.objects.reasons import Refusal
-from tightship.planning.evaluate import Evaluation, ExplainedGates
+from tightship.planning.evaluate import Evaluation
 from tightship.planning.plan.model import CANDIDATE
 from tightship.process.logging import log
 from tightship.process.loop import a_few_at_a_time
 from tightship.process.settings.sections import SteeringKeys
-
-G = TypeVar("G", bound=ExplainedGates)
 
 AT_ONCE = 8
 """Concurrent writes."""
@@ -49,7 +43,9 @@ class NodeWrites:
     A write that comes too late, because the node has changed or may not be written any more, is left to the next pass.
     """
 
-    def __init__(self, connection: Connection, beside: Callable[[], Beside], logger: logging.Logger) -> None:
+    def __init__(
+        self, connection: Connection, beside: Callable[[], Beside], costs: PodCosts, logger: logging.Logger
+    ) -> None:
         self._connection = connection
         self._beside = beside
         self._log = logger
@@ -57,9 +53,7 @@ class NodeWrites:
         # Nodes on which a soft taint or a label was put from here: the cache may lag behind our own writes.
         self._steered: set[str] = set()
         self._foreign = ""
-        self._costs = CostWrites(connection, beside, logger)
-        self._shared = Costs()
-        self._scale_ins = ScaleIns()
+        self._costs = costs
 
     async def notes(self, snapshot: Snapshot, notes: Sequence[NodeNote], allowed: Allowed) -> None:
         """Write *notes*, each against the version of the node in *snapshot* that was judged."""
@@ -79,8 +73,8 @@ class NodeWrites:
         return tuple(each for each in (self._foreign, self._costs.refused) if each)
 
     def waiting(
-        self, evaluation: Evaluation[G], settings: SteeringKeys, pauses: Callable[[str], Refusal | None]
-    ) -> Evaluation[G]:
+        self, evaluation: Evaluation, settings: SteeringKeys, pauses: Callable[[str], Refusal | None]
+    ) -> Evaluation:
         """Return *evaluation* with what *pauses* or waits for scale-ins, and choose whose pods get deletion costs."""
         snapshot, plan = evaluation.snapshot, evaluation.plan
         planned = [each.node for each in plan.removals]
@@ -90,16 +84,12 @@ class NodeWrites:
         if settings.deletion_cost:
             spared = _spared(evaluation)
             going = next_to_go(snapshot, plan, len(snapshot.nodes), spared=spared)
-        costs = self._shared = share_costs(snapshot, going, self._beside())
-        if not going or self._costs.refused:
-            return evaluation
-        timeout = settings.scale_in_timeout
-        waits = self._scale_ins.waiting(planned, costs.chosen, timeout, evaluation.now)
+        waits = self._costs.choose(snapshot, planned, going, settings.scale_in_timeout, evaluation.now)
         return msgspec.structs.replace(evaluation, held={**waits, **evaluation.held})
 
     async def steer(
         self,
-        evaluation: Evaluation[ExplainedGates],
+        evaluation: Evaluation,
         settings: SteeringKeys,
         allowed: Allowed,
         *,
@@ -126,11 +116,11 @@ class NodeWrites:
         await self._each(
             [(name, partial(self._mark, name, wanted, allowed, nodes[name])) for name, wanted in paced], allowed
         )
-        await self._costs.write(snapshot, self._shared, allowed)
+        await self._costs.write(snapshot, allowed)
 
     def left(self, snapshot: Snapshot) -> bool:
         """Whether a node carries, or may carry, a taint or label of the controller, or a pod a cost that can go."""
-        return bool(self._marked(snapshot) or (self._costs.carrying(snapshot) and not self._costs.refused))
+        return bool(self._marked(snapshot)) or self._costs.left(snapshot)
 
     async def clear(self, snapshot: Snapshot, allowed: Allowed) -> None:
         """Remove all soft taints, labels and deletion costs of the controller."""
@@ -206,5 +196,31 @@ class NodeWrites:
         await a_few_at_a_time(one, writes, AT_ONCE)
 
 
-def _spared(evaluation: Evaluation[ExplainedGates]) -> list[str]:
+def _spared(evaluation: Evaluation) -> list[str]:
     return [name for name, fact in evaluation.facts.items() if fact.pool in evaluation.paused]
+
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 120.0
+"""Seconds between two writes of one node; they double while the node is written again and again."""
+
+
+class WritePace:
+    """Lets a node be written seldom while it is written again and again.
+
+    A configuration that somebody switches on and off, and a policy that takes back what was written, would otherwise
+    cost several writes a pass.
+    """
+
+    def __init__(self) -> None:
+        # When a node was last written, and for how long it was not to be written after that.
+        self._last: dict[str, tuple[float, float]] = {}
+
+    def lets(self, node: str) -> bool:
+        """Whether *node* may be written now. If so it counts as written."""
+        now = monotonic()
+        before, pause = self._last.get(node, (now, 0.0))
+        if now < before + pause:
+            return False
+        calm = now >= before + 2 * LONGEST_PAUSE
+        self._last[node] = now, FIRST_PAUSE if calm or not pause else min(2 * pause, LONGEST_PAUSE)
+        return True

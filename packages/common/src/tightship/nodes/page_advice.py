@@ -7,7 +7,6 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 from msgspec import Struct
 
@@ -44,13 +43,13 @@ class PageAdvice:
     def __init__(self, clock: Callable[[], float], logger: logging.Logger) -> None:
         self._clock = clock
         self._log = logger
-        self._last: tuple[Evaluation[Any], Tunable] | None = None
+        self._last: tuple[Evaluation, Tunable] | None = None
         self._measured: MeasuredAdvice | None = None
         self._begun = -math.inf
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
 
-    def judged(self, evaluation: Evaluation[Any], tunable: Tunable) -> None:
+    def judged(self, evaluation: Evaluation, tunable: Tunable) -> None:
         """Take over the evaluation of a pass, made with the settings of *tunable*."""
         self._last = evaluation, tunable
 
@@ -67,7 +66,7 @@ class PageAdvice:
         """End what is being measured, and begin nothing more."""
         self._stopped = True
 
-    async def _measure(self, evaluation: Evaluation[Any], tunable: Tunable) -> None:
+    async def _measure(self, evaluation: Evaluation, tunable: Tunable) -> None:
         try:
             self._measured = await in_thread(partial(self._work, evaluation, tunable))
         except Exception as error:  # the page has the plan all the same
@@ -75,7 +74,7 @@ class PageAdvice:
         finally:
             self._task = None
 
-    def _work(self, evaluation: Evaluation[Any], tunable: Tunable) -> MeasuredAdvice | None:
+    def _work(self, evaluation: Evaluation, tunable: Tunable) -> MeasuredAdvice | None:
         # Landings and pauses of the pass belong to the moment; what a change gains is measured without them.
         began, snapshot, now = monotonic(), evaluation.snapshot, evaluation.now
         base = evaluate(snapshot, tunable.judge(tunable.settings), now, AT_ONCE)

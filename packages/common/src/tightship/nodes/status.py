@@ -26,13 +26,13 @@ from tightship.documents.inputs import Inputs, refusal_entry
 from tightship.documents.money import money
 from tightship.documents.plan_page import plan_page
 from tightship.documents.warnings import warnings_of
-from tightship.draining.terms import LandingFigures
+from tightship.draining.extensions import LandingFigures
 from tightship.nodes.background_search import SearchState
 from tightship.nodes.page_advice import MeasuredAdvice
 from tightship.objects.counting import counted
 from tightship.objects.drain_record import Finished
 from tightship.objects.times import rfc3339
-from tightship.planning.evaluate import Evaluation, ExplainedGates
+from tightship.planning.evaluate import Evaluation
 from tightship.planning.plan import Plan
 from tightship.planning.savings import saved
 from tightship.rules.nodes import drain_record
@@ -114,19 +114,11 @@ class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tr
     plan: NodePlan
 
 
-class Remarks(Struct, frozen=True):
-    """A controller's additions: *figures* after the common ones, *alerts* after the brake's, the plan's *excess*."""
-
-    figures: tuple[tuple[str, str], ...] = ()
-    alerts: tuple[str, ...] = ()
-    excess: ExcessSummary | None = None
-
-
 class Situation(Struct, frozen=True, kw_only=True):
     """The context of an evaluation: its *generator* and the role of this replica. *cluster* is its name for people.
 
     *finished* are recent drains, the oldest first. *problems* are whole sentences about the configuration: why it was
-    refused, or that it was deleted, and which one is in use.
+    refused, or that it was deleted, and which one is in use. *figures* are the controller's own, *excess* the plan's.
     """
 
     generator: Generator
@@ -143,6 +135,8 @@ class Situation(Struct, frozen=True, kw_only=True):
     installations: Sequence[Installation] = ()
     problems: Sequence[str] = ()
     search: SearchState | None = None
+    figures: Sequence[tuple[str, str]] = ()
+    excess: ExcessSummary | None = None
 
 
 class Shown(Struct, frozen=True):
@@ -161,12 +155,7 @@ def nothing_yet(name: str, kind: str, cluster: str) -> Shown:
     return Shown(status + b"\n", lambda *_: page)
 
 
-def show(
-    evaluation: Evaluation[ExplainedGates],
-    situation: Situation,
-    remarks: Remarks = Remarks(),
-    as_if: Plan | None = None,
-) -> Shown:
+def show(evaluation: Evaluation, situation: Situation, as_if: Plan | None = None) -> Shown:
     """Return the status of *evaluation*. Takes as long as ``plan -o json``, so call it in a thread.
 
     *as_if* is the plan as if Karpenter did not consolidate, if anything is left to it.
@@ -180,7 +169,7 @@ def show(
         plan=evaluation.plan,
         now=evaluation.now,
         warnings=warnings_of(evaluation.snapshot, evaluation.unknown_minimums),
-        excess=remarks.excess,
+        excess=situation.excess,
         as_if_unmanaged=as_if,
     )
     status = Status(
@@ -214,10 +203,10 @@ def show(
         plan=plan_document(inputs),
     )
     written = msgspec.json.format(msgspec.json.encode(status), indent=2) + b"\n"
-    return Shown(written, partial(_page, written, remarks))
+    return Shown(written, partial(_page, written, tuple(situation.figures)))
 
 
-def _drains(evaluation: Evaluation[ExplainedGates]) -> tuple[DrainEntry, ...]:
+def _drains(evaluation: Evaluation) -> tuple[DrainEntry, ...]:
     found = []
     for name, fact in evaluation.facts.items():
         record = drain_record(fact.view.node)
@@ -239,7 +228,7 @@ def _drains(evaluation: Evaluation[ExplainedGates]) -> tuple[DrainEntry, ...]:
     return tuple(found)
 
 
-def _page(written: bytes, remarks: Remarks, measured: MeasuredAdvice | None = None) -> Page:
+def _page(written: bytes, figures: tuple[tuple[str, str], ...], measured: MeasuredAdvice | None = None) -> Page:
     status = msgspec.json.decode(written, type=Status)
     plan = msgspec.structs.replace(status.plan, held=status.held)
     if measured is not None:
@@ -249,10 +238,10 @@ def _page(written: bytes, remarks: Remarks, measured: MeasuredAdvice | None = No
     return plan_page(
         plan,
         template=STATUS,
-        alerts=(*_alerts(status), *remarks.alerts),
+        alerts=_alerts(status),
         refresh=REFRESH,
         status=status,
-        figures=(*_figures(status), *remarks.figures),
+        figures=(*_figures(status), *figures),
         measured_at="" if measured is None else measured.at,
     )
 

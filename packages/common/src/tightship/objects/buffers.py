@@ -7,8 +7,7 @@ from msgspec import Struct
 
 from tightship.objects.meta import Metadata, Namespaced, qualified, seconds
 from tightship.objects.mistyped import located, part_explained
-from tightship.objects.pod import Pod
-from tightship.objects.pod_wire import PodWire, SpecWire
+from tightship.objects.pod import Pod, PodWire, SpecWire
 from tightship.objects.quantity import QuantityError
 from tightship.objects.resources import NOTHING, Container, ResourceRequirements, Resources, parse
 from tightship.objects.unreadable import UNREADABLE

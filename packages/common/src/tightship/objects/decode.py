@@ -33,8 +33,7 @@ from tightship.objects.karpenter import NodePool, NodePoolWire
 from tightship.objects.mistyped import explained, located, quoted_quantities
 from tightship.objects.mistyped import tree as _tree
 from tightship.objects.node import Node, NodeWire
-from tightship.objects.pod import Pod
-from tightship.objects.pod_wire import PodWire
+from tightship.objects.pod import Pod, PodWire
 from tightship.objects.quantity import QuantityError
 from tightship.objects.storage import (
     CSI_DRIVER,

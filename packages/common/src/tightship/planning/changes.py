@@ -58,10 +58,10 @@ class Tunable(Protocol):
     def settings(self) -> Any:
         """The settings in force."""
 
-    def judge(self, settings: Any) -> Judge[Any]:
+    def judge(self, settings: Any) -> Judge:
         """Return the judge of *settings*."""
 
-    def change(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation[Any]) -> Change | None:
+    def change(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation) -> Change | None:
         """Return the change of settings against *reason* for nodes of the pool of *fact*, ``None`` if there is none."""
 
     def without(self, reason: Reason) -> Change:
@@ -93,7 +93,7 @@ class AdviceAsked(Struct, frozen=True):
 
     tunable: Tunable
     snapshot: Snapshot
-    base: Evaluation[Any]
+    base: Evaluation
     horizon: Horizon
     limits: TimeLimit
 

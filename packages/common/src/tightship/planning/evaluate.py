@@ -6,14 +6,16 @@ a :class:`Judge`, made from its settings.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
 
 from tightship.cluster import Snapshot
 from tightship.cluster.installations import Beside
+from tightship.objects import Node
 from tightship.objects.drain_record import Finished, PastDrains
 from tightship.objects.reasons import Refusal
 from tightship.planning.demand import ReservedDemand, with_demand
@@ -44,58 +46,56 @@ Facts = Mapping[str, NodeFacts]
 """What is known of each node, by name."""
 
 
-class ExplainedGates(Gates, Protocol):
-    """The gates of a controller over one set of facts: they can also say what they ask of a single node."""
-
-    def checks(self, name: str) -> Sequence[Check]:
-        """Return the gates of node *name* as they stand when its turn comes, open ones and remarks too."""
-
-
-G = TypeVar("G", bound=ExplainedGates)
-G_co = TypeVar("G_co", bound=ExplainedGates, covariant=True)
-
-
 class PaceRules(HealthRules, AdditionRules, Protocol):
     """When nothing is drained, or nothing in a pool, whatever the plan says."""
 
 
-class Judge(Protocol[G_co]):
-    """A controller's settings as rules. Two judges of equal settings judge alike."""
+class Judge(ABC):
+    """A controller's settings as rules, for a plan, a claim and a drain. Two judges of equal settings judge alike.
 
-    @property
-    def rules(self) -> FactRules:
-        """The rules for nodes and pods."""
+    *rules* are for nodes and pods, *placement* says how sure the place of an evicted pod must be. *steering* is how a
+    running controller keeps evicted pods off the nodes that go next, ``None`` if it doesn't. Room is kept for the
+    demand *ahead*, which has no pods yet. *pace* says when to brake, and what to learn from earlier drains.
+    """
 
-    @property
-    def placement(self) -> Placement:
-        """How sure the place of an evicted pod must be."""
+    rules: FactRules
+    placement: Placement
+    steering: SteeringRules | None
+    ahead: ReservedDemand
+    pace: PaceRules
 
-    @property
-    def steering(self) -> SteeringRules | None:
-        """How a running controller keeps evicted pods off the nodes that go next, ``None`` if it doesn't."""
-
-    @property
-    def ahead(self) -> ReservedDemand:
-        """The demand without pods for which room is kept."""
-
-    @property
-    def pace(self) -> PaceRules:
-        """When to brake, and what to learn from earlier drains."""
-
+    @abstractmethod
     def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:
         """Return what the controller's own gates say against one node, whatever a plan does."""
 
-    def gates(self, snapshot: Snapshot, facts: Facts, now: float) -> G_co:
+    @abstractmethod
+    def gates(self, snapshot: Snapshot, facts: Facts, now: float) -> Gates:
         """Return the gates while a plan on *snapshot* grows; *facts* have all refusals of single nodes."""
 
+    @abstractmethod
     def strategy(self, facts: Facts) -> Strategy:
         """Return which nodes go, and in what order."""
 
-    def tells_minimum(self, pool: str) -> bool:
-        """Whether the settings give *pool* a least number of nodes."""
-
+    @abstractmethod
     def pauses(self, facts: Facts, finished: Sequence[Finished], now: float) -> Callable[[str], Pause | None]:
         """Return a function from a pool to why it pauses at *now* after what has happened, ``None`` if it doesn't."""
+
+    @abstractmethod
+    def room(self, node: str, facts: Facts, claimed: Collection[str]) -> Refusal | None:
+        """Return why *node* may not be claimed beside *claimed*, all claimed nodes of the cluster; ``None`` if it may.
+
+        *facts* belong to the latest snapshot. The method must be free of side effects: each attempt to write the claim
+        calls it again.
+        """
+
+    @abstractmethod
+    def node_refusals(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
+        """Return what keeps *node* of *snapshot* as a whole; a drain asks before its claim and before each eviction."""
+
+    def tells_minimum(self, pool: str) -> bool:
+        """Whether the settings give *pool* a least number of nodes."""
+        del pool
+        return False
 
 
 class Horizon(Struct, frozen=True):
@@ -117,7 +117,7 @@ AT_ONCE = Horizon()
 """One round over all nodes: what a running controller looks at in each pass."""
 
 
-class Evaluation(Struct, Generic[G_co], frozen=True, kw_only=True):
+class Evaluation(Struct, frozen=True, kw_only=True):
     """What to do with *snapshot* at *now* (seconds since 1970), and why.
 
     The *plan* is the direction. *held* says which of its nodes have to wait and why, *unhealthy* why all of them do;
@@ -128,7 +128,7 @@ class Evaluation(Struct, Generic[G_co], frozen=True, kw_only=True):
     snapshot: Snapshot
     now: float
     facts: Facts
-    gates: G_co
+    gates: Gates
     plan: Plan
     held: Mapping[str, Refusal]
     unhealthy: Refusal | None
@@ -148,7 +148,7 @@ class Evaluation(Struct, Generic[G_co], frozen=True, kw_only=True):
         return (*self.gates.checks(name), *planned, *cost_remarks(fact.evict), *waits)
 
 
-class Evaluator(Generic[G]):
+class Evaluator:
     """Evaluates a cluster pass after pass; plans nothing anew while nothing has changed.
 
     Time alone may change facts (how old a node is, whose grace is over). Each pass gathers them; where they are the
@@ -156,14 +156,14 @@ class Evaluator(Generic[G]):
     """
 
     def __init__(self) -> None:
-        self._read: tuple[Snapshot, Judge[G], Mapping[str, str], Beside | None, Snapshot] | None = None
-        self._planned: tuple[Facts, G, Plan] | None = None
+        self._read: tuple[Snapshot, Judge, Mapping[str, str], Beside | None, Snapshot] | None = None
+        self._planned: tuple[Facts, Gates, Plan] | None = None
         self._known: tuple[Plan, ...] = ()
 
     def __call__(
         self,
         snapshot: Snapshot,
-        judge: Judge[G],
+        judge: Judge,
         now: float,
         horizon: Horizon = AT_ONCE,
         *,
@@ -173,7 +173,7 @@ class Evaluator(Generic[G]):
         beside: Beside | None = None,
         improve: Improve | None = None,
         progress: Callable[[int, int], None] | None = None,
-    ) -> Evaluation[G]:
+    ) -> Evaluation:
         """Judge every node of *snapshot* as *judge* does; see :func:`evaluate`.
 
         *landings* are the nodes where drains under way want pods to land, by uid: the plan keeps their room.
@@ -221,9 +221,7 @@ class Evaluator(Generic[G]):
         return paced(evaluation, judge, history, now, api_failures)
 
 
-def paced(
-    evaluation: Evaluation[G], judge: Judge[G], history: PastDrains, now: float, api_failures: int = 0
-) -> Evaluation[G]:
+def paced(evaluation: Evaluation, judge: Judge, history: PastDrains, now: float, api_failures: int = 0) -> Evaluation:
     """Return *evaluation* with what *history* and the health of the cluster hold back at *now*."""
     snapshot, facts = evaluation.snapshot, evaluation.facts
     unhealthy = brake(snapshot, history.finished, judge.pace, now, api_failures)
@@ -241,7 +239,7 @@ def paced(
 
 def evaluate(
     snapshot: Snapshot,
-    judge: Judge[G],
+    judge: Judge,
     now: float,
     horizon: Horizon = AT_ONCE,
     *,
@@ -249,14 +247,14 @@ def evaluate(
     api_failures: int = 0,
     improve: Improve | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Evaluation[G]:
+) -> Evaluation:
     """Judge every node of *snapshot* at *now* (seconds since 1970), once.
 
     *history* are the recent drains of all controllers and what pools have learned from them; *api_failures* counts
     passes in a row in which the API server failed. *improve* is what searches. *progress* is told (round,
     nodes removed so far).
     """
-    once: Evaluator[G] = Evaluator()
+    once = Evaluator()
     return once(
         snapshot, judge, now, horizon, history=history, api_failures=api_failures, improve=improve, progress=progress
     )
@@ -264,7 +262,7 @@ def evaluate(
 
 def facts_of(
     snapshot: Snapshot,
-    judge: Judge[ExplainedGates],
+    judge: Judge,
     now: float,
     only: Collection[str] | None = None,
     *,
@@ -291,14 +289,14 @@ def facts_of(
 
 def _plan(
     snapshot: Snapshot,
-    judge: Judge[G],
+    judge: Judge,
     facts: Facts,
     now: float,
     horizon: Horizon,
     *,
     improve: Improve | None,
     progress: Callable[[int, int], None] | None,
-) -> tuple[G, Plan]:
+) -> tuple[Gates, Plan]:
     plan_snapshot = plannable(snapshot, judge.rules)
     gates = judge.gates(plan_snapshot, facts, now)
 
@@ -345,7 +343,7 @@ def _over_rounds(found: Plan, plain: Plan) -> Plan:
     return msgspec.structs.replace(plain, searched=unused)
 
 
-def _unknown_minimums(plan: Plan, facts: Facts, judge: Judge[G]) -> tuple[str, ...]:
+def _unknown_minimums(plan: Plan, facts: Facts, judge: Judge) -> tuple[str, ...]:
     """Return the pools of nodes that go by *plan* though nothing says what their group's minimum size is."""
     going = (facts[each.node] for each in plan.removals if each.node in facts)
     unknown = {fact.pool for fact in going if fact.group is None and karpenter_pool(fact.view.node) is None}
@@ -357,7 +355,7 @@ def _considered(known: Sequence[Plan], before: Sequence[Plan]) -> bool:
     return all(any(each is other for other in before) for each in known)
 
 
-def _forecast(snapshot: Snapshot, judge: Judge[G], facts: Facts, plan: Plan) -> Forecast | None:
+def _forecast(snapshot: Snapshot, judge: Judge, facts: Facts, plan: Plan) -> Forecast | None:
     if judge.placement != "possible" or not plan.removals:
         return None
     return forecast(plannable(snapshot, judge.rules), plan, candidates_of(facts), judge.steering)

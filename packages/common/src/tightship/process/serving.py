@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 from prometheus_client import CollectorRegistry
@@ -105,25 +106,31 @@ class Frame(Struct, Generic[T], frozen=True, kw_only=True):
         return self.elector.is_leader or not self.run.leader_elect
 
 
-class Controller(Protocol):
+class Controller(ABC):
     """The content of a frame. The event loop calls all methods, so synchronous ones must be quick."""
 
     @property
+    @abstractmethod
     def unfinished(self) -> bool:
         """Whether this controller has work under way that somebody has to finish even if it is switched off."""
 
+    @abstractmethod
     def waits_for(self) -> Sequence[str]:
         """Return why no pass can run yet, one line each. An exception ends the process."""
 
+    @abstractmethod
     async def once(self) -> None:
         """Run one pass."""
 
+    @abstractmethod
     async def stop(self) -> None:
         """Finish the writes, or leave them in good order. The Lease is released afterwards."""
 
+    @abstractmethod
     def status(self) -> bytes:
         """Return the last pass as JSON."""
 
+    @abstractmethod
     def page(self) -> Draw:
         """Return a function that draws the last pass for people."""
 

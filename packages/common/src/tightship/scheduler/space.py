@@ -16,9 +16,7 @@ from tightship.objects import Node, Pod, PodTemplate
 from tightship.objects.reasons import Reason
 from tightship.objects.resources import POD_COUNT, largest
 from tightship.objects.selectors import Taint
-from tightship.scheduler.constraints import Constraints, PodDemand, restrict_ports
-from tightship.scheduler.platforms import Platforms
-from tightship.scheduler.static import NodeFilters
+from tightship.scheduler.constraints import Constraints, NodeFilters, Platforms, PodDemand, restrict_ports
 from tightship.scheduler.topology import NodeMask, clear
 from tightship.scheduler.volumes import NO_ATTACHMENTS, VolumeUnknownError
 

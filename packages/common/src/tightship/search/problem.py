@@ -18,7 +18,7 @@ from tightship.planning.plan.planner import Planner
 from tightship.scheduler.scoring import best_fit
 from tightship.scheduler.space import PodDemand, Space
 from tightship.scheduler.topology import DomainSum
-from tightship.scheduler.volume_reach import NO_ATTACHMENTS
+from tightship.scheduler.volumes import NO_ATTACHMENTS
 from tightship.search.limits import GateLimits
 
 MOST_CELLS = 50_000_000

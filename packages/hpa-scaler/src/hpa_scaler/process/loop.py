@@ -47,7 +47,7 @@ from tightship.objects.reasons import Reason, Refusal
 from tightship.process.http import Draw
 from tightship.process.logging import log
 from tightship.process.loop import JITTER, in_thread
-from tightship.process.serving import Frame
+from tightship.process.serving import Controller, Frame
 
 
 class ImmediateRaiser:
@@ -171,8 +171,8 @@ class _CycleInputs(Struct, frozen=True):
     """The cycle's deadline, by the monotonic clock."""
 
 
-class ScalerLoop:
-    """Runs cycles in a *frame*; see :class:`tightship.process.serving.Controller`."""
+class ScalerLoop(Controller):
+    """Runs cycles in a *frame*."""
 
     def __init__(
         self,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
 import hpa_scaler.running
-import node_compactor.running
-import node_refiner.running
 from hpa_scaler.process.settings import ScalerRunSettings
-from node_compactor.run_settings import CompactorRunSettings
-from node_refiner.run_settings import RefinerRunSettings
+from node_compactor.controller import COMPACTOR as _COMPACTOR
+from node_refiner.controller import REFINER as _REFINER
+from tightship.nodes.controller import AnyController
+from tightship.nodes.loop import serve_nodes
 from tightship.process.main import Runtime
 from tightship.process.settings.process import ProcessSettings
 
@@ -25,8 +26,12 @@ class Program(Struct, frozen=True):
     serve: Callable[[Runtime, Any, Mapping[str, str]], Awaitable[None]]
 
 
-COMPACTOR = Program("node-compactor", CompactorRunSettings, node_compactor.running.serve)
-REFINER = Program("node-refiner", RefinerRunSettings, node_refiner.running.serve)
+def _of(controller: AnyController) -> Program:
+    return Program(controller.name, controller.process, partial(serve_nodes, controller))
+
+
+COMPACTOR = _of(_COMPACTOR)
+REFINER = _of(_REFINER)
 SCALER = Program("hpa-scaler", ScalerRunSettings, hpa_scaler.running.serve)
 PROGRAMS = (COMPACTOR, REFINER, SCALER)
 

@@ -6,7 +6,6 @@ import heapq
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -15,17 +14,23 @@ from tightship.objects.reasons import Refusal
 from tightship.planning.plan.model import Candidate, Searched, SearchRules
 from tightship.planning.plan.planner import Planner
 from tightship.planning.utilization import Measure
+from tightship.rules.checks import Check
 from tightship.rules.disruption_cost import total_cost
 from tightship.scheduler.scoring import Choice, aligned, best_fit
 from tightship.scheduler.space import PODS, Space
 
 
-class Gates(Protocol):
+class Gates(ABC):
     """What a controller's settings say while a plan grows: minimums, required counts, budgets."""
 
+    @abstractmethod
     def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
         """Return what stands against planning *candidate* next, after what *planner* has planned so far."""
-        ...
+
+    def checks(self, name: str) -> Sequence[Check]:
+        """Return the gates of node *name* as they stand when its turn comes, open ones and remarks too."""
+        del name
+        return ()
 
 
 class Outcome(Struct, frozen=True):

@@ -38,7 +38,7 @@ class SettingChanges:
     def __init__(
         self,
         settings: NodeSettings,
-        judged: Callable[[Any], Judge[Any]],
+        judged: Callable[[Any], Judge],
         given: Collection[str] = (),
     ) -> None:
         self.settings = settings
@@ -47,11 +47,11 @@ class SettingChanges:
         self._keys = wire_keys(type(settings))
         self._given = given
 
-    def own(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation[Any]) -> Change | None:
+    def own(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation) -> Change | None:
         """Return the change of a setting of this controller alone, as :meth:`change` does."""
         raise NotImplementedError
 
-    def change(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation[Any]) -> Change | None:
+    def change(self, reason: Reason, fact: NodeFacts, evaluation: Evaluation) -> Change | None:
         """See :class:`tightship.planning.changes.Tunable`."""
         if reason in _SWITCHED:
             return self.without(reason)
@@ -122,7 +122,7 @@ class SettingChanges:
 
         return change(most)
 
-    def _grace(self, evaluation: Evaluation[Any]) -> Change:
+    def _grace(self, evaluation: Evaluation) -> Change:
         reason = Reason.GRACE_PERIOD_TOO_LONG
 
         def change(seconds: float) -> Change:

@@ -239,7 +239,7 @@ class NodeProcessSettings(ProcessSettings):
     """The namespace of the claims of **all** Tightship controllers, whatever their own namespaces are."""
     landings: Name = variable("LANDINGS_CONFIG_MAP_NAME", default="tightship-landings")
     """The ConfigMap in the controller's own namespace that tells the chart's admission policy where pods should land:
-    see :mod:`tightship.draining.pilot`."""
+    see :mod:`tightship.landing.controller`."""
     release: Switch = variable("RELEASE", default=False)
     """Give back the nodes that drains of this installation hold, begin nothing, and end."""
 

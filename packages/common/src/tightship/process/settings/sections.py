@@ -184,7 +184,7 @@ class SteeringKeys(Layered):
 
     steering: SteeringWord = "taints"
     """``taints``: the next nodes to go carry the taint ``tightship.dev/candidate:PreferNoSchedule``. ``hints`` does the
-    same, and uses the chart's admission policy, on Kubernetes 1.36 and newer: see :mod:`tightship.draining.pilot`.
+    same, and uses the chart's admission policy, on Kubernetes 1.36 and newer: see :mod:`tightship.landing.controller`.
     YAML 1.1 reads ``off`` as ``false``, which is therefore allowed."""
     candidate_taints: int = Field(default=400, ge=0, alias="maximumCandidateTaints")
     """Most nodes that carry the taint, the first of the plan. Pods then rarely land on nodes that they would have to
@@ -193,11 +193,11 @@ class SteeringKeys(Layered):
 
     deletion_cost: bool = Field(default=False, alias="deletionCost")
     """Whether the pods of ReplicaSets on the nodes that go next get a low pod deletion cost, so that scale-ins and
-    rollouts empty those nodes without an eviction: see :mod:`tightship.nodes.deletion_costs`. Needs the right to patch
+    rollouts empty those nodes without an eviction: see :mod:`tightship.deletion_costs.costs`. Needs the right to patch
     pods."""
     scale_in_timeout: Seconds = Field(default=1800.0, alias="scaleInTimeout")
     """With ``deletionCost``, how long a node that goes next waits after a pod has left it, before its pods are evicted:
-    see :mod:`tightship.nodes.scale_ins`."""
+    see :mod:`tightship.deletion_costs.costs`."""
 
     def steering_as(self, controller: str) -> SteeringRules | None:
         """Return how *controller* steers pods by soft taints, ``None`` if it doesn't."""

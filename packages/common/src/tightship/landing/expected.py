@@ -1,4 +1,4 @@
-"""The book of landings: which replacements of evicted pods are expected, and on which nodes. Pure.
+"""The landings that are expected: which replacements of evicted pods are expected, and on which nodes. Pure.
 
 Before a drain evicts pods, it enters an expectation for each: the pod's controller will create a replacement, which
 should land on the plan's target. An expectation holds for the eviction at hand only. A refused eviction ends it, and so
@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 
 import msgspec
 from msgspec import Struct
 
 from tightship.cluster import Snapshot
+from tightship.draining.extensions import Landed
 from tightship.objects import SAME_NAME, Pod
 from tightship.objects.node import LEAVING
 from tightship.objects.selectors import Requirement
@@ -42,14 +42,6 @@ _GONE = 2.0
 AWAY = Requirement(LEAVING, "DoesNotExist")
 NAME = "metadata.name"
 """What the policy has a led pod require of nodes, and the field by which the pod prefers some."""
-
-
-class Landed(StrEnum):
-    """Where a replacement landed; the value is the metric label."""
-
-    TARGET = "target"
-    ELSEWHERE = "elsewhere"
-    UNSCHEDULED = "unscheduled"
 
 
 class ExpectedLanding(Struct, frozen=True, kw_only=True):
@@ -131,7 +123,7 @@ def room_for(snapshot: Snapshot, pods: Iterable[Pod], leaving: Sequence[str]) ->
 
 
 class Landings:
-    """The book. All times are in seconds of one clock, given as *now*."""
+    """The expected landings. All times are in seconds of one clock, given as *now*."""
 
     def __init__(self) -> None:
         self._expected: dict[str, ExpectedLanding] = {}
@@ -273,31 +265,7 @@ def _pods(snapshot: Snapshot) -> Iterator[Pod]:
         yield from view.pods
 
 
-def all_land(space: Space, node: str, pods: Iterable[Pod]) -> bool:
-    """Whether each of *pods*, which leave *node*, still has its place on the landing in the snapshot of *space*.
-
-    A search for other places may miss these: whoever chose them may have searched for much longer. *space* stays as it
-    is.
-    """
-    landings, origin = space.snapshot.landings, space.index.get(node)
-    if not landings or origin is None:
-        return False
-    mark = space.mark()
-    try:
-        space.close(origin)
-        asks = [(space.demand_of(pod), space.index.get(landings.get(pod.uid, ""))) for pod in pods]
-        for ask, _ in asks:
-            space.remove(ask, origin)
-        for ask, target in asks:
-            if target is None or ask.unknown is not None or not space.accepts(ask, target):
-                return False
-            space.place(ask, target)
-        return True
-    finally:
-        space.rollback(mark)
-
-
 __all__ = [
-    "ExpectedLanding", "Landed", "Landing", "Landings", "all_land", "led", "pods_of", "room_for", "takes_pods",
+    "ExpectedLanding", "Landing", "Landings", "led", "pods_of", "room_for", "takes_pods",
     "wished",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Writes the deletion costs of :mod:`tightship.nodes.deletion_costs` on pods, a bounded number in each pass."""
+"""Writes the deletion costs of :mod:`tightship.deletion_costs.costs` on pods, a bounded number in each pass."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from msgspec import Struct
 
 from tightship.cluster import Snapshot
 from tightship.cluster.installations import Beside
+from tightship.deletion_costs.costs import OURS, Costs, ScaleIns, notes_of, priced, removal, share_costs
+from tightship.draining.extensions import PodCosts
 from tightship.kube.connection import WRITE_TIMEOUT, Connection
 from tightship.kube.resources import BY_KIND
-from tightship.nodes.deletion_costs import OURS, Costs, notes_of, priced, removal
 from tightship.objects import Pod
 from tightship.objects.api_errors import ApiError, BadAnswer, Conflict, Forbidden, Invalid, NotFound, NotSent, one_line
 from tightship.objects.drain_record import FIELD_MANAGER
+from tightship.objects.reasons import Refusal
 from tightship.objects.unreadable import UNREADABLE
 from tightship.process.logging import log
 from tightship.process.loop import a_few_at_a_time
@@ -45,7 +47,7 @@ class _Pods(Struct, frozen=True):
     items: list[_Live] = []
 
 
-class CostWrites:
+class CostWrites(PodCosts):
     """Writes and removes deletion costs of the installation that *beside* tells.
 
     Needs the right to patch pods, which the chart grants only with ``deletionCost``. Without it nothing else suffers.
@@ -58,8 +60,22 @@ class CostWrites:
         # Pods that got a cost from here which the cache may not show yet, by uid.
         self._unseen: dict[str, Pod] = {}
         self._blocked = False
+        self._costs = Costs()
+        self._scale_ins = ScaleIns()
         self.refused = ""
-        """A sentence about a refusal that still holds, for people."""
+
+    def choose(
+        self, snapshot: Snapshot, planned: Sequence[str], going: Sequence[str], timeout: float, now: float
+    ) -> Mapping[str, Refusal]:
+        """See :meth:`tightship.draining.extensions.PodCosts.choose`."""
+        self._costs = share_costs(snapshot, going, self._beside())
+        if not going or self.refused:
+            return {}
+        return self._scale_ins.waiting(planned, self._costs.chosen, timeout, now)
+
+    def left(self, snapshot: Snapshot) -> bool:
+        """See :meth:`tightship.draining.extensions.PodCosts.left`."""
+        return bool(self.carrying(snapshot)) and not self.refused
 
     def carrying(self, snapshot: Snapshot) -> list[Pod]:
         """Return the pods that carry, or may carry, a cost of the controller."""
@@ -70,8 +86,9 @@ class CostWrites:
                 del self._unseen[uid]
         return [*found.values(), *self._unseen.values()]
 
-    async def write(self, snapshot: Snapshot, costs: Costs, allowed: Callable[[], bool]) -> None:
-        """Make the first :data:`WRITES` changes of *costs*: what goes before what comes. Raises KubeError."""
+    async def write(self, snapshot: Snapshot, allowed: Callable[[], bool]) -> None:
+        """Make the first :data:`WRITES` changes of the chosen costs: what goes before what comes. Raises KubeError."""
+        costs = self._costs
         self.carrying(snapshot)
         self._begin(bool(costs.add or costs.remove))
         remove = costs.remove[:WRITES]
@@ -174,4 +191,6 @@ class CostWrites:
         await a_few_at_a_time(one, writes, 1 if self.refused else AT_ONCE)
 
 
-__all__ = ["WRITES", "CostWrites"]
+def pod_costs(connection: Connection, beside: Callable[[], Beside], logger: logging.Logger) -> PodCosts:
+    """Return what writes the costs of the installation that *beside* tells."""
+    return CostWrites(connection, beside, logger)

@@ -1,0 +1,210 @@
+"""node-compactor as a controller of nodes: where its settings come from, its judge, its marks, and its command.
+
+``plan``, ``explain`` and ``version`` write nothing; ``run`` is the controller. Settings that may change (pools, gates,
+drains) come from the ConfigMap.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Collection, Mapping, Sequence
+
+from prometheus_client import CollectorRegistry
+
+import node_compactor
+from node_compactor.advice import CompactorChanges
+from node_compactor.describing import summarize
+from node_compactor.gates import CompactorGates
+from node_compactor.judge import CompactorJudge
+from node_compactor.marking import CONTROLLER, mark_writes
+from node_compactor.metrics import CompactorMetrics
+from node_compactor.older import DATA_KEY, PROCESS_VARIABLES, VARIABLES, native
+from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings, load_settings
+from tightship.cli.app import run
+from tightship.cli.arguments import add_plan_flags, given
+from tightship.cli.commands import Commands
+from tightship.documents.document import SettingsView
+from tightship.nodes.controller import NodeController, NodeNote
+from tightship.planning.evaluate import Evaluation
+from tightship.planning.plan import STRATEGIES
+from tightship.process.settings.config_maps import config_in, read_config
+from tightship.process.settings.loading import (
+    ConfigSource,
+    DefaultSource,
+    EnvironmentSource,
+    FlagSource,
+    Location,
+    flags_of,
+    resolve,
+    wire,
+    wire_keys,
+)
+from tightship.process.settings.process import (
+    Name,
+    NodeProcessSettings,
+    Ports,
+    Positive,
+    RunWords,
+    variable,
+)
+
+CONFIG_MAP_KEYS = (DATA_KEY, "config.yaml", "config.json")
+"""Keys of a ConfigMap's data that may hold a configuration; the first that exists counts."""
+
+EVERY_POOL: Mapping[str, object] = {
+    EVERY_OTHER_POOL: {
+        "enabled": True,
+        "cpuRequestRatioLimit": 0.75,
+        "requiredUnderutilizedNodeCount": 1,
+    }
+}
+"""Planning defaults without a configuration: every pool enabled, with the example values of the older controller."""
+
+PLANNING_DEFAULTS: dict[str, object] = {"marked_for": 0, "minimum_age": 0}
+"""A plan alone marks no nodes, and may be about a young cluster."""
+
+POSSIBLE = load_settings({"nodePools": EVERY_POOL}).pools
+"""The pools of a dry run that has none."""
+
+NO_POOL = "No pool is configured: this is what would be possible with every pool enabled, by the defaults of plan."
+
+
+class CompactorRunSettings(NodeProcessSettings):
+    """The settings of the process. Durations are in seconds."""
+
+    words = RunWords(
+        does="mark, drain, hand over, loop after loop",
+        description="Run the controller: mark underutilized nodes, drain the least utilized, hand it to Cluster "
+        "Autoscaler, again and again. Serves metrics, probes and its last plan over HTTP.",
+        live="pools and gates",
+    )
+
+    older = PROCESS_VARIABLES
+
+    interval: Positive = variable("INTERVAL", default=300.0)
+    config_map: Name = variable("CONFIG_MAP_NAME", default="node-compactor-config")
+    ports: Ports = variable("HTTP_PORTS", default=(9101,))
+    lease_name: Name = variable("LEASE_NAME", default="node-compactor")
+    landings: Name = variable("LANDINGS_CONFIG_MAP_NAME", default="node-compactor-landings")
+
+
+class Compactor(NodeController[CompactorSettings]):
+    """See :class:`tightship.nodes.controller.NodeController`."""
+
+    name = CONTROLLER
+    version = node_compactor.__version__
+    description = "Drains the least utilized nodes of each pool, so that Cluster Autoscaler can delete them."
+    kind = "CompactorStatus"
+    process = CompactorRunSettings
+
+    def configured(self, data: Mapping[str, str], environment: Mapping[str, str]) -> CompactorSettings:
+        """Return the settings of a running controller. Without any text in *data*, no pool is configured, and no node
+        is removed. A single text may have any name.
+        """
+        key, found = config_in(data, CONFIG_MAP_KEYS)
+        source = ConfigSource(CompactorSettings, native(found), key)
+        return resolve(CompactorSettings, EnvironmentSource(CompactorSettings, environment, VARIABLES), source)
+
+    def planned(
+        self, config: str | None, environment: Mapping[str, str], flags: Mapping[str, object] = {}
+    ) -> CompactorSettings:
+        """Return the settings of a plan, with the planning defaults last. Flags of pools apply to every pool."""
+        found = {"nodePools": EVERY_POOL} if config is None else read_config(config, CONFIG_MAP_KEYS)
+        source = ConfigSource(CompactorSettings, native(found), config or "")
+        return resolve(
+            CompactorSettings,
+            _for_pools(flags, source),
+            EnvironmentSource(CompactorSettings, environment, VARIABLES),
+            source,
+            DefaultSource(CompactorSettings, PLANNING_DEFAULTS),
+        )
+
+    def for_dry_run(self, settings: CompactorSettings) -> tuple[CompactorSettings, str]:
+        """Return what a dry run judges by. It writes no marks, so none is asked for unless the configuration asks.
+
+        Without any pool it judges what ``plan`` judges without a configuration.
+        """
+        given = settings.model_fields_set
+        unset = {field: value for field, value in PLANNING_DEFAULTS.items() if field not in given}
+        if not settings.pools:
+            return settings.model_copy(update={**unset, "pools": POSSIBLE}), NO_POOL
+        marked = {"marked_for": unset["marked_for"]} if "marked_for" in unset else None
+        return settings if marked is None else settings.model_copy(update=marked), ""
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Add the flags for nodes that may go, gates, plan and rules, by topic."""
+        add_plan_flags(
+            parser,
+            PoolSettings,
+            CompactorSettings,
+            config="configuration: YAML or JSON, or a ConfigMap manifest that holds either (default: every pool "
+            "enabled with limit 0.75 and required count 1)",
+            gates="gates (each replaces the value of --config, for every pool)",
+        )
+
+    def flags_given(self, arguments: argparse.Namespace) -> dict[str, object]:
+        """Return the settings given as flags, by field."""
+        return given(arguments, PoolSettings, CompactorSettings)
+
+    def describe(self, settings: CompactorSettings, config: str | None) -> SettingsView:
+        """Return *settings* for people; the pools of a dry run that has none are from nowhere."""
+        return SettingsView(summarize(settings, None if settings.pools is POSSIBLE else config), wire(settings))
+
+    def pools(self, settings: CompactorSettings) -> Mapping[str, bool]:
+        """Return by name which pools are drained."""
+        return {name: pool.enabled for name, pool in settings.pools.items()}
+
+    def search(self, settings: CompactorSettings) -> float:
+        """Return for how many seconds to search for a better plan."""
+        return settings.search
+
+    def by_price(self, settings: CompactorSettings) -> bool:
+        """Whether plans go by price, so that searches, which count nodes, would be in vain."""
+        return any(STRATEGIES[name].by_price for name in {settings.strategy, *settings.strategies})
+
+    def judge(self, settings: CompactorSettings) -> CompactorJudge:
+        """Return *settings* as rules."""
+        return CompactorJudge(settings)
+
+    def changes(self, settings: CompactorSettings, given: Collection[str] = ()) -> CompactorChanges:
+        """Return the changes of *settings* that advice may name."""
+        return CompactorChanges(settings, given)
+
+    def metrics(self, registry: CollectorRegistry) -> CompactorMetrics:
+        """Register the metrics of nodes and pools under the older controller's names."""
+        return CompactorMetrics(registry)
+
+    def notes(self, evaluation: Evaluation, settings: CompactorSettings) -> Sequence[NodeNote]:
+        """Return the marks to write after *evaluation*."""
+        gates, beside = evaluation.gates, evaluation.snapshot.beside
+        assert isinstance(gates, CompactorGates)
+        marks = mark_writes(evaluation.facts, gates.underutilized, settings, evaluation.now, beside)
+        return [NodeNote(each.node, each.patch) for each in marks]
+
+
+def _for_pools(flags: Mapping[str, object], config: ConfigSource) -> FlagSource:
+    """Return *flags* as a source that sets flags of pools for every pool of *config* that is a mapping."""
+    keys, of_pools = wire_keys(PoolSettings), flags_of(PoolSettings)
+    inside: dict[Location, object] = {}
+    pools = config.values.get("pools")
+    for name, pool in pools.items() if isinstance(pools, dict) else ():
+        if isinstance(pool, dict):
+            inside |= {("pools", name, keys[field]): flags[field] for field in of_pools.keys() & flags.keys()}
+            if "strategy" in flags:
+                # A strategy given as a flag applies to all pools, so it overrides a pool's own from the file.
+                pool.pop("strategy", None)
+    return FlagSource(CompactorSettings, {field: flags[field] for field in flags.keys() - of_pools.keys()}, inside)
+
+
+COMPACTOR = Compactor()
+COMMANDS = Commands(COMPACTOR)
+
+
+def main() -> None:
+    """Run the command with the process's arguments, and exit."""
+    sys.exit(run(COMPACTOR.name, COMMANDS.command))
+
+
+if __name__ == "__main__":
+    main()
