@@ -46,7 +46,9 @@ class Mutant(Struct, frozen=True, kw_only=True):
         before = ast.parse(self.file.read_text())
         after = copy.deepcopy(before)
         changed = _change(after, self)
-        original = next(each for each in functions(before) if (each[0], _first(each[1])) == (self.name, self.line))[1]
+        original = next(each for each in functions(before) if (each[0], first_line(each[1])) == (self.name, self.line))[
+            1
+        ]
         lines = difflib.unified_diff(ast.unparse(original).split("\n"), ast.unparse(changed).split("\n"), n=0)
         return "\n".join(each for each in lines if each[:3] not in ("---", "+++") and not each.startswith("@@"))
 
@@ -54,7 +56,7 @@ class Mutant(Struct, frozen=True, kw_only=True):
 def mutants(file: Path) -> list[Mutant]:
     """Return all mutants of the functions of *file*."""
     return [
-        Mutant(file=file, name=name, line=_first(function), number=number)
+        Mutant(file=file, name=name, line=first_line(function), number=number)
         for name, function in functions(ast.parse(file.read_text()))
         for number, _ in enumerate(_places(function))
     ]
@@ -77,20 +79,23 @@ def code_of(code: CodeType, name: str, line: int) -> CodeType | None:
     return next((each for each in inner if each is not None), None)
 
 
-def _first(function: _Function) -> int:
+def first_line(function: _Function) -> int:
+    """Return the line in which *function* begins, with its decorators."""
     return min([function.lineno, *(each.lineno for each in function.decorator_list)])
 
 
+def _function(tree: ast.AST, mutant: Mutant) -> _Function:
+    return next(each for name, each in functions(tree) if (name, first_line(each)) == (mutant.name, mutant.line))
+
+
 def _change(tree: ast.AST, mutant: Mutant) -> _Function:
-    for name, function in functions(tree):
-        if (name, _first(function)) == (mutant.name, mutant.line):
-            parent, field, index, new = list(_places(function))[mutant.number]
-            if index is None:
-                setattr(parent, field, new)
-            else:
-                getattr(parent, field)[index] = new
-            return function
-    raise LookupError(str(mutant))
+    function = _function(tree, mutant)
+    parent, field, index, new = list(_places(function))[mutant.number]
+    if index is None:
+        setattr(parent, field, new)
+    else:
+        getattr(parent, field)[index] = new
+    return function
 
 
 _Place = tuple[ast.AST, str, int | None, ast.AST]
@@ -119,7 +124,7 @@ def _within(parent: ast.AST, field: str, index: int | None, node: ast.AST) -> It
                     yield from _within(node, name, number, each)
 
 
-def _instead(node: ast.AST) -> ast.AST | None:
+def _instead(node: ast.AST) -> ast.AST | None:  # noqa: PLR0911 - a table
     """Return what stands in the place of *node*, ``None`` for a node that stays."""
     match node:
         case ast.Constant(value=bool(value)):
@@ -152,4 +157,4 @@ def _is_none(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-__all__ = ["Mutant", "code_of", "functions", "mutants"]
+__all__ = ["Mutant", "code_of", "first_line", "functions", "mutants"]

@@ -1,4 +1,4 @@
-"""``python -m tightship_testkit.mutants.code FOLDER...``: which mutants of pure modules do the fast tests kill?
+"""Changes functions of pure modules, to see which tests notice (``python -m tightship_testkit.mutants.code FOLDER``).
 
 pytest collects the tests and runs each once, to learn which functions it enters and how long it takes. Then each mutant
 has a process of its own, a fork of this one, in which the mutated function has its changed code, and the tests that
@@ -158,7 +158,7 @@ class Killing:
         for each in live:
             each.__code__ = code.replace(co_freevars=each.__code__.co_freevars)
         for each in gc.get_objects():
-            if isinstance(each, functools._lru_cache_wrapper):  # noqa: SLF001 - what was right before
+            if isinstance(each, functools._lru_cache_wrapper):
                 each.cache_clear()
         for number, item in enumerate(tests):
             following = tests[number + 1] if number + 1 < len(tests) else None
@@ -173,9 +173,7 @@ class Killing:
 
 def redundant(killing: Killing) -> list[str]:
     """Return the tests that kill no mutant which no faster test kills, the slowest first."""
-    needed = {
-        min(killers, key=lambda each: killing.took[each]) for killers in killing.killers.values() if killers
-    }
+    needed = {min(killers, key=lambda each: killing.took[each]) for killers in killing.killers.values() if killers}
     return sorted(killing.took.keys() - needed, key=lambda each: -killing.took[each])
 
 
@@ -190,12 +188,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--every", action="store_true", help="run all tests on each mutant; name those without use")
     parser.add_argument("--json", type=Path, help="a file for all results")
     given = parser.parse_args(arguments)
-    files = sorted({file.resolve() for path in given.paths for file in ([path] if path.is_file() else path.rglob("*.py"))})
+    files = sorted(
+        {file.resolve() for path in given.paths for file in ([path] if path.is_file() else path.rglob("*.py"))}
+    )
     chosen = [each for file in files for each in mutants(file)]
     total = len(chosen)
     if given.sample and given.sample < total:
         chosen = Random(given.seed).sample(chosen, given.sample)  # noqa: S311 - a sample
-    packages = {part for file in files for before, part in zip(file.parts, file.parts[1:], strict=False) if before == "packages"}
+    packages = {
+        part for file in files for before, part in zip(file.parts, file.parts[1:], strict=False) if before == "packages"
+    }
     tests = given.tests or sorted({folder for package in packages for folder in _TESTS.get(package, [])})
     killing = Killing(chosen, seconds=given.seconds, every=given.every)
     options = ["-q", "-n", "0", "-m", FAST, "-p", "no:cacheprovider", "--no-summary"]
