@@ -29,7 +29,7 @@ from tightship_testkit.planning import judge, plain, snapshot_of
 
 SEEDS = st.integers(min_value=0, max_value=10**9)
 STRATEGY = st.sampled_from(sorted(STRATEGIES))
-quick = settings(max_examples=40, deadline=None, derandomize=True)
+quick = settings(max_examples=15, deadline=None, derandomize=True)
 
 
 def searched(

@@ -495,14 +495,18 @@ async def test_a_drain_of_others_with_a_claim_where_ours_are_shares_our_budget(b
     assert replica.drainer.elsewhere == []
 
 
-async def test_a_drain_that_moves_is_nobodys_orphan_however_late_it_is_by_our_clock(bench: Bench) -> None:
+async def test_a_drain_that_moves_is_nobodys_orphan_however_late_it_is_by_our_clock(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = 60.0
+    monkeypatch.setattr("tightship.draining.orphans.ORPHAN_WATCHED", watched)
     replica = await bench.replica(ahead=2 * ORPHAN_AFTER)
     for phase in (Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED):
         theirs = DrainRecord(phase=phase, controller="other", op="op", since={phase.value: bench.api.now})
         note = encode_record(theirs)
         bench.api.edit_node("n1", lambda raw, note=note: cordoned(raw, OURS, note=note), manager=FIELD_MANAGER)
         for _ in range(3):
-            await asyncio.sleep(ORPHAN_WATCHED / 3)
+            await asyncio.sleep(watched / 3)
             await replica.adopt()
     assert bench.api.did == []
 
@@ -545,7 +549,7 @@ async def test_a_deadline_in_the_far_future_is_no_further_away_than_a_new_one(be
     bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note=encode_record(left)), manager=FIELD_MANAGER)
     bench.api.refuse = BUDGET
     replica = await bench.replica()
-    rules = msgspec.structs.replace(FAST.rules, pod_timeout=1e6)
+    rules = msgspec.structs.replace(FAST.rules, pod_timeout=1e6, node_timeout=120.0)
     replica.settings = msgspec.structs.replace(FAST, rules=rules)
     await replica.adopt()
     await until(lambda: bench.phase is Phase.BACKOFF, rules.node_timeout + 60)

@@ -46,7 +46,7 @@ pytestmark = [pytest.mark.virtual_time, pytest.mark.slow, pytest.mark.takes(3)]
 
 Json = dict[str, Any]
 
-SEEDS = int(os.environ.get("TIGHTSHIP_STORMS", "100"))
+SEEDS = int(os.environ.get("TIGHTSHIP_STORMS", "20"))
 FIRST = int(os.environ.get("TIGHTSHIP_FIRST_SEED", "0"))
 LANES = 10
 STORM = 8.0

@@ -1,4 +1,4 @@
-"""Three hundred disasters: whatever happens, the promises of docs/safety.md hold. More with ``make soak``."""
+"""A hundred and fifty disasters: whatever happens, the promises of docs/safety.md hold. More with ``make soak``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tightship_testkit.disasters.making import make
 from tightship_testkit.disasters.run import run
 
-SEEDS = 300
+SEEDS = 150
 CHUNK = 5
 QUICK = 5
 """How many of them ``make test-fast`` runs."""
