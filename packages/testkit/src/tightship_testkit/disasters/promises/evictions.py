@@ -119,6 +119,8 @@ class NotEvictedTwice(Promise):
         if not uid:
             self.broken(f"Pod {request.name}", f"{request.by} evicted whatever pod has this name: without its uid")
             return
+        if "gracePeriodSeconds" in options:
+            self.broken(f"Pod {request.name}", f"{request.by} evicted it with another grace period than its own")
         for before in self._granted.get(uid, ()):
             heard = before.by == request.by and not before.met
             seen = before.by != request.by and not self.world.blind(request.by, before.at)
