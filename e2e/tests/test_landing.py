@@ -247,9 +247,11 @@ WRITES = {"a label": labels, "an entry": enters, "an eviction": evicts}
 
 
 @pytest.mark.takes(30)
-@pytest.mark.parametrize("replicas", [1, 2], ids=["alone", "with a standby"])
-@pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("what", list(WRITES))
+@pytest.mark.parametrize(
+    ("what", "done", "replicas"),
+    # Disasters kill a leader that steers at any of its requests.
+    [("a label", True, 2), ("an entry", False, 1), ("an eviction", True, 1)],
+)
 def test_killed_at_a_write_the_next_one_goes_on_and_no_pod_waits(
     in_town: Live, what: str, done: bool, replicas: int
 ) -> None:
@@ -312,7 +314,7 @@ def test_an_uninstall_leaves_no_label(in_town: Live, killed: bool) -> None:
 
 
 @pytest.mark.takes(30)
-@pytest.mark.parametrize("values", [TAINTS, DRY, {**TAINTS, **DRY}], ids=["taints", "dry run", "both"])
+@pytest.mark.parametrize("values", [TAINTS, DRY], ids=["taints", "dry run"])
 def test_leaving_the_mode_leaves_no_label(in_town: Live, values: Json) -> None:
     async def work(on: Town) -> None:
         await on.install_alone(NAME, **PLANNED)

@@ -16,7 +16,7 @@ from tightship.draining import drain_task as driving
 from tightship.draining.claims import Claim, dropping
 from tightship.draining.drain_manager import Order
 from tightship.draining.history import adding
-from tightship.draining.orphans import ELSEWHERE_WATCHED, ORPHAN_AFTER, ORPHAN_WATCHED
+from tightship.draining.orphans import ELSEWHERE_WATCHED, ORPHAN_AFTER
 from tightship.objects.api_errors import KubeError
 from tightship.objects.drain_record import (
     DRAIN_ANNOTATION,
@@ -451,15 +451,19 @@ async def test_a_node_without_anything_of_ours_is_never_touched(bench: Bench) ->
     assert bench.api.did == []
 
 
-async def test_another_controllers_drain_is_left_alone_until_nobody_can_be_behind_it(bench: Bench) -> None:
+async def test_another_controllers_drain_is_left_alone_until_nobody_can_be_behind_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = 60.0
+    monkeypatch.setattr("tightship.draining.orphans.ORPHAN_WATCHED", watched)
     replica = await bench.replica()
-    last = bench.api.now - ORPHAN_AFTER + ORPHAN_WATCHED + 600
+    last = bench.api.now - ORPHAN_AFTER + watched + 600
     since = {"Claimed": last, "Evicting": last}
     theirs = DrainRecord(phase=Phase.EVICTING, controller="other", op="op", since=since)
     bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note=encode_record(theirs)), manager=FIELD_MANAGER)
     await until(lambda: replica.cache.snapshot().nodes["n1"].node.unschedulable)
     await replica.adopt()
-    await asyncio.sleep(ORPHAN_WATCHED)
+    await asyncio.sleep(watched)
     await replica.adopt()
     assert bench.api.did == []
     await asyncio.sleep(600)

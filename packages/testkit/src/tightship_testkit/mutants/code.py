@@ -29,7 +29,8 @@ from _pytest.runner import runtestprotocol
 
 from tightship_testkit.mutants.changes import Mutant, mutants
 
-FAST = "not controlplane and not slow"
+SLOW = "not controlplane"
+FAST = f"{SLOW} and not slow"
 PATIENCE = 20.0
 """By how much longer than alone a mutant's tests may take, beside ten seconds: it may turn without end."""
 _TESTS = {
@@ -45,16 +46,16 @@ _TESTS = {
 class Killing:
     """A plugin that runs the tests as the module says, and has the outcome for each mutant."""
 
-    def __init__(self, chosen: Sequence[Mutant], *, seconds: float, every: bool) -> None:
+    def __init__(self, chosen: Sequence[Mutant], *, seconds: float) -> None:
         self._chosen = chosen
         self._seconds = seconds
-        self._every = every
         self._live: dict[tuple[str, str, int], list[FunctionType]] = {}
         self._entered: dict[str, set[int]] = {}
+        self._caches: list[functools._lru_cache_wrapper[object]] = []
         self.took: dict[str, float] = {}
         """Seconds of a processor by test."""
-        self.killers: dict[Mutant, list[str]] = {}
-        """Which tests killed a mutant: the first, or every one."""
+        self.killers: dict[Mutant, str] = {}
+        """Which test killed a mutant: the fastest that can, if any."""
         self.tried: dict[Mutant, int] = {}
         """How many tests were run on it."""
 
@@ -82,6 +83,8 @@ class Killing:
             if isinstance(found, FunctionType):
                 code = found.__code__
                 self._live.setdefault((code.co_filename, code.co_qualname, code.co_firstlineno), []).append(found)
+            elif isinstance(found, functools._lru_cache_wrapper):
+                self._caches.append(found)
         gc.collect()
         gc.freeze()
         sound.sort(key=lambda each: self.took[each.nodeid])
@@ -121,14 +124,14 @@ class Killing:
                 planned += self.took[each.nodeid]
                 tests.append(each)
         self.tried[mutant] = len(tests)
-        self.killers[mutant] = []
         if not tests:
             return
+        code = mutant.code()
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reading)
-            self._mutated(mutant.code(), live, tests, writing, 10 + planned * PATIENCE)
+            self._mutated(code, live, tests, writing, 10 + planned * PATIENCE)
         os.close(writing)
         heard = b""
         # A busy machine gives a fraction of a processor.
@@ -144,10 +147,10 @@ class Killing:
         except ProcessLookupError:
             os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        numbers = [int(each) for each in heard.split()]
-        if not numbers or numbers[-1] != len(tests):
-            numbers.append(numbers[-1] if numbers else 0)  # it never ended, or took the process with it
-        self.killers[mutant] = [tests[each].nodeid for each in numbers if each != len(tests)]
+        # One that never ends, or takes its process with it, is noticed, too.
+        number = int(heard or 0)
+        if number < len(tests):
+            self.killers[mutant] = tests[number].nodeid
 
     def _mutated(
         self, code: CodeType, live: Iterable[FunctionType], tests: list[pytest.Item], out: int, limit: float
@@ -157,24 +160,21 @@ class Killing:
         resource.setrlimit(resource.RLIMIT_CPU, (int(limit) + 1, int(limit) + 2))
         for each in live:
             each.__code__ = code.replace(co_freevars=each.__code__.co_freevars)
-        for each in gc.get_objects():
-            if isinstance(each, functools._lru_cache_wrapper):
-                each.cache_clear()
+        for cache in self._caches:
+            cache.cache_clear()
         for number, item in enumerate(tests):
             following = tests[number + 1] if number + 1 < len(tests) else None
             reports = runtestprotocol(item, log=False, nextitem=following)
             if any(each.failed for each in reports):
-                os.write(out, b"%d\n" % number)
-                if not self._every:
-                    break
-        os.write(out, b"%d\n" % len(tests))
+                os.write(out, b"%d" % number)
+                os._exit(0)
+        os.write(out, b"%d" % len(tests))
         os._exit(0)
 
 
-def redundant(killing: Killing) -> list[str]:
+def needless(killing: Killing) -> list[str]:
     """Return the tests that kill no mutant which no faster test kills, the slowest first."""
-    needed = {min(killers, key=lambda each: killing.took[each]) for killers in killing.killers.values() if killers}
-    return sorted(killing.took.keys() - needed, key=lambda each: -killing.took[each])
+    return sorted(killing.took.keys() - set(killing.killers.values()), key=lambda each: -killing.took[each])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -185,7 +185,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--tests", nargs="*", default=[], help="instead of the folders of the packages' tests")
     parser.add_argument("--seconds", type=float, default=30.0, help="of tests on one mutant at most")
-    parser.add_argument("--every", action="store_true", help="run all tests on each mutant; name those without use")
+    parser.add_argument("--needless", action="store_true", help="name tests that kill nothing of their own")
+    parser.add_argument("--slow", action="store_true", help="with the slow tests")
     parser.add_argument("--json", type=Path, help="a file for all results")
     given = parser.parse_args(arguments)
     files = sorted(
@@ -199,17 +200,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         part for file in files for before, part in zip(file.parts, file.parts[1:], strict=False) if before == "packages"
     }
     tests = given.tests or sorted({folder for package in packages for folder in _TESTS.get(package, [])})
-    killing = Killing(chosen, seconds=given.seconds, every=given.every)
-    options = ["-q", "-n", "0", "-m", FAST, "-p", "no:cacheprovider", "--no-summary"]
+    killing = Killing(chosen, seconds=given.seconds)
+    options = ["-q", "-n", "0", "-m", SLOW if given.slow else FAST, "-p", "no:cacheprovider", "--no-summary"]
     pytest.main([*options, *tests], plugins=[killing])
     survivors = [each for each in chosen if not killing.killers.get(each)]
     for each in survivors:
         sys.stdout.write(f"{each}: survived {killing.tried.get(each, 0)} tests\n{each.diff()}\n\n")
-    if given.every:
-        for test in redundant(killing):
+    if given.needless:
+        for test in needless(killing):
             sys.stdout.write(f"{killing.took[test]:8.2f} s  kills nothing of its own: {test}\n")
     if given.json:
-        found = [[str(each), each.diff(), killing.tried.get(each, 0), killing.killers.get(each, [])] for each in chosen]
+        found = [[str(each), each.diff(), killing.tried.get(each, 0), killing.killers.get(each)] for each in chosen]
         given.json.write_text(json.dumps({"took": killing.took, "mutants": found}))
     killed = len(chosen) - len(survivors)
     sys.stdout.write(f"{killed} of {len(chosen)} mutants killed ({killed / len(chosen):.1%}), drawn from {total}\n")
