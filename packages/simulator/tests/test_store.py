@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tightship_simulator.api.errors import Expired, Forbidden
-from tightship_simulator.api.shelf import Change, key_of
 from tightship_simulator.api.store import AUTHOR, FIRST_NAMESPACES, Store
+from tightship_simulator.api.versioned import Change, key_of
 from tightship_simulator.generate import off_peak_cluster
 
 Json = dict[str, Any]

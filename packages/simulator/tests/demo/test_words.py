@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tightship_simulator.demo import words
+from tightship_simulator.demo.observations import EventSeen, FloorSeen, Gone, Moment, NodeSeen, Observation, PodSeen
 from tightship_simulator.demo.scene import Line, Scene
-from tightship_simulator.demo.sights import EventSeen, FloorSeen, Gone, Moment, NodeSeen, PodSeen, Sight
 from tightship_simulator.demo.story import BEGIN
 
 NODE = NodeSeen("a", "general", 4000, 8000)
 
 
-def _scene(*sights: tuple[float, Sight]) -> Scene:
+def _scene(*observations: tuple[float, Observation]) -> Scene:
     """Return a scene in which a second is an hour."""
     scene = Scene(seconds=10, price=0.5)
-    for at, sight in ((0.0, NODE), *sights):
-        scene.take(Moment(at, BEGIN + at, sight))
+    for at, observation in ((0.0, NODE), *observations):
+        scene.take(Moment(at, BEGIN + at, observation))
     return scene
 
 
@@ -64,8 +64,8 @@ def test_what_is_done_from_outside_and_to_nodes_is_told() -> None:
 def test_pods_that_wait_are_told_from_when_on_and_until_when() -> None:
     scene, waiting = _scene((1, Gone("node", "none"))), words.Waiting()
 
-    def look(at: float, *sights: Sight) -> tuple[float, str] | None:
-        for each in sights:
+    def look(at: float, *observations: Observation) -> tuple[float, str] | None:
+        for each in observations:
             scene.take(Moment(at, BEGIN + at, each))
         return waiting.take(scene, at)
 

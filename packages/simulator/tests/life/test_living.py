@@ -19,7 +19,7 @@ from tightship_simulator.life.node_autoscaler import NodeGroup, Rules
 SPEEDS = Speeds(Pace(start=5, stop=5, boot=20), Rules(unneeded=60, taint_delay=5, threshold=0.0))
 
 
-class _Town:
+class _LivingCluster:
     def __init__(self, *items: Json, most: int = 3) -> None:
         self.store = Store(seed=1)
         self.store.load(items)
@@ -50,12 +50,12 @@ def _deployment(replicas: int, cpu: str) -> Json:
 
 
 def test_a_deployment_brings_the_nodes_that_it_needs_and_leaves_them_when_it_is_scaled_down() -> None:
-    town = _Town(node("n1"), _deployment(5, "2"))
-    town.until(lambda: town.all_ready(5))
-    assert len(town.store.list("Node")) == 3
-    town.store.modify("Deployment", "web", "shop", lambda each: each["spec"].update(replicas=1))
-    town.until(lambda: town.all_ready(1) and len(town.store.list("Node")) == 1)
-    assert town.pods()[0]["spec"]["nodeName"] == town.store.list("Node")[0]["metadata"]["name"]
+    living = _LivingCluster(node("n1"), _deployment(5, "2"))
+    living.until(lambda: living.all_ready(5))
+    assert len(living.store.list("Node")) == 3
+    living.store.modify("Deployment", "web", "shop", lambda each: each["spec"].update(replicas=1))
+    living.until(lambda: living.all_ready(1) and len(living.store.list("Node")) == 1)
+    assert living.pods()[0]["spec"]["nodeName"] == living.store.list("Node")[0]["metadata"]["name"]
 
 
 def test_an_evicted_pod_is_replaced_and_a_budget_says_no() -> None:
@@ -65,31 +65,31 @@ def test_an_evicted_pod_is_replaced_and_a_budget_says_no() -> None:
         "metadata": {"name": "web", "namespace": "shop"},
         "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}},
     }
-    town = _Town(node("n1"), _deployment(3, "1"), budget)
-    town.until(lambda: town.all_ready(3))
-    before = {each["metadata"]["uid"] for each in town.pods()}
-    for pod in town.pods():
-        town.living.carry_out([Evict(pod)])
-    assert sum("deletionTimestamp" in each["metadata"] for each in town.pods()) == 1
-    town.until(lambda: town.all_ready(3) and {each["metadata"]["uid"] for each in town.pods()} != before)
-    assert len(before & {each["metadata"]["uid"] for each in town.pods()}) == 2
+    living = _LivingCluster(node("n1"), _deployment(3, "1"), budget)
+    living.until(lambda: living.all_ready(3))
+    before = {each["metadata"]["uid"] for each in living.pods()}
+    for pod in living.pods():
+        living.parts.carry_out([Evict(pod)])
+    assert sum("deletionTimestamp" in each["metadata"] for each in living.pods()) == 1
+    living.until(lambda: living.all_ready(3) and {each["metadata"]["uid"] for each in living.pods()} != before)
+    assert len(before & {each["metadata"]["uid"] for each in living.pods()}) == 2
 
 
 def test_what_is_paused_does_nothing_and_sees_afterwards_what_has_changed() -> None:
-    town = _Town(node("n1"), _deployment(2, "1"))
-    town.until(lambda: town.all_ready(2))
-    with town.living.paused("workloads"):
-        town.store.delete("Pod", town.pods()[0]["metadata"]["name"], "shop", grace=0)
+    living = _LivingCluster(node("n1"), _deployment(2, "1"))
+    living.until(lambda: living.all_ready(2))
+    with living.parts.paused("workloads"):
+        living.store.delete("Pod", living.pods()[0]["metadata"]["name"], "shop", grace=0)
         for _ in range(20):
-            town.now += 1.0
-            town.living.step(town.now)
-        assert len(town.pods()) == 1
-    town.until(lambda: town.all_ready(2))
+            living.now += 1.0
+            living.parts.step(living.now)
+        assert len(living.pods()) == 1
+    living.until(lambda: living.all_ready(2))
 
 
 @pytest.mark.virtual_time
 async def test_life_that_is_woken_looks_at_once_though_nothing_has_changed() -> None:
-    town = _Town(node("n1"))
+    living = _LivingCluster(node("n1"))
     seen: list[float] = []
 
     class Other:
@@ -99,23 +99,23 @@ async def test_life_that_is_woken_looks_at_once_though_nothing_has_changed() -> 
             seen.append(now)
             return []
 
-    with town.living.paused("horizontal", "nodes"):
-        life = asyncio.create_task(town.living.run())
+    with living.parts.paused("horizontal", "nodes"):
+        life = asyncio.create_task(living.parts.run())
         await asyncio.sleep(100)
-        town.living.others.append(Other())
+        living.parts.others.append(Other())
         assert seen == []
-        town.living.wake()
+        living.parts.wake()
         await asyncio.sleep(100)
         life.cancel()
     assert len(seen) == 1
 
 
 def test_a_guarded_patch_fails_on_an_object_that_has_changed() -> None:
-    town = _Town(node("n1"))
-    read = town.store.get("Node", "n1")
-    town.store.modify("Node", "n1", change=lambda each: each["spec"].update(unschedulable=True))
+    living = _LivingCluster(node("n1"))
+    read = living.store.get("Node", "n1")
+    living.store.modify("Node", "n1", change=lambda each: each["spec"].update(unschedulable=True))
     taint = {"key": "k", "effect": "NoSchedule"}
-    town.living.carry_out([Patch(read, {"spec": {"taints": [taint]}}, guarded=True)])
-    assert "taints" not in town.store.get("Node", "n1")["spec"]
-    apply(town.store, Patch(town.store.get("Node", "n1"), {"spec": {"taints": [taint]}}, guarded=True))
-    assert town.store.get("Node", "n1")["spec"]["taints"] == [taint]
+    living.parts.carry_out([Patch(read, {"spec": {"taints": [taint]}}, guarded=True)])
+    assert "taints" not in living.store.get("Node", "n1")["spec"]
+    apply(living.store, Patch(living.store.get("Node", "n1"), {"spec": {"taints": [taint]}}, guarded=True))
+    assert living.store.get("Node", "n1")["spec"]["taints"] == [taint]

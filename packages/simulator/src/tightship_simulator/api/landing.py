@@ -23,7 +23,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from tightship_simulator.api.shelf import Change, Key, key_of
+from tightship_simulator.api.versioned import Change, Key, key_of
 
 Json = dict[str, Any]
 

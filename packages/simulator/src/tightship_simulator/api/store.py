@@ -46,8 +46,8 @@ from tightship_simulator.api.objects import (
     timestamp,
     uid_differs,
 )
-from tightship_simulator.api.shelf import Change, key_of
 from tightship_simulator.api.validity import malformed, problems
+from tightship_simulator.api.versioned import Change, key_of
 
 Json = dict[str, Any]
 Part = Literal["all", "main", "status"]
@@ -248,7 +248,7 @@ class Store(Kept):
     def _added(self, kind: Kind, made: Json, *, dry_run: bool = False) -> Json:
         made = self._attributed(normalized(kind.name, completed(kind.name, made, self._priority(made))), None)
         self._valid(kind, made)
-        if key_of(made) in self._shelves[kind.name].objects:
+        if key_of(made) in self._by_kind[kind.name].objects:
             raise already_exists(kind, made["metadata"]["name"])
         if not dry_run:
             self._commit(kind, "ADDED", made, None)

@@ -12,8 +12,8 @@ from msgspec import Struct
 from tightship_simulator.api.answers import Form, encode
 from tightship_simulator.api.errors import BadRequest, Expired, WithoutReason
 from tightship_simulator.api.requests import Selection, flag, number
-from tightship_simulator.api.shelf import Change
 from tightship_simulator.api.store import Store
+from tightship_simulator.api.versioned import Change
 
 Json = dict[str, Any]
 

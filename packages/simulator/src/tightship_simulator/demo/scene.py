@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from tightship_simulator.demo.sights import (
+from tightship_simulator.demo.observations import (
+    Announcement,
     BudgetSeen,
     EventSeen,
     FloorSeen,
@@ -16,7 +17,6 @@ from tightship_simulator.demo.sights import (
     NodeSeen,
     PodSeen,
     StatusSeen,
-    Told,
     TrafficSeen,
 )
 from tightship_simulator.demo.story import BEGIN
@@ -147,7 +147,7 @@ class Scene:
                 pool.began = len(pool.nodes)
         self.saved += (self.began - self.nodes) * max(0.0, moment.hour - self.hour) if self.began else 0.0
         self.at, self.hour = max(self.at, moment.at), max(self.hour, moment.hour)
-        match moment.sight:
+        match moment.observation:
             case NodeSeen() as node:
                 self._node(node)
             case PodSeen() as pod:
@@ -162,7 +162,7 @@ class Scene:
                 self._event(event)
             case Gone() as gone:
                 self._gone(gone)
-            case Told() as told:
+            case Announcement() as told:
                 self.told = told.text
                 self._say("", "", told.text)
             case BudgetSeen():

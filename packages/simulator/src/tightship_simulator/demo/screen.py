@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
+from tightship_simulator.demo.observations import FloorSeen
 from tightship_simulator.demo.scene import AUTOSCALER, FLOORS, Line, Pool, Scene, Slot
-from tightship_simulator.demo.sights import FloorSeen
 from tightship_simulator.demo.story import BEGIN, END, clock
 
 LEAST_WIDTH, LEAST_HEIGHT = 60, 16

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from tightship_simulator.demo.town import SYSTEM
+from tightship_simulator.demo.cluster import SYSTEM
 from tightship_simulator.life.changes import Json
 
 COMPACTOR, REFINER, SCALER = "node-compactor", "node-refiner", "hpa-scaler"

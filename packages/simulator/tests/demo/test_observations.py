@@ -8,12 +8,12 @@ import pytest
 from lively import Json, node, pod, workload
 
 from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
-from tightship_simulator.demo.sights import (
+from tightship_simulator.demo.observations import (
     EventSeen,
     FloorSeen,
     NodeSeen,
+    Observation,
     PodSeen,
-    Sight,
     StatusSeen,
     seen,
     status_line,
@@ -40,7 +40,7 @@ DAEMON = pod("p", "n1", "250m", owner=workload("DaemonSet", "agent"))
 
 
 @pytest.mark.parametrize(
-    ("item", "sight"),
+    ("item", "observation"),
     [
         (
             drained(REFINED, unschedulable=True),
@@ -54,8 +54,8 @@ DAEMON = pod("p", "n1", "250m", owner=workload("DaemonSet", "agent"))
     ],
     ids=["in drain", "a mark is no drain", "taken by the autoscaler", "a pod", "a finished pod", "an Event of nobody"],
 )
-def test_what_is_seen(item: Json, sight: Sight | None) -> None:
-    assert seen(item) == sight
+def test_what_is_seen(item: Json, observation: Observation | None) -> None:
+    assert seen(item) == observation
 
 
 def test_a_floor_tells_whether_it_holds() -> None:
