@@ -1,4 +1,4 @@
-"""No promise about floors is vacuous: for each there is a liar, a fake hpa-scaler that breaks it, and it is found."""
+"""No promise about floors is vacuous: for each there is a rogue replica, a fake hpa-scaler that breaks it, and it is found."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from tightship_testkit.disasters.floors.market import HPA, SHOP
 from tightship_testkit.disasters.floors.spec import PREFIX, STATE, App, Autoscaler, Floors, Source, text_of
 from tightship_testkit.disasters.known import finding
-from tightship_testkit.disasters.liars import Liar, Lie, Step
 from tightship_testkit.disasters.registry import PROMISES
+from tightship_testkit.disasters.rogue_replicas import RogueReplica, RogueStory, Step
 from tightship_testkit.disasters.run import run
 from tightship_testkit.disasters.scenario import Controller, Scenario
 from tightship_testkit.disasters.steps.metrics import server_restarts
@@ -23,8 +23,8 @@ NEED = 10
 NOTES = {"prometheus-query": RATE, "requests-per-replica": "10"}
 
 
-class Setter(Liar):
-    """A liar about floors: it asks Prometheus, and writes to HPAs what it likes."""
+class Setter(RogueReplica):
+    """A rogue replica about floors: it asks Prometheus, and writes to HPAs what it likes."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world, "hpa-scaler-0")
@@ -47,7 +47,7 @@ class Setter(Liar):
         assert await self.send("PATCH", url, data=json.dumps(body), headers=headers) == 200
 
 
-# What liars do.
+# What rogue replicas do.
 
 Act = Callable[[Setter], object]
 ASK = Setter.query
@@ -121,7 +121,7 @@ def scenario(*, notes: dict[str, str] = NOTES, count: int = 1, app: App | None =
 
 
 def lie(promise: str, name: str, *steps: Step[Setter], **changes: Any) -> Any:
-    return pytest.param(promise, Lie(Setter, steps, scenario(**changes)), id=f"{promise}: {name}")
+    return pytest.param(promise, RogueStory(Setter, steps, scenario(**changes)), id=f"{promise}: {name}")
 
 
 def traffic(requests: float, *points: tuple[float, float]) -> App:
@@ -176,7 +176,7 @@ LIES = [
 
 
 @pytest.mark.parametrize(("promise", "told"), LIES)
-def test_a_liar_is_found_and_no_known_finding_takes_it(promise: str, told: Lie[Setter]) -> None:
+def test_a_liar_is_found_and_no_known_finding_takes_it(promise: str, told: RogueStory[Setter]) -> None:
     found = [each for each in told.violations() if each.promise == promise]
     assert [each for each in found if finding(each) is None], found
 

@@ -1,4 +1,4 @@
-"""No promise is vacuous: for each there is a liar, a tiny fake controller that breaks it, and it is found."""
+"""No promise is vacuous: for each there is a rogue replica, a tiny fake controller that breaks it, and it is found."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 from tightship_simulator.api.landing import LEAVING, drawn
 from tightship_testkit.disasters.groups import DISRUPTIONS, MINIMUM, NODE_POOL, STATUS, SYSTEM, status_text
 from tightship_testkit.disasters.known import finding
-from tightship_testkit.disasters.liars import Liar, Lie, Step, play
 from tightship_testkit.disasters.observer import Observer
-from tightship_testkit.disasters.promises.books import CLAIMS, SAVINGS
 from tightship_testkit.disasters.promises.installations import INSTALLATIONS
+from tightship_testkit.disasters.promises.savings import CLAIMS, SAVINGS
 from tightship_testkit.disasters.registry import PROMISES
+from tightship_testkit.disasters.rogue_replicas import RogueReplica, RogueStory, Step, play
 from tightship_testkit.disasters.run import run
 from tightship_testkit.disasters.scenario import (
     Autoscaler,
@@ -41,8 +41,8 @@ LEADS_AT = 8.0
 NOWHERE = {"affinity": drawn(None, ["gone"]), "nodeSelector": {"no": "where"}}
 
 
-class Drainer(Liar):
-    """A liar about nodes. *pod* is one to evict, and *home* its node."""
+class Drainer(RogueReplica):
+    """A rogue replica about nodes. *pod* is one to evict, and *home* its node."""
 
     pod: Json
     home: str
@@ -86,7 +86,7 @@ class Drainer(Liar):
         self.home = self.pod["spec"]["nodeName"]
 
 
-# What liars do. A node without a name is that of the pod.
+# What rogue replicas do. A node without a name is that of the pod.
 
 Act = Callable[[Drainer], object]
 
@@ -147,7 +147,7 @@ def made_anew(name: str) -> Act:
 
 
 def beside(name: str, *steps: Step[Drainer]) -> Act:
-    """Have another liar lead, and do something."""
+    """Have another rogue replica lead, and do something."""
     return lambda on: play(Drainer(on.world, name), [Drainer.lead, *steps])
 
 
@@ -169,12 +169,12 @@ def scenario(**changes: Any) -> Scenario:
     return Scenario(**made)
 
 
-def idle(*steps: Step[Drainer], by: str = NAME, **changes: Any) -> Lie[Drainer]:
+def idle(*steps: Step[Drainer], by: str = NAME, **changes: Any) -> RogueStory[Drainer]:
     """Return the lie of one who does not lead."""
-    return Lie(lambda world: Drainer(world, by), steps, scenario(**changes))
+    return RogueStory(lambda world: Drainer(world, by), steps, scenario(**changes))
 
 
-def leader(*steps: Step[Drainer], **changes: Any) -> Lie[Drainer]:
+def leader(*steps: Step[Drainer], **changes: Any) -> RogueStory[Drainer]:
     return idle(LEADS_AT, Drainer.lead, Drainer.looks, *steps, **changes)
 
 
@@ -354,7 +354,7 @@ LIES = {
     "nothing-of-others-changed": leader(writes("n1", labels={"example.com/mine": "now"})),
     "only-nodes-that-go": leader(claim(phase="Evicting"), Drainer.evict, objects=[group_of("a", 3)]),
     "installations-apart": leader(another_writes),
-    "books-are-true": leader(enters_books(standing(0)), objects=[ledger({})]),
+    "savings-are-true": leader(enters_books(standing(0)), objects=[ledger({})]),
 }  # fmt: skip
 
 
@@ -495,7 +495,7 @@ def test_books_that_tell_too_much_or_too_little_are_seen(
     before: dict[str, str], steps: list[Step[Drainer]], broken: str
 ) -> None:
     lie = leader(*steps, objects=[ledger(before)], story=180.0, pools=[Pool(name="a", least=3, most=3)])
-    found = [each.what for each in lie.violations() if each.promise == "books-are-true"]
+    found = [each.what for each in lie.violations() if each.promise == "savings-are-true"]
     assert (broken in found[0]) if broken else found == []
 
 
@@ -512,7 +512,7 @@ def test_a_pause_that_the_record_itself_makes_too_short_is_seen() -> None:
 
 @pytest.mark.parametrize(("after", "seen"), [(22, True), (0, False)])
 def test_a_lease_that_is_left_behind_is_seen_while_it_keeps_others_waiting(after: float, seen: bool) -> None:
-    late = Lie(lambda world: Drainer(world, NAME), [after + LEADS_AT, Drainer.lead], scenario())
+    late = RogueStory(lambda world: Drainer(world, NAME), [after + LEADS_AT, Drainer.lead], scenario())
     left = [each.what for each in late.violations() if each.promise == "nothing-left"]
     assert left == (["is held by node-compactor-0_1, which has ended"] if seen else [])
 
