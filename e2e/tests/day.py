@@ -150,7 +150,7 @@ def scaled(name: str, minimum: int, maximum: int, notes: Mapping[str, str], kind
     }
 
 
-class Town:
+class ShopCluster:
     """The shop and its nodes, watched; what takes emptied nodes away and brings new ones; and a release."""
 
     def __init__(self, provider: Provider, charts: Path, recorder: Recorder) -> None:
@@ -166,7 +166,7 @@ class Town:
         self._events: list[AuditEvent] = []
 
     async def audited(self) -> list[AuditEvent]:
-        """Return the audit log since the town was built."""
+        """Return the audit log since the cluster was built."""
         self._events += await self.provider.audit()
         return self._events
 
@@ -377,11 +377,13 @@ class Town:
 
 
 @asynccontextmanager
-async def town(cluster: Watched, provider: Provider, charts: Path, *, by_night: bool = False) -> AsyncIterator[Town]:
-    """Build a town on an empty cluster, at its peak or by night, with all nodes that it may have."""
-    made = Town(provider, charts, Recorder(cluster, pending=DEADLINE))
+async def shop_cluster(
+    cluster: Watched, provider: Provider, charts: Path, *, by_night: bool = False
+) -> AsyncIterator[ShopCluster]:
+    """Build a cluster with a shop on an empty cluster, at its peak or by night, with all nodes that it may have."""
+    made = ShopCluster(provider, charts, Recorder(cluster, pending=DEADLINE))
     with contextlib.suppress(ImpossibleError):  # told by the scenarios that ask for it
-        await provider.audit()  # what is in it so far is of another town
+        await provider.audit()  # what is in it so far is of another cluster
     await made.be(NIGHT if by_night else PEAK)
     await made.build(UNGUARDED if by_night else AT_PEAK)
     # What is built is short of its budgets at first.
@@ -389,20 +391,20 @@ async def town(cluster: Watched, provider: Provider, charts: Path, *, by_night: 
         yield made
 
 
-TownWork = Callable[[Town], Awaitable[None]]
+TownWork = Callable[[ShopCluster], Awaitable[None]]
 Live = Callable[..., None]
-"""What the fixture ``in_town`` is: runs work in a town, at its peak or ``by_night``."""
+"""What the fixture ``on_shop_cluster`` is: runs work on a cluster with a shop, at its peak or ``by_night``."""
 
 
 async def live_in(
     cluster: Watched, provider: Provider, charts: Path, work: TownWork, *, by_night: bool, lasts: bool = True
 ) -> None:
-    """Run *work* in a town; afterwards its release goes, and what was seen has to be right.
+    """Run *work* on a cluster with a shop; afterwards its release goes, and what was seen has to be right.
 
     Where the cluster *lasts* it gets back what controllers hold; that waits for the Leases of those who have lost their
     rights.
     """
-    async with town(cluster, provider, charts, by_night=by_night) as made:
+    async with shop_cluster(cluster, provider, charts, by_night=by_night) as made:
         try:
             await work(made)
         finally:
@@ -421,7 +423,7 @@ __all__ = [
     "SYSTEM",
     "UNGUARDED",
     "Live",
-    "Town",
+    "ShopCluster",
     "TownWork",
     "live_in",
     "scaled",

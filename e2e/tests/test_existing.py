@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from day import AT_NIGHT, CONTROLLERS, SYSTEM, Town, live_in
+from day import AT_NIGHT, CONTROLLERS, SYSTEM, ShopCluster, live_in
 from neighbours import NODES, SELECTOR, address, neighbours, node
 
 from tightship_e2e import ControlPlane, reset
@@ -154,7 +154,7 @@ def test_a_scenario_on_somebodys_cluster(
     ports: dict[str, Any] = {name: {"http": {"port": served[name], "probePort": probed[name]}} for name in CONTROLLERS}
     told: list[str] = []
 
-    async def scenario(on: Town) -> None:
+    async def scenario(on: ShopCluster) -> None:
         await on.install(**ports)
         floors = {"web": 6, "cache": 3, "api": 3}
 
