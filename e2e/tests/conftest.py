@@ -50,7 +50,7 @@ def in_shop(empty_plane: ControlPlane, tmp_path: Path) -> Open:
 
 @pytest.fixture
 def on_shop_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Live:
-    """Run something on a cluster with a shop on the run's cluster, and hold what was seen of its nodes against the invariants."""
+    """Run something in a shop on the run's cluster, and hold what was seen of its nodes against the invariants."""
     provider = request.config.getoption("provider")
     plane: ControlPlane | None = None
     if provider == "controlplane":

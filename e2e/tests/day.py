@@ -291,16 +291,16 @@ class ShopCluster:
     async def pods_told(self) -> str:
         """Return what there is of the shop's pods, for an error."""
         pods = await self.api.list("Pod", SHOP)
-        told = dict.fromkeys(await self.replicas(), 0)
+        reported = dict.fromkeys(await self.replicas(), 0)
         for each in pods:
-            told[each["metadata"]["labels"]["app"]] += healthy(each)
+            reported[each["metadata"]["labels"]["app"]] += healthy(each)
         waiting = [
             (each["metadata"]["name"], each["spec"].get("nodeName"), (each.get("status") or {}).get("conditions"))
             for each in pods
             if not healthy(each)
         ]
         nodes = {each["metadata"]["name"]: each["spec"].get("taints") for each in await self.api.list("Node")}
-        said = f"Ready {told}, wanted {await self.replicas()}, floors {await self.floors()}, nodes {nodes}"
+        said = f"Ready {reported}, wanted {await self.replicas()}, floors {await self.floors()}, nodes {nodes}"
         return "\n".join([said, *map(str, waiting)])
 
     async def at_rest(self, seconds: float = 10.0) -> None:
@@ -339,14 +339,14 @@ class ShopCluster:
         self,
         condition: Callable[[], Awaitable[bool]],
         what: str,
-        told: Callable[[], Awaitable[str]] | None = None,
+        reported: Callable[[], Awaitable[str]] | None = None,
         deadline: float = DEADLINE,
     ) -> None:
         """Wait for a condition; what happened, and the controllers' logs, are in the error."""
         try:
             await wait_for(condition, deadline, what)
         except TimeoutError as error:
-            more = await told() if told else ""
+            more = await reported() if reported else ""
             raise AssertionError(f"{error}\n{more}\n{self.recorder.story()}\n{await self.provider.logs()}") from None
 
     async def seen(self, condition: Callable[[], bool], what: str) -> None:

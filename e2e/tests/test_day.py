@@ -149,7 +149,7 @@ async def floors(on: ShopCluster, **wanted: int) -> None:
     await on.until(there, f"the floors {wanted}", on.pods_told)
 
 
-async def told(on: ShopCluster, name: str, reason: str) -> None:
+async def reported(on: ShopCluster, name: str, reason: str) -> None:
     """Wait until the hpa-scaler tells a reason of an HPA."""
 
     async def there() -> bool:
@@ -196,12 +196,12 @@ async def metrics_outage(on: ShopCluster) -> None:
     async with on.watch_lows(), on.metrics.outage():
         await on.be({name: 0 for name in NIGHT if name.startswith("traffic_")})
         # That nobody answers is told for a cycle or two, which may be over before somebody looks; this lasts.
-        await told(on, "web", "CircuitOpen")
+        await reported(on, "web", "CircuitOpen")
         await on.passes()
         await floors(on, web=6, cache=3, api=3)
     assert on.lowest == AT_NIGHT
     await on.be(NIGHT)
-    await told(on, "web", "FollowsQuery")
+    await reported(on, "web", "FollowsQuery")
 
 
 async def api_outage(on: ShopCluster) -> None:

@@ -116,10 +116,10 @@ async def ready_to_lead(on: ShopCluster) -> None:
         said = await landings(on)
         return bool(said) and not said.get("problem")
 
-    async def told() -> str:
+    async def reported() -> str:
         return str(await landings(on))
 
-    await on.until(found, "a leader leads pods to their targets", told)
+    await on.until(found, "a leader leads pods to their targets", reported)
 
 
 async def entries(on: ShopCluster) -> Json:

@@ -198,7 +198,7 @@ def test_every_problem_of_a_list_is_told_with_its_thing_and_what_is_allowed() ->
                 ],
             }
         )
-    told = caught.value.problems
+    reported = caught.value.problems
     for part in (
         "'curency': unknown key; allowed are currency, spotFactor, instanceTypes, prices",
         "currency: 'dollars'; allowed is a code of three letters",
@@ -213,7 +213,7 @@ def test_every_problem_of_a_list_is_told_with_its_thing_and_what_is_allowed() ->
         "prices[6]: 'm5.large: 1'; allowed is a mapping",
         "prices[8]: is about the same nodes as prices[7]",
     ):
-        assert any(each.startswith(part) for each in told), part
+        assert any(each.startswith(part) for each in reported), part
 
 
 def test_values_without_end_make_a_short_error() -> None:

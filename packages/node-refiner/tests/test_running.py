@@ -100,8 +100,8 @@ def test_nodes_that_go_next_carry_the_soft_taint() -> None:
 
 def test_status_and_page_have_the_figures_that_it_goes_by() -> None:
     found = decided()
-    told = remarks(found, RefinerSettings())
-    assert [(fact.name, fact.value) for fact in told.facts] == [
+    reported = remarks(found, RefinerSettings())
+    assert [(fact.name, fact.value) for fact in reported.facts] == [
         ("could go", "3"), ("free room", "3.75"),
         ("by CPU / by memory", "3.75 / 4.96"), ("threshold", "2"),
     ]  # fmt: skip
@@ -114,7 +114,7 @@ def test_status_and_page_have_the_figures_that_it_goes_by() -> None:
         dry_run=False,
         switched_off=False,
     )
-    status = msgspec.json.decode(show(found, situation, told).json)
+    status = msgspec.json.decode(show(found, situation, reported).json)
     assert status["kind"] == "RefinerStatus"
     assert status["plan"]["summary"]["excess"]["couldGo"] == 3
 

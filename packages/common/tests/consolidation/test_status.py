@@ -88,9 +88,9 @@ def test_the_status_has_the_controllers_kind_and_always_the_same_fields() -> Non
 def test_a_pass_is_told_in_money() -> None:
     priced = snapshot(node("n1", notes={HOURLY_PRICE: "0.5"}), node("n2", notes={HOURLY_PRICE: "1"}), node("n3"))
     status, page = shown(evaluate(priced, ToyJudge(parse({"goes": "n1"})), NOW))
-    told = status["plan"]["summary"]["money"]
-    assert told["microsPerMonth"] == {"before": 1_095_000_000, "after": 730_000_000, "saved": 365_000_000}
-    assert (told["currency"], told["priced"], told["unpriced"]) == ("USD", 2, 1)
+    reported = status["plan"]["summary"]["money"]
+    assert reported["microsPerMonth"] == {"before": 1_095_000_000, "after": 730_000_000, "saved": 365_000_000}
+    assert (reported["currency"], reported["priced"], reported["unpriced"]) == ("USD", 2, 1)
     [fact] = [each for each in page.facts if each.name == "saved a month"]
     assert (fact.value, fact.detail) == ("$365", "if it lasts; $730 of $1,095 kept; 1 node without a price")
     [now] = [each for each in page.facts if each.name == "saved an hour"]

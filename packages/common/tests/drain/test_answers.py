@@ -57,8 +57,8 @@ ENDING = cause("namespace shop is being terminated", "NamespaceTerminating")
 def test_an_eviction_answered_with(
     code: int, reason: str, message: str, details: dict[str, Any], wait: str | None, answer: EvictionAnswer
 ) -> None:
-    told = {"reason": reason, "message": message, "details": details}
-    body = {name: value for name, value in told.items() if value}
+    reported = {"reason": reason, "message": message, "details": details}
+    body = {name: value for name, value in reported.items() if value}
     full = json.dumps({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, **body}).encode()
     heard = classify(api_error(code, full, retry_after=wait))
     assert heard.answer is answer

@@ -63,7 +63,7 @@ async def test_a_drain_claims_evicts_each_pod_once_and_hands_over(bench: Bench) 
     assert replica.drainer.driving == {"n1"}
     await until(lambda: not replica.drainer.driving)
     assert replica.phases == [Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED]
-    assert [each.ending for each in replica.told(EventKind.ENDED)] == [Ending.HANDED_OVER]
+    assert [each.ending for each in replica.reported(EventKind.ENDED)] == [Ending.HANDED_OVER]
     assert sorted(bench.api.evicted) == MOVED
     assert bench.claims() == []
     first, *more = [json.loads(each.call.body) for each in bench.writes()]
@@ -90,7 +90,7 @@ async def test_a_drain_that_breaks_off_by_a_defect_is_told_and_taken_up_again(
     assert bench.phase is Phase.CLAIMED
     await until(lambda: replica.cache.snapshot().nodes["n1"].node.unschedulable)
     await replica.settled()
-    assert [each.ending for each in replica.told(EventKind.ENDED)] == [Ending.HANDED_OVER]
+    assert [each.ending for each in replica.reported(EventKind.ENDED)] == [Ending.HANDED_OVER]
 
 
 async def test_a_drain_asks_the_server_for_its_node_only_where_it_must(bench: Bench) -> None:
@@ -207,7 +207,7 @@ async def test_a_write_that_comes_second_is_decided_anew(bench: Bench, number: i
         return
     await until(lambda: not replica.drainer.driving)
     assert codes(bench).count(409) == 1
-    assert [each.ending for each in replica.told(EventKind.ENDED)] == [Ending.HANDED_OVER]
+    assert [each.ending for each in replica.reported(EventKind.ENDED)] == [Ending.HANDED_OVER]
     assert sorted(bench.api.evicted) == MOVED
 
 
@@ -301,9 +301,9 @@ async def test_another_leader_takes_over_and_the_first_one_stops(bench: Bench) -
     await evicting(bench, first)
     await until(lambda: second.cache.snapshot().nodes["n1"].node.unschedulable)
     await second.adopt()
-    assert [each.record.holder for each in second.told(EventKind.TAKEN_OVER) if each.record] == ["b"]
+    assert [each.record.holder for each in second.reported(EventKind.TAKEN_OVER) if each.record] == ["b"]
     await until(lambda: not first.drainer.driving)
-    assert [each.ending for each in first.told(EventKind.ENDED)] == [Ending.PARKED]
+    assert [each.ending for each in first.reported(EventKind.ENDED)] == [Ending.PARKED]
     assert [each.node for each in bench.claims()] == ["n1"], "the claim counts until the drain is over"
     sent = first.changes()
     bench.api.refuse = None
@@ -326,7 +326,7 @@ async def test_a_leader_that_wakes_up_late_writes_nothing_after_the_takeover(ben
 
     first.meets(taken_over)
     assert await first.claim() is None
-    await until(lambda: second.told(EventKind.TAKEN_OVER) and not first.drainer.driving)
+    await until(lambda: second.reported(EventKind.TAKEN_OVER) and not first.drainer.driving)
     assert first.changes().count(("PATCH", "/api/v1/nodes/n1")) == 2
     assert sorted((each.call.client, each.answered) for each in bench.writes()[:3]) == [
         ("a", 200),
@@ -752,4 +752,4 @@ async def test_stopping_parks_a_drain_under_way_at_once_also_in_the_autoscalers_
     assert await replica.does(replica.drainer.stop(60)) == {}
     assert bench.phase is (Phase.YIELDED if taken else Phase.EVICTING)
     assert [each.node for each in bench.claims()] == ["n1"]
-    assert [each.ending for each in replica.told(EventKind.ENDED)] == [Ending.PARKED]
+    assert [each.ending for each in replica.reported(EventKind.ENDED)] == [Ending.PARKED]

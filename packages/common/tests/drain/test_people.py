@@ -68,7 +68,7 @@ async def _in(phase: Phase, bench: Bench, replica: Replica) -> None:
         bench.api.refuse = BUDGET
     assert await replica.claim() is None
     if phase is Phase.RESTORING:
-        await until(lambda: replica.told(EventKind.EVICTION))
+        await until(lambda: replica.reported(EventKind.EVICTION))
 
         async def keeps(call: Call) -> Fault | None:
             restoring = bench.phase is Phase.RESTORING
@@ -78,11 +78,11 @@ async def _in(phase: Phase, bench: Bench, replica: Replica) -> None:
         notes = {"annotations": {"tightship.dev/do-not-drain": "true"}}
         bench.api.edit("Pod", "web-1", lambda raw: raw["metadata"].update(notes), "shop")
     elif phase is Phase.YIELDED:
-        await until(lambda: replica.told(EventKind.EVICTION))
+        await until(lambda: replica.reported(EventKind.EVICTION))
         bench.api.edit_node("n1", lambda raw: raw["spec"]["taints"].append(CA))
     await until(lambda: bench.phase is phase)
     if phase is Phase.EVICTING:
-        await until(lambda: len(replica.told(EventKind.EVICTION)) >= 2)
+        await until(lambda: len(replica.reported(EventKind.EVICTION)) >= 2)
 
 
 async def _act(bench: Bench, acts: Acts, pause: float) -> bool | None:

@@ -81,7 +81,7 @@ class ProxiedDrainer:
         """Do what a controller's loop does until the node is gone and nothing is claimed."""
         until = host.monotonic() + deadline
         while True:
-            assert host.monotonic() < until, f"{name}: {self.told()}\n{recorder.story()}"
+            assert host.monotonic() < until, f"{name}: {self.reported()}\n{recorder.story()}"
             try:
                 snapshot = self.cache.snapshot()
                 await self.drainer.adopt(snapshot)
@@ -96,7 +96,7 @@ class ProxiedDrainer:
                 self.troubles += 1
             await asyncio.sleep(1)
 
-    def told(self) -> str:
+    def reported(self) -> str:
         """What the drain has told so far."""
         return "; ".join(
             f"{each.kind.value} {each.record.phase.value if each.record else ''} {each.text}"

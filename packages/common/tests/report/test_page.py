@@ -64,7 +64,7 @@ def read(html: str) -> Reader:
 
 def test_the_page_says_what_the_table_says() -> None:
     found = small_plan()
-    told = " ".join(read(page_of(found)).texts)
+    message = " ".join(read(page_of(found)).texts)
     for word in (
         "node-compactor: 6 → 3 nodes",
         "file cluster.json at 2026-03-10T00:00:00Z",
@@ -73,17 +73,17 @@ def test_the_page_says_what_the_table_says() -> None:
         "24 cores",
         "evictions they forbid are not seen",
     ):
-        assert word in told
+        assert word in message
     for node in found.nodes:
-        assert node.name in told
+        assert node.name in message
         for move in node.moves:
-            assert move.pod in told
-            assert move.owner is None or move.owner in told
+            assert move.pod in message
+            assert move.owner is None or move.owner in message
         for each in node.refusals:
-            assert each.reason in told
-            assert each.subject in told
-            assert each.detail in told
-            assert each.fix is None or each.fix in told
+            assert each.reason in message
+            assert each.subject in message
+            assert each.detail in message
+            assert each.fix is None or each.fix in message
 
 
 def test_every_link_leads_somewhere_in_the_page_and_no_place_is_there_twice() -> None:
@@ -166,9 +166,9 @@ def test_a_fleet_is_a_few_paths_however_many_nodes_there_are() -> None:
 @pytest.mark.parametrize("removes", [False, True])
 def test_a_cluster_without_nodes_or_anything_to_do(removes: bool) -> None:
     nodes = () if removes else (small_plan().nodes[3],)
-    told = " ".join(read(page_of(plan(*nodes))).texts)
-    assert ("0 nodes, none would go" if removes else "1 node, none would go") in told
-    assert ("There is no node." in told) is removes
+    detail = " ".join(read(page_of(plan(*nodes))).texts)
+    assert ("0 nodes, none would go" if removes else "1 node, none would go") in detail
+    assert ("There is no node." in detail) is removes
 
 
 def test_what_planned_nodes_wait_for_stands_beside_them() -> None:

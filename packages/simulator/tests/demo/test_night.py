@@ -59,8 +59,8 @@ def test_on_virtual_time_no_socket_is_made(night: Night) -> None:
 
 def test_a_night_is_told_in_its_order_and_in_plain_text(night: Night) -> None:
     assert "\x1b" not in night.output
-    told = night.output.partition("\n\n")[0].splitlines()[1:]
-    found = [re.match(r"(\d\d):(\d\d) ", line) for line in told]
+    reported = night.output.partition("\n\n")[0].splitlines()[1:]
+    found = [re.match(r"(\d\d):(\d\d) ", line) for line in reported]
     assert None not in found
     minutes = [(int(each[1]) + 3) % 24 * 60 + int(each[2]) for each in found if each]
     assert minutes == sorted(minutes)
@@ -121,13 +121,13 @@ def test_both_controllers_drain_nodes_and_the_autoscaler_removes_them(night: Nig
 
 def _failure(night: Night) -> tuple[float, float]:
     """Return the hours from which on there were no answers, and were answers again."""
-    told = [
+    reported = [
         each
         for each in night.of(Announcement)
         if isinstance(each.observation, Announcement) and "gateway" in each.observation.text
     ]
-    assert len(told) == 2
-    return told[0].hour, told[1].hour
+    assert len(reported) == 2
+    return reported[0].hour, reported[1].hour
 
 
 def test_floors_hold_while_prometheus_is_away(night: Night) -> None:
@@ -170,6 +170,8 @@ def test_nodes_come_back_in_the_morning_and_every_pod_runs(night: Night) -> None
 
 
 def test_the_story_is_told_to_its_end(any_night: Night) -> None:
-    told = [each.observation.text for each in any_night.of(Announcement) if isinstance(each.observation, Announcement)]
-    assert len(told) == 8
-    assert told[-1] == "the end of the night"
+    reported = [
+        each.observation.text for each in any_night.of(Announcement) if isinstance(each.observation, Announcement)
+    ]
+    assert len(reported) == 8
+    assert reported[-1] == "the end of the night"

@@ -88,8 +88,8 @@ def test_events_of_both_forms_are_read() -> None:
 
 def test_a_status_is_one_line_with_the_most_frequent_reasons() -> None:
     stays = [{"order": None, "reasons": ["TooYoung", "PoolDisabled"]}] * 2 + [{"order": None, "reasons": ["Cordoned"]}]
-    told = {"held": {"n9": {"reason": "CoolDown"}}, "plan": {"nodes": [{"order": 1, "reasons": []}, *stays]}}
-    line = status_line("node-compactor", json.dumps(told).encode())
+    reported = {"held": {"n9": {"reason": "CoolDown"}}, "plan": {"nodes": [{"order": 1, "reasons": []}, *stays]}}
+    line = status_line("node-compactor", json.dumps(reported).encode())
     text = "could remove 1 (waiting: CoolDown 1); the others stay: TooYoung 2, Cordoned 1"
     assert line == StatusSeen("node-compactor", text)
 

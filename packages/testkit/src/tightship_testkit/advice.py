@@ -33,9 +33,9 @@ def planned_by(cli: Callable[..., Outcome], folder: Path, now: str) -> Plans:
         given = [] if config is None else ["--config", settings]
         # Time is no limit: who tests the same cluster twice wants the same answer.
         at = [] if "--now" in flags else ["--now", now]
-        told = cli("plan", "-f", cluster, *given, "-o", "json", "--advice-time", "1h", *at, *flags)
-        assert told.code == 0, told.err
-        document: Json = msgspec.json.decode(told.out)
+        reported = cli("plan", "-f", cluster, *given, "-o", "json", "--advice-time", "1h", *at, *flags)
+        assert reported.code == 0, reported.err
+        document: Json = msgspec.json.decode(reported.out)
         return document
 
     return plan

@@ -178,7 +178,7 @@ def leader(*steps: Step[Drainer], **changes: Any) -> RogueStory[Drainer]:
     return idle(LEADS_AT, Drainer.lead, Drainer.looks, *steps, **changes)
 
 
-def told(program: str = "node-compactor", **settings: object) -> dict[str, list[Controller]]:
+def reported(program: str = "node-compactor", **settings: object) -> dict[str, list[Controller]]:
     return {"controllers": [Controller(program=program, skews=[], settings=settings)]}
 
 
@@ -297,7 +297,7 @@ LIES = {
     ),
     "left-to-handler": leader(marked_by_handler("n1"), claim("n1")),
     "within-drain-budget": leader(claim("n1"), claim("n2", "op2")),
-    "minimums-kept": leader(claim("n1"), by="node-refiner-0", **told("node-refiner", minimum_nodes=3)),
+    "minimums-kept": leader(claim("n1"), by="node-refiner-0", **reported("node-refiner", minimum_nodes=3)),
     "waits-until-well": leader(
         claim("n1"),
         writes("n1", {"unschedulable": None, "taints": None}, {"v": 1, "phase": "Backoff"}),
@@ -306,10 +306,10 @@ LIES = {
         nodes=[Node(name="n1", pool="a"), Node(name="n2", pool="a")],
         pools=[Pool(name="a", most=2)],
         workloads=[Workload(name="web", replicas=2, cpu="3")],
-        **told(pendingAfterDrainTimeout=5),
+        **reported(pendingAfterDrainTimeout=5),
     ),
     "written-before-done": leader(writes("n1", {"unschedulable": True})),
-    "settles": leader(claim(phase="Evicting"), Drainer.evict, **told(settleTime=6)),
+    "settles": leader(claim(phase="Evicting"), Drainer.evict, **reported(settleTime=6)),
     "not-ready-left-alone": leader(
         claim(phase="Evicting"), lambda on: set_ready(on.world, on.home, False), 4, Drainer.evict
     ),
@@ -337,7 +337,7 @@ LIES = {
     "drains-end": leader(
         claim("n1"),
         story=10.0, quiet=80.0,
-        **told(nodeDrainTimeout=2, settleTime=1, handOverTimeout=1, awaitCompletionFor=0),
+        **reported(nodeDrainTimeout=2, settleTime=1, handOverTimeout=1, awaitCompletionFor=0),
     ),
     "given-back-in-time": leader(claim("n1", phase="Restoring"), story=40.0),
     "no-label-outlives-its-plan": leader(
@@ -428,7 +428,7 @@ def test_a_deletion_cost_of_others_that_is_touched_is_seen(before: Json, change:
         body = {"metadata": {"annotations": change}}
         assert await on.ask("PATCH", f"/api/v1/namespaces/shop/pods/{name}", body) == 200
 
-    costly = told(deletionCost=True)
+    costly = reported(deletionCost=True)
     web = [Workload(name="web", annotations=before)]
     found = idle(LEADS_AT, Drainer.looks, write, workloads=web, **costly).violations()
     assert bool([each for each in found if each.promise == "nothing-of-others-changed"]) is broken
@@ -504,7 +504,7 @@ def test_a_pause_that_the_record_itself_makes_too_short_is_seen() -> None:
         claim("n1"),
         writes("n1", record={"v": 1, "phase": "Backoff", "nextTry": "2026-01-05T08:00:00.000Z"}),
         claim("n1", "op2"),
-        **told(backoff=10),
+        **reported(backoff=10),
     )
     found = [each.what for each in hurried.violations() if each.promise == "pauses-kept"]
     assert found == ["node-compactor-0 claimed it 0.0 s after its last drain was given up, 10 s must pass"]

@@ -122,18 +122,18 @@ class Kept:
         """
         found = {name: dict(versioned.at(version)) for name, versioned in self._by_kind.items()}
         self.version += _BUMP
-        told: Changes = []
+        reported: Changes = []
         for name, objects in found.items():
             versioned = self._by_kind[name]
             before = versioned.objects
             for key in sorted(before.keys() | objects.keys()):
                 old, new = before.get(key), objects.get(key)
                 if new is None and old is not None:
-                    told.append(Change("DELETED", self.version, old, old))
+                    reported.append(Change("DELETED", self.version, old, old))
                 elif new is not None and new is not old:
-                    told.append(Change("MODIFIED" if old is not None else "ADDED", self.version, new, old))
+                    reported.append(Change("MODIFIED" if old is not None else "ADDED", self.version, new, old))
             versioned.reset(objects, self.version)
-        for change in told:
+        for change in reported:
             self._tell(change, "etcd")
         for waiting in self._waiting.values():
             _wake(waiting)

@@ -157,8 +157,8 @@ class ApiServer:
         except Expired as error:
             if not token:
                 raise
-            told = "The provided continue parameter is too old to display a consistent list result. You must start a "
-            raise Expired(told + "new list without the continue parameter.") from error
+            detail = "The provided continue parameter is too old to display a consistent list result. You must start a "
+            raise Expired(detail + "new list without the continue parameter.") from error
         things = [each for each in things if key_of(each) > after and selected.takes(each)]
         meta: Json = {"resourceVersion": str(at)}
         limit = number(query, "limit")

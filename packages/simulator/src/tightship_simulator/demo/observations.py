@@ -245,15 +245,15 @@ def _event(item: Json) -> EventSeen | None:
 def status_line(controller: str, raw: bytes) -> StatusSeen | None:
     """Return what ``/status`` says in one line, ``None`` where there is nothing to say yet."""
     try:
-        told = json.loads(raw)
+        reported = json.loads(raw)
     except ValueError:
         return None
-    plan = told.get("plan") if isinstance(told, dict) else None
+    plan = reported.get("plan") if isinstance(reported, dict) else None
     if not isinstance(plan, dict):
         return None
     if "hpas" in plan:
         return StatusSeen(controller, _floors_line(plan["hpas"]))
-    return StatusSeen(controller, _nodes_line(told, plan["nodes"]))
+    return StatusSeen(controller, _nodes_line(reported, plan["nodes"]))
 
 
 def _floors_line(hpas: list[Json]) -> str:
@@ -261,12 +261,12 @@ def _floors_line(hpas: list[Json]) -> str:
     return f"looks after {len(hpas)} floors: {counts}" if hpas else "looks after no floor"
 
 
-def _nodes_line(told: Json, nodes: list[Json]) -> str:
-    if told.get("unhealthy"):
-        return f"waits: {told['unhealthy']['detail']}"
+def _nodes_line(reported: Json, nodes: list[Json]) -> str:
+    if reported.get("unhealthy"):
+        return f"waits: {reported['unhealthy']['detail']}"
     planned = sum(1 for each in nodes if each.get("order") is not None)
     reasons = (each["reasons"][0] for each in nodes if each.get("order") is None and each.get("reasons"))
-    held = _counted(each["reason"] for each in told.get("held", {}).values())
+    held = _counted(each["reason"] for each in reported.get("held", {}).values())
     waits = f" (waiting: {held})" if held else ""
     return f"could remove {planned or 'none'}{waits}; the others stay: {_counted(reasons)}"
 

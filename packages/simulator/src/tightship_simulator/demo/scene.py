@@ -100,7 +100,7 @@ class Scene:
         self.lines: deque[Line] = deque(maxlen=KEPT_LINES)
         self.said = 0
         """How many lines there were so far."""
-        self.told = ""
+        self.reported = ""
         self.saved = 0.0
         """Node-hours of the story that were not needed, against the number of nodes at the beginning."""
         self.began = 0
@@ -162,9 +162,9 @@ class Scene:
                 self._event(event)
             case Gone() as gone:
                 self._gone(gone)
-            case Announcement() as told:
-                self.told = told.text
-                self._say("", "", told.text)
+            case Announcement() as reported:
+                self.reported = reported.text
+                self._say("", "", reported.text)
             case BudgetSeen():
                 pass  # for the record
 

@@ -1,4 +1,4 @@
-"""Rogue replicas: processes that look like a replica and break a promise. They show that the observer finds who breaks it."""
+"""Processes that look like a replica and break a promise: the observer has to find them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RogueStory(Generic[L]):
         self.steps = steps
         self.scenario = scenario
 
-    async def told(self, world: World) -> None:
+    async def reported(self, world: World) -> None:
         """Tell it in *world*."""
         await play(self.make(world), self.steps)
 
@@ -73,7 +73,7 @@ class RogueStory(Generic[L]):
         tasks: list[asyncio.Task[None]] = []
 
         def ready(world: World, _: Observer) -> None:
-            tasks.append(asyncio.create_task(self.told(world)))
+            tasks.append(asyncio.create_task(self.reported(world)))
 
         result = run(self.scenario, ready)
         [task] = tasks

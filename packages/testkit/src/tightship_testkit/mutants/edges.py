@@ -169,8 +169,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for edge in (each for each in EDGES if given.only in each.name):
         seed, tried, broken = found_by(edge, given.seeds, given.seconds)
         missed += seed is None
-        told = f"NOT FOUND by {tried} seeds" if seed is None else f"seed {seed} (number {tried}): {broken[:150]}"
-        sys.stdout.write(f"{edge.name}: {told}\n")
+        detail = f"NOT FOUND by {tried} seeds" if seed is None else f"seed {seed} (number {tried}): {broken[:150]}"
+        sys.stdout.write(f"{edge.name}: {detail}\n")
         sys.stdout.flush()
     return 1 if missed else 0
 

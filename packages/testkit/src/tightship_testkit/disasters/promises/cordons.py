@@ -51,8 +51,8 @@ class CordonHasOwner(Promise):
             if why:
                 alone[name] = self._since.get(name, self.world.now)
                 if self.world.now - alone[name] > TAKEOVER + self.world.scenario.admission:
-                    told = f"is cordoned in {record.get('phase', 'no phase')}"
-                    self.broken(f"Node {name}", f"{told} for {self.world.now - alone[name]:.0f} s: {why}")
+                    detail = f"is cordoned in {record.get('phase', 'no phase')}"
+                    self.broken(f"Node {name}", f"{detail} for {self.world.now - alone[name]:.0f} s: {why}")
         self._since = alone
 
     def _alone(self, record: dict[str, Any], teams: list[Team]) -> str:
@@ -146,8 +146,8 @@ class PersonsUncordonStays(Promise):
             elif found is not None and ours(author) and self.world.sent > found[0] and self.world.skewed < 10:
                 ago = self.world.now - found[0]
                 if ago < found[1] - 10:
-                    told = f"{ago:.1f} s after a person uncordoned it, {found[1]:g} s must pass"
-                    self.broken(f"Node {name}", f"{author} cordoned it {told}")
+                    detail = f"{ago:.1f} s after a person uncordoned it, {found[1]:g} s must pass"
+                    self.broken(f"Node {name}", f"{author} cordoned it {detail}")
 
 
 @promise
@@ -176,8 +176,8 @@ class LeftToAutoscaler(Promise):
                 if str(drain_of(node).get("reason") or "").startswith("Released"):
                     # Who writes no more gives back all: nobody would lift our cordon if they let go of the node.
                     return
-                told = "" if drain_of(old) else "; its record can't be read"
-                self.broken(f"Node {name}", f"{author} uncordoned it while {self.who} was taking it away{told}")
+                detail = "" if drain_of(old) else "; its record can't be read"
+                self.broken(f"Node {name}", f"{author} uncordoned it while {self.who} was taking it away{detail}")
             elif not owned(old) and owned(node):
                 self.broken(f"Node {name}", f"{author} claimed it while {self.who} was taking it away")
 
