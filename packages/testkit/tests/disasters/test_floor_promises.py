@@ -131,7 +131,7 @@ def traffic(requests: float, *points: tuple[float, float]) -> App:
 BAD, GOOD = "no-floor-lowered-on-bad-data", "lowered-by-good-answers"
 QUARREL: tuple[Step[Setter], ...] = (raises(), 5, edited(NEED), 5)
 WIPE: Act = lambda on: server_restarts(on.world, source="default", wipe=True, seconds=3.0)  # noqa: E731
-LIES = [
+ROGUES = [
     lie(BAD, "believes a server that lost its data", 30, *cycles(2), WIPE, 12, ASK, sets(4)),
     lie(BAD, "goes below the lower bound", 30, ASK, sets(2)),
     lie(
@@ -175,14 +175,14 @@ LIES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("promise", "reported"), LIES)
-def test_a_liar_is_found_and_no_known_finding_takes_it(promise: str, reported: RogueStory[Setter]) -> None:
+@pytest.mark.parametrize(("promise", "reported"), ROGUES)
+def test_a_rogue_replica_is_found_and_no_known_finding_takes_it(promise: str, reported: RogueStory[Setter]) -> None:
     found = [each for each in reported.violations() if each.promise == promise]
     assert [each for each in found if finding(each) is None], found
 
 
-def test_each_promise_about_floors_has_a_liar() -> None:
-    assert {each.values[0] for each in LIES} == {name for name, each in PROMISES.items() if each.about == "floors"}
+def test_each_promise_about_floors_has_a_rogue_replica() -> None:
+    assert {each.values[0] for each in ROGUES} == {name for name, each in PROMISES.items() if each.about == "floors"}
 
 
 def test_where_nobody_lies_nothing_is_broken() -> None:

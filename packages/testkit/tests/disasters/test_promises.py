@@ -257,7 +257,7 @@ ALONE: Json = {"nodes": [Node(name="n1", pool="a")], "pools": [Pool(name="a", mo
 OPTS_OUT = edited(
     "person", "Node", "", lambda each: each["metadata"]["annotations"].update({"karpenter.sh/do-not-disrupt": "true"})
 )
-LIES = {
+ROGUES = {
     "within-pod-budgets": leader(
         asks("DELETE", "/api/v1/namespaces/shop/pods/{pod}"),
         budgets=[Budget(name="b", workload="web", spec={"minAvailable": 3})],
@@ -358,14 +358,14 @@ LIES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("promise", LIES)
-def test_a_liar_is_found_and_is_no_known_finding(promise: str) -> None:
-    found = [each for each in LIES[promise].violations() if each.promise == promise]
+@pytest.mark.parametrize("promise", ROGUES)
+def test_a_rogue_replica_is_found_and_is_no_known_finding(promise: str) -> None:
+    found = [each for each in ROGUES[promise].violations() if each.promise == promise]
     assert any(finding(each) is None for each in found)
 
 
-def test_each_promise_has_a_liar() -> None:
-    assert set(LIES) == {name for name, each in PROMISES.items() if each.about == "nodes"}
+def test_each_promise_has_a_rogue_replica() -> None:
+    assert set(ROGUES) == {name for name, each in PROMISES.items() if each.about == "nodes"}
 
 
 def test_where_nobody_lies_nothing_is_broken() -> None:
