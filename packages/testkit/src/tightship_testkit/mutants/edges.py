@@ -107,7 +107,7 @@ EDGES = (
          "live = await read_node(self._tools.connection, self._name)",
          "live = LiveNode(node, node.resource_version, ()) if node is not None else None"),
     Edge("a node is claimed twice", _CLAIMS, "take",
-         "(each.claim for each in present if each.claim.node == claim.node)", "()"),
+         "(each.claim for each in present if each.claim.node == claim.node)", "iter(())"),
     Edge("a claim is allowed unasked", _CLAIMS, "take",
          "wish.beside(lease) or wish.allows(tuple(each.claim for each in counted))", "None"),
     Edge("claims are forgotten with their Lease", _CLAIMS, "take",

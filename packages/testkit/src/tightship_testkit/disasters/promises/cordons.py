@@ -36,6 +36,19 @@ class CordonHasOwner(Promise):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._since: dict[str, float] = {}
+        self._ours: set[str] = set()
+        """Nodes that we have cordoned, and that nobody else has touched since."""
+
+    def changed(self, change: Change, author: str) -> None:
+        if change.object["kind"] != "Node":
+            return
+        name, node, old = change.object["metadata"]["name"], change.object, change.previous
+        if change.type == "DELETED" or old is None or not cordoned(node) or (not ours(author) and _touched(old, node)):
+            self._ours.discard(name)
+        elif ours(author) and not cordoned(old):
+            self._ours.add(name)
+        elif ours(author) and name in self._ours and owned(old) and not owned(node):
+            self.broken(f"Node {name}", f"{author} ended its drain, and left the node cordoned")
 
     def passed(self) -> None:
         alone = {}
@@ -67,6 +80,12 @@ class CordonHasOwner(Promise):
         if all(each.name in dry for each in running):
             return "its controller is a dry run now"
         return f"{holder or 'nobody'} is gone, and {', '.join(each.name for each in running)} run{self.world.clocks()}"
+
+
+def _touched(old: Json, node: Json) -> bool:
+    """Whether a change is of more than a node's status."""
+    notes = [each["metadata"].get("annotations") for each in (old, node)]
+    return old["spec"] != node["spec"] or notes[0] != notes[1]
 
 
 @promise
