@@ -109,7 +109,7 @@ class Killing:
             reports = runtestprotocol(item, log=False, nextitem=following[0] if following else None)
         finally:
             sys.settrace(None)
-            threading.settrace(None)  # type: ignore[arg-type]  # None ends it
+            threading.settrace(None)
         self.took[item.nodeid] = time.process_time() - began
         self._entered[item.nodeid] = entered
         return all(each.passed for each in reports)
