@@ -50,12 +50,12 @@ def _deployment(replicas: int, cpu: str) -> Json:
 
 
 def test_a_deployment_brings_the_nodes_that_it_needs_and_leaves_them_when_it_is_scaled_down() -> None:
-    living = _LivingCluster(node("n1"), _deployment(5, "2"))
-    living.until(lambda: living.all_ready(5))
-    assert len(living.store.list("Node")) == 3
-    living.store.modify("Deployment", "web", "shop", lambda each: each["spec"].update(replicas=1))
-    living.until(lambda: living.all_ready(1) and len(living.store.list("Node")) == 1)
-    assert living.pods()[0]["spec"]["nodeName"] == living.store.list("Node")[0]["metadata"]["name"]
+    cluster = _LivingCluster(node("n1"), _deployment(5, "2"))
+    cluster.until(lambda: cluster.all_ready(5))
+    assert len(cluster.store.list("Node")) == 3
+    cluster.store.modify("Deployment", "web", "shop", lambda each: each["spec"].update(replicas=1))
+    cluster.until(lambda: cluster.all_ready(1) and len(cluster.store.list("Node")) == 1)
+    assert cluster.pods()[0]["spec"]["nodeName"] == cluster.store.list("Node")[0]["metadata"]["name"]
 
 
 def test_an_evicted_pod_is_replaced_and_a_budget_says_no() -> None:
@@ -65,31 +65,31 @@ def test_an_evicted_pod_is_replaced_and_a_budget_says_no() -> None:
         "metadata": {"name": "web", "namespace": "shop"},
         "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}},
     }
-    living = _LivingCluster(node("n1"), _deployment(3, "1"), budget)
-    living.until(lambda: living.all_ready(3))
-    before = {each["metadata"]["uid"] for each in living.pods()}
-    for pod in living.pods():
-        living.parts.carry_out([Evict(pod)])
-    assert sum("deletionTimestamp" in each["metadata"] for each in living.pods()) == 1
-    living.until(lambda: living.all_ready(3) and {each["metadata"]["uid"] for each in living.pods()} != before)
-    assert len(before & {each["metadata"]["uid"] for each in living.pods()}) == 2
+    cluster = _LivingCluster(node("n1"), _deployment(3, "1"), budget)
+    cluster.until(lambda: cluster.all_ready(3))
+    before = {each["metadata"]["uid"] for each in cluster.pods()}
+    for pod in cluster.pods():
+        cluster.living.carry_out([Evict(pod)])
+    assert sum("deletionTimestamp" in each["metadata"] for each in cluster.pods()) == 1
+    cluster.until(lambda: cluster.all_ready(3) and {each["metadata"]["uid"] for each in cluster.pods()} != before)
+    assert len(before & {each["metadata"]["uid"] for each in cluster.pods()}) == 2
 
 
 def test_what_is_paused_does_nothing_and_sees_afterwards_what_has_changed() -> None:
-    living = _LivingCluster(node("n1"), _deployment(2, "1"))
-    living.until(lambda: living.all_ready(2))
-    with living.parts.paused("workloads"):
-        living.store.delete("Pod", living.pods()[0]["metadata"]["name"], "shop", grace=0)
+    cluster = _LivingCluster(node("n1"), _deployment(2, "1"))
+    cluster.until(lambda: cluster.all_ready(2))
+    with cluster.living.paused("workloads"):
+        cluster.store.delete("Pod", cluster.pods()[0]["metadata"]["name"], "shop", grace=0)
         for _ in range(20):
-            living.now += 1.0
-            living.parts.step(living.now)
-        assert len(living.pods()) == 1
-    living.until(lambda: living.all_ready(2))
+            cluster.now += 1.0
+            cluster.living.step(cluster.now)
+        assert len(cluster.pods()) == 1
+    cluster.until(lambda: cluster.all_ready(2))
 
 
 @pytest.mark.virtual_time
 async def test_life_that_is_woken_looks_at_once_though_nothing_has_changed() -> None:
-    living = _LivingCluster(node("n1"))
+    cluster = _LivingCluster(node("n1"))
     seen: list[float] = []
 
     class Other:
@@ -99,23 +99,23 @@ async def test_life_that_is_woken_looks_at_once_though_nothing_has_changed() -> 
             seen.append(now)
             return []
 
-    with living.parts.paused("horizontal", "nodes"):
-        life = asyncio.create_task(living.parts.run())
+    with cluster.living.paused("horizontal", "nodes"):
+        life = asyncio.create_task(cluster.living.run())
         await asyncio.sleep(100)
-        living.parts.others.append(Other())
+        cluster.living.others.append(Other())
         assert seen == []
-        living.parts.wake()
+        cluster.living.wake()
         await asyncio.sleep(100)
         life.cancel()
     assert len(seen) == 1
 
 
 def test_a_guarded_patch_fails_on_an_object_that_has_changed() -> None:
-    living = _LivingCluster(node("n1"))
-    read = living.store.get("Node", "n1")
-    living.store.modify("Node", "n1", change=lambda each: each["spec"].update(unschedulable=True))
+    cluster = _LivingCluster(node("n1"))
+    read = cluster.store.get("Node", "n1")
+    cluster.store.modify("Node", "n1", change=lambda each: each["spec"].update(unschedulable=True))
     taint = {"key": "k", "effect": "NoSchedule"}
-    living.parts.carry_out([Patch(read, {"spec": {"taints": [taint]}}, guarded=True)])
-    assert "taints" not in living.store.get("Node", "n1")["spec"]
-    apply(living.store, Patch(living.store.get("Node", "n1"), {"spec": {"taints": [taint]}}, guarded=True))
-    assert living.store.get("Node", "n1")["spec"]["taints"] == [taint]
+    cluster.living.carry_out([Patch(read, {"spec": {"taints": [taint]}}, guarded=True)])
+    assert "taints" not in cluster.store.get("Node", "n1")["spec"]
+    apply(cluster.store, Patch(cluster.store.get("Node", "n1"), {"spec": {"taints": [taint]}}, guarded=True))
+    assert cluster.store.get("Node", "n1")["spec"]["taints"] == [taint]
