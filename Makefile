@@ -77,6 +77,19 @@ PROCESSES ?= 2
 soak: install ## Run ten thousand disasters by seed, on virtual time: hours on two cores (SEEDS=10000 FIRST=0 PROCESSES=2).
 	@$(BIN)/python -m tightship_testkit.disasters soak --seeds $(SEEDS) --first $(or $(FIRST),0) --processes $(PROCESSES) $(ARGS)
 
+FOLDER ?= packages/common/src/tightship/objects packages/common/src/tightship/cluster packages/common/src/tightship/scheduler \
+	packages/common/src/tightship/rules packages/common/src/tightship/planning packages/common/src/tightship/drain
+SAMPLE ?= 200
+EDGES ?= 40
+
+.PHONY: mutants
+mutants: install ## Put small faults into the pure folders and see which the fast tests find (SAMPLE=200 SEED=7 FOLDER=...; ARGS="--needless": name the tests that find nothing of their own).
+	@$(BIN)/python -m tightship_testkit.mutants.code $(FOLDER) --sample $(SAMPLE) --seed $(SEED) $(ARGS)
+
+.PHONY: edge-mutants
+edge-mutants: install ## Take one precaution after the other out of the edges, and run disasters until one finds it (EDGES=40 disasters at most).
+	@$(BIN)/python -m tightship_testkit.mutants.edges --seeds $(EDGES) $(ARGS)
+
 .PHONY: replay
 replay: install ## Repeat one disaster, with the controllers' log, each write, and the broken promises (SEED=7).
 	@$(BIN)/python -m tightship_testkit.disasters replay --seed $(SEED) $(ARGS)

@@ -51,11 +51,13 @@ def main() -> None:
     for miss in options.miss:
         judge, spent = CompactorJudge(load_settings(SETTINGS)), time.process_time()
 
-        def told(line: str) -> None:
+        def reported(line: str) -> None:
             if not options.quiet:
                 print(f"    {line}", file=sys.stderr, flush=True)
 
-        execution = Execution(snapshot, judge, options.search, miss=miss, at_once=options.at_once, seed=1, told=told)
+        execution = Execution(
+            snapshot, judge, options.search, miss=miss, at_once=options.at_once, seed=1, reported=reported
+        )
         end = asyncio.run(execution.run())
         bar = ""
         if not miss:

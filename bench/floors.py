@@ -338,7 +338,7 @@ async def drive(api: Client, made: Made, options: argparse.Namespace) -> dict[st
         await api.each(lambda number: repeat(api, number), range(count))
         await rest("the new queries")
         cycles += [await watch.cycle("repeated") for _ in turns]
-    replica.told_to_end()
+    replica.asked_to_end()
     await replica.ended()
     async with Watch(plane, relay, start(), pids) as watch:
         cycles.append(await watch.cycle("taken over"))

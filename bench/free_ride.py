@@ -15,9 +15,9 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from tightship_testkit.august import FILE, day_from
 from tightship_testkit.autoscaled import Outcome, live_for
 from tightship_testkit.loads import Load, by_day, by_rates
+from tightship_testkit.web_traffic import FILE, day_from
 
 KEYS = {"node-compactor": "deletionCost", "node-refiner": "deletion_cost"}
 

@@ -262,7 +262,7 @@ async def drive(
     outcome.answers = {k: int(v) for k, v in series(text, "tightship_evictions_total").items() if v}
     outcome.landings = {labels: int(value) for labels, value in series(text, "tightship_landings_total").items()}
     if replica.code is None:
-        replica.told_to_end()
+        replica.asked_to_end()
         await replica.ended()
     await asyncio.sleep(3)  # what was evicted last finds a place
     watched.look(await api.list("Pod", fieldSelector="spec.nodeName="))

@@ -39,7 +39,7 @@ import msgspec
 
 from tightship.cli.app import COLLECTIONS
 from tightship_simulator.demo import story
-from tightship_simulator.demo.town import SHAPES, SYSTEM, WORKS, Shape, Work, group, objects
+from tightship_simulator.demo.cluster import SHAPES, SYSTEM, WORKS, Shape, Work, group, objects
 from tightship_simulator.life.changes import Json, key_of
 from tightship_simulator.life.prometheus import Outage, Prometheus
 from tightship_simulator.virtual.programs import PROGRAMS

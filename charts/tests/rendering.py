@@ -93,8 +93,8 @@ class Render:
 
         *apis* and *kubernetes* are those of the cluster, if there is one: see :meth:`Helm.template`.
         """
-        told = {"release": release, "namespace": namespace, "kubernetes": kubernetes}
-        return Rendered(self._renderings(self._charts / chart, values, **told, apis=apis, tests=tests))
+        reported = {"release": release, "namespace": namespace, "kubernetes": kubernetes}
+        return Rendered(self._renderings(self._charts / chart, values, **reported, apis=apis, tests=tests))
 
 
 Feature = Callable[[str, str], Rendered]

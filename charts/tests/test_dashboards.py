@@ -57,7 +57,7 @@ GROUPED = re.compile(r"\bby \(([^)]*)\)")
 
 
 @cache
-def told(controller: str) -> dict[str, frozenset[str]]:
+def reported(controller: str) -> dict[str, frozenset[str]]:
     """Every series that a controller may have, with its labels."""
     registry = new_registry(controller)
     RunMetrics(registry).watch_cache(dict)
@@ -77,7 +77,7 @@ def told(controller: str) -> dict[str, frozenset[str]]:
 
 def told_to(chart: str) -> dict[str, frozenset[str]]:
     every = CONTROLLERS if chart == UMBRELLA else (chart,)
-    return {name: labels for controller in every for name, labels in told(controller).items()}
+    return {name: labels for controller in every for name, labels in reported(controller).items()}
 
 
 def wrong(expression: str, known: Mapping[str, frozenset[str]]) -> Iterator[str]:
@@ -118,11 +118,11 @@ def test_a_panel_asks_for_what_there_is(chart: str, panel: Json) -> None:
 def test_an_alert_asks_for_what_there_is(chart: str) -> None:
     for alert in ALERTS[chart]:
         expression = alert.expr.replace("SELECTOR", 'namespace="ns",container="c"')
-        assert list(wrong(expression, told(chart))) == [], alert.name
+        assert list(wrong(expression, reported(chart))) == [], alert.name
 
 
 def test_what_does_not_exist_would_be_noticed() -> None:
-    known = told("hpa-scaler")
+    known = reported("hpa-scaler")
     assert list(wrong('sum(tightship_hpas{action="hold"})', known)) == []
     assert list(wrong('sum(tightship_hpaz{action="hold"})', known)) == ["tightship_hpaz: no such metric"]
     assert list(wrong('sum(tightship_hpas{pool="a"})', known)) == ["tightship_hpas: has no label pool"]

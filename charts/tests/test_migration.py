@@ -67,5 +67,5 @@ def test_it_names_every_right_to_change_nodes_pods_and_hpas(render: Render, char
     for rule in render(chart, {"dryRun": False}).one("ClusterRole")["rules"]:
         for verb in {"create", "patch", "update", "delete"} & set(rule["verbs"]):
             for resource in set(rule["resources"]) - {"events"}:
-                told = [row for row in rows if re.search(rf"\b{resource}\b.*`{verb}`", row.split(" | ")[1])]
-                assert told, (resource, verb)
+                reported = [row for row in rows if re.search(rf"\b{resource}\b.*`{verb}`", row.split(" | ")[1])]
+                assert reported, (resource, verb)

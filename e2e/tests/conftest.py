@@ -49,8 +49,8 @@ def in_shop(empty_plane: ControlPlane, tmp_path: Path) -> Open:
 
 
 @pytest.fixture
-def in_town(request: pytest.FixtureRequest, tmp_path: Path) -> Live:
-    """Run something in a town on the run's cluster, and hold what was seen of its nodes against the invariants."""
+def on_shop_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Live:
+    """Run something in a shop on the run's cluster, and hold what was seen of its nodes against the invariants."""
     provider = request.config.getoption("provider")
     plane: ControlPlane | None = None
     if provider == "controlplane":

@@ -154,7 +154,7 @@ def scaled(name: str, minimum: int, maximum: int, notes: Mapping[str, str], kind
     }
 
 
-class Town:
+class ShopCluster:
     """The shop and its nodes, watched; what takes emptied nodes away and brings new ones; and a release."""
 
     def __init__(self, provider: Provider, charts: Path, recorder: Recorder) -> None:
@@ -170,7 +170,7 @@ class Town:
         self._events: list[AuditEvent] = []
 
     async def audited(self) -> list[AuditEvent]:
-        """Return the audit log since the town was built."""
+        """Return the audit log since the cluster was built."""
         self._events += await self.provider.audit()
         return self._events
 
@@ -295,16 +295,16 @@ class Town:
     async def pods_told(self) -> str:
         """Return what there is of the shop's pods, for an error."""
         pods = await self.api.list("Pod", SHOP)
-        told = dict.fromkeys(await self.replicas(), 0)
+        reported = dict.fromkeys(await self.replicas(), 0)
         for each in pods:
-            told[each["metadata"]["labels"]["app"]] += healthy(each)
+            reported[each["metadata"]["labels"]["app"]] += healthy(each)
         waiting = [
             (each["metadata"]["name"], each["spec"].get("nodeName"), (each.get("status") or {}).get("conditions"))
             for each in pods
             if not healthy(each)
         ]
         nodes = {each["metadata"]["name"]: each["spec"].get("taints") for each in await self.api.list("Node")}
-        said = f"Ready {told}, wanted {await self.replicas()}, floors {await self.floors()}, nodes {nodes}"
+        said = f"Ready {reported}, wanted {await self.replicas()}, floors {await self.floors()}, nodes {nodes}"
         return "\n".join([said, *map(str, waiting)])
 
     async def at_rest(self, seconds: float = 10.0) -> None:
@@ -343,14 +343,14 @@ class Town:
         self,
         condition: Callable[[], Awaitable[bool]],
         what: str,
-        told: Callable[[], Awaitable[str]] | None = None,
+        reported: Callable[[], Awaitable[str]] | None = None,
         deadline: float = DEADLINE,
     ) -> None:
         """Wait for a condition; what happened, and the controllers' logs, are in the error."""
         try:
             await wait_for(condition, deadline, what)
         except TimeoutError as error:
-            more = await told() if told else ""
+            more = await reported() if reported else ""
             raise AssertionError(f"{error}\n{more}\n{self.recorder.story()}\n{await self.provider.logs()}") from None
 
     async def seen(self, condition: Callable[[], bool], what: str) -> None:
@@ -381,11 +381,13 @@ class Town:
 
 
 @asynccontextmanager
-async def town(cluster: Watched, provider: Provider, charts: Path, *, by_night: bool = False) -> AsyncIterator[Town]:
-    """Build a town on an empty cluster, at its peak or by night, with all nodes that it may have."""
-    made = Town(provider, charts, Recorder(cluster, pending=DEADLINE))
+async def shop_cluster(
+    cluster: Watched, provider: Provider, charts: Path, *, by_night: bool = False
+) -> AsyncIterator[ShopCluster]:
+    """Build a cluster with a shop on an empty cluster, at its peak or by night, with all nodes that it may have."""
+    made = ShopCluster(provider, charts, Recorder(cluster, pending=DEADLINE))
     with contextlib.suppress(ImpossibleError):  # told by the scenarios that ask for it
-        await provider.audit()  # what is in it so far is of another town
+        await provider.audit()  # what is in it so far is of another cluster
     await made.be(NIGHT if by_night else PEAK)
     await made.build(UNGUARDED if by_night else AT_PEAK)
     # What is built is short of its budgets at first.
@@ -393,20 +395,20 @@ async def town(cluster: Watched, provider: Provider, charts: Path, *, by_night: 
         yield made
 
 
-TownWork = Callable[[Town], Awaitable[None]]
+TownWork = Callable[[ShopCluster], Awaitable[None]]
 Live = Callable[..., None]
-"""What the fixture ``in_town`` is: runs work in a town, at its peak or ``by_night``."""
+"""What the fixture ``on_shop_cluster`` is: runs work on a cluster with a shop, at its peak or ``by_night``."""
 
 
 async def live_in(
     cluster: Watched, provider: Provider, charts: Path, work: TownWork, *, by_night: bool, lasts: bool = True
 ) -> None:
-    """Run *work* in a town; afterwards its release goes, and what was seen has to be right.
+    """Run *work* on a cluster with a shop; afterwards its release goes, and what was seen has to be right.
 
     Where the cluster *lasts* it gets back what controllers hold; that waits for the Leases of those who have lost their
     rights.
     """
-    async with town(cluster, provider, charts, by_night=by_night) as made:
+    async with shop_cluster(cluster, provider, charts, by_night=by_night) as made:
         try:
             await work(made)
         finally:
@@ -425,7 +427,7 @@ __all__ = [
     "SYSTEM",
     "UNGUARDED",
     "Live",
-    "Town",
+    "ShopCluster",
     "TownWork",
     "live_in",
     "scaled",

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tightship_simulator.demo import story
-from tightship_simulator.demo.town import SYSTEM, WORKS, group, objects
+from tightship_simulator.demo.cluster import SYSTEM, WORKS, group, objects
 from tightship_simulator.life.changes import Json
 from tightship_simulator.life.prometheus import Outage, Prometheus
 from tightship_simulator.virtual.programs import PROGRAMS

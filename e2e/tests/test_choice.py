@@ -49,8 +49,8 @@ def test_what_somebodys_cluster_needs_is_said_all_at_once_and_is_for_it_alone() 
     assert problems(options(provider="existing", **chosen)) == []
     assert len(problems(options(provider="existing"))) == 2
     assert len(problems(options(provider="kind", **chosen))) == 2
-    [told] = problems(options(provider="kind", numprocesses=2))
-    assert told == "--provider kind is one cluster: scenarios on it can't run beside each other (-n)"
+    [reported] = problems(options(provider="kind", numprocesses=2))
+    assert reported == "--provider kind is one cluster: scenarios on it can't run beside each other (-n)"
     assert problems(options(numprocesses=2)) == []
 
 

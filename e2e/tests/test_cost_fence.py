@@ -163,7 +163,7 @@ async def tried(account: Client, what: Try, **metadata: object) -> tuple[int, Js
     return await account.request("PATCH", path, body=body, content_type=f"application/{what.kind}-patch+json")
 
 
-def told(pod: Json) -> Json:
+def reported(pod: Json) -> Json:
     """Everything about a pod that is not written by the API server itself."""
     found = copy.deepcopy(pod)
     for key in ("managedFields", "resourceVersion"):
@@ -172,7 +172,7 @@ def told(pod: Json) -> Json:
 
 
 async def now(api: Client) -> Json:
-    return told(await api.get("Pod", POD, "default"))
+    return reported(await api.get("Pod", POD, "default"))
 
 
 def test_the_account_may_change_nothing_else_of_a_pod(control_plane: ControlPlane, landings: Landings) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-from day import AT_NIGHT, AT_PEAK, CONTROLLERS, NIGHT, PEAK, RELEASE, SYSTEM, Live, Town, scaled
+from day import AT_NIGHT, AT_PEAK, CONTROLLERS, NIGHT, PEAK, RELEASE, SYSTEM, Live, ShopCluster, scaled
 from rights import granted, used
 
 from tightship.kube.reflector import Timing
@@ -61,8 +61,8 @@ ACCOUNTS = {f"system:serviceaccount:{SYSTEM}:{RELEASE}-{name}": name for name in
 
 
 @pytest.mark.takes(100)
-def test_a_day(in_town: Live) -> None:
-    async def work(on: Town) -> None:
+def test_a_day(on_shop_cluster: Live) -> None:
+    async def work(on: ShopCluster) -> None:
         await on.audited()  # where there is no log, that is known before the day
         await every_kind_of_target(on)
         if somebody_edits(on):
@@ -75,10 +75,10 @@ def test_a_day(in_town: Live) -> None:
                 patience=2 * Timing().server_timeout + 20,
             )
 
-    in_town(work)
+    on_shop_cluster(work)
 
 
-async def day(on: Town, *, spared: set[tuple[str, str]], patience: float) -> None:
+async def day(on: ShopCluster, *, spared: set[tuple[str, str]], patience: float) -> None:
     await on.install()
     made = await on.provider.manifest(RELEASE, SYSTEM)
     roles = [each for each in made if each["kind"].endswith("Role")]
@@ -96,7 +96,7 @@ async def day(on: Town, *, spared: set[tuple[str, str]], patience: float) -> Non
 
 
 @asynccontextmanager
-async def custom_resources_served(on: Town) -> AsyncIterator[None]:
+async def custom_resources_served(on: ShopCluster) -> AsyncIterator[None]:
     """Have :data:`CUSTOM_RESOURCES` served for the body's time, of which there are none."""
 
     async def served() -> bool:
@@ -114,14 +114,14 @@ async def custom_resources_served(on: Town) -> AsyncIterator[None]:
             await on.api.request("DELETE", f"{DEFINITIONS}/{each['metadata']['name']}")
 
 
-async def every_kind_of_target(on: Town) -> None:
+async def every_kind_of_target(on: ShopCluster) -> None:
     """HPAs of targets that are not there: the hpa-scaler asks for each."""
     notes = hpa_annotations(minimum_replicas=2, enable_scale_down_ratio_deployment_checking="true")
     for kind in ("Deployment", "StatefulSet", "ReplicaSet", "Rollout"):
         await on.api.create(scaled(f"of-a-{kind.lower()}", 2, 4, notes, kind))
 
 
-def somebody_edits(on: Town) -> bool:
+def somebody_edits(on: ShopCluster) -> bool:
     """Have somebody write the HPA of ``web`` just before the hpa-scaler's first write of it, where that can be done."""
     edited = False
 
@@ -139,7 +139,7 @@ def somebody_edits(on: Town) -> bool:
     return True
 
 
-async def floors(on: Town, **wanted: int) -> None:
+async def floors(on: ShopCluster, **wanted: int) -> None:
     """Wait until floors are these."""
 
     async def there() -> bool:
@@ -149,7 +149,7 @@ async def floors(on: Town, **wanted: int) -> None:
     await on.until(there, f"the floors {wanted}", on.pods_told)
 
 
-async def told(on: Town, name: str, reason: str) -> None:
+async def reported(on: ShopCluster, name: str, reason: str) -> None:
     """Wait until the hpa-scaler tells a reason of an HPA."""
 
     async def there() -> bool:
@@ -158,14 +158,14 @@ async def told(on: Town, name: str, reason: str) -> None:
     await on.until(there, f"{name}: {reason}")
 
 
-async def peak(on: Town) -> None:
+async def peak(on: ShopCluster) -> None:
     await floors(on, web=18, cache=9)
     await on.passes()
     await on.until_ready(AT_PEAK)
     assert on.remover.removed == []
 
 
-async def evening(on: Town) -> None:
+async def evening(on: ShopCluster) -> None:
     """The HPAs themselves want 2 and 1: what stays is their floors."""
     async with on.watch_lows():
         await on.be(NIGHT)
@@ -175,7 +175,7 @@ async def evening(on: Town) -> None:
     assert on.lowest == AT_NIGHT
 
 
-async def night(on: Town) -> None:
+async def night(on: ShopCluster) -> None:
     """Compactor and refiner empty nodes one at a time, until no more can go; each node is taken away."""
 
     async def both() -> bool:
@@ -191,20 +191,20 @@ async def night(on: Town) -> None:
     assert len(await on.nodes("system")) == 1
 
 
-async def metrics_outage(on: Town) -> None:
+async def metrics_outage(on: ShopCluster) -> None:
     """Prometheus is gone, and so is what the HPAs see: no floor comes down, and so no pod goes."""
     async with on.watch_lows(), on.metrics.outage():
         await on.be({name: 0 for name in NIGHT if name.startswith("traffic_")})
         # That nobody answers is told for a cycle or two, which may be over before somebody looks; this lasts.
-        await told(on, "web", "CircuitOpen")
+        await reported(on, "web", "CircuitOpen")
         await on.passes()
         await floors(on, web=6, cache=3, api=3)
     assert on.lowest == AT_NIGHT
     await on.be(NIGHT)
-    await told(on, "web", "FollowsQuery")
+    await reported(on, "web", "FollowsQuery")
 
 
-async def api_outage(on: Town) -> None:
+async def api_outage(on: ShopCluster) -> None:
     """Nobody leads while the API server is away, nobody ends, and all go on by themselves."""
     async with on.provider.outage():
 
@@ -219,7 +219,7 @@ async def api_outage(on: Town) -> None:
     assert await on.provider.ended() == {}
 
 
-async def morning(on: Town) -> None:
+async def morning(on: ShopCluster) -> None:
     """Floors rise before the HPAs do; pods wait for nodes, nodes come, and all pods are Ready."""
     before = len(await on.nodes("general"))
     await on.be(PEAK)
@@ -231,7 +231,7 @@ async def morning(on: Town) -> None:
     await on.until_ready(AT_PEAK)
 
 
-async def least_privilege(on: Town, roles: list[Json], spared: set[tuple[str, str]], patience: float) -> None:
+async def least_privilege(on: ShopCluster, roles: list[Json], spared: set[tuple[str, str]], patience: float) -> None:
     """Nothing was refused, and no right is granted that was not used in the whole day, those *spared* aside.
 
     *patience* is the seconds until the last use is in the log.
@@ -258,7 +258,7 @@ async def least_privilege(on: Town, roles: list[Json], spared: set[tuple[str, st
     assert quarrels(events, {user: name for user, name in ACCOUNTS.items() if "node" in name}) == []
 
 
-async def the_end(on: Town) -> None:
+async def the_end(on: ShopCluster) -> None:
     """An uninstall takes the rights away while the controllers end: they change nothing then but their Leases."""
     before = len(await on.audited())
     await on.leave()

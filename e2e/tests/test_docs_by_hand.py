@@ -37,13 +37,13 @@ def test_a_person_gets_every_node_back_that_a_lost_controller_left(empty_plane: 
             await api.create({**thing, "metadata": {**thing["metadata"], "annotations": {ANNOTATION: "{}"}}})
 
     async def found(api: Client) -> dict[str, tuple[list[str], bool, bool]]:
-        def told(thing: Json) -> tuple[list[str], bool, bool]:
+        def reported(thing: Json) -> tuple[list[str], bool, bool]:
             spec: dict[str, Any] = thing["spec"]
             # The node-lifecycle controller taints a cordoned node by itself.
             keys = sorted(each["key"] for each in spec.get("taints", []) if not each["key"].startswith("node."))
             return keys, bool(spec.get("unschedulable")), ANNOTATION in thing["metadata"].get("annotations", {})
 
-        return {name: told(await api.get("Node", name)) for name in left}
+        return {name: reported(await api.get("Node", name)) for name in left}
 
     empty_plane.run(begin)
     variables = {**os.environ, **environment(empty_plane.binaries, empty_plane.kubeconfig)}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from day import AT_NIGHT, NIGHT, RELEASE, SYSTEM, Live, Town
+from day import AT_NIGHT, NIGHT, RELEASE, SYSTEM, Live, ShopCluster
 from test_day import custom_resources_served
 from typing_pages import ROOT, Typist
 
@@ -31,8 +31,10 @@ SOON = {"--set dryRun=true": "--set dryRun=true --set interval=1s"}
 
 
 @pytest.mark.parametrize("pages", [("five-steps.md", "choose-hpa-values.md", "rollback.md")])
-def test_the_way_from_a_first_look_to_running_and_back(in_town: Live, tmp_path: Path, pages: tuple[str, ...]) -> None:
-    async def work(on: Town) -> None:
+def test_the_way_from_a_first_look_to_running_and_back(
+    on_shop_cluster: Live, tmp_path: Path, pages: tuple[str, ...]
+) -> None:
+    async def work(on: ShopCluster) -> None:
         await on.metrics.backfill("".join(past(hours=6)))
         typist = Typist(on, tmp_path, {"NODE": "general-0"})
         for page in pages:
@@ -40,7 +42,7 @@ def test_the_way_from_a_first_look_to_running_and_back(in_town: Live, tmp_path: 
         assert await on.provider.controllers(SYSTEM) == []
         assert [each for each in await on.left_behind() if "tightship" in each] == []
 
-    in_town(work, by_night=True)
+    on_shop_cluster(work, by_night=True)
 
 
 def past(hours: int) -> Iterator[str]:
@@ -57,8 +59,8 @@ PLATFORMS = ("eks-cluster-autoscaler.md", "eks-karpenter.md", "gke.md", "aks.md"
 STATUS = {"nodeGroups": [{"name": "general", "health": {"minSize": 1, "maxSize": 9}}]}
 
 
-def test_the_how_tos_for_each_platform(in_town: Live, tmp_path: Path) -> None:
-    async def work(on: Town) -> None:
+def test_the_how_tos_for_each_platform(on_shop_cluster: Live, tmp_path: Path) -> None:
+    async def work(on: ShopCluster) -> None:
         await on.provider.add_node("spare-0", "spare")
         await on.provider.add_node("spare-1", "spare")
         typist = Typist(on, tmp_path, {"OTHERNODE": "spare-1", "NODE": "spare-0"})
@@ -74,11 +76,11 @@ def test_the_how_tos_for_each_platform(in_town: Live, tmp_path: Path) -> None:
                 await typist.type(f"helm uninstall {RELEASE} -n {SYSTEM} --no-hooks")
             assert "spare-0" not in await on.nodes("spare")
 
-    in_town(work, by_night=True)
+    on_shop_cluster(work, by_night=True)
 
 
 @asynccontextmanager
-async def autoscaler(on: Town) -> AsyncIterator[None]:
+async def autoscaler(on: ShopCluster) -> AsyncIterator[None]:
     """What a cluster with Cluster Autoscaler has in kube-system, for the body's time."""
     where = {"name": "cluster-autoscaler-status", "namespace": "kube-system"}
     labels = {"app": "cluster-autoscaler"}
@@ -143,17 +145,17 @@ async def released(typist: Typist, name: str, manifests: list[Json]) -> None:
     await typist.type(f"helm install {name} older -n estafette --create-namespace")
 
 
-async def deployments(on: Town, namespace: str) -> set[str]:
+async def deployments(on: ShopCluster, namespace: str) -> set[str]:
     return {each["metadata"]["name"] for each in await on.api.list("Deployment", namespace)}
 
 
-def test_moving_from_the_older_node_compactor(in_town: Live, tmp_path: Path) -> None:
+def test_moving_from_the_older_node_compactor(on_shop_cluster: Live, tmp_path: Path) -> None:
     name, marked, begun = "estafette-k8s-node-compactor", "general-3", "general-4"
     pools = {"enabled": True, "scaleDownCPURequestRatioLimit": 0.75, "scaleDownRequiredUnderutilizedNodeCount": 1}
     config = {f"{name}-config.yaml": json.dumps({"nodePools": {"general": pools}})}
     rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "update", "watch"]}]
 
-    async def work(on: Town) -> None:
+    async def work(on: ShopCluster) -> None:
         ago = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
         state = {"markedForRemoval": True, "markedAt": ago, "scaleDownInProgress": False, "lastUpdated": ago}
         ended = {**state, "markedForRemoval": False, "markedAt": "", "scaleDownInProgress": True}
@@ -190,14 +192,14 @@ def test_moving_from_the_older_node_compactor(in_town: Live, tmp_path: Path) -> 
         finally:
             await on.provider.uninstall("node-compactor", "estafette")
 
-    in_town(work, by_night=True)
+    on_shop_cluster(work, by_night=True)
 
 
-def test_moving_from_the_older_node_refiner(in_town: Live, tmp_path: Path) -> None:
+def test_moving_from_the_older_node_refiner(on_shop_cluster: Live, tmp_path: Path) -> None:
     data = {"drainer_enabled": "false", "time_gap": "0", "time_since_last_addition": "0", "minimum_nodes": "3"}
     everything = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
 
-    async def work(on: Town) -> None:
+    async def work(on: ShopCluster) -> None:
         typist = Typist(on, tmp_path, SOON)
         await typist.type("kubectl create namespace node-refiner --dry-run=client -o yaml | kubectl apply -f -")
         found = older("node-refiner", "node-refiner", everything, [settings("node-refiner-cm", "node-refiner", data)])
@@ -212,15 +214,15 @@ def test_moving_from_the_older_node_refiner(in_town: Live, tmp_path: Path) -> No
             await on.provider.uninstall("tightship", "node-refiner")
             await typist.type("kubectl delete -f manifests.yaml --ignore-not-found")
 
-    in_town(work, by_night=True)
+    on_shop_cluster(work, by_night=True)
 
 
-def test_moving_from_the_older_hpa_scaler(in_town: Live, tmp_path: Path) -> None:
+def test_moving_from_the_older_hpa_scaler(on_shop_cluster: Live, tmp_path: Path) -> None:
     name = "estafette-k8s-hpa-scaler"
     rules = [{"apiGroups": ["autoscaling"], "resources": ["horizontalpodautoscalers"], "verbs": ["list", "update"]}]
     state = '{"enabled":"true","prometheusQuery":"sum(load_web)","requestsPerReplica":10,"delta":0}'
 
-    async def work(on: Town) -> None:
+    async def work(on: ShopCluster) -> None:
         # The older one has set this floor, and no record of what was there before.
         await on.api.patch(HPA, "web", {"metadata": {"annotations": {STATE: state}}, "spec": {"minReplicas": 6}}, SHOP)
         typist = Typist(on, tmp_path, SOON)
@@ -244,4 +246,4 @@ def test_moving_from_the_older_hpa_scaler(in_town: Live, tmp_path: Path) -> None
         finally:
             await on.provider.uninstall("hpa-scaler", "estafette")
 
-    in_town(work, by_night=True)
+    on_shop_cluster(work, by_night=True)

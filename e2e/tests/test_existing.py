@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from day import AT_NIGHT, CONTROLLERS, SYSTEM, Town, live_in
+from day import AT_NIGHT, CONTROLLERS, SYSTEM, ShopCluster, live_in
 from neighbours import NODES, SELECTOR, address, neighbours, node
 
 from tightship_e2e import ControlPlane, reset
@@ -152,9 +152,9 @@ def test_a_scenario_on_somebodys_cluster(
     monkeypatch.setattr(measures.RemoteMetrics, "url", f"http://{own}:{measures.PORTS['prometheus']}")
     served, probed = free_ports(*CONTROLLERS), free_ports(*CONTROLLERS)
     ports: dict[str, Any] = {name: {"http": {"port": served[name], "probePort": probed[name]}} for name in CONTROLLERS}
-    told: list[str] = []
+    reported: list[str] = []
 
-    async def scenario(on: Town) -> None:
+    async def scenario(on: ShopCluster) -> None:
         await on.install(**ports)
         floors = {"web": 6, "cache": 3, "api": 3}
 
@@ -181,16 +181,16 @@ def test_a_scenario_on_somebodys_cluster(
         pods = await on.api.list("Pod", SYSTEM)
         images = {each["spec"]["containers"][0]["image"] for each in pods}
         assert images == {IMAGES.name(each) for each in CONTROLLERS}
-        assert len(told) == 1
+        assert len(reported) == 1
 
     async def work(api: Client) -> None:
         before = await everything(api)
         async with (
             neighbours(cluster, api, tmp_path, own),
-            on_existing(CHOSEN, tmp_path, told.append) as provider,
+            on_existing(CHOSEN, tmp_path, reported.append) as provider,
         ):
             await live_in(provider.cluster, provider, charts, scenario, by_night=True)
-        assert all(f"  cordons, drains, deletes and brings back the nodes {SELECTOR}" in each for each in told)
+        assert all(f"  cordons, drains, deletes and brings back the nodes {SELECTOR}" in each for each in reported)
         await as_it_was(api, before)
 
     cluster.run(work)

@@ -209,8 +209,8 @@ async def test_extensions_in_unknown_versions_and_unreadable_objects_are_named(g
             return (await api.request("GET", buffers))[0] == 404
 
         await wait_for(gone, DEADLINE, "CapacityBuffers are defined no longer")
-    told = warnings_of(snapshot)
+    reported = warnings_of(snapshot)
     unknown = "served only as v2, which Tightship does not know"
-    assert f"CapacityBuffers are {unknown}: the room that they keep free is not seen" in told
+    assert f"CapacityBuffers are {unknown}: the room that they keep free is not seen" in reported
     broken = f"VerticalPodAutoscaler {SHOP}/broken can't be read, so pods of Deployment/web stay"
-    assert f"{broken}: spec.updatePolicy: 7 is not a mapping" in told
+    assert f"{broken}: spec.updatePolicy: 7 is not a mapping" in reported

@@ -304,8 +304,8 @@ def test_a_plain_apply_that_changes_the_floor_is_undone_in_the_next_cycle(
         log = Log(on)
         await git.applied(*CLIENT)
         await log.until(least, 7)
-        told = f"kubectl-client-side-apply (Update) changed minReplicas from 7 to {least}"
-        await until_said(on, "changed by others", told)
+        detail = f"kubectl-client-side-apply (Update) changed minReplicas from 7 to {least}"
+        await until_said(on, "changed by others", detail)
         assert await git.differs(*CLIENT) == (minimum is not None)
 
     with_git(work)

@@ -51,8 +51,8 @@ def test_what_a_policy_refuses_is_told_in_its_words_and_tried_again(in_shop: Ope
             await refuses(on)
             on.prometheus.set("wet", 150)
             await fleet.until_told({"wet": "WriteRefused", "dry": "WriteRefused"})
-            told = [each["message"] for each in await fleet.events("wet") if each["reason"] == "WriteRefused"]
-            assert "no more than 10 here" in told[0]
+            reported = [each["message"] for each in await fleet.events("wet") if each["reason"] == "WriteRefused"]
+            assert "no more than 10 here" in reported[0]
         finally:
             await on.api.request("DELETE", f"{BINDINGS}/at-most-ten")
             await on.api.request("DELETE", f"{POLICIES}/at-most-ten")

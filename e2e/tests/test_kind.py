@@ -112,7 +112,7 @@ def test_a_cluster_is_made_of_the_configuration_with_nodes_of_four_cpus_unless_i
 
 
 @pytest.mark.parametrize(
-    ("arguments", "answer", "told"),
+    ("arguments", "answer", "reported"),
     [
         (["create"], (("docker", "info"), 0, "2\n"), "containers have 2 CPUs here, the nodes of the scenarios need 4"),
         (["load"], (("kind", "load"), 3, ""), "kind load docker-image --name tightship"),
@@ -123,12 +123,12 @@ def test_what_can_not_be_done_is_told(
     capfd: pytest.CaptureFixture[str],
     arguments: list[str],
     answer: tuple[tuple[str, ...], int, str],
-    told: str,
+    reported: str,
 ) -> None:
     words, code, said = answer
     fakes.answer(*words, code=code, said=said)
     assert kind_cluster.main(arguments) == 1
-    assert told in capfd.readouterr().err
+    assert reported in capfd.readouterr().err
 
 
 def test_images_that_are_there_are_loaded_and_others_built_before(fakes: Fakes) -> None:
@@ -231,10 +231,10 @@ def test_a_scenario_finds_every_container_a_node_and_nothing_of_the_one_before(
     restart = ["docker", "exec", "tightship-worker3", "systemctl", "restart", "kubelet"]
 
     async def registers(api: Client) -> None:
-        async def told() -> bool:
+        async def reported() -> bool:
             return restart in await asyncio.to_thread(lambda: fakes.calls)
 
-        await wait_for(told, DEADLINE, "the kubelet is started again")
+        await wait_for(reported, DEADLINE, "the kubelet is started again")
         await api.create(node("tightship-worker3", "general"))
 
     async def work(api: Client) -> None:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from day import AT_NIGHT, CONTROLLERS, RELEASE, SYSTEM, Live, Town, settings
+from day import AT_NIGHT, CONTROLLERS, RELEASE, SYSTEM, Live, ShopCluster, settings
 from test_release import LONG, PATIENT, held, slow, under_way
 
 from tightship_charts.matrix import merge
@@ -48,7 +48,7 @@ def policy(expression: str) -> Json:
 
 
 @asynccontextmanager
-async def policed(on: Town, expression: str) -> AsyncIterator[None]:
+async def policed(on: ShopCluster, expression: str) -> AsyncIterator[None]:
     """Have the API server refuse pods of the release's namespace unless *expression* holds, for the body's time."""
     await on.api.request("POST", "/api/v1/namespaces", body={"metadata": {"name": SYSTEM}})
     await on.api.call("POST", VAP, body=policy(expression))
@@ -71,7 +71,7 @@ async def policed(on: Town, expression: str) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def locked_down(on: Town) -> AsyncIterator[None]:
+async def locked_down(on: ShopCluster) -> AsyncIterator[None]:
     """A namespace with Pod Security *restricted*, a quota of limits, no traffic, and a label that pods need."""
     async with policed(on, LABELLED):
         secure = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
@@ -88,18 +88,18 @@ async def locked_down(on: Town) -> AsyncIterator[None]:
             await on.api.patch("Namespace", SYSTEM, {"metadata": {"labels": dict.fromkeys(secure)}})
 
 
-async def install(on: Town, everywhere: Values, **more: Values) -> None:
+async def install(on: ShopCluster, everywhere: Values, **more: Values) -> None:
     """Install or upgrade the umbrella with values of `global`, and *more* by controller."""
     given = {name: merge(settings(name, on.metrics.url), dict(more.get(name, {}))) for name in CONTROLLERS}
     await on.provider.install(RELEASE, on.charts / "tightship", SYSTEM, {**given, "global": everywhere})
 
 
-async def hooks(on: Town) -> Sequence[Json]:
+async def hooks(on: ShopCluster) -> Sequence[Json]:
     """Return the hooks of the release's current revision."""
     return objects(await asyncio.to_thread(as_administrator(on), "get", "hooks", RELEASE, "--namespace", SYSTEM))
 
 
-def as_administrator(on: Town) -> Helm:
+def as_administrator(on: ShopCluster) -> Helm:
     return Helm(find_or_installed("helm"), on.provider.kubeconfig.parent / "helm", on.provider.kubeconfig)  # type: ignore[attr-defined]
 
 
@@ -110,8 +110,8 @@ def lets_out(items: Sequence[Json], labels: Mapping[str, str]) -> bool:
 
 
 @pytest.mark.takes(60)
-def test_an_uninstall_of_a_locked_down_namespace_leaves_nothing_cordoned(in_town: Live) -> None:
-    async def work(on: Town) -> None:
+def test_an_uninstall_of_a_locked_down_namespace_leaves_nothing_cordoned(on_shop_cluster: Live) -> None:
+    async def work(on: ShopCluster) -> None:
         await slow(on, LONG)
         async with locked_down(on):
             await install(on, ALLOWED, **PATIENT)
@@ -130,7 +130,7 @@ def test_an_uninstall_of_a_locked_down_namespace_leaves_nothing_cordoned(in_town
             await on.provider.uninstall(RELEASE, SYSTEM)
             assert await held(on) == []
 
-    in_town(work, by_night=True)
+    on_shop_cluster(work, by_night=True)
 
 
 @pytest.mark.takes(20)
@@ -174,8 +174,8 @@ def test_a_dry_run_that_stays_one_is_upgraded_without_a_job(
 
 
 @pytest.mark.takes(60)
-def test_a_job_that_cannot_start_keeps_no_other_from_giving_nodes_back(in_town: Live) -> None:
-    async def work(on: Town) -> None:
+def test_a_job_that_cannot_start_keeps_no_other_from_giving_nodes_back(on_shop_cluster: Live) -> None:
+    async def work(on: ShopCluster) -> None:
         await slow(on, LONG)
         off: Values = {"config": {"nodePools": {"general": {"enabled": False}}}}
         await on.install(**{"node-compactor": off, "node-refiner": PATIENT["node-refiner"]})
@@ -189,7 +189,7 @@ def test_a_job_that_cannot_start_keeps_no_other_from_giving_nodes_back(in_town: 
         await on.provider.command("kubectl", "delete", "jobs", "--all", "-n", SYSTEM)
         await on.until_ready(AT_NIGHT)
 
-    in_town(work, by_night=True)
+    on_shop_cluster(work, by_night=True)
 
 
 @pytest.mark.takes(3)

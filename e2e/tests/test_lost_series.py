@@ -63,7 +63,7 @@ class Shop:
     def __init__(self, client: PrometheusClient) -> None:
         self.client = client
         self.floors = [Floor(each) for each in SHAPES]
-        self.told: dict[str, FloorDecision] = {}
+        self.reported: dict[str, FloorDecision] = {}
 
     async def live(self, seconds: float) -> dict[str, list[int]]:
         """Let cycles pass for *seconds*, and return the floors that fell, from and to."""
@@ -75,7 +75,7 @@ class Shop:
             assert {q.text: o for q, o in outcomes.items() if isinstance(o, Failure)} == {}
             for each in self.floors:
                 before = each.floor
-                self.told[each.query] = each.judge(dict(outcomes), time.time())
+                self.reported[each.query] = each.judge(dict(outcomes), time.time())
                 if each.floor < before:
                     fell.setdefault(each.query, [before]).append(each.floor)
             await asyncio.sleep(CYCLE)
@@ -110,7 +110,7 @@ async def test_no_floor_falls_with_its_series_whatever_the_fallback() -> None:
                 each.remove("http_total")
             named("requests_total")
             assert await shop.live(14) == {}
-            held = [query for query, told in shop.told.items() if "FallbackAnswer" in told.reasons]
+            held = [query for query, reported in shop.reported.items() if "FallbackAnswer" in reported.reasons]
             assert len(held) >= 30
             named("http_total")
             assert await shop.live(8) == {}

@@ -53,9 +53,9 @@ async def test_the_past_of_a_real_prometheus_is_read_in_parts_and_forecast_from(
     assert (whole.begin, whole.step) == (now - DAYS * DAY, CELL)
     assert set(whole.values) == {200.0, 400.0}
     assert set(twins.counts) == {2}
-    told = " ".join(found.remarks)
-    assert "the data begin only at" in told
-    assert "of several series" in told
-    assert "no answers for" not in told
+    detail = " ".join(found.remarks)
+    assert "the data begin only at" in detail
+    assert "of several series" in detail
+    assert "no answers for" not in detail
     assert expected.seasons == 4
     assert expected.value == pytest.approx(400, rel=0.05)

@@ -136,8 +136,8 @@ def test_the_command_against_a_topology_spread_is_one_that_the_api_server_takes(
     before = json.loads(command(*shown, kubeconfig=empty_plane.kubeconfig))
     assert before["summary"]["nodes"]["removed"] == 0
     [advice] = before["advice"]["changes"]
-    [told] = advice["commands"]
-    words = [str(find("kubectl")["kubectl"]), *shlex.split(told)[1:]]
+    [reported] = advice["commands"]
+    words = [str(find("kubectl")["kubectl"]), *shlex.split(reported)[1:]]
     given = {**os.environ, **environment(find(), empty_plane.kubeconfig)}
     subprocess.run(words, capture_output=True, check=True, timeout=60, env=given)
 

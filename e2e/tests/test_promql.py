@@ -47,8 +47,8 @@ def test_what_prometheus_parses_is_read_and_means_the_same() -> None:
     again = asked([tree.text for _, tree in trees if tree is not None])
     different = [
         query
-        for (query, told), (_, tree), same in zip(whole, trees, again, strict=True)
-        if told["tree"] != same["tree"] or tree is None or len(list(selectors(tree))) != len(told["selectors"])
+        for (query, reported), (_, tree), same in zip(whole, trees, again, strict=True)
+        if reported["tree"] != same["tree"] or tree is None or len(list(selectors(tree))) != len(reported["selectors"])
     ]
     assert different == []
 
@@ -70,5 +70,5 @@ BROKEN = (
 
 
 def test_what_prometheus_can_not_parse_is_none() -> None:
-    assert [each for each, told in zip(BROKEN, asked(list(BROKEN)), strict=True) if not told["error"]] == []
+    assert [each for each, reported in zip(BROKEN, asked(list(BROKEN)), strict=True) if not reported["error"]] == []
     assert [each for each in BROKEN if parse(each) is not None] == []

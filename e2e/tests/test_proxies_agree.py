@@ -67,11 +67,11 @@ def test_proxies_are_chosen_as_go_chooses_them() -> None:
     lines = "".join(json.dumps(each) + "\n" for each in rows)
     program = str(binaries.find("httpproxy")["httpproxy"])
     done = subprocess.run([program], input=lines, capture_output=True, text=True, check=True)
-    told = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(set(told)) > 5
+    reported = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(set(reported)) > 5
     different = [
         (row, theirs, ours)
-        for row, theirs in zip(rows, told, strict=True)
+        for row, theirs in zip(rows, reported, strict=True)
         if (ours := decide(row[3], dict(zip(("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"), row, strict=False))) or "")
         != theirs
     ]

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
-from day import AFTERWARDS, AT_NIGHT, CONTROLLERS, NIGHT, RELEASE, SYSTEM, UNGUARDED, Live, Town, scaled
+from day import AFTERWARDS, AT_NIGHT, CONTROLLERS, NIGHT, RELEASE, SYSTEM, UNGUARDED, Live, ShopCluster, scaled
 
 from tightship_e2e import ControlPlane
 from tightship_e2e.binaries import find_or_installed
@@ -39,7 +39,7 @@ PATIENT: Mapping[str, Values] = {
 """Values by which a drain is not given up because of such a pod."""
 
 
-async def slow(on: Town, seconds: int) -> None:
+async def slow(on: ShopCluster, seconds: int) -> None:
     """Have pods of ``batch`` take their time to end, so that a drain is under way for as long."""
     notes = {"e2e.tightship.dev/exit-after": f"{seconds}s"}
     template = {"metadata": {"annotations": notes}, "spec": {"terminationGracePeriodSeconds": 2 * seconds}}
@@ -54,7 +54,7 @@ async def slow(on: Town, seconds: int) -> None:
 
 
 @asynccontextmanager
-async def hastening(on: Town) -> AsyncIterator[None]:
+async def hastening(on: ShopCluster) -> AsyncIterator[None]:
     """End the pods of ``batch`` that take their time for the body's: what was to be seen meanwhile has been seen."""
 
     async def hasten() -> None:
@@ -73,7 +73,7 @@ async def hastening(on: Town) -> AsyncIterator[None]:
             await task
 
 
-async def under_way(on: Town) -> str:
+async def under_way(on: ShopCluster) -> str:
     """Wait until a node is being emptied of a pod that takes its time, and return it."""
     found: list[str] = []
 
@@ -93,8 +93,8 @@ def pod_of(record: Json) -> str:
 
 
 @pytest.mark.takes(25)
-def test_an_upgrade_in_the_middle_of_a_drain_goes_on_with_it(in_town: Live) -> None:
-    async def work(on: Town) -> None:
+def test_an_upgrade_in_the_middle_of_a_drain_goes_on_with_it(on_shop_cluster: Live) -> None:
+    async def work(on: ShopCluster) -> None:
         await slow(on, LONG)
         await on.install(**PATIENT)
         node = await under_way(on)
@@ -124,19 +124,19 @@ def test_an_upgrade_in_the_middle_of_a_drain_goes_on_with_it(in_town: Live) -> N
         assert holders - before, f"nobody else took over from {holders}"
         await on.until_ready(AT_NIGHT)
 
-    in_town(work, by_night=True)
+    on_shop_cluster(work, by_night=True)
 
 
 DRY: Mapping[str, Values] = {name: {"dryRun": True} for name in PATIENT}
 """Values by which the controllers of nodes are dry runs."""
 
 
-async def held(on: Town) -> list[str]:
+async def held(on: ShopCluster) -> list[str]:
     """Return what holds nodes: cordons and taints."""
     return [each for each in await on.left_behind() if ": cordoned" in each or ": taint" in each]
 
 
-async def given_back(on: Town, node: str) -> None:
+async def given_back(on: ShopCluster, node: str) -> None:
     """See *node* given back before it was drained, and nothing held."""
 
     async def nothing() -> bool:
@@ -152,10 +152,10 @@ async def given_back(on: Town, node: str) -> None:
 
 
 @pytest.mark.takes(60)
-def test_going_back_to_a_dry_run_in_the_middle_of_a_drain_gives_the_node_back(in_town: Live) -> None:
+def test_going_back_to_a_dry_run_in_the_middle_of_a_drain_gives_the_node_back(on_shop_cluster: Live) -> None:
     """By a rollback, whose revision knows nothing of a drain, and by a value."""
 
-    async def work(on: Town) -> None:
+    async def work(on: ShopCluster) -> None:
         await slow(on, LONG)
         await on.apply(**DRY)
         await on.install(**PATIENT)
@@ -173,7 +173,7 @@ def test_going_back_to_a_dry_run_in_the_middle_of_a_drain_gives_the_node_back(in
         assert await held(on) == []
         await given_back(on, node)
 
-    in_town(work, by_night=True)
+    on_shop_cluster(work, by_night=True)
 
 
 GIVES_BACK = "jobs,roles,rolebindings,serviceaccounts"
@@ -181,10 +181,10 @@ GIVES_BACK = "jobs,roles,rolebindings,serviceaccounts"
 
 
 @pytest.mark.takes(60)
-def test_a_controller_taken_away_in_the_middle_of_a_drain_gives_the_node_back(in_town: Live) -> None:
+def test_a_controller_taken_away_in_the_middle_of_a_drain_gives_the_node_back(on_shop_cluster: Live) -> None:
     """By the umbrella's ``enabled``, and by an uninstall."""
 
-    async def work(on: Town) -> None:
+    async def work(on: ShopCluster) -> None:
         await slow(on, LONG)
         await on.install(**PATIENT)
         node = await under_way(on)
@@ -203,16 +203,16 @@ def test_a_controller_taken_away_in_the_middle_of_a_drain_gives_the_node_back(in
         await given_back(on, node)
         assert RELEASE not in await on.provider.command("kubectl", "get", GIVES_BACK, "-n", SYSTEM)
 
-    in_town(work, by_night=True)
+    on_shop_cluster(work, by_night=True)
 
 
 @pytest.mark.takes(50)
 def test_what_an_uninstall_without_its_hooks_leaves_is_ended_by_a_release_that_is_switched_off(
-    in_town: Live,
+    on_shop_cluster: Live,
 ) -> None:
     """Which is what the notes of the charts say to do first."""
 
-    async def work(on: Town) -> None:
+    async def work(on: ShopCluster) -> None:
         await slow(on, LONG)
         kept = {"giveBack": {"enabled": False}}
         said = await on.install(**{name: {**values, **kept} for name, values in PATIENT.items()})
@@ -230,7 +230,7 @@ def test_what_an_uninstall_without_its_hooks_leaves_is_ended_by_a_release_that_i
         await on.until_ready(AT_NIGHT)
         await on.leave()
 
-    in_town(work, by_night=True)
+    on_shop_cluster(work, by_night=True)
 
 
 @pytest.mark.parametrize("command", AFTERWARDS, ids=[each[0] for each in AFTERWARDS])
@@ -240,8 +240,8 @@ def test_what_is_done_after_an_uninstall_is_what_the_page_about_drains_says(comm
 
 
 @pytest.mark.parametrize("controller", ["node-compactor", "node-refiner"])
-def test_each_chart_does_its_work_alone(in_town: Live, controller: str) -> None:
-    async def work(on: Town) -> None:
+def test_each_chart_does_its_work_alone(on_shop_cluster: Live, controller: str) -> None:
+    async def work(on: ShopCluster) -> None:
         await on.install_alone(controller)
         assert {each.name for each in await on.provider.controllers(SYSTEM)} == {controller}
         await on.seen(lambda: bool(on.remover.removed), "a node is taken away")
@@ -250,13 +250,13 @@ def test_each_chart_does_its_work_alone(in_town: Live, controller: str) -> None:
         await judged_by_its_own_test(on, controller)
         assert forbidden(await on.audited(), user_of(controller)) == []
 
-    in_town(work, by_night=True)
+    on_shop_cluster(work, by_night=True)
 
 
-def test_the_chart_of_the_hpa_scaler_does_its_work_alone(in_town: Live) -> None:
+def test_the_chart_of_the_hpa_scaler_does_its_work_alone(on_shop_cluster: Live) -> None:
     """In all namespaces, with odd values; then in one, without a right elsewhere."""
 
-    async def work(on: Town) -> None:
+    async def work(on: ShopCluster) -> None:
         odd = {"podAnnotations": {"example.com/odd": ODD}, "commonAnnotations": {"example.com/common": ODD}}
         # Values of `env` are templates: what looks like one has to be quoted as one.
         quoted = ODD.replace("{{ .Release.Name }}", '{{ "{{" }} .Release.Name }}')
@@ -284,7 +284,7 @@ def test_the_chart_of_the_hpa_scaler_does_its_work_alone(in_town: Live) -> None:
         assert (await on.api.get(HPA, "stranger", "default"))["spec"]["minReplicas"] == 1
         assert forbidden(await on.audited(), user_of("hpa-scaler")) == []
 
-    in_town(work, by_night=True)
+    on_shop_cluster(work, by_night=True)
 
 
 def user_of(controller: str) -> str:
@@ -292,7 +292,7 @@ def user_of(controller: str) -> str:
     return f"system:serviceaccount:{SYSTEM}:{RELEASE}-{controller}"
 
 
-async def judged_by_its_own_test(on: Town, controller: str) -> None:
+async def judged_by_its_own_test(on: ShopCluster, controller: str) -> None:
     """The chart's own test says yes, and no once its ConfigMap is spoilt, or its controller is gone."""
 
     async def well() -> bool:
@@ -323,7 +323,7 @@ async def judged_by_its_own_test(on: Town, controller: str) -> None:
         await on.provider.tested(RELEASE, SYSTEM)
 
 
-async def _floors(on: Town, wanted: dict[str, int]) -> None:
+async def _floors(on: ShopCluster, wanted: dict[str, int]) -> None:
     async def there() -> bool:
         found = await on.floors()
         return {name: found[name] for name in wanted} == wanted

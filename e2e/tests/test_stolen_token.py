@@ -312,9 +312,11 @@ async def all_stands(api: Client) -> list[object]:
     things = [node, await api.get("Pod", "victim", SHOP), *hpas]
     things += [await api.get("ConfigMap", "theirs", SHOP)]
     kept = ("labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp", "uid")
-    told = [({key: each["metadata"].get(key) for key in kept}, each.get("spec"), each.get("data")) for each in things]
+    reported = [
+        ({key: each["metadata"].get(key) for key in kept}, each.get("spec"), each.get("data")) for each in things
+    ]
     leases = [(await api.list("Lease", namespace)) for namespace in (SHOP, NAMESPACE)]
-    return [*told, [each["metadata"]["name"] for found in leases for each in found]]
+    return [*reported, [each["metadata"]["name"] for found in leases for each in found]]
 
 
 def test_a_stolen_token_does_nothing_but_the_controllers_work(held: Held) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from day import AT_NIGHT, CONTROLLERS, SYSTEM, Live, Town
+from day import AT_NIGHT, CONTROLLERS, SYSTEM, Live, ShopCluster
 
 
 @pytest.mark.providers("kind")
-def test_the_last_release_is_upgraded_to_these_charts(in_town: Live) -> None:
-    async def work(on: Town) -> None:
+def test_the_last_release_is_upgraded_to_these_charts(on_shop_cluster: Live) -> None:
+    async def work(on: ShopCluster) -> None:
         before = {each.name: each.pod for each in await on.provider.controllers(SYSTEM)}
         assert sorted(before) == sorted(CONTROLLERS)
         await on.install()
@@ -22,4 +22,4 @@ def test_the_last_release_is_upgraded_to_these_charts(in_town: Live) -> None:
         await on.seen(lambda: bool(on.remover.removed), "a node is taken away")
         await on.until_ready(AT_NIGHT)
 
-    in_town(work, by_night=True, upgrade=True)
+    on_shop_cluster(work, by_night=True, upgrade=True)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from day import Town
+from day import ShopCluster
 
 from tightship_e2e.binaries import find_or_installed
 from tightship_e2e.helm import HelmError
@@ -34,7 +34,7 @@ def typed(page: str) -> list[tuple[str, str]]:
 class Typist:
     """A person at a shell in *folder*; *words* are what the pages' placeholders stand for on this cluster."""
 
-    def __init__(self, on: Town, folder: Path, words: dict[str, str]) -> None:
+    def __init__(self, on: ShopCluster, folder: Path, words: dict[str, str]) -> None:
         self.on = on
         self.folder = folder
         servers = ("http://localhost:9090", "http://prometheus.monitoring.svc:9090")

@@ -32,25 +32,17 @@ class Landings:
         self.name = f"{self.release}-landings"
         self.policy = f"{self.release}.{namespace}"
         self.account = f"system:serviceaccount:{namespace}:{self.release}"
-        self._installed: tuple[str, dict[str, Any]] | None = None
         self._chart = charts / chart
         self._helm = Helm(binaries.find("helm")["helm"], home, plane.kubeconfig)
 
     def install(self, steering: str, **values: Any) -> str:
         """Install or upgrade the release without its Jobs, and return what Helm said."""
-        self._installed = (steering, values)
         given = {"dryRun": False, "replicaCount": 0, "config": {"steering": steering}, **values}
         where = ("--namespace", self.namespace, "--create-namespace", "--no-hooks")
         return self._helm("upgrade", "--install", self.release, self._chart, *where, values=given)
 
-    def ensure(self, steering: str) -> None:
-        """Install the release with this steering and no other values, unless that is how it was installed last."""
-        if self._installed != (steering, {}):
-            self.install(steering)
-
     def uninstall(self) -> None:
         """Take the release away, if it is there."""
-        self._installed = None
         where = ("--namespace", self.namespace, "--no-hooks", "--ignore-not-found")
         self._helm("uninstall", self.release, *where)
 

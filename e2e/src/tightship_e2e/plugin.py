@@ -23,7 +23,7 @@ from tightship_e2e.renderings import Renderings
 from tightship_e2e.reset import reset
 from tightship_simulator.life.scraping import growing
 
-PLANES = frozenset({"control_plane", "somebodys", "in_town"})
+PLANES = frozenset({"control_plane", "somebodys", "on_shop_cluster"})
 """Fixtures that start a control plane."""
 OLDER = os.environ.get("TIGHTSHIP_KUBERNETES", "")
 """The older minor release of Kubernetes on which the control plane's tests run; empty for the newest."""

@@ -39,8 +39,8 @@ class Renderings:
         tests: bool = False,
     ) -> list[Json]:
         """Return the objects that *chart* renders: see :meth:`Helm.template`. They belong to the caller."""
-        told = [release, namespace, apis if apis is None else list(apis), kubernetes, values or {}]
-        key = hashlib.sha256(f"{self._helm.path} {chart} {content(chart)}".encode() + _text(told)).hexdigest()
+        reported = [release, namespace, apis if apis is None else list(apis), kubernetes, values or {}]
+        key = hashlib.sha256(f"{self._helm.path} {chart} {content(chart)}".encode() + _text(reported)).hexdigest()
         render = partial(
             self._helm.template,
             chart,

@@ -65,7 +65,7 @@ def short_ascent(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.takes(10)
 def test_the_bound_is_never_above_the_best_of_all_plans_and_mostly_equals_it() -> None:
     missed: Counter[int] = Counter()
-    for seed in range(400):
+    for seed in range(150):
         fleet = tiny_fleet(seed)
         problem = problem_of(fleet)
         relaxation = relaxed(problem)
@@ -73,7 +73,7 @@ def test_the_bound_is_never_above_the_best_of_all_plans_and_mostly_equals_it() -
         assert proof.least <= fewest, f"seed {seed}"
         assert bound(problem).nodes <= fewest, f"seed {seed}, ascent"
         missed[fewest - proof.least] += 1
-    assert missed[0] > 320, missed
+    assert missed[0] > 120, missed
     assert max(missed) <= 2, missed
 
 

@@ -271,15 +271,15 @@ def test_of_a_buffer_whose_spec_is_unreadable_the_status_counts(spec: Json, prob
     pods = [replica(f"web-{number}", "a") for number in range(4)]
     found = seen([node("a"), *pods, template(), scaled(**{"percentage": 100, **spec})])
     assert [each.replicas for each in found.headroom] == [1]
-    [told] = [each for each in warnings_of(found) if "CapacityBuffer" in each]
-    assert told.startswith(f"CapacityBuffer default/spare can't be read, so only its status counts: {problem}")
+    [reported] = [each for each in warnings_of(found) if "CapacityBuffer" in each]
+    assert reported.startswith(f"CapacityBuffer default/spare can't be read, so only its status counts: {problem}")
 
 
 def test_a_template_that_is_unreadable_is_none_that_does_not_exist() -> None:
     state = state_of(node("a"), buffer())
     state.mark_unreadable(ObjectError("PodTemplate", "default", "unit", "template.spec: 7 is not a mapping"))
-    told = " ".join(warnings_of(with_demand(state.snapshot(), AHEAD)))
-    assert "of PodTemplate unit, which can't be read: no room is kept" in told
+    detail = " ".join(warnings_of(with_demand(state.snapshot(), AHEAD)))
+    assert "of PodTemplate unit, which can't be read: no room is kept" in detail
 
 
 def test_explain_shows_where_pods_could_go_though_a_buffer_wants_the_room() -> None:

@@ -198,9 +198,9 @@ def test_the_order_of_objects_makes_no_difference() -> None:
     def made(of: list[Json]) -> Snapshot:
         return with_starting(snapshot([node("a"), *of]), MANY)
 
-    def told(of: Snapshot) -> list[object]:
+    def reported(of: Snapshot) -> list[object]:
         return [msgspec.structs.replace(each, pod=None) for each in of.starting] + [
             each.pod.name for each in of.starting if each.pod is not None
         ]
 
-    assert told(made(things)) == told(made(things[::-1]))
+    assert reported(made(things)) == reported(made(things[::-1]))

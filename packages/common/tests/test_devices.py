@@ -117,7 +117,7 @@ def test_a_pending_pod_whose_claim_is_unknown_holds_the_rest_of_its_room() -> No
 
 
 @pytest.mark.parametrize(
-    ("items", "told"),
+    ("items", "reported"),
     [
         ([claim("c1", allocationMode="All")], "claim shop/c1 asks for all devices"),
         ([claim("c1", adminAccess=True)], "claim shop/c1 asks for administrative access"),
@@ -127,11 +127,11 @@ def test_a_pending_pod_whose_claim_is_unknown_holds_the_rest_of_its_room() -> No
         ([claim("c1"), pool("n3", nodeName="", allNodes=True)], "may be shared, or used on several nodes"),
     ],
 )
-def test_what_cant_be_judged_keeps_the_node_and_says_what(items: list[Json], told: str) -> None:
+def test_what_cant_be_judged_keeps_the_node_and_says_what(items: list[Json], reported: str) -> None:
     base = [*TWO, pool("n1"), pool("n2"), device_class(), with_claim("web-1", "c1", on="n1")]
     [refusal] = refused(seen(*base, *items))
     assert (refusal.reason, refusal.subject) == (Reason.RESOURCE_CLAIMS, "shop/web-1")
-    assert told in refusal.detail
+    assert reported in refusal.detail
 
 
 def test_an_unreadable_class_is_none_that_does_not_exist() -> None:

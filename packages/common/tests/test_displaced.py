@@ -276,7 +276,7 @@ def test_the_plan_says_for_which_pods_no_room_is_kept_any_more() -> None:
     old = [cordoned(f"old{n}", owner("kubectl-cordon", 25 * HOUR)) for n in range(5)]
     pods = [pod(f"p{n}", f"old{n}") for n in range(4)]
     seen = with_abandoned(snapshot([*old, node("new"), *pods, pod("agent", "old4", owner=DAEMON)]), 24 * HOUR, NOW)
-    [told] = [each for each in warnings_of(seen) if "no room" in each]
-    assert told.startswith("no room is kept for the pods of nodes old0 (kubectl-cordon cordoned the node), old1 (")
-    assert told.endswith("and 1 more: that was longer ago than cordonRoomTimeout"), "old4 has nothing to move"
+    [reported] = [each for each in warnings_of(seen) if "no room" in each]
+    assert reported.startswith("no room is kept for the pods of nodes old0 (kubectl-cordon cordoned the node), old1 (")
+    assert reported.endswith("and 1 more: that was longer ago than cordonRoomTimeout"), "old4 has nothing to move"
     assert not any("no room" in each for each in warnings_of(snapshot([*old, node("new"), *pods])))

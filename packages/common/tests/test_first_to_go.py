@@ -109,7 +109,7 @@ def test_the_cost_of_a_pod(notes: Json, cost: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("notes", "told"),
+    ("notes", "reported"),
     [
         ({}, ""),
         ({DELETION: "-7"}, ""),
@@ -127,9 +127,9 @@ def test_the_cost_of_a_pod(notes: Json, cost: int) -> None:
         ),
     ],
 )
-def test_costs_are_told_and_so_are_annotations_without_one(notes: Json, told: str) -> None:
+def test_costs_are_told_and_so_are_annotations_without_one(notes: Json, reported: str) -> None:
     [view] = snapshot(node(), pod(notes=notes)).nodes.values()
-    assert [each.detail for each in cost_remarks(view.pods)] == ([told] if told else [])
+    assert [each.detail for each in cost_remarks(view.pods)] == ([reported] if reported else [])
 
 
 def test_a_pending_pod_that_is_expendable_holds_no_room() -> None:

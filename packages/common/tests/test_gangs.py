@@ -97,10 +97,10 @@ def test_no_pod_of_a_gang_leaves_the_others(given: Json, objects: list[Json], na
 def test_pods_that_can_go_one_by_one_are_no_gang(given: Json, objects: list[Json], missing: str) -> None:
     seen = of(*two(**given), *objects, missing=missing)
     assert refusals(seen) == []
-    told = [each for each in warnings_of(seen) if "of their groups" in each]
-    assert told == [f"{missing}s are forbidden: whether pods of their groups can go one by one is not checked"] * bool(
-        missing
-    )
+    reported = [each for each in warnings_of(seen) if "of their groups" in each]
+    assert reported == [
+        f"{missing}s are forbidden: whether pods of their groups can go one by one is not checked"
+    ] * bool(missing)
 
 
 def test_groups_are_told_apart_and_a_single_pod_is_none() -> None:

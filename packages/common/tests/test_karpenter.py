@@ -253,9 +253,9 @@ def test_a_node_that_karpenter_would_keep_for_a_pod_that_stays_is_not_emptied(
 ) -> None:
     found = snapshot(node(labels={"karpenter.sh/nodepool": "spot"}), pool(EMPTY), *items)
     [fact] = gather(found, FactRules(), NOW).values()
-    told = [each.detail for each in fact.refusals if each.reason is OFF]
-    assert len(told) == bool(said)
-    assert all(said in each for each in told)
+    reported = [each.detail for each in fact.refusals if each.reason is OFF]
+    assert len(reported) == bool(said)
+    assert all(said in each for each in reported)
     during = undeletable(found, fact.view.node, NodeRules())
     assert bool(during) == lasts
     assert undeletable(found, fact.view.node, NodeRules(frozenset({OFF})), NOW) == []
@@ -281,8 +281,8 @@ def test_what_stays_on_a_node_that_karpenter_has_not_made_keeps_nothing(items: l
 def test_a_node_that_karpenter_has_not_initialized_stays(labels: Json, taints: list[Json], kept: bool) -> None:
     found = snapshot(node(labels={"karpenter.sh/nodepool": "spot", **labels}, taints=taints), pool(EMPTY))
     [view] = found.nodes.values()
-    told = undeletable(found, view.node, NodeRules(), NOW)
-    assert [each.reason for each in told] == [OFF] * kept
+    reported = undeletable(found, view.node, NodeRules(), NOW)
+    assert [each.reason for each in reported] == [OFF] * kept
     assert undeletable(found, view.node, NodeRules()) == []
 
 

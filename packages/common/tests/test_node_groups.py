@@ -285,9 +285,9 @@ def test_nodes_of_a_group_whose_size_is_unreadable_stay_and_the_others_do_not() 
 
 def test_a_size_of_thousands_of_digits_keeps_its_own_nodes_and_floods_nothing() -> None:
     huge = "9" * 5000
-    told = {"tightship.dev/node-group-min-size": huge}
+    reported = {"tightship.dev/node-group-min-size": huge}
     for found in (
-        snapshot(*pool("a", notes=told)),
+        snapshot(*pool("a", notes=reported)),
         snapshot(*pool("a"), status(NEW.replace("minSize: 2", f"minSize: {huge}"))),
     ):
         check = size(facts_of(found))

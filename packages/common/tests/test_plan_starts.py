@@ -112,21 +112,21 @@ def test_an_attempt_that_explains_itself_leaves_the_scheduler_where_any_other_do
         Candidate(name, "", 0.0, tuple(pod for pod in view.pods if not pod.daemon))
         for name, view in snapshot.nodes.items()
     ]
-    told, untold = (
+    reported, untold = (
         Planner(snapshot, DisruptionLedger(snapshot), candidates, "likely", explain=explain)
         for explain in (True, False)
     )
     starts: set[int] = set()
     refused = 0
     for candidate in candidates:
-        found, other = told.attempt(candidate), untold.attempt(candidate)
+        found, other = reported.attempt(candidate), untold.attempt(candidate)
         assert bool(found) == bool(other)
-        assert told.space.next_start == untold.space.next_start
-        starts.add(told.space.next_start)
+        assert reported.space.next_start == untold.space.next_start
+        starts.add(reported.space.next_start)
         refused += any(each.reason is Reason.NO_PLACE_AFTER_PLAN for each in found)
     assert len(starts) > 1
     assert refused
-    assert told.removals == untold.removals
+    assert reported.removals == untold.removals
 
 
 def test_a_refusal_that_is_sure_at_once_leaves_the_scheduler_where_a_search_does() -> None:

@@ -202,9 +202,9 @@ def test_a_pod_whose_replacement_comes_afterwards_needs_its_room_once(
     ending = pod("last", "a", "3", owner=f"{kind}/o", deletionTimestamp="2026-01-01T00:00:00Z")
     things = [*known, node("a"), node("b"), pod("p", "b", "2"), ending]
     found = plan(things, only=["a", "b"])
-    told = found.refusals.get("a", ())
-    assert [each.reason for each in told] == [Reason.PENDING_POD_NEEDS_NODE] * afterwards, "no other node has room"
-    for refusal in told:
+    reported = found.refusals.get("a", ())
+    assert [each.reason for each in reported] == [Reason.PENDING_POD_NEEDS_NODE] * afterwards, "no other node has room"
+    for refusal in reported:
         assert "the replacement of pod default/last, which comes once the pod has gone, could run only here" in str(
             refusal
         )

@@ -197,7 +197,7 @@ def test_every_problem_of_a_list_is_told_with_its_thing_and_what_is_allowed() ->
                 ],
             }
         )
-    told = caught.value.problems
+    reported = caught.value.problems
     for part in (
         "curency: unknown key; did you mean currency? allowed are cloudPrices, currency",
         "currency: 'dollars'; allowed is a code of three letters",
@@ -211,7 +211,7 @@ def test_every_problem_of_a_list_is_told_with_its_thing_and_what_is_allowed() ->
         "prices[5].price: None is not a price",
         "prices[6]: 'm5.large: 1'; allowed is a mapping",
     ):
-        assert any(each.startswith(part) for each in told), part
+        assert any(each.startswith(part) for each in reported), part
 
 
 def test_two_entries_about_the_same_nodes_are_refused() -> None:

@@ -111,10 +111,10 @@ def test_the_help_names_the_variable_and_the_default_behind_each_flag(
     with pytest.raises(SystemExit):
         run("--help")
     text = " ".join(capsys.readouterr().out.split())
-    for told in (
+    for reported in (
         "(default: $PAUSE_SECONDS, else 300)",
         "(default: $HTTP_PORTS, else 5000)",
         "(default: $DRY_RUN, else false in a pod and true elsewhere)",
         "(default: $CONFIG_PATH)",
     ):
-        assert told in text
+        assert reported in text

@@ -244,6 +244,6 @@ def test_more_replicas_than_are_moved_at_a_time_are_no_trouble() -> None:
 
 
 def test_gaps_are_told() -> None:
-    [told] = warnings_of(seen([node("a"), hpa(minimum=0, desired=3, current=0)]))
-    assert told.startswith("HPA default/web is about to start 3 more replicas (desiredReplicas is 3, 0 exist)")
+    [reported] = warnings_of(seen([node("a"), hpa(minimum=0, desired=3, current=0)]))
+    assert reported.startswith("HPA default/web is about to start 3 more replicas (desiredReplicas is 3, 0 exist)")
     assert warnings_of(snapshot([node("a")])) == (), "files have long been made without HPAs"

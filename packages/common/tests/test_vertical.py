@@ -128,7 +128,7 @@ def test_of_two_vpas_the_older_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "told"),
+    ("bad", "reported"),
     [
         ({"cpu": "lots"}, "status.recommendation.containerRecommendations[0].target.cpu: 'lots' is not a quantity"),
         ({"cpu": "-1"}, "-1"),
@@ -138,13 +138,13 @@ def test_of_two_vpas_the_older_counts() -> None:
         ({"policy": {"containerName": 1}}, "spec.resourcePolicy.containerPolicies[0].containerName: 1 is not text"),
     ],
 )
-def test_a_bad_vpa_keeps_the_pods_of_its_target_and_no_others(bad: Json, told: str) -> None:
+def test_a_bad_vpa_keeps_the_pods_of_its_target_and_no_others(bad: Json, reported: str) -> None:
     other = pod("q", "b", owner="ReplicaSet/other")
     found = planned(node("a"), node("b"), node("c"), pod("p", "a"), other, vpa(**bad), only=["a", "b"])
     [refusal] = found.refusals["a"]
     assert (refusal.reason, refusal.subject) == (Reason.REQUESTS_UNKNOWN, "default/p")
     assert "VerticalPodAutoscaler default/web can't be read" in refusal.detail
-    assert told in refusal.detail
+    assert reported in refusal.detail
     assert [each.node for each in found.removals] == ["b"]
     [warning] = [each for each in warnings_of(seen(node("a"), vpa(**bad))) if "VerticalPod" in each]
     assert warning.startswith("VerticalPodAutoscaler default/web can't be read, so pods of Deployment/web stay: ")

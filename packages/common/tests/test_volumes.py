@@ -533,13 +533,13 @@ def test_new_volumes_of_a_driver_that_tells_capacity_need_to_be_told() -> None:
     assert "CSIStorageCapacity objects could not be read" in unknown[1]
 
 
-@pytest.mark.parametrize(("why", "told"), [("forbidden", True), ("not in the file", False), ("not served", False)])
-def test_kinds_that_only_refine_the_picture_are_missed_in_words(why: str, *, told: bool) -> None:
+@pytest.mark.parametrize(("why", "reported"), [("forbidden", True), ("not in the file", False), ("not served", False)])
+def test_kinds_that_only_refine_the_picture_are_missed_in_words(why: str, *, reported: bool) -> None:
     seen = snapshot([*TWO, *MINE, pod("p", "a", **uses("mine"))], have=("StorageClass",))
     missing = {**seen.missing, "CSIDriver": why, "CSIStorageCapacity": why, "VolumeAttachment": why}
     warned = warnings_of(msgspec.structs.replace(seen, missing=missing))
     words = "CSIDrivers, CSIStorageCapacities and VolumeAttachments are forbidden: volumes are judged without them"
-    assert (words in warned) is told
+    assert (words in warned) is reported
 
 
 def test_where_only_the_scheduler_chooses_nothing_else_may_tempt_a_pod_away_from_its_claim() -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tightship_testkit import august
+from tightship_testkit import web_traffic
 
 
 def requests_of_1995() -> list[tuple[float, float]]:
     """Return the time, in seconds since 1970, and the requests a second of each minute; skip where there is no file."""
-    known = august.minutes()
+    known = web_traffic.minutes()
     if known is None:
-        pytest.skip(f"{august.FILE} is absent: let TIGHTSHIP_DATA name the folder that holds it")
+        pytest.skip(f"{web_traffic.FILE} is absent: let TIGHTSHIP_DATA name the folder that holds it")
     return known
 
 

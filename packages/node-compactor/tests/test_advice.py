@@ -83,8 +83,8 @@ BLOCKERS = {
 def advice(cli: Any, path: Path, objects: list[Json], reason: str) -> str | None:
     """Return the change that `explain` prints against *reason*, ``None`` if nothing is kept by it."""
     path.write_text(json.dumps({"kind": "List", "items": objects}))
-    [told] = json.loads(cli("explain", "a", "-f", path, "-o", "json").out)["nodes"]
-    found = [each for each in told["pods"][0]["refusals"] if each["reason"] == reason]
+    [reported] = json.loads(cli("explain", "a", "-f", path, "-o", "json").out)["nodes"]
+    found = [each for each in reported["pods"][0]["refusals"] if each["reason"] == reason]
     return found[0]["fix"] if found else None
 
 
@@ -107,9 +107,9 @@ def test_the_owner_at_the_top_is_patched(cli: Any, tmp_path: Path) -> None:
     owners = chain("Deployment", "ReplicaSet", notes={})
     objects = [node("a"), node("b"), *owners, pod(owners[-1], {}, local=True)]
     patch = {"spec": {"template": {"metadata": {"annotations": {LOCAL: "logs,scratch"}}}}}
-    told = json.dumps(patch, separators=(",", ":"))
+    reported = json.dumps(patch, separators=(",", ":"))
     assert advice(cli, tmp_path / "cluster.json", objects, "LocalStorage") == (
-        f"kubectl -n shop patch deployment cart --type merge -p '{told}'"
+        f"kubectl -n shop patch deployment cart --type merge -p '{reported}'"
     )
 
 

@@ -136,16 +136,16 @@ def test_a_change_that_frees_nothing_is_not_printed(plan: Plans) -> None:
 
 
 def test_without_time_there_is_no_advice(cli: Any, data: Path) -> None:
-    told = cli("plan", "-f", data / "cluster.yaml", "--advice-time", "0").out
-    assert "Advice" not in told
-    assert "without it" not in told
+    reported = cli("plan", "-f", data / "cluster.yaml", "--advice-time", "0").out
+    assert "Advice" not in reported
+    assert "without it" not in reported
     document = json.loads(cli("plan", "-f", data / "cluster.yaml", "--advice-time", "0", "-o", "json").out)
     assert "advice" not in document
 
 
 def test_a_searched_plan_has_no_advice_and_says_so(cli: Any, data: Path) -> None:
-    told = cli("plan", "-f", data / "cluster.yaml", "--search", "1ms").out
-    assert "Advice     none about a searched plan: plan without --search" in told
+    reported = cli("plan", "-f", data / "cluster.yaml", "--search", "1ms").out
+    assert "Advice     none about a searched plan: plan without --search" in reported
 
 
 def test_a_bad_time_is_refused(cli: Any, data: Path) -> None:
@@ -319,10 +319,10 @@ def test_a_budget_is_not_deleted_if_only_it_covers_some_pod(plan: Plans) -> None
 
 def bundle(cli: Any, tmp_path: Path, objects: list[Json], name: str) -> Json:
     (tmp_path / "one.json").write_text(json.dumps({"kind": "List", "items": objects}))
-    [told] = json.loads(cli("explain", name, "-f", tmp_path / "one.json", "--now", when(NOW), "-o", "json").out)[
+    [reported] = json.loads(cli("explain", name, "-f", tmp_path / "one.json", "--now", when(NOW), "-o", "json").out)[
         "nodes"
     ]
-    found: Json = told["bundle"]
+    found: Json = reported["bundle"]
     return found
 
 
@@ -342,15 +342,15 @@ def test_a_node_that_no_change_frees_gets_no_command(cli: Any, tmp_path: Path) -
     found = bundle(cli, tmp_path, objects, "kept")
     assert found["advice"] is None
     assert [each.partition(":")[0] for each in found["remains"]] == ["NoPlace shop/held"]
-    told = cli("explain", "kept", "-f", tmp_path / "one.json", "--now", when(NOW)).out
-    assert "no known change frees this node" in told
-    assert "kubectl" not in told.partition("Smallest change")[2]
+    reported = cli("explain", "kept", "-f", tmp_path / "one.json", "--now", when(NOW)).out
+    assert "no known change frees this node" in reported
+    assert "kubectl" not in reported.partition("Smallest change")[2]
 
 
 def test_the_limit_is_raised_only_as_far_as_the_node_needs(cli: Any, data: Path) -> None:
-    told = cli("explain", "web-4", "-f", data / "cluster.yaml").out
-    assert 'config: {"nodePools":{"*":{"cpuRequestRatioLimit":0.88}}}' in told
-    assert "--limit 0.88" in told
+    reported = cli("explain", "web-4", "-f", data / "cluster.yaml").out
+    assert 'config: {"nodePools":{"*":{"cpuRequestRatioLimit":0.88}}}' in reported
+    assert "--limit 0.88" in reported
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["a NodePool that consolidates", "a NodePool that nobody knows"])
@@ -417,8 +417,8 @@ def test_the_minimum_of_a_machine_deployment_is_kept_and_lowered_by_annotation_a
 
 
 def test_the_minimum_that_nodes_tell_is_lowered_on_all_of_them(plan: Plans) -> None:
-    told = {"tightship.dev/node-group-min-size": "2"}
-    report, objects = Followed(), [node(name, notes=told) for name in ("n1", "n2")]
+    reported = {"tightship.dev/node-group-min-size": "2"}
+    report, objects = Followed(), [node(name, notes=reported) for name in ("n1", "n2")]
     [found] = report.follow(objects, None, plan, DEFAULT, ("--now", when(NOW)))["advice"]["changes"]
     assert report.broken == []
     assert found["commands"] == ["kubectl annotate --overwrite node n1 n2 tightship.dev/node-group-min-size=0"]
@@ -458,18 +458,18 @@ def test_a_node_whose_budget_the_plan_spends_goes_in_a_later_round(cli: Any, tmp
         objects = followed(objects, command)
     later = {each["name"]: each.get("round") for each in planned(cli, tmp_path, objects, "--until-stable")}
     assert later["second"] == 2
-    told = cli("explain", "second", "-f", tmp_path / "one.json", "--now", when(NOW)).out
-    assert "in round 2 of a plan --until-stable" in told
+    reported = cli("explain", "second", "-f", tmp_path / "one.json", "--now", when(NOW)).out
+    assert "in round 2 of a plan --until-stable" in reported
 
 
 def planned(cli: Any, tmp_path: Path, objects: list[Json], *flags: str) -> list[Json]:
     (tmp_path / "now.json").write_text(json.dumps({"kind": "List", "items": objects}))
-    told = cli("plan", "-f", tmp_path / "now.json", "--now", when(NOW), "-o", "json", "--advice-time", "0", *flags)
-    found: list[Json] = json.loads(told.out)["nodes"]
+    reported = cli("plan", "-f", tmp_path / "now.json", "--now", when(NOW), "-o", "json", "--advice-time", "0", *flags)
+    found: list[Json] = json.loads(reported.out)["nodes"]
     return found
 
 
 def test_a_line_of_values_says_which_flag_comes_first(cli: Any, data: Path) -> None:
-    told = cli("explain", "web-4", "-f", data / "cluster.yaml", "--limit", "0.7").out
-    assert '{"cpuRequestRatioLimit":0.88}}}  # only without --limit: the flag wins' in told
+    reported = cli("explain", "web-4", "-f", data / "cluster.yaml", "--limit", "0.7").out
+    assert '{"cpuRequestRatioLimit":0.88}}}  # only without --limit: the flag wins' in reported
     assert "#" not in cli("explain", "web-4", "-f", data / "cluster.yaml").out.partition("Smallest")[2]

@@ -118,14 +118,14 @@ def test_a_searched_plan_says_so_and_chooses_places(cli: Any, data: Path) -> Non
     file = ("plan", "-f", data / "cluster.yaml", "--search", "500ms")
     document = json.loads(cli(*file, "-o", "json").out)
     greedy = json.loads(cli("plan", "-f", data / "cluster.yaml", "-o", "json", "--placement", "possible").out)
-    told = document["summary"]["search"]
+    reported = document["summary"]["search"]
     before = greedy["summary"]
     assert document["placement"] == "possible"
-    assert told["seconds"] == 0.5
-    assert told["greedy"] == {"nodesAfter": before["nodes"]["after"], "evictions": before["evictions"]}
-    assert told["searched"]["nodesAfter"] == document["summary"]["nodes"]["after"] <= before["nodes"]["after"]
-    assert told["searched"]["evictions"] == document["summary"]["evictions"]
-    assert told["bound"] <= told["searched"]["nodesAfter"]
+    assert reported["seconds"] == 0.5
+    assert reported["greedy"] == {"nodesAfter": before["nodes"]["after"], "evictions": before["evictions"]}
+    assert reported["searched"]["nodesAfter"] == document["summary"]["nodes"]["after"] <= before["nodes"]["after"]
+    assert reported["searched"]["evictions"] == document["summary"]["evictions"]
+    assert reported["bound"] <= reported["searched"]["nodesAfter"]
     assert "search" not in before
     table = cli(*file).out
     assert re.search(r"^Searched   for 0\.5 s, [\d,]+ iterations?: \d+ → \d+ nodes stay, ", table, re.MULTILINE)
@@ -270,10 +270,10 @@ def test_a_node_that_a_plan_has_filled_says_so(cli: Any, tmp_path: Path) -> None
 
 
 def test_the_help_of_explain_leaves_the_flags_of_plan_to_the_help_of_plan(cli: Any) -> None:
-    told = cli("explain", "--help").out
-    assert "--limit" not in told
-    assert "those of `node-compactor plan`" in " ".join(told.split())
-    assert "--filename" in told
+    reported = cli("explain", "--help").out
+    assert "--limit" not in reported
+    assert "those of `node-compactor plan`" in " ".join(reported.split())
+    assert "--filename" in reported
     assert "--limit" in cli("plan", "--help").out
 
 
@@ -283,6 +283,6 @@ def test_explain_says_once_why_pods_that_lack_the_same_fit_nowhere(cli: Any, tmp
     ]
     items += [pod(f"web-{number}", on="n1", cpu="1500m") for number in range(2)] + [pod("big", on="n2", cpu="3")]
     (tmp_path / "cluster.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
-    told = " ".join(cli("explain", "-f", tmp_path / "cluster.json", "n1").out.split())
-    assert told.count("fits on 0 of 2 nodes: 1 insufficient cpu, 1 not receiving pods") == 1
-    assert "NoPlace as shop/web-0" in told
+    detail = " ".join(cli("explain", "-f", tmp_path / "cluster.json", "n1").out.split())
+    assert detail.count("fits on 0 of 2 nodes: 1 insufficient cpu, 1 not receiving pods") == 1
+    assert "NoPlace as shop/web-0" in detail

@@ -71,8 +71,8 @@ def test_the_older_keys_order_by_cpu_unless_the_configuration_says_otherwise(tmp
     older = COMPACTOR.planned(written(tmp_path, json.dumps(SEED)), {})
     assert (older.utilization, wire(older)["utilization"]) == ("cpu", "cpu")
     assert summarize(older, "c").endswith("; least utilized by CPU")
-    told = COMPACTOR.planned(written(tmp_path, json.dumps({**SEED, "utilization": "dominant"})), {})
-    assert (told.utilization, wire(told)["utilization"]) == ("dominant", "dominant")
+    reported = COMPACTOR.planned(written(tmp_path, json.dumps({**SEED, "utilization": "dominant"})), {})
+    assert (reported.utilization, wire(reported)["utilization"]) == ("dominant", "dominant")
     newer = COMPACTOR.planned(written(tmp_path, json.dumps({"nodePools": {"*": {"enabled": True}}})), {})
     assert newer.utilization == "dominant"
     assert COMPACTOR.planned(None, {}, {"utilization": "cpu"}).utilization == "cpu"
@@ -103,13 +103,13 @@ def test_all_problems_of_a_file_are_told_at_once(tmp_path: Path) -> None:
     config = written(tmp_path, json.dumps(bad))
     with pytest.raises(SettingsError) as caught:
         COMPACTOR.planned(config, {"MINIMUM_NODE_AGE_SECONDS": "soon"})
-    told = "\n".join(caught.value.problems)
+    detail = "\n".join(caught.value.problems)
     assert len(caught.value.problems) == 5
-    assert f"{config}: nodePools.a.enabled: 'perhaps': " in told
-    assert f"{config}: nodePools.a.limits: unknown key; allowed are coolDownAfterFailure, " in told
-    assert f"{config}: nodePool: unknown key; did you mean nodePools? allowed are " in told
-    assert f"{config}: disabledRules: ['NoPlace']: NoPlace can't be switched off; allowed are " in told
-    assert "MINIMUM_NODE_AGE_SECONDS: 'soon' is not a duration" in told
+    assert f"{config}: nodePools.a.enabled: 'perhaps': " in detail
+    assert f"{config}: nodePools.a.limits: unknown key; allowed are coolDownAfterFailure, " in detail
+    assert f"{config}: nodePool: unknown key; did you mean nodePools? allowed are " in detail
+    assert f"{config}: disabledRules: ['NoPlace']: NoPlace can't be switched off; allowed are " in detail
+    assert "MINIMUM_NODE_AGE_SECONDS: 'soon' is not a duration" in detail
 
 
 def test_a_bad_flag_is_named_as_such() -> None:

@@ -46,8 +46,8 @@ def test_the_table_says_what_a_month_costs_before_and_after(cli: Any, data: Path
 
 def test_without_prices_one_line_says_how_to_get_them(cli: Any, data: Path) -> None:
     text = cli("plan", "-f", data / "cluster.yaml").out
-    told = "no node has a price; --prices FILE or the annotation tightship.dev/hourly-price tells the plan in money"
-    assert lines(text, "Money") == [f"Money      {told}"]
+    detail = "no node has a price; --prices FILE or the annotation tightship.dev/hourly-price tells the plan in money"
+    assert lines(text, "Money") == [f"Money      {detail}"]
     assert "MONTH" not in text
     assert "Pools  " not in text
 

@@ -148,10 +148,10 @@ def test_all_problems_are_told_at_once() -> None:
     text = json.dumps({"nodePools": {"p": {"enabled": "perhaps", "limits": 1}}, "steerin": True})
     found = refused({SEED_KEY: text}, {"MINIMUM_NODE_AGE_SECONDS": "old"})
     assert [each.partition(": ")[0] for each in found] == ["MINIMUM_NODE_AGE_SECONDS", SEED_KEY, SEED_KEY, SEED_KEY]
-    told = "\n".join(found)
-    assert f"{SEED_KEY}: nodePools.p.enabled: 'perhaps': " in told
-    assert f"{SEED_KEY}: nodePools.p.limits: unknown key; allowed are " in told
-    assert f"{SEED_KEY}: steerin: unknown key; did you mean steering? allowed are " in told
+    detail = "\n".join(found)
+    assert f"{SEED_KEY}: nodePools.p.enabled: 'perhaps': " in detail
+    assert f"{SEED_KEY}: nodePools.p.limits: unknown key; allowed are " in detail
+    assert f"{SEED_KEY}: steerin: unknown key; did you mean steering? allowed are " in detail
 
 
 @pytest.mark.parametrize(

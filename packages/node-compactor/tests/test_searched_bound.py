@@ -153,12 +153,12 @@ def test_without_time_or_a_setting_that_costs_a_node_none_is_named(cli: Any, clu
 
 def test_every_output_has_the_bound_and_the_setting(cli: Any, cluster: Path) -> None:
     flags = ("plan", "-f", cluster, "--now", when(BUILT), "--search", "100ms", "--limit", "0.05")
-    told = json.loads(cli(*flags, "-o", "json").out)["summary"]["search"]
+    reported = json.loads(cli(*flags, "-o", "json").out)["summary"]["search"]
     for form in ("table", "wide", "html", "markdown"):
         text = cli(*flags, "-o", form).out
-        assert f"no plan of one round keeps fewer than {told['bound']}" in text
+        assert f"no plan of one round keeps fewer than {reported['bound']}" in text
         assert "the setting behind NotUnderutilized costs most" in text
-    assert yaml.safe_load(cli(*flags, "-o", "yaml").out)["summary"]["search"]["bound"] == told["bound"]
+    assert yaml.safe_load(cli(*flags, "-o", "yaml").out)["summary"]["search"]["bound"] == reported["bound"]
 
 
 @pytest.mark.parametrize(
@@ -186,15 +186,15 @@ def test_where_the_plan_reaches_the_bound_nothing_is_said_of_a_solver(
     cli: Any, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tightship.search.strategy.solved_bound", None)
-    told = of_search(cli, data / "cluster.yaml")
-    assert told["bound"] == told["searched"]["nodesAfter"]
+    reported = of_search(cli, data / "cluster.yaml")
+    assert reported["bound"] == reported["searched"]["nodesAfter"]
     assert SOLVER not in cli("plan", "-f", data / "cluster.yaml", "--search", "100ms").out
 
 
 @pytest.mark.parametrize(("virtual", "unreadable", "bound"), [(0, 0, 6), (1, 0, 5), (0, 1, 7), (1, 1, 6)], ids=str)
 def test_nodes_that_can_not_be_read_stay_and_virtual_ones_are_none(virtual: int, unreadable: int, bound: int) -> None:
-    told = Searched(1.0, 5, greedy_removed=1, greedy_evictions=1, removed=2, evictions=2, bound=6)
+    reported = Searched(1.0, 5, greedy_removed=1, greedy_evictions=1, removed=2, evictions=2, bound=6)
     nodes = 10 + unreadable
-    found = search_summary(told, nodes, known=10 + virtual)
+    found = search_summary(reported, nodes, known=10 + virtual)
     assert found is not None
     assert (found.bound, found.searched.nodes_after) == (bound, nodes - 2)

@@ -52,8 +52,8 @@ def test_every_piece_of_advice_gains_what_it_says_on_a_hundred_fleets(cli: Any, 
 def explained(cli: Any, tmp_path: Path, objects: list[Json], name: str, *flags: str) -> tuple[Json, str]:
     (tmp_path / "one.json").write_text(json.dumps({"kind": "List", "items": objects}))
     given = ("explain", name, "-f", tmp_path / "one.json", "--now", when(NOW), *flags)
-    [told] = json.loads(cli(*given, "-o", "json").out)["nodes"]
-    return told["bundle"], cli(*given).out.partition("Smallest change")[2]
+    [reported] = json.loads(cli(*given, "-o", "json").out)["nodes"]
+    return reported["bundle"], cli(*given).out.partition("Smallest change")[2]
 
 
 FOUR = [node(name) for name in ("n1", "n2", "n3", "n4")]
@@ -62,16 +62,16 @@ FOUR = [node(name) for name in ("n1", "n2", "n3", "n4")]
 def test_no_taint_is_to_be_removed_while_other_blockers_remain(cli: Any, tmp_path: Path) -> None:
     system = node("system", taints=[{"key": "CriticalAddonsOnly", "effect": "NoSchedule"}])
     waits = pod("import", on="system", nodeSelector={"disk": "fast"})
-    found, told = explained(cli, tmp_path, [*FOUR, system, waits, workload()], "system")
+    found, reported = explained(cli, tmp_path, [*FOUR, system, waits, workload()], "system")
     assert found["advice"] is None
     assert [each.partition(":")[0] for each in found["remains"]] == ["NoPlace shop/import"]
-    assert "kubectl" not in told
+    assert "kubectl" not in reported
 
 
 def test_the_threshold_is_lowered_only_as_far_as_the_node_needs(cli: Any, tmp_path: Path) -> None:
-    found, told = explained(cli, tmp_path, FOUR[:3], "n1", "--threshold", "5")
+    found, reported = explained(cli, tmp_path, FOUR[:3], "n1", "--threshold", "5")
     assert found["advice"]["flags"] == ["--threshold 3"]
-    assert 'config: {"excessNodesThreshold":3}' in told
+    assert 'config: {"excessNodesThreshold":3}' in reported
 
 
 def test_the_minimums_are_lowered_only_as_far_as_a_plan_needs(cli: Any, tmp_path: Path) -> None:

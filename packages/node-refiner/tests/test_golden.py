@@ -35,7 +35,7 @@ def test_the_gates_that_explain_shows_are_those_the_plan_obeys() -> None:
         closed = {check.reason for check in gates.checks(name) if not check.open}
         assert closed == {each.reason for each in refusals.get(name, ())} - {Reason.PDB_SPENT_BY_PLAN}, name
     for name, fact in facts.items():
-        told = [check.gate for check in gates.checks(name)]
-        assert told[:5] == ["order", "excess", "minimums", "plan size", "pauses"]
+        reported = [check.gate for check in gates.checks(name)]
+        assert reported[:5] == ["order", "excess", "minimums", "plan size", "pauses"]
         assert [check.detail for check in gates.checks(name) if not check.detail] == []
-        assert (told[5:] == ["mark", "steering"]) == (name == "marked"), fact
+        assert (reported[5:] == ["mark", "steering"]) == (name == "marked"), fact

@@ -48,7 +48,7 @@ def scraped() -> Scraped:
     return Scraped()
 
 
-def told(kind: EventKind, phase: Phase, before: Phase | None = None) -> DrainEvent:
+def reported(kind: EventKind, phase: Phase, before: Phase | None = None) -> DrainEvent:
     return DrainEvent(
         kind=kind, node=snapshot(node("n1")).nodes["n1"].node, record=DrainRecord(phase=phase), before=before
     )
@@ -91,20 +91,20 @@ def test_a_cluster_without_counted_nodes_has_zeros(scraped: Scraped) -> None:
 
 def test_counters_count_what_was_done(scraped: Scraped) -> None:
     assert scraped.counts() == [0, 0, 0]
-    scraped.metrics.news(told(EventKind.CLAIMED, Phase.CLAIMED))
-    scraped.metrics.news(told(EventKind.PHASE, Phase.EVICTING, Phase.CLAIMED))
-    scraped.metrics.news(told(EventKind.EVICTION, Phase.EVICTING))
+    scraped.metrics.news(reported(EventKind.CLAIMED, Phase.CLAIMED))
+    scraped.metrics.news(reported(EventKind.PHASE, Phase.EVICTING, Phase.CLAIMED))
+    scraped.metrics.news(reported(EventKind.EVICTION, Phase.EVICTING))
     assert scraped.counts() == [1, 0, 0]
-    scraped.metrics.news(told(EventKind.PHASE, Phase.DRAINED, Phase.EVICTING))
-    scraped.metrics.news(told(EventKind.ENDED, Phase.DRAINED))
+    scraped.metrics.news(reported(EventKind.PHASE, Phase.DRAINED, Phase.EVICTING))
+    scraped.metrics.news(reported(EventKind.ENDED, Phase.DRAINED))
     assert scraped.counts() == [1, 1, 0]
-    scraped.metrics.news(told(EventKind.CLAIMED, Phase.CLAIMED))
-    scraped.metrics.news(told(EventKind.PHASE, Phase.RESTORING, Phase.EVICTING))
+    scraped.metrics.news(reported(EventKind.CLAIMED, Phase.CLAIMED))
+    scraped.metrics.news(reported(EventKind.PHASE, Phase.RESTORING, Phase.EVICTING))
     assert scraped.counts() == [2, 1, 0]
-    scraped.metrics.news(told(EventKind.PHASE, Phase.BACKOFF, Phase.RESTORING))
+    scraped.metrics.news(reported(EventKind.PHASE, Phase.BACKOFF, Phase.RESTORING))
     assert scraped.counts() == [2, 1, 1]
 
 
 def test_a_node_that_a_person_uncordoned_is_none_that_we_uncordoned(scraped: Scraped) -> None:
-    scraped.metrics.news(told(EventKind.PHASE, Phase.BACKOFF, Phase.EVICTING))
+    scraped.metrics.news(reported(EventKind.PHASE, Phase.BACKOFF, Phase.EVICTING))
     assert scraped.counts() == [0, 0, 0]

@@ -100,8 +100,8 @@ def test_nodes_that_go_next_carry_the_soft_taint() -> None:
 
 def test_status_and_page_have_the_figures_that_it_goes_by() -> None:
     found = decided()
-    told = REFINER.figures(found, RefinerSettings())
-    assert told == (
+    reported = REFINER.figures(found, RefinerSettings())
+    assert reported == (
         ("could go", "3 nodes, pod by pod; the threshold is 2"),
         ("free room", "3.75 nodes like the next one: 3.75 by CPU, 4.96 by memory"),
     )
@@ -113,7 +113,7 @@ def test_status_and_page_have_the_figures_that_it_goes_by() -> None:
         leader="me",
         dry_run=False,
         switched_off=False,
-        figures=told,
+        figures=reported,
         excess=REFINER.excess(found, RefinerSettings()),
     )
     status = msgspec.json.decode(show(found, situation).json)

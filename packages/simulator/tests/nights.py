@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tightship_simulator.demo.observations import Moment
 from tightship_simulator.demo.recording import read
 from tightship_simulator.demo.scene import Scene
-from tightship_simulator.demo.sights import Moment
 
 COMMAND = [sys.executable, "-m", "tightship_simulator.demo"]
 DEADLINE = 540
@@ -49,8 +49,8 @@ class Night:
             self.scene.take(moment)
 
     def of(self, *kinds: type) -> list[Moment]:
-        """Return the moments of sights of these kinds."""
-        return [each for each in self.moments if isinstance(each.sight, kinds)]
+        """Return the moments of observations of these kinds."""
+        return [each for each in self.moments if isinstance(each.observation, kinds)]
 
 
 def pass_night(record: Path, *arguments: str, command: list[str] = COMMAND, **environment: str) -> Night:

@@ -143,7 +143,7 @@ def floors_at_work(served: Served) -> str:
             await replica.says("The configuration was refused")
             await on.cycles(replica)
             page = await home(replica)
-            replica.told_to_end()
+            replica.asked_to_end()
             assert await replica.ended() == 0
             return page
 
@@ -166,9 +166,9 @@ async def test_a_page_that_few_can_read_is_told_with_rule_element_and_what_mends
     file = tmp_path / "bad.html"
     file.write_text(BAD)
     async with opened(browser, file.as_uri()) as (page, _):
-        with pytest.raises(AssertionError) as told:
+        with pytest.raises(AssertionError) as reported:
             await assert_accessible(page)
-        found = str(told.value)
+        found = str(reported.value)
         assert "has 4 shortcomings" in found
         assert "color-contrast: Elements must meet minimum color contrast" in found
         assert "<p>pale</p>" in found

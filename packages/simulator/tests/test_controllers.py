@@ -28,7 +28,7 @@ class Fleet:
         self.store = cluster.store
         self.environment = {"KUBECONFIG": str(cluster.kubeconfig(folder / "kubeconfig")), "NO_COLOR": "1"}
 
-    async def told(self, *command: str) -> str:
+    async def reported(self, *command: str) -> str:
         """Run a command to its end and return what it prints."""
         pipe = asyncio.subprocess.PIPE
         script = str(SCRIPTS / command[0])
@@ -51,7 +51,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 
 async def test_every_controller_plans_and_explains_on_it(fleet: Fleet) -> None:
     name = fleet.store.list("Node")[0]["metadata"]["name"]
-    assert name in await fleet.told("node-compactor", "explain", name)
-    assert name in await fleet.told("node-refiner", "explain", name)
+    assert name in await fleet.reported("node-compactor", "explain", name)
+    assert name in await fleet.reported("node-refiner", "explain", name)
     for controller in ("node-refiner", "hpa-scaler"):
-        assert await fleet.told(controller, "plan")
+        assert await fleet.reported(controller, "plan")

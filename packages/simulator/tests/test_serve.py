@@ -46,8 +46,8 @@ async def test_a_file_is_served_until_it_is_told_to_end(tmp_path: Path) -> None:
 
 async def test_a_file_that_holds_no_objects_is_refused_with_the_reason(tmp_path: Path) -> None:
     wrong = '{"items": [{"kind": "Node"}, 7, {}]}'
-    for content, told in (("turnip", "not JSON"), ("[]", "not an object"), (wrong, "items 1, 2")):
-        with pytest.raises(FileError, match=told):
+    for content, reported in (("turnip", "not JSON"), ("[]", "not an object"), (wrong, "items 1, 2")):
+        with pytest.raises(FileError, match=reported):
             read_items(content.encode())
     file = tmp_path / "cluster.json"
     file.write_text(wrong)
@@ -77,8 +77,8 @@ async def test_a_body_that_is_no_json_is_a_bad_request() -> None:
     async with EmbeddedCluster() as cluster, aiohttp.ClientSession(cluster.url) as session:
         headers = {"Content-Type": "application/json"}
         async with session.post("/api/v1/nodes", data=b"{turnip", headers=headers) as answer:
-            told = await answer.json()
-            assert (answer.status, told["kind"], told["reason"]) == (400, "Status", "BadRequest")
+            reported = await answer.json()
+            assert (answer.status, reported["kind"], reported["reason"]) == (400, "Status", "BadRequest")
         async with session.post("/api/v1/nodes", data=b"[]", headers=headers) as answer:
             assert answer.status == 400
         async with session.post("/api/v1/nodes", data=b"a: b", headers={"Content-Type": "application/yaml"}) as answer:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tightship_simulator.api.errors import Expired, Forbidden
-from tightship_simulator.api.shelf import Change, key_of
 from tightship_simulator.api.store import AUTHOR, FIRST_NAMESPACES, Store
+from tightship_simulator.api.versioned import Change, key_of
 from tightship_simulator.generate import off_peak_cluster
 
 Json = dict[str, Any]
@@ -214,11 +214,13 @@ def test_a_backup_brings_back_what_there_was_and_forgets_the_rest() -> None:
     store.modify("Node", "changed", change=lambda each: each["spec"].update(unschedulable=True))
     store.delete("Node", "deleted")
     store.create("Node", {"metadata": {"name": "new"}})
-    last, told = store.version, []
-    store.listeners.append(lambda change, author: told.append((change.type, change.object["metadata"]["name"], author)))
+    last, reported = store.version, []
+    store.listeners.append(
+        lambda change, author: reported.append((change.type, change.object["metadata"]["name"], author))
+    )
     store.restore(backup)
     assert {each["metadata"]["name"]: each for each in store.list("Node")} == before
-    assert told == [("MODIFIED", "changed", "etcd"), ("ADDED", "deleted", "etcd"), ("DELETED", "new", "etcd")]
+    assert reported == [("MODIFIED", "changed", "etcd"), ("ADDED", "deleted", "etcd"), ("DELETED", "new", "etcd")]
     with pytest.raises(Expired):
         store.changes("Node", last)
     again = store.modify("Node", "kept", change=lambda each: each["spec"].update(unschedulable=True))
@@ -226,10 +228,10 @@ def test_a_backup_brings_back_what_there_was_and_forgets_the_rest() -> None:
 
 
 def test_a_listener_hears_of_each_change_and_its_author() -> None:
-    store, told = Store(seed=1), []
-    store.listeners.append(lambda change, author: told.append((change.type, author)))
+    store, reported = Store(seed=1), []
+    store.listeners.append(lambda change, author: reported.append((change.type, author)))
     store.create("Node", {"metadata": {"name": "n1"}})
     token = AUTHOR.set("somebody")
     store.delete("Node", "n1")
     AUTHOR.reset(token)
-    assert told == [("ADDED", ""), ("DELETED", "somebody")]
+    assert reported == [("ADDED", ""), ("DELETED", "somebody")]

@@ -166,10 +166,10 @@ async def test_what_a_client_hears_of_its_write_and_what_became_of_it(
 
 
 async def test_an_answer_in_the_servers_place_has_its_causes_and_a_time_to_come_back(on: Site) -> None:
-    told = (("DisruptionBudget", "no more"),)
+    detail = (("DisruptionBudget", "no more"),)
     for answer in (
-        Answer(429, "TooManyRequests", retry_after=7, causes=told),
-        Answer(429, "TooManyRequests", causes=told, headers={"Retry-After": "7"}),
+        Answer(429, "TooManyRequests", retry_after=7, causes=detail),
+        Answer(429, "TooManyRequests", causes=detail, headers={"Retry-After": "7"}),
     ):
         on.meets(answer)
         with pytest.raises(TooManyRequests) as busy:

@@ -23,7 +23,7 @@ def test_children_have_the_longer_time_slice_and_policy_and_niceness_stay() -> N
         return
     ran = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, check=True, timeout=60)
     assert ran.stdout.splitlines()[0] == "True 0"
-    told = re.search(r"^se\.slice +: +(\d+)$", ran.stdout, flags=re.MULTILINE)
+    reported = re.search(r"^se\.slice +: +(\d+)$", ran.stdout, flags=re.MULTILINE)
     kernel = tuple(int(each) for each in platform.release().split(".")[:2])
-    if told is not None and kernel >= (6, 12) and platform.machine() in {"x86_64", "aarch64"}:
-        assert int(told[1]) == 20_000_000
+    if reported is not None and kernel >= (6, 12) and platform.machine() in {"x86_64", "aarch64"}:
+        assert int(reported[1]) == 20_000_000

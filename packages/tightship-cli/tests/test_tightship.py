@@ -88,9 +88,9 @@ def test_markdown_is_a_table_whose_cells_are_text(cli: Cli) -> None:
     assert "remove \\#1" in out
     assert out.count("```") % 2 == 0
     assert out.index("Nodes  ") < out.index("<details>") < out.index("| NODE |")
-    told = cli("explain", *QUICK, "web-1", "-o", "markdown").out
-    assert told.count("### ") > 3
-    assert told.count("```") % 2 == 0
+    reported = cli("explain", *QUICK, "web-1", "-o", "markdown").out
+    assert reported.count("### ") > 3
+    assert reported.count("```") % 2 == 0
 
 
 def test_diff_tells_which_nodes_two_plans_decide_differently(cli: Cli, tmp_path: Path) -> None:

@@ -55,12 +55,12 @@ class ExistingProvider(RemoteProvider):
 async def obstacles(api: Client, selector: str) -> list[str]:
     """Return everything for which a cluster is not to be touched."""
     nodes = await api.list("Node")
-    told = {each["metadata"]["name"]: each for each in await api.list("Node", labelSelector=selector)}
-    emptied = {name for name, each in told.items() if each["metadata"]["labels"].get(POOL) != "system"}
-    found = [] if told else [f"no node has the labels {selector}"]
+    reported = {each["metadata"]["name"]: each for each in await api.list("Node", labelSelector=selector)}
+    emptied = {name for name, each in reported.items() if each["metadata"]["labels"].get(POOL) != "system"}
+    found = [] if reported else [f"no node has the labels {selector}"]
     for node in nodes:
         name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
-        if name in told:
+        if name in reported:
             found += [f"node {name} {problem}" for problem in _unfit(node)]
         elif not any(key in labels for key in CONTROL_PLANE) and not _opted_out(node):
             keep = " ".join(f"{key}={value}" for key, value in OPT_OUTS.items() if key != KEPT)

@@ -129,9 +129,9 @@ def test_the_health_brake(scraped: Scraped) -> None:
     assert scraped.value("tightship_cluster_unhealthy") == 0
 
 
-def news(told: EventKind, **more: Any) -> DrainEvent:
+def news(reported: EventKind, **more: Any) -> DrainEvent:
     [view] = snapshot(node()).nodes.values()
-    return DrainEvent(kind=told, node=view.node, record=more.pop("record", None), **more)
+    return DrainEvent(kind=reported, node=view.node, record=more.pop("record", None), **more)
 
 
 def test_evictions_by_answer(scraped: Scraped) -> None:

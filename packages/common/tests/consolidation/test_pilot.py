@@ -37,9 +37,9 @@ class Seen:
         self.evicted_under: list[list[str]] = []
         self._since: dict[str, float] = {}
         self._longest = 0.0
-        cluster.api.store.listeners.append(lambda change, _: self._told(change.type, change.object))
+        cluster.api.store.listeners.append(lambda change, _: self._described(change.type, change.object))
 
-    def _told(self, kind: str, thing: Json) -> None:
+    def _described(self, kind: str, thing: Json) -> None:
         meta = thing["metadata"]
         if thing["kind"] == "ConfigMap" and meta["name"] == MAP:
             self.data.append(dict(thing.get("data") or {}))
@@ -150,8 +150,8 @@ async def test_evicted_pods_land_where_the_plan_wants_them(cluster: Cluster, sta
     assert {"uid-web": "n3"} in seen.data
     await soon(lambda: data(cluster) == {})
     await process.passes(1)
-    told = await status(process)
-    assert told["landings"] == {"mode": "hints", "target": 2}
+    reported = await status(process)
+    assert reported["landings"] == {"mode": "hints", "target": 2}
     assert "100.0 %" in (await process.get("/"))[1]
     assert not any("/pods/" in each.call.path and each.call.verb == "PATCH" for each in cluster.api.proxy.log)
 
@@ -277,9 +277,9 @@ async def test_a_label_of_somebody_else_stays_and_is_told_once(
     await process.passes()
     assert cluster.api.node("n3")["metadata"]["labels"][LEAVING] == "mine"
     assert all(each == {} for each in seen.data), "its pods are led to no such node"
-    [told] = [each for each in caplog.messages if each.startswith("Somebody else labelled nodes")]
-    assert "n3 ('mine')" in told
-    assert told in (await status(process))["problems"]
+    [reported] = [each for each in caplog.messages if each.startswith("Somebody else labelled nodes")]
+    assert "n3 ('mine')" in reported
+    assert reported in (await status(process))["problems"]
     assert seen.most < 2
 
 
@@ -304,9 +304,9 @@ async def test_without_a_policy_that_fits_soft_taints_steer_alone_and_one_line_s
     await process.passes()
     assert [each for each in caplog.messages if "soft taints steer alone" in each and why in each]
     assert len([each for each in caplog.messages if "soft taints steer alone" in each]) == 1
-    told = await status(process)
-    assert why in told["problems"][0]
-    assert why in told["landings"]["problem"]
+    reported = await status(process)
+    assert why in reported["problems"][0]
+    assert why in reported["landings"]["problem"]
     assert all(each == {} for each in seen.data)
     assert not any(labels(each.call) for each in cluster.api.did)
 

@@ -82,8 +82,8 @@ async def test_a_cache_that_crashes_ends_the_process_at_once_with_an_error(
     await process.task
     await process.runtime.close()
     assert process.runtime.crashed
-    [told] = [each.getMessage() for each in caplog.records if each.levelno == logging.CRITICAL]
-    assert told.startswith(f"{NAME} ended: reflector of nodes ended: ")
+    [reported] = [each.getMessage() for each in caplog.records if each.levelno == logging.CRITICAL]
+    assert reported.startswith(f"{NAME} ended: reflector of nodes ended: ")
     assert "trying again" not in caplog.text
     assert cluster.holder == ""
     assert cluster.phase() is (Phase.EVICTING if draining else None)
@@ -132,8 +132,8 @@ async def test_what_drains_have_saved_survives_the_process(
     await until(lambda: cluster.api.node() is None and cluster.claimed() == "[]")
     least = PRICE * savings.SETTLES / 3600
     await until(lambda: first.value("tightship_saved_money", pool="pool", currency="USD") >= least)
-    told = json.loads((await first.get("/status"))[1])["saved"]
-    assert [(each["pool"], list(each["micros"])) for each in told] == [("pool", ["USD"])]
+    reported = json.loads((await first.get("/status"))[1])["saved"]
+    assert [(each["pool"], list(each["micros"])) for each in reported] == [("pool", ["USD"])]
     assert "saved so far" in (await first.get("/"))[1]
     before = first.value("tightship_saved_node_hours", pool="pool")
     first.killed()

@@ -102,9 +102,9 @@ def test_the_status_has_the_controllers_kind_and_always_the_same_fields() -> Non
 def test_a_pass_is_told_in_money() -> None:
     priced = snapshot(node("n1", notes={HOURLY_PRICE: "0.5"}), node("n2", notes={HOURLY_PRICE: "1"}), node("n3"))
     status, page = shown(evaluate(priced, ToyJudge(parse({"goes": "n1"})), NOW))
-    told = status["plan"]["summary"]["money"]
-    assert told["microsPerMonth"] == {"before": 1_095_000_000, "after": 730_000_000, "saved": 365_000_000}
-    assert (told["currency"], told["priced"], told["unpriced"]) == ("USD", 2, 1)
+    reported = status["plan"]["summary"]["money"]
+    assert reported["microsPerMonth"] == {"before": 1_095_000_000, "after": 730_000_000, "saved": 365_000_000}
+    assert (reported["currency"], reported["priced"], reported["unpriced"]) == ("USD", 2, 1)
     html = text(render_page(page))
     assert "saved now$0.5 an hour$365 of $1,095 a month, if it lasts; 1 node without a price" in html
     assert page.title == f"https://c: $0.5 an hour, 1 of 3 nodes · {NAME}"

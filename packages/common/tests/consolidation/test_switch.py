@@ -180,10 +180,10 @@ async def test_a_controller_that_keeps_its_claims_elsewhere_is_told_in_log_page_
     process = start()
     await until(lambda: process.value("tightship_drains_claimed_elsewhere") == 1)
     await process.passes()
-    told = "node-sibling drains node n1 without a claim in Lease kube-system/tightship-claims"
+    detail = "node-sibling drains node n1 without a claim in Lease kube-system/tightship-claims"
     status, page = (await process.get("/status"))[1], (await process.get("/"))[1]
-    assert any(each.startswith(told) for each in json.loads(status)["problems"])
-    assert told in page
+    assert any(each.startswith(detail) for each in json.loads(status)["problems"])
+    assert detail in page
     [warned] = [each for each in caplog.records if "keeps its claims in another Lease" in each.getMessage()]
     assert warned.levelno == logging.WARNING
     # Who leads no more knows nothing of claims.

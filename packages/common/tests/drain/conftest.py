@@ -193,8 +193,8 @@ class Replica:
         before = self.looks
         await until(lambda: self.looks > before + 1)
 
-    def told(self, told: EventKind) -> list[DrainEvent]:
-        return [each for each in self.news if each.kind is told]
+    def reported(self, reported: EventKind) -> list[DrainEvent]:
+        return [each for each in self.news if each.kind is reported]
 
     @property
     def phases(self) -> list[Phase]:
@@ -248,7 +248,7 @@ async def evicting(bench: Bench, replica: Replica) -> None:
     """Claim n1 and come to the point where its pods have been asked to go and refused."""
     bench.api.refuse = BUDGET
     assert await replica.claim() is None
-    await until(lambda: len(replica.told(EventKind.EVICTION)) >= 2)
+    await until(lambda: len(replica.reported(EventKind.EVICTION)) >= 2)
     assert bench.phase is Phase.EVICTING
 
 

@@ -31,6 +31,7 @@ UNKNOWN = cause(
     "The disruption budget web does not allow evicting pods currently because it failed sync: "
     "found no controller ref for pod"
 )
+ONE_UNKNOWN = {"causes": [*NONE_LEFT["causes"], *UNKNOWN["causes"]]}
 ENDING = cause("namespace shop is being terminated", "NamespaceTerminating")
 
 
@@ -40,6 +41,7 @@ ENDING = cause("namespace shop is being terminated", "NamespaceTerminating")
         (429, "TooManyRequests", BUDGET, NONE_LEFT, None, EvictionAnswer.BUDGET),
         (429, "TooManyRequests", BUDGET, OLD, "10", EvictionAnswer.BUDGET_NOT_CURRENT),
         (429, "TooManyRequests", BUDGET, UNKNOWN, None, EvictionAnswer.BUDGET_SYNC_FAILED),
+        (429, "TooManyRequests", BUDGET, ONE_UNKNOWN, None, EvictionAnswer.BUDGET_SYNC_FAILED),
         (500, "", MULTIPLE, {}, None, EvictionAnswer.MULTIPLE_BUDGETS),
         (429, "TooManyRequests", "Too many requests, please try again later.", {}, "1", EvictionAnswer.BUSY),
         (429, "TooManyRequests", MOVES, {}, None, EvictionAnswer.EVACUATING),
@@ -57,8 +59,8 @@ ENDING = cause("namespace shop is being terminated", "NamespaceTerminating")
 def test_an_eviction_answered_with(
     code: int, reason: str, message: str, details: dict[str, Any], wait: str | None, answer: EvictionAnswer
 ) -> None:
-    told = {"reason": reason, "message": message, "details": details}
-    body = {name: value for name, value in told.items() if value}
+    reported = {"reason": reason, "message": message, "details": details}
+    body = {name: value for name, value in reported.items() if value}
     full = json.dumps({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, **body}).encode()
     result = classify(api_error(code, full, retry_after=wait))
     assert result.answer is answer

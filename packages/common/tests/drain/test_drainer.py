@@ -14,7 +14,7 @@ import pytest
 from tightship.drain.events import EventKind
 from tightship.draining import drain_task as driving
 from tightship.draining.claims import Claim, dropping
-from tightship.draining.drain_manager import ELSEWHERE_WATCHED, ORPHAN_AFTER, ORPHAN_WATCHED, Order
+from tightship.draining.drain_manager import ELSEWHERE_WATCHED, ORPHAN_AFTER, Order
 from tightship.draining.history import adding
 from tightship.objects.api_errors import KubeError
 from tightship.objects.drain_record import (
@@ -62,7 +62,7 @@ async def test_a_drain_claims_evicts_each_pod_once_and_hands_over(bench: Bench) 
     assert replica.drainer.driving == {"n1"}
     await until(lambda: not replica.drainer.driving)
     assert replica.phases == [Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED]
-    assert [each.ending for each in replica.told(EventKind.ENDED)] == [Ending.HANDED_OVER]
+    assert [each.ending for each in replica.reported(EventKind.ENDED)] == [Ending.HANDED_OVER]
     assert sorted(bench.api.evicted) == MOVED
     assert bench.claims() == []
     first, *more = [json.loads(each.call.body) for each in bench.writes()]
@@ -89,7 +89,7 @@ async def test_a_drain_that_breaks_off_by_a_defect_is_told_and_taken_up_again(
     assert bench.phase is Phase.CLAIMED
     await until(lambda: replica.cache.snapshot().nodes["n1"].node.unschedulable)
     await replica.settled()
-    assert [each.ending for each in replica.told(EventKind.ENDED)] == [Ending.HANDED_OVER]
+    assert [each.ending for each in replica.reported(EventKind.ENDED)] == [Ending.HANDED_OVER]
 
 
 async def test_a_drain_asks_the_server_for_its_node_only_where_it_must(bench: Bench) -> None:
@@ -206,7 +206,7 @@ async def test_a_write_that_comes_second_is_decided_anew(bench: Bench, number: i
         return
     await until(lambda: not replica.drainer.driving)
     assert codes(bench).count(409) == 1
-    assert [each.ending for each in replica.told(EventKind.ENDED)] == [Ending.HANDED_OVER]
+    assert [each.ending for each in replica.reported(EventKind.ENDED)] == [Ending.HANDED_OVER]
     assert sorted(bench.api.evicted) == MOVED
 
 
@@ -300,9 +300,9 @@ async def test_another_leader_takes_over_and_the_first_one_stops(bench: Bench) -
     await evicting(bench, first)
     await until(lambda: second.cache.snapshot().nodes["n1"].node.unschedulable)
     await second.adopt()
-    assert [each.record.holder for each in second.told(EventKind.TAKEN_OVER) if each.record] == ["b"]
+    assert [each.record.holder for each in second.reported(EventKind.TAKEN_OVER) if each.record] == ["b"]
     await until(lambda: not first.drainer.driving)
-    assert [each.ending for each in first.told(EventKind.ENDED)] == [Ending.PARKED]
+    assert [each.ending for each in first.reported(EventKind.ENDED)] == [Ending.PARKED]
     assert [each.node for each in bench.claims()] == ["n1"], "the claim counts until the drain is over"
     sent = first.changes()
     bench.api.refuse = None
@@ -325,7 +325,7 @@ async def test_a_leader_that_wakes_up_late_writes_nothing_after_the_takeover(ben
 
     first.meets(taken_over)
     assert await first.claim() is None
-    await until(lambda: second.told(EventKind.TAKEN_OVER) and not first.drainer.driving)
+    await until(lambda: second.reported(EventKind.TAKEN_OVER) and not first.drainer.driving)
     assert first.changes().count(("PATCH", "/api/v1/nodes/n1")) == 2
     assert sorted((each.call.client, each.answered) for each in bench.writes()[:3]) == [
         ("a", 200),
@@ -450,15 +450,19 @@ async def test_a_node_without_anything_of_ours_is_never_touched(bench: Bench) ->
     assert bench.api.did == []
 
 
-async def test_another_controllers_drain_is_left_alone_until_nobody_can_be_behind_it(bench: Bench) -> None:
+async def test_another_controllers_drain_is_left_alone_until_nobody_can_be_behind_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = 60.0
+    monkeypatch.setattr("tightship.draining.orphans.ORPHAN_WATCHED", watched)
     replica = await bench.replica()
-    last = bench.api.now - ORPHAN_AFTER + ORPHAN_WATCHED + 600
+    last = bench.api.now - ORPHAN_AFTER + watched + 600
     since = {"Claimed": last, "Evicting": last}
     theirs = DrainRecord(phase=Phase.EVICTING, controller="other", op="op", since=since)
     bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note=encode_record(theirs)), manager=FIELD_MANAGER)
     await until(lambda: replica.cache.snapshot().nodes["n1"].node.unschedulable)
     await replica.adopt()
-    await asyncio.sleep(ORPHAN_WATCHED)
+    await asyncio.sleep(watched)
     await replica.adopt()
     assert bench.api.did == []
     await asyncio.sleep(600)
@@ -494,14 +498,18 @@ async def test_a_drain_of_others_with_a_claim_where_ours_are_shares_our_budget(b
     assert replica.drainer.elsewhere == []
 
 
-async def test_a_drain_that_moves_is_nobodys_orphan_however_late_it_is_by_our_clock(bench: Bench) -> None:
+async def test_a_drain_that_moves_is_nobodys_orphan_however_late_it_is_by_our_clock(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = 60.0
+    monkeypatch.setattr("tightship.draining.orphans.ORPHAN_WATCHED", watched)
     replica = await bench.replica(ahead=2 * ORPHAN_AFTER)
     for phase in (Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED):
         theirs = DrainRecord(phase=phase, controller="other", op="op", since={phase.value: bench.api.now})
         note = encode_record(theirs)
         bench.api.edit_node("n1", lambda raw, note=note: cordoned(raw, OURS, note=note), manager=FIELD_MANAGER)
         for _ in range(3):
-            await asyncio.sleep(ORPHAN_WATCHED / 3)
+            await asyncio.sleep(watched / 3)
             await replica.adopt()
     assert bench.api.did == []
 
@@ -544,7 +552,7 @@ async def test_a_deadline_in_the_far_future_is_no_further_away_than_a_new_one(be
     bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note=encode_record(left)), manager=FIELD_MANAGER)
     bench.api.refuse = BUDGET
     replica = await bench.replica()
-    rules = msgspec.structs.replace(FAST.rules, pod_timeout=1e6)
+    rules = msgspec.structs.replace(FAST.rules, pod_timeout=1e6, node_timeout=120.0)
     replica.settings = msgspec.structs.replace(FAST, rules=rules)
     await replica.adopt()
     await until(lambda: bench.phase is Phase.BACKOFF, rules.node_timeout + 60)
@@ -743,4 +751,4 @@ async def test_stopping_parks_a_drain_under_way_at_once_also_in_the_autoscalers_
     assert await replica.does(replica.drainer.stop(60)) == {}
     assert bench.phase is (Phase.YIELDED if taken else Phase.EVICTING)
     assert [each.node for each in bench.claims()] == ["n1"]
-    assert [each.ending for each in replica.told(EventKind.ENDED)] == [Ending.PARKED]
+    assert [each.ending for each in replica.reported(EventKind.ENDED)] == [Ending.PARKED]

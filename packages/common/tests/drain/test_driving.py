@@ -35,7 +35,7 @@ CA: Json = {"key": TO_BE_DELETED, "value": "1", "effect": "NoSchedule"}
 
 async def ended(replica: Replica) -> Ending | None:
     await until(lambda: not replica.drainer.driving)
-    return replica.told(EventKind.ENDED)[-1].ending
+    return replica.reported(EventKind.ENDED)[-1].ending
 
 
 def reasons(replica: Replica) -> list[Reason]:
@@ -75,13 +75,13 @@ async def test_a_node_the_autoscaler_takes_is_left_to_it_until_it_is_gone(bench:
     await evicting(bench, replica)
     bench.api.edit_node("n1", lambda raw: raw["spec"]["taints"].append(CA))
     await until(lambda: bench.phase is Phase.YIELDED)
-    asked = len(replica.told(EventKind.EVICTION))
+    asked = len(replica.reported(EventKind.EVICTION))
     bench.api.refuse = None
     await asyncio.sleep(3600)
     await replica.looked()
     bench.api.remove("Node", "n1")
     assert await ended(replica) is Ending.NODE_GONE, "nor does it count among those that drains have saved"
-    assert len(replica.told(EventKind.EVICTION)) == asked
+    assert len(replica.reported(EventKind.EVICTION)) == asked
     assert bench.api.evicted == []
 
 
@@ -355,7 +355,7 @@ async def test_pauses_after_requests_that_keep_failing_grow(
     claimed = True
     await until(lambda: len(asked) >= 5)
     assert asked[:5] == [0, 1, 2, 3, 4]
-    assert replica.told(EventKind.TROUBLE)
+    assert replica.reported(EventKind.TROUBLE)
     replica.meets(None)
     bench.api.refuse = None
     assert await ended(replica) is Ending.HANDED_OVER

@@ -1,4 +1,4 @@
-"""The drain machine against a small model of the world, and each of its transitions by name."""
+"""The drain machine against a small model of a node and who acts on it, and each of its transitions by name."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def cordon(raw: Json, on: bool, manager: str) -> None:
         raw["metadata"]["managedFields"] = [owned] if on else []
 
 
-class World(RuleBasedStateMachine):
+class DrainModel(RuleBasedStateMachine):
     """One node, what may happen to it, and a controller that sees it as it is."""
 
     drain_rules = RULES
@@ -443,7 +443,7 @@ class World(RuleBasedStateMachine):
                 assert record is None or record.op != self.op
 
 
-TestWorld = World.TestCase
-TestWorld.settings = settings(
+TestDrainModel = DrainModel.TestCase
+TestDrainModel.settings = settings(
     max_examples=300, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

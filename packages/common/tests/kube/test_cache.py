@@ -152,10 +152,10 @@ async def test_a_forbidden_optional_kind_is_missing_and_told_once(
         await until(lambda: "Job" not in cache.missing)
         assert cache.missing == {"CSINode": "not served"}
         assert cache.snapshot().missing == {"CSINode": "not served"}
-    told = [each.getMessage() for each in caplog.records if "jobs.batch" in each.getMessage()]
-    assert len(told) == 2
-    assert told[0].startswith("doing without jobs.batch: forbidden")
-    assert told[1] == "jobs.batch can be read now"
+    reported = [each.getMessage() for each in caplog.records if "jobs.batch" in each.getMessage()]
+    assert len(reported) == 2
+    assert reported[0].startswith("doing without jobs.batch: forbidden")
+    assert reported[1] == "jobs.batch can be read now"
     assert 600 in sleeper.waits
 
 
@@ -184,9 +184,9 @@ async def test_a_cluster_without_buffers_is_told_once_and_warns_of_nothing(
         await until(lambda: api.count("LIST", f"{BUFFERS}/v1alpha1/capacitybuffers") == 3 and cache.has_synced)
         assert cache.missing == {"CapacityBuffer": "not served"}
         assert warnings_of(cache.snapshot()) == ()
-    told = [each for each in caplog.records if "capacitybuffers" in each.getMessage()]
-    assert [each.levelname for each in told[:1]] == ["INFO"]
-    assert len([each for each in told if "doing without" in each.getMessage()]) == 1
+    reported = [each for each in caplog.records if "capacitybuffers" in each.getMessage()]
+    assert [each.levelname for each in reported[:1]] == ["INFO"]
+    assert len([each for each in reported if "doing without" in each.getMessage()]) == 1
 
 
 async def test_a_kind_that_is_served_in_unknown_versions_only_is_told_with_them(
@@ -205,8 +205,8 @@ async def test_a_kind_that_is_served_in_unknown_versions_only_is_told_with_them(
         assert cache.missing["CapacityBuffer"] == why
         [warning] = warnings_of(cache.snapshot())
         assert warning == f"CapacityBuffers are {why}: the room that they keep free is not seen"
-    [told] = [each for each in caplog.records if "capacitybuffers" in each.getMessage()]
-    assert (told.levelname, why in told.getMessage()) == ("WARNING", True)
+    [reported] = [each for each in caplog.records if "capacitybuffers" in each.getMessage()]
+    assert (reported.levelname, why in reported.getMessage()) == ("WARNING", True)
     assert (await read_cluster(connection)).missing["CapacityBuffer"] == why
 
 
@@ -258,10 +258,10 @@ async def test_a_crash_in_a_task_is_told_at_once_and_by_everything(
         raise ZeroDivisionError("defect")
 
     monkeypatch.setattr("tightship.kube.reflector.list_served", crash)
-    told = asyncio.Event()
-    async with ClusterCache(connection, crashed=told.set) as cache:
+    reported = asyncio.Event()
+    async with ClusterCache(connection, crashed=reported.set) as cache:
         async with asyncio.timeout(60):
-            await told.wait()
+            await reported.wait()
         with pytest.raises(CacheCrashed, match=r"^reflector of \w+ ended: .*defect") as raised:
             cache.snapshot()
         assert isinstance(raised.value.__cause__, ZeroDivisionError)
@@ -270,22 +270,22 @@ async def test_a_crash_in_a_task_is_told_at_once_and_by_everything(
 
 
 async def test_an_end_in_good_order_is_no_crash(connection: Connection) -> None:
-    told: list[str] = []
-    async with ClusterCache(connection, crashed=lambda: told.append("crashed")) as cache:
+    reported: list[str] = []
+    async with ClusterCache(connection, crashed=lambda: reported.append("crashed")) as cache:
         await until(lambda: cache.has_synced, 60)
-    assert told == []
+    assert reported == []
 
 
 async def test_the_single_read_lists_without_watching(api: ScriptedApi, connection: Connection) -> None:
     api.on(NODES, page([node("n1")]))
     api.on(LIST, page([pod("a")], "1", "t"), page([bad_pod("b")], "1"))
     api.on(JOBS, FORBIDDEN)
-    told: dict[str, int] = {}
-    snapshot = await read_cluster(connection, progress=told.__setitem__)
+    reported: dict[str, int] = {}
+    snapshot = await read_cluster(connection, progress=reported.__setitem__)
     assert snapshot.pod_count == 1
     assert [each.name for each in snapshot.unreadable] == ["b"]
     assert snapshot.missing == {"Job": "forbidden"}
-    assert told["Pod"] == 2
+    assert reported["Pod"] == 2
     assert not any(each.verb == "WATCH" for each in api.seen)
 
 
@@ -360,9 +360,9 @@ async def test_following_a_kind_ends_when_it_turns_out_to_be_forbidden(
             await cache.follow(BY_KIND[AUTOSCALER], wanted=True, timeout=60)
         assert cache.snapshot().missing == {AUTOSCALER: "forbidden"}
         assert cache.snapshot().autoscalers == {}
-    told = [each.getMessage() for each in caplog.records if "horizontalpodautoscalers" in each.getMessage()]
-    assert len(told) == 1
-    assert told[0].startswith("doing without horizontalpodautoscalers.autoscaling: forbidden")
+    reported = [each.getMessage() for each in caplog.records if "horizontalpodautoscalers" in each.getMessage()]
+    assert len(reported) == 1
+    assert reported[0].startswith("doing without horizontalpodautoscalers.autoscaling: forbidden")
 
 
 async def test_following_a_kind_that_does_not_come_says_what_is_in_the_way(

@@ -16,7 +16,7 @@ from tightship_testkit.simulated import Simulated, simulated, until
 
 pytestmark = pytest.mark.virtual_time
 
-SEEDS = range(100)
+SEEDS = range(20)
 STORM = 6.0
 QUICK = Timing(first=0.1, longest=5, silence=20)
 

@@ -72,8 +72,8 @@ async def test_a_second_401_is_an_error_that_does_not_tell_the_token(api: Script
     async with await connect(path) as connection:
         with pytest.raises(Unauthorized) as caught:
             await connection.request("GET", "/api/v1/nodes", params={"continue": "hidden"})
-    told, hint = str(caught.value).split("; ")
-    assert told == f"GET /api/v1/nodes at {api.url}: 401 Unauthorized: Unauthorized"
+    reported, hint = str(caught.value).split("; ")
+    assert reported == f"GET /api/v1/nodes at {api.url}: 401 Unauthorized: Unauthorized"
     assert hint == "the server does not accept these credentials: log in again, or name another user or context"
     assert len(api.seen) == 2
 

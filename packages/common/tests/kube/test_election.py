@@ -401,9 +401,9 @@ async def test_trouble_is_told_once(scene: Scene, caplog: pytest.LogCaptureFixtu
         assert isinstance(a.elector.failure, ApiError)
         a.link.mode = "up"
         await term(a.elector)
-    told = [each.message for each in caplog.records if "403" in each.message]
-    assert len(told) == 1
-    assert PATH in told[0]
+    reported = [each.message for each in caplog.records if "403" in each.message]
+    assert len(reported) == 1
+    assert PATH in reported[0]
 
 
 async def test_what_on_change_raises_ends_the_run_without_leadership(scene: Scene) -> None:

@@ -50,8 +50,8 @@ def kubeconfig(folder: Path, plugin: Json, *, user: Json | None = None, **cluste
     return path
 
 
-def scripted(folder: Path, told: str = "", script: str = SCRIPT, **more: Any) -> Json:
-    variables = {"ASKED": str(folder / "asked"), "ANSWER": told, **more.pop("env", {})}
+def scripted(folder: Path, reported: str = "", script: str = SCRIPT, **more: Any) -> Json:
+    variables = {"ASKED": str(folder / "asked"), "ANSWER": reported, **more.pop("env", {})}
     listed = [{"name": name, "value": value} for name, value in variables.items()]
     return {"apiVersion": BETA, "command": "sh", "args": ["-c", script], "env": listed, **more}
 
@@ -122,13 +122,13 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "told", "problem"), ERRORS)
+@pytest.mark.parametrize(("settings", "reported", "problem"), ERRORS)
 async def test_a_plugin_that_gives_nothing_is_one_clear_error(
-    settings: Json, told: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: Json, reported: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugins, "_is_terminal", lambda: False)
     with pytest.raises(ConfigError, match=problem) as caught:
-        await access(kubeconfig(tmp_path, scripted(tmp_path, told, **settings)))
+        await access(kubeconfig(tmp_path, scripted(tmp_path, reported, **settings)))
     text = str(caught.value)
     assert text.startswith(f"kubeconfig {tmp_path}/config: users[u].user.exec")
     assert text.isprintable()
@@ -176,10 +176,10 @@ async def test_the_cluster_is_told_to_a_plugin_that_wants_to_know(tmp_path: Path
     for wanted in (True, False):
         plugin = scripted(tmp_path, answer(TOKEN), provideClusterInfo=wanted)
         await access(kubeconfig(tmp_path, plugin, **cluster))
-        told = json.loads((tmp_path / "asked").read_text())["spec"]
-        assert ("cluster" in told) == wanted
+        reported = json.loads((tmp_path / "asked").read_text())["spec"]
+        assert ("cluster" in reported) == wanted
         if wanted:
-            assert told["cluster"] == {
+            assert reported["cluster"] == {
                 "server": "http://127.0.0.1:1/prefix/",
                 "tls-server-name": "bar",
                 "certificate-authority-data": "YmF6",
@@ -193,8 +193,8 @@ async def test_the_authority_of_a_file_and_no_check_are_told_too(tmp_path: Path)
     plugin = scripted(tmp_path, answer(TOKEN), provideClusterInfo=True)
     skipped = {"insecure-skip-tls-verify": True, "certificate-authority": "ca.crt"}
     await access(kubeconfig(tmp_path, plugin, **skipped))
-    told = json.loads((tmp_path / "asked").read_text())["spec"]["cluster"]
-    assert (told["certificate-authority-data"], told["insecure-skip-tls-verify"]) == ("YmF6", True)
+    reported = json.loads((tmp_path / "asked").read_text())["spec"]["cluster"]
+    assert (reported["certificate-authority-data"], reported["insecure-skip-tls-verify"]) == ("YmF6", True)
 
 
 async def test_stderr_is_shown_at_once_and_its_last_line_is_in_the_error(
@@ -308,8 +308,8 @@ async def test_a_token_is_kept_until_it_is_refused_or_expires(api: ScriptedApi, 
 @pytest.mark.parametrize(("left", "valid"), [(3600, 3540), (-5, 10)])
 async def test_a_credential_is_renewed_a_minute_before_it_expires(left: int, valid: int, tmp_path: Path) -> None:
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + left))
-    told = answer({**TOKEN, "expirationTimestamp": stamp})
-    source = find(kubeconfig(tmp_path, scripted(tmp_path, told)))
+    reported = answer({**TOKEN, "expirationTimestamp": stamp})
+    source = find(kubeconfig(tmp_path, scripted(tmp_path, reported)))
     source._clock = lambda: 0.0
     await source.access()
     assert source._expires is not None

@@ -24,11 +24,11 @@ POD = BY_KIND["Pod"]
 
 async def test_pages_are_followed_and_the_selector_is_sent_with_each(api: ScriptedApi, connection: Connection) -> None:
     api.on(PODS, page([pod("a")], "5", "t1"), page([pod("b")], "5", "t2"), page([pod("c")], "5"))
-    told: list[tuple[str, int]] = []
-    listing = await list_all(connection, POD, page_size=1, progress=lambda kind, count: told.append((kind, count)))
+    reported: list[tuple[str, int]] = []
+    listing = await list_all(connection, POD, page_size=1, progress=lambda kind, count: reported.append((kind, count)))
     assert [each.name for each in listing.things] == ["a", "b", "c"]
     assert listing.resource_version == "5"
-    assert told == [("Pod", 1), ("Pod", 2), ("Pod", 3)]
+    assert reported == [("Pod", 1), ("Pod", 2), ("Pod", 3)]
     assert [each.params.get("continue") for each in api.seen] == [None, "t1", "t2"]
     assert {each.params["fieldSelector"] for each in api.seen} == {POD.field_selector}
     assert {each.params["limit"] for each in api.seen} == {"1"}

@@ -149,7 +149,7 @@ async def test_an_id_token_is_used_while_valid_and_then_refreshed(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("config", "told", "problem"),
+    ("config", "reported", "problem"),
     [
         ({"id-token": id_token(0)}, {}, "not valid any more, and there is no refresh-token"),
         ({}, {}, "there is no refresh-token"),
@@ -159,9 +159,11 @@ async def test_an_id_token_is_used_while_valid_and_then_refreshed(tmp_path: Path
         ({"refresh-token": "r"}, {"error": "invalid_grant", "error_description": "gone"}, "400 .*: invalid_grant gone"),
     ],
 )
-async def test_a_login_by_oidc_that_ended_is_an_error(config: Json, told: Json, problem: str, tmp_path: Path) -> None:
+async def test_a_login_by_oidc_that_ended_is_an_error(
+    config: Json, reported: Json, problem: str, tmp_path: Path
+) -> None:
     async with issuing() as issuer:
-        issuer.answer = told
+        issuer.answer = reported
         with pytest.raises(ConfigError, match=f"auth-provider: oidc: .*{problem}"):
             await find(with_oidc(tmp_path / "config", issuer.url, **config)).access()
 

@@ -145,10 +145,10 @@ async def test_an_outage_is_logged_once_and_then_it_is_told_again(
             tell(recorder, "a")  # not suppressed: it was never recorded
     assert [each["note"] for each in book.events] == ["a"]
     assert book.dropped == ["failed", "failed"]
-    told = [each.message for each in caplog.records if each.name == "tightship.process.events"]
-    assert len(told) == 2
-    assert "may not create events" in told[0]
-    assert told[1] == "Events are recorded again"
+    reported = [each.message for each in caplog.records if each.name == "tightship.process.events"]
+    assert len(reported) == 2
+    assert "may not create events" in reported[0]
+    assert reported[1] == "Events are recorded again"
 
 
 async def test_a_lost_answer_makes_no_second_event(book: Book, api: ScriptedApi) -> None:

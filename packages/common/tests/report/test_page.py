@@ -79,7 +79,7 @@ def read(html: str) -> Reader:
 
 def test_the_page_says_what_the_table_says() -> None:
     found = small_plan()
-    told = " ".join(read(page_of(found)).texts)
+    detail = " ".join(read(page_of(found)).texts)
     for word in (
         "3 of 6 nodes would go",
         "file cluster.json at 2026-03-10T00:00:00Z",
@@ -88,17 +88,17 @@ def test_the_page_says_what_the_table_says() -> None:
         "24 cores",
         "evictions they forbid are not seen",
     ):
-        assert word in told
+        assert word in detail
     for one in found.nodes:
-        assert one.name in told
+        assert one.name in detail
         for move in one.moves:
-            assert move.pod in told
-            assert move.owner is None or move.owner in told
+            assert move.pod in detail
+            assert move.owner is None or move.owner in detail
         for each in one.refusals:
-            assert each.reason in told
-            assert each.subject in told
-            assert each.detail in told
-            assert each.fix is None or each.fix in told
+            assert each.reason in detail
+            assert each.subject in detail
+            assert each.detail in detail
+            assert each.fix is None or each.fix in detail
 
 
 def test_every_link_leads_somewhere_in_the_page_and_no_place_is_there_twice() -> None:
@@ -187,9 +187,9 @@ def test_a_fleet_is_a_few_paths_however_many_nodes_there_are() -> None:
 @pytest.mark.parametrize("removes", [False, True])
 def test_a_cluster_without_nodes_or_anything_to_do(removes: bool) -> None:
     nodes = () if removes else (small_plan().nodes[3],)
-    told = " ".join(read(page_of(plan(*nodes))).texts)
-    assert ("There is no node" if removes else "None of 1 node would go") in told
-    assert ("There is no node." in told) is removes
+    detail = " ".join(read(page_of(plan(*nodes))).texts)
+    assert ("There is no node" if removes else "None of 1 node would go") in detail
+    assert ("There is no node." in detail) is removes
 
 
 def test_what_planned_nodes_wait_for_stands_beside_them() -> None:

@@ -217,11 +217,10 @@ def test_orders_are_total_and_as_documented() -> None:
     }
 
 
-@pytest.mark.slow
-def test_five_thousand_nodes_render_in_every_form() -> None:
-    document = plan(*(entry(f"node-{number:05}", *REASONS) for number in range(5000)))
+def test_hundreds_of_nodes_render_in_every_form() -> None:
+    document = plan(*(entry(f"node-{number:05}", *REASONS) for number in range(300)))
     for rendered in (render_table, render_wide, render_json, render_yaml):
-        assert rendered(document, Terminal(120)).count("node-04999") >= 1
+        assert rendered(document, Terminal(120)).count("node-00299") >= 1
 
 
 def test_reasons_are_counted_beyond_those_named() -> None:

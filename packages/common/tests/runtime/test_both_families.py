@@ -97,8 +97,10 @@ def test_a_controller_reaches_its_cluster_and_is_reached_by_each_family(
     command = ["unshare", "-rn", "sh", "-c", set_up, "sh", sys.executable, str(scene), str(tmp_path), *addresses]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
-    told = json.loads(done.stdout)
+    reported = json.loads(done.stdout)
     hosts = [f"[{each}]" if ":" in each else each for each in addresses]
-    assert told["answers"] == {f"{host}{place}": 200 for host in hosts for place in (":5000/readyz", ":9101/metrics")}
-    assert (told["holder"], told["code"], told["errors"]) == ("pod-0", 0, [])
-    assert f"at http://{hosts[0]}:" in told["identity"]
+    assert reported["answers"] == {
+        f"{host}{place}": 200 for host in hosts for place in (":5000/readyz", ":9101/metrics")
+    }
+    assert (reported["holder"], reported["code"], reported["errors"]) == ("pod-0", 0, [])
+    assert f"at http://{hosts[0]}:" in reported["identity"]

@@ -119,8 +119,8 @@ async def test_failures_are_logged_counted_and_outlived(caplog: pytest.LogCaptur
         await Passes(KubeError("a 503"), KubeError("a 503"), ValueError("a defect"), None).run(
             metrics=metrics, name="planning"
         )
-    told = [(each.levelname, each.message) for each in caplog.records if each.name == "tightship.process.loop"]
-    assert told == [
+    reported = [(each.levelname, each.message) for each in caplog.records if each.name == "tightship.process.loop"]
+    assert reported == [
         ("WARNING", "planning: failed, trying again: a 503"),
         ("ERROR", "planning: failed, trying again: a defect"),
         ("INFO", "planning: succeeded again"),

@@ -72,7 +72,7 @@ class Scene:
         return LiveConfig(source, parse, starting=starting, lost=lost, report=report, first_look=first_look)
 
     @property
-    def told(self) -> list[tuple[bool, bool]]:
+    def reported(self) -> list[tuple[bool, bool]]:
         """Valid and changed of each report."""
         return [(each.valid, each.changed) for each in self.reports]
 
@@ -115,7 +115,7 @@ async def test_a_bad_edit_keeps_the_last_good_one_and_is_told_once(
         await until(lambda: live.current == 5)
         assert live.valid
         assert live.problems == ()
-    assert scene.told == [(True, True), (False, False), (False, False), (True, True)]
+    assert scene.reported == [(True, True), (False, False), (False, False), (True, True)]
     refused = "The configuration was refused; the last good one applies"
     assert scene.sentences(1) == (f"{refused}: limit: 'many': not a number", f"{refused}: limit: 'few': not a number")
     assert scene.sentences(2) == (f"{refused}: 'something else'",)
@@ -127,7 +127,7 @@ async def test_back_to_the_same_value_is_told_but_no_change(scene: Scene) -> Non
     scene.api.on(WATCH, stream(*changes("x", "3", "03")))
     async with scene.live():
         await until(lambda: len(scene.reports) == 3)
-    assert scene.told == [(True, True), (False, False), (True, False)]
+    assert scene.reported == [(True, True), (False, False), (True, False)]
 
 
 async def test_when_it_is_deleted_the_starting_one_stands(scene: Scene) -> None:
@@ -159,7 +159,7 @@ async def test_what_is_written_and_never_could_be_used_does_not_leave_the_starti
     off = "The configuration was refused; nothing new begins until there is a good one"
     assert scene.sentences(0) == (f"{off}: limit: 'x': not a number",)
     assert scene.sentences(1) == (f"{off}: limit: 'y': not a number",)
-    assert scene.told == [(False, True), (False, False), (True, True)]
+    assert scene.reported == [(False, True), (False, False), (True, True)]
 
 
 async def test_a_bad_one_in_the_place_of_one_that_was_deleted_changes_nothing(scene: Scene) -> None:
@@ -180,7 +180,7 @@ async def test_where_there_never_was_one_a_bold_starting_one_never_applies(scene
         await until(lambda: len(scene.reports) == 3)
         assert (live.current, live.valid) == (-1, True)
         assert live.problems == (f"ConfigMap {NAMESPACE}/limits does not exist; nothing new begins until it does",)
-    assert scene.told == [(True, True), (False, False), (True, False)]
+    assert scene.reported == [(True, True), (False, False), (True, False)]
 
 
 async def test_once_it_is_back_it_counts_again(scene: Scene) -> None:
@@ -189,7 +189,7 @@ async def test_once_it_is_back_it_counts_again(scene: Scene) -> None:
     async with scene.live(lost=lambda limit: -limit) as live:
         await until(lambda: len(scene.reports) == 3)
         assert live.current == 5
-    assert scene.told == [(True, True), (False, True), (True, True)]
+    assert scene.reported == [(True, True), (False, True), (True, True)]
 
 
 async def test_without_a_config_map_the_starting_one_stands(scene: Scene) -> None:
@@ -238,7 +238,7 @@ async def test_a_watch_that_breaks_begins_anew_and_misses_nothing(
         await until(lambda: scene.api.count("WATCH", PATH) == 2)
         assert live.trouble == ""
     assert sleeper.waits
-    assert scene.told == [(True, True), (True, True)]
+    assert scene.reported == [(True, True), (True, True)]
 
 
 async def test_a_watch_that_says_nothing_is_found_out(scene: Scene) -> None:
@@ -263,7 +263,7 @@ async def test_a_permission_that_is_taken_away_and_given_back_is_told(scene: Sce
     async with scene.live() as live:
         await until(lambda: len(scene.reports) == 3)
         assert live.current == 3
-    assert scene.told == [(True, True), (False, False), (True, False)]
+    assert scene.reported == [(True, True), (False, False), (True, False)]
 
 
 async def test_data_that_is_no_text_is_a_problem(scene: Scene) -> None:

@@ -34,13 +34,13 @@ def vector(*series: tuple[dict[str, str], str]) -> Any:
 
 
 async def read(answer: Any, status: int = 200) -> tuple[Prices, str]:
-    async def told(_: web.Request) -> web.StreamResponse:
+    async def reported(_: web.Request) -> web.StreamResponse:
         if isinstance(answer, bytes):
             return web.Response(body=answer, status=status)
         return web.json_response(answer, status=status)
 
     async with serving() as api:
-        api.script["LIST /api/v1/query"] = [told]
+        api.script["LIST /api/v1/query"] = [reported]
         prices = (await asyncio.to_thread(priced, NodeSettings(prices=read_prices(f"{api.url}/")))).prices
         [asked] = api.seen
     return prices, asked.params["query"]

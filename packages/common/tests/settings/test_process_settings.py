@@ -181,8 +181,8 @@ def test_all_that_is_wrong_is_told_at_once_with_name_value_and_what_is_allowed()
         },
         {"lease_name": "Mine", "leader_elect": "perhaps"},
     )
-    told = dict(each.split(": ", 1) for each in found)
-    assert set(told) == {
+    reported = dict(each.split(": ", 1) for each in found)
+    assert set(reported) == {
         "PAUSE_SECONDS",
         "LOG_FORMAT",
         "LOG_LEVEL",
@@ -196,8 +196,8 @@ def test_all_that_is_wrong_is_told_at_once_with_name_value_and_what_is_allowed()
         "--lease-name",
         "--no-leader-elect",
     }
-    assert told["LOG_FORMAT"] == "'xml': allowed are text, json, plaintext, console, stackdriver, v3"
-    assert "'soon' is not a duration; allowed is a duration such as 90s" in told["PAUSE_SECONDS"]
-    assert told["DRY_RUN"] == "'maybe': is not a switch; allowed are true and false"
-    assert told["LEASE_RENEW_DEADLINE_SECONDS"] == "10.0: must be below LEASE_DURATION_SECONDS, which is 5"
-    assert told["STOP_GRACE_SECONDS"] == "25.0: must be above STOP_TIMEOUT_SECONDS, which is 60"
+    assert reported["LOG_FORMAT"] == "'xml': allowed are text, json, plaintext, console, stackdriver, v3"
+    assert "'soon' is not a duration; allowed is a duration such as 90s" in reported["PAUSE_SECONDS"]
+    assert reported["DRY_RUN"] == "'maybe': is not a switch; allowed are true and false"
+    assert reported["LEASE_RENEW_DEADLINE_SECONDS"] == "10.0: must be below LEASE_DURATION_SECONDS, which is 5"
+    assert reported["STOP_GRACE_SECONDS"] == "25.0: must be above STOP_TIMEOUT_SECONDS, which is 60"

@@ -93,10 +93,14 @@ async def test_killed_at_any_write_the_original_is_never_lost(on: Stall, number:
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
 async def test_killed_at_any_request_the_original_is_never_lost(tmp_path: Path, part: int, done: bool) -> None:
+    # A read leaves nothing behind: nobody can tell whether it was carried out.
+    def sort(call: Call) -> bool:
+        return is_ours(call) and not (done and call.verb == "GET")
+
     async with stall(tmp_path) as on:
-        undisturbed = At(is_ours, 0)
+        undisturbed = At(sort, 0)
         assert await story(on, undisturbed) == 0
-    assert undisturbed.seen > 2 * len(STEPS)
+    assert undisturbed.seen > len(STEPS)
     for number in range(part + 1, undisturbed.seen + 1, 4):
         async with stall(tmp_path) as on:
-            assert await story(on, At(is_ours, number), done) == 1, number
+            assert await story(on, At(sort, number), done) == 1, number

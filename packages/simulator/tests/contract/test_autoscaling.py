@@ -33,8 +33,8 @@ async def written(api: Api, current: int, desired: int, **conditions: tuple[str,
     def is_so(hpa: Json) -> bool:
         nonlocal seen
         status = hpa.get("status") or {}
-        told = {each["type"]: (each["status"], each["reason"]) for each in status.get("conditions") or []}
-        seen = status.get("currentReplicas", 0), status.get("desiredReplicas"), told
+        reported = {each["type"]: (each["status"], each["reason"]) for each in status.get("conditions") or []}
+        seen = status.get("currentReplicas", 0), status.get("desiredReplicas"), reported
         return seen == wanted
 
     try:

@@ -35,14 +35,16 @@ async def heard(api: Api, name: str = "web-0", namespace: str = "", /, **changed
     _, raw = await api.request("GET", api.path("Pod", name, namespace=namespace))
     pod = decode("Pod", msgspec.json.encode(raw))
     assert isinstance(pod, Pod)
-    told = await send_away(
+    reported = await send_away(
         api.connection, msgspec.structs.replace(pod, **changed), past_budgets=False, only_if=lambda: True
     )
-    assert FATAL.get(told.answer) is FATAL_ONES.get(told.answer)
+    assert FATAL.get(reported.answer) is FATAL_ONES.get(reported.answer)
     # The time to come back is a header, too.
-    assert told.retry_after == (10 if told.answer is EvictionAnswer.BUDGET_NOT_CURRENT else None)
-    assert (told.answer in GOING) == (told.answer in {EvictionAnswer.ACCEPTED, EvictionAnswer.NAMESPACE_TERMINATING})
-    return told.answer
+    assert reported.retry_after == (10 if reported.answer is EvictionAnswer.BUDGET_NOT_CURRENT else None)
+    assert (reported.answer in GOING) == (
+        reported.answer in {EvictionAnswer.ACCEPTED, EvictionAnswer.NAMESPACE_TERMINATING}
+    )
+    return reported.answer
 
 
 async def replica_set(api: Api, node: str, count: int) -> None:
@@ -62,8 +64,8 @@ async def test_an_eviction_without_a_budget_is_granted_and_tells_why_on_the_pod(
     assert (code, answer["kind"], answer["status"]) == (201, "Status", "Success")
     pod = await api.get("Pod", "web-0")
     assert pod["metadata"]["deletionGracePeriodSeconds"] == 30
-    [told] = [each for each in pod["status"]["conditions"] if each["type"] == "DisruptionTarget"]
-    assert (told["status"], told["reason"]) == ("True", "EvictionByEvictionAPI")
+    [reported] = [each for each in pod["status"]["conditions"] if each["type"] == "DisruptionTarget"]
+    assert (reported["status"], reported["reason"]) == ("True", "EvictionByEvictionAPI")
 
 
 async def test_a_budget_that_allows_one_is_spent_by_one(api: Api) -> None:
@@ -101,8 +103,8 @@ async def test_a_budget_that_allows_none_refuses_with_its_counts_and_without_a_t
     code, answer = await api.evict()
     assert (code, answer["reason"]) == (429, "TooManyRequests")
     assert answer["message"] == "Cannot evict pod as it would violate the pod's disruption budget."
-    told = "The disruption budget web needs 2 healthy pods and has 2 currently"
-    assert causes(answer) == [{"reason": "DisruptionBudget", "message": told}]
+    detail = "The disruption budget web needs 2 healthy pods and has 2 currently"
+    assert causes(answer) == [{"reason": "DisruptionBudget", "message": detail}]
     assert "retryAfterSeconds" not in answer["details"]
     assert await heard(api) is EvictionAnswer.BUDGET
 
@@ -116,8 +118,8 @@ async def test_a_budget_that_was_changed_asks_to_come_back(api: Api) -> None:
         code, answer = await api.evict()
         assert code == 429
         assert answer["details"]["retryAfterSeconds"] == 10
-        told = "The disruption budget web is still being processed by the server."
-        assert causes(answer) == [{"reason": "DisruptionBudget", "message": told}]
+        detail = "The disruption budget web is still being processed by the server."
+        assert causes(answer) == [{"reason": "DisruptionBudget", "message": detail}]
         assert await heard(api) is EvictionAnswer.BUDGET_NOT_CURRENT
 
 

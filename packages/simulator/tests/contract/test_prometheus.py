@@ -344,7 +344,7 @@ class Contract:
             for text in QUERIES:
                 theirs = (await source.query(text, time=f"{at:.3f}")).document
                 ours = evaluate(samples, parse(text), round(at, 3))
-                assert told(ours) == told(theirs), text
+                assert reported(ours) == reported(theirs), text
 
 
 @pytest.mark.virtual_time
@@ -407,7 +407,7 @@ def some(value: float | None) -> bool:
     return value is not None
 
 
-def told(document: dict[str, Any]) -> tuple[str, list[Any], int]:
+def reported(document: dict[str, Any]) -> tuple[str, list[Any], int]:
     """Return what an answer says: the type, and the series in an order of their own with close numbers alike."""
     data = document["data"]
     if data["resultType"] in ("scalar", "string"):

@@ -58,7 +58,7 @@ async def watching(api: Api, path: str, **params: str) -> AsyncIterator[Callable
         yield following
 
 
-def told(event: Json) -> tuple[str, str]:
+def reported(event: Json) -> tuple[str, str]:
     return event["type"], event["object"]["metadata"]["name"]
 
 
@@ -190,7 +190,7 @@ async def test_one_config_map_is_listed_and_watched_by_its_name(api: Api) -> Non
     async with watching(api, api.path("ConfigMap"), **params) as following:
         for name in ("other", "mine"):
             await api.client.patch("ConfigMap", name, {"data": {"a": "b"}}, api.namespace)
-        assert told(await following()) == ("MODIFIED", "mine")
+        assert reported(await following()) == ("MODIFIED", "mine")
 
 
 async def test_a_version_that_lies_ahead_is_not_reached(api: Api) -> None:
@@ -208,15 +208,15 @@ async def test_a_watch_tells_what_happens_from_a_version_on(api: Api) -> None:
     await make(api, "a", ours="yes")
     params = {"labelSelector": "ours=yes", "resourceVersion": since, "timeoutSeconds": "60"}
     async with watching(api, api.path("ConfigMap"), **params) as following:
-        assert told(await following()) == ("ADDED", "a")
+        assert reported(await following()) == ("ADDED", "a")
         await api.client.patch("ConfigMap", "a", {"data": {"x": "y"}}, api.namespace)
         event = await following()
-        assert told(event) == ("MODIFIED", "a")
+        assert reported(event) == ("MODIFIED", "a")
         assert event["object"]["data"] == {"x": "y"}
         version = int(event["object"]["metadata"]["resourceVersion"])
         await api.client.delete("ConfigMap", "a", api.namespace)
         event = await following()
-        assert told(event) == ("DELETED", "a")
+        assert reported(event) == ("DELETED", "a")
         assert (event["object"]["kind"], event["object"]["data"]) == ("ConfigMap", {"x": "y"})
         assert int(event["object"]["metadata"]["resourceVersion"]) > version
 
@@ -224,9 +224,9 @@ async def test_a_watch_tells_what_happens_from_a_version_on(api: Api) -> None:
 async def test_a_watch_without_a_version_begins_with_what_there_is(api: Api) -> None:
     await make(api, "a", "b", ours="yes")
     async with watching(api, api.path("ConfigMap"), labelSelector="ours=yes") as following:
-        assert sorted([told(await following()), told(await following())]) == [("ADDED", "a"), ("ADDED", "b")]
+        assert sorted([reported(await following()), reported(await following())]) == [("ADDED", "a"), ("ADDED", "b")]
         await make(api, "c", ours="yes")
-        assert told(await following()) == ("ADDED", "c")
+        assert reported(await following()) == ("ADDED", "c")
 
 
 async def test_what_comes_to_match_is_added_and_what_ceases_to_is_deleted(api: Api) -> None:
@@ -235,9 +235,9 @@ async def test_what_comes_to_match_is_added_and_what_ceases_to_is_deleted(api: A
     params = {"labelSelector": "ours=yes,tier=web", "resourceVersion": since}
     async with watching(api, api.path("ConfigMap"), **params) as following:
         await api.client.patch("ConfigMap", "a", {"metadata": {"labels": {"tier": "web"}}}, api.namespace)
-        assert told(await following()) == ("ADDED", "a")
+        assert reported(await following()) == ("ADDED", "a")
         await api.client.patch("ConfigMap", "a", {"metadata": {"labels": {"tier": None}}}, api.namespace)
-        assert told(await following()) == ("DELETED", "a")
+        assert reported(await following()) == ("DELETED", "a")
 
 
 async def test_a_pod_that_finishes_is_told_as_deleted_to_those_who_look_at_unfinished_ones(api: Api) -> None:
@@ -247,10 +247,10 @@ async def test_a_pod_that_finishes_is_told_as_deleted_to_those_who_look_at_unfin
     since = answer["metadata"]["resourceVersion"]
     await api.pod(node=at, phase="Succeeded")
     async with watching(api, pod.path, resourceVersion=since, **pod.selectors) as following:
-        assert told(await following()) == ("ADDED", "web-0")
+        assert reported(await following()) == ("ADDED", "web-0")
         while (event := await following())["type"] == "MODIFIED":
             pass
-        assert told(event) == ("DELETED", "web-0")
+        assert reported(event) == ("DELETED", "web-0")
 
 
 async def test_a_watch_ends_in_time_with_a_bookmark_if_it_may(api: Api) -> None:
@@ -282,7 +282,7 @@ async def test_the_end_of_the_beginning_is_marked_for_those_who_ask(api: Api) ->
         "labelSelector": "ours=yes",
     }
     async with watching(api, api.path("ConfigMap"), **params) as following:
-        assert told(await following()) == ("ADDED", "a")
+        assert reported(await following()) == ("ADDED", "a")
         event = await following()
         assert event["type"] == "BOOKMARK"
         assert event["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
@@ -313,6 +313,6 @@ async def test_a_watch_of_all_namespaces_sees_those_that_come(api: Api) -> None:
     ) as following:
         await api.client.create({"kind": "Namespace", "metadata": {"name": name}})
         event = await following()
-        assert told(event) == ("ADDED", name)
+        assert reported(event) == ("ADDED", name)
         assert event["object"]["metadata"]["labels"]["kubernetes.io/metadata.name"] == name
     await api.client.delete("Namespace", name)

@@ -487,10 +487,10 @@ async def test_an_event_about_what_has_no_namespace_is_in_one_of_two_and_any_oth
 
 
 async def test_the_longest_words_and_oddest_names_of_the_recorder_are_accepted(api: Api) -> None:
-    told = {"controller": "tightship.dev/node-compactor", "instance": "i" * 300}
+    reported = {"controller": "tightship.dev/node-compactor", "instance": "i" * 300}
     dropped: list[str] = []
     pace = EventPace(timeout=60, flush=60)
-    async with EventRecorder(api.connection, **told, pace=pace, dropped=dropped.append) as recorder:
+    async with EventRecorder(api.connection, **reported, pace=pace, dropped=dropped.append) as recorder:
         recorder.record(ObjectRef("Node", "n" * 253, "u"), "Warning", "r" * 300, "n" * 2000, "a" * 300)
         recorder.record(ObjectRef("ClusterRole", "system:a_B", "u"), "Normal", "R", "", "A")
         # An API object of another group; dots at the ends of a name cut short are not allowed.
@@ -597,7 +597,7 @@ async def test_the_target_of_an_hpa_that_is_not_there_is_not_found(api: Api) -> 
 async def test_a_patch_that_makes_no_object_of_a_node_is_refused(api: Api) -> None:
     name = await api.node()
     before = await api.client.get("Node", name)
-    for patch, told in (
+    for patch, reported in (
         ({"metadata": {"annotations": {"a": 5}}}, (422, "Invalid")),
         ({"metadata": {"labels": {"a": True}}}, (422, "Invalid")),
         ({"metadata": {"annotations": "text"}}, (422, "Invalid")),
@@ -609,7 +609,7 @@ async def test_a_patch_that_makes_no_object_of_a_node_is_refused(api: Api) -> No
         ([], (400, "BadRequest")),
     ):
         code, answer = await api.request("PATCH", api.path("Node", name), body=patch, content_type=MERGE)
-        assert (code, answer["reason"]) == told, patch
+        assert (code, answer["reason"]) == reported, patch
         assert (await api.client.get("Node", name))["spec"] == before["spec"], patch
 
 

@@ -38,19 +38,19 @@ def test_bad_input_is_one_line_with_what_is_allowed(
     with pytest.raises(SystemExit) as ended:
         main(arguments.split())
     assert ended.value.code == 64
-    out, told = capsys.readouterr()
+    out, reported = capsys.readouterr()
     assert out == ""
-    assert told.startswith(f"python -m tightship_simulator.demo: {said}")
-    assert told.count("\n") == 1
+    assert reported.startswith(f"python -m tightship_simulator.demo: {said}")
+    assert reported.count("\n") == 1
 
 
 def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--help"])
     assert ended.value.code == 0
-    told = capsys.readouterr().out
+    reported = capsys.readouterr().out
     for option in ("fast", "seconds", "speed", "seed", "price", "lines", "record", "replay"):
-        assert f"  --{option}" in told
+        assert f"  --{option}" in reported
 
 
 @pytest.mark.takes(2)

@@ -12,10 +12,10 @@ import pytest
 from nights import DEADLINE, WITHOUT_SOCKETS, Night, pass_night
 
 from tightship.objects.counting import counted
+from tightship_simulator.demo.cluster import SPARE, WORKS
+from tightship_simulator.demo.observations import Announcement, FloorSeen, Gone, NodeSeen
 from tightship_simulator.demo.running import settled
-from tightship_simulator.demo.sights import FloorSeen, Gone, NodeSeen, Told
 from tightship_simulator.demo.story import demand
-from tightship_simulator.demo.town import SPARE, WORKS
 
 # The nights are passed once by whichever worker looks at them.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("nights"), pytest.mark.takes(2)]
@@ -59,8 +59,8 @@ def test_on_virtual_time_no_socket_is_made(night: Night) -> None:
 
 def test_a_night_is_told_in_its_order_and_in_plain_text(night: Night) -> None:
     assert "\x1b" not in night.output
-    told = night.output.partition("\n\n")[0].splitlines()[1:]
-    found = [re.match(r"(\d\d):(\d\d) ", line) for line in told]
+    reported = night.output.partition("\n\n")[0].splitlines()[1:]
+    found = [re.match(r"(\d\d):(\d\d) ", line) for line in reported]
     assert None not in found
     minutes = [(int(each[1]) + 3) % 24 * 60 + int(each[2]) for each in found if each]
     assert minutes == sorted(minutes)
@@ -104,11 +104,15 @@ def test_the_summary_has_the_figures_of_the_record(night: Night) -> None:
 def test_both_controllers_drain_nodes_and_the_autoscaler_removes_them(night: Night) -> None:
     assert night.scene.drained["node-compactor"] > 0
     assert night.scene.drained["node-refiner"] > 0
-    gone = {each.sight.key for each in night.of(Gone) if isinstance(each.sight, Gone) and each.sight.what == "node"}
+    gone = {
+        each.observation.key
+        for each in night.of(Gone)
+        if isinstance(each.observation, Gone) and each.observation.what == "node"
+    }
     drained = {
-        each.sight.name
+        each.observation.name
         for each in night.of(NodeSeen)
-        if isinstance(each.sight, NodeSeen) and each.sight.drain == "Drained"
+        if isinstance(each.observation, NodeSeen) and each.observation.drain == "Drained"
     }
     assert gone & drained
     assert night.scene.fewest < night.scene.began
@@ -117,9 +121,13 @@ def test_both_controllers_drain_nodes_and_the_autoscaler_removes_them(night: Nig
 
 def _failure(night: Night) -> tuple[float, float]:
     """Return the hours from which on there were no answers, and were answers again."""
-    told = [each for each in night.of(Told) if isinstance(each.sight, Told) and "gateway" in each.sight.text]
-    assert len(told) == 2
-    return told[0].hour, told[1].hour
+    reported = [
+        each
+        for each in night.of(Announcement)
+        if isinstance(each.observation, Announcement) and "gateway" in each.observation.text
+    ]
+    assert len(reported) == 2
+    return reported[0].hour, reported[1].hour
 
 
 def test_floors_hold_while_prometheus_is_away(night: Night) -> None:
@@ -129,7 +137,7 @@ def test_floors_hold_while_prometheus_is_away(night: Night) -> None:
     looked_at = set()
     floors: dict[str, int] = {}
     for each in night.of(FloorSeen):
-        floor = each.sight
+        floor = each.observation
         assert isinstance(floor, FloorSeen)
         if floor.key not in guarded or each.hour > end:
             continue
@@ -145,9 +153,9 @@ def test_floors_hold_while_prometheus_is_away(night: Night) -> None:
 def test_an_hpa_whose_floor_nobody_keeps_falls_below_what_is_needed_meanwhile(night: Night) -> None:
     begin, end = _failure(night)
     [quote] = [work for work in WORKS if work.rate and not work.guarded]
-    seen = [each for each in night.of(FloorSeen) if isinstance(each.sight, FloorSeen) and each.hour >= begin]
+    seen = [each for each in night.of(FloorSeen) if isinstance(each.observation, FloorSeen) and each.hour >= begin]
     key = f"{quote.namespace}/{quote.name}"
-    fewest = min(each.sight.desired for each in seen if each.sight.key == key)  # type: ignore[union-attr]
+    fewest = min(each.observation.desired for each in seen if each.observation.key == key)  # type: ignore[union-attr]
     assert fewest < quote.peak * demand(end) / quote.rate
 
 
@@ -162,6 +170,8 @@ def test_nodes_come_back_in_the_morning_and_every_pod_runs(night: Night) -> None
 
 
 def test_the_story_is_told_to_its_end(any_night: Night) -> None:
-    told = [each.sight.text for each in any_night.of(Told) if isinstance(each.sight, Told)]
-    assert len(told) == 8
-    assert told[-1] == "the end of the night"
+    reported = [
+        each.observation.text for each in any_night.of(Announcement) if isinstance(each.observation, Announcement)
+    ]
+    assert len(reported) == 8
+    assert reported[-1] == "the end of the night"

@@ -19,10 +19,10 @@ import pytest
 from nights import COMMAND, DEADLINE
 
 from tightship_simulator.demo.backend import DiedError
+from tightship_simulator.demo.observations import Gone, Moment, NodeSeen
 from tightship_simulator.demo.processes import ControllerProcess, processes
 from tightship_simulator.demo.recording import Recorder
 from tightship_simulator.demo.running import Options, Show
-from tightship_simulator.demo.sights import Gone, Moment, NodeSeen
 
 pytestmark = [pytest.mark.slow, pytest.mark.takes(4)]
 

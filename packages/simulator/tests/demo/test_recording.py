@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tightship_simulator.demo.observations import Gone, Moment, NodeSeen, TrafficSeen
 from tightship_simulator.demo.recording import Recorder, RecordError, read
 from tightship_simulator.demo.running import Options
-from tightship_simulator.demo.sights import Gone, Moment, NodeSeen, TrafficSeen
 
 MOMENTS = [
     Moment(0.0, 21.0, NodeSeen("n1", "general", 4000, 8000, drain="Evicting", by="node-refiner")),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from tightship_simulator.demo.observations import EventSeen, Gone, Moment, NodeSeen, Observation, PodSeen, TrafficSeen
 from tightship_simulator.demo.scene import Scene
-from tightship_simulator.demo.sights import EventSeen, Gone, Moment, NodeSeen, PodSeen, Sight, TrafficSeen
 from tightship_simulator.demo.story import BEGIN
 
 
-def _scene(*sights: tuple[float, Sight]) -> Scene:
+def _scene(*observations: tuple[float, Observation]) -> Scene:
     """Return a scene in which a second is an hour."""
     scene = Scene(seconds=10, price=0.5)
-    for at, sight in sights:
-        scene.take(Moment(at, BEGIN + at, sight))
+    for at, observation in observations:
+        scene.take(Moment(at, BEGIN + at, observation))
     return scene
 
 

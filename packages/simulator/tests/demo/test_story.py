@@ -1,4 +1,4 @@
-"""The night: what is done to the town from outside."""
+"""The night: what is done to the cluster from outside."""
 
 from __future__ import annotations
 

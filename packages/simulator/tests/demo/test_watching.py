@@ -12,7 +12,7 @@ from lively import node
 from tightship.kube.connection import connect
 from tightship.kube.resources import BY_KIND
 from tightship_simulator.api.store import Store
-from tightship_simulator.demo.sights import Gone, NodeSeen, Sight
+from tightship_simulator.demo.observations import Gone, NodeSeen, Observation
 from tightship_simulator.demo.watching import follow
 from tightship_simulator.serve import EmbeddedCluster
 
@@ -26,8 +26,8 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def _followed(store: Store, path: Path) -> AsyncIterator[list[Sight]]:
-    seen: list[Sight] = []
+async def _followed(store: Store, path: Path) -> AsyncIterator[list[Observation]]:
+    seen: list[Observation] = []
     async with EmbeddedCluster(store) as cluster, await connect(cluster.kubeconfig(path / "kubeconfig")) as connection:
         task = asyncio.create_task(follow(connection, BY_KIND["Node"], seen.append))
         try:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tightship_simulator.demo import words
+from tightship_simulator.demo.observations import EventSeen, FloorSeen, Gone, Moment, NodeSeen, Observation, PodSeen
 from tightship_simulator.demo.scene import Line, Scene
-from tightship_simulator.demo.sights import EventSeen, FloorSeen, Gone, Moment, NodeSeen, PodSeen, Sight
 from tightship_simulator.demo.story import BEGIN
 
 NODE = NodeSeen("a", "general", 4000, 8000)
 
 
-def _scene(*sights: tuple[float, Sight]) -> Scene:
+def _scene(*observations: tuple[float, Observation]) -> Scene:
     """Return a scene in which a second is an hour."""
     scene = Scene(seconds=10, price=0.5)
-    for at, sight in ((0.0, NODE), *sights):
-        scene.take(Moment(at, BEGIN + at, sight))
+    for at, observation in ((0.0, NODE), *observations):
+        scene.take(Moment(at, BEGIN + at, observation))
     return scene
 
 
@@ -28,7 +28,7 @@ def _moved(name: str, begin: int, end: int, reason: str = "FollowsQuery") -> Eve
     return _event(name, reason, f"minReplicas {begin} -> {end}: {reason}: ceil(1) = {end}")
 
 
-def _told(*events: EventSeen) -> list[str]:
+def _described(*events: EventSeen) -> list[str]:
     return [words.line(each) for each in _scene(*((1.0, event) for event in events)).lines]
 
 
@@ -37,7 +37,7 @@ OTHERWISE = [_event("web", "FollowsRatio", "ends at 8"), _event("api", "FollowsR
 
 
 @pytest.mark.parametrize(
-    ("events", "told"),
+    ("events", "reported"),
     [
         ([_moved("web", 2, 4)], "raises web 2→4: FollowsQuery: ceil(1) = 4"),
         ([_moved("web", 4, 2)], "lowers web 4→2: FollowsQuery: ceil(1) = 2"),
@@ -50,8 +50,8 @@ OTHERWISE = [_event("web", "FollowsRatio", "ends at 8"), _event("api", "FollowsR
         (OTHERWISE, "holds web, api: FollowsRatio"),
     ],
 )
-def test_floors_that_move_or_are_held_together_are_one_line(events: list[EventSeen], told: str) -> None:
-    assert _told(*events) == [f"22:00 hpa-scaler {told}"]
+def test_floors_that_move_or_are_held_together_are_one_line(events: list[EventSeen], reported: str) -> None:
+    assert _described(*events) == [f"22:00 hpa-scaler {reported}"]
 
 
 def test_what_is_done_from_outside_and_to_nodes_is_told() -> None:
@@ -64,8 +64,8 @@ def test_what_is_done_from_outside_and_to_nodes_is_told() -> None:
 def test_pods_that_wait_are_told_from_when_on_and_until_when() -> None:
     scene, waiting = _scene((1, Gone("node", "none"))), words.Waiting()
 
-    def look(at: float, *sights: Sight) -> tuple[float, str] | None:
-        for each in sights:
+    def look(at: float, *observations: Observation) -> tuple[float, str] | None:
+        for each in observations:
             scene.take(Moment(at, BEGIN + at, each))
         return waiting.take(scene, at)
 
@@ -89,8 +89,8 @@ def test_pods_that_wait_for_a_moment_only_are_not_told() -> None:
 def test_the_summary_counts_the_moves_of_floors_that_are_looked_after() -> None:
     floors = [FloorSeen("shop/web", each, 20, guarded=True) for each in (2, 5, 4, 3)]
     other = [FloorSeen("shop/api", each, 20) for each in (2, 5)]
-    told = words.summary(_scene((0, floors[0]), (0, other[0]), *((1, each) for each in (*floors[1:], *other[1:]))))
-    assert "  floors     raised 1 time, lowered 2 times" in told
+    reported = words.summary(_scene((0, floors[0]), (0, other[0]), *((1, each) for each in (*floors[1:], *other[1:]))))
+    assert "  floors     raised 1 time, lowered 2 times" in reported
 
 
 def test_after_a_fast_night_the_picture_is_next() -> None:

@@ -37,10 +37,10 @@ def test_the_smallest_number_counts_and_the_newest_pod_is_the_template(spec: Jso
     }
     pods = [pod("old"), pod("new", "2026-01-02T00:00:00Z"), pod("older")]
     there = {"CapacityBuffer": [buffer], "Pod": pods, "PodTemplate": []}
-    made, told = BufferController().step(lambda kind: there[kind], 0.0, "")
+    made, reported = BufferController().step(lambda kind: there[kind], 0.0, "")
     assert isinstance(made, Create)
     assert made.item["template"]["spec"]["containers"][0]["image"] == "new"
-    assert isinstance(told, Patch)
-    assert told.merge["status"]["replicas"] == replicas
-    there |= {"CapacityBuffer": [{**buffer, **told.merge}], "PodTemplate": [made.item]}
+    assert isinstance(reported, Patch)
+    assert reported.merge["status"]["replicas"] == replicas
+    there |= {"CapacityBuffer": [{**buffer, **reported.merge}], "PodTemplate": [made.item]}
     assert BufferController().step(lambda kind: there[kind], 0.0, "") == []

@@ -101,7 +101,7 @@ def _disturb(store: Store, living: Living, rng: random.Random) -> None:
             store.modify("Pod", name, "shop", lambda each: each["status"].update(phase="Failed"))
 
 
-def _told(store: Store) -> dict[str, list[Any]]:
+def _described(store: Store) -> dict[str, list[Any]]:
     kinds = ("Node", "Pod", "ReplicaSet", "Deployment", "DaemonSet", "HorizontalPodAutoscaler", "PodDisruptionBudget")
     return {kind: [_timeless(each) for each in store.list(kind)] for kind in kinds}
 
@@ -127,5 +127,5 @@ def test_who_goes_by_changes_decides_as_who_looks_at_everything(seed: int, histo
                     _disturb(store, living, rng)
             compute_budgets(store)
             living.step(float(second))
-        assert _told(towns[0][0]) == _told(towns[1][0]), f"after {second} s"
+        assert _described(towns[0][0]) == _described(towns[1][0]), f"after {second} s"
     assert towns[0][0].version > 300

@@ -19,7 +19,7 @@ from tightship_simulator.life.node_autoscaler import NodeGroup, Rules
 SPEEDS = Speeds(Pace(start=5, stop=5, boot=20), Rules(unneeded=60, taint_delay=5, threshold=0.0))
 
 
-class _Town:
+class _LivingCluster:
     def __init__(self, *items: Json, most: int = 3) -> None:
         self.store = Store(seed=1)
         self.store.load(items)
@@ -50,12 +50,12 @@ def _deployment(replicas: int, cpu: str) -> Json:
 
 
 def test_a_deployment_brings_the_nodes_that_it_needs_and_leaves_them_when_it_is_scaled_down() -> None:
-    town = _Town(node("n1"), _deployment(5, "2"))
-    town.until(lambda: town.all_ready(5))
-    assert len(town.store.list("Node")) == 3
-    town.store.modify("Deployment", "web", "shop", lambda each: each["spec"].update(replicas=1))
-    town.until(lambda: town.all_ready(1) and len(town.store.list("Node")) == 1)
-    assert town.pods()[0]["spec"]["nodeName"] == town.store.list("Node")[0]["metadata"]["name"]
+    cluster = _LivingCluster(node("n1"), _deployment(5, "2"))
+    cluster.until(lambda: cluster.all_ready(5))
+    assert len(cluster.store.list("Node")) == 3
+    cluster.store.modify("Deployment", "web", "shop", lambda each: each["spec"].update(replicas=1))
+    cluster.until(lambda: cluster.all_ready(1) and len(cluster.store.list("Node")) == 1)
+    assert cluster.pods()[0]["spec"]["nodeName"] == cluster.store.list("Node")[0]["metadata"]["name"]
 
 
 def test_an_evicted_pod_is_replaced_and_a_budget_says_no() -> None:
@@ -65,31 +65,31 @@ def test_an_evicted_pod_is_replaced_and_a_budget_says_no() -> None:
         "metadata": {"name": "web", "namespace": "shop"},
         "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}},
     }
-    town = _Town(node("n1"), _deployment(3, "1"), budget)
-    town.until(lambda: town.all_ready(3))
-    before = {each["metadata"]["uid"] for each in town.pods()}
-    for pod in town.pods():
-        town.living.carry_out([Evict(pod)])
-    assert sum("deletionTimestamp" in each["metadata"] for each in town.pods()) == 1
-    town.until(lambda: town.all_ready(3) and {each["metadata"]["uid"] for each in town.pods()} != before)
-    assert len(before & {each["metadata"]["uid"] for each in town.pods()}) == 2
+    cluster = _LivingCluster(node("n1"), _deployment(3, "1"), budget)
+    cluster.until(lambda: cluster.all_ready(3))
+    before = {each["metadata"]["uid"] for each in cluster.pods()}
+    for pod in cluster.pods():
+        cluster.living.carry_out([Evict(pod)])
+    assert sum("deletionTimestamp" in each["metadata"] for each in cluster.pods()) == 1
+    cluster.until(lambda: cluster.all_ready(3) and {each["metadata"]["uid"] for each in cluster.pods()} != before)
+    assert len(before & {each["metadata"]["uid"] for each in cluster.pods()}) == 2
 
 
 def test_what_is_paused_does_nothing_and_sees_afterwards_what_has_changed() -> None:
-    town = _Town(node("n1"), _deployment(2, "1"))
-    town.until(lambda: town.all_ready(2))
-    with town.living.paused("workloads"):
-        town.store.delete("Pod", town.pods()[0]["metadata"]["name"], "shop", grace=0)
+    cluster = _LivingCluster(node("n1"), _deployment(2, "1"))
+    cluster.until(lambda: cluster.all_ready(2))
+    with cluster.living.paused("workloads"):
+        cluster.store.delete("Pod", cluster.pods()[0]["metadata"]["name"], "shop", grace=0)
         for _ in range(20):
-            town.now += 1.0
-            town.living.step(town.now)
-        assert len(town.pods()) == 1
-    town.until(lambda: town.all_ready(2))
+            cluster.now += 1.0
+            cluster.living.step(cluster.now)
+        assert len(cluster.pods()) == 1
+    cluster.until(lambda: cluster.all_ready(2))
 
 
 @pytest.mark.virtual_time
 async def test_life_that_is_woken_looks_at_once_though_nothing_has_changed() -> None:
-    town = _Town(node("n1"))
+    cluster = _LivingCluster(node("n1"))
     seen: list[float] = []
 
     class Other:
@@ -99,23 +99,23 @@ async def test_life_that_is_woken_looks_at_once_though_nothing_has_changed() -> 
             seen.append(now)
             return []
 
-    with town.living.paused("horizontal", "nodes"):
-        life = asyncio.create_task(town.living.run())
+    with cluster.living.paused("horizontal", "nodes"):
+        life = asyncio.create_task(cluster.living.run())
         await asyncio.sleep(100)
-        town.living.others.append(Other())
+        cluster.living.others.append(Other())
         assert seen == []
-        town.living.wake()
+        cluster.living.wake()
         await asyncio.sleep(100)
         life.cancel()
     assert len(seen) == 1
 
 
 def test_a_guarded_patch_fails_on_an_object_that_has_changed() -> None:
-    town = _Town(node("n1"))
-    read = town.store.get("Node", "n1")
-    town.store.modify("Node", "n1", change=lambda each: each["spec"].update(unschedulable=True))
+    cluster = _LivingCluster(node("n1"))
+    read = cluster.store.get("Node", "n1")
+    cluster.store.modify("Node", "n1", change=lambda each: each["spec"].update(unschedulable=True))
     taint = {"key": "k", "effect": "NoSchedule"}
-    town.living.carry_out([Patch(read, {"spec": {"taints": [taint]}}, guarded=True)])
-    assert "taints" not in town.store.get("Node", "n1")["spec"]
-    apply(town.store, Patch(town.store.get("Node", "n1"), {"spec": {"taints": [taint]}}, guarded=True))
-    assert town.store.get("Node", "n1")["spec"]["taints"] == [taint]
+    cluster.living.carry_out([Patch(read, {"spec": {"taints": [taint]}}, guarded=True)])
+    assert "taints" not in cluster.store.get("Node", "n1")["spec"]
+    apply(cluster.store, Patch(cluster.store.get("Node", "n1"), {"spec": {"taints": [taint]}}, guarded=True))
+    assert cluster.store.get("Node", "n1")["spec"]["taints"] == [taint]

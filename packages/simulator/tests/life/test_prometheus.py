@@ -72,14 +72,14 @@ async def test_a_query_is_answered_as_it_was_told_to_whatever_its_series_say() -
     async with serving(_prometheus()) as prometheus:
         prometheus.set("queue", 3)
         prometheus.answers["max(queue)"] = says({"status": "error"}, 500)
-        _, told = await asked(prometheus, "queue")
-        assert told["data"]["result"][0]["value"][1] == "3"  # type: ignore[index]
+        _, reported = await asked(prometheus, "queue")
+        assert reported["data"]["result"][0]["value"][1] == "3"  # type: ignore[index]
         assert await asked(prometheus, "max(queue)") == (500, {"status": "error"})
         prometheus.set("queue")
         assert await asked(prometheus, "queue") == (200, body())
         del prometheus.answers["queue"]
-        _, told = await asked(prometheus, "queue")
-        assert told["data"]["result"][0]["value"][1] == "7"  # type: ignore[index]
+        _, reported = await asked(prometheus, "queue")
+        assert reported["data"]["result"][0]["value"][1] == "7"  # type: ignore[index]
 
 
 async def test_an_outage_comes_before_what_was_told() -> None:

@@ -66,6 +66,6 @@ def test_a_pod_that_fits_nowhere_is_told_so_once() -> None:
     [change] = _scheduled(node("n1", "2"), pod("big", cpu="3"))
     assert isinstance(change, Patch)
     assert change.status
-    [told] = change.merge["status"]["conditions"]
-    assert (told["type"], told["status"], told["reason"]) == ("PodScheduled", "False", "Unschedulable")
+    [reported] = change.merge["status"]["conditions"]
+    assert (reported["type"], reported["status"], reported["reason"]) == ("PodScheduled", "False", "Unschedulable")
     assert _scheduled(node("n1", "2"), {**change.item, "status": change.merge["status"]}) == []

@@ -170,7 +170,7 @@ async def deployed(on: Ground) -> str:
     return found[0]
 
 
-async def told_to_end(on: Ground, replica: Replica, pod: str, *, at_once: bool = False) -> None:
+async def asked_to_end(on: Ground, replica: Replica, pod: str, *, at_once: bool = False) -> None:
     """See its pod deleted (its object too: *at_once*), have the kubelet tell it to end, and see it end."""
 
     async def leaving() -> bool:
@@ -181,7 +181,7 @@ async def told_to_end(on: Ground, replica: Replica, pod: str, *, at_once: bool =
     if at_once:
         await on.api.delete("Pod", pod, NAMESPACE, grace=0)
         await on.passes(replica)
-    replica.told_to_end()
+    replica.asked_to_end()
     assert await replica.ended() == 0
 
 
@@ -198,7 +198,7 @@ async def test_a_controller_that_nobody_comes_after_gives_back_what_it_holds(
             await on.api.delete("Deployment", "own", NAMESPACE)
         else:
             await on.api.patch("Deployment", "own", {"spec": {"replicas": 0}}, NAMESPACE)
-        await told_to_end(on, live, pod, at_once=how == "deleted at once")
+        await asked_to_end(on, live, pod, at_once=how == "deleted at once")
         await on.seen(lambda: free(on), "n1 is given back")
         await on.free()
 
@@ -214,7 +214,7 @@ async def test_a_controller_that_has_a_successor_leaves_it_what_it_holds(tmp_pat
             await on.api.patch("Deployment", "own", {"spec": {"template": newer}}, NAMESPACE)
         else:
             await on.api.delete("Pod", pod, NAMESPACE)
-        await told_to_end(on, live, pod)
+        await asked_to_end(on, live, pod)
         assert "Restoring" not in on.recorder.phases("n1")
         on.start(**SHORT)
         with on.removing():

@@ -64,7 +64,7 @@ async def test_what_a_controller_by_hand_holds_is_given_back_when_it_is_told_to_
         replica = on.start(KUBERNETES_SERVICE_HOST="", DRY_RUN="false", **times)
         await on.phase("n1", "Evicting")
         webhook.hangs = True
-        replica.told_to_end()
+        replica.asked_to_end()
         assert await replica.ended() == 0
         await on.seen(lambda: free(on), "n1 is given back")
         assert await claims(on.api, on.team) == []

@@ -64,9 +64,9 @@ def leases(on: Ground, *names: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for each in node_writes(on.events):
         lease = each.drain.get("lease")
-        told = found.setdefault(each.name, [])
-        if lease and told[-1:] != [lease]:
-            told.append(lease)
+        reported = found.setdefault(each.name, [])
+        if lease and reported[-1:] != [lease]:
+            reported.append(lease)
     return {name: found.get(name, []) for name in names}
 
 
@@ -247,4 +247,4 @@ async def test_leases_that_are_deleted_again_and_again_make_no_two_holders(tmp_p
             vandal.cancel()
         assert set(claimed(on).values()) == {first.name}
         assert not writes(on, second)
-        assert all(told == [lease_of(first)] for told in leases(on, "a1", "a2", "b1", "b2").values())
+        assert all(reported == [lease_of(first)] for reported in leases(on, "a1", "a2", "b1", "b2").values())

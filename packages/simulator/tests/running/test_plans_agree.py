@@ -76,7 +76,7 @@ def refiners(rng: random.Random) -> Json:
     }
 
 
-async def told(replica: Replica, values: Json) -> Json:
+async def reported(replica: Replica, values: Json) -> Json:
     """Return the status of the running controller as soon as it goes by the settings *values*."""
     found: Json = {}
 
@@ -140,7 +140,7 @@ async def test_plan_and_a_dry_run_say_the_same_of_every_node(
             assert command.command(given) == 0
             plan = json.loads(capsys.readouterr().out)
             await configure(on.api, on.team, settings, program)
-            status = await told(replica, plan["settings"]["values"])
+            status = await reported(replica, plan["settings"]["values"])
             keys = ("strategy", "placement", "settings", "nodes", "summary")
             told_by_both = [{key: each[key] for key in keys} for each in (status["plan"], plan)]
             for each in told_by_both:

@@ -61,7 +61,7 @@ async def test_the_excess_of_a_half_full_cluster_goes(tmp_path: Path, threshold:
             await all_ready(on.api)
             await on.free()
             await on.passes(replica, 4)
-        replica.told_to_end()
+        replica.asked_to_end()
         assert await replica.ended() == 0
         assert len(remover.removed) == goes
         assert on.recorder.in_drain() == {}
@@ -119,10 +119,10 @@ async def test_switched_off_it_stays_so_when_its_configuration_is_deleted(tmp_pa
         await on.passes(replica, 4)
         status = await replica.status()
         assert status["switchedOff"]
-        told = f"ConfigMap {NAMESPACE}/{on.team} was deleted; nothing new begins until it is back"
-        assert status["problems"] == [told]
+        detail = f"ConfigMap {NAMESPACE}/{on.team} was deleted; nothing new begins until it is back"
+        assert status["problems"] == [detail]
         page = (await replica.get("/"))[1]
-        assert f">{told}<" in page
+        assert f">{detail}<" in page
         assert "refused" not in page
         assert on.recorder.phases("n1") == []
         await on.configured(quick())
@@ -137,8 +137,8 @@ async def test_without_a_configuration_it_removes_nothing_until_there_is_one(tmp
         await replica.says("does not exist")
         await on.passes(replica, 4)
         status = await replica.status()
-        told = f"ConfigMap {NAMESPACE}/{on.team} does not exist; nothing new begins until it does"
-        assert (status["switchedOff"], status["problems"]) == (True, [told])
+        detail = f"ConfigMap {NAMESPACE}/{on.team} does not exist; nothing new begins until it does"
+        assert (status["switchedOff"], status["problems"]) == (True, [detail])
         assert written(on) == []
         await on.configured(quick())
         with on.removing():
@@ -150,7 +150,7 @@ async def test_a_dry_run_writes_nothing_and_plans_the_same(tmp_path: Path) -> No
         dry = on.start(DRY_RUN="true")
         await on.passes(dry, 4)
         planned = removals(await dry.status())
-        dry.told_to_end()
+        dry.asked_to_end()
         assert await dry.ended() == 0
         # The log of requests holds what it has read, so that an empty list of writes means something.
         assert {"nodes", "pods"} <= {each.object_ref.resource for each in on.events}

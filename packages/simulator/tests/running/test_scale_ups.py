@@ -53,8 +53,8 @@ async def test_a_raised_floor_keeps_the_node_its_replicas_need_until_it_is_lower
             assert set(on.recorder.phases("n1")) <= {"Marked"}
             [n1] = [each for each in (await replica.status())["plan"]["nodes"] if each["name"] == "n1"]
             assert n1["reasons"] == ["ScaleUpNeedsNode"]
-            told = f"HPA {SHOP}/{NAME} is about to start 3 more replicas (minReplicas is 5, 2 exist)"
-            assert told in str(n1["refusals"][0]["detail"])
+            message = f"HPA {SHOP}/{NAME} is about to start 3 more replicas (minReplicas is 5, 2 exist)"
+            assert message in str(n1["refusals"][0]["detail"])
             await on.api.patch(HPA, NAME, {"spec": {"minReplicas": 2}}, SHOP)
         with on.removing():
             await on.gone("n1")

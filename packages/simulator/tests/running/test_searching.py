@@ -45,8 +45,8 @@ async def test_a_leader_claims_after_its_first_search_and_drains_several_nodes_o
             status = await replica.status()
             assert status["search"]["searches"] >= 1
             assert "claimsWait" not in status["search"]
-            told = status["plan"]["summary"]["search"]
-            assert told["searched"]["nodesAfter"] <= told["greedy"]["nodesAfter"]
+            reported = status["plan"]["summary"]["search"]
+            assert reported["searched"]["nodesAfter"] <= reported["greedy"]["nodesAfter"]
             planned = {each["name"] for each in status["plan"]["nodes"] if each["order"]}
             targets = {move["to"] for each in status["plan"]["nodes"] for move in each["moves"]}
             assert targets

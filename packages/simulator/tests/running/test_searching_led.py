@@ -60,14 +60,14 @@ async def test_with_targets_and_labels_the_searched_plan_comes_true(tmp_path: Pa
         await replica.ready()
         with on.removing() as remover:
             await on.seen(lambda: bool(on.recorder.in_drain()), "the first nodes are claimed")
-            told = (await replica.status())["plan"]["summary"]["search"]
-            kept = told["searched"]["nodesAfter"]
+            detail = (await replica.status())["plan"]["summary"]["search"]
+            kept = detail["searched"]["nodesAfter"]
             await on.seen(lambda: len(remover.removed) >= 16 - kept, "all planned nodes are removed", 600)
         await all_ready(on.api)
         evictions = evictions_by(on.events, USER)
         status = await replica.status()
         assert set(evictions.values()) == {1}
-        assert len(evictions) == told["searched"]["evictions"]
+        assert len(evictions) == detail["searched"]["evictions"]
         landed = status["landings"]
         assert landed["target"] >= 3 * landed.get("elsewhere", 0)
         assert "unscheduled" not in landed

@@ -48,7 +48,7 @@ async def test_compactor_and_refiner_drain_one_cluster_together(tmp_path: Path, 
                 await asyncio.sleep(REST)
         await all_ready(on.api)
         for replica in on.replicas:
-            replica.told_to_end()
+            replica.asked_to_end()
             assert await replica.ended() == 0
         made = claims_made(on.events)
         assert {each.user for each in made} == set(BOTH)

@@ -36,9 +36,9 @@ def test_timers_run_in_the_order_of_their_times_and_cancelled_ones_are_forgotten
     assert run(work()) == ([*range(0, 5000, 10)], 365 * 86_400, 0)
 
 
-@pytest.mark.parametrize(("turns", "told"), [(False, "nothing is left to happen"), (True, r"steps at 1000\.000 s")])
+@pytest.mark.parametrize(("turns", "reported"), [(False, "nothing is left to happen"), (True, r"steps at 1000\.000 s")])
 def test_who_waits_for_what_never_comes_or_turns_without_end_is_told(
-    monkeypatch: pytest.MonkeyPatch, turns: bool, told: str
+    monkeypatch: pytest.MonkeyPatch, turns: bool, reported: str
 ) -> None:
     monkeypatch.setattr(virtual_loop, "MOST_STEPS", 1000)
 
@@ -47,20 +47,20 @@ def test_who_waits_for_what_never_comes_or_turns_without_end_is_told(
             await asyncio.sleep(0)
         await asyncio.Event().wait()
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner, pytest.raises(StuckError, match=told):
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner, pytest.raises(StuckError, match=reported):
         runner.run(work())
 
 
 def test_what_is_for_a_thread_runs_at_once_and_gives_its_result_or_its_error(run: Run) -> None:
     async def work() -> list[object]:
-        told: list[object] = []
-        future = asyncio.get_running_loop().run_in_executor(None, told.append, "ran")
-        told.append("after the call")
+        reported: list[object] = []
+        future = asyncio.get_running_loop().run_in_executor(None, reported.append, "ran")
+        reported.append("after the call")
         await future
         with pytest.raises(ZeroDivisionError):
             await asyncio.to_thread(lambda: 1 / 0)
         with pytest.raises(RuntimeError, match="StopIteration"):
             await asyncio.to_thread(next, iter(()))
-        return [*told, await asyncio.to_thread(lambda value: value * 2, 21)]
+        return [*reported, await asyncio.to_thread(lambda value: value * 2, 21)]
 
     assert run(work()) == ["ran", "after the call", 42]

@@ -36,7 +36,7 @@ class Peer(asyncio.Protocol):
     """Notes what a transport tells it, with the time."""
 
     def __init__(self, made: list[Peer] | None = None) -> None:
-        self.told: list[tuple[str, object]] = []
+        self.reported: list[tuple[str, object]] = []
         self.transport: Any = None
         self.data = b""
         if made is not None:
@@ -44,21 +44,21 @@ class Peer(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
-        self.told.append(("made", None))
+        self.reported.append(("made", None))
 
     def data_received(self, data: bytes) -> None:
         self.data += data
-        self.told.append(("data", data))
+        self.reported.append(("data", data))
 
     def eof_received(self) -> None:
-        self.told.append(("eof", None))
+        self.reported.append(("eof", None))
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.told.append(("lost", type(error)))
+        self.reported.append(("lost", type(error)))
 
     @property
     def words(self) -> list[str]:
-        return [word for word, _ in self.told]
+        return [word for word, _ in self.reported]
 
 
 async def pair(network: Network) -> tuple[Peer, Peer]:
@@ -118,8 +118,8 @@ def test_a_reset_loses_what_is_on_its_way_and_both_hear_of_it(run: Run) -> None:
         client.transport.reset()
         await asyncio.sleep(5)
         assert not server.data
-        assert server.told[-1] == ("lost", ConnectionResetError)
-        assert client.told[-1][0] == "lost"
+        assert server.reported[-1] == ("lost", ConnectionResetError)
+        assert client.reported[-1][0] == "lost"
         assert not list(network._ends)
 
     run(work)
@@ -167,7 +167,7 @@ def test_what_is_sent_to_a_process_that_was_killed_gets_nowhere_and_its_port_is_
         client.transport.write(b"anybody there?")
         await asyncio.sleep(1)
         assert not made[0].data
-        assert client.told[-1] == ("lost", type(None))
+        assert client.reported[-1] == ("lost", type(None))
         with pytest.raises(ConnectionRefusedError):
             await network.connect(Peer, "victim", PORT)
         await process.bury()
@@ -198,7 +198,7 @@ def test_cut_resets_the_connections_of_a_process_or_those_to_one_port(run: Run) 
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert [peer.words[-1] for peer in mine] == ["lost", "lost"]
-        assert [peer.told[-1] for peer in made] == [("lost", ConnectionResetError)] * 2
+        assert [peer.reported[-1] for peer in made] == [("lost", ConnectionResetError)] * 2
 
     run(work)
 

@@ -32,63 +32,63 @@ def run() -> Iterator[Run]:
         yield lambda work: runner.run(within(work))
 
 
-async def _count(told: list[float]) -> None:
+async def _count(reported: list[float]) -> None:
     try:
         while True:
             await asyncio.sleep(1.0)
-            told.append(monotonic())
+            reported.append(monotonic())
     finally:
-        told.append(-1.0)
+        reported.append(-1.0)
 
 
 def test_a_frozen_process_stands_still_while_time_goes_on_and_what_was_due_runs_in_its_order(run: Run) -> None:
     async def work(process: Process) -> None:
-        told, due, loop = list[float](), list[int](), asyncio.get_running_loop()
+        reported, due, loop = list[float](), list[int](), asyncio.get_running_loop()
 
         async def begin() -> None:
             for number in (30, 10, 20):
                 loop.call_later(number, due.append, number)
 
-        process.run(_count(told))
+        process.run(_count(reported))
         await process.run(begin())
         await asyncio.sleep(2.5)
         process.freeze()
         await asyncio.sleep(100)
-        assert (told, due) == ([1001.0, 1002.0], [])
+        assert (reported, due) == ([1001.0, 1002.0], [])
         process.thaw()
         await asyncio.sleep(1.1)
         # It sees how long it was away: its monotonic clock went on.
-        assert (told, due) == ([1001.0, 1002.0, 1102.5, 1103.5], [10, 20, 30])
+        assert (reported, due) == ([1001.0, 1002.0, 1102.5, 1103.5], [10, 20, 30])
 
     run(work)
 
 
 def test_a_killed_process_hears_nothing_of_it_until_its_burial(run: Run) -> None:
-    told: list[float] = []
+    reported: list[float] = []
 
     async def work(process: Process) -> None:
-        process.run(_count(told))
+        process.run(_count(reported))
         await asyncio.sleep(2.5)
         process.kill()
         await asyncio.sleep(100)
         process.thaw()
-        assert told == [1001.0, 1002.0]
+        assert reported == [1001.0, 1002.0]
         assert process.killed.is_set()
         assert not process.alive
 
     run(work)
-    assert told == [1001.0, 1002.0, -1.0]
+    assert reported == [1001.0, 1002.0, -1.0]
 
 
 @pytest.mark.parametrize("number", [1, 2, 7])
 @pytest.mark.parametrize("frozen", [False, True])
 def test_a_process_can_be_killed_or_frozen_before_any_of_its_steps(run: Run, number: int, frozen: bool) -> None:
     async def work(process: Process) -> None:
-        told: list[int] = []
+        reported: list[int] = []
 
         async def steps() -> None:
             for each in range(1, 8):
-                told.append(each)
+                reported.append(each)
                 await asyncio.sleep(0)
 
         process.stop_at = number
@@ -96,11 +96,11 @@ def test_a_process_can_be_killed_or_frozen_before_any_of_its_steps(run: Run, num
             process.at_step = process.freeze
         process.run(steps())
         await asyncio.sleep(1)
-        assert told == list(range(1, number))
+        assert reported == list(range(1, number))
         assert process.steps == number
         process.thaw()
         await asyncio.sleep(1)
-        assert len(told) == (7 if frozen else number - 1)
+        assert len(reported) == (7 if frozen else number - 1)
 
     run(work)
 
@@ -127,7 +127,7 @@ def test_all_that_a_process_begins_belongs_to_it(run: Run) -> None:
 
 
 def test_a_burial_reaches_nothing_any_more(run: Run) -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     async def work(process: Process) -> None:
         loop = asyncio.get_running_loop()
@@ -141,13 +141,13 @@ def test_a_burial_reaches_nothing_any_more(run: Run) -> None:
             finally:
                 with pytest.raises(ConnectionRefusedError):
                     await loop.create_connection(asyncio.Protocol, "x", 80)
-                told.append("refused")
+                reported.append("refused")
 
         process.run(farewell())
         await asyncio.sleep(1)
 
     run(work)
-    assert told == ["refused"]
+    assert reported == ["refused"]
 
 
 def test_a_burial_of_what_will_not_end_says_what_that_is(run: Run) -> None:

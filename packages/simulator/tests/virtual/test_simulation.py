@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 import pytest
 
 from tightship.kube.host import HOST, wall
+from tightship_simulator.demo.cluster import objects
 from tightship_simulator.demo.settings import config_maps
-from tightship_simulator.demo.town import objects
 from tightship_simulator.virtual.programs import COMPACTOR, PROGRAMS
 from tightship_simulator.virtual.simulation import NAMESPACE, Replica, Simulation, VirtualTime, simulate
 

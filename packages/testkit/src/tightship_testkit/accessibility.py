@@ -106,9 +106,9 @@ async def shortcomings(page: Page) -> list[str]:
         poor: list[str] = await page.evaluate(UNREADABLE)
     finally:
         await page.set_viewport_size(size)
-    broken = [_told(rule, element) for rule in results.violations for element in rule.nodes]
+    broken = [_described(rule, element) for rule in results.violations for element in rule.nodes]
     unsure = [
-        _told(rule, element, "can't be told: ")
+        _described(rule, element, "can't be told: ")
         for rule in results.incomplete
         for element in rule.nodes
         if not (rule.id == CONTRAST and element.html.startswith("<text "))
@@ -126,7 +126,7 @@ async def assert_accessible(page: Page) -> None:
 async def assert_accessible_in_every_way(browser: Browser, url: str) -> None:
     """Raise :class:`AssertionError` that tells all shortcomings of *url* in all :data:`WAYS`, closed and opened."""
     __tracebackhide__ = True
-    told: dict[str, list[str]] = {}
+    reported: dict[str, list[str]] = {}
     for width, colours in WAYS:
         async with opened(browser, url, width=width, dark=colours == "dark") as (page, _):
             # What is fetched anew while it is judged would be judged by halves.
@@ -134,10 +134,10 @@ async def assert_accessible_in_every_way(browser: Browser, url: str) -> None:
             for wide in ("closed", "opened"):
                 await page.evaluate(OPEN, wide == "opened")
                 for each in await shortcomings(page):
-                    told.setdefault(each, []).append(f"{width} wide, {colours}, {wide}")
-    if told:
-        lines = (f"{each}\n  seen {'; '.join(ways)}" for each, ways in told.items())
-        raise AssertionError(f"{url} has {len(told)} shortcomings:\n" + "\n".join(lines))
+                    reported.setdefault(each, []).append(f"{width} wide, {colours}, {wide}")
+    if reported:
+        lines = (f"{each}\n  seen {'; '.join(ways)}" for each, ways in reported.items())
+        raise AssertionError(f"{url} has {len(reported)} shortcomings:\n" + "\n".join(lines))
 
 
 async def _unrolled(page: Page, width: int) -> None:
@@ -148,7 +148,7 @@ async def _unrolled(page: Page, width: int) -> None:
         await page.set_viewport_size({"width": width, "height": high})
 
 
-def _told(rule: Rule, element: Element, doubt: str = "") -> str:
+def _described(rule: Rule, element: Element, doubt: str = "") -> str:
     mend = element.failure_summary.replace("\n", "\n  ")
     return f"{rule.id}: {doubt}{rule.help} ({rule.help_url})\n  {' '.join(element.target)}\n  {element.html}\n  {mend}"
 

@@ -34,9 +34,9 @@ def planned_by(cli: Callable[..., Outcome], folder: Path, now: str) -> Plans:
         # Time is no limit: who tests the same cluster twice wants the same answer.
         at = [] if "--now" in flags else ["--now", now]
         long = [] if "--advice-time" in flags else ["--advice-time", "1h"]
-        told = cli("plan", "-f", cluster, *given, "-o", "json", *long, *at, *flags)
-        assert told.code == 0, told.err
-        document: Json = msgspec.json.decode(told.out)
+        reported = cli("plan", "-f", cluster, *given, "-o", "json", *long, *at, *flags)
+        assert reported.code == 0, reported.err
+        document: Json = msgspec.json.decode(reported.out)
         return document
 
     return plan

@@ -72,9 +72,9 @@ class EmbeddedAudit:
         received = _time()
         call = await self._call(request)
         self.calls.append(call)
-        fault = await self._told(self.plan(call)) if self.plan is not None else None
+        fault = await self._described(self.plan(call)) if self.plan is not None else None
         if fault is not None and fault.before:
-            await self._told(fault.before())
+            await self._described(fault.before())
         if isinstance(fault, Reset) and not fault.done:
             return _broken(request)
         note = self._event(request, user, received)
@@ -87,10 +87,10 @@ class EmbeddedAudit:
         assert isinstance(answer, web.Response)
         self._answered(note, answer, before)
         if fault is not None and fault.after:
-            await self._told(fault.after())
+            await self._described(fault.after())
         return _broken(request) if isinstance(fault, Reset) else answer
 
-    async def _told(self, said: Awaitable[T]) -> T:
+    async def _described(self, said: Awaitable[T]) -> T:
         """Await the test's own code; its errors end up in the test."""
         try:
             return await said
@@ -129,15 +129,15 @@ class EmbeddedAudit:
         )
 
     def _answered(self, note: AuditEvent, answer: web.Response, before: Json | None) -> None:
-        told, body = msgspec.Raw(b"null"), answer.body
+        reported, body = msgspec.Raw(b"null"), answer.body
         if note.verb in {"patch", "update"} and isinstance(body, bytes):
-            told = msgspec.Raw(body)
+            reported = msgspec.Raw(body)
         event = msgspec.structs.replace(
-            note, stage_timestamp=_time(), response_status=ResponseStatus(answer.status), response_object=told
+            note, stage_timestamp=_time(), response_status=ResponseStatus(answer.status), response_object=reported
         )
         self.events.append(event)
-        if before is not None and event.code == 200 and bytes(told) != b"null":
-            wrong = changed_fields(before, json.loads(bytes(told))) - MAY_WRITE
+        if before is not None and event.code == 200 and bytes(reported) != b"null":
+            wrong = changed_fields(before, json.loads(bytes(reported))) - MAY_WRITE
             if wrong:
                 self.problems.append(f"{event.user.username} wrote {sorted(wrong)} of node {event.object_ref.name}")
 

@@ -60,7 +60,7 @@ class Execution:
         miss: float = 0.0,
         at_once: int = 20,
         seed: int = 0,
-        told: Callable[[str], object] = lambda _: None,
+        reported: Callable[[str], object] = lambda _: None,
     ) -> None:
         self._snapshot = snapshot
         self._judge = judge
@@ -68,7 +68,7 @@ class Execution:
         self._miss = miss
         self._at_once = at_once
         self._random = random.Random(seed)  # noqa: S311 - which pods miss is no secret
-        self._told = told
+        self._described = reported
         self._made = self._missed = 0
         self._now = 2e9
 
@@ -94,7 +94,7 @@ class Execution:
                 evictions += sum(len(removal.moves) for removal in done)
                 self._snapshot = self._landed(plan, done)
                 passes += 1
-                self._told(f"{nodes} nodes, {kept} to keep, {evictions} evictions of {evictions + plan.evictions}")
+                self._described(f"{nodes} nodes, {kept} to keep, {evictions} evictions of {evictions + plan.evictions}")
             elif state is None or not state.running:
                 searches = 0 if state is None else state.searches
                 return Carried(

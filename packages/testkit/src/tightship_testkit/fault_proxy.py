@@ -173,7 +173,7 @@ class Proxy:
 
     async def _guarded(self, request: web.Request, record: Record) -> web.StreamResponse:
         try:
-            record.fault = await self._told(self.plan(record.call)) if self.plan else None
+            record.fault = await self._described(self.plan(record.call)) if self.plan else None
             return await self._carry_out(request, record, record.fault or Fault())
         except (aiohttp.ClientError, ConnectionError):
             # Either side broke off; what the other would have seen without a proxy is the same.
@@ -182,7 +182,7 @@ class Proxy:
             self._failure = self._failure or error
             return broken(request)
 
-    async def _told(self, said: Awaitable[T]) -> T:
+    async def _described(self, said: Awaitable[T]) -> T:
         """Await the test's own code; its errors, of whatever type, are not those of a connection."""
         try:
             return await said
@@ -192,7 +192,7 @@ class Proxy:
 
     async def _carry_out(self, request: web.Request, record: Record, fault: Fault) -> web.StreamResponse:
         if fault.before:
-            await self._told(fault.before())
+            await self._described(fault.before())
         match fault:
             case WatchError():
                 error = {"type": "ERROR", "object": fault.body()}
@@ -248,7 +248,7 @@ class Proxy:
         # A write's effect is certain only when its answer is whole; a list is passed on as it comes.
         data = await answer.read() if record.call.write_number else None
         if fault.after:
-            await self._told(fault.after())
+            await self._described(fault.after())
         match fault:
             case Slow(done=True):
                 await asyncio.sleep(fault.seconds)

@@ -47,7 +47,7 @@ class Fleet:
     def __init__(self, on: Market) -> None:
         self.on = on
         self._replica: Replica | None = None
-        self._told = 0
+        self._described = 0
 
     @property
     def replica(self) -> Replica:
@@ -194,7 +194,7 @@ class Fleet:
         By the proxy: what was written before a floor was seen is in its log, but in the audit log perhaps not yet.
         """
         records = self.on.proxy.writes
-        new, self._told = records[self._told :], len(records)
+        new, self._described = records[self._described :], len(records)
         return patched(new)
 
     # Waiting for it.
@@ -232,7 +232,7 @@ class Fleet:
         """Wait until HPAs have these reasons in ``/status``, and the metric counts them."""
         found: dict[str, Collection[str]] = {}
 
-        async def told() -> bool:
+        async def reported() -> bool:
             found.clear()
             found.update({name: each["reasons"] for name, each in (await self.shown()).items() if name in wanted})
             counts = await self.counted()
@@ -241,7 +241,7 @@ class Fleet:
             )
 
         try:
-            await self.on.until(told, "reasons")
+            await self.on.until(reported, "reasons")
         except AssertionError as error:
             wrong = {name: (found.get(name), each) for name, each in wanted.items() if each not in found.get(name, ())}
             raise AssertionError(f"reasons that are others than they should be: {wrong}\n{error}") from None
@@ -249,12 +249,12 @@ class Fleet:
     async def until_events(self, wanted: Mapping[str, str]) -> None:
         """Wait until each HPA has an Event with its reason."""
 
-        async def told() -> bool:
+        async def reported() -> bool:
             events = await self.on.events(SHOP)
             have = {(each["involvedObject"]["name"], each["reason"]) for each in events}
             return not set(wanted.items()) - have
 
-        await self.on.until(told, f"Events {dict(wanted)}")
+        await self.on.until(reported, f"Events {dict(wanted)}")
 
     async def cycles(self, more: int = 3) -> None:
         """Wait until so many cycles more have been made."""

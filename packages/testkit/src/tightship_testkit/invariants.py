@@ -186,9 +186,9 @@ class Recorder:
         if now["spec"].get("unschedulable") and not owned and name not in self.human:
             self._wrong(f"{name} is cordoned and nobody is responsible: {record}")
         if before is not None and before["metadata"]["uid"] == now["metadata"]["uid"] and name not in self.human:
-            for what, told in (("taints", _foreign_taints), ("labels", _labels), ("annotations", _annotations)):
-                if told(before) != told(now):
-                    self._wrong(f"{name}: {what} of others changed from {told(before)} to {told(now)}")
+            for what, reported in (("taints", _foreign_taints), ("labels", _labels), ("annotations", _annotations)):
+                if reported(before) != reported(now):
+                    self._wrong(f"{name}: {what} of others changed from {reported(before)} to {reported(now)}")
         written = set(_written(now)) - MAY_WRITE
         if written:
             self._wrong(f"{name}: we have written {sorted(written)}")

@@ -161,8 +161,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Order what workers are to run; alone, pytest keeps its own order."""
-    told = getattr(config, "workerinput", {})
-    if FOLDER in told:
+    reported = getattr(config, "workerinput", {})
+    if FOLDER in reported:
         units = _units(items)
         ordered = sorted(units.values(), key=_seconds, reverse=True)
         items[:] = [item for unit in ordered for item in unit]
@@ -170,10 +170,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             groups={each.nodeid: _group(each) for each in items if each.get_closest_marker("xdist_group")},
             kinds={name: kind for name, unit in units.items() if (kind := _kind(unit[0])) != COMPUTES},
         )
-        (Path(told[FOLDER]) / told["workerid"]).write_bytes(msgspec.json.encode(found))
+        (Path(reported[FOLDER]) / reported["workerid"]).write_bytes(msgspec.json.encode(found))
         if WAITS in found.kinds.values():
-            workers = told["workercount"]
-            _give_way(kinds(_number(told["workerid"], workers), workers, processors())[0])
+            workers = reported["workercount"]
+            _give_way(kinds(_number(reported["workerid"], workers), workers, processors())[0])
 
 
 def _give_way(kind: str) -> None:

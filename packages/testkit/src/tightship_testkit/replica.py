@@ -258,7 +258,7 @@ class Replica:
         if self.code is None:
             self.host.kill(self.name)
 
-    def told_to_end(self) -> None:
+    def asked_to_end(self) -> None:
         """SIGTERM."""
         self.host.signal(self.name, signal.SIGTERM)
 

@@ -28,15 +28,15 @@ SEEDS = (20, 13)
 
 def transcript(scenario: Scenario) -> str:
     """Return a digest of all changes and requests, and of every byte that anybody sends, with its time."""
-    told = hashlib.sha256()
+    reported = hashlib.sha256()
 
     def ready(world: World, _: Observer) -> None:
         simulation = world.simulation
-        simulation.network.tap = lambda sender, reader, data: told.update(
+        simulation.network.tap = lambda sender, reader, data: reported.update(
             f"{simulation.loop.time():.9f} {sender} {reader} ".encode() + data
         )
 
-    return f"{run(scenario, ready).digest} {told.hexdigest()}"
+    return f"{run(scenario, ready).digest} {reported.hexdigest()}"
 
 
 @pytest.fixture(scope="module")

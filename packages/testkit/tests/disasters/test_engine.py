@@ -22,10 +22,10 @@ from tightship_testkit.disasters.shrink import NothingBroken, Unfinished, shrink
 
 
 def test_a_replay_is_the_same_run_and_tells_of_it() -> None:
-    scenario, told = make(20), io.StringIO()
-    assert replay(scenario, told).digest == run(scenario).digest
-    assert "judged" in told.getvalue()
-    assert "modified Node" in told.getvalue()
+    scenario, reported = make(20), io.StringIO()
+    assert replay(scenario, reported).digest == run(scenario).digest
+    assert "judged" in reported.getvalue()
+    assert "modified Node" in reported.getvalue()
 
 
 def test_a_story_file_says_all_of_a_scenario_and_all_kinds_of_steps_and_faults_are_drawn() -> None:
@@ -43,7 +43,7 @@ def _story(**changes: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("raw", "told"),
+    ("raw", "reported"),
     [
         (_story(steps=[{"at": 1, "kind": "meteor"}]), "step 0 is of unknown kind 'meteor'; allowed are "),
         (_story(faults=[{"at": 1, "until": 2, "kind": "moth"}]), "fault 0 is of unknown kind 'moth'; allowed are "),
@@ -62,16 +62,16 @@ def _story(**changes: Any) -> bytes:
         (_story(bogus=1), "Object contains unknown field `bogus`"),
     ],
 )
-def test_a_story_file_that_cannot_be_used_is_told(raw: bytes, told: str) -> None:
+def test_a_story_file_that_cannot_be_used_is_told(raw: bytes, reported: str) -> None:
     with pytest.raises(StoryError) as error:
         decode(raw, "night.json")
-    assert told in str(error.value)
+    assert reported in str(error.value)
     assert str(error.value).startswith("night.json: ")
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (["replay", "--seed", "seven"], "argument --seed: 'seven' is no whole number from 0 to 9007199254740991"),
         (["replay", "--seed", "-1"], "argument --seed: '-1' is no whole number from 0"),
@@ -86,14 +86,14 @@ def test_a_story_file_that_cannot_be_used_is_told(raw: bytes, told: str) -> None
         (["shake"], "invalid choice: 'shake'"),
     ],
 )
-def test_bad_input_is_one_line_and_64(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_line_and_64(arguments: list[str], reported: str, capsys: pytest.CaptureFixture[str]) -> None:
     try:
         code = main(arguments)
     except SystemExit as end:
         code = int(str(end.code))
     out, said = capsys.readouterr()
     assert code == USAGE
-    assert told in said
+    assert reported in said
     assert said.count("\n") == 1
     assert out == ""
 
@@ -165,9 +165,9 @@ def test_seeds_go_on_if_the_engine_fails_while_it_shrinks(
     monkeypatch.setattr(command, "outcomes", lambda *_: iter(broken))
     monkeypatch.setattr(command, "shrink", failing)
     assert main(["soak", "--seeds", "2", "--first", "4", "--processes", "1"]) == command.BROKEN
-    told = capsys.readouterr().out
-    assert told.count("not shrunk: the engine failed: LookupError: shop") == 2
-    assert "2 seeds from 4, 2 failed" in told
+    reported = capsys.readouterr().out
+    assert reported.count("not shrunk: the engine failed: LookupError: shop") == 2
+    assert "2 seeds from 4, 2 failed" in reported
 
 
 def test_what_is_not_shrunk_to_the_end_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""No promise about floors is vacuous: for each there is a liar, a fake hpa-scaler that breaks it, and it is found."""
+"""No promise about floors is vacuous: a fake hpa-scaler breaks each, and it is found."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from tightship_testkit.disasters.floors.market import HPA, SHOP
 from tightship_testkit.disasters.floors.spec import PREFIX, STATE, App, Autoscaler, Floors, Source, text_of
 from tightship_testkit.disasters.known import finding
-from tightship_testkit.disasters.liars import Liar, Lie, Step
 from tightship_testkit.disasters.registry import PROMISES
+from tightship_testkit.disasters.rogue_replicas import RogueReplica, RogueStory, Step
 from tightship_testkit.disasters.run import run
 from tightship_testkit.disasters.scenario import Controller, Scenario
 from tightship_testkit.disasters.steps.metrics import server_restarts
@@ -23,8 +23,8 @@ NEED = 10
 NOTES = {"prometheus-query": RATE, "requests-per-replica": "10"}
 
 
-class Setter(Liar):
-    """A liar about floors: it asks Prometheus, and writes to HPAs what it likes."""
+class Setter(RogueReplica):
+    """A rogue replica about floors: it asks Prometheus, and writes to HPAs what it likes."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world, "hpa-scaler-0")
@@ -47,7 +47,7 @@ class Setter(Liar):
         assert await self.send("PATCH", url, data=json.dumps(body), headers=headers) == 200
 
 
-# What liars do.
+# What rogue replicas do.
 
 Act = Callable[[Setter], object]
 ASK = Setter.query
@@ -121,7 +121,7 @@ def scenario(*, notes: dict[str, str] = NOTES, count: int = 1, app: App | None =
 
 
 def lie(promise: str, name: str, *steps: Step[Setter], **changes: Any) -> Any:
-    return pytest.param(promise, Lie(Setter, steps, scenario(**changes)), id=f"{promise}: {name}")
+    return pytest.param(promise, RogueStory(Setter, steps, scenario(**changes)), id=f"{promise}: {name}")
 
 
 def traffic(requests: float, *points: tuple[float, float]) -> App:
@@ -131,7 +131,7 @@ def traffic(requests: float, *points: tuple[float, float]) -> App:
 BAD, GOOD = "no-floor-lowered-on-bad-data", "lowered-by-good-answers"
 QUARREL: tuple[Step[Setter], ...] = (raises(), 5, edited(NEED), 5)
 WIPE: Act = lambda on: server_restarts(on.world, source="default", wipe=True, seconds=3.0)  # noqa: E731
-LIES = [
+ROGUES = [
     lie(BAD, "believes a server that lost its data", 30, *cycles(2), WIPE, 12, ASK, sets(4)),
     lie(BAD, "goes below the lower bound", 30, ASK, sets(2)),
     lie(
@@ -175,14 +175,14 @@ LIES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("promise", "told"), LIES)
-def test_a_liar_is_found_and_no_known_finding_takes_it(promise: str, told: Lie[Setter]) -> None:
-    found = [each for each in told.violations() if each.promise == promise]
+@pytest.mark.parametrize(("promise", "reported"), ROGUES)
+def test_a_rogue_replica_is_found_and_no_known_finding_takes_it(promise: str, reported: RogueStory[Setter]) -> None:
+    found = [each for each in reported.violations() if each.promise == promise]
     assert [each for each in found if finding(each) is None], found
 
 
-def test_each_promise_about_floors_has_a_liar() -> None:
-    assert {each.values[0] for each in LIES} == {name for name, each in PROMISES.items() if each.about == "floors"}
+def test_each_promise_about_floors_has_a_rogue_replica() -> None:
+    assert {each.values[0] for each in ROGUES} == {name for name, each in PROMISES.items() if each.about == "floors"}
 
 
 def test_where_nobody_lies_nothing_is_broken() -> None:

@@ -156,12 +156,12 @@ def test_without_its_policy_the_pilot_is_off_and_drains_go_on(chart: dict[str, A
 def test_a_replica_that_is_lost_at_a_write_keeps_no_pod_waiting(what: str, replicas: int, before: bool) -> None:
     asked = untroubled(replicas)
     back = {"skew": 0.0, "back": 5.0}
-    told = {"kill": back, "freeze": {"seconds": 40.0}, "stop": {**back, "back": 30.0}}[what]
+    reported = {"kill": back, "freeze": {"seconds": 40.0}, "stop": {**back, "back": 30.0}}[what]
     wrong: list[str] = []
     for resource in WRITES:
         assert asked[resource]
         for skip in range(min(asked[resource], MOST)):
-            args = {"program": "node-compactor", "resource": resource, "before": before, "skip": skip, **told}
+            args = {"program": "node-compactor", "resource": resource, "before": before, "skip": skip, **reported}
             found, result = played(scenario(Step(at=0.0, kind=f"{what}-at-landing", args=args), replicas=replicas))
             wrong += [f"{resource} {skip}: {each}" for each in result.violations]
             limit = 20.0 if replicas > 1 else ALONE[what]

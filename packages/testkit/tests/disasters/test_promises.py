@@ -1,4 +1,4 @@
-"""No promise is vacuous: for each there is a liar, a tiny fake controller that breaks it, and it is found."""
+"""No promise is vacuous: for each there is a rogue replica, a tiny fake controller that breaks it, and it is found."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 from tightship_simulator.api.landing import LEAVING, drawn
 from tightship_testkit.disasters.groups import DISRUPTIONS, MINIMUM, NODE_POOL, STATUS, SYSTEM, status_text
 from tightship_testkit.disasters.known import finding
-from tightship_testkit.disasters.liars import Liar, Lie, Step, play
 from tightship_testkit.disasters.observer import Observer
-from tightship_testkit.disasters.promises.books import CLAIMS, SAVINGS
 from tightship_testkit.disasters.promises.installations import INSTALLATIONS
+from tightship_testkit.disasters.promises.savings import CLAIMS, SAVINGS
 from tightship_testkit.disasters.registry import PROMISES
+from tightship_testkit.disasters.rogue_replicas import RogueReplica, RogueStory, Step, play
 from tightship_testkit.disasters.run import run
 from tightship_testkit.disasters.scenario import (
     Autoscaler,
@@ -41,8 +41,8 @@ LEADS_AT = 8.0
 NOWHERE = {"affinity": drawn(None, ["gone"]), "nodeSelector": {"no": "where"}}
 
 
-class Drainer(Liar):
-    """A liar about nodes. *pod* is one to evict, and *home* its node."""
+class Drainer(RogueReplica):
+    """A rogue replica about nodes. *pod* is one to evict, and *home* its node."""
 
     pod: Json
     home: str
@@ -86,7 +86,7 @@ class Drainer(Liar):
         self.home = self.pod["spec"]["nodeName"]
 
 
-# What liars do. A node without a name is that of the pod.
+# What rogue replicas do. A node without a name is that of the pod.
 
 Act = Callable[[Drainer], object]
 
@@ -147,7 +147,7 @@ def made_anew(name: str) -> Act:
 
 
 def beside(name: str, *steps: Step[Drainer]) -> Act:
-    """Have another liar lead, and do something."""
+    """Have another rogue replica lead, and do something."""
     return lambda on: play(Drainer(on.world, name), [Drainer.lead, *steps])
 
 
@@ -169,16 +169,16 @@ def scenario(**changes: Any) -> Scenario:
     return Scenario(**made)
 
 
-def idle(*steps: Step[Drainer], by: str = NAME, **changes: Any) -> Lie[Drainer]:
+def idle(*steps: Step[Drainer], by: str = NAME, **changes: Any) -> RogueStory[Drainer]:
     """Return the lie of one who does not lead."""
-    return Lie(lambda world: Drainer(world, by), steps, scenario(**changes))
+    return RogueStory(lambda world: Drainer(world, by), steps, scenario(**changes))
 
 
-def leader(*steps: Step[Drainer], **changes: Any) -> Lie[Drainer]:
+def leader(*steps: Step[Drainer], **changes: Any) -> RogueStory[Drainer]:
     return idle(LEADS_AT, Drainer.lead, Drainer.looks, *steps, **changes)
 
 
-def told(program: str = "node-compactor", **settings: object) -> dict[str, list[Controller]]:
+def reported(program: str = "node-compactor", **settings: object) -> dict[str, list[Controller]]:
     return {"controllers": [Controller(program=program, skews=[], settings=settings)]}
 
 
@@ -257,7 +257,7 @@ ALONE: Json = {"nodes": [Node(name="n1", pool="a")], "pools": [Pool(name="a", mo
 OPTS_OUT = edited(
     "person", "Node", "", lambda each: each["metadata"]["annotations"].update({"karpenter.sh/do-not-disrupt": "true"})
 )
-LIES = {
+ROGUES = {
     "within-pod-budgets": leader(
         asks("DELETE", "/api/v1/namespaces/shop/pods/{pod}"),
         budgets=[Budget(name="b", workload="web", spec={"minAvailable": 3})],
@@ -297,7 +297,7 @@ LIES = {
     ),
     "left-to-handler": leader(marked_by_handler("n1"), claim("n1")),
     "within-drain-budget": leader(claim("n1"), claim("n2", "op2")),
-    "minimums-kept": leader(claim("n1"), by="node-refiner-0", **told("node-refiner", minimum_nodes=3)),
+    "minimums-kept": leader(claim("n1"), by="node-refiner-0", **reported("node-refiner", minimum_nodes=3)),
     "waits-until-well": leader(
         claim("n1"),
         writes("n1", {"unschedulable": None, "taints": None}, {"v": 1, "phase": "Backoff"}),
@@ -306,10 +306,10 @@ LIES = {
         nodes=[Node(name="n1", pool="a"), Node(name="n2", pool="a")],
         pools=[Pool(name="a", most=2)],
         workloads=[Workload(name="web", replicas=2, cpu="3")],
-        **told(pendingAfterDrainTimeout=5),
+        **reported(pendingAfterDrainTimeout=5),
     ),
     "written-before-done": leader(writes("n1", {"unschedulable": True})),
-    "settles": leader(claim(phase="Evicting"), Drainer.evict, **told(settleTime=6)),
+    "settles": leader(claim(phase="Evicting"), Drainer.evict, **reported(settleTime=6)),
     "not-ready-left-alone": leader(
         claim(phase="Evicting"), lambda on: set_ready(on.world, on.home, False), 4, Drainer.evict
     ),
@@ -337,7 +337,7 @@ LIES = {
     "drains-end": leader(
         claim("n1"),
         story=10.0, quiet=80.0,
-        **told(nodeDrainTimeout=2, settleTime=1, handOverTimeout=1, awaitCompletionFor=0),
+        **reported(nodeDrainTimeout=2, settleTime=1, handOverTimeout=1, awaitCompletionFor=0),
     ),
     "given-back-in-time": leader(claim("n1", phase="Restoring"), story=40.0),
     "no-label-outlives-its-plan": leader(
@@ -354,18 +354,18 @@ LIES = {
     "nothing-of-others-changed": leader(writes("n1", labels={"example.com/mine": "now"})),
     "only-nodes-that-go": leader(claim(phase="Evicting"), Drainer.evict, objects=[group_of("a", 3)]),
     "installations-apart": leader(another_writes),
-    "books-are-true": leader(enters_books(standing(0)), objects=[ledger({})]),
+    "savings-are-true": leader(enters_books(standing(0)), objects=[ledger({})]),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("promise", LIES)
-def test_a_liar_is_found_and_is_no_known_finding(promise: str) -> None:
-    found = [each for each in LIES[promise].violations() if each.promise == promise]
+@pytest.mark.parametrize("promise", ROGUES)
+def test_a_rogue_replica_is_found_and_is_no_known_finding(promise: str) -> None:
+    found = [each for each in ROGUES[promise].violations() if each.promise == promise]
     assert any(finding(each) is None for each in found)
 
 
-def test_each_promise_has_a_liar() -> None:
-    assert set(LIES) == {name for name, each in PROMISES.items() if each.about == "nodes"}
+def test_each_promise_has_a_rogue_replica() -> None:
+    assert set(ROGUES) == {name for name, each in PROMISES.items() if each.about == "nodes"}
 
 
 def test_where_nobody_lies_nothing_is_broken() -> None:
@@ -428,7 +428,7 @@ def test_a_deletion_cost_of_others_that_is_touched_is_seen(before: Json, change:
         body = {"metadata": {"annotations": change}}
         assert await on.ask("PATCH", f"/api/v1/namespaces/shop/pods/{name}", body) == 200
 
-    costly = told(deletionCost=True)
+    costly = reported(deletionCost=True)
     web = [Workload(name="web", annotations=before)]
     found = idle(LEADS_AT, Drainer.looks, write, workloads=web, **costly).violations()
     assert bool([each for each in found if each.promise == "nothing-of-others-changed"]) is broken
@@ -495,7 +495,7 @@ def test_books_that_tell_too_much_or_too_little_are_seen(
     before: dict[str, str], steps: list[Step[Drainer]], broken: str
 ) -> None:
     lie = leader(*steps, objects=[ledger(before)], story=180.0, pools=[Pool(name="a", least=3, most=3)])
-    found = [each.what for each in lie.violations() if each.promise == "books-are-true"]
+    found = [each.what for each in lie.violations() if each.promise == "savings-are-true"]
     assert (broken in found[0]) if broken else found == []
 
 
@@ -504,7 +504,7 @@ def test_a_pause_that_the_record_itself_makes_too_short_is_seen() -> None:
         claim("n1"),
         writes("n1", record={"v": 1, "phase": "Backoff", "nextTry": "2026-01-05T08:00:00.000Z"}),
         claim("n1", "op2"),
-        **told(backoff=10),
+        **reported(backoff=10),
     )
     found = [each.what for each in hurried.violations() if each.promise == "pauses-kept"]
     assert found == ["node-compactor-0 claimed it 0.0 s after its last drain was given up, 10 s must pass"]
@@ -512,7 +512,7 @@ def test_a_pause_that_the_record_itself_makes_too_short_is_seen() -> None:
 
 @pytest.mark.parametrize(("after", "seen"), [(22, True), (0, False)])
 def test_a_lease_that_is_left_behind_is_seen_while_it_keeps_others_waiting(after: float, seen: bool) -> None:
-    late = Lie(lambda world: Drainer(world, NAME), [after + LEADS_AT, Drainer.lead], scenario())
+    late = RogueStory(lambda world: Drainer(world, NAME), [after + LEADS_AT, Drainer.lead], scenario())
     left = [each.what for each in late.violations() if each.promise == "nothing-left"]
     assert left == (["is held by node-compactor-0_1, which has ended"] if seen else [])
 

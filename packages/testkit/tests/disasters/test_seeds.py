@@ -21,5 +21,5 @@ QUICK = 5
 )
 def test_the_promises_hold(first: int) -> None:
     broken = {seed: new for seed in range(first, first + CHUNK) if (new := run(make(seed)).new)}
-    told = [f"seed {seed}: {violation}" for seed, found in broken.items() for violation in found]
-    assert not broken, "\n".join([*told, f"again, with a log: make replay SEED={min(broken)}"])
+    reported = [f"seed {seed}: {violation}" for seed, found in broken.items() for violation in found]
+    assert not broken, "\n".join([*reported, f"again, with a log: make replay SEED={min(broken)}"])

@@ -12,8 +12,8 @@ from msgspec import Struct
 from tightship_simulator.api.events import as_new
 from tightship_simulator.api.kinds import NEW_EVENTS, Kind
 from tightship_simulator.api.requests import Selection
-from tightship_simulator.api.shelf import Change
 from tightship_simulator.api.tables import table
+from tightship_simulator.api.versioned import Change
 
 Json = dict[str, Any]
 

@@ -20,9 +20,9 @@ Json = dict[str, Any]
 def named(target: Target, thing: Json) -> Json:
     """Return the body of a write in the form that is kept. Raises for one that is not about *target*."""
     kind = target.kind
-    told = thing.get("kind", kind.name), thing.get("apiVersion", kind.group_version)
-    if told != (kind.name, kind.group_version):
-        raise BadRequest(f'{told[0]} in version "{told[1]}" cannot be handled as a {kind.name}')
+    reported = thing.get("kind", kind.name), thing.get("apiVersion", kind.group_version)
+    if reported != (kind.name, kind.group_version):
+        raise BadRequest(f'{reported[0]} in version "{reported[1]}" cannot be handled as a {kind.name}')
     if wrong := malformed(thing):
         raise BadRequest(f"{kind.name} cannot be read: {wrong}")
     meta = dict(thing.get("metadata") or {})
@@ -44,8 +44,8 @@ def named(target: Target, thing: Json) -> Json:
 async def body_of(request: web.Request, *, any_form: bool = False) -> Any:
     """Return the decoded body, an object unless *any_form*. Raises ``BadRequest`` and ``UnsupportedMediaType``."""
     if "json" not in request.content_type:
-        told = "the body of the request was in an unknown format - accepted media types include: application/json"
-        raise UnsupportedMediaType(told)
+        detail = "the body of the request was in an unknown format - accepted media types include: application/json"
+        raise UnsupportedMediaType(detail)
     try:
         body = msgspec.json.decode(await request.read())
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

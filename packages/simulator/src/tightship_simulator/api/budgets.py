@@ -140,8 +140,8 @@ def spent_by(pod: Json, budgets: Sequence[Json], now: datetime) -> Json | None:
         return None
     mine = [each for each in budgets if matches(each, pod)]
     if len(mine) > 1:
-        told = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-        raise WithoutReason(told)
+        detail = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        raise WithoutReason(detail)
     if not mine or _let_go(pod, mine[0]):
         return None
     return _decremented(mine[0], pod["metadata"]["name"], now)
@@ -167,8 +167,8 @@ def _decremented(budget: Json, pod: str, now: datetime) -> Json:
     if allowed < 0:
         raise Forbidden(f'poddisruptionbudgets.policy "{name}" is forbidden: pdb disruptions allowed is negative')
     if len(status.get("disruptedPods") or {}) > _MOST_DISRUPTED:
-        told = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
-        raise Forbidden(f'poddisruptionbudgets.policy "{name}" is forbidden: {told}')
+        detail = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+        raise Forbidden(f'poddisruptionbudgets.policy "{name}" is forbidden: {detail}')
     if not allowed:
         failed = [each for each in status.get("conditions") or [] if each.get("reason") == "SyncFailed"]
         if failed:

@@ -8,8 +8,8 @@ from typing import Any
 
 from tightship_simulator.api.budgets import controller_of, matches, status_of
 from tightship_simulator.api.errors import Expired
-from tightship_simulator.api.shelf import Change, Key, key_of
 from tightship_simulator.api.store import Store
+from tightship_simulator.api.versioned import Change, Key, key_of
 
 Json = dict[str, Any]
 

@@ -31,13 +31,13 @@ class Refused(Exception):
     @property
     def status(self) -> Json:
         """The ``Status`` object that is the body of the answer."""
-        told: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
-        told["message"] = self.message
+        reported: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        reported["message"] = self.message
         if self.reason:
-            told["reason"] = self.reason
+            reported["reason"] = self.reason
         if self.details:
-            told["details"] = self.details
-        return {**told, "code": self.code}
+            reported["details"] = self.details
+        return {**reported, "code": self.code}
 
 
 class BadRequest(Refused):
@@ -135,8 +135,8 @@ class TooLarge(Refused):
 
 def details(kind: Kind, name: str = "", uid: str = "") -> Json:
     """Return ``Status.details`` of an object."""
-    told = {"name": name, "group": kind.group, "kind": kind.plural, "uid": uid}
-    return {key: value for key, value in told.items() if value}
+    reported = {"name": name, "group": kind.group, "kind": kind.plural, "uid": uid}
+    return {key: value for key, value in reported.items() if value}
 
 
 def not_found(kind: Kind, name: str) -> NotFound:
@@ -151,13 +151,13 @@ def already_exists(kind: Kind, name: str) -> AlreadyExists:
 
 def conflict(kind: Kind, name: str, problem: str) -> Conflict:
     """Return the 409 of a write on something that is not what the writer took it for."""
-    told = f'Operation cannot be fulfilled on {kind.qualified} "{name}": {problem}'
-    return Conflict(told, details=details(kind, name))
+    detail = f'Operation cannot be fulfilled on {kind.qualified} "{name}": {problem}'
+    return Conflict(detail, details=details(kind, name))
 
 
 def invalid(kind: Kind, name: str, problems: list[tuple[str, str]]) -> Invalid:
     """Return the 422 of an object; *problems* are fields and what is wrong with each."""
-    told = "; ".join(f"{field}: {problem}" for field, problem in problems)
+    detail = "; ".join(f"{field}: {problem}" for field, problem in problems)
     causes = [{"reason": "FieldValueInvalid", "message": problem, "field": field} for field, problem in problems]
     about = {"name": name, "group": kind.group, "kind": kind.name, "causes": causes}
-    return Invalid(f'{kind.name}{f".{kind.group}" if kind.group else ""} "{name}" is invalid: {told}', details=about)
+    return Invalid(f'{kind.name}{f".{kind.group}" if kind.group else ""} "{name}" is invalid: {detail}', details=about)

@@ -12,7 +12,7 @@ from typing import Any
 
 from tightship_simulator.api.errors import TooLarge, not_found
 from tightship_simulator.api.kinds import BY_NAME, KINDS, Kind
-from tightship_simulator.api.shelf import Change, Happening, Shelf
+from tightship_simulator.api.versioned import Change, Happening, VersionedObjects
 
 Json = dict[str, Any]
 Items = list[Json]
@@ -35,14 +35,14 @@ class Kept:
     def __init__(self, history: int) -> None:
         self.version = 1
         self.listeners: list[Listener] = []
-        self._shelves = {kind.name: Shelf(history) for kind in KINDS}
-        self._waiting: dict[str, dict[asyncio.Future[None], None]] = {name: {} for name in self._shelves}
+        self._by_kind = {kind.name: VersionedObjects(history) for kind in KINDS}
+        self._waiting: dict[str, dict[asyncio.Future[None], None]] = {name: {} for name in self._by_kind}
 
     # Reading.
 
     def find(self, kind: str, name: str, namespace: str = "") -> Json | None:
         """Return an object, ``None`` where there is none."""
-        return self._shelves[kind].objects.get((namespace, name))
+        return self._by_kind[kind].objects.get((namespace, name))
 
     def get(self, kind: str, name: str, namespace: str = "") -> Json:
         """Return an object. Raises :class:`~tightship_simulator.api.errors.NotFound`."""
@@ -57,15 +57,15 @@ class Kept:
         With *at* those there were at that version. Raises :class:`~tightship_simulator.api.errors.Expired` where that
         is forgotten.
         """
-        shelf = self._shelves[kind]
-        if at is None or at >= shelf.version:
-            return shelf.sorted(namespace)
-        objects = shelf.at(at)
+        versioned = self._by_kind[kind]
+        if at is None or at >= versioned.version:
+            return versioned.sorted(namespace)
+        objects = versioned.at(at)
         return [objects[key] for key in sorted(objects) if not namespace or key[0] == namespace]
 
     def changed(self, kinds: Iterable[str]) -> int:
         """Return the version of the last change of any of *kinds*, 0 where there was none."""
-        return max(self._shelves[kind].version for kind in kinds)
+        return max(self._by_kind[kind].version for kind in kinds)
 
     # Watching.
 
@@ -74,7 +74,7 @@ class Kept:
 
         Raises :class:`~tightship_simulator.api.errors.Expired` where that is forgotten.
         """
-        return self._shelves[kind].since(since)
+        return self._by_kind[kind].since(since)
 
     async def watch(self, kind: str, since: int | None = None) -> AsyncIterator[Change]:
         """Yield what happens to a kind after version *since* (from now on unless given), for ever.
@@ -120,20 +120,20 @@ class Kept:
         are told what differs, by the author ``etcd``. Raises :class:`~tightship_simulator.api.errors.Expired` where
         that is forgotten.
         """
-        found = {name: dict(shelf.at(version)) for name, shelf in self._shelves.items()}
+        found = {name: dict(versioned.at(version)) for name, versioned in self._by_kind.items()}
         self.version += _BUMP
-        told: Changes = []
+        reported: Changes = []
         for name, objects in found.items():
-            shelf = self._shelves[name]
-            before = shelf.objects
+            versioned = self._by_kind[name]
+            before = versioned.objects
             for key in sorted(before.keys() | objects.keys()):
                 old, new = before.get(key), objects.get(key)
                 if new is None and old is not None:
-                    told.append(Change("DELETED", self.version, old, old))
+                    reported.append(Change("DELETED", self.version, old, old))
                 elif new is not None and new is not old:
-                    told.append(Change("MODIFIED" if old is not None else "ADDED", self.version, new, old))
-            shelf.reset(objects, self.version)
-        for change in told:
+                    reported.append(Change("MODIFIED" if old is not None else "ADDED", self.version, new, old))
+            versioned.reset(objects, self.version)
+        for change in reported:
             self._tell(change, "etcd")
         for waiting in self._waiting.values():
             _wake(waiting)
@@ -142,7 +142,7 @@ class Kept:
         self.version += 1
         new["metadata"]["resourceVersion"] = str(self.version)
         change = Change(type_, self.version, new, old)
-        self._shelves[kind.name].put(change)
+        self._by_kind[kind.name].put(change)
         _wake(self._waiting[kind.name])
         self._tell(change, AUTHOR.get())
 

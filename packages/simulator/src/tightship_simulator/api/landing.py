@@ -23,7 +23,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from tightship_simulator.api.shelf import Change, Key, key_of
+from tightship_simulator.api.versioned import Change, Key, key_of
 
 Json = dict[str, Any]
 
@@ -60,7 +60,7 @@ class LandingPolicies:
         self._data: dict[Key, dict[str, str]] = {}
         self._coming: deque[_Told] = deque()
 
-    def told(self, change: Change, _author: str = "") -> None:
+    def reported(self, change: Change, _author: str = "") -> None:
         """Take note of a change of the store."""
         if change.object["kind"] != "ConfigMap":
             return
@@ -96,11 +96,11 @@ class LandingPolicies:
     def _catch_up(self) -> None:
         now = self._now().timestamp()
         while self._coming and self._coming[0].at <= now:
-            told = self._coming.popleft()
-            if told.data is None:
-                self._data.pop(told.key, None)
+            reported = self._coming.popleft()
+            if reported.data is None:
+                self._data.pop(reported.key, None)
             else:
-                self._data[told.key] = told.data
+                self._data[reported.key] = reported.data
 
 
 def _mentions(spec: Json) -> bool:

@@ -52,8 +52,8 @@ def patched(thing: Json, patch: Any, content_type: str) -> Json:
         return _json_patched(thing, patch)
     if content_type not in {MERGE_PATCH, STRATEGIC_PATCH}:
         allowed = f"accepted media types include: {JSON_PATCH}, {MERGE_PATCH}, {STRATEGIC_PATCH}"
-        told = f"the body of the request was in an unknown format - {allowed}"
-        raise UnsupportedMediaType(told)
+        detail = f"the body of the request was in an unknown format - {allowed}"
+        raise UnsupportedMediaType(detail)
     if not isinstance(patch, dict):
         raise BadRequest("a merge patch must be an object")
     merged = _merged(thing, patch) if content_type == MERGE_PATCH else _strategically(thing, patch)

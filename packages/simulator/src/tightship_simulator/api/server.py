@@ -43,12 +43,12 @@ from tightship_simulator.api.requests import (
     token_of,
 )
 from tightship_simulator.api.rights import Allows, check
-from tightship_simulator.api.shelf import key_of
 from tightship_simulator.api.store import AUTHOR, MANAGER, Part, Store
+from tightship_simulator.api.versioned import key_of
 from tightship_simulator.api.watching import BOOKMARKS, stream, watch_of
 
 Json = dict[str, Any]
-Told = tuple[int, Json]
+Reply = tuple[int, Json]
 """A status code and a body."""
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -157,8 +157,8 @@ class ApiServer:
         except Expired as error:
             if not token:
                 raise
-            told = "The provided continue parameter is too old to display a consistent list result. You must start a "
-            raise Expired(told + "new list without the continue parameter.") from error
+            detail = "The provided continue parameter is too old to display a consistent list result. You must start a "
+            raise Expired(detail + "new list without the continue parameter.") from error
         things = [each for each in things if key_of(each) > after and selected.takes(each)]
         meta: Json = {"resourceVersion": str(at)}
         limit = number(query, "limit")
@@ -171,7 +171,7 @@ class ApiServer:
 
     # Single objects.
 
-    async def _one(self, target: Target, request: web.Request) -> Told:
+    async def _one(self, target: Target, request: web.Request) -> Reply:
         if target.subresource:
             return await self._subresource(target, request)
         match request.method, bool(target.name):
@@ -245,7 +245,7 @@ class ApiServer:
 
     # Subresources.
 
-    async def _subresource(self, target: Target, request: web.Request) -> Told:
+    async def _subresource(self, target: Target, request: web.Request) -> Reply:
         method, kind, name, namespace = request.method, target.kind, target.name, target.namespace
         match target.subresource, kind.name:
             case "status", _ if kind.status:

@@ -46,8 +46,8 @@ from tightship_simulator.api.objects import (
     timestamp,
     uid_differs,
 )
-from tightship_simulator.api.shelf import Change, key_of
 from tightship_simulator.api.validity import malformed, problems
+from tightship_simulator.api.versioned import Change, key_of
 
 Json = dict[str, Any]
 Part = Literal["all", "main", "status"]
@@ -81,7 +81,7 @@ class Store(Kept):
         self.landings = LandingPolicies(now, seed)
         self.mutating: list[Callable[[Json], None]] = []
         """Mutating policies on updates: each may change the object that is about to be stored."""
-        self.listeners.append(self.landings.told)
+        self.listeners.append(self.landings.reported)
         for name in FIRST_NAMESPACES:
             self.create("Namespace", {"metadata": {"name": name}})
 
@@ -169,8 +169,8 @@ class Store(Kept):
                 raise conflict(about, str(meta.get("name")), uid_differs(str(meta["uid"]), ""))
             raise not_found(about, str(meta.get("name")))
         if kind == "Lease" and not meta.get("resourceVersion"):
-            told = [("metadata.resourceVersion", "Invalid value: 0: must be specified for an update")]
-            raise invalid(about, str(meta["name"]), told)
+            reported = [("metadata.resourceVersion", "Invalid value: 0: must be specified for an update")]
+            raise invalid(about, str(meta["name"]), reported)
         return self._written(about, old, copied(about, thing), part, dry_run=dry_run)
 
     def delete(
@@ -234,10 +234,10 @@ class Store(Kept):
         if space is None:
             raise not_found(BY_NAME["Namespace"], name)
         if "deletionTimestamp" in space["metadata"]:
-            told = f"unable to create new content in namespace {name} because it is being terminated"
+            detail = f"unable to create new content in namespace {name} because it is being terminated"
             cause = {"reason": "NamespaceTerminating", "message": f"namespace {name} is being terminated"}
             about = {"name": thing, "kind": what, "causes": [{**cause, "field": "metadata.namespace"}]}
-            raise Forbidden(f'{what} "{thing}" is forbidden: {told}', details=about)
+            raise Forbidden(f'{what} "{thing}" is forbidden: {detail}', details=about)
 
     def _priority(self, thing: Json) -> int | None:
         """Return the priority of a pod by its class, which may be one of those that every cluster has."""
@@ -248,7 +248,7 @@ class Store(Kept):
     def _added(self, kind: Kind, made: Json, *, dry_run: bool = False) -> Json:
         made = self._attributed(normalized(kind.name, completed(kind.name, made, self._priority(made))), None)
         self._valid(kind, made)
-        if key_of(made) in self._shelves[kind.name].objects:
+        if key_of(made) in self._by_kind[kind.name].objects:
             raise already_exists(kind, made["metadata"]["name"])
         if not dry_run:
             self._commit(kind, "ADDED", made, None)

@@ -58,8 +58,8 @@ def _autoscaler(spec: Json) -> Problems:
     if most < 1:
         found.append(("spec.maxReplicas", f"Invalid value: {most}: must be greater than 0"))
     if most < least:
-        told = f"Invalid value: {most}: must be greater than or equal to `minReplicas`"
-        found.append(("spec.maxReplicas", told))
+        detail = f"Invalid value: {most}: must be greater than or equal to `minReplicas`"
+        found.append(("spec.maxReplicas", detail))
     return found
 
 

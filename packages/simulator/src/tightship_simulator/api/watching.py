@@ -12,8 +12,8 @@ from msgspec import Struct
 from tightship_simulator.api.answers import Form, encode
 from tightship_simulator.api.errors import BadRequest, Expired, WithoutReason
 from tightship_simulator.api.requests import Selection, flag, number
-from tightship_simulator.api.shelf import Change
 from tightship_simulator.api.store import Store
+from tightship_simulator.api.versioned import Change
 
 Json = dict[str, Any]
 
@@ -63,7 +63,7 @@ async def stream(store: Store, watch: Watch, request: web.Request, every: float)
     if at is None:
         at = store.version
         found = [Change("ADDED", at, each) for each in store.list(kind)]
-        await _write(response, _told(watch, found))
+        await _write(response, _described(watch, found))
         if watch.initial:
             await _write(response, [watch.form.bookmark(at, initial_end=True)])
     while True:
@@ -73,7 +73,7 @@ async def stream(store: Store, watch: Watch, request: web.Request, every: float)
             await _write(response, [{"type": "ERROR", "object": error.status}])
             return response
         at = max(at, store.version)
-        await _write(response, _told(watch, changes))
+        await _write(response, _described(watch, changes))
         now = loop.time()
         if watch.bookmarks and (now >= mark or now >= end):
             mark = now + every
@@ -87,8 +87,8 @@ async def stream(store: Store, watch: Watch, request: web.Request, every: float)
             pass
 
 
-def _told(watch: Watch, changes: Iterable[Change]) -> list[Json]:
-    return [told for each in changes if (told := watch.form.event(each, watch.selected)) is not None]
+def _described(watch: Watch, changes: Iterable[Change]) -> list[Json]:
+    return [reported for each in changes if (reported := watch.form.event(each, watch.selected)) is not None]
 
 
 async def _write(response: web.StreamResponse, events: list[Json]) -> None:

@@ -79,8 +79,8 @@ class Lines:
                     at, looked = scene.at, loop.time()
                 # It grows too where there is nothing to see for a while.
                 now = at + loop.time() - looked
-                if told := self._waiting.take(scene, now):
-                    insort(self._own, told)
+                if reported := self._waiting.take(scene, now):
+                    insort(self._own, reported)
                 if scene.began and now - last >= FIGURES_EVERY:
                     last = now
                     insort(self._own, (now, words.figures(scene)))

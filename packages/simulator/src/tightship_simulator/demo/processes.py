@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tightship_simulator.api.store import Store
-from tightship_simulator.demo import tether
+from tightship_simulator.demo import die_with_parent
 from tightship_simulator.demo.backend import ENDS_WITHIN, Controller, DiedError, Running, Setup
 from tightship_simulator.demo.settings import CONTROLLERS, environment
 from tightship_simulator.life.living import Living
@@ -42,7 +42,7 @@ async def processes(setup: Setup) -> AsyncIterator[Running]:
 class ControllerProcess(Controller):
     """A controller's process; its log is a file in *folder*.
 
-    It does not outlive this process, however that ends: see :mod:`tightship_simulator.demo.tether`.
+    It does not outlive this process, however that ends: see :mod:`tightship_simulator.demo.die_with_parent`.
     """
 
     def __init__(self, name: str, kubeconfig: Path, folder: Path, prometheus: str) -> None:
@@ -70,7 +70,7 @@ class ControllerProcess(Controller):
             with self.log.open("wb") as log:
                 # A session of its own: Ctrl-C is for the demo, which then ends it in order.
                 self._process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-I", tether.__file__, script, "run", stdin=end, stdout=log, stderr=log,
+                    sys.executable, "-I", die_with_parent.__file__, script, "run", stdin=end, stdout=log, stderr=log,
                     env=self._environment, start_new_session=True,
                 )  # fmt: skip
         finally:

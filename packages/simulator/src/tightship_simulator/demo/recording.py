@@ -9,8 +9,8 @@ from typing import IO
 
 import msgspec
 
+from tightship_simulator.demo.observations import Moment
 from tightship_simulator.demo.running import Options
-from tightship_simulator.demo.sights import Moment
 
 _options = msgspec.json.Decoder(Options)
 _moments = msgspec.json.Decoder(Moment)

@@ -16,10 +16,10 @@ from tightship.kube.host import monotonic, wall
 from tightship_simulator.api.store import Store
 from tightship_simulator.demo import story
 from tightship_simulator.demo.backend import Backend, Controller, Setup
+from tightship_simulator.demo.cluster import SHAPES, WORKS, group, objects
+from tightship_simulator.demo.observations import Announcement, Moment, Observation, identity
 from tightship_simulator.demo.scene import Scene
 from tightship_simulator.demo.settings import config_maps
-from tightship_simulator.demo.sights import Moment, Sight, Told, identity
-from tightship_simulator.demo.town import SHAPES, WORKS, group, objects
 from tightship_simulator.demo.watching import PAUSE, WATCHED, follow, session, watch_status, watch_traffic
 from tightship_simulator.life.changes import Json, key_of
 from tightship_simulator.life.kubelet import Pace
@@ -70,7 +70,7 @@ class Show:
         self._passing = story.Passing(story.Night(options.seconds))
         self._heard = heard
         self._began: float | None = None
-        self._known: dict[tuple[str, str], Sight] = {}
+        self._known: dict[tuple[str, str], Observation] = {}
         self._prometheus = Prometheus(rates={"http_requests_total": self._rate}, now=wall)
         self._peaks = {work.name: work.peak for work in WORKS if work.rate}
         self._rates = {work.name: work.rate for work in WORKS if work.rate}
@@ -98,13 +98,13 @@ class Show:
             return None
         return self._peaks[name] * story.delivered(self.hour) / (self._rates[name] * max(1, current))
 
-    def _see(self, sight: Sight) -> None:
-        key = identity(sight)
-        if key is not None and self._known.get(key) == sight:
+    def _see(self, observation: Observation) -> None:
+        key = identity(observation)
+        if key is not None and self._known.get(key) == observation:
             return  # a change of something that is not shown
         if key is not None:
-            self._known[key] = sight
-        moment = Moment(round(self.elapsed, 3), round(self.hour, 4), sight)
+            self._known[key] = observation
+        moment = Moment(round(self.elapsed, 3), round(self.hour, 4), observation)
         self.scene.take(moment)
         self._heard(moment)
 
@@ -150,12 +150,12 @@ class Show:
             if hour == story.RISING:
                 await tasks.beside(self._until_packed())
             self._prometheus.outage = Outage.REFUSES if story.fails(hour) else Outage.NONE
-            self._see(Told(text))
+            self._see(Announcement(text))
         await tasks.beside(self._until(story.END))
-        self._see(Told("half past seven: what drains nodes is switched off, what is under way is finished"))
+        self._see(Announcement("half past seven: what drains nodes is switched off, what is under way is finished"))
         _switch(store, on=False)
         await tasks.beside(self._until_settled())
-        self._see(Told("the end of the night"))
+        self._see(Announcement("the end of the night"))
 
     async def _until(self, hour: float) -> None:
         await _wait(lambda: self.hour >= hour, 0.05)

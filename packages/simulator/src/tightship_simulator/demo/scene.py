@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from tightship_simulator.demo.sights import (
+from tightship_simulator.demo.observations import (
+    Announcement,
     BudgetSeen,
     EventSeen,
     FloorSeen,
@@ -16,7 +17,6 @@ from tightship_simulator.demo.sights import (
     NodeSeen,
     PodSeen,
     StatusSeen,
-    Told,
     TrafficSeen,
 )
 from tightship_simulator.demo.story import BEGIN
@@ -100,7 +100,7 @@ class Scene:
         self.lines: deque[Line] = deque(maxlen=KEPT_LINES)
         self.said = 0
         """How many lines there were so far."""
-        self.told = ""
+        self.reported = ""
         self.saved = 0.0
         """Node-hours of the story that were not needed, against the number of nodes at the beginning."""
         self.began = 0
@@ -147,7 +147,7 @@ class Scene:
                 pool.began = len(pool.nodes)
         self.saved += (self.began - self.nodes) * max(0.0, moment.hour - self.hour) if self.began else 0.0
         self.at, self.hour = max(self.at, moment.at), max(self.hour, moment.hour)
-        match moment.sight:
+        match moment.observation:
             case NodeSeen() as node:
                 self._node(node)
             case PodSeen() as pod:
@@ -162,9 +162,9 @@ class Scene:
                 self._event(event)
             case Gone() as gone:
                 self._gone(gone)
-            case Told() as told:
-                self.told = told.text
-                self._say("", "", told.text)
+            case Announcement() as reported:
+                self.reported = reported.text
+                self._say("", "", reported.text)
             case BudgetSeen():
                 pass  # for the record
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
+from tightship_simulator.demo.observations import FloorSeen
 from tightship_simulator.demo.scene import AUTOSCALER, FLOORS, Line, Pool, Scene, Slot
-from tightship_simulator.demo.sights import FloorSeen
 from tightship_simulator.demo.story import BEGIN, END, clock
 
 LEAST_WIDTH, LEAST_HEIGHT = 60, 16
@@ -56,8 +56,8 @@ def _fit(lines: Sequence[Text], width: int, height: int) -> Text:
 
 
 def _rule(title: str, width: int, more: str = "") -> Text:
-    told = f" {more} " if more else " "
-    return Text.assemble(("── ", DIM), (title, LOUD), (told + "─" * max(0, width - len(title + told) - 3), DIM))
+    detail = f" {more} " if more else " "
+    return Text.assemble(("── ", DIM), (title, LOUD), (detail + "─" * max(0, width - len(title + detail) - 3), DIM))
 
 
 def _title(scene: Scene, width: int) -> list[Text]:
@@ -75,8 +75,8 @@ def _title(scene: Scene, width: int) -> list[Text]:
         ("evicted ", str(sum(scene.evicted.values()))),
     ]
     second = _as_fits([Text.assemble((name, DIM), (text, LOUD)) for name, text in figures], width)
-    told = scene.told if scene.began else "the controllers start, each a process of its own"
-    return [first, second, Text(told, _TONES["warn"] if "fails" in told else _OF["hpa-scaler"])]
+    reported = scene.reported if scene.began else "the controllers start, each a process of its own"
+    return [first, second, Text(reported, _TONES["warn"] if "fails" in reported else _OF["hpa-scaler"])]
 
 
 def _as_fits(parts: Iterable[Text], width: int) -> Text:

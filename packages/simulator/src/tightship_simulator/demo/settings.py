@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from tightship_simulator.demo.town import SYSTEM
+from tightship_simulator.demo.cluster import SYSTEM
 from tightship_simulator.life.changes import Json
 
 COMPACTOR, REFINER, SCALER = "node-compactor", "node-refiner", "hpa-scaler"

@@ -1,4 +1,4 @@
-"""What happens to the town from outside in one night: traffic that falls and rises, and an hour of failure. Pure.
+"""What happens to the cluster from outside in one night: traffic that falls and rises, and an hour of failure. Pure.
 
 The night goes from nine in the evening to half past seven. At a quarter to midnight the gateway fails: a tenth of the
 traffic reaches the pods, and Prometheus, which is behind the same gateway, is away.

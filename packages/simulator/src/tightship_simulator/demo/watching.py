@@ -15,7 +15,7 @@ from tightship.kube.connector import connector
 from tightship.kube.resources import BY_KIND, Resource
 from tightship.kube.watching import Applied, Removed, WatchDriver, WatchEvent, watch_once
 from tightship.objects.api_errors import KubeError
-from tightship_simulator.demo.sights import TAGS, Gone, Sight, TrafficSeen, seen, status_line
+from tightship_simulator.demo.observations import TAGS, Gone, Observation, TrafficSeen, seen, status_line
 
 PAUSE = 0.5
 """Seconds between two looks at what can't be watched, and before a watch that broke is begun anew."""
@@ -26,7 +26,7 @@ WATCHED = (
     Resource("Event", "events.k8s.io", "v1", "events"),
 )
 
-Take = Callable[[Sight], None]
+Take = Callable[[Observation], None]
 
 
 async def follow(connection: Connection, resource: Resource, take: Take) -> None:
@@ -102,7 +102,7 @@ async def watch_traffic(url: str, queries: Mapping[str, str], take: Take) -> Non
 
 async def watch_status(urls: Mapping[str, str], take: Take) -> None:
     """Tell what each controller's ``/status`` says, by the URL it serves it at, whenever that changes."""
-    last: dict[str, Sight] = {}
+    last: dict[str, Observation] = {}
     async with session() as client:
         while True:
             for name, url in urls.items():

@@ -273,8 +273,8 @@ def evaluate(samples: Samples, node: Node, at: float, lookback: int = LOOKBACK) 
         case list():
             series = [{"metric": dict(labels), "value": [time, number(value)]} for labels, value in found]
             data = {"resultType": "vector", "result": series}
-    told = {"warnings": sorted(set(evaluation.warnings))} if evaluation.warnings else {}
-    return {"data": data, **told}
+    reported = {"warnings": sorted(set(evaluation.warnings))} if evaluation.warnings else {}
+    return {"data": data, **reported}
 
 
 def number(value: float) -> str:

@@ -66,17 +66,17 @@ class HorizontalAutoscaler:
         least, most = int(spec.get("minReplicas", 1)), int(spec["maxReplicas"])
         current = int(target["spec"].get("replicas", 1))
         self._loop(hpa).begin(current, now)
-        told = _Conditions(hpa, at)
-        told.set("AbleToScale", "True", "SucceededGetScale")
+        reported = _Conditions(hpa, at)
+        reported.set("AbleToScale", "True", "SucceededGetScale")
         desired: int | None = current
         if current == 0 and least != 0:
-            told.set("ScalingActive", "False", "ScalingDisabled")
+            reported.set("ScalingActive", "False", "ScalingDisabled")
         elif current > most:
             desired = most
         elif current < least:
             desired = least
         else:
-            desired = self._by_metrics(hpa, current, now, told)
+            desired = self._by_metrics(hpa, current, now, reported)
         changes: list[Change] = []
         shown = hpa.get("status") or {}
         # Where metrics fail what was desired last stands. Go leaves out a field that is 0, but for those required.
@@ -88,15 +88,15 @@ class HorizontalAutoscaler:
         if desired not in (None, current):
             self._loop(hpa).scaled(current, desired, now)
             changes.append(Patch(target, {"spec": {"replicas": desired}}))
-            told.set("AbleToScale", "True", "SucceededRescale")
-            told.set("ScaledToZero", *(("False", "NotScaledToZero") if desired else ("True", "ScaledToZero")))
+            reported.set("AbleToScale", "True", "SucceededRescale")
+            reported.set("ScaledToZero", *(("False", "NotScaledToZero") if desired else ("True", "ScaledToZero")))
             status["lastScaleTime"] = at
-        status["conditions"] = told.conditions
+        status["conditions"] = reported.conditions
         if any(shown.get(key) != value for key, value in status.items()):
             changes.append(Patch(hpa, {"status": status}, status=True))
         return changes
 
-    def _by_metrics(self, hpa: Json, current: int, now: float, told: _Conditions) -> int | None:
+    def _by_metrics(self, hpa: Json, current: int, now: float, reported: _Conditions) -> int | None:
         """Return how many replicas the metrics ask for, within bounds; ``None`` where they can't be had."""
         spec = hpa["spec"]
         least, most = int(spec.get("minReplicas", 1)), int(spec["maxReplicas"])
@@ -106,19 +106,19 @@ class HorizontalAutoscaler:
         asked = max((recommend(current, ratio) for _, ratio in found if ratio is not None), default=None)
         if asked is None or (failed and asked < current):
             kind = failed[0]["type"] if failed else "Resource"
-            told.set("ScalingActive", "False", f"FailedGet{kind}Metric")
+            reported.set("ScalingActive", "False", f"FailedGet{kind}Metric")
             return None
-        told.set("ScalingActive", "True", "ValidMetricFound")
+        reported.set("ScalingActive", "True", "ValidMetricFound")
         loop = self._loop(hpa)
         wanted = loop.stabilized(asked, current, now)
-        told.set("AbleToScale", "True", "ReadyForNewScale" if wanted == asked else "ScaleDownStabilized")
+        reported.set("AbleToScale", "True", "ReadyForNewScale" if wanted == asked else "ScaleDownStabilized")
         desired = loop.limited(wanted, current, least, most, now)
         if wanted == desired:
-            told.set("ScalingLimited", "False", "DesiredWithinRange")
+            reported.set("ScalingLimited", "False", "DesiredWithinRange")
         elif wanted < desired:
-            told.set("ScalingLimited", "True", "TooFewReplicas" if desired == least else "ScaleDownLimit")
+            reported.set("ScalingLimited", "True", "TooFewReplicas" if desired == least else "ScaleDownLimit")
         else:
-            told.set("ScalingLimited", "True", "TooManyReplicas" if desired == most else "ScaleUpLimit")
+            reported.set("ScalingLimited", "True", "TooManyReplicas" if desired == most else "ScaleUpLimit")
         return desired
 
     def _loop(self, hpa: Json) -> ReplicaLoop:

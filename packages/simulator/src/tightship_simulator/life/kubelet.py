@@ -86,8 +86,8 @@ class Kubelets:
     def _due(self, item: Json, what: str, takes: float, now: float, waits: set[tuple[str, str]]) -> bool:
         key = (what, uid_of(item))
         since = self._since.setdefault(key, now)
-        told = what == "stop" and EXIT_AFTER in (item["metadata"].get("annotations") or {})
-        share = 1.0 if told else 0.5 + zlib.crc32(key[1].encode()) / 2**33
+        reported = what == "stop" and EXIT_AFTER in (item["metadata"].get("annotations") or {})
+        share = 1.0 if reported else 0.5 + zlib.crc32(key[1].encode()) / 2**33
         if now - since >= takes * share:
             return True
         waits.add(key)
@@ -97,8 +97,8 @@ class Kubelets:
     def _ending(self, pod: Json) -> float:
         meta = pod["metadata"]
         notes = meta.get("annotations") or {}
-        if told := notes.get(EXIT_AFTER):
-            return parse_duration(told)
+        if reported := notes.get(EXIT_AFTER):
+            return parse_duration(reported)
         takes = float(notes.get(STOPS_AFTER, self._pace.stop))
         return min(takes, float(meta.get("deletionGracePeriodSeconds", 30)))
 

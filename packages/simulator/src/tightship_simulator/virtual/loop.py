@@ -101,8 +101,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 except (SystemExit, KeyboardInterrupt):
                     raise
                 except BaseException as error:  # as Handle._run(), of which this is what runs without an error
-                    told = f"Exception in callback {handle!r}"
-                    self.call_exception_handler({"message": told, "exception": error, "handle": handle})
+                    detail = f"Exception in callback {handle!r}"
+                    self.call_exception_handler({"message": detail, "exception": error, "handle": handle})
 
     def _tick(self) -> None:
         """Go on to the time of the next timer."""

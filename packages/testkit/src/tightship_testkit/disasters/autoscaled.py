@@ -13,7 +13,7 @@ import msgspec
 
 from tightship_testkit.disasters.drawing import Args
 from tightship_testkit.disasters.groups import DISRUPTIONS, MINIMUM, NODE_POOL, STATUS, SYSTEM, status_text
-from tightship_testkit.disasters.promises.books import CLAIMS, SAVINGS
+from tightship_testkit.disasters.promises.savings import CLAIMS, SAVINGS
 from tightship_testkit.disasters.registry import STEPS
 from tightship_testkit.disasters.scenario import Node, Pool, Scenario, Step
 

@@ -28,7 +28,7 @@ USAGE = 64
 """Exit code of bad input, as in ``sysexits.h``."""
 BROKEN = 1
 _LARGEST = 2**53
-_TOLD_EVERY = 30.0
+_PROGRESS_EVERY = 30.0
 
 
 class Outcome(Struct, frozen=True):
@@ -115,8 +115,8 @@ def outcome(seed: int) -> Outcome:
     try:
         result = run(make(seed))
     except Exception as error:  # the other seeds are to be run all the same
-        told = f"the engine failed: {type(error).__name__}: {error}"
-        return Outcome(seed, round(time.process_time() - began, 3), {}, [told])
+        detail = f"the engine failed: {type(error).__name__}: {error}"
+        return Outcome(seed, round(time.process_time() - began, 3), {}, [detail])
     known = Counter(each.name for violation in result.violations if (each := finding(violation)) is not None)
     new = result.new
     return Outcome(
@@ -139,15 +139,15 @@ def outcomes(seeds: range, processes: int) -> Iterator[Outcome]:
 
 def _soak(chosen: argparse.Namespace) -> int:
     seeds = range(chosen.first, chosen.first + chosen.seeds)
-    began = told = time.monotonic()
+    began = reported = time.monotonic()
     done: list[Outcome] = []
     for each in outcomes(seeds, chosen.processes):
         done.append(each)
         if each.broken and not chosen.json:
             _tell_failure(each)
-        if time.monotonic() - told > _TOLD_EVERY:
-            told = time.monotonic()
-            sys.stderr.write(f"{len(done)} of {len(seeds)} seeds, {told - began:.0f} s\n")
+        if time.monotonic() - reported > _PROGRESS_EVERY:
+            reported = time.monotonic()
+            sys.stderr.write(f"{len(done)} of {len(seeds)} seeds, {reported - began:.0f} s\n")
     failed = sorted(each.seed for each in done if each.broken)
     known: dict[str, list[int]] = {}
     for each in sorted(done, key=lambda each: each.seed):
@@ -155,9 +155,9 @@ def _soak(chosen: argparse.Namespace) -> int:
             known.setdefault(name, []).append(each.seed)
     taken = time.monotonic() - began
     if chosen.json:
-        told_known = {name: {"seeds": len(found), "first": found[0]} for name, found in sorted(known.items())}
+        known_findings = {name: {"seeds": len(found), "first": found[0]} for name, found in sorted(known.items())}
         failures = [{"seed": each.seed, "broken": each.broken} for each in done if each.broken]
-        report = {"first": seeds.start, "seeds": len(seeds), "seconds": round(taken, 1), "known": told_known}
+        report = {"first": seeds.start, "seeds": len(seeds), "seconds": round(taken, 1), "known": known_findings}
         sys.stdout.write(json.dumps({**report, "failed": failures}, indent=1) + "\n")
     else:
         for name, found in sorted(known.items()):
@@ -186,11 +186,11 @@ def _tell_failure(each: Outcome) -> None:
         sys.stdout.write(f"{error}\n")
     except Exception as error:  # the other seeds are to be told of all the same
         sys.stdout.write(f"not shrunk: the engine failed: {type(error).__name__}: {error}\n")
-    sys.stdout.write(_told(scenario) + f"again: make replay SEED={each.seed}\n")
+    sys.stdout.write(_described(scenario) + f"again: make replay SEED={each.seed}\n")
     sys.stdout.flush()
 
 
-def _told(scenario: Scenario) -> str:
+def _described(scenario: Scenario) -> str:
     lines = [
         f"  {len(scenario.nodes)} nodes, {len(scenario.workloads)} workloads, {len(scenario.budgets)} budgets, "
         + ", ".join(f"{len(each.skews)} {each.program}" for each in scenario.controllers)
@@ -220,7 +220,7 @@ def _shrink(chosen: argparse.Namespace) -> int:
         chosen.output.write_bytes(encode(error.scenario))
         raise Unfinished(f"{error}; the shortest story until then is in {chosen.output}", error.scenario) from error
     chosen.output.write_bytes(encode(shorter))
-    sys.stdout.write(f"{promise} is broken by the story in {chosen.output}:\n{_told(shorter)}")
+    sys.stdout.write(f"{promise} is broken by the story in {chosen.output}:\n{_described(shorter)}")
     return 0
 
 

@@ -181,18 +181,18 @@ class Door:
             target = target_of(request.path.rstrip("/"))
         except UnknownPath:
             return None
-        told = asked(request.method, target, request.query, "", 0)
+        reported = asked(request.method, target, request.query, "", 0)
         body = await request.read() if request.can_read_body else b""
         return Asked(
             at=self.now,
             by=str(peer[0]) if peer else "",
-            verb=told.verb,
-            resource=told.resource,
-            namespace=told.namespace,
-            name=told.name,
-            subresource=told.subresource,
+            verb=reported.verb,
+            resource=reported.resource,
+            namespace=reported.namespace,
+            name=reported.name,
+            subresource=reported.subresource,
             code=0,
-            dry_run=told.dry_run,
+            dry_run=reported.dry_run,
             body=body,
         )
 

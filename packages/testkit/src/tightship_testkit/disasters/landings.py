@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tightship_simulator.api.errors import Forbidden, Invalid, Refused
 from tightship_simulator.api.landing import AWAY, LEAVING, PREFERRED, REQUIRED
-from tightship_testkit.disasters.scenario import Controller, Landings, Scenario
+from tightship_testkit.disasters.scenario import Controller, Landings
 from tightship_testkit.disasters.team import prices
 
 if TYPE_CHECKING:
@@ -70,11 +70,6 @@ def led(pod: Json) -> bool:
     return by_name and bool(terms) and all(AWAY in (each.get("matchExpressions") or []) for each in terms)
 
 
-def piloted(scenario: Scenario) -> bool:
-    """Whether any controller has a pilot installed."""
-    return any(each.landings is not None for each in scenario.controllers)
-
-
 def charted(world: World) -> Callable[[Any], Refused | None]:
     """Return the rule by which controllers write of pods and ConfigMaps only what their charts let them.
 
@@ -99,5 +94,5 @@ def charted(world: World) -> Callable[[Any], Refused | None]:
 
 __all__ = [
     "POLICY", "VERSION", "Landings", "charted", "data_of", "found", "install", "label_of", "led", "manifest", "map_of",
-    "piloted", "policy_of",
+    "policy_of",
 ]  # fmt: skip

@@ -68,8 +68,8 @@ class Observer:
 
     def asked(self, request: Asked) -> None:
         """Take note of a request that was answered."""
-        told = f"{request.at:.6f} {request.by} {request.verb} {request.resource} {request.name} {request.code}\n"
-        self._hash.update(told.encode())
+        detail = f"{request.at:.6f} {request.by} {request.verb} {request.resource} {request.name} {request.code}\n"
+        self._hash.update(detail.encode())
         for each in self._on_request:
             each.asked(request)
 

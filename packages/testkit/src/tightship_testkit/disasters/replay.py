@@ -75,10 +75,10 @@ def _write(out: TextIO, at: float, change: Change, author: str) -> None:
         return
     meta = change.object["metadata"]
     name = "/".join(filter(None, (meta.get("namespace"), meta["name"])))
-    told = _shown(change.previous, change.object) if change.type == "MODIFIED" else ""
-    if change.type == "MODIFIED" and not told:
+    reported = _shown(change.previous, change.object) if change.type == "MODIFIED" else ""
+    if change.type == "MODIFIED" and not reported:
         return
-    _line(out, at, author or "cluster", f"{change.type.lower()} {kind} {name} {told}")
+    _line(out, at, author or "cluster", f"{change.type.lower()} {kind} {name} {reported}")
 
 
 def _shown(old: Any, new: Any) -> str:

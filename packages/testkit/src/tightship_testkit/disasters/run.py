@@ -208,7 +208,7 @@ async def _probe(world: World, observer: Observer) -> None:
 
 async def _stop(world: World) -> None:
     alive = [replica for team in world.teams.values() for replica in team.alive]
-    world.told_to_end.update(each.name for each in alive)
+    world.asked_to_end.update(each.name for each in alive)
     # One that doesn't end is found by its promise.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(STOP):

@@ -57,13 +57,13 @@ class Team:
         self.settings, self.spoilt = settings, None
         self._history.append((now, settings))
 
-    def ever(self, told: Callable[[Json], bool]) -> bool:
+    def ever(self, reported: Callable[[Json], bool]) -> bool:
         """Whether any of its settings until now says so."""
-        return any(told(settings) for _, settings in self._history)
+        return any(reported(settings) for _, settings in self._history)
 
-    def off_since(self, told: Callable[[Json], bool]) -> float | None:
+    def off_since(self, reported: Callable[[Json], bool]) -> float | None:
         """Return since when its settings no longer say so, ``None`` if they still do, or never have."""
-        says = [told(settings) for _, settings in self._history]
+        says = [reported(settings) for _, settings in self._history]
         if says[-1] or not any(says):
             return None
         return self._history[len(says) - says[::-1].index(True)][0]

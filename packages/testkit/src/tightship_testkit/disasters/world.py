@@ -69,7 +69,7 @@ class World:
         self.skews: list[float] = []
         self.others: dict[str, str] = {}
         """The controllers of other installations, by the names of their replicas."""
-        self.told_to_end: set[str] = set()
+        self.asked_to_end: set[str] = set()
         """Names of the replicas that were told to end at the end of the scenario."""
         self.versions: deque[tuple[float, int]] = deque(maxlen=4096)
         """Times, and versions of the store that were reached at them."""
@@ -159,8 +159,8 @@ class World:
             return
         name, record = change.object["metadata"]["name"], drain_of(change.object)
         if change.previous is None or drain_of(change.previous) != record or change.type == "DELETED":
-            told = self._records.setdefault(name, deque(maxlen=_REMEMBERED))
-            told.append((self.now, {} if change.type == "DELETED" else record))
+            reported = self._records.setdefault(name, deque(maxlen=_REMEMBERED))
+            reported.append((self.now, {} if change.type == "DELETED" else record))
             if record.get("op"):
                 self._began.setdefault(str(record["op"]), self.now)
 

@@ -131,14 +131,14 @@ class Server:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         peer = request.transport.get_extra_info("peername") if request.transport is not None else None
         by, form = str(peer[0]) if peer else "", await request.post()
-        text, at, told = str(form.get("query") or ""), self._now(), False
+        text, at, reported = str(form.get("query") or ""), self._now(), False
         cycle = self._cycles.asked(by, at)
         way = "refused" if self.refuses else self.ways[-1] if self.ways else ""
         try:
             answer, plain, values = await self._respond(request, way, text)
-            told = True
+            reported = True
         finally:
-            if not told:
+            if not reported:
                 self.log.append(Answered(at, by, text, way, False, cycle=cycle))
         self.log.append(Answered(at, by, text, way, plain, values, cycle))
         return answer
@@ -187,7 +187,7 @@ def _spoilt(found: dict[str, Any], way: str) -> tuple[dict[str, Any], int]:
     factor: dict[str, float | str] = {"nan": "NaN", "inf": "+Inf", "negative": -1.0, **dict.fromkeys(SIGNED, LESS)}
     if way == "empty":
         return success([]), 200
-    told: dict[str, dict[str, Any]] = {
+    reported: dict[str, dict[str, Any]] = {
         "partial": {"isPartial": True},
         "warnings": {"warnings": ["No StoreAPIs matched for this query"]},
         "infos": {"infos": ["PromQL info: metric might not be a counter"]},
@@ -199,7 +199,7 @@ def _spoilt(found: dict[str, Any], way: str) -> tuple[dict[str, Any], int]:
         for each in found["data"]["result"]
     ]
     status = {"http-203": 203, "http-206": 206}.get(way, 200)
-    return {**found, "data": {**found["data"], "result": result}, **told.get(way, {})}, status
+    return {**found, "data": {**found["data"], "result": result}, **reported.get(way, {})}, status
 
 
 __all__ = ["LESS", "SIGNED", "WAYS", "Answered", "Cycles", "Server"]

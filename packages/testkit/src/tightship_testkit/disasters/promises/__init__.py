@@ -1,7 +1,6 @@
 """All promises: a module registers its own when it is imported."""
 
 from tightship_testkit.disasters.promises import (
-    books,
     bounds,
     cordons,
     displaced,
@@ -18,10 +17,11 @@ from tightship_testkit.disasters.promises import (
     pace,
     raising,
     running,
+    savings,
     silence,
 )
 
 __all__ = [
-    "books", "bounds", "cordons", "displaced", "drains", "evictions", "following", "gangs", "groups", "installations",
-    "landings", "leading", "lowering", "others", "pace", "raising", "running", "silence",
+    "bounds", "cordons", "displaced", "drains", "evictions", "following", "gangs", "groups", "installations",
+    "landings", "leading", "lowering", "others", "pace", "raising", "running", "savings", "silence",
 ]  # fmt: skip

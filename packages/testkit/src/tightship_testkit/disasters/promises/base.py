@@ -91,12 +91,12 @@ class Promise:
     def __init__(self, world: World) -> None:
         self.world = world
         self.violations: list[Violation] = []
-        self._told: set[str] = set()
+        self._described: set[str] = set()
 
     def broken(self, subject: str, what: str) -> None:
         """Note a violation; of one subject the first."""
-        if subject not in self._told:
-            self._told.add(subject)
+        if subject not in self._described:
+            self._described.add(subject)
             violation = Violation(self.name, subject, round(self.world.now, 3), what)
             self.violations.append(violation)
             self.world.broken(violation)

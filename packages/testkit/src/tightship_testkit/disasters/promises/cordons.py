@@ -36,6 +36,19 @@ class CordonHasOwner(Promise):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._since: dict[str, float] = {}
+        self._ours: set[str] = set()
+        """Nodes that we have cordoned, and that nobody else has touched since."""
+
+    def changed(self, change: Change, author: str) -> None:
+        if change.object["kind"] != "Node":
+            return
+        name, node, old = change.object["metadata"]["name"], change.object, change.previous
+        if change.type == "DELETED" or old is None or not cordoned(node) or (not ours(author) and _touched(old, node)):
+            self._ours.discard(name)
+        elif ours(author) and not cordoned(old):
+            self._ours.add(name)
+        elif ours(author) and name in self._ours and owned(old) and not owned(node):
+            self.broken(f"Node {name}", f"{author} ended its drain, and left the node cordoned")
 
     def passed(self) -> None:
         alone = {}
@@ -51,8 +64,8 @@ class CordonHasOwner(Promise):
             if why:
                 alone[name] = self._since.get(name, self.world.now)
                 if self.world.now - alone[name] > TAKEOVER + self.world.scenario.admission:
-                    told = f"is cordoned in {record.get('phase', 'no phase')}"
-                    self.broken(f"Node {name}", f"{told} for {self.world.now - alone[name]:.0f} s: {why}")
+                    detail = f"is cordoned in {record.get('phase', 'no phase')}"
+                    self.broken(f"Node {name}", f"{detail} for {self.world.now - alone[name]:.0f} s: {why}")
         self._since = alone
 
     def _alone(self, record: dict[str, Any], teams: list[Team]) -> str:
@@ -67,6 +80,12 @@ class CordonHasOwner(Promise):
         if all(each.name in dry for each in running):
             return "its controller is a dry run now"
         return f"{holder or 'nobody'} is gone, and {', '.join(each.name for each in running)} run{self.world.clocks()}"
+
+
+def _touched(old: Json, node: Json) -> bool:
+    """Whether a change is of more than a node's status."""
+    notes = [each["metadata"].get("annotations") for each in (old, node)]
+    return bool(old["spec"] != node["spec"] or notes[0] != notes[1])
 
 
 @promise
@@ -146,8 +165,8 @@ class PersonsUncordonStays(Promise):
             elif found is not None and ours(author) and self.world.sent > found[0] and self.world.skewed < 10:
                 ago = self.world.now - found[0]
                 if ago < found[1] - 10:
-                    told = f"{ago:.1f} s after a person uncordoned it, {found[1]:g} s must pass"
-                    self.broken(f"Node {name}", f"{author} cordoned it {told}")
+                    detail = f"{ago:.1f} s after a person uncordoned it, {found[1]:g} s must pass"
+                    self.broken(f"Node {name}", f"{author} cordoned it {detail}")
 
 
 @promise
@@ -176,8 +195,8 @@ class LeftToAutoscaler(Promise):
                 if str(drain_of(node).get("reason") or "").startswith("Released"):
                     # Who writes no more gives back all: nobody would lift our cordon if they let go of the node.
                     return
-                told = "" if drain_of(old) else "; its record can't be read"
-                self.broken(f"Node {name}", f"{author} uncordoned it while {self.who} was taking it away{told}")
+                detail = "" if drain_of(old) else "; its record can't be read"
+                self.broken(f"Node {name}", f"{author} uncordoned it while {self.who} was taking it away{detail}")
             elif not owned(old) and owned(node):
                 self.broken(f"Node {name}", f"{author} claimed it while {self.who} was taking it away")
 

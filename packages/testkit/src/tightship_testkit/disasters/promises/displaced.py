@@ -75,8 +75,8 @@ class RoomForOthersKept(Promise):
         for number, what in enumerate(("CPU", "bytes of memory")):
             need, have = sum(each[number] for each in wanted), sum(max(0.0, each[number]) for each in free.values())
             if need > have + 1e-6:
-                told = f"for {len(moving)} pods of {', '.join(sorted(theirs))}, which a person cordoned, and its own"
-                self.broken(f"Node {name}", f"{author} claimed it, and {have:g} {what} were left {told}: {need:g}")
+                detail = f"for {len(moving)} pods of {', '.join(sorted(theirs))}, which a person cordoned, and its own"
+                self.broken(f"Node {name}", f"{author} claimed it, and {have:g} {what} were left {detail}: {need:g}")
 
     def _young(self, pod: Json) -> bool:
         return self.world.wall - created(pod) < SEEN

@@ -98,8 +98,8 @@ class Settles(Promise):
         recent = team.recent(self.world.now)
         wanted = min(seconds(each.get("settleTime", each.get("settle_time", 5))) for each in recent)
         if self.world.now < began + wanted - 0.5:
-            told = f"{self.world.now - began:.1f} s after its claim, {wanted:g} s must pass"
-            self.broken(f"Node {name}", f"{eviction.by} evicted {eviction.name} {told}")
+            detail = f"{self.world.now - began:.1f} s after its claim, {wanted:g} s must pass"
+            self.broken(f"Node {name}", f"{eviction.by} evicted {eviction.name} {detail}")
 
 
 @promise
@@ -126,8 +126,8 @@ class NotReadyLeftAlone(Promise):
         name = eviction.pod["spec"].get("nodeName", "")
         since = self._since.get(name)
         if since is not None and eviction.sent > since + NOTICED and not self.world.blind(eviction.by, since):
-            told = f"{eviction.sent - since:.1f} s after the node had become NotReady"
-            self.broken(f"Node {name}", f"{eviction.by} evicted {eviction.name} {told}")
+            detail = f"{eviction.sent - since:.1f} s after the node had become NotReady"
+            self.broken(f"Node {name}", f"{eviction.by} evicted {eviction.name} {detail}")
 
 
 @promise
@@ -187,8 +187,8 @@ class PausesKept(Promise):
             failed, least = self._failed.get(change.object["metadata"]["uid"], (0.0, 0.0))
             # The pause counts from when its write was sent.
             if self.world.now - failed < least - slack - self.world.scenario.admission:
-                told = f"{self.world.now - failed:.1f} s after its last drain was given up, {least:g} s must pass"
-                self.broken(f"Node {name}", f"{author} claimed it {told}")
+                detail = f"{self.world.now - failed:.1f} s after its last drain was given up, {least:g} s must pass"
+                self.broken(f"Node {name}", f"{author} claimed it {detail}")
         recent = team.recent(self.world.now)
         pool = (change.object["metadata"].get("labels") or {}).get(POOL)
         if program == "node-refiner":
@@ -202,8 +202,8 @@ class PausesKept(Promise):
             # One that has just come may not be known yet.
             if NOTICED + slack < age < pause - slack:
                 added = node["metadata"]["name"]
-                told = f"{age:.1f} s after node {added} was added, {pause:g} s must pass"
-                self.broken(f"Node {name}", f"{author} claimed it {told}")
+                detail = f"{age:.1f} s after node {added} was added, {pause:g} s must pass"
+                self.broken(f"Node {name}", f"{author} claimed it {detail}")
 
     def _given_up(self, change: Change, author: str) -> None:
         team = self.world.team(ours(author))
@@ -251,8 +251,8 @@ class PendingGetsItsNode(Promise):
                 key = str(record.get("op")), pod["metadata"]["uid"]
                 since = found[key] = self._since.get(key, self.world.now)
                 if self.world.now - since > limit + self.margin + self.world.skewed:
-                    told = f"pod {pod['metadata']['name']} could run there, for {self.world.now - since:.0f} s now"
-                    self.broken(f"Node {name}", f"stays {record.get('phase')}, and {told}")
+                    detail = f"pod {pod['metadata']['name']} could run there, for {self.world.now - since:.0f} s now"
+                    self.broken(f"Node {name}", f"stays {record.get('phase')}, and {detail}")
         self._since = found
 
     def _driven(self, node: Json, record: Json) -> bool:

@@ -56,8 +56,8 @@ class WithinPodBudgets(Promise):
             healthy, desired = self._counted(budget, namespace)
             if healthy < desired:
                 name = budget["metadata"]["name"]
-                told = f"{healthy} healthy pods are left, {desired} must be ({budget['spec']})"
-                self.broken(f"Pod {eviction.name}", f"{eviction.by} evicted it past {name}: {told}")
+                detail = f"{healthy} healthy pods are left, {desired} must be ({budget['spec']})"
+                self.broken(f"Pod {eviction.name}", f"{eviction.by} evicted it past {name}: {detail}")
 
     def _counted(self, budget: Json, namespace: str) -> tuple[int, int]:
         """Return how many pods of *budget* are healthy, and how many must be."""
@@ -119,12 +119,14 @@ class NotEvictedTwice(Promise):
         if not uid:
             self.broken(f"Pod {request.name}", f"{request.by} evicted whatever pod has this name: without its uid")
             return
+        if "gracePeriodSeconds" in options:
+            self.broken(f"Pod {request.name}", f"{request.by} evicted it with another grace period than its own")
         for before in self._granted.get(uid, ()):
             heard = before.by == request.by and not before.met
             seen = before.by != request.by and not self.world.blind(request.by, before.at)
             if (heard or seen) and request.at > before.done + NOTICED:
-                told = f"{before.by} had evicted it {request.at - before.at:.1f} s before"
-                self.broken(f"Pod {request.name}", f"{request.by} evicted it again: {told}")
+                detail = f"{before.by} had evicted it {request.at - before.at:.1f} s before"
+                self.broken(f"Pod {request.name}", f"{request.by} evicted it again: {detail}")
         self._granted.setdefault(uid, []).append(request)
 
     def changed(self, change: Change, author: str) -> None:
@@ -169,8 +171,8 @@ class OptOutsRespected(Promise):
         began = self.world.began_at(eviction.op)
         when = "in mid-drain" if began is not None and began < since else "before its drain"
         name = f"{kind} {thing['metadata']['name']}"
-        told = f"it opts out by {by} since {eviction.sent - since:.1f} s, {when}"
-        self.broken(name, f"{eviction.by} evicted {eviction.name}: {told}")
+        detail = f"it opts out by {by} since {eviction.sent - since:.1f} s, {when}"
+        self.broken(name, f"{eviction.by} evicted {eviction.name}: {detail}")
 
 
 @promise
@@ -193,9 +195,9 @@ class OnlyFromNodesInDrain(Promise):
         recent = self.world.records(node["metadata"]["name"], eviction.sent - late)
         if any(each.get("phase") == "Evicting" and holder_of(each) == eviction.by for each in recent):
             return
-        told = f"{record.get('phase', 'no drain')} of {holder_of(record) or 'nobody'}"
+        detail = f"{record.get('phase', 'no drain')} of {holder_of(record) or 'nobody'}"
         place = node["metadata"]["name"]
-        self.broken(f"Pod {eviction.name}", f"{eviction.by} evicted it from {place}, which is {told}")
+        self.broken(f"Pod {eviction.name}", f"{eviction.by} evicted it from {place}, which is {detail}")
 
 
 _ROUNDING = 1e-6
@@ -280,8 +282,8 @@ class NoEvictionLoop(Promise):
         most = self._replicas[owner["uid"]]
         if len(gone) > most:
             pinned = self._pinned(owner, eviction.pod)
-            told = f"pod {len(gone)} of {owner['kind']} {owner['name']} in one drain, it has {most} replicas"
-            self.broken(f"{owner['kind']} {owner['name']}", f"{eviction.by} evicted {eviction.name}, {told}{pinned}")
+            detail = f"pod {len(gone)} of {owner['kind']} {owner['name']} in one drain, it has {most} replicas"
+            self.broken(f"{owner['kind']} {owner['name']}", f"{eviction.by} evicted {eviction.name}, {detail}{pinned}")
 
     def _pinned(self, owner: Mapping[str, Any], pod: Json) -> str:
         found = self.world.store.find(owner["kind"], owner["name"], pod["metadata"]["namespace"])

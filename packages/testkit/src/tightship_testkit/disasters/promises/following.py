@@ -110,8 +110,8 @@ class FloorsFollow(Promise):
         wait = wish.looks_back + wish.window * (1 + _ROUNDED) + 3 * interval_of(self.world)
         held |= any(now - _good_since(market, part) < wait for part in wish.parts)
         if floor > highest + wish.band and not wish.paused_down and not held:
-            told = f"its floor is {floor} in the end, and no more than {highest} are needed"
-            self.broken(f"{track.name} is too high", told)
+            detail = f"its floor is {floor} in the end, and no more than {highest} are needed"
+            self.broken(f"{track.name} is too high", detail)
 
 
 def _good_since(market: Market, part: Part) -> float:

@@ -55,8 +55,8 @@ class OnlyNodesThatGo(Promise):
             return
         why = self._staying().get(meta["uid"])
         if why:
-            told = f"nobody would delete that node since {eviction.sent - since:.1f} s: {why}"
-            self.broken(f"Node {meta['name']}", f"{eviction.by} evicted {eviction.name}: {told}")
+            detail = f"nobody would delete that node since {eviction.sent - since:.1f} s: {why}"
+            self.broken(f"Node {meta['name']}", f"{eviction.by} evicted {eviction.name}: {detail}")
 
     def _staying(self) -> dict[str, str]:
         """Return by uid of each node why it would stay, if it would."""

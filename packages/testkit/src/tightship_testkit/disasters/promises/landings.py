@@ -180,9 +180,9 @@ class LabelsOfOthersStay(Promise):
 
 
 def _went_well(world: World, team: Team) -> bool:
-    told = [each for each in team.replicas if each.name in world.told_to_end]
-    live = any(each.name not in team.dry for each in told)
-    return live and all(each.ended and not each.crashed for each in told)
+    reported = [each for each in team.replicas if each.name in world.asked_to_end]
+    live = any(each.name not in team.dry for each in reported)
+    return live and all(each.ended and not each.crashed for each in reported)
 
 
 class Write(Struct, frozen=True):
@@ -250,8 +250,8 @@ class EntriesLeave(OfMaps):
     def passed(self) -> None:
         for team in self._endings.look():
             if self._endings.led(team) and not self._unaware(team) and (left := self._left(team)):
-                told = f"holds {', '.join(left)} though all replicas have ended in good order"
-                self.broken(f"ConfigMap {map_of(team.controller)}", told)
+                detail = f"holds {', '.join(left)} though all replicas have ended in good order"
+                self.broken(f"ConfigMap {map_of(team.controller)}", detail)
         for program, team in self.world.teams.items():
             left = self._left(team)
             drains = any(owned(each).get("controller") == program for each in self.world.store.list("Node"))
@@ -260,8 +260,8 @@ class EntriesLeave(OfMaps):
             elif able(self.world, team, "configmaps"):
                 self._idle[program] += 1
                 if self._idle[program] > self.most:
-                    told = f"holds {', '.join(left)}, and nothing has been in drain for {self.most:.0f} s"
-                    self.broken(f"ConfigMap {map_of(team.controller)}", told)
+                    detail = f"holds {', '.join(left)}, and nothing has been in drain for {self.most:.0f} s"
+                    self.broken(f"ConfigMap {map_of(team.controller)}", detail)
 
     def _unaware(self, team: Team) -> bool:
         """Whether all replicas began after entries had been switched off, or with settings that can't be used."""
@@ -272,8 +272,8 @@ class EntriesLeave(OfMaps):
     def stopped(self) -> None:
         for team in self.world.teams.values():
             if _went_well(self.world, team) and not self._unaware(team) and (left := self._left(team)):
-                told = f"holds {', '.join(left)} after all replicas have ended"
-                self.broken(f"ConfigMap {map_of(team.controller)}", told)
+                detail = f"holds {', '.join(left)} after all replicas have ended"
+                self.broken(f"ConfigMap {map_of(team.controller)}", detail)
 
 
 @promise
@@ -288,15 +288,15 @@ class LandingsOnlyWithTheirPolicy(OfMaps):
         self._named: dict[str, list[tuple[float, str]]] = {}
 
     def written(self, write: Write) -> None:
-        told = self._named.setdefault(write.team.program, [])
-        if not told or told[-1][1] != write.policy:
-            told.append((self.world.now, write.policy))
+        reported = self._named.setdefault(write.team.program, [])
+        if not reported or reported[-1][1] != write.policy:
+            reported.append((self.world.now, write.policy))
         new = sorted(write.entered.keys() - write.before.keys())
         if not new or self.world.faulted(write.author):
             return
         since = self.world.now - TAKES_EFFECT
-        ends = [*(at for at, _ in told[1:]), self.world.now]
-        named = {policy for (_, policy), end in zip(told, ends, strict=True) if end >= since}
+        ends = [*(at for at, _ in reported[1:]), self.world.now]
+        named = {policy for (_, policy), end in zip(reported, ends, strict=True) if end >= since}
         modes = map(mode_of, write.team.recent(self.world.now, TAKES_EFFECT))
         if not named & {f"{mode}/{VERSION}" for mode in modes if mode}:
             have = ", ".join(sorted(each or "none" for each in named))

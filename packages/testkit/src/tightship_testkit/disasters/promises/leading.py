@@ -62,8 +62,8 @@ class OneWriter(Promise):
         after = terms[mine[-1] + 1 :] if mine else []
         if after and after[0].since + ON_ITS_WAY < request.at:
             what = f"{request.by} asked to {request.verb} {request.resource}/{request.subresource or request.name}"
-            told = f"{after[0].holder} has the Lease since {request.at - after[0].since:.1f} s"
-            self.broken(f"{request.resource} {request.name}", f"{what}, though {told}")
+            detail = f"{after[0].holder} has the Lease since {request.at - after[0].since:.1f} s"
+            self.broken(f"{request.resource} {request.name}", f"{what}, though {detail}")
 
     def _wrote(self, by: str, subject: str) -> None:
         terms, sent = self._terms.get(ours(by), []), self.world.sent
@@ -73,8 +73,8 @@ class OneWriter(Promise):
             return
         for each in terms[mine[-1] + 1 :]:
             if each.wrote is not None and each.wrote < sent:
-                told = f"{each.holder} leads since {sent - each.since:.1f} s and has written"
-                self.broken(subject, f"{by} wrote it, though {told}")
+                detail = f"{each.holder} leads since {sent - each.since:.1f} s and has written"
+                self.broken(subject, f"{by} wrote it, though {detail}")
         if terms[mine[-1]].wrote is None:
             terms[mine[-1]].wrote = self.world.now
 

@@ -166,7 +166,7 @@ def by(market: Market, lowering: Lowering, answer: Answered | None) -> str:
     return "with " + (", ".join(wrong_with(market, lowering)) or "nothing wrong")
 
 
-def told(market: Market, lowering: Lowering) -> str:
+def reported(market: Market, lowering: Lowering) -> str:
     """Return what a lowering was by, in words."""
     lines = []
     for part, answers in lowering.answers:
@@ -205,7 +205,7 @@ class NoFloorLoweredOnBadData(Lowered):
                     self.broken(
                         f"{lowering.move.name} {by(market, lowering, each)}",
                         f"lowered from {lowering.move.before[0]} to {floor}, though {wanted} were needed "
-                        f"{lowering.sent - each.at:.0f} s before; {told(market, lowering)}",
+                        f"{lowering.sent - each.at:.0f} s before; {reported(market, lowering)}",
                     )
                     return
 
@@ -227,7 +227,7 @@ class LoweredByGoodAnswers(Lowered):
             last = lowering.last(answers)
             if last is None or not usable(last, wish):
                 said = "no answer" if last is None else f"an answer {last.way}"
-                self.broken(f"{name} by {said}", f"lowered to {floor}; {told(market, lowering)}")
+                self.broken(f"{name} by {said}", f"lowered to {floor}; {reported(market, lowering)}")
                 return
             for each in answers:
                 ago = lowering.ago(each)
@@ -235,7 +235,7 @@ class LoweredByGoodAnswers(Lowered):
                     if ago < wish.looks_back - 0.5:
                         self.broken(
                             f"{name} after an answer {each.way}",
-                            f"lowered to {floor} {ago:.0f} s after it; {told(market, lowering)}",
+                            f"lowered to {floor} {ago:.0f} s after it; {reported(market, lowering)}",
                         )
                         return
                 elif each is last or (ago < wish.window - 0.5 and not _by_passing_samples(market, part, each)):
@@ -244,7 +244,7 @@ class LoweredByGoodAnswers(Lowered):
                         self.broken(
                             f"{name} {by(market, lowering, each)}",
                             f"lowered to {floor}, though an answer {ago:.0f} s before wanted {wanted}; "
-                            f"{told(market, lowering)}",
+                            f"{reported(market, lowering)}",
                         )
                         return
 
@@ -321,10 +321,10 @@ class NoFleetLoweredAtOnce(Lowered):
         least = int(settings.get("correlatedDropMinimumCount", 10))
         if len(counted) >= least and len(fallen) > len(counted) / 2:
             names = ", ".join(sorted(fallen))
-            self.broken("fleet", f"{names} of {len(counted)} were lowered in one cycle; {told(market, lowering)}")
+            self.broken("fleet", f"{names} of {len(counted)} were lowered in one cycle; {reported(market, lowering)}")
 
 
 __all__ = [
     "SAMPLED", "Lowered", "LoweredByGoodAnswers", "LoweredInSteps", "Lowering", "NoFleetLoweredAtOnce",
-    "NoFloorLoweredOnBadData", "interval_of", "needed", "told", "usable", "wrong_with",
+    "NoFloorLoweredOnBadData", "interval_of", "needed", "reported", "usable", "wrong_with",
 ]  # fmt: skip

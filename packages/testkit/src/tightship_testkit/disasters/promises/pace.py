@@ -74,9 +74,9 @@ class WithinDrainBudget(Promise):
         if len(out) > most:
             whose = sorted({str(each.get("controller")) for each in out.values()})
             ledgers = len({self.world.ledger(each) for each in whose})
-            told = f"nodes {', '.join(sorted(out))} are in drain by {' and '.join(whose)}"
+            detail = f"nodes {', '.join(sorted(out))} are in drain by {' and '.join(whose)}"
             more = f", whose ledgers are in {ledgers} namespaces" if ledgers > 1 else ""
-            self.broken(f"Node {name}", f"{author} began to drain it: {told}, {most} may be{more}")
+            self.broken(f"Node {name}", f"{author} began to drain it: {detail}, {most} may be{more}")
         if program == "node-compactor":
             self._of_pool(
                 change.object, out, author, [each.get("nodePools") or {} for each in team.recent(self.world.now)]
@@ -184,8 +184,8 @@ class WaitsUntilWell(Promise):
                 continue
             if self._could_run(pod):
                 name = change.object["metadata"]["name"]
-                told = f"pod {pod['metadata']['name']} has had no node for {age:.0f} s since the last drain"
-                self.broken(f"Node {name}", f"{author} began to drain it: {told}")
+                detail = f"pod {pod['metadata']['name']} has had no node for {age:.0f} s since the last drain"
+                self.broken(f"Node {name}", f"{author} began to drain it: {detail}")
 
     def _look_at_nodes(self, change: Change, author: str) -> None:
         """Nodes that others take away are not counted; the defaults allow one, or a tenth."""
@@ -257,5 +257,5 @@ class NoChurn(Promise):
         seen = self._seen[pool, ours(author)] > self.noticed
         if not seen or self.world.skewed > 10 or self.world.blind(author, 0.0):
             return
-        told = f"{author} began to drain {node}, {self.world.now - at:.0f} s after {name} was added"
-        self.broken(f"Pool {pool}", f"{told} within {self.soon:g} s of one that we had drained")
+        detail = f"{author} began to drain {node}, {self.world.now - at:.0f} s after {name} was added"
+        self.broken(f"Pool {pool}", f"{detail} within {self.soon:g} s of one that we had drained")

@@ -43,7 +43,7 @@ class NoCrash(Promise):
         self.passed()
         for team in self.world.teams.values():
             for replica in team.alive:
-                if replica.name in self.world.told_to_end:
+                if replica.name in self.world.asked_to_end:
                     self.broken(replica.name, "did not end within its grace")
 
 
@@ -103,8 +103,8 @@ class DrainsEnd(Promise):
             began = max(self._began.setdefault(op, now), self.world.scenario.story)
             bound = _bound(team)
             if now - began > bound:
-                told = f"is in drain by {team.program} for {now - self._began[op]:.0f} s, now {record.get('phase')}"
-                self.broken(f"Node {name}", f"{told}; {bound:.0f} s are allowed{self.world.clocks()}")
+                detail = f"is in drain by {team.program} for {now - self._began[op]:.0f} s, now {record.get('phase')}"
+                self.broken(f"Node {name}", f"{detail}; {bound:.0f} s are allowed{self.world.clocks()}")
         self._began = {op: since for op, since in self._began.items() if op in open_}
 
     def _excused(self, node: Json, record: Json, team: Team) -> bool:
@@ -143,8 +143,8 @@ class GivenBackInTime(Promise):
             since = found[key] = self._since.get(key, self.world.now)
             took, most = self.world.now - since, self.world.scenario.admission + self.margin
             if took > most and not self.world.blind(holder_of(record), since):
-                told = f"stays {record['phase']}, which is over, for {took:.0f} s; {most:.0f} s are allowed"
-                self.broken(f"Node {meta['name']}", told)
+                detail = f"stays {record['phase']}, which is over, for {took:.0f} s; {most:.0f} s are allowed"
+                self.broken(f"Node {meta['name']}", detail)
         self._since = found
 
     def _over(self, node: Json, record: Json) -> bool:

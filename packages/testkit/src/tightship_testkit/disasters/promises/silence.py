@@ -242,7 +242,7 @@ class NothingLeft(Promise):
 
     def stopped(self) -> None:
         for team in self.world.teams.values():
-            went_well = [each for each in team.replicas if each.name in self.world.told_to_end]
+            went_well = [each for each in team.replicas if each.name in self.world.asked_to_end]
             if not went_well or any(not each.ended or each.crashed for each in went_well):
                 continue
             if all(each.name in team.dry for each in went_well):

@@ -46,7 +46,7 @@ def price_pods(world: World, *, cost: str, over: bool, every: int) -> None:
 async def maintain(world: World, *, node: str, condition: str, seconds: float) -> None:
     """Maintenance of a node is planned, or under way, for a while."""
 
-    def told(status: str) -> None:
+    def reported(status: str) -> None:
         def change(thing: Json) -> None:
             thing["status"]["conditions"] = with_condition(thing, condition, status, "2026-01-05T08:00:00Z")
 
@@ -54,9 +54,9 @@ async def maintain(world: World, *, node: str, condition: str, seconds: float) -
             world.tell(f"{condition} of {node} is {status}")
             world.store.modify("Node", node, change=change, part="status")
 
-    told("True")
+    reported("True")
     await world.pause(seconds)
-    told("False")
+    reported("False")
 
 
 @step(_whose, on=share(0.4), moment=one_of("", "Claimed", "Evicting"), weight=0)

@@ -45,7 +45,7 @@ async def another_installation(world: World, *, program: str, seconds: float, sk
     world.others[name] = program
     other = world.simulation.start(found, name=name, skew=skew, **variables)
     await world.pause(seconds)
-    world.tell(f"{name} is {'killed' if kill else 'told to end'}")
+    world.tell(f"{name} is {'killed' if kill else 'reported to end'}")
     if kill:
         other.process.kill()
     else:

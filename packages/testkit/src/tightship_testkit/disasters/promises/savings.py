@@ -46,12 +46,12 @@ class _Gone(Struct, frozen=True):
 
 
 @promise
-class BooksAreTrue(Promise):
+class SavingsAreTrue(Promise):
     """Each node in the books is one that a controller had drained when it went, once; a node that is added takes one
     off again; what the books hold at a moment only grows by the time that passes, whoever leads.
     """
 
-    name = "books-are-true"
+    name = "savings-are-true"
     text = "No saving is told that is none, and none is lost with a leader."
     enters = 60.0
     """Seconds within which a node that has gone is in the books."""

@@ -1,4 +1,4 @@
-"""Liars: processes that look like a replica and break a promise. They show that the observer finds who breaks it."""
+"""Processes that look like a replica and break a promise: the observer has to find them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tightship_testkit.disasters.scenario import Scenario
 from tightship_testkit.disasters.world import World
 
 
-class Liar:
+class RogueReplica:
     """A replica of the controller in *name*, as far as the world knows, that asks servers for what it likes."""
 
     def __init__(self, world: World, name: str) -> None:
@@ -51,43 +51,43 @@ class Liar:
         return await self.process.run(send())
 
 
-L = TypeVar("L", bound=Liar)
+L = TypeVar("L", bound=RogueReplica)
 Step = float | Callable[[L], object]
-"""Seconds to wait, or something that a liar does; what it returns may be awaited."""
+"""Seconds to wait, or something that a rogue replica does; what it returns may be awaited."""
 
 
-class Lie(Generic[L]):
-    """What a liar does, one step after the other, and in which scenario."""
+class RogueStory(Generic[L]):
+    """What a rogue replica does, one step after the other, and in which scenario."""
 
     def __init__(self, make: Callable[[World], L], steps: Sequence[Step[L]], scenario: Scenario) -> None:
         self.make = make
         self.steps = steps
         self.scenario = scenario
 
-    async def told(self, world: World) -> None:
+    async def reported(self, world: World) -> None:
         """Tell it in *world*."""
         await play(self.make(world), self.steps)
 
     def violations(self) -> list[Violation]:
-        """Play the scenario with its liar, and return what the observer finds."""
+        """Play the scenario with its rogue replica, and return what the observer finds."""
         tasks: list[asyncio.Task[None]] = []
 
         def ready(world: World, _: Observer) -> None:
-            tasks.append(asyncio.create_task(self.told(world)))
+            tasks.append(asyncio.create_task(self.reported(world)))
 
         result = run(self.scenario, ready)
         [task] = tasks
-        assert task.done(), "the liar was not done in time"
+        assert task.done(), "the rogue replica was not done in time"
         task.result()
         return result.violations
 
 
-async def play(liar: L, steps: Sequence[Step[L]]) -> None:
+async def play(rogue: L, steps: Sequence[Step[L]]) -> None:
     """Take *steps*."""
     for step in steps:
         if isinstance(step, int | float):
             await asyncio.sleep(step)
             continue
-        done = step(liar)
+        done = step(rogue)
         if inspect.isawaitable(done):
             await done

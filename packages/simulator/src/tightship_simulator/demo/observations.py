@@ -9,11 +9,11 @@ import json
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from tightship.objects.drain_record import DRAIN_ANNOTATION, Phase, decode_record
 from tightship.objects.quantity import milli, value
-from tightship_simulator.demo.town import POOL
+from tightship_simulator.demo.cluster import POOL
 from tightship_simulator.life.changes import Json, condition, finished, key_of, leaving, ready
 from tightship_simulator.life.node_autoscaler import TO_BE_DELETED
 
@@ -111,24 +111,26 @@ class Gone(Struct, frozen=True, tag="gone", omit_defaults=True):
     key: str
 
 
-class Told(Struct, frozen=True, tag="told", omit_defaults=True):
+class Announcement(Struct, frozen=True, tag="told", omit_defaults=True):
     """What is done to the cluster from outside, which no API shows: traffic that is cut, the end."""
 
     text: str
 
 
-Sight: TypeAlias = NodeSeen | PodSeen | BudgetSeen | FloorSeen | EventSeen | TrafficSeen | StatusSeen | Gone | Told
+Observation: TypeAlias = (
+    NodeSeen | PodSeen | BudgetSeen | FloorSeen | EventSeen | TrafficSeen | StatusSeen | Gone | Announcement
+)
 
 
 class Moment(Struct, frozen=True):
-    """A sight, *at* so many seconds after the beginning, when it was *hour* in the story."""
+    """An observation, *at* so many seconds after the beginning, when it was *hour* in the story."""
 
     at: float
     hour: float
-    sight: Sight
+    observation: Observation = field(name="sight")
 
 
-def seen(item: Json) -> Sight | None:
+def seen(item: Json) -> Observation | None:
     """Return what is seen of an object, ``None`` where nothing of it is shown."""
     match item["kind"]:
         case "Node":
@@ -147,9 +149,9 @@ def seen(item: Json) -> Sight | None:
             return None
 
 
-def identity(sight: Sight) -> tuple[str, str] | None:
+def identity(observation: Observation) -> tuple[str, str] | None:
     """Return of what object it is the present state, ``None`` for what is not the state of an object."""
-    match sight:
+    match observation:
         case NodeSeen(name=name):
             return "node", name
         case PodSeen(key=key):
@@ -243,15 +245,15 @@ def _event(item: Json) -> EventSeen | None:
 def status_line(controller: str, raw: bytes) -> StatusSeen | None:
     """Return what ``/status`` says in one line, ``None`` where there is nothing to say yet."""
     try:
-        told = json.loads(raw)
+        reported = json.loads(raw)
     except ValueError:
         return None
-    plan = told.get("plan") if isinstance(told, dict) else None
+    plan = reported.get("plan") if isinstance(reported, dict) else None
     if not isinstance(plan, dict):
         return None
     if "hpas" in plan:
         return StatusSeen(controller, _floors_line(plan["hpas"]))
-    return StatusSeen(controller, _nodes_line(told, plan["nodes"]))
+    return StatusSeen(controller, _nodes_line(reported, plan["nodes"]))
 
 
 def _floors_line(hpas: list[Json]) -> str:
@@ -259,12 +261,12 @@ def _floors_line(hpas: list[Json]) -> str:
     return f"looks after {len(hpas)} floors: {counts}" if hpas else "looks after no floor"
 
 
-def _nodes_line(told: Json, nodes: list[Json]) -> str:
-    if told.get("unhealthy"):
-        return f"waits: {told['unhealthy']['detail']}"
+def _nodes_line(reported: Json, nodes: list[Json]) -> str:
+    if reported.get("unhealthy"):
+        return f"waits: {reported['unhealthy']['detail']}"
     planned = sum(1 for each in nodes if each.get("order") is not None)
     reasons = (each["reasons"][0] for each in nodes if each.get("order") is None and each.get("reasons"))
-    held = _counted(each["reason"] for each in told.get("held", {}).values())
+    held = _counted(each["reason"] for each in reported.get("held", {}).values())
     waits = f" (waiting: {held})" if held else ""
     return f"could remove {planned or 'none'}{waits}; the others stay: {_counted(reasons)}"
 
@@ -279,16 +281,16 @@ def _counted(reasons: Iterable[str], most: int = 4) -> str:
 
 __all__ = [
     "TAGS",
+    "Announcement",
     "BudgetSeen",
     "EventSeen",
     "FloorSeen",
     "Gone",
     "Moment",
     "NodeSeen",
+    "Observation",
     "PodSeen",
-    "Sight",
     "StatusSeen",
-    "Told",
     "TrafficSeen",
     "seen",
     "status_line",

@@ -9,7 +9,7 @@ import pytest
 
 from tightship_simulator import World
 from tightship_simulator.api.store import Store
-from tightship_simulator.demo.town import SHAPES, WORKS, group, objects
+from tightship_simulator.demo.cluster import SHAPES, WORKS, group, objects
 from tightship_simulator.life.changes import Json
 from tightship_simulator.life.living import Living
 

@@ -22,13 +22,13 @@ from tightship_simulator.virtual.simulation import BEGIN
 class _OwnTimeLoop(asyncio.SelectorEventLoop):
     """One process: it goes on only when told, and its clock has an offset and a speed of its own."""
 
-    def __init__(self, world: World, rng: random.Random) -> None:
-        self._world = world
+    def __init__(self, network: Network, rng: random.Random) -> None:
+        self._network = network
         self._offset, self._speed = rng.uniform(0, 1e6), rng.uniform(0.97, 1.03)
         super().__init__()
 
     def time(self) -> float:
-        return self._offset + self._speed * self._world.now
+        return self._offset + self._speed * self._network.now
 
     def once(self) -> None:
         self.call_soon(self.stop)
@@ -36,12 +36,12 @@ class _OwnTimeLoop(asyncio.SelectorEventLoop):
 
 
 class _Process:
-    server = "world"
+    server = "network"
 
-    def __init__(self, world: World, identity: str) -> None:
-        rng = world.rng
-        self.world, self.identity = world, identity
-        self.loop = _OwnTimeLoop(world, rng)
+    def __init__(self, network: Network, identity: str) -> None:
+        rng = network.rng
+        self.network, self.identity = network, identity
+        self.loop = _OwnTimeLoop(network, rng)
         self.frozen_until = self.cut_off_until = 0.0
         self.elector = Elector(
             cast("Connection", self),
@@ -57,7 +57,7 @@ class _Process:
 
     async def request(self, verb: str, path: str, *, body: bytes | None, timeout: float, retry: bool) -> bytes:  # noqa: ASYNC109
         answer: asyncio.Future[bytes] = self.loop.create_future()
-        self.world.send(self, verb, path, body, answer)
+        self.network.send(self, verb, path, body, answer)
         return await answer
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class _Process:
         self.loop.close()
 
 
-class World:
+class Network:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.now = 0.0
@@ -180,8 +180,8 @@ class World:
 
 
 @contextmanager
-def _world(seed: int) -> Iterator[World]:
-    made = World(seed)
+def _network(seed: int) -> Iterator[Network]:
+    made = Network(seed)
     try:
         yield made
     finally:
@@ -191,17 +191,17 @@ def _world(seed: int) -> Iterator[World]:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32))
 def test_there_are_never_two_leaders_and_no_epoch_comes_back(seed: int) -> None:
-    with _world(seed) as world:
+    with _network(seed) as network:
         for _ in range(250):
-            world.pass_time(world.rng.expovariate(2))
-            if world.rng.random() < 0.08:
-                world.mischief()
-            world.turn()
-        world.calm = True
-        for each in world.processes:
+            network.pass_time(network.rng.expovariate(2))
+            if network.rng.random() < 0.08:
+                network.mischief()
+            network.turn()
+        network.calm = True
+        for each in network.processes:
             each.frozen_until = each.cut_off_until = 0
         for _ in range(400):
-            world.pass_time(0.2)
-            world.turn()
-        assert sum(each.elector.is_leader for each in world.processes) == 1
-        assert world.terms
+            network.pass_time(0.2)
+            network.turn()
+        assert sum(each.elector.is_leader for each in network.processes) == 1
+        assert network.terms

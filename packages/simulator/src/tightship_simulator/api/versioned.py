@@ -26,7 +26,7 @@ class Change(Struct, frozen=True):
     previous: Json | None = None
 
 
-class Shelf:
+class VersionedObjects:
     """The objects of a kind by key, and the *version* of the last change. The last *size* changes are remembered."""
 
     def __init__(self, size: int) -> None:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tightship_simulator.demo import tether
+from tightship_simulator.demo import die_with_parent
 
 DEADLINE = 120
 WAITS = "import signal; print('here', flush=True); signal.pause()"
@@ -17,9 +17,9 @@ WAITS = "import signal; print('here', flush=True); signal.pause()"
 
 @contextmanager
 def tethered(code: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """Run *code* on a tether, and give its process and the end that keeps it alive."""
+    """Run *code* that dies with its parent, and give its process and the end that keeps it alive."""
     end, ours = os.pipe()
-    command = [sys.executable, "-I", tether.__file__, sys.executable, "-c", code]
+    command = [sys.executable, "-I", die_with_parent.__file__, sys.executable, "-c", code]
     with subprocess.Popen(command, stdin=end, stdout=subprocess.PIPE, text=True) as process:
         os.close(end)
         try:

@@ -1,4 +1,4 @@
-"""Become a program that does not outlive who started it: ``python tether.py PROGRAM ARGUMENT ...``.
+"""Become a program that does not outlive who started it: ``python die_with_parent.py PROGRAM ARGUMENT ...``.
 
 Stdin is one end of a pipe whose other end nobody but the starter holds, and through which nothing is sent. A child of
 this process reads it: when it ends, since the starter closed it or died in whatever way, SIGKILL included, the program

@@ -8,12 +8,12 @@ import pytest
 from lively import Json, node, pod, workload
 
 from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
-from tightship_simulator.demo.sights import (
+from tightship_simulator.demo.observations import (
     EventSeen,
     FloorSeen,
     NodeSeen,
+    Observation,
     PodSeen,
-    Sight,
     StatusSeen,
     seen,
     status_line,
@@ -40,7 +40,7 @@ DAEMON = pod("p", "n1", "250m", owner=workload("DaemonSet", "agent"))
 
 
 @pytest.mark.parametrize(
-    ("item", "sight"),
+    ("item", "observation"),
     [
         (
             drained(REFINED, unschedulable=True),
@@ -54,8 +54,8 @@ DAEMON = pod("p", "n1", "250m", owner=workload("DaemonSet", "agent"))
     ],
     ids=["in drain", "a mark is no drain", "taken by the autoscaler", "a pod", "a finished pod", "an Event of nobody"],
 )
-def test_what_is_seen(item: Json, sight: Sight | None) -> None:
-    assert seen(item) == sight
+def test_what_is_seen(item: Json, observation: Observation | None) -> None:
+    assert seen(item) == observation
 
 
 def test_a_floor_tells_whether_it_holds() -> None:
@@ -88,8 +88,8 @@ def test_events_of_both_forms_are_read() -> None:
 
 def test_a_status_is_one_line_with_the_most_frequent_reasons() -> None:
     stays = [{"order": None, "reasons": ["TooYoung", "PoolDisabled"]}] * 2 + [{"order": None, "reasons": ["Cordoned"]}]
-    told = {"held": {"n9": {"reason": "CoolDown"}}, "plan": {"nodes": [{"order": 1, "reasons": []}, *stays]}}
-    line = status_line("node-compactor", json.dumps(told).encode())
+    reported = {"held": {"n9": {"reason": "CoolDown"}}, "plan": {"nodes": [{"order": 1, "reasons": []}, *stays]}}
+    line = status_line("node-compactor", json.dumps(reported).encode())
     text = "could remove 1 (waiting: CoolDown 1); the others stay: TooYoung 2, Cordoned 1"
     assert line == StatusSeen("node-compactor", text)
 
