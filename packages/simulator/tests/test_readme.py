@@ -1,4 +1,4 @@
-"""What the README and docs/advice.md show is what the command prints for the cluster that ``make plan-demo`` makes."""
+"""What pages show of a plan is what the command prints for the cluster that ``make plan-demo`` makes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tightship_testkit.commands import printed
 
 ROOT = Path(__file__).parents[3]
 ELLIPSIS = "⋮"
-COMMANDS = re.compile(r"```console\n\$ node-compactor (.+ -f demo/cluster\.json.*)\n([\s\S]*?)```")
+COMMANDS = re.compile(r"```console\n\$ (?:tightship|node-compactor) (.+ -f demo/cluster\.json.*)\n([\s\S]*?)```")
 
 
 @pytest.fixture(scope="module")
