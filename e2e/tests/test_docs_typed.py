@@ -19,7 +19,7 @@ from typing_pages import ROOT, Typist
 
 from tightship_e2e.names import SHOP
 from tightship_testkit.client import Json
-from tightship_testkit.floors import HPA, STATE
+from tightship_testkit.floors import HPA, PREFIX, STATE
 from tightship_testkit.manifests import POOL
 from tightship_testkit.marks import drain
 
@@ -37,8 +37,12 @@ def test_the_way_from_a_first_look_to_running_and_back(
     async def work(on: ShopCluster) -> None:
         await on.metrics.backfill("".join(past(hours=6)))
         typist = Typist(on, tmp_path, {"NODE": "general-0"})
-        for page in pages:
-            await typist.page(page)
+        older = (await on.api.get(HPA, "web", SHOP))["metadata"].get("annotations") or {}
+        none = {key: None for key in older if key.startswith(PREFIX)}
+        await on.api.patch(HPA, "web", {"metadata": {"annotations": none}}, SHOP)
+        async with autoscaler(on):
+            for page in pages:
+                await typist.page(page)
         assert await on.provider.controllers(SYSTEM) == []
         assert [each for each in await on.left_behind() if "tightship" in each] == []
 
