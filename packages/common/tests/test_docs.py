@@ -96,3 +96,13 @@ def test_every_claim_of_the_comparison_names_its_source() -> None:
     assert len(rows) > 20
     for row in rows:
         assert "](" in row.removesuffix(" |").rpartition(" | ")[2], row
+
+
+def test_the_readme_is_read_in_a_minute_and_its_plan_fits_a_narrow_terminal() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.split()) <= 900
+    assert text.count("\n") <= 90
+    [shown, *_] = re.findall(r"^```console\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    assert max(map(len, shown.splitlines())) <= 80
+    blockers = shown.partition("What keeps the rest")[2]
+    assert any(f" {reason} " in blockers for reason in Reason), "the plan shows what keeps nodes"

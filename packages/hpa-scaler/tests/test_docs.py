@@ -22,7 +22,7 @@ DOCS = ROOT / "docs"
 REASONS = (DOCS / "reasons.md").read_text()
 PAGE = (DOCS / "hpa-scaler.md").read_text()
 SETTINGS = (DOCS / "settings.md").read_text().partition("# Settings of the hpa-scaler")[2]
-MIGRATION = (DOCS / "migration-hpa-scaler.md").read_text()
+MIGRATION = (DOCS / "moving.md").read_text()
 
 
 def test_the_failures_are_those_of_their_group() -> None:
