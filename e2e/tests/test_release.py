@@ -184,7 +184,7 @@ BEGINS = ("/eviction", "/horizontalpodautoscalers/")
 
 
 @pytest.mark.takes(60)
-def test_one_annotation_on_the_leases_stops_all_three_within_a_second(in_town: Live) -> None:
+def test_one_annotation_on_the_leases_stops_all_three_within_a_second(on_shop_cluster: Live) -> None:
     """From the moment at which kubectl has its answer; and ``STOP-`` starts them again."""
 
     async def begun(on: ShopCluster, since: float) -> list[str]:
@@ -229,7 +229,7 @@ def test_one_annotation_on_the_leases_stops_all_three_within_a_second(in_town: L
 
         await on.until(goes_on, "they go on")
 
-    in_town(work, by_night=True)
+    on_shop_cluster(work, by_night=True)
 
 
 GIVES_BACK = "jobs,roles,rolebindings,serviceaccounts"
