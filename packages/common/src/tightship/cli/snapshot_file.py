@@ -27,7 +27,7 @@ from tightship.objects.unreadable import UNREADABLE
 
 _MACHINE_GROUPS = frozenset({"cluster.x-k8s.io", "machine.openshift.io"})
 
-_HOW = f"kubectl get {','.join(each.qualified for each in RESOURCES if not each.extension)} -A -o json"
+_HOW = f"tightship snapshot -o cluster.json.gz, or kubectl get {','.join(each.qualified for each in RESOURCES if not each.extension)} -A -o json"
 
 
 SNAPSHOT = "ClusterSnapshot"
@@ -130,7 +130,9 @@ class _Reader:
     def cluster(self, held: FileObjects) -> FileCluster:
         """Return the cluster of everything taken, of which *held* tells. Raises :class:`FileError`."""
         if not held.problems and not held.counts["Node"]:
-            held.problems.append(f"{held.name}: holds no Node (only {held.described()}); write it by: tightship snapshot -o cluster.json.gz, or {_HOW}")
+            held.problems.append(
+                f"{held.name}: holds no Node (only {held.described()}); write it by: tightship snapshot -o cluster.json.gz, or {_HOW}"
+            )
         if held.problems:
             raise FileError(tuple(held.problems))
         head = self._head

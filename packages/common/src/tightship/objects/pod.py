@@ -15,7 +15,6 @@ import msgspec
 from msgspec import Struct
 
 from tightship.objects.meta import EMPTY, Metadata, Owner, seconds
-from tightship.objects.node import Condition
 from tightship.objects.resources import (
     Container,
     ContainerStatus,
