@@ -45,11 +45,11 @@ _WORDS = frozenset(
         "accessModes action allocatable allocatedResources allocationMode apiGroup apiVersion attacher attributes "
         "bindMountOptions capacity consolidateAfter consolidationPolicy controlledResources controlledValues "
         "creationTimestamp declaredFeatures deletionTimestamp deviceClassName driver duration effect expression "
-        "extendedResourceName finalizers hostIP key kind lastScaleTime lastTransitionTime limits manager matchLabelKeys "
-        "maxAllowed maxUnavailable maximumVolumeSize medium minAllowed minAvailable mode nodeAffinityPolicy "
+        "extendedResourceName finalizers hostIP key kind lastScaleTime lastTransitionTime limits manager "
+        "matchLabelKeys maxAllowed maxUnavailable maximumVolumeSize medium minAllowed minAvailable mode nodeAffinityPolicy "
         "nodeTaintsPolicy nodes operation operator overhead phase podReplacementPolicy protocol provisioner "
-        "provisioningStrategy reason reasons requests resourceVersion restartPolicy schedule selectPolicy startTime status "
-        "target time timeAdded tolerance topologyKey topologyKeys type unhealthyPodEvictionPolicy updateMode "
+        "provisioningStrategy reason reasons requests resourceVersion restartPolicy schedule selectPolicy startTime "
+        "status target time timeAdded tolerance topologyKey topologyKeys type unhealthyPodEvictionPolicy updateMode "
         "volumeBindingMode volumeMode whenUnsatisfiable",
     )
 )
@@ -128,8 +128,8 @@ def _walk(value: Any, field: str, say: _Say) -> Any:
     if field in ("labels", "matchLabels", "nodeSelector", "annotations"):
         return {key: _of_key(key, each, say) for key, each in value.items()}
     # A requirement, a taint or a toleration: the key says what the values are.
-    key = value.get("key")
-    about = {"value", "values"} if isinstance(key, str) else set()
+    key = str(value.get("key", ""))
+    about = ("value", "values") if key else ()
     done = {}
     for name, each in value.items():
         if name in about:

@@ -27,7 +27,8 @@ from tightship.objects.unreadable import UNREADABLE
 
 _MACHINE_GROUPS = frozenset({"cluster.x-k8s.io", "machine.openshift.io"})
 
-_HOW = f"tightship snapshot -o cluster.json.gz, or kubectl get {','.join(each.qualified for each in RESOURCES if not each.extension)} -A -o json"
+_KINDS = ",".join(each.qualified for each in RESOURCES if not each.extension)
+_HOW = f"tightship snapshot -o cluster.json.gz, or kubectl get {_KINDS} -A -o json"
 
 
 SNAPSHOT = "ClusterSnapshot"
@@ -36,7 +37,7 @@ SNAPSHOT = "ClusterSnapshot"
 _GROUP = "tightship.dev"
 
 
-class SnapshotHead(Struct, frozen=True, rename="camel", omit_defaults=True):
+class SnapshotHead(Struct, frozen=True, rename="camel"):
     """What a live cluster tells beside its objects: the *cluster* that the kubeconfig names, the *time* of the reading
     in seconds since 1970, and why kinds are *missing*.
     """
@@ -130,9 +131,7 @@ class _Reader:
     def cluster(self, held: FileObjects) -> FileCluster:
         """Return the cluster of everything taken, of which *held* tells. Raises :class:`FileError`."""
         if not held.problems and not held.counts["Node"]:
-            held.problems.append(
-                f"{held.name}: holds no Node (only {held.described()}); write it by: tightship snapshot -o cluster.json.gz, or {_HOW}"
-            )
+            held.problems.append(f"{held.name}: holds no Node (only {held.described()}); write it by: {_HOW}")
         if held.problems:
             raise FileError(tuple(held.problems))
         head = self._head

@@ -5,7 +5,7 @@ A field keeps the value that it has, right or wrong, so that the rest decodes li
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from functools import cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -28,7 +28,7 @@ def projected(kind: str, raw: bytes | msgspec.Raw) -> bytes:
 
     Of annotations, those remain that some rule reads. What decodes to an object or an error before does so after.
     """
-    wire = wire_of(kind)
+    wire: Hashable = wire_of(kind)
     whole = msgspec.json.decode(raw)
     cut = _cut_of(wire)(whole)
     metadata = whole.get("metadata") if isinstance(whole, dict) else None
