@@ -46,11 +46,11 @@ _WORDS = frozenset(
         "bindMountOptions capacity consolidateAfter consolidationPolicy controlledResources controlledValues "
         "creationTimestamp declaredFeatures deletionTimestamp deviceClassName driver duration effect expression "
         "extendedResourceName finalizers hostIP key kind lastScaleTime lastTransitionTime limits manager "
-        "matchLabelKeys maxAllowed maxUnavailable maximumVolumeSize medium minAllowed minAvailable mode nodeAffinityPolicy "
-        "nodeTaintsPolicy nodes operation operator overhead phase podReplacementPolicy protocol provisioner "
-        "provisioningStrategy reason reasons requests resourceVersion restartPolicy schedule selectPolicy startTime "
-        "status target time timeAdded tolerance topologyKey topologyKeys type unhealthyPodEvictionPolicy updateMode "
-        "volumeBindingMode volumeMode whenUnsatisfiable",
+        "matchLabelKeys maxAllowed maxUnavailable maximumVolumeSize medium minAllowed minAvailable mode "
+        "nodeAffinityPolicy nodeTaintsPolicy nodes operation operator overhead phase podReplacementPolicy protocol "
+        "provisioner provisioningStrategy reason reasons requests resourceVersion restartPolicy schedule selectPolicy "
+        "startTime status target time timeAdded tolerance topologyKey topologyKeys type unhealthyPodEvictionPolicy "
+        "updateMode volumeBindingMode volumeMode whenUnsatisfiable",
     )
 )
 """Fields whose texts are words of an API, amounts or times."""

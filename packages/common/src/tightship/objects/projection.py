@@ -5,7 +5,7 @@ A field keeps the value that it has, right or wrong, so that the rest decodes li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -28,15 +28,20 @@ def projected(kind: str, raw: bytes | msgspec.Raw) -> bytes:
 
     Of annotations, those remain that some rule reads. What decodes to an object or an error before does so after.
     """
-    wire: Hashable = wire_of(kind)
+    wire = wire_of(kind)
     whole = msgspec.json.decode(raw)
-    cut = _cut_of(wire)(whole)
+    cut = _whole(kind)(whole)
     metadata = whole.get("metadata") if isinstance(whole, dict) else None
     notes = metadata.get("annotations") if isinstance(metadata, dict) else None
     # HPAs decode with all annotations, because hpa-scaler's have a prefix of the user's choice.
     if isinstance(notes, dict) and wire is not HorizontalPodAutoscalerWire:
         _restore(kind, cut, notes)
     return msgspec.json.encode(cut)
+
+
+@cache
+def _whole(kind: str) -> _Cut:
+    return _cut_of(wire_of(kind))
 
 
 def _restore(kind: str, cut: dict[str, Any], notes: dict[str, Any]) -> None:
@@ -62,7 +67,6 @@ def _restore(kind: str, cut: dict[str, Any], notes: dict[str, Any]) -> None:
     cut["metadata"]["annotations"] = kept | found
 
 
-@cache
 def _cut_of(hint: Any) -> _Cut:
     """Return what reduces a value to the fields of the type *hint*."""
     if get_origin(hint) is Annotated:
