@@ -107,7 +107,7 @@ MORE = (
 )  # fmt: skip
 
 
-STANDARD = {"cluster-autoscaler-status", "karpenter", "autoscaler", "kube-system"}
+STANDARD = {"dns", "cluster-autoscaler-status", "karpenter", "autoscaler", "kube-system"}
 """Names that everybody's clusters have."""
 
 
@@ -125,7 +125,9 @@ def served(folder: Path, items: list[Json], forbidden: tuple[str, ...] = ()) -> 
     async def refusing(request: web.Request, handler: Any) -> web.StreamResponse:
         asked.append(request.path_qs)
         if request.path.endswith(forbidden) and forbidden:
-            return web.json_response({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}, status=403)
+            return web.json_response(
+                {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}, status=403
+            )
         answer: web.StreamResponse = await handler(request)
         return answer
 
@@ -197,7 +199,9 @@ def test_a_pseudonymous_snapshot_has_the_same_plan_and_no_name(cli: Cli, tmp_pat
     words = set(re.findall(r'(?<=:)"([^"]*)"', hidden.read_text()))
     assert names & words <= STANDARD
     before, after = (
-        msgspec.json.decode(cli("plan", "--now", NOW, "--advice-time", "0", "-o", "json", "--sort-by", "name", "-f", path).out)
+        msgspec.json.decode(
+            cli("plan", "--now", NOW, "--advice-time", "0", "-o", "json", "--sort-by", "name", "-f", path).out
+        )
         for path in (clear, hidden)
     )
     assert shape(before) == shape(after)
@@ -221,7 +225,13 @@ def test_projected_objects_decode_like_the_whole(kind: str) -> None:
 
 def test_objects_that_cannot_be_read_stay_so(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
-    bad = thing("Pod", "v1", "bad", metadata=SHOP, spec={"nodeName": "pods-ca", "containers": [{"name": "c", "resources": {"requests": {"cpu": "much"}}}]})
+    bad = thing(
+        "Pod",
+        "v1",
+        "bad",
+        metadata=SHOP,
+        spec={"nodeName": "pods-ca", "containers": [{"name": "c", "resources": {"requests": {"cpu": "much"}}}]},
+    )
     with served(tmp_path, [*everything(), bad]) as (flag, kubeconfig, _):
         outcome = cli("snapshot", flag, kubeconfig, "-o", path)
         assert "Pod shop/bad: spec.containers[0].resources.requests.cpu" in outcome.err

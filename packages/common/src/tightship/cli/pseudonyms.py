@@ -42,18 +42,26 @@ _STAY = frozenset(
 _WORDS = frozenset(
     re.findall(
         r"\w+",
-        "accessModes action allocatable allocatedResources allocationMode apiGroup apiVersion attacher attributes "
-        "bindMountOptions capacity consolidateAfter consolidationPolicy controlledResources controlledValues "
-        "creationTimestamp declaredFeatures deletionTimestamp deviceClassName driver duration effect expression "
-        "extendedResourceName finalizers hostIP key kind lastScaleTime lastTransitionTime limits manager "
-        "matchLabelKeys maxAllowed maxUnavailable maximumVolumeSize medium minAllowed minAvailable mode "
-        "nodeAffinityPolicy nodeTaintsPolicy nodes operation operator overhead phase podReplacementPolicy protocol "
-        "provisioner provisioningStrategy reason reasons requests resourceVersion restartPolicy schedule selectPolicy "
-        "startTime status target time timeAdded tolerance topologyKey topologyKeys type unhealthyPodEvictionPolicy "
-        "updateMode volumeBindingMode volumeMode whenUnsatisfiable",
+        "accessModes action allocationMode apiGroup apiVersion attacher bindMountOptions capacity "
+        "consolidateAfter consolidationPolicy controlledResources controlledValues creationTimestamp "
+        "declaredFeatures deletionTimestamp deviceClassName driver duration effect expression "
+        "extendedResourceName finalizers hostIP key kind lastScaleTime lastTransitionTime manager matchLabelKeys "
+        "maxUnavailable maximumVolumeSize medium minAvailable mode nodeAffinityPolicy nodeTaintsPolicy nodes "
+        "operation operator phase podReplacementPolicy protocol provisioner provisioningStrategy reason reasons "
+        "resourceVersion restartPolicy schedule selectPolicy startTime status time timeAdded tolerance "
+        "topologyKey topologyKeys type unhealthyPodEvictionPolicy updateMode volumeBindingMode volumeMode "
+        "whenUnsatisfiable",
     )
 )
 """Fields whose texts are words of an API, amounts or times."""
+
+_AMOUNTS = frozenset(
+    re.findall(
+        r"\w+",
+        "allocatable allocatedResources attributes capacity limits maxAllowed minAllowed overhead requests target",
+    )
+)
+"""Fields with a mapping of amounts, or of what a device is."""
 
 _NAMED_BY_API = frozenset({"os", "drivers", "schedulingGates"})
 """Fields whose ``name`` is no user's."""
@@ -136,7 +144,11 @@ def _walk(value: Any, field: str, say: _Say) -> Any:
             done[name] = [_of_key(key, one, say) for one in each] if isinstance(each, list) else _of_key(key, each, say)
         elif name == "uid" and isinstance(each, str):
             done[name] = hashlib.sha256(each.encode()).hexdigest()[:32]
-        elif (name in _WORDS and field != "data") or (name == "name" and field in _NAMED_BY_API):
+        elif isinstance(each, dict):
+            done[name] = each if name in _AMOUNTS else _walk(each, name, say)
+        elif isinstance(each, list) and any(isinstance(one, dict) for one in each):
+            done[name] = _walk(each, name, say)
+        elif name in _WORDS or (name == "name" and field in _NAMED_BY_API):
             done[name] = each
         else:
             done[name] = _walk(each, name, say)
