@@ -76,7 +76,7 @@ _OF_NAMES = re.compile(
 )
 """The keys of Kubernetes and clouds whose values are names."""
 
-_PLAIN = re.compile(r"|true|false|-?[0-9.]+[a-zA-Z%]{0,2}|[0-9-]{10}T[0-9:.]+Z")
+_PLAIN = re.compile(r"|true|false|-?[0-9.]+[a-zA-Z%]{0,2}|[0-9-]{10}T[0-9:.]+(?:Z|[+-][0-9:]+)")
 
 
 def anonymous(lists: dict[tuple[str, str], list[bytes]]) -> None:
@@ -128,7 +128,7 @@ def _renamed(kind: str, raw: bytes, say: _Say) -> bytes:
 def _walk(value: Any, field: str, say: _Say) -> Any:
     """Return *value*, which stands in *field*, with names replaced."""
     if isinstance(value, str):
-        return say(value)
+        return value if _PLAIN.fullmatch(value) else say(value)
     if isinstance(value, list):
         return [_walk(each, field, say) for each in value]
     if not isinstance(value, dict):
