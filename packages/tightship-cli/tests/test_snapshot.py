@@ -107,7 +107,7 @@ MORE = (
 )  # fmt: skip
 
 
-STANDARD = {"dns", "cluster-autoscaler-status", "karpenter", "autoscaler", "kube-system"}
+STANDARD = {"dns", "windows", "cluster-autoscaler-status", "karpenter", "autoscaler", "kube-system"}
 """Names that everybody's clusters have."""
 
 
