@@ -68,43 +68,125 @@ SPEC = {
 }
 SHOP = {"namespace": "shop"}
 TEMPLATE = {"metadata": {"labels": {"app": "db"}, "annotations": {"team": SECRET}}, "spec": SPEC}
-ZONE = {"required": {"nodeSelectorTerms": [{"matchExpressions": [
-    {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z-a"]}]}]}}  # fmt: skip
+ZONE = {
+    "required": {
+        "nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z-a"]}]}
+        ]
+    }
+}
 STATUS = "nodeGroups:\n- name: general\n  health:\n    minSize: 1\n"
 CONTROLLED = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "uid-db", "controller": True}
 CONDITIONS = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": SECRET}]
 HELM = {"annotations": {"meta.helm.sh/release-name": "database", "checksum/config": SECRET}}
 MORE = (
     thing("Namespace", "v1", "shop", metadata={"labels": {"team": "red"}}),
-    thing("StatefulSet", "apps/v1", "db", metadata=SHOP | {"uid": "uid-db"} | HELM, spec={"replicas": 1, "template": TEMPLATE}),
-    thing("Pod", "v1", "db-0", metadata=SHOP | {"uid": "u1", "ownerReferences": [CONTROLLED], "labels": {"app": "db"}},
-          spec=SPEC, status={"phase": "Pending", "conditions": CONDITIONS}),
-    thing("PersistentVolumeClaim", "v1", "data-db-0", metadata=SHOP, spec={"volumeName": "pv-1", "accessModes": ["ReadWriteOnce"],
-          "storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}}, status={"phase": "Bound"}),
-    thing("PersistentVolume", "v1", "pv-1", spec={"capacity": {"storage": "1Gi"}, "storageClassName": "fast", "csi":
-          {"driver": "csi.example.com", "volumeHandle": "vol-1", "nodePublishSecretRef": {"name": SECRET}}, "nodeAffinity": ZONE}),
-    thing("StorageClass", "storage.k8s.io/v1", "fast", provisioner="csi.example.com", parameters={"secretName": SECRET}),
-    thing("CSINode", "storage.k8s.io/v1", "pods-ca", spec={"drivers": [{"name": "csi.example.com", "nodeID": SECRET, "allocatable": {"count": 3}}]}),
+    thing(
+        "StatefulSet",
+        "apps/v1",
+        "db",
+        metadata=SHOP | {"uid": "uid-db"} | HELM,
+        spec={"replicas": 1, "template": TEMPLATE},
+    ),
+    thing(
+        "Pod",
+        "v1",
+        "db-0",
+        metadata=SHOP | {"uid": "u1", "ownerReferences": [CONTROLLED], "labels": {"app": "db"}},
+        spec=SPEC,
+        status={"phase": "Pending", "conditions": CONDITIONS},
+    ),
+    thing(
+        "PersistentVolumeClaim",
+        "v1",
+        "data-db-0",
+        metadata=SHOP,
+        spec={
+            "volumeName": "pv-1",
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "fast",
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+        status={"phase": "Bound"},
+    ),
+    thing(
+        "PersistentVolume",
+        "v1",
+        "pv-1",
+        spec={
+            "capacity": {"storage": "1Gi"},
+            "storageClassName": "fast",
+            "csi": {"driver": "csi.example.com", "volumeHandle": "vol-1", "nodePublishSecretRef": {"name": SECRET}},
+            "nodeAffinity": ZONE,
+        },
+    ),
+    thing(
+        "StorageClass", "storage.k8s.io/v1", "fast", provisioner="csi.example.com", parameters={"secretName": SECRET}
+    ),
+    thing(
+        "CSINode",
+        "storage.k8s.io/v1",
+        "pods-ca",
+        spec={"drivers": [{"name": "csi.example.com", "nodeID": SECRET, "allocatable": {"count": 3}}]},
+    ),
     thing("CSIDriver", "storage.k8s.io/v1", "csi.example.com", spec={"attachRequired": True, "storageCapacity": True}),
     thing("CSIStorageCapacity", "storage.k8s.io/v1", "c1", metadata=SHOP, storageClassName="fast", capacity="5Gi"),
-    thing("VolumeAttachment", "storage.k8s.io/v1", "a1", spec={"attacher": "csi.example.com", "nodeName": "pods-ca", "source": {"persistentVolumeName": "pv-1"}}),
+    thing(
+        "VolumeAttachment",
+        "storage.k8s.io/v1",
+        "a1",
+        spec={"attacher": "csi.example.com", "nodeName": "pods-ca", "source": {"persistentVolumeName": "pv-1"}},
+    ),
     thing("ReplicationController", "v1", "old", metadata=SHOP, spec={"replicas": 0, "template": TEMPLATE}),
     thing("PodTemplate", "v1", "spare", metadata=SHOP, template=TEMPLATE),
     extension("CapacityBuffer", "autoscaling.x-k8s.io", "v1beta1"),
-    thing("CapacityBuffer", "autoscaling.x-k8s.io/v1beta1", "spare", metadata=SHOP, spec={"podTemplateRef": {"name": "spare"}, "replicas": 1},
-          status={"podTemplateRef": {"name": "spare"}, "replicas": 1, "conditions": [{"type": "ReadyForProvisioning", "status": "True"}]}),
+    thing(
+        "CapacityBuffer",
+        "autoscaling.x-k8s.io/v1beta1",
+        "spare",
+        metadata=SHOP,
+        spec={"podTemplateRef": {"name": "spare"}, "replicas": 1},
+        status={
+            "podTemplateRef": {"name": "spare"},
+            "replicas": 1,
+            "conditions": [{"type": "ReadyForProvisioning", "status": "True"}],
+        },
+    ),
     extension("NodePool", "karpenter.sh", "v1"),
-    thing("NodePool", "karpenter.sh/v1", "spot", spec={"template": {"spec": {"nodeClassRef": {"name": SECRET}}}, "disruption": {"consolidateAfter": "5m"}}),
+    thing(
+        "NodePool",
+        "karpenter.sh/v1",
+        "spot",
+        spec={"template": {"spec": {"nodeClassRef": {"name": SECRET}}}, "disruption": {"consolidateAfter": "5m"}},
+    ),
     extension("LeaderWorkerSet", "leaderworkerset.x-k8s.io", "v1"),
-    thing("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", "lws", metadata=SHOP, spec={"leaderWorkerTemplate": {"workerTemplate": TEMPLATE}}),
+    thing(
+        "LeaderWorkerSet",
+        "leaderworkerset.x-k8s.io/v1",
+        "lws",
+        metadata=SHOP,
+        spec={"leaderWorkerTemplate": {"workerTemplate": TEMPLATE}},
+    ),
     extension("PodGroup", "scheduling.k8s.io", "v1beta1"),
     thing("PodGroup", "scheduling.k8s.io/v1beta1", "gang", metadata=SHOP, spec={"disruptionMode": {"all": {}}}),
     extension("VerticalPodAutoscaler", "autoscaling.k8s.io", "v1"),
-    thing("VerticalPodAutoscaler", "autoscaling.k8s.io/v1", "db", metadata=SHOP, spec={"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}},
-          status={"recommendation": {"containerRecommendations": [{"containerName": "main", "target": {"cpu": "200m"}}]}}),
-    thing("ConfigMap", "v1", "cluster-autoscaler-status", metadata={"namespace": "kube-system"}, data={"status": STATUS, "other": SECRET}),
+    thing(
+        "VerticalPodAutoscaler",
+        "autoscaling.k8s.io/v1",
+        "db",
+        metadata=SHOP,
+        spec={"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}},
+        status={"recommendation": {"containerRecommendations": [{"containerName": "main", "target": {"cpu": "200m"}}]}},
+    ),
+    thing(
+        "ConfigMap",
+        "v1",
+        "cluster-autoscaler-status",
+        metadata={"namespace": "kube-system"},
+        data={"status": STATUS, "other": SECRET},
+    ),
     thing("ConfigMap", "v1", SECRET, metadata=SHOP, data={"status": SECRET}),
-)  # fmt: skip
+)
 
 
 STANDARD = {"dns", "windows", "cluster-autoscaler-status", "karpenter", "autoscaler", "kube-system"}

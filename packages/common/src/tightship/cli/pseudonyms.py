@@ -3,8 +3,8 @@
 Rules compare names, cut them and put them together: a pod's claim is POD-VOLUME, a ReplicaSet is DEPLOYMENT-HASH, a
 mirror pod is NAME-NODE, a machine is MACHINESET-HASH. So every word between separators has a pseudonym, the same one
 everywhere. Pseudonyms sort among each other as their words do, because a plan breaks ties by name. Numbers stay, and so
-do words that Kubernetes, clouds and rules gave. All texts are replaced but those of :data:`_WORDS`, so that a field of the future leaks
-nothing.
+do words that Kubernetes, clouds and rules gave.
+All texts are replaced but those of :data:`_WORDS`, so that a field of the future leaks nothing.
 """
 
 from __future__ import annotations
