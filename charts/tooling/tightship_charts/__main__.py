@@ -14,6 +14,7 @@ from tightship_charts.dashboards import dashboard
 from tightship_charts.pictures import pictures
 from tightship_charts.places import CHARTS, CONTROLLERS, INSTALLABLE, LIBRARY
 from tightship_charts.readme import readme
+from tightship_charts.reasons import REASONS, reasons
 from tightship_charts.reference import REFERENCE, reference
 from tightship_charts.schema import schema_of
 from tightship_charts.values import shared_defaults, values_file, values_text
@@ -30,6 +31,7 @@ def generated() -> Iterator[tuple[Path, str]]:
         yield folder / "README.md", readme(chart)
         yield folder / "dashboards" / f"{chart}.json", pretty(dashboard(chart))
     yield CHARTS / LIBRARY / "templates" / "_defaults.tpl", shared_defaults()
+    yield REASONS, reasons()
     yield REFERENCE, reference()
     yield from pictures()
 
