@@ -77,7 +77,7 @@ def _group(title: str, words: list[Reason]) -> Iterator[str]:
         yield f"{text['means']}\n"
         if "only" in text:
             yield f"* Only: {text['only']}"
-        yield f"* What to do: {text['do']}"
+        yield f"* Do: {text['do']}"
         if reason in SWITCHABLE_RULES:
             yield f"* Switch off: `--disable-rule {reason}`"
         yield ""

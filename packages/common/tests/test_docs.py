@@ -35,7 +35,7 @@ def test_every_reason_has_its_heading_in_the_order_of_the_enum() -> None:
 @pytest.mark.parametrize("reason", sorted(Reason))
 def test_a_reason_says_what_to_do_and_whether_its_rule_can_be_switched_off(reason: Reason) -> None:
     text = sections()[reason]
-    assert "* What to do: " in text
+    assert "* Do: " in text
     assert (f"* Switch off: `--disable-rule {reason}`" in text) == (reason in SWITCHABLE)
 
 

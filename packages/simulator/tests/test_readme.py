@@ -1,4 +1,4 @@
-"""What the README and docs/advice.md show is what the command prints for the cluster that ``make plan-demo`` makes."""
+"""What the README and docs/money.md show is what the command prints for the cluster that ``make plan-demo`` makes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-PAGES = ("README.md", "docs/advice.md")
+PAGES = ("README.md", "docs/money.md")
 
 
 def examples(page: str) -> list[tuple[str, str]]:
