@@ -12,6 +12,7 @@ import msgspec
 from tightship_charts.alerts import alert_file
 from tightship_charts.dashboards import dashboard
 from tightship_charts.documents import schemas
+from tightship_charts.metrics import METRICS, metrics
 from tightship_charts.pictures import pictures
 from tightship_charts.places import CHARTS, CONTROLLERS, INSTALLABLE, LIBRARY
 from tightship_charts.readme import readme
@@ -32,6 +33,7 @@ def generated() -> Iterator[tuple[Path, str]]:
         yield folder / "README.md", readme(chart)
         yield folder / "dashboards" / f"{chart}.json", pretty(dashboard(chart))
     yield CHARTS / LIBRARY / "templates" / "_defaults.tpl", shared_defaults()
+    yield METRICS, metrics()
     yield REASONS, reasons()
     for path, schema in schemas():
         yield path, pretty(schema)
