@@ -27,6 +27,17 @@ With Kubernetes service discovery the label `namespace` becomes `exported_namesp
 `perHPAMetrics: false` of hpa-scaler switches off the series with the label `hpa`.
 """
 
+_TAIL = """\
+Some label values of hpa-scaler:
+
+* `estafette_hpa_scaler_totals`: `succeeded` (it changed the HPA), `failed` (it could not, or a query has no usable
+  answer), `skipped` (every other HPA).
+* `tightship_hpa_writes_total`: `written`; `unneeded`, the HPA had changed; `refused` by the API server; `gone`, deleted
+  meanwhile; `failed`, not made; `unheard`, the answer was lost, and the next cycle finds out; `left` to the next cycle
+  or leader.
+* Servers that HPAs name by address share the value `by-url` of `server`. A circuit is `closed`, `open` or `half-open`.
+"""
+
 _SECTIONS: Mapping[str, Callable[[CollectorRegistry], object]] = {
     "Every controller": RunMetrics,
     "node-compactor and node-refiner": lambda registry: ConsolidationMetrics(registry, "node-compactor"),
@@ -37,12 +48,12 @@ _SECTIONS: Mapping[str, Callable[[CollectorRegistry], object]] = {
 
 def metrics() -> str:
     """Return the whole page."""
-    return "\n".join([_HEAD, *(line for title, add in _SECTIONS.items() for line in _section(title, add))])
+    return "\n".join([_HEAD, *(line for title, add in _SECTIONS.items() for line in _section(title, add)), _TAIL])
 
 
 def _section(title: str, add: Callable[[CollectorRegistry], object]) -> Iterator[str]:
     registry = new_registry("none")
-    before = set(registry._collector_to_names)
+    before = set() if add is RunMetrics else set(registry._collector_to_names)
     made = add(registry)
     if isinstance(made, RunMetrics):
         made.watch_cache(dict)
@@ -53,6 +64,8 @@ def _section(title: str, add: Callable[[CollectorRegistry], object]) -> Iterator
             continue
         names = getattr(collector, "_labels", None) or getattr(collector, "_labelnames", ())
         for family in collector.describe() if hasattr(collector, "describe") else collector.collect():
+            if not family.name.startswith(("tightship_", "estafette_", "node_refiner_")):
+                continue
             counter = family.type == "counter"
             kind = "counter" if family.type == "unknown" else family.type
             labels = ", ".join(f"`{each}`" for each in names or getattr(family, "_labelnames", ()))

@@ -55,7 +55,11 @@ _VARIABLES = "| variable | flag of `run` | allowed | default | meaning |\n|---|-
 def reference() -> str:
     """Return the whole page: the notes, with the tables in their places."""
     notes = (CHARTS / "tooling" / "settings-notes.md").read_text(encoding="utf-8")
-    shared = sorted({f"`{key.path[0]}`" for key in config_keys("node-refiner") if _section(key)})
+    shared = [
+        f"{_code(key.path[0])}{f' ({_code(key.flag)})' * bool(key.flag)}"
+        for key in config_keys("node-refiner")
+        if _section(key)
+    ]
     notes = notes.replace("SHARED", ", ".join(shared))
     notes = notes.replace("PROCESS\n", "\n".join(["## The process\n", _VARIABLES, *_process(_FIRST), ""]))
     return re.sub(r"^KEYS (.+)$", lambda found: "\n".join(_keys(found[1])), notes, flags=re.MULTILINE)
