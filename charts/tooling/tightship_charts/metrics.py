@@ -68,7 +68,7 @@ def _section(title: str, add: Callable[[CollectorRegistry], object]) -> Iterator
                 continue
             counter = family.type == "counter"
             kind = "counter" if family.type == "unknown" else family.type
-            labels = ", ".join(f"`{each}`" for each in names or getattr(family, "_labelnames", ()))
+            labels = ", ".join(f"`{each}`" for each in names or getattr(family, "_labelnames", None) or ())
             yield f"| `{family.name}{'_total' * counter}` | {kind} | {labels} | {family.documentation} |"
     yield ""
 
