@@ -55,11 +55,7 @@ _VARIABLES = "| variable | flag of `run` | allowed | default | meaning |\n|---|-
 def reference() -> str:
     """Return the whole page: the notes, with the tables in their places."""
     notes = (CHARTS / "tooling" / "settings-notes.md").read_text(encoding="utf-8")
-    shared = [
-        f"{_code(key.path[0])}{f' ({_code(key.flag)})' * bool(key.flag)}"
-        for key in config_keys("node-refiner")
-        if _section(key)
-    ]
+    shared = [f"{_code(key.path[0])} {_code(key.flag)}".strip() for key in config_keys("node-refiner") if _shared(key)]
     notes = notes.replace("SHARED", ", ".join(shared))
     notes = notes.replace("PROCESS\n", "\n".join(["## The process\n", _VARIABLES, *_process(_FIRST), ""]))
     return re.sub(r"^KEYS (.+)$", lambda found: "\n".join(_keys(found[1])), notes, flags=re.MULTILINE)
@@ -68,17 +64,26 @@ def reference() -> str:
 def _keys(controller: str) -> Iterator[str]:
     if controller != _FIRST:
         name = controller if controller == "node-refiner" else f"the {controller}"
-        first = set(_process(_FIRST))
+        theirs = set(_process(_FIRST))
         yield from (f"## The process of {name}\n", _VARIABLES)
-        yield from (row for row in _process(controller) if row not in first)
+        yield from (row for row in _process(controller) if row not in theirs)
         yield ""
     keys = config_keys(controller)
     yield from (f"## Plans of {controller}\n" if controller != "hpa-scaler" else "## All HPAs\n", _TABLE)
-    yield from (_row(controller, key) for key in keys if not _section(key))
+    if controller == _FIRST:
+        rest = [key for key in keys if not _section(key)]
+    else:
+        rest = [key for key in keys if controller != "node-refiner" or not _shared(key)]
+    yield from (_row(controller, key) for key in rest)
     if controller == _FIRST:
         for title in _SECTIONS:
             yield from (f"\n## {title}\n", _TABLE)
             yield from (_row(controller, key) for key in keys if _section(key) == title)
+
+
+def _shared(key: Key) -> bool:
+    """Whether *key* of node-refiner has the default and the meaning of node-compactor's."""
+    return _row("node-refiner", key) in [_row(_FIRST, each) for each in config_keys(_FIRST)]
 
 
 def _section(key: Key) -> str:
