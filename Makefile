@@ -140,7 +140,7 @@ format: install ## Format the code and apply automatic fixes.
 	@$(BIN)/ruff format .
 
 .PHONY: charts
-charts: install ## Regenerate values, schemas, READMEs, alerts and dashboards of the charts, the settings reference and the pictures.
+charts: install ## Regenerate values, schemas, READMEs, alerts and dashboards of the charts, the reference pages in docs/ and the pictures.
 	@PYTHONPATH=charts/tooling $(BIN)/python -m tightship_charts
 
 .PHONY: golden

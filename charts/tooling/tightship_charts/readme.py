@@ -41,8 +41,6 @@ _ABOUT: Mapping[str, _About] = {
         "--set prometheusServerUrl=http://prometheus.monitoring.svc:9090",
     ),
 }
-SETTINGS_PAGES = {controller: about.settings for controller, about in _ABOUT.items()}
-"""Where the settings of each controller are explained, from the folder of all docs."""
 
 _DRY_AT_FIRST = "The controller starts in a dry run: read the plan before you set `dryRun=false`."
 
@@ -187,4 +185,4 @@ def _chart_file(chart: str) -> Json:
     return found
 
 
-__all__ = ["SETTINGS_PAGES", "readme"]
+__all__ = ["readme"]

@@ -23,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-PAGES = {"README.md": ["plan", "explain"], "docs/README.md": ["plan"], "docs/advice.md": ["plan", "explain"]}
+PAGES = {"README.md": ["plan", "explain"], "docs/README.md": ["plan"], "docs/money.md": ["plan", "explain"]}
 """Commands of which each page shows what they print."""
 
 
