@@ -19,7 +19,7 @@ from tightship_testkit.autoscaled import Outcome, live_for
 from tightship_testkit.loads import Load, by_day, by_rates
 from tightship_testkit.web_traffic import FILE, day_from
 
-KEYS = {"node-compactor": "deletionCost", "node-refiner": "deletion_cost"}
+KEYS = {"node-compactor": "deletionCost", "node-refiner": "deletionCost"}
 
 
 def traffic(kind: str) -> Load:

@@ -137,7 +137,7 @@ def settings(way: Way, options: argparse.Namespace) -> dict[str, object]:
         "clusterCoolDownAfterNodeDeleted": 0,
         "clusterCoolDownAfterFailure": 0,
         "maximumNotReadyNodeCount": 1000,
-        "maximumNotReadyNodePercentage": 100,
+        "maximumNotReadyNodePercentage": "100%",
         "maximumAPIFailures": 1000,
     }
 

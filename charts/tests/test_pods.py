@@ -137,7 +137,7 @@ def test_a_change_of_what_is_watched_leaves_the_pods_alone_and_of_what_is_mounte
 
 CHANGES: dict[str, Values] = {
     "node-compactor": {"maximumNodesInPlan": 3},
-    "node-refiner": {"maximum_nodes_in_plan": 3},
+    "node-refiner": {"maximumNodesInPlan": 3},
     "hpa-scaler": {"maximumWritesPerSecond": 3},
 }
 

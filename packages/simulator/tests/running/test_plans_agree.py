@@ -53,7 +53,7 @@ def compactors(rng: random.Random) -> Json:
         "minimumNodeAge": rng.choice(("0s", "0s", "0s", "0s", "900d")),
         "coolDownAfterNodeAdded": rng.choice(("0s", "900d")),
         "clusterCoolDownAfterNodeAdded": rng.choice(("0s", "0s", "900d")),
-        "maximumNotReadyNodePercentage": rng.choice((10, 100)),
+        "maximumNotReadyNodePercentage": rng.choice(("10%", "100%")),
         "placement": rng.choice(("possible", "likely")),
         "strategy": rng.choice(("least-utilized", "fewest-nodes")),
         **({"maximumNodesInDrain": rng.choice((1, 3, "20%"))} if rng.random() < 0.5 else {}),

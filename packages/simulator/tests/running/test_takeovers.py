@@ -25,8 +25,9 @@ ELECTED = {
     "LEASE_RETRY_PERIOD_SECONDS": "2",
 }
 """As they are by default."""
-TAKEOVER = 15 + 2 * 2
-"""Seconds after which a lost leader has been succeeded: what its Lease may last, and a retry with all of its jitter."""
+TAKEOVER = 15 + 2 * 2 + 0.5
+"""Seconds after which a lost leader has been succeeded: what its Lease may last, a retry with all of its jitter, and
+the requests themselves."""
 LATER = {**SETTINGS, "neededMarkedTimeForRemoval": "3600s"}
 STEPS = 24
 """Steps of two drains, evenly apart, at which the leader is lost."""
