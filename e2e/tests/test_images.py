@@ -201,7 +201,9 @@ def test_an_image_needs_no_writable_file_system(content: Content) -> None:
     before = files(content.environment)
     assert content.command("plan", "--help").returncode == 0
     assert files(content.environment) == before
-    code = content.environment.glob(f"lib/python*/site-packages/{PACKAGES[content.controller]}/__pycache__/__init__.*.pyc")
+    code = content.environment.glob(
+        f"lib/python*/site-packages/{PACKAGES[content.controller]}/__pycache__/__init__.*.pyc"
+    )
     flags = [int.from_bytes(each.read_bytes()[4:8], "little") for each in code]
     assert flags == [0b01]  # by the hash of its source, which is not looked at again
 

@@ -69,6 +69,12 @@ def together_but_in_turn() -> Json:
     return cluster(node("n0"), node("n1"), *replicas("pair", ["n0", "n0"], _affinity("podAffinity", beside)), budget)
 
 
+def last_of_its_group() -> Json:
+    """A single pod with affinity to its own kind, as a workload scaled down for the night leaves it."""
+    beside = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "lonely"}}}
+    return cluster(node("n0"), node("n1"), *replicas("lonely", ["n0"], _affinity("podAffinity", beside)))
+
+
 def cluster(*items: Json) -> Json:
     """Return a List."""
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}

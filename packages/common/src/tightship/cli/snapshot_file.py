@@ -17,8 +17,7 @@ from tightship.cli.clocks import agreed_time, odd_clocks
 from tightship.cli.object_file import FileError, FileObjects, read_all, read_objects
 from tightship.cli.remarks import Repeated, partial, remarks_of
 from tightship.cluster import NOT_IN_FILE, ClusterState, Snapshot
-from tightship.kube.listing import node_of
-from tightship.kube.resources import BY_KIND, RESOURCES, Resource
+from tightship.kube.resources import BY_KIND, RESOURCES, Resource, node_of
 from tightship.objects import CONFIG_MAP, ApiObject, Node, ObjectError, Pod, decode
 from tightship.objects.autoscaler_status import MACHINE_KINDS, STATUS_NAME
 from tightship.objects.mistyped import explained

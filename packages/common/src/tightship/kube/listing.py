@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from tightship.cluster import NOT_SERVED
 from tightship.kube.connection import Connection
-from tightship.kube.resources import Resource
+from tightship.kube.resources import Resource, node_of
 from tightship.objects import ObjectError, decode
 from tightship.objects.api_errors import BadAnswer, Gone, KubeError, NotFound
 from tightship.objects.unreadable import UNREADABLE
@@ -61,14 +61,6 @@ class _Page(Struct):
     items: list[msgspec.Raw] | None = None
 
 
-class _PodSpec(Struct):
-    node: str = msgspec.field(default="", name="nodeName")
-
-
-class _PodPlace(Struct):
-    spec: _PodSpec
-
-
 Decode = Callable[[str, msgspec.Raw], Any]
 """Makes of an object of a kind what a list holds of it. May raise :class:`~tightship.objects.ObjectError`."""
 
@@ -100,7 +92,6 @@ class _Served(Struct):
 _groups = msgspec.json.Decoder(_Group)
 _served = msgspec.json.Decoder(_Served)
 _pages = msgspec.json.Decoder(_Page)
-_places = msgspec.json.Decoder(_PodPlace)
 
 
 async def list_all(
@@ -266,12 +257,6 @@ async def _take(listing: ObjectList, kind: str, items: list[msgspec.Raw], decode
                 listing.things.append(decode(kind, raw))
             except ObjectError as error:
                 listing.problems.append((error, node_of(kind, raw)))
-
-
-def node_of(kind: str, raw: bytes | msgspec.Raw) -> str:
-    """Return the node of an unreadable pod, empty if that is unreadable too."""
-    if kind != "Pod":
-        return ""
     try:
         return _places.decode(raw).spec.node
     except UNREADABLE:

@@ -13,8 +13,8 @@ from msgspec import Struct
 from tightship.cluster import FORBIDDEN, NOT_SERVED
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic
-from tightship.kube.listing import PAGE_SIZE, list_served, node_of, why_missing
-from tightship.kube.resources import Resource
+from tightship.kube.listing import PAGE_SIZE, list_served, why_missing
+from tightship.kube.resources import Resource, node_of
 from tightship.kube.retrying import RetryPolicy, begin_anew
 from tightship.kube.watching import Applied, Removed, WatchDriver, WatchEvent, watch_once
 from tightship.objects import ApiObject, ObjectError, decode

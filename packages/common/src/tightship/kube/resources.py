@@ -117,3 +117,20 @@ def resources(*, autoscalers: bool, buffers: bool) -> tuple[Resource, ...]:
 _unlisted = KINDS ^ set(BY_KIND)
 if _unlisted:  # pragma: no cover - a kind was added to one table only
     raise AssertionError(f"kinds known to one of tightship.objects and tightship.kube.resources only: {_unlisted}")
+
+
+class _PodSpec(Struct):
+    node: str = msgspec.field(default="", name="nodeName")
+
+
+class _PodPlace(Struct):
+    spec: _PodSpec
+
+
+_places = msgspec.json.Decoder(_PodPlace)
+
+
+def node_of(kind: str, raw: bytes | msgspec.Raw) -> str:
+    """Return the node of an unreadable pod, empty if that is unreadable too."""
+    if kind != "Pod":
+        return ""
