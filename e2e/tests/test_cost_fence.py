@@ -114,8 +114,7 @@ def landings(
     require_programs("helm")
     control_plane.run(reset)
     made = Landings(control_plane, charts, tmp_path_factory.mktemp("helm"), request.param, NAMESPACE)
-    costs = {"deletionCost": True} if "compactor" in request.param else {"deletionCost": True}
-    made.install("taints", rbac={"additionalRules": [WIDE]}, config=costs)
+    made.install("taints", rbac={"additionalRules": [WIDE]}, config={"deletionCost": True})
     yield made
     made.uninstall()
 

@@ -297,7 +297,7 @@ TABLE = b"NAME   STATUS   AGE\nn1     Ready    3d\n"
         pytest.param(b"kind: Node\nname: \xff\xfe\n", "byte 17: not UTF-8", id="encoding"),
         pytest.param(
             dump(listed(POD)),
-            "holds no Node (only 1 Pod); write it by: tightship snapshot -o cluster.json.gz, or kubectl get nodes,pods,",
+            "holds no Node (only 1 Pod); write it by: tightship snapshot -o cluster.json.gz, or kubectl get ",
             id="no node",
         ),
         pytest.param(dump(listed()), "holds no Node (only empty lists)", id="empty list"),

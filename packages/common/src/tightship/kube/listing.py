@@ -257,7 +257,3 @@ async def _take(listing: ObjectList, kind: str, items: list[msgspec.Raw], decode
                 listing.things.append(decode(kind, raw))
             except ObjectError as error:
                 listing.problems.append((error, node_of(kind, raw)))
-    try:
-        return _places.decode(raw).spec.node
-    except UNREADABLE:
-        return ""

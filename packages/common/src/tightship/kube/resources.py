@@ -134,3 +134,7 @@ def node_of(kind: str, raw: bytes | msgspec.Raw) -> str:
     """Return the node of an unreadable pod, empty if that is unreadable too."""
     if kind != "Pod":
         return ""
+    try:
+        return _places.decode(raw).spec.node
+    except UNREADABLE:
+        return ""
