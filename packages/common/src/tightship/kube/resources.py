@@ -19,6 +19,7 @@ from tightship.objects import (
 from tightship.objects.autoscaler_status import STATUS_NAME
 from tightship.objects.devices import DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_SLICE
 from tightship.objects.storage import CSI_DRIVER, STORAGE_CAPACITY, VOLUME_ATTACHMENT
+from tightship.objects.unreadable import UNREADABLE
 
 UNFINISHED_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods hold no resources. The server leaves them out, and a watch reports a finished pod as deleted."""
