@@ -217,6 +217,7 @@ def test_claims_in_another_namespace_are_granted_there(feature: Feature, chart: 
         ("create", "coordination.k8s.io", "leases", ""),
         ("get", "coordination.k8s.io", "leases", "team-claims"),
         ("update", "coordination.k8s.io", "leases", "team-claims"),
+        ("watch", "coordination.k8s.io", "leases", "team-claims"),
     }
     [binding] = [each for each in rendered.of("RoleBinding") if each["metadata"]["namespace"] == "claims"]
     assert binding["subjects"][0]["namespace"] == "ns"

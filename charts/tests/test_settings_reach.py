@@ -44,6 +44,7 @@ OTHERWISE = {
 
 CHANGED: Values = {
     "dryRun": True,
+    "clusterName": "changed",
     "interval": "17s",
     "requestTimeout": "18s",
     "leaderElection": {

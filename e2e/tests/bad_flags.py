@@ -53,7 +53,7 @@ NODES: dict[str, tuple[str, int, str]] = {
     "an unknown rule": ("plan -f {ok} --disable-rule Luck", USAGE, "Luck can't be switched off; allowed are"),
     "a flag of plan at explain": ("explain -f {ok} --exit-code node-1", USAGE, "explain: unrecognized arguments"),
     "prices that are missing": ("plan -f {ok} --prices {here}/none", ERROR, "none: No such file or directory"),
-    "prices that are not": ("plan -f {ok} --prices {ok}", ERROR, "'kind': unknown key; allowed are"),
+    "prices that are not": ("plan -f {ok} --prices {ok}", ERROR, "kind: unknown key; allowed are"),
     "prices of a server that is away": ("plan -f {ok} --prices http://127.0.0.1:9", ERROR, "can't be asked"),
     "prices of a server with a password": (
         "plan -f {ok} --prices http://me:secret@127.0.0.1:9",

@@ -35,6 +35,7 @@ PROGRAMS: dict[str, Any] = {
     "hpa-scaler": hpa_scaler.cli.command,
 }
 OF_NODES = ("node-compactor", "node-refiner")
+MODULES = {"hpa-scaler": "cli", **dict.fromkeys(OF_NODES, "controller")}
 FILES = {**UNREADABLE, **MALFORMED}
 FLAGS = {
     "node-compactor": {**BOTH, **NODES, **COMPACTOR},
@@ -111,7 +112,7 @@ from pathlib import Path
 from tightship.cli.app import run
 name, module, *paths = sys.argv[1:]
 cli = import_module(module)
-command = cli.command if hasattr(cli, "command") else cli.COMMAND.command
+command = cli.command if hasattr(cli, "command") else cli.COMMANDS.command
 for path in paths:
     try:
         run(name, command, ["plan", "-f", path])
@@ -130,7 +131,7 @@ def test_no_file_however_bad_fills_the_memory(tmp_path: Path, program: str) -> N
     paths = [tmp_path / str(number) for number in range(len(files))]
     for path, (content, _) in zip(paths, files.values(), strict=True):
         path.write_bytes(content)
-    command = [sys.executable, "-c", READ_ALL, program, f"{program.replace('-', '_')}.cli", *paths]
+    command = [sys.executable, "-c", READ_ALL, program, f"{program.replace('-', '_')}.{MODULES[program]}", *paths]
     read = subprocess.run(command, check=True, capture_output=True, text=True)
     assert int(read.stdout.splitlines()[-1]) < MOST_MEMORY
 

@@ -66,10 +66,10 @@ _AMOUNTS = frozenset(
 _NAMED_BY_API = frozenset({"os", "drivers", "schedulingGates"})
 """Fields whose ``name`` is no user's."""
 
-_KNOWN_KEY = re.compile(
-    r"(?:[\w.-]+\.)?(?:kubernetes\.io|k8s\.io|karpenter\.sh|k8s\.aws|amazonaws\.com|google\.com|azure\.com|nvidia\.com|"
-    r"tightship\.dev|estafette\.io)/(?P<rest>.*)"
-)
+_DOMAINS = (
+    "kubernetes.io", "k8s.io", "karpenter.sh", "k8s.aws", "amazonaws.com", "google.com", "azure.com", "nvidia.com",
+    "tightship.dev", "estafette.io",
+)  # fmt: skip
 _OF_NAMES = re.compile(
     r"name|pool|group|host|cluster|part-of|(?:^|/)instance$|component|hash|created-by|volumes$|k8s-app|owner|machine|release|chart|"
     r"template|job|service|controller|index|drain|claim|instance-id|network-?zone-id"
@@ -159,8 +159,9 @@ def _of_key(key: str, value: Any, say: _Say) -> Any:
     """Return the *value* of a label, an annotation or a taint with *key*."""
     if not isinstance(value, str) or _PLAIN.fullmatch(value):
         return value
-    known = _KNOWN_KEY.fullmatch(key)
-    if known is not None and not _OF_NAMES.search(known["rest"]):
+    domain, slash, rest = key.partition("/")
+    known = bool(slash) and f".{domain}".endswith(tuple(f".{each}" for each in _DOMAINS))
+    if known and not _OF_NAMES.search(rest):
         return value
     if value.startswith(("{", "[")):
         try:
