@@ -9,6 +9,7 @@ Json = dict[str, Any]
 
 _DURATIONS = frozenset(
     [
+        "timeout",
         "awaitCompletionFor",
         "backoff",
         "backoffLimit",

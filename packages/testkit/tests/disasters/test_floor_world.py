@@ -205,7 +205,7 @@ def test_a_story_of_floors_shrinks_to_what_breaks_its_promise() -> None:
         quiet=5.0,
         floors=floors,
         controllers=make(6).controllers,
-        steps=[Step(at=at, kind="sample-spikes", args=wrong) for at in (30.0, 35.0, 40.0, 45.0)],
+        steps=[Step(at=at, kind="sample-spikes", args=wrong) for at in (26.0, 27.0, 28.0, 29.0)],
     )
     shorter = shrink(scenario, "no-floor-lowered-on-bad-data", known=True, tries=60)
     assert shorter.floors is not None
