@@ -26,8 +26,8 @@ ELECTED = {
 }
 """As they are by default."""
 TAKEOVER = 15 + 2 * 2 + 0.5
-"""Seconds after which a lost leader has been succeeded: what its Lease may last, a retry with all of its jitter, and
-the requests themselves."""
+"""Seconds after which a lost leader has been succeeded: what its Lease may last, and two looks of the standby, 1.5 to
+2.5 s apart: one that sees the last renewal, and one after that has run out."""
 LATER = {**SETTINGS, "neededMarkedTimeForRemoval": "3600s"}
 STEPS = 24
 """Steps of two drains, evenly apart, at which the leader is lost."""
