@@ -51,6 +51,7 @@ class Reason(StrEnum):
     BUDGET_EXHAUSTED = "BudgetExhausted"
     MAX_NODES_REACHED = "MaxNodesReached"
     COOL_DOWN = "CoolDown"
+    OUTSIDE_WINDOW = "OutsideWindow"
     RECENT_REGRET = "RecentRegret"
     SCALE_IN_EXPECTED = "ScaleInExpected"
     LANDING_MISSED = "LandingMissed"
