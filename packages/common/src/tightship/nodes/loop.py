@@ -138,7 +138,7 @@ class ConsolidationLoop(Controller):
             leading=frame.leading,
             stopping=self._shutting_down.is_set,
             releasing=frame.finishing.is_set if not run.dry_run else lambda: True,
-            settings=lambda: controller.drain_settings(self._led(frame.live.current)),
+            settings=lambda: controller.drain_settings(self._led(frame.live.current), self._clock),
             clock=self._clock,
             in_thread=in_thread,
             guide=self._guide,

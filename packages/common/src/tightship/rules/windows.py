@@ -9,8 +9,9 @@ window ends at the second one. So a night has all its hours, and nothing begins 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta, tzinfo
+from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct
@@ -18,7 +19,7 @@ from msgspec import Struct
 from tightship.objects.cron import CronError, Schedule, parse_schedule
 from tightship.objects.durations import format_duration
 from tightship.objects.quoting import quoted
-from tightship.objects.reasons import Reason
+from tightship.objects.reasons import Reason, Refusal
 from tightship.rules.checks import Check
 
 DAY = 86400.0
@@ -80,13 +81,20 @@ class Window(Struct, frozen=True):
 class Windows(Struct, frozen=True):
     """When work may begin: in a window of *allow*, or at any time without one, and never in one of *deny* or *freeze*.
 
-    *zone* is an IANA time zone. *freeze* are the events of a calendar, recurring ones as often as they come.
+    *zone* is an IANA time zone. *freeze* are the events of a calendar, recurring ones as often as they come. Drains
+    under way end; after *hard_stop* seconds of closed windows their nodes are given back. *written* is what users wrote,
+    for documents.
     """
 
     allow: tuple[Window, ...] = ()
     deny: tuple[Window, ...] = ()
     zone: str = "UTC"
     freeze: tuple[Span, ...] = ()
+    hard_stop: float | None = None
+    written: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.allow or self.deny or self.freeze)
 
     def state(self, now: float, horizon: float = 62 * DAY) -> State:
         """Return whether work may begin at *now*, and until when that holds, looking *horizon* seconds ahead."""
@@ -118,6 +126,12 @@ class Windows(Struct, frozen=True):
         return [each for each in without(merged(allowed), merged(denied)) if now < each.end], closed
 
 
+class WindowRules(Protocol):
+    """Which windows must be open before a drain begins."""
+
+    def windows_of(self, pool: str) -> Sequence[Windows]: ...
+
+
 class State(Struct, frozen=True):
     """Whether windows are *open*, and *until* when (seconds since 1970); ``None`` if no change is in sight.
 
@@ -146,6 +160,24 @@ def window_check(windows: Windows, now: float) -> Check:
     opens = f"a window opens at {shown(state.until, windows.zone)}, in {format_duration(state.until - now)}"
     detail = f"{state.because}; {opens}"
     return Check("window", Reason.OUTSIDE_WINDOW, False, detail, f"wait {format_duration(state.until - now)}")
+
+
+def closed_by(windows: Iterable[Windows], subject: str, now: float) -> Refusal | None:
+    """Return why nothing about *subject* may begin at *now*, ``None`` if all *windows* are open."""
+    checks = (window_check(each, now) for each in windows if each)
+    return next((each.refusal(subject) for each in checks if not each.open), None)
+
+
+def stopped_by(windows: Iterable[Windows], node: str, now: float) -> Refusal | None:
+    """Return why a drain of *node* under way is given back at *now*: windows that closed, and their hard stop."""
+    for each in windows:
+        if each and each.hard_stop is not None:
+            state = each.state(now - each.hard_stop)
+            if not state.open and (state.until is None or state.until > now):
+                stop = format_duration(each.hard_stop)
+                detail = f"{state.because}; drains under way are given back {stop} after the windows close"
+                return Refusal(Reason.OUTSIDE_WINDOW, node, detail)
+    return None
 
 
 def shown(at: float, zone: str) -> str:
