@@ -49,11 +49,11 @@ plan-demo: install ## Generate an off-peak cluster and plan on it (SEED=7 NODES=
 	@$(BIN)/python -m tightship_simulator.generate --seed $(SEED) --nodes $(NODES) -o demo/cluster.json
 	@echo "made demo/cluster.json: an off-peak cluster of $(NODES) nodes (seed $(SEED)). Planning on it:"
 	@echo
-	@$(BIN)/node-compactor plan -f demo/cluster.json -o summary
+	@$(BIN)/tightship plan -f demo/cluster.json -o summary
 	@echo
-	@echo "Next:  $(BIN)/node-compactor explain -f demo/cluster.json NODE"
-	@echo "       $(BIN)/node-compactor plan -f demo/cluster.json --strategy fewest-nodes --limit 0.9"
-	@echo "       $(BIN)/node-compactor plan        # your own cluster, read only"
+	@echo "Next:  $(BIN)/tightship explain -f demo/cluster.json NODE"
+	@echo "       $(BIN)/tightship plan -f demo/cluster.json --strategy fewest-nodes --limit 0.9"
+	@echo "       $(BIN)/tightship plan        # your own cluster, read only"
 
 .PHONY: test
 test: install ## Build what this machine can build, then run every test. The run names each skipped test's requirement, and how to meet it.
@@ -140,7 +140,7 @@ format: install ## Format the code and apply automatic fixes.
 	@$(BIN)/ruff format .
 
 .PHONY: charts
-charts: install ## Regenerate values, schemas, READMEs, alerts and dashboards of the charts, the settings reference and the pictures.
+charts: install ## Regenerate values, schemas, READMEs, alerts and dashboards of the charts, the reference pages in docs/ and the pictures.
 	@PYTHONPATH=charts/tooling $(BIN)/python -m tightship_charts
 
 .PHONY: golden

@@ -16,9 +16,11 @@ ROOT = CHARTS.parent
 PAGES = {
     "README.md": UMBRELLA,
     "docs/five-steps.md": UMBRELLA,
+    "docs/contributing.md": UMBRELLA,
     **{f"charts/{each}/README.md": each for each in INSTALLABLE},
 }
 """The pages that say how to install a chart, and which chart."""
+RELEASED = re.compile(r"oci://ghcr\.io/tightship/charts/(\S+) --version \S+")
 
 
 def git(*arguments: str | Path) -> str:
@@ -27,9 +29,9 @@ def git(*arguments: str | Path) -> str:
 
 
 def install_line(page: Path) -> str:
-    """The page's only command that installs a chart, its lines joined."""
+    """The page's only command that installs a chart, its lines joined, from a checkout as docs/contributing.md says."""
     [line] = re.findall(r"^\$ (helm install .*)$", page.read_text(encoding="utf-8").replace("\\\n", ""), re.MULTILINE)
-    return str(line)
+    return RELEASED.sub(r"charts/\1 --dependency-update", line)
 
 
 @pytest.fixture(scope="module")

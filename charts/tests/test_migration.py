@@ -1,4 +1,4 @@
-"""The migration pages: what they name exists, and their example of the older behaviour is read as it says."""
+"""Moving here: what the page names exists, and its example of the older behaviour is read as it says."""
 
 from __future__ import annotations
 
@@ -9,22 +9,12 @@ import yaml
 from rendering import Render
 
 import node_compactor.controller
-from tightship_charts.alerts import ALERTS
 from tightship_charts.configuration import config_keys
 from tightship_charts.places import CHARTS, CONTROLLERS
 from tightship_charts.values import documented
 
 DOCS = CHARTS.parent / "docs"
-PAGES = {
-    "node-compactor": "migration.md",
-    "node-refiner": "migration-node-refiner.md",
-    "hpa-scaler": "migration-hpa-scaler.md",
-}
-
-
-def page(chart: str) -> str:
-    """The page for users of the controller that *chart* replaces."""
-    return (DOCS / PAGES[chart]).read_text(encoding="utf-8")
+PAGE = (DOCS / "moving.md").read_text(encoding="utf-8")
 
 
 def known(chart: str) -> set[str]:
@@ -36,16 +26,15 @@ def known(chart: str) -> set[str]:
 
 @pytest.mark.parametrize("chart", CONTROLLERS)
 def test_every_value_that_it_names_exists(chart: str) -> None:
-    part = page(chart).partition("\n## Values\n")[2].partition("\n## ")[0]
-    assert f"| chart {chart} |" in part
-    rows = [row.split(" | ")[1] for row in part.splitlines() if row.startswith("| `")]
-    named = {name for row in rows for name in re.findall(r"`([a-zA-Z_.]+)(?:[:=][^`]*)?`", row)}
+    part = PAGE.partition(f"\n### What each key of the older {chart} becomes\n")[2].partition("\n#")[0]
+    rows = [row.split(" | ")[1] for row in part.splitlines() if row.startswith("| ")]
+    named = {name for row in rows for name in re.findall(r"`(config\.[a-zA-Z.]+)(?:[:=][^`]*)?`", row)}
     assert named
-    assert named - known(chart) <= {"run", "name", "value"}
+    assert named <= known(chart)
 
 
 def test_its_example_of_the_older_behaviour_is_a_configuration(render: Render) -> None:
-    [text] = re.findall(r"```yaml\n(.*?)```", page("node-compactor"), re.DOTALL)
+    [text] = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     values = yaml.safe_load(text)
     data = render("node-compactor", values).one("ConfigMap")["data"]
     settings = node_compactor.controller.COMPACTOR.configured(data, {})
@@ -54,15 +43,8 @@ def test_its_example_of_the_older_behaviour_is_a_configuration(render: Render) -
 
 
 @pytest.mark.parametrize("chart", CONTROLLERS)
-def test_it_names_every_alert_of_the_chart(chart: str) -> None:
-    part = page(chart).partition("\n## Metrics and alerts\n")[2].partition("\n## ")[0]
-    [row] = [line for line in part.splitlines() if "`prometheusRule.enabled`" in line]
-    assert re.findall(r"\[(\w+)\]\(alerts\.md#", row) == [each.name for each in ALERTS[chart]]
-
-
-@pytest.mark.parametrize("chart", CONTROLLERS)
 def test_it_names_every_right_to_change_nodes_pods_and_hpas(render: Render, chart: str) -> None:
-    part = page(chart).partition("\n## Rights\n")[2].partition("\n## ")[0]
+    part = PAGE.partition("\n### Rights\n")[2].partition("\n## ")[0]
     rows = [line for line in part.splitlines() if line.count(" | ") > 1]
     for rule in render(chart, {"dryRun": False}).one("ClusterRole")["rules"]:
         for verb in {"create", "patch", "update", "delete"} & set(rule["verbs"]):

@@ -15,6 +15,7 @@ import yaml
 import hpa_scaler.cli
 import node_compactor.controller
 import node_refiner.controller
+import tightship_cli.cli
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -27,11 +28,13 @@ PARSERS: Mapping[str, Any] = {
     "node-compactor": node_compactor.controller.COMMANDS.parser,
     "node-refiner": node_refiner.controller.COMMANDS.parser,
     "hpa-scaler": hpa_scaler.cli.build_parser,
+    "tightship": tightship_cli.cli.build_parser,
 }
 OTHERS = frozenset(
     {"kubectl", "cosign", "docker", "git", "SOURCE_DATE_EPOCH=$(git", "aws", "az", "gcloud", "cd", "pipx"}
 )
 """Programs of others, which this test does not judge."""
+RELEASED = "oci://ghcr.io/tightship/charts/"
 
 
 def commands(page: Path) -> Iterator[str]:
@@ -69,10 +72,14 @@ def check_make(arguments: list[str]) -> None:
 def check_helm(arguments: list[str]) -> None:
     known = {"install", "upgrade", "uninstall", "template", "test", "history", "rollback"}
     assert arguments[0] in known or arguments[:2] == ["dependency", "build"]
-    charts = [each for each in arguments if each.startswith("charts/")]
+    charts = [each for each in arguments if each.startswith(("charts/", RELEASED))]
     assert len(charts) == (arguments[0] in {"install", "upgrade", "template", "dependency"})
     for chart in charts:
-        assert (ROOT / chart / "Chart.yaml").exists()
+        file = ROOT / "charts" / Path(chart).name / "Chart.yaml"
+        assert file.exists()
+        if chart.startswith(RELEASED):
+            version = yaml.safe_load(file.read_text(encoding="utf-8"))["version"]
+            assert ("--version", version) in pairwise(arguments), "name the version that the charts have"
         for flag, value in pairwise(arguments):
             if flag == "--set":
                 check_value(Path(chart).name, value.partition("=")[0])
@@ -98,7 +105,7 @@ def test_what_a_page_tells_to_type_exists(
     # A price list is read with the arguments.
     monkeypatch.chdir(tmp_path)
     (tmp_path / "prices.yaml").write_text("instanceTypes: {m5.large: 0.1}\n", encoding="utf-8")
-    program, *arguments = words_of(line)
+    program, *arguments = words_of(line.removeprefix("kubectl ") if line.startswith("kubectl tightship ") else line)
     if program in PARSERS:
         check_own(program, arguments)
     elif program == "make":
@@ -129,6 +136,7 @@ def test_every_test_that_the_page_of_safety_names_exists() -> None:
 
 
 def test_every_promise_of_safety_names_a_test() -> None:
-    text = (ROOT / "docs" / "safety.md").read_text(encoding="utf-8").partition("## What is not promised")[0]
-    for promise in re.split(r"^\* ", text, flags=re.MULTILINE)[1:]:
-        assert ".py" in promise, promise
+    promises, _, tests = (ROOT / "docs" / "safety.md").read_text(encoding="utf-8").partition("## The tests behind each")
+    numbers = re.findall(r"^\* \*\*(\d+)\. ", promises, flags=re.MULTILINE)
+    assert len(numbers) > 30
+    assert re.findall(r"^\| (\d+) \| .*\.py.* \|$", tests, flags=re.MULTILINE) == numbers

@@ -19,7 +19,7 @@ from typing_pages import ROOT, Typist
 
 from tightship_e2e.names import SHOP
 from tightship_testkit.client import Json
-from tightship_testkit.floors import HPA, STATE
+from tightship_testkit.floors import HPA, PREFIX, STATE
 from tightship_testkit.manifests import POOL
 from tightship_testkit.marks import drain
 
@@ -37,8 +37,12 @@ def test_the_way_from_a_first_look_to_running_and_back(
     async def work(on: ShopCluster) -> None:
         await on.metrics.backfill("".join(past(hours=6)))
         typist = Typist(on, tmp_path, {"NODE": "general-0"})
-        for page in pages:
-            await typist.page(page)
+        older = (await on.api.get(HPA, "web", SHOP))["metadata"].get("annotations") or {}
+        none = {key: None for key in older if key.startswith(PREFIX)}
+        await on.api.patch(HPA, "web", {"metadata": {"annotations": none}}, SHOP)
+        async with autoscaler(on):
+            for page in pages:
+                await typist.page(page)
         assert await on.provider.controllers(SYSTEM) == []
         assert [each for each in await on.left_behind() if "tightship" in each] == []
 
@@ -165,15 +169,16 @@ def test_moving_from_the_older_node_compactor(on_shop_cluster: Live, tmp_path: P
             await on.api.patch("Node", node, patch)
         await on.api.patch("Node", begun, {"spec": {"unschedulable": True}})
         typist = Typist(on, tmp_path, {"NODE": begun, **SOON})
-        [values] = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/migration.md").read_text(), re.DOTALL)
+        [values] = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/moving.md").read_text(), re.DOTALL)
         given = yaml.safe_load(values)
-        given["config"]["nodePools"] = {"general": {**given["config"]["nodePools"]["mynodepool"], **pools}}
+        pool = given["config"]["nodePools"]["mynodepool"]
+        given["config"]["nodePools"] = {"general": {**pool, "requiredUnderutilizedNodeCount": 1}}
         (tmp_path / "values.yaml").write_text(yaml.safe_dump(given))
         await released(typist, name, older(name, "estafette", rules, [settings(name, "estafette", config)]))
         try:
-            await typist.page("migration.md", last="get deployments")
+            await typist.page("moving.md", last="get deployments")
             assert await deployments(on, "estafette") == {name, "node-compactor"}
-            await typist.page("migration.md", first="helm uninstall", last="get nodes")
+            await typist.page("moving.md", first="helm uninstall", last="get nodes")
             assert await deployments(on, "estafette") == {"node-compactor"}
 
             async def taken_over() -> bool:
@@ -183,7 +188,7 @@ def test_moving_from_the_older_node_compactor(on_shop_cluster: Live, tmp_path: P
             node = await on.api.get("Node", begun)
             assert json.loads(node["metadata"]["annotations"][OLDER]) == ended
             assert node["spec"]["unschedulable"]
-            await typist.page("migration.md", first="annotate node")
+            await typist.page("moving.md", first="annotate node", last="uncordon")
             await on.seen(lambda: marked in on.remover.removed, f"{marked}, marked by the older one, goes at once")
             # The others wait for their own ten minutes.
             assert on.remover.removed == [marked]
@@ -206,8 +211,7 @@ def test_moving_from_the_older_node_refiner(on_shop_cluster: Live, tmp_path: Pat
         (tmp_path / "manifests.yaml").write_text(yaml.safe_dump_all(found))
         await typist.type("kubectl apply -f manifests.yaml")
         try:
-            page = "migration-node-refiner.md"
-            await typist.page(page, last="patch configmap")
+            await typist.page("moving.md", first="get configmap node-refiner-cm", last="patch configmap")
             assert await deployments(on, "node-refiner") == {"tightship-node-refiner"}
             await on.seen(lambda: bool(on.remover.removed), "a node goes once drainer_enabled is true")
         finally:
@@ -229,7 +233,7 @@ def test_moving_from_the_older_hpa_scaler(on_shop_cluster: Live, tmp_path: Path)
         await released(typist, name, older(name, "estafette", rules, []))
         try:
             async with on.watch_lows():
-                await typist.page("migration-hpa-scaler.md")
+                await typist.page("moving.md", first="floors plan", last="get hpa")
                 assert await deployments(on, "estafette") == {"hpa-scaler"}
 
                 assert (await on.floors())["web"] == 6

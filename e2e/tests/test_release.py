@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 
 import pytest
-from day import AFTERWARDS, AT_NIGHT, CONTROLLERS, NIGHT, RELEASE, SYSTEM, UNGUARDED, Live, ShopCluster, scaled
+from day import AFTERWARDS, AT_NIGHT, CONTROLLERS, NIGHT, PEAK, RELEASE, SYSTEM, UNGUARDED, Live, ShopCluster, scaled
 
 from tightship_e2e import ControlPlane
 from tightship_e2e.binaries import find_or_installed
@@ -172,6 +174,60 @@ def test_going_back_to_a_dry_run_in_the_middle_of_a_drain_gives_the_node_back(on
         await on.apply(**DRY)
         assert await held(on) == []
         await given_back(on, node)
+
+    on_shop_cluster(work, by_night=True)
+
+
+STOP = "tightship.dev/stop"
+BEGINS = ("/eviction", "/horizontalpodautoscalers/")
+"""What paths of writes have in them that evict, or change an HPA."""
+
+
+@pytest.mark.takes(60)
+def test_one_annotation_on_the_leases_stops_all_three_within_a_second(on_shop_cluster: Live) -> None:
+    """From the moment at which kubectl has its answer; and ``STOP-`` starts them again."""
+
+    async def begun(on: ShopCluster, since: float) -> list[str]:
+        events = await on.audited()
+        claims = [f"claim of {each.name}" for each in claims_made(events) if each.asked > since]
+        writes = [each for each in events if each.verb in ("create", "patch", "update", "delete")]
+        ours = [each for each in writes if each.user.username.startswith(f"system:serviceaccount:{SYSTEM}:")]
+        late = [each for each in ours if datetime.fromisoformat(each.request_received_timestamp).timestamp() > since]
+        return claims + [each.request_uri for each in late if any(part in each.request_uri for part in BEGINS)]
+
+    async def annotated(on: ShopCluster, *words: str) -> float:
+        await on.provider.command("kubectl", "-n", SYSTEM, "annotate", "lease", "--all", *words)
+        return time.time()
+
+    async def work(on: ShopCluster) -> None:
+        await slow(on, LONG)
+        await on.install(**PATIENT)
+        node = await under_way(on)
+        answered = await annotated(on, "--overwrite", f"{STOP}=true")
+        await asyncio.sleep(1)
+        for each in await on.provider.controllers(SYSTEM):
+            assert "tightship_stopped 1.0" in (await each.get("/metrics"))[1], each.name
+        floors = await on.floors()
+        await given_back(on, node)
+        await on.be(PEAK)
+        async with hastening(on):
+            await on.passes(10)
+        assert await begun(on, answered + 1) == []
+        assert await on.floors() == floors
+        assert await held(on) == []
+        for each in await on.provider.controllers(SYSTEM):
+            status = (await each.get("/status"))[1]
+            assert f"kubectl -n {SYSTEM} annotate lease {RELEASE}-{each.name} {STOP}-" in status, each.name
+        events = await on.provider.command("kubectl", "-n", SYSTEM, "get", "events.events.k8s.io", "-o", "json")
+        assert events.count('"reason": "Stopped"') == len(CONTROLLERS)
+        assert not [each for name in CONTROLLERS for each in forbidden(await on.audited(), user_of(name))]
+
+        started = await annotated(on, f"{STOP}-")
+
+        async def goes_on() -> bool:
+            return await on.floors() != floors and bool(await begun(on, started))
+
+        await on.until(goes_on, "they go on")
 
     on_shop_cluster(work, by_night=True)
 

@@ -17,8 +17,9 @@ from tightship_e2e.helm import HelmError
 
 ROOT = Path(__file__).resolve().parents[2]
 CONSOLE = re.compile(r"^```console\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
-ELSEWHERE = re.compile(r"(aws|az|gcloud|make) |kubectl .*port-forward ")
-"""What no control plane can answer: clouds, make's own environment, and ports of pods that kwok only says to run."""
+ELSEWHERE = re.compile(r"(aws|az|gcloud|make|pipx|kubectl krew) |kubectl .*port-forward ")
+"""What no control plane can answer: clouds, installers, and ports of pods that kwok only says to run."""
+RELEASED = re.compile(r"oci://ghcr\.io/tightship/charts/(\S+) --version \S+")
 
 
 def typed(page: str) -> list[tuple[str, str]]:
@@ -69,7 +70,8 @@ class Typist:
             release, namespace = re.findall(r"helm test (\S+) -n (\S+)", line)[0]
             await self._tested(release, namespace)
             return ""
-        # The charts at hand are built already, and other tests use them.
+        # The charts at hand are those of the next release, built already, and other tests use them.
+        line = RELEASED.sub(r"charts/\1", line)
         line = line.replace(".venv/bin/", "").replace(" --dependency-update", "")
         for placeholder, meant in self._words.items():
             line = line.replace(placeholder, meant)

@@ -103,7 +103,7 @@ subjects:
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   resourceNames: {{ toJson . }}
-  verbs: [get, update]
+  verbs: [get, update, watch]
 {{- end -}}
 
 {{/* What every controller of nodes reads. */}}

@@ -11,9 +11,12 @@ import msgspec
 
 from tightship_charts.alerts import alert_file
 from tightship_charts.dashboards import dashboard
+from tightship_charts.documents import schemas
+from tightship_charts.metrics import METRICS, metrics
 from tightship_charts.pictures import pictures
 from tightship_charts.places import CHARTS, CONTROLLERS, INSTALLABLE, LIBRARY
 from tightship_charts.readme import readme
+from tightship_charts.reasons import REASONS, reasons
 from tightship_charts.reference import REFERENCE, reference
 from tightship_charts.schema import schema_of
 from tightship_charts.values import shared_defaults, values_file, values_text
@@ -30,6 +33,10 @@ def generated() -> Iterator[tuple[Path, str]]:
         yield folder / "README.md", readme(chart)
         yield folder / "dashboards" / f"{chart}.json", pretty(dashboard(chart))
     yield CHARTS / LIBRARY / "templates" / "_defaults.tpl", shared_defaults()
+    yield METRICS, metrics()
+    yield REASONS, reasons()
+    for path, schema in schemas():
+        yield path, pretty(schema)
     yield REFERENCE, reference()
     yield from pictures()
 

@@ -13,37 +13,34 @@ from tightship_charts.configuration import Json, allowed, config_keys
 from tightship_charts.places import CHARTS, NODE_CONTROLLERS, UMBRELLA
 from tightship_charts.values import Value, leaves
 
+REGISTRY = "oci://ghcr.io/tightship/charts"
+"""Where releases of the charts are."""
+
 _LONGEST = 60
 """Characters of a default in a table; what is longer is in ``values.yaml``."""
 
 
 class _About(Struct, frozen=True):
-    """What a chart's README says first: page of the settings, page of those who come from elsewhere, flags to try."""
+    """What a chart's README says first: page of the settings, and flags to try."""
 
     settings: str
-    migration: str
     flags: str
 
 
 _ABOUT: Mapping[str, _About] = {
     "node-compactor": _About(
         "settings.md",
-        "migration.md",
         "--set 'config.nodePools.*.enabled=true' --set 'config.nodePools.*.cpuRequestRatioLimit=0.75'",
     ),
     "node-refiner": _About(
         "settings.md#settings-of-node-refiner",
-        "migration-node-refiner.md",
         "--set config.excessNodesThreshold=2",
     ),
     "hpa-scaler": _About(
         "settings.md#settings-of-the-hpa-scaler",
-        "migration-hpa-scaler.md",
         "--set prometheusServerUrl=http://prometheus.monitoring.svc:9090",
     ),
 }
-SETTINGS_PAGES = {controller: about.settings for controller, about in _ABOUT.items()}
-"""Where the settings of each controller are explained, from the folder of all docs."""
 
 _DRY_AT_FIRST = "The controller starts in a dry run: read the plan before you set `dryRun=false`."
 
@@ -101,7 +98,7 @@ _UMBRELLA = """\
 All controllers of Tightship in one release: node-compactor, node-refiner and hpa-scaler. You can disable each of them.
 
 ```console
-$ helm install tightship charts/tightship -n tightship --create-namespace --dependency-update
+$ helm install tightship {registry}/tightship --version {version} -n tightship --create-namespace
 $ helm test tightship -n tightship --logs
 ```
 
@@ -116,8 +113,7 @@ node-compactor and node-refiner run side by side: they share one budget and one 
 [steering](../../docs/settings.md#steering): `--set node-compactor.config.steering=hints` installs the admission
 policy for node-compactor alone.
 
-A checkout holds no built dependencies: `--dependency-update` builds those that are missing. After a `git pull` run
-`helm dependency build charts/tightship`. A packaged chart holds all of its dependencies.
+A packaged chart holds all of its dependencies; [a checkout](../../docs/contributing.md#from-a-checkout) holds none.
 """
 
 
@@ -133,7 +129,7 @@ def _controller(chart: str) -> Iterator[str]:
     yield f"# {chart}\n"
     yield f"{about['description']}\n"
     yield "```console"
-    yield f"$ helm install {chart} charts/{chart} -n tightship --create-namespace --dependency-update \\"
+    yield f"$ helm install {chart} {REGISTRY}/{chart} --version {about['version']} -n tightship --create-namespace \\"
     yield f"    {said.flags}"
     yield f"$ helm test {chart} -n tightship --logs"
     yield "```\n"
@@ -142,7 +138,7 @@ def _controller(chart: str) -> Iterator[str]:
     tested = about["annotations"]["tightship.dev/tested-kubernetes"].replace(", ", " and ")
     releases = f"[tested](../../docs/contributing.md#releases-of-kubernetes) on {tested}"
     yield f"Kubernetes {oldest} or newer ({releases}), Helm 4 or 3."
-    yield f"Coming from another controller: [Moving here](../../docs/{said.migration}).\n"
+    yield "Coming from another controller: [Moving here](../../docs/moving.md).\n"
     yield _PROMISES + (_LANDINGS + "\n" + _NO_TENANTS if chart in NODE_CONTROLLERS else "\n" + _TENANTS)
     yield "## Values\n"
     yield from _values(chart)
@@ -165,7 +161,7 @@ def _controller(chart: str) -> Iterator[str]:
 
 
 def _umbrella() -> Iterator[str]:
-    yield _UMBRELLA
+    yield _UMBRELLA.replace("{registry}", REGISTRY).replace("{version}", _chart_file(UMBRELLA)["version"])
     yield "## Values\n"
     yield from _values(UMBRELLA)
 
@@ -189,4 +185,4 @@ def _chart_file(chart: str) -> Json:
     return found
 
 
-__all__ = ["SETTINGS_PAGES", "readme"]
+__all__ = ["readme"]

@@ -15,7 +15,7 @@ from tightship.process.settings.process import Name, Ports, Positive, ProcessSet
 
 
 class Own(ProcessSettings):
-    words = RunWords("again and again", "Runs.", "queries and limits", "docs/moving.md")
+    words = RunWords("again and again", "Runs.", "queries and limits")
 
     interval: Positive = variable("PAUSE_SECONDS", default=300.0)
     config_map: Name = variable("CONFIG_MAP_NAME", default="own-config")
@@ -94,15 +94,12 @@ def test_all_that_is_wrong_is_told_before_anything_runs(run: Command, monkeypatc
     assert run.given == []
 
 
-def test_the_help_says_what_is_live_and_where_the_older_names_are(
-    run: Command, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_help_says_what_is_live(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         run("--help")
     text = " ".join(capsys.readouterr().out.split())
     assert "ConfigMap with queries and limits, watched" in text
     assert "Queries and limits come from the ConfigMap, live." in text
-    assert "the older controller's names included (docs/moving.md);" in text
 
 
 def test_the_help_names_the_variable_and_the_default_behind_each_flag(

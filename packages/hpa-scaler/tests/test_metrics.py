@@ -19,7 +19,7 @@ from hpa_scaler.write.metrics import BY_URL, ScalerMetrics
 from tightship.objects import HorizontalPodAutoscaler
 from tightship.process.metrics import RunMetrics, new_registry
 
-DOCS = Path(__file__).parents[3] / "docs" / "hpa-metrics.md"
+DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
 ASKING = annotated(prometheus_query=QUERY, requests_per_replica="10")
 
 
@@ -182,5 +182,5 @@ def documented() -> dict[str, tuple[str, tuple[str, ...]]]:
     }
 
 
-def test_the_page_has_every_metric_with_its_type_and_labels_and_no_other() -> None:
-    assert documented() == registered()
+def test_the_page_has_every_metric_with_its_type_and_labels() -> None:
+    assert registered().items() <= documented().items()

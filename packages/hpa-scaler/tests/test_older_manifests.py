@@ -108,7 +108,7 @@ def manifests() -> Iterator[Manifest]:
 def difference(manifest: Manifest, older: tuple[int, int]) -> str:
     """Return why our bounds are others than the *older* ones, an empty text for the same bounds.
 
-    Fails with any difference that ``docs/migration-hpa-scaler.md`` does not list. The windows before lowering, which
+    Fails with any difference that ``docs/moving.md`` does not list. The windows before lowering, which
     the older controller lacks, are off.
     """
     hpa = decode("HorizontalPodAutoscaler", json.dumps(yaml.safe_load(manifest.text)).encode())

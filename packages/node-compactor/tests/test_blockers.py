@@ -13,6 +13,7 @@ import pytest
 
 from node_compactor.advice import CompactorChanges
 from node_compactor.controller import EVERY_POOL
+from node_compactor.older import native
 from node_compactor.settings import load_settings
 from tightship.advice.adviser import Adviser
 from tightship.advice.catalogue import Catalogue
@@ -69,9 +70,12 @@ def test_every_piece_of_advice_about_a_fleet_gains_what_it_says(plan: Plans, fla
 def test_every_piece_of_advice_about_the_golden_cluster_gains_what_it_says(
     cli: Any, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
-    objects, config = (json.loads((GOLDEN / name).read_text()) for name in ("cluster.json", "config.json"))
+    objects, older = (json.loads((GOLDEN / name).read_text()) for name in ("cluster.json", "config.json"))
+    # Advice names native keys, which an older configuration must not have beside its own.
     report = Followed()
-    report.follow(objects["items"], config, planned_by(cli, tmp_path, "2026-10-01T12:00:00Z"), DEFAULT, flags)
+    report.follow(
+        objects["items"], native(older).values, planned_by(cli, tmp_path, "2026-10-01T12:00:00Z"), DEFAULT, flags
+    )
     assert report.pieces > 1
     assert report.broken == []
 

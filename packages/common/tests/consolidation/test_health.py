@@ -40,7 +40,7 @@ def nodes(ready: int, not_ready: int, **given: Any) -> list[Json]:
         (90, 10, {}, False),
         (89, 11, {}, True),
         (4, 4, {"maximumNotReadyNodeCount": 4}, False),
-        (4, 4, {"maximumNotReadyNodePercentage": 50}, False),
+        (4, 4, {"maximumNotReadyNodePercentage": "50%"}, False),
         (5, 1, {"maximumNotReadyNodeCount": 0}, True),
     ],
 )

@@ -454,7 +454,7 @@ async def test_another_controllers_drain_is_left_alone_until_nobody_can_be_behin
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched = 60.0
-    monkeypatch.setattr("tightship.draining.orphans.ORPHAN_WATCHED", watched)
+    monkeypatch.setattr("tightship.draining.drain_manager.ORPHAN_WATCHED", watched)
     replica = await bench.replica()
     last = bench.api.now - ORPHAN_AFTER + watched + 600
     since = {"Claimed": last, "Evicting": last}
@@ -502,7 +502,7 @@ async def test_a_drain_that_moves_is_nobodys_orphan_however_late_it_is_by_our_cl
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched = 60.0
-    monkeypatch.setattr("tightship.draining.orphans.ORPHAN_WATCHED", watched)
+    monkeypatch.setattr("tightship.draining.drain_manager.ORPHAN_WATCHED", watched)
     replica = await bench.replica(ahead=2 * ORPHAN_AFTER)
     for phase in (Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED):
         theirs = DrainRecord(phase=phase, controller="other", op="op", since={phase.value: bench.api.now})

@@ -10,12 +10,12 @@ from tightship.draining.claims import Claim, claims_in
 from tightship.draining.history import past_drains, remembering
 from tightship.kube.leases import Lease
 from tightship.objects.drain_record import (
+    Addition,
     DrainRecord,
     Finished,
     PastDrains,
     Phase,
     PoolSavings,
-    Regret,
     Saving,
     decode_record,
     encode_record,
@@ -38,9 +38,8 @@ PAST = PastDrains(
         ),
         Finished(node="n2", controller="c", ending="restored", at=T),
     ),
-    {"at": Regret(level=2, at=T, node="n3")},
+    {"p": Addition(at=T, node="n3"), "q": Addition(at=T, node="n4", level=2, regretted="n3", regretted_at=T)},
     {"seen": PoolSavings(T, (Saving(T, 1, {"USD": 5}),), 1.235, {"USD": 7})},
-    {"p": (T, "n3")},
 )
 
 STORED = {
@@ -48,8 +47,9 @@ STORED = {
     '"at":"2026-09-21T14:14:20.250Z","pool":"p","reason":"why","began":"2026-09-21T14:13:20.250Z",'
     '"displaced":["a","b"],"price":[5,"USD"]},'
     '{"node":"n2","controller":"c","ending":"restored","at":"2026-09-21T14:13:20.250Z"}]',
-    "tightship.dev/regrets": '{"at":{"level":2,"at":"2026-09-21T14:13:20.250Z","node":"n3"}}',
-    "tightship.dev/additions": '{"p":["2026-09-21T14:13:20.250Z","n3"]}',
+    "tightship.dev/additions": '{"p":{"at":"2026-09-21T14:13:20.250Z","node":"n3"},'
+    '"q":{"at":"2026-09-21T14:13:20.250Z","node":"n4","level":2,"regrettedAt":"2026-09-21T14:13:20.250Z",'
+    '"regretted":"n3"}}',
     "tightship.dev/savings": '{"seen":{"seen":"2026-09-21T14:13:20.250Z",'
     '"standing":[{"at":"2026-09-21T14:13:20.250Z","nodes":1,"hourly":{"USD":5}}],"seconds":1.235,"micros":{"USD":7}}}',
 }

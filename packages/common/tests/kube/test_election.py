@@ -13,8 +13,9 @@ import pytest_asyncio
 from links import Client, term
 
 from tightship.kube.connection import Connection
-from tightship.kube.election import Elector, LeaseTiming
+from tightship.kube.election import STOP_ANNOTATION, Elector, LeaseTiming
 from tightship.objects.api_errors import ApiError
+from tightship_testkit.faults import Answer, Call, Fault
 from tightship_testkit.simulated import Simulated, simulated, until
 
 pytestmark = pytest.mark.virtual_time
@@ -38,6 +39,7 @@ class Replica:
         self.skew = 0.0
         self.wall = wall
         self.changes: list[bool] = []
+        self.stops: list[str | None] = []
         self.stop = asyncio.Event()
         self.elector = Elector(
             client.connection,
@@ -47,6 +49,7 @@ class Replica:
             clock=lambda: now() + self.skew,
             wall_clock=lambda: self.wall,
             on_change=self.changes.append,
+            on_stop=lambda: self.stops.append(self.elector.stopped),
         )
         self.task = client.process.run(self.elector.run(self.stop))
 
@@ -435,3 +438,103 @@ async def test_an_elector_runs_once_at_a_time_and_again_after_its_end(scene: Sce
     a.stop.clear()
     a.task = a.client.process.run(a.elector.run(a.stop))
     assert await term(a.elector) == 2
+
+
+def annotated(word: str | None) -> Callable[[dict[str, Any]], None]:
+    """Return what ``kubectl annotate`` makes of the Lease; ``None`` is ``tightship.dev/stop-``."""
+
+    def change(lease: dict[str, Any]) -> None:
+        notes = lease["metadata"].setdefault("annotations", {})
+        notes.pop(STOP_ANNOTATION, None)
+        if word is not None:
+            notes[STOP_ANNOTATION] = word
+
+    return change
+
+
+WORDS = [
+    ("true", True), ("false", False), ("", True), ("False", True), ("TRUE", True), ("yes", True), ("no", True),
+    ("0", True), (" false", True), ("false\n", True), ("{}", True), ("null", True), ("\u202efalse", True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("word", "stops"), WORDS)
+async def test_every_word_but_false_stops(scene: Scene, word: str, stops: bool) -> None:
+    leader = await scene.leader()
+    scene.edit(annotated(word))
+    await asyncio.sleep(PERIOD + 1)
+    assert leader.elector.stopped == (word if stops else None)
+    assert leader.leads
+    scene.edit(annotated(None))
+    await asyncio.sleep(PERIOD + 1)
+    assert leader.elector.stopped is None
+    assert leader.stops == ([word, None] if stops else [])
+    await leader.gone()
+
+
+async def test_a_leader_and_who_stands_by_are_stopped_within_a_second(scene: Scene) -> None:
+    leader, other = await scene.leader(), scene.replica("b")
+    await asyncio.sleep(10)
+    for word in ("true", None, "perhaps", "true", None) * 4:
+        await asyncio.sleep(0.37)
+        scene.edit(annotated(word))
+        await asyncio.sleep(1)
+        assert [each.elector.stopped for each in (leader, other)] == [word, word]
+    assert leader.leads
+    assert len(leader.changes) == 1
+    for each in (leader, other):
+        await each.gone()
+
+
+@pytest.mark.parametrize("fault", ["frozen", 403, 404, 500])
+async def test_without_a_watch_the_next_renewal_tells(scene: Scene, fault: str | int) -> None:
+    """A Role of an older chart grants none, and a watch may hang without a sign."""
+    before = scene.api.proxy.plan
+    assert before is not None
+
+    async def plan(call: Call) -> Fault | None:
+        return Answer(fault) if call.is_watch and isinstance(fault, int) else await before(call)
+
+    scene.api.proxy.plan = plan
+    scene.api.freeze("Lease")
+    leader = await scene.leader()
+    scene.edit(annotated("true"))
+    await asyncio.sleep(PERIOD + 0.5)
+    assert leader.elector.stopped == "true"
+    assert leader.leads
+    await leader.gone()
+
+
+async def test_who_leads_after_a_stop_is_stopped_from_the_first_moment(scene: Scene) -> None:
+    leader = await scene.leader()
+    scene.edit(annotated("true"))
+    await leader.gone()
+    seen: list[str | None] = []
+    other = scene.replica("b")
+    other.elector._on_change = lambda _: seen.append(other.elector.stopped)
+    await term(other.elector)
+    assert seen == ["true"]
+    await other.gone()
+
+
+async def test_who_deletes_the_lease_does_not_start_the_controller(scene: Scene) -> None:
+    leader = await scene.leader()
+    scene.edit(annotated("true"))
+    await asyncio.sleep(1)
+    scene.api.store.delete("Lease", "leader", "ns")
+    await asyncio.sleep(DURATION + 2 * PERIOD)
+    assert leader.leads
+    assert leader.elector.stopped == "true"
+    assert scene.lease["metadata"]["annotations"][STOP_ANNOTATION] == "true"
+    await leader.gone()
+
+
+@pytest.mark.parametrize("mode", ["refused", "hang", "lost answer", 500])
+async def test_who_cannot_hear_of_the_stop_leads_no_more_after_the_deadline(scene: Scene, mode: str | int) -> None:
+    leader = await scene.leader()
+    leader.link.mode = mode
+    scene.edit(annotated("true"))
+    await asyncio.sleep(DEADLINE + 0.1)
+    assert leader.elector.stopped is None
+    assert not leader.leads
+    await leader.gone()

@@ -1,4 +1,4 @@
-"""The services of ``docs/prometheus-servers.md``, as they document themselves, asked with that page's settings.
+"""The services of ``docs/choose-hpa-values.md``, as they document themselves, asked with that page's settings.
 
 Each stand-in answers only what its service would answer: this path, these credentials, these parameters.
 """
@@ -25,7 +25,7 @@ from tightship.process.settings.query_servers import ServerSettings, server_of
 
 from .conftest import Prometheus, asking, body, one, says
 
-PAGE = Path(__file__).parents[4] / "docs" / "prometheus-servers.md"
+PAGE = Path(__file__).parents[4] / "docs" / "choose-hpa-values.md"
 EXAMPLE = yaml.safe_load(PAGE.read_text().partition("```yaml\n")[2].partition("```")[0])
 SERVERS = EXAMPLE["prometheusServers"]
 TOKEN = "s3cret"

@@ -139,7 +139,7 @@ async def test_a_server_that_hangs_or_is_gone_lowers_nothing_and_following_goes_
 ) -> None:
     """Held up, killed and back, and without anything to scrape; meanwhile the ratio raises what was scaled up."""
     fleet = Fleet(on)
-    await on.configured({**GUARDED, "prometheusServers": {"default": {"timeout": 5, "maximumConcurrency": 4}}})
+    await on.configured({**GUARDED, "prometheusServers": {"default": {"timeout": "5s", "maximumConcurrency": 4}}})
     names = ["web", "step"]
     await fleet.stand({"web": WEB, "step": {**WEB, "scale_down_max_ratio": 0.2}}, maximum=60)
     fleet.start()
@@ -262,7 +262,7 @@ async def test_a_server_that_is_slow_or_hangs_holds_up_nobody_who_asks_another(o
     slow.takes = dict.fromkeys(heavy.values(), 20.0)
     async with slow.served():
         fleet = Fleet(on)
-        servers = {"slow": {"url": slow.url, "timeout": 5}}
+        servers = {"slow": {"url": slow.url, "timeout": "5s"}}
         await on.configured(
             {**GUARDED, "prometheusServers": servers, "circuitBreakerFailures": 1000, "queryDeadline": "15s"}
         )

@@ -76,7 +76,7 @@ async def test_its_page_has_what_it_did_since_it_leads_and_another_leader_begins
     await on.until(reported, "the page has both changes and their picture")
     floor, _ = re.findall(r'class="line floor" d="([^"]*)"', await page(first))  # the line, and its key
     assert floor.count("v-") == 1
-    first.told_to_end()
+    first.asked_to_end()
     assert await first.ended() == 0
     second = on.start()
     await on.cycles(second)

@@ -203,7 +203,7 @@ async def test_release_refuses_while_a_controller_leads_and_gives_back_once_it_e
     assert (code, out) == (1, "")
     assert "a controller runs" in err
     assert "--force" in err
-    replica.told_to_end()
+    replica.asked_to_end()
     assert await replica.ended() == 0
     await on.edit("edited", minReplicas=5)
     code, out, _ = await cli(on, "release", "-A", "--dry-run")

@@ -26,7 +26,7 @@ async def test_told_to_end_it_gives_up_its_lease_and_the_next_one_goes_on_from_t
     await on.until_bounds("web", 8, 20)
     on.prometheus.set("rate", 31)
     await on.cycles(first, 3)
-    first.told_to_end()
+    first.asked_to_end()
     assert await first.ended() == 0
     assert not (await lease(on.api, f"{on.team}-leader"))["spec"].get("holderIdentity")
     state = await on.state("web")

@@ -258,7 +258,7 @@ class World:
 
     async def ended(self, replica: Replica) -> None:
         """Have a replica end as SIGTERM does."""
-        replica.told_to_end()
+        replica.asked_to_end()
         assert await replica.ended() == 0
 
     async def until(self, condition: Callable[[], object], deadline: float = DEADLINE) -> None:

@@ -78,7 +78,7 @@ class PoolSettings(BaseModel):
     """Pause of the pool after a drain has removed one of its nodes."""
     after_failure: Seconds | None = Field(default=None, alias="coolDownAfterFailure")
     """Pause of the pool after a drain in it was given up."""
-    windows: WindowsSetting
+    windows: WindowsSetting = Windows()
     """When drains in the pool may begin, if the windows of all pools are open too."""
 
 

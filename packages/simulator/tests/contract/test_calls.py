@@ -39,12 +39,12 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
         "test_a_patch_of_an_older_version_is_a_conflict_and_changes_nothing",
         "test_a_patch_of_what_is_gone_makes_nothing_new",
     ),
-    ("tightship/draining/landing_map.py", "GET", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
-    ("tightship/draining/landing_map.py", "PATCH", "'application/merge-patch+json'"): (
+    ("tightship/landing/landing_map.py", "GET", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
+    ("tightship/landing/landing_map.py", "PATCH", "'application/merge-patch+json'"): (
         "test_a_patch_of_an_older_version_is_a_conflict_and_changes_nothing",
     ),
-    ("tightship/nodes/cost_writes.py", "GET", ""): ("test_pods_are_selected_by_node_and_phase_and_name",),
-    ("tightship/nodes/cost_writes.py", "PATCH", "kind"): (
+    ("tightship/deletion_costs/writes.py", "GET", ""): ("test_pods_are_selected_by_node_and_phase_and_name",),
+    ("tightship/deletion_costs/writes.py", "PATCH", "kind"): (
         "test_a_deletion_cost_is_written_beside_its_mark_and_removed_only_while_it_is_ours",
         "test_a_patch_of_an_older_version_is_a_conflict_and_changes_nothing",
     ),

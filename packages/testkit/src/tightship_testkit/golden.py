@@ -34,7 +34,7 @@ def _named_in(package: str) -> frozenset[Reason]:
     return frozenset(Reason[name] for names in found for name in names)
 
 
-COMPACTORS = _named_in("node-compactor") - _named_in("common") - _named_in("node-refiner")
+COMPACTORS = (_named_in("node-compactor") - _named_in("common") - _named_in("node-refiner")) | {Reason.FILLED_BY_PLAN}
 """Reasons that only node-compactor's plans give."""
 
 REFINERS = _named_in("node-refiner") - _named_in("common") - _named_in("node-compactor")

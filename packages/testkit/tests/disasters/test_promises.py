@@ -16,6 +16,7 @@ from tightship_testkit.disasters.known import finding
 from tightship_testkit.disasters.observer import Observer
 from tightship_testkit.disasters.promises.installations import INSTALLATIONS
 from tightship_testkit.disasters.promises.savings import CLAIMS, SAVINGS
+from tightship_testkit.disasters.promises.stopping import STOP
 from tightship_testkit.disasters.registry import PROMISES
 from tightship_testkit.disasters.rogue_replicas import RogueReplica, RogueStory, Step, play
 from tightship_testkit.disasters.run import run
@@ -126,6 +127,18 @@ def another_writes(on: Drainer) -> None:
     on.world.store.create("Lease", {"metadata": meta, "spec": {}})
     on.world.others["another-0"] = on.program
     edited("another-0", "Node", "n1", lambda node: node["metadata"].update(annotations={DRAIN: "{}"}))(on)
+
+
+def stopped(word: str) -> Act:
+    """Have a person stop the controller."""
+
+    def stop(on: Drainer) -> None:
+        with writing_as("person"):
+            on.world.store.modify(
+                "Lease", on.program, "tightship", lambda each: each["metadata"].update(annotations={STOP: word})
+            )
+
+    return stop
 
 
 def scaled(replicas: int) -> Act:
@@ -323,6 +336,7 @@ ROGUES = {
         story=60.0, pools=[Pool(name="a", least=0, most=3)],
     ),
     "one-writer": leader(marks("n1"), beside("node-compactor-1", marks("n2")), 1, marks("n3")),
+    "stopped-means-stopped": leader(stopped("perhaps"), 2, claim("n1")),
     "live-drain-left-alone": leader(
         claim("n1"), beside("node-refiner-0", lambda on: on.node("n1", record=on.record(phase="Restoring")))
     ),

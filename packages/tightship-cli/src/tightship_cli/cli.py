@@ -20,6 +20,7 @@ from tightship.cli.app import run
 from tightship.cli.arguments import CommandParser, Parser, set_up_logging
 from tightship.cli.commands import Commands
 from tightship.cli.output import write_document
+from tightship.cli.snapshot_command import add_snapshot
 from tightship.cluster.pools import KNOWN_POOL_LABELS
 from tightship.planning.plan import STRATEGIES, Placement
 from tightship.rules.eviction_rules import SWITCHABLE as POD_RULES
@@ -80,6 +81,7 @@ def _add(commands: argparse._SubParsersAction[CommandParser]) -> None:
     floors = commands.add_parser("floors", help="the same for HPAs by hpa-scaler, and its backtest, suggest and replay")
     hpa_scaler.cli.fill(floors, f"{PROGRAM} floors")
     add_config(commands)
+    add_snapshot(commands, PROGRAM)
     completion = commands.add_parser(
         "completion",
         help="print the completion for a shell",

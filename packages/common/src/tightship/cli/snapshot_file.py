@@ -1,4 +1,4 @@
-"""Files in place of a cluster: the output of ``kubectl get nodes,pods,... -A -o json`` (or ``-o yaml``).
+"""Files in place of a cluster: of ``tightship snapshot``, or the output of ``kubectl get nodes,pods,... -A -o json``.
 
 Of two objects of one kind, namespace and name the later one counts. Unused kinds are ignored, and finished pods are
 left out, as in a live cluster.
@@ -17,35 +17,62 @@ from tightship.cli.clocks import agreed_time, odd_clocks
 from tightship.cli.object_file import FileError, FileObjects, read_all, read_objects
 from tightship.cli.remarks import Repeated, partial, remarks_of
 from tightship.cluster import NOT_IN_FILE, ClusterState, Snapshot
-from tightship.kube.resources import BY_KIND, RESOURCES
+from tightship.kube.listing import node_of
+from tightship.kube.resources import BY_KIND, RESOURCES, Resource
 from tightship.objects import CONFIG_MAP, ApiObject, Node, ObjectError, Pod, decode
 from tightship.objects.autoscaler_status import MACHINE_KINDS, STATUS_NAME
+from tightship.objects.mistyped import explained
 from tightship.objects.times import parse_rfc3339
 from tightship.objects.unreadable import UNREADABLE
 
 _MACHINE_GROUPS = frozenset({"cluster.x-k8s.io", "machine.openshift.io"})
 
-_HOW = f"kubectl get {','.join(each.qualified for each in RESOURCES if not each.extension)} -A -o json"
+_KINDS = ",".join(each.qualified for each in RESOURCES if not each.extension)
+_HOW = f"tightship snapshot -o cluster.json.gz, or kubectl get {_KINDS} -A -o json"
+
+
+SNAPSHOT = "ClusterSnapshot"
+"""The kind of the first item of what ``tightship snapshot`` writes."""
+
+_GROUP = "tightship.dev"
+
+
+class SnapshotHead(Struct, frozen=True, rename="camel"):
+    """What a live cluster tells beside its objects: the *cluster* that the kubeconfig names, the *time* of the reading
+    in seconds since 1970, and why kinds are *missing*.
+    """
+
+    cluster: str
+    time: float
+    missing: dict[str, str] = {}
+    anonymized: bool = False
+    kind: str = SNAPSHOT
+    api_version: str = f"{_GROUP}/v1"
+
+
+_heads = msgspec.json.Decoder(SnapshotHead)
 
 
 class FileCluster(Struct, frozen=True):
     """The cluster in files: *warnings* are about contradictions in them; *newest* is the latest time in them.
 
     *newest* is in seconds since 1970, 0 without any time: the latest on which most clocks agree, about when the files
-    were written (:func:`~tightship.cli.clocks.agreed_time`).
+    were written (:func:`~tightship.cli.clocks.agreed_time`). *head* is that of a snapshot that is the only file: an API
+    server has prevented contradictions, and *newest* is the time of the reading.
     """
 
     snapshot: Snapshot
     warnings: tuple[str, ...]
-    newest: int
+    newest: float
+    head: SnapshotHead | None = None
 
 
-def read_files(paths: Sequence[str | os.PathLike[str]]) -> FileCluster:
-    """Return the cluster in the files *paths* together, ``-`` for standard input.
+def read_files(paths: Sequence[str | os.PathLike[str]], resources: Sequence[Resource] = RESOURCES) -> FileCluster:
+    """Return the *resources* of the cluster in the files *paths* together, ``-`` for standard input.
 
     Raises :class:`FileError` with all problems; files without a node are one.
     """
-    reader = _Reader()
+    reader = _Reader(resources)
     return reader.cluster(read_all(paths, _known, reader.take))
 
 
@@ -64,7 +91,10 @@ def parse(raw: bytes, name: str) -> Snapshot:
 
 
 class _Reader:
-    def __init__(self) -> None:
+    def __init__(self, resources: Sequence[Resource] = RESOURCES) -> None:
+        self._resources = resources
+        self._unused = BY_KIND.keys() - {each.kind for each in resources}
+        self._head: SnapshotHead | None = None
         self._state = ClusterState()
         self._repeated = Repeated()
         self._heard: dict[str, int] = {}
@@ -79,12 +109,18 @@ class _Reader:
 
         Raises :class:`~tightship.objects.ObjectError` for any other.
         """
+        if kind == SNAPSHOT:
+            self._head = _read_head(thing)
+            return
+        if kind in self._unused:
+            return
         try:
             decoded = decode(kind, thing)
         except ObjectError as error:
-            if kind not in BY_KIND or not (BY_KIND[kind].extension and error.name):
+            whole = self._head is not None or (kind in BY_KIND and BY_KIND[kind].extension)
+            if not (whole and error.name):
                 raise
-            self._state.mark_unreadable(error)
+            self._state.mark_unreadable(error, node_of(kind, thing) if self._head is not None else "")
             return
         if kind == CONFIG_MAP and decoded.name != STATUS_NAME:
             return  # a ConfigMap of somebody else
@@ -98,10 +134,14 @@ class _Reader:
             held.problems.append(f"{held.name}: holds no Node (only {held.described()}); write it by: {_HOW}")
         if held.problems:
             raise FileError(tuple(held.problems))
-        for resource in RESOURCES:
+        head = self._head
+        for resource in self._resources:
             if resource.kind not in held.present:
-                self._state.mark_missing(resource.kind, NOT_IN_FILE)
+                why = NOT_IN_FILE if head is None else head.missing.get(resource.kind, NOT_IN_FILE)
+                self._state.mark_missing(resource.kind, why)
         snapshot = self._state.snapshot()
+        if head is not None and len(held.named) == 1:
+            return FileCluster(snapshot, (), head.time, head)
         reports = {**self._started, **self._heard}
         still = {name: at for name, at in reports.items() if name not in self._silent} or reports
         at = agreed_time(still, self._stamped)
@@ -161,6 +201,13 @@ def _report(raw: bytes | msgspec.Raw) -> tuple[int, bool, int]:
     return _latest(each.last_heartbeat_time for each in conditions), silent, _latest(each.time for each in writes)
 
 
+def _read_head(raw: bytes | msgspec.Raw) -> SnapshotHead:
+    try:
+        return _heads.decode(raw)
+    except UNREADABLE as error:
+        raise ObjectError(SNAPSHOT, "", "", explained(raw, str(error))) from error
+
+
 def _latest(times: Iterable[str | None]) -> int:
     latest = 0
     for each in times:
@@ -173,6 +220,8 @@ def _known(kind: str, api_version: str) -> bool:
     """Whether *kind* in any version of its own group is in use: other groups have Nodes too."""
     resource = BY_KIND.get(kind)
     group, _, _ = api_version.rpartition("/")
+    if kind == SNAPSHOT:
+        return group == _GROUP
     if resource is None:
         return kind in MACHINE_KINDS and group in _MACHINE_GROUPS
     return not api_version or group == resource.group

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -42,11 +42,14 @@ def load_snapshot(arguments: argparse.Namespace, progress: Progress, ahead: Rese
     paths = files_of(arguments)
     if paths:
         from tightship.cli.snapshot_file import read_files
+        from tightship.kube.resources import resources
 
         progress.say(reading(paths))
-        found = read_files(paths)
+        found = read_files(paths, resources(autoscalers=ahead.replicas > 0, buffers=ahead.buffers))
         at = arguments.now if arguments.now is not None else found.newest or wall()
-        return LoadedCluster(found.snapshot, file_source(paths), at, found.warnings)
+        live = found.head is not None and not found.head.anonymized
+        source = Source("cluster", found.head.cluster) if found.head and live else file_source(paths)
+        return LoadedCluster(found.snapshot, source, at, found.warnings)
     snapshot, source = run(_read_live(arguments, progress, ahead))
     return LoadedCluster(snapshot, source, wall() if arguments.now is None else arguments.now)
 
@@ -88,23 +91,28 @@ async def connected(arguments: argparse.Namespace) -> Connection:
     return await connect(arguments.kubeconfig, arguments.context, retry=retry, timeout=patience, longest=patience)
 
 
-async def _read_live(
-    arguments: argparse.Namespace, progress: Progress, ahead: ReservedDemand
-) -> tuple[Snapshot, Source]:
-    from tightship.kube.cache import read_cluster
-    from tightship.kube.resources import resources
-
+def telling(progress: Progress) -> Callable[[str, int], None]:
+    """Return what tells *progress* how many objects of a kind have been read."""
     counts: dict[str, int] = {}
 
     def tell(kind: str, count: int) -> None:
         counts[kind] = count
         progress.wait(f"reading the cluster: {_most(counts)}")
 
+    return tell
+
+
+async def _read_live(
+    arguments: argparse.Namespace, progress: Progress, ahead: ReservedDemand
+) -> tuple[Snapshot, Source]:
+    from tightship.kube.cache import read_cluster
+    from tightship.kube.resources import resources
+
     progress.wait("connecting")
     async with await connected(arguments) as connection:
         progress.wait(f"connecting to {connection.server}")
         wanted = resources(autoscalers=ahead.replicas > 0, buffers=ahead.buffers)
-        snapshot = await read_cluster(connection, progress=tell, resources=wanted)
+        snapshot = await read_cluster(connection, progress=telling(progress), resources=wanted)
         return snapshot, Source("cluster", connection.context)
 
 

@@ -35,7 +35,7 @@ from tightship.draining.writing import LiveNode, as_written, claim_patch, read_n
 from tightship.kube.host import monotonic, token
 from tightship.kube.leases import Lease
 from tightship.objects import Node
-from tightship.objects.api_errors import Conflict, KubeError, NotFound, one_line
+from tightship.objects.api_errors import Conflict, KubeError, NotFound, NotSent, one_line
 from tightship.objects.backoff import doubled
 from tightship.objects.drain_record import (
     DRAIN_ANNOTATION,
@@ -177,6 +177,8 @@ def _orphaned(still: tuple[str, float] | None, last: float, now: float) -> bool:
 
 
 _log = logging.getLogger(__name__)
+
+ENDED = "this replica may begin nothing any more"
 
 TOGETHER = 0.25
 """Seconds that the end of a drain waits for the ends of others: autoscalers delete nodes in bursts."""
@@ -349,8 +351,8 @@ class Drainer:
         if live.node.unschedulable or (previous is not None and previous.owns_node):
             return Refusal(Reason.CORDONED, node.name, "somebody else has taken the node since it was judged")
         changed = live.node.annotations != node.annotations or live.node.labels != node.labels
-        if changed or not self._tools.leading():
-            why = "the node has changed and must be judged again first" if changed else "leadership has ended"
+        if changed or not self._tools.beginning():
+            why = "the node has changed and must be judged again first" if changed else ENDED
             return Refusal(Reason.COOL_DOWN, node.name, why)
         record = claimed(
             live.node,
@@ -364,9 +366,11 @@ class Drainer:
             now=self._tools.clock(),
         )
         try:
-            after = await self._tools.patch(live, claim_patch(live, record))
+            after = await self._tools.patch(live, claim_patch(live, record), claim=True)
         except NotFound:
             return Refusal(Reason.NODE_TERMINATING, node.name, "the node is gone")
+        except NotSent:
+            return Refusal(Reason.COOL_DOWN, node.name, ENDED)
         if drain_record(after.node) is None:
             self._lost.lost(node.name)  # the claim was one write, so that cordon and taint are ours
             await self._tools.patch(after, record_patch(after, None, NodeChange.RESTORE))

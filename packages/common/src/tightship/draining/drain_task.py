@@ -103,9 +103,13 @@ class Tools(Struct, frozen=True, kw_only=True):
         snapshot, landings = self.cache.snapshot(), self.landings()
         return msgspec.structs.replace(snapshot, landings=landings) if landings else snapshot
 
-    async def patch(self, live: LiveNode, patch: NodePatch) -> LiveNode:
+    def beginning(self) -> bool:
+        """Whether a claim or an eviction may still leave."""
+        return self.leading() and not self.releasing()
+
+    async def patch(self, live: LiveNode, patch: NodePatch, *, claim: bool = False) -> LiveNode:
         """Write *patch* on *live* while this replica leads; see :func:`~tightship.draining.writing.patch_node`."""
-        return await patch_node(self.connection, live, patch, only_if=self.leading)
+        return await patch_node(self.connection, live, patch, only_if=self.beginning if claim else self.leading)
 
 
 async def collected(repair: Awaitable[None], troubles: list[KubeError]) -> None:
@@ -356,9 +360,7 @@ class Drive:
         tools, past = self._tools, self._tools.settings().rules.past_budgets
 
         async def one(pod: Pod) -> None:
-            if not tools.leading():
-                return
-            result = await send_away(tools.connection, pod, past_budgets=past, only_if=tools.leading)
+            result = await send_away(tools.connection, pod, past_budgets=past, only_if=tools.beginning)
             if result is None:
                 return
             now = self._tools.clock()

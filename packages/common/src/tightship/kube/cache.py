@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from tightship.cluster import FORBIDDEN, ClusterState, Snapshot
 from tightship.kube.connection import Connection
-from tightship.kube.listing import ObjectList, list_served, why_missing
+from tightship.kube.listing import Decode, ObjectList, list_served, why_missing
 from tightship.kube.reflector import Reflector, Timing
 from tightship.kube.resources import RESOURCES, Resource
-from tightship.objects import Pod
+from tightship.objects import Pod, decode
 from tightship.objects.api_errors import AccessDenied, Forbidden, NotFound, NotSynced, one_line
 
 
@@ -23,36 +23,57 @@ class KindStats(Struct, frozen=True):
     synced: bool
 
 
+class Lists(Struct, frozen=True):
+    """A list of each kind, with the kind as the server serves it, and why each *missing* kind has none."""
+
+    held: dict[str, tuple[Resource, ObjectList]]
+    missing: dict[str, str]
+
+
 async def read_cluster(
     connection: Connection,
     *,
     progress: Callable[[str, int], None] | None = None,
     resources: Sequence[Resource] = RESOURCES,
 ) -> Snapshot:
-    """Return the cluster as it is now. All kinds are listed concurrently, and none is watched.
+    """Return the cluster as it is now. The rest is as for :func:`read_lists`."""
+    lists = await read_lists(connection, progress=progress, resources=resources)
+    state = ClusterState()
+    for kind, (_, listing) in lists.held.items():
+        state.replace(kind, listing.things, listing.problems)
+    for kind, why in lists.missing.items():
+        state.mark_missing(kind, why)
+    return state.snapshot()
 
-    *progress* gets a kind and the number of its objects read so far, after each page. The snapshot lacks an optional
-    kind that is forbidden or not served. Raises :class:`~tightship.objects.api_errors.AccessDenied`, which names every
+
+async def read_lists(
+    connection: Connection,
+    *,
+    progress: Callable[[str, int], None] | None = None,
+    resources: Sequence[Resource] = RESOURCES,
+    decode: Decode = decode,
+) -> Lists:
+    """Return what *decode* makes of the objects. All kinds are listed concurrently, and none is watched.
+
+    *progress* gets a kind and the number of its objects read so far, after each page. An optional kind that is
+    forbidden or not served is missing. Raises :class:`~tightship.objects.api_errors.AccessDenied`, which names every
     forbidden required kind, else the first error of any list.
     """
-    state = ClusterState()
+    lists = Lists({}, {})
     denied: dict[str, Forbidden] = {}
 
     async def read(resource: Resource) -> None:
-        listing: ObjectList
         try:
-            _, listing = await list_served(connection, resource, progress=progress)
+            lists.held[resource.kind] = await list_served(connection, resource, progress=progress, decode=decode)
         except Forbidden as error:
             if resource.required:
                 denied[resource.kind] = error
             else:
-                state.mark_missing(resource.kind, FORBIDDEN)
+                lists.missing[resource.kind] = FORBIDDEN
         except NotFound:
             if resource.required:
                 raise
-            state.mark_missing(resource.kind, await why_missing(connection, resource))
-        else:
-            state.replace(resource.kind, listing.things, listing.problems)
+            lists.missing[resource.kind] = await why_missing(connection, resource)
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -62,7 +83,7 @@ async def read_cluster(
         raise errors.exceptions[0] from None
     if denied:
         raise AccessDenied(denied, connection.identity)
-    return state.snapshot()
+    return lists
 
 
 class CacheCrashed(Exception):  # noqa: N818 - named as the errors of tightship.kube

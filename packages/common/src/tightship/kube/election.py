@@ -7,6 +7,9 @@ Three rules make two leaders at a time impossible as long as clocks run at about
   the record is ever compared with a clock: wall clocks differ, and jump.
 * Every write is a compare-and-swap on the version that was read.
 
+The annotation :data:`STOP_ANNOTATION` on the Lease stops whoever leads by it: every write carries on what was read, so
+a leader learns of the annotation before its next renewal, or leads no more. A watch only makes that sooner.
+
 Each query computes leadership again, so a process that was stopped, or whose event loop was blocked, does not lead when
 it wakes. A term that has run out never comes back: the replica then begins a new term with a greater epoch.
 """
@@ -19,19 +22,29 @@ import logging
 import math
 import random
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 from msgspec import Struct
 
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic, token, wall
-from tightship.kube.leases import Lease, LeaseStore, micro_time
+from tightship.kube.leases import Lease, LeaseStore, decode_lease, micro_time
+from tightship.kube.retrying import RetryPolicy, begin_anew
+from tightship.kube.watching import Applied, WatchDriver, WatchEvent, watch_once
 from tightship.objects.api_errors import Conflict, KubeError, problem_of
+from tightship.objects.unreadable import UNREADABLE
 
 _log = logging.getLogger(__name__)
 
 WRITER_ANNOTATION = "tightship.dev/writer"
 """Tells an elector's writes from those of a predecessor or a twin with the same identity."""
+
+STOP_ANNOTATION = "tightship.dev/stop"
+"""Says on the Lease that whoever leads begins nothing, unless its value is ``false``."""
+
+_WATCH = RetryPolicy(first=0.5, longest=60.0, jitter=0.5)
+_SILENCE, _WATCH_LASTS = 120.0, 300.0
 
 
 class LeaseTiming(Struct, frozen=True, kw_only=True):
@@ -66,7 +79,8 @@ class Elector:
     *identity* becomes the holder. It should be unique to the process: a process that starts with the identity of the
     present holder can't know that its predecessor is dead, and waits like anyone else. *clock* must never go back, nor
     stand still while this process is stopped. The elector calls *on_change* on the event loop with the new state,
-    alternately true and false; an exception in *on_change* ends :meth:`run`.
+    alternately true and false; an exception in *on_change* ends :meth:`run`. It calls *on_stop* after each change of
+    :attr:`stopped`.
 
     The default clock, CLOCK_MONOTONIC, runs while a process is stopped, but not while the whole machine is suspended: a
     leader on a machine that slept believes that it leads for the rest of its deadline.
@@ -84,16 +98,21 @@ class Elector:
         wall_clock: Callable[[], float] = wall,
         spread: Callable[[], float] = random.random,
         on_change: Callable[[bool], None] | None = None,
+        on_stop: Callable[[], None] | None = None,
     ) -> None:
         if not identity:
             raise ValueError("an elector needs an identity: an empty holder means that a Lease is free")
         self.identity = identity
+        self._connection = connection
         self._store = LeaseStore(connection, namespace, name)
         self._timing = timing
         self._clock = clock
         self._wall_clock = wall_clock
         self._spread = spread
         self._on_change = on_change
+        self._on_stop = on_stop
+        # Set to look at the Lease at once.
+        self._look = asyncio.Event()
         self._writer = token(32)
         # When the term ends, by the clock.
         self._until: float | None = None
@@ -132,6 +151,11 @@ class Elector:
         return self._seen.holder if self._seen else ""
 
     @property
+    def stopped(self) -> str | None:
+        """What :data:`STOP_ANNOTATION` said when the Lease was last seen; ``None`` if it stopped nobody."""
+        return _stop(self._seen)
+
+    @property
     def failure(self) -> KubeError | None:
         """The error of the last try, ``None`` while all is well."""
         return self._failure
@@ -148,6 +172,7 @@ class Elector:
         self._running = True
         campaign = asyncio.create_task(self._campaign(), name=f"election of {self._store}")
         stopped = asyncio.create_task(stop.wait())
+        watch = asyncio.create_task(self._watch(), name=f"watch of {self._store}")
         try:
             await asyncio.wait((campaign, stopped), return_when=asyncio.FIRST_COMPLETED)
             self._end(logging.INFO)
@@ -158,13 +183,14 @@ class Elector:
             await self._release()
         finally:
             self._end()
-            for task in (campaign, stopped):
+            for task in (campaign, stopped, watch):
                 task.cancel()
-            await asyncio.gather(campaign, stopped, return_exceptions=True)
+            await asyncio.gather(campaign, stopped, watch, return_exceptions=True)
             self._running = False
 
     async def _campaign(self) -> None:
         while True:
+            self._look.clear()
             try:
                 wait = await self._step()
             except KubeError as error:
@@ -174,8 +200,25 @@ class Elector:
                 self._succeeded()
             self._announce()
             # No longer than the term, so that the end of the term is announced at once.
-            await asyncio.sleep(min(wait, self.remaining) if self.is_leader else wait)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(wait, self.remaining) if self.is_leader else wait):
+                    await self._look.wait()
             self._announce()
+
+    async def _watch(self) -> None:
+        """Have the campaign look at once when somebody stops or starts the controller. It would notice by itself."""
+        server = self._connection.server
+
+        def take(event: WatchEvent) -> None:
+            with contextlib.suppress(*UNREADABLE):
+                if isinstance(event, Applied) and _stop(decode_lease(bytes(event.raw))) != self.stopped:
+                    self._look.set()
+
+        async for attempt in _WATCH.endlessly():
+            # Without a version a watch begins with the Lease as it is.
+            driver = WatchDriver(self._store.resource, "", server=server, server_timeout=_WATCH_LASTS)
+            with attempt, contextlib.suppress(KubeError):
+                await watch_once(self._connection, driver, _SILENCE, take, partial(begin_anew, attempt.retry_state))
 
     async def _step(self) -> float:
         """Renew, acquire, or look; return the seconds until the next step."""
@@ -223,6 +266,8 @@ class Elector:
         self._announce()
         epoch = max(self._highest, lease.transitions) + 1
         stamp = self._stamp()
+        # Who deletes the Lease does not start the controller by that.
+        stop = {STOP_ANNOTATION: self.stopped} if self.stopped is not None and not lease.exists else {}
         wanted = msgspec.structs.replace(
             lease,
             holder=self.identity,
@@ -230,7 +275,7 @@ class Elector:
             acquired=stamp,
             renewed=stamp,
             transitions=epoch,
-            annotations={**lease.annotations, WRITER_ANNOTATION: self._writer},
+            annotations={**stop, **lease.annotations, WRITER_ANNOTATION: self._writer},
         )
         self._current = False
         self._wrote = True
@@ -272,7 +317,9 @@ class Elector:
             self._seen_at = self._clock()
         if lease.holder != self.holder:
             _log.info("%s is held by %s", self._store, lease.holder or "nobody")
-        self._seen = lease
+        before, self._seen = self.stopped, lease
+        if self._on_stop is not None and self.stopped != before:
+            self._on_stop()
 
     def _is_ours(self, lease: Lease) -> bool:
         return lease.holder == self.identity and lease.annotations.get(WRITER_ANNOTATION) == self._writer
@@ -324,3 +371,8 @@ def _record(lease: Lease) -> tuple[object, ...]:
     """Return the fields that only the holder changes; somebody else's label is no sign of life."""
     writer = lease.annotations.get(WRITER_ANNOTATION)
     return lease.holder, lease.duration, lease.acquired, lease.renewed, lease.transitions, writer
+
+
+def _stop(lease: Lease | None) -> str | None:
+    word = "false" if lease is None else lease.annotations.get(STOP_ANNOTATION, "false")
+    return None if word == "false" else word

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.kube.connection import Connection
+from tightship.kube.resources import Resource
 from tightship.objects.api_errors import BadAnswer, ConnectionFailed, NotFound
 from tightship.objects.unreadable import UNREADABLE
 
@@ -127,8 +128,11 @@ class LeaseStore:
     def __init__(self, connection: Connection, namespace: str, name: str) -> None:
         self.namespace = namespace
         self.name = name
+        self.resource = Resource(
+            "Lease", "coordination.k8s.io", "v1", "leases", field_selector=f"metadata.name={name}", namespace=namespace
+        )
         self._connection = connection
-        self._collection = f"/apis/{_GROUP_VERSION}/namespaces/{namespace}/leases"
+        self._collection = self.resource.path
         self._path = f"{self._collection}/{name}"
 
     def __str__(self) -> str:

@@ -13,6 +13,7 @@ import re
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -20,7 +21,7 @@ from msgspec import Struct
 from tightship.cluster import NOT_SERVED
 from tightship.kube.connection import Connection
 from tightship.kube.resources import Resource
-from tightship.objects import ApiObject, ObjectError, decode
+from tightship.objects import ObjectError, decode
 from tightship.objects.api_errors import BadAnswer, Gone, KubeError, NotFound
 from tightship.objects.unreadable import UNREADABLE
 
@@ -68,10 +69,14 @@ class _PodPlace(Struct):
     spec: _PodSpec
 
 
-class ObjectList(Struct):
-    """All objects of one kind at *resource_version*."""
+Decode = Callable[[str, msgspec.Raw], Any]
+"""Makes of an object of a kind what a list holds of it. May raise :class:`~tightship.objects.ObjectError`."""
 
-    things: list[ApiObject]
+
+class ObjectList(Struct):
+    """All objects of one kind at *resource_version*: *things* are what a :data:`Decode` has made of them."""
+
+    things: list[Any]
     problems: list[Problem]
     resource_version: str
 
@@ -104,6 +109,7 @@ async def list_all(
     *,
     page_size: int = PAGE_SIZE,
     progress: Callable[[str, int], None] | None = None,
+    decode: Decode = decode,
 ) -> ObjectList:
     """Return everything of *resource*, in all namespaces.
 
@@ -113,10 +119,10 @@ async def list_all(
     """
     for _ in range(_PAGED_TRIES):
         try:
-            return await _list_once(connection, resource, page_size, progress)
+            return await _list_once(connection, resource, page_size, progress, decode)
         except Gone:
             _log.info("the list of %s expired on the way; beginning anew", resource.name)
-    return await _list_once(connection, resource, 0, progress)
+    return await _list_once(connection, resource, 0, progress, decode)
 
 
 async def list_served(
@@ -125,6 +131,7 @@ async def list_served(
     *,
     page_size: int = PAGE_SIZE,
     progress: Callable[[str, int], None] | None = None,
+    decode: Decode = decode,
 ) -> tuple[Resource, ObjectList]:
     """Return everything of *resource* in the first version that the server serves, and *resource* in that version.
 
@@ -133,10 +140,10 @@ async def list_served(
     *better, last = resource.versions
     for each in better:
         try:
-            return each, await list_all(connection, each, page_size=page_size, progress=progress)
+            return each, await list_all(connection, each, page_size=page_size, progress=progress, decode=decode)
         except NotFound:
             continue
-    return last, await list_all(connection, last, page_size=page_size, progress=progress)
+    return last, await list_all(connection, last, page_size=page_size, progress=progress, decode=decode)
 
 
 async def why_missing(connection: Connection, resource: Resource) -> str:
@@ -155,7 +162,11 @@ async def why_missing(connection: Connection, resource: Resource) -> str:
 
 
 async def _list_once(
-    connection: Connection, resource: Resource, limit: int, progress: Callable[[str, int], None] | None
+    connection: Connection,
+    resource: Resource,
+    limit: int,
+    progress: Callable[[str, int], None] | None,
+    decode: Decode,
 ) -> ObjectList:
     listing = ObjectList([], [], "")
     bodies = _Bodies(connection, resource, limit)
@@ -164,7 +175,7 @@ async def _list_once(
             page = _decoded(await bodies.next(), connection, resource)
             token = page.metadata.next_page
             bodies.follow(token)
-            await _take(listing, resource.kind, page.items or [])
+            await _take(listing, resource.kind, page.items or [], decode)
             # Every page has the version of the first.
             listing.resource_version = page.metadata.resource_version
             del page
@@ -246,7 +257,7 @@ def _decoded(body: bytes, connection: Connection, resource: Resource) -> _Page:
         raise BadAnswer("GET", resource.path, connection.server, f"not a list: {error}") from error
 
 
-async def _take(listing: ObjectList, kind: str, items: list[msgspec.Raw]) -> None:
+async def _take(listing: ObjectList, kind: str, items: list[msgspec.Raw], decode: Decode) -> None:
     for start in range(0, len(items), _BATCH):
         # Requests leave and answers arrive between batches.
         await asyncio.sleep(0)

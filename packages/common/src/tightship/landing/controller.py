@@ -71,7 +71,10 @@ class _Miss(Struct):
 
 
 class MissedLandings:
-    """The led pods that wait for a node. *beside* tells which labels are ours; times are monotonic seconds."""
+    """The led pods that wait for a node. *beside* tells which labels are ours; times are monotonic seconds.
+
+    A pod is evicted only while *evicting* says so.
+    """
 
     def __init__(
         self,
@@ -80,8 +83,10 @@ class MissedLandings:
         *,
         beside: Callable[[], Beside],
         leading: Callable[[], bool],
+        evicting: Callable[[], bool],
         in_thread: Room,
     ) -> None:
+        self._may_evict = evicting
         self._connection = connection
         self._cache = cache
         self._beside = beside
@@ -129,10 +134,10 @@ class MissedLandings:
         for uid, pod in there.items():
             self._misses.setdefault(uid, _Miss(pod, now, now, now + ANEW)).pod = pod
         for each in self._misses.values():
-            if now >= each.anew:
+            if now >= each.anew and self._may_evict():
                 each.anew = now + ANEW
                 _log.warning("pod %s is made anew: it has had no node for %.0f s", each.pod.key, now - each.since)
-                evict = send_away(self._connection, each.pod, past_budgets=False, only_if=self._leading)
+                evict = send_away(self._connection, each.pod, past_budgets=False, only_if=self._may_evict)
                 task = asyncio.create_task(evict, name=f"eviction of {each.pod.key}")
                 self._evicting.add(task)
                 task.add_done_callback(self._evicting.discard)
@@ -466,7 +471,12 @@ def landing_guide(
     """Return what leads pods in the process of *frame*; *count* is called for each replacement that has landed."""
     connection, live = frame.connection, frame.live
     missed = MissedLandings(
-        connection, cache, beside=lambda: installations.beside, leading=frame.leading, in_thread=in_thread
+        connection,
+        cache,
+        beside=lambda: installations.beside,
+        leading=frame.leading,
+        evicting=lambda: frame.leading() and not frame.stopped,
+        in_thread=in_thread,
     )
     return LandingController(
         cache,

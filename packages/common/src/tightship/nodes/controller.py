@@ -17,6 +17,7 @@ from tightship.documents.document import ExcessSummary, Generator, SettingsView
 from tightship.drain.events import DrainEvent
 from tightship.draining.drain_task import DrainSettings
 from tightship.draining.writing import NodePatch
+from tightship.kube.host import wall
 from tightship.objects import Node
 from tightship.objects.drain_record import UNPRICED, Price
 from tightship.objects.money import price_of
@@ -131,7 +132,7 @@ class NodeController(ABC, Generic[S]):
         del settings, given
         return None
 
-    def drain_settings(self, settings: S, clock: Callable[[], float]) -> DrainSettings:
+    def drain_settings(self, settings: S, clock: Callable[[], float] = wall) -> DrainSettings:
         """Return the settings of drains under *settings*: drains share the rules of the plan before them.
 
         Windows that stop drains are judged at the time of *clock*.

@@ -137,7 +137,7 @@ class ConsolidationLoop(Controller):
             tell=self._tell,
             leading=frame.leading,
             stopping=self._shutting_down.is_set,
-            releasing=frame.finishing.is_set if not run.dry_run else lambda: True,
+            releasing=lambda: run.dry_run or frame.finishing.is_set() or bool(frame.stopped),
             settings=lambda: controller.drain_settings(self._led(frame.live.current), self._clock),
             clock=self._clock,
             in_thread=in_thread,
@@ -240,8 +240,9 @@ class ConsolidationLoop(Controller):
             if not dry_run:
                 pools = self._controller.pools(settings) if self._may_begin() else {}
                 await self._installations.look(pools, settings.pool_labels)
-            others = not (frame.switched_off() or dry_run)
-            await self._drainer.adopt(self._cache.snapshot(), others=others, ledger=not dry_run)
+            await self._drainer.adopt(self._cache.snapshot(), others=frame.acting(), ledger=not dry_run)
+            if frame.stopped:
+                self._drainer.wake()
         elsewhere = self._drainer.elsewhere if leading else ()
         self._pass_log.claimed_elsewhere(elsewhere)
         self._metrics.claimed_elsewhere(len(elsewhere))
@@ -454,7 +455,13 @@ class ConsolidationLoop(Controller):
             finished=finished,
             landings=self._guide.figures(),
             installations=self._installations.beside.others(),
-            problems=(*self._frame.live.problems, *self._prices.problems, *self._pass_log.problems(), *writing),
+            problems=(
+                *self._frame.stopped,
+                *self._frame.live.problems,
+                *self._prices.problems,
+                *self._pass_log.problems(),
+                *writing,
+            ),
             search=self._search.state(self._searching(self._frame.live.current)),
             figures=self._controller.figures(evaluation, settings),
             excess=self._controller.excess(evaluation, settings),

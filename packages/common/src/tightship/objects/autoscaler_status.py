@@ -49,18 +49,22 @@ class AutoscalerStatus(Namespaced, frozen=True, gc=False):
     problem: str = ""
 
 
+class _Data(Struct, frozen=True, gc=False):
+    status: str = ""
+
+
 class ConfigMapWire(Struct, frozen=True, gc=False):
     """A ConfigMap on the wire."""
 
     metadata: Metadata
-    data: dict[str, str] | None = None
+    data: _Data | None = None
 
     def status(self) -> AutoscalerStatus:
         """Return the status in the ConfigMap; another ConfigMap's is empty."""
         meta = self.metadata
         if meta.name != STATUS_NAME:
             return AutoscalerStatus(meta.namespace, meta.name)
-        text = (self.data or {}).get("status", "")
+        text = self.data.status if self.data is not None else ""
         if not re.search(r"^(nodeGroups|NodeGroups|autoscalerStatus|Cluster-wide):|Initializing", text, re.MULTILINE):
             return AutoscalerStatus(meta.namespace, meta.name, problem="its key status holds no status of node groups")
         groups = _new(text) if re.search(r"^(nodeGroups|autoscalerStatus):", text, re.MULTILINE) else _old(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 from msgspec import Struct
 
@@ -91,7 +93,7 @@ class CapacityBufferWire(Struct, frozen=True, gc=False):
     """A CapacityBuffer on the wire: v1alpha1 and v1beta1 have the same fields."""
 
     metadata: Metadata
-    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    spec: Annotated[msgspec.Raw, _Spec] = msgspec.Raw(b"{}")
     status: _Status = _Status()
 
     def buffer(self) -> CapacityBuffer:

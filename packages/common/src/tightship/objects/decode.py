@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias, TypeVar
+from operator import methodcaller
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -109,53 +110,44 @@ VERTICAL = "VerticalPodAutoscaler"
 _T = TypeVar("_T")
 _JSON = bytes | bytearray | memoryview | msgspec.Raw
 
+_WIRES: dict[str, tuple[type[Any], Callable[[Any], ApiObject]]] = {
+    "Node": (NodeWire, NodeWire.node),
+    "Pod": (PodWire, PodWire.pod),
+    "PodDisruptionBudget": (PodDisruptionBudgetWire, PodDisruptionBudgetWire.budget),
+    "PersistentVolumeClaim": (PersistentVolumeClaimWire, PersistentVolumeClaimWire.claim),
+    "PersistentVolume": (PersistentVolumeWire, PersistentVolumeWire.volume),
+    "StorageClass": (StorageClassWire, StorageClassWire.storage_class),
+    "CSINode": (CSINodeWire, CSINodeWire.csi_node),
+    CSI_DRIVER: (CSIDriverWire, CSIDriverWire.driver),
+    STORAGE_CAPACITY: (StorageCapacityWire, StorageCapacityWire.storage_capacity),
+    VOLUME_ATTACHMENT: (VolumeAttachmentWire, VolumeAttachmentWire.attachment),
+    "Namespace": (NamespaceWire, NamespaceWire.namespace),
+    AUTOSCALER: (HorizontalPodAutoscalerWire, HorizontalPodAutoscalerWire.autoscaler),
+    CAPACITY_BUFFER: (CapacityBufferWire, CapacityBufferWire.buffer),
+    POD_TEMPLATE: (StoredTemplateWire, StoredTemplateWire.stored),
+    NODE_POOL: (NodePoolWire, NodePoolWire.pool),
+    CONFIG_MAP: (ConfigMapWire, ConfigMapWire.status),
+    POD_GROUP: (PodGroupWire, PodGroupWire.rule),
+    LEADER_WORKER_SET: (LeaderWorkerSetWire, LeaderWorkerSetWire.rule),
+    VERTICAL: (VerticalPodAutoscalerWire, VerticalPodAutoscalerWire.autoscaler),
+    RESOURCE_SLICE: (ResourceSliceWire, ResourceSliceWire.slice),
+    DEVICE_CLASS: (DeviceClassWire, DeviceClassWire.device_class),
+    RESOURCE_CLAIM: (ResourceClaimWire, ResourceClaimWire.claim),
+    **{kind: (WorkloadWire, methodcaller("workload", kind)) for kind in sorted(WORKLOAD_KINDS)},
+    **{kind: (MachinesWire, methodcaller("status", kind)) for kind in MACHINE_KINDS},
+}
+"""The type of each kind on the wire, and what makes the object of it."""
 
-_Wire = TypeVar("_Wire")
 
-
-def _decoder(wire: type[_Wire], judged: Callable[[_Wire], ApiObject]) -> Callable[[_JSON], ApiObject]:
+def _decoder(wire: type[Any], judged: Callable[[Any], ApiObject]) -> Callable[[_JSON], ApiObject]:
     decode_wire = msgspec.json.Decoder(wire).decode
     return lambda raw: judged(decode_wire(raw))
 
 
-def _workload_decoder(kind: str) -> Callable[[_JSON], ApiObject]:
-    return _decoder(WorkloadWire, lambda wire: wire.workload(kind))
+_DECODERS = {kind: _decoder(*each) for kind, each in _WIRES.items()}
 
-
-def _machines_decoder(kind: str) -> Callable[[_JSON], ApiObject]:
-    return _decoder(MachinesWire, lambda wire: wire.status(kind))
-
-
-_DECODERS = {
-    "Node": _decoder(NodeWire, NodeWire.node),
-    "Pod": _decoder(PodWire, PodWire.pod),
-    "PodDisruptionBudget": _decoder(PodDisruptionBudgetWire, PodDisruptionBudgetWire.budget),
-    "PersistentVolumeClaim": _decoder(PersistentVolumeClaimWire, PersistentVolumeClaimWire.claim),
-    "PersistentVolume": _decoder(PersistentVolumeWire, PersistentVolumeWire.volume),
-    "StorageClass": _decoder(StorageClassWire, StorageClassWire.storage_class),
-    "CSINode": _decoder(CSINodeWire, CSINodeWire.csi_node),
-    CSI_DRIVER: _decoder(CSIDriverWire, CSIDriverWire.driver),
-    STORAGE_CAPACITY: _decoder(StorageCapacityWire, StorageCapacityWire.storage_capacity),
-    VOLUME_ATTACHMENT: _decoder(VolumeAttachmentWire, VolumeAttachmentWire.attachment),
-    "Namespace": _decoder(NamespaceWire, NamespaceWire.namespace),
-    AUTOSCALER: _decoder(HorizontalPodAutoscalerWire, HorizontalPodAutoscalerWire.autoscaler),
-    CAPACITY_BUFFER: _decoder(CapacityBufferWire, CapacityBufferWire.buffer),
-    POD_TEMPLATE: _decoder(StoredTemplateWire, StoredTemplateWire.stored),
-    NODE_POOL: _decoder(NodePoolWire, NodePoolWire.pool),
-    CONFIG_MAP: _decoder(ConfigMapWire, ConfigMapWire.status),
-    POD_GROUP: _decoder(PodGroupWire, PodGroupWire.rule),
-    LEADER_WORKER_SET: _decoder(LeaderWorkerSetWire, LeaderWorkerSetWire.rule),
-    VERTICAL: _decoder(VerticalPodAutoscalerWire, VerticalPodAutoscalerWire.autoscaler),
-    RESOURCE_SLICE: _decoder(ResourceSliceWire, ResourceSliceWire.slice),
-    DEVICE_CLASS: _decoder(DeviceClassWire, DeviceClassWire.device_class),
-    RESOURCE_CLAIM: _decoder(ResourceClaimWire, ResourceClaimWire.claim),
-    **{kind: _workload_decoder(kind) for kind in sorted(WORKLOAD_KINDS)},
-}
-
-KINDS = frozenset(_DECODERS)
+KINDS = frozenset(_WIRES).difference(MACHINE_KINDS)
 """The kinds in a cluster's snapshot. Readers of files pass over all other kinds but :data:`MACHINE_KINDS`."""
-
-_DECODERS |= {kind: _machines_decoder(kind) for kind in MACHINE_KINDS}
 
 _targets = msgspec.json.Decoder(ScaleTargetWire)
 
@@ -166,6 +158,11 @@ def decode(kind: str, raw: _JSON) -> ApiObject:
     Decoding skips unknown fields. Raises :class:`ObjectError` if a known field has an impossible value.
     """
     return _read(kind, raw, _DECODERS[kind])
+
+
+def wire_of(kind: str) -> type[Any]:
+    """Return the type of *kind* on the wire: its fields are those that :func:`decode` reads."""
+    return _WIRES[kind][0]
 
 
 def decode_scale_target(kind: str, raw: _JSON) -> ScaleTarget:

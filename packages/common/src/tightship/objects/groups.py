@@ -6,6 +6,8 @@ others name groups, in labels and annotations of pods, :mod:`tightship.rules.gan
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 from msgspec import Struct
 
@@ -53,7 +55,7 @@ class PodGroupWire(Struct, frozen=True, gc=False):
     """A PodGroup on the wire: v1beta1 and v1alpha3 have the same fields here."""
 
     metadata: Metadata
-    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    spec: Annotated[msgspec.Raw, _PodGroupSpec] = msgspec.Raw(b"{}")
 
     def rule(self) -> GroupRule:
         """Return what the PodGroup says. A bad spec is a problem of the object, which concerns its pods alone."""
@@ -78,7 +80,7 @@ class LeaderWorkerSetWire(Struct, frozen=True, gc=False):
     """A LeaderWorkerSet on the wire."""
 
     metadata: Metadata
-    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    spec: Annotated[msgspec.Raw, _LeaderWorkerSetSpec] = msgspec.Raw(b"{}")
 
     def rule(self) -> GroupRule:
         """Return what the LeaderWorkerSet says; like :meth:`PodGroupWire.rule`."""

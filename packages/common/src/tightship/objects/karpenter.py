@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 from msgspec import Struct
 
@@ -103,7 +105,7 @@ class NodePoolWire(Struct, frozen=True, gc=False):
     """A NodePool on the wire: v1 and v1beta1 have the same fields, and other words for a policy."""
 
     metadata: Metadata
-    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    spec: Annotated[msgspec.Raw, _Spec] = msgspec.Raw(b"{}")
 
     def pool(self) -> NodePool:
         """Return the NodePool. A bad spec is a problem of the object, which concerns the nodes of that pool alone."""

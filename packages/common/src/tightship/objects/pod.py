@@ -15,7 +15,6 @@ import msgspec
 from msgspec import Struct
 
 from tightship.objects.meta import EMPTY, Metadata, Owner, seconds
-from tightship.objects.node import Condition
 from tightship.objects.resources import (
     Container,
     ContainerStatus,
@@ -274,10 +273,16 @@ class _ClaimStatus(Struct, frozen=True, rename="camel", gc=False):
     resource_claim_name: str = ""
 
 
+class _Condition(Struct, frozen=True, gc=False):
+    type: str
+    status: str
+    reason: str = ""
+
+
 class _PodStatus(Struct, frozen=True, rename="camel", gc=False):
     phase: str = "Pending"
     start_time: datetime | None = None
-    conditions: tuple[Condition, ...] | None = None
+    conditions: tuple[_Condition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
     nominated_node_name: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
 from msgspec import Struct
@@ -122,8 +123,8 @@ class VerticalPodAutoscalerWire(Struct, frozen=True, gc=False):
     """A VerticalPodAutoscaler on the wire. Whom it concerns is read first, so that the rest can't hide that."""
 
     metadata: Metadata
-    spec: msgspec.Raw = msgspec.Raw(b"{}")
-    status: msgspec.Raw = msgspec.Raw(b"{}")
+    spec: Annotated[msgspec.Raw, _Reference, _Spec] = msgspec.Raw(b"{}")
+    status: Annotated[msgspec.Raw, _Status] = msgspec.Raw(b"{}")
 
     def autoscaler(self) -> VerticalPodAutoscaler:
         """Return the VPA. What is bad beside its target is a problem of the object, which concerns its target alone."""

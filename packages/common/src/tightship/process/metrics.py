@@ -154,6 +154,7 @@ def counters(
 _GAUGES = {
     "leader": "1 if this replica leads, 0 if it stands by.",
     "lease_epoch": "How often the Lease had changed hands when this replica last took it; 0 before that.",
+    "stopped": "1 while an annotation on the Lease stops this controller, as this replica last saw it; else 0.",
     "config_valid": "0 while the latest configuration is invalid, or deleted so that no new work starts; else 1.",
     "loop_last_success_timestamp_seconds": "Unix time of the last successful pass; 0 before the first.",
     "loop_age_seconds": "Seconds since the last successful pass, or since the start.",
@@ -177,6 +178,7 @@ class RunMetrics:
         self._registry = registry
         made = gauges(PREFIX, _GAUGES, registry)
         self.leader, self.lease_epoch, self.config_valid = made["leader"], made["lease_epoch"], made["config_valid"]
+        self.stopped = made["stopped"]
         self.loop_last_success = made["loop_last_success_timestamp_seconds"]
         made["loop_age_seconds"].set_function(self.loop_age)
         counted = counters(PREFIX, _COUNTERS, {"events_dropped": [(cause,) for cause in CAUSES]}, registry)

@@ -3,6 +3,9 @@
 A controller fills the frame with its passes, its status, and its work before the Lease is released. The live
 configuration may switch a controller off. It then judges and shows, but changes nothing. It keeps the Lease until its
 unfinished work is done, releases the Lease, and runs for it again when it is switched on.
+
+Somebody may stop a controller by an annotation on its Lease (:data:`tightship.kube.election.STOP_ANNOTATION`). It then
+judges and shows, begins nothing, gives back what is under way, and keeps the Lease.
 """
 
 from __future__ import annotations
@@ -20,10 +23,10 @@ from prometheus_client import CollectorRegistry
 from tightship.documents.document import Generator
 from tightship.kube.cache import CacheCrashed
 from tightship.kube.connection import Connection, connect
-from tightship.kube.election import Elector, LeaseTiming
+from tightship.kube.election import STOP_ANNOTATION, Elector, LeaseTiming
 from tightship.process.access import Access
 from tightship.process.certificate import Certificate
-from tightship.process.events import EventRecorder, ObjectRef
+from tightship.process.events import EventRecorder, ObjectRef, cut
 from tightship.process.heartbeat import Heartbeat
 from tightship.process.http import Content, Draw, HttpServer
 from tightship.process.logging import log
@@ -44,6 +47,7 @@ PASS_DEADLINE = 600.0
 """Seconds a pass may take before the process counts as hung."""
 RESIGNATION = 5.0
 """Seconds for releasing the Lease at the end."""
+_LONGEST_WORD = 40
 
 T = TypeVar("T")
 
@@ -87,10 +91,25 @@ class Frame(Struct, Generic[T], frozen=True, kw_only=True):
     def logger(self) -> logging.Logger:
         return logging.getLogger(self.program.name.replace("-", "_"))
 
-    def acting(self) -> bool:
-        """Whether the controller is switched on and may change things, if it leads."""
+    def switched_on(self) -> bool:
+        """Whether the controller is live and switched on, so that a replica has to lead."""
         # Before the configuration is read, nobody knows what is allowed.
         return not self.run.dry_run and self.live.read and not self.switched_off()
+
+    def acting(self) -> bool:
+        """Whether the controller may begin something, if it leads: it is switched on, and nobody has stopped it."""
+        return self.switched_on() and not self.stopped
+
+    @property
+    def stopped(self) -> tuple[str, ...]:
+        """Say who is stopped, by what, and how to start it again; empty unless somebody has stopped the controller."""
+        word, run = self.elector.stopped, self.run
+        if word is None:
+            return ()
+        odd = "" if word == "true" else f"; {cut(word, _LONGEST_WORD)!r} counts as true, allowed are true and false"
+        who = f"{self.program.name} is stopped by {STOP_ANNOTATION} on Lease {run.namespace}/{run.lease_name}{odd}."
+        start = f"kubectl -n {run.namespace} annotate lease {run.lease_name} {STOP_ANNOTATION}-"
+        return (f"{who} It begins nothing, and gives back what is under way. To start it again: {start}",)
 
     def switched_off(self) -> bool:
         """Whether a configuration has been read and has the controller switched off."""
@@ -99,7 +118,8 @@ class Frame(Struct, Generic[T], frozen=True, kw_only=True):
     def leading(self) -> bool:
         """Whether this replica may change things. Check this before every change.
 
-        A leader that is not :meth:`acting` may only finish work under way.
+        A leader that is not :meth:`acting` may only finish work under way; one that is :attr:`stopped` may only give
+        it back.
         """
         if (self.run.dry_run and not self.finishing.is_set()) or not self.live.read:
             return False
@@ -185,10 +205,12 @@ async def serve(
                 renew_deadline=run.lease_renew_deadline,
                 retry_period=run.lease_retry_period,
             ),
-            on_change=lambda leads: wake.set() if leads else None,
+            on_change=lambda leads: _tell_stop(frame, unless_on=True) if leads else None,
+            on_stop=lambda: _tell_stop(frame),
         )
         metrics.leader.set_function(lambda: float(elector.is_leader))
         metrics.lease_epoch.set_function(lambda: float(elector.epoch))
+        metrics.stopped.set_function(lambda: float(elector.stopped is not None))
         frame = Frame(
             program=program,
             run=run,
@@ -256,7 +278,7 @@ async def _passes(frame: Frame[T], controller: Controller, heartbeat: Heartbeat)
             heartbeat.beat()
             await asyncio.sleep(0.1)
         if run.leader_elect:
-            work = campaign(frame.elector, lambda: frame.acting() or controller.unfinished, resign)
+            work = campaign(frame.elector, lambda: frame.switched_on() or controller.unfinished, resign)
             election = runtime.spawn(work, "leader election")
         await every(
             lambda: min(run.interval, FINISHING) if frame.finishing.is_set() else run.interval,
@@ -309,6 +331,18 @@ def _source(run: ProcessSettings, connection: Connection) -> LiveSource:
 
 def _unread(live: LiveConfig[T]) -> list[str]:
     return [] if live.read else [f"configuration not read yet: {live.trouble or 'no answer'}"]
+
+
+def _tell_stop(frame: Frame[T], *, unless_on: bool = False) -> None:
+    """Wake the loop, and have the leader say whether somebody has stopped the controller, or only if so."""
+    frame.wake.set()
+    run, stopped = frame.run, bool(frame.stopped)
+    if not frame.leading() or (unless_on and not stopped):
+        return
+    text = frame.stopped[0] if stopped else f"{frame.program.name} is no longer stopped"
+    log(frame.logger, logging.WARNING if stopped else logging.INFO, text)
+    lease = ObjectRef("Lease", run.lease_name, "", run.namespace, "coordination.k8s.io/v1")
+    frame.events.record(lease, "Warning" if stopped else "Normal", "Stopped" if stopped else "Started", text, "Stop")
 
 
 def _reported(report: Report, frame: Frame[T]) -> None:

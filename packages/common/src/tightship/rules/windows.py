@@ -82,8 +82,8 @@ class Windows(Struct, frozen=True):
     """When work may begin: in a window of *allow*, or at any time without one, and never in one of *deny* or *freeze*.
 
     *zone* is an IANA time zone. *freeze* are the events of a calendar, recurring ones as often as they come. Drains
-    under way end; after *hard_stop* seconds of closed windows their nodes are given back. *written* is what users wrote,
-    for documents.
+    under way end; after *hard_stop* seconds of closed windows their nodes are given back. *written* is what users
+    wrote, for documents.
     """
 
     allow: tuple[Window, ...] = ()

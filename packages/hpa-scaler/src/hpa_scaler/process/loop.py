@@ -275,7 +275,8 @@ class ScalerLoop(Controller):
         return term is not None and self._holds(term) and not self._frame.runtime.stop.is_set()
 
     def _holds(self, term: _Role) -> bool:
-        return term.writes and self._term_now() == term
+        # Who is stopped judges on, and leaves all floors as they are.
+        return term.writes and self._frame.acting() and self._term_now() == term
 
     def _begin(self, term: _Role | None) -> None:
         """Forget what the previous term knew."""
@@ -388,7 +389,7 @@ class ScalerLoop(Controller):
             dry_run=frame.run.dry_run,
             circuits=circuits,
             caution=self._timelines.caution(),
-            problems=frame.live.problems,
+            problems=(*frame.stopped, *frame.live.problems),
         )
 
     async def _write(self, cycle: Cycle, seen: ListedHpas, inputs: _CycleInputs) -> WritesDone:

@@ -114,7 +114,7 @@ EDGES = (
          "await self._tools.patch(live, record_patch(live, note, NodeChange.NOTHING))", "pass"),
     Edge("a drain that nobody drives is left", _MANAGER, "Drainer._suspicious",
          "return self._others", "return False and self._others"),
-    Edge("a drain of another installation is taken over", "tightship.draining.orphans", "Others.owns",
+    Edge("a drain of another installation is taken over", "tightship.draining.drain_manager", "Others.owns",
          "return not (elsewhere or self._beside().foreign(record.lease))", "return True"),
     Edge("a Lease is written whatever its version", "tightship.kube.leases", "encode_lease",
          '_raws.decode(document["metadata"])',

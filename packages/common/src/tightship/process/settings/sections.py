@@ -191,7 +191,7 @@ class SteeringKeys(Layered):
     candidate_taints: int = Field(default=400, ge=0, alias="maximumCandidateTaints")
     """Most nodes that carry the taint, the first of the plan. Pods then rarely land on nodes that they would have to
     leave again. But the more nodes are tainted, the fewer are left to choose from, and they fill up in a way that keeps
-    more nodes (``bench/steering.py``; the table is in docs/how-it-packs.md)."""
+    more nodes (``bench/steering.py``; the table is in bench/notes.md)."""
 
     deletion_cost: bool = Field(default=False, alias="deletionCost")
     """Whether the pods of ReplicaSets on the nodes that go next get a low pod deletion cost, so that scale-ins and
@@ -226,7 +226,7 @@ class SearchKeys(Layered):
         ),
     ] = 0.0
     """How long to search for a plan that removes more nodes, in processor time of one core: see
-    [how it packs](how-it-packs.md#while-running). Plans are searched only where ``placement`` is ``possible``. 0
+    [the search](how-it-decides.md#the-search). Plans are searched only where ``placement`` is ``possible``. 0
     searches nothing."""
 
 

@@ -187,8 +187,8 @@ def _controller(rng: Random) -> Controller:
         variables["DRY_RUN"] = "true"
     settings: Args = {
         "prometheusServers": {
-            "default": {"timeout": 4},
-            "second": {"url": f"http://127.0.0.1:{PORT + 1}", "timeout": 4},
+            "default": {"timeout": "4s"},
+            "second": {"url": f"http://127.0.0.1:{PORT + 1}", "timeout": "4s"},
         },
         "queryDeadline": 8,
         "circuitBreakerPause": rng.choice((5, 10, 30)),

@@ -19,9 +19,10 @@ from tightship_testkit.disasters.promises import (
     running,
     savings,
     silence,
+    stopping,
 )
 
 __all__ = [
     "bounds", "cordons", "displaced", "drains", "evictions", "following", "gangs", "groups", "installations",
-    "landings", "leading", "lowering", "others", "pace", "raising", "running", "savings", "silence",
+    "landings", "leading", "lowering", "others", "pace", "raising", "running", "savings", "silence", "stopping",
 ]  # fmt: skip

@@ -5,10 +5,11 @@ from __future__ import annotations
 from random import Random
 
 from tightship_testkit.disasters.drawing import MissingError, one_of, program
+from tightship_testkit.disasters.promises.stopping import STOP
 from tightship_testkit.disasters.registry import Args, step
 from tightship_testkit.disasters.scenario import Scenario
 from tightship_testkit.disasters.team import CONFIG_MAPS
-from tightship_testkit.disasters.world import World
+from tightship_testkit.disasters.world import Json, World
 
 
 def _of_nodes(rng: Random, scenario: Scenario) -> str:
@@ -86,6 +87,38 @@ async def switch_off(world: World, *, program: str, seconds: float, moment: str 
     if not world.quiet:
         world.tell(f"{program} is switched on")
         world.configure(team, before)
+
+
+@step(
+    program=program,
+    seconds=one_of(0.5, 10.0, 60.0, 300.0),
+    moment=one_of("", "Claimed", "Evicting", "Drained"),
+    word=one_of("true", "true", "perhaps"),
+    weight=1.5,
+)
+async def stop_by_lease(world: World, *, program: str, seconds: float, word: str, moment: str = "") -> None:
+    """A person stops a controller by the annotation on its Lease, and starts it again."""
+    if moment:
+        await world.in_drain([moment], 100.0)
+    team = world.team_of(program)
+    where = team.controller.namespace
+    if world.quiet or world.store.find("Lease", program, where) is None:
+        return
+    world.tell(f"{program} is stopped: {word}")
+    _annotate(world, program, where, word)
+    await world.pause(seconds)
+    world.tell(f"{program} is started again")
+    _annotate(world, program, where, None)
+
+
+def _annotate(world: World, name: str, namespace: str, word: str | None) -> None:
+    def change(lease: Json) -> Json:
+        notes = {key: value for key, value in (lease["metadata"].get("annotations") or {}).items() if key != STOP}
+        meta = {**lease["metadata"], "annotations": notes if word is None else {**notes, STOP: word}}
+        return {**lease, "metadata": meta}
+
+    if world.store.find("Lease", name, namespace) is not None:
+        world.store.modify("Lease", name, namespace, change)
 
 
 @step(program=program, seconds=one_of(5.0, 60.0), weight=0.5)

@@ -1,0 +1,94 @@
+"""``docs/reasons.md``: every reason of the enum, in its groups, with the texts of ``reasons.yaml``."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from tightship.objects.reasons import Reason
+from tightship.process.settings.fields import SWITCHABLE_RULES
+from tightship_charts.places import CHARTS
+
+REASONS = CHARTS.parent / "docs" / "reasons.md"
+
+_HEAD = """\
+<!-- Made by `make charts` from the enum Reason and charts/tooling/reasons.yaml: edit those. -->
+# Every reason
+
+Each third-level heading is one word that Tightship prints: why a node stays, and why the floor of an HPA is where it
+is. Plans, Events, metrics, annotations and pages use the same word. A node or an HPA shows all of its reasons, those
+of nodes in the order of this page.
+
+* `plan` names the reasons of every node or HPA; `explain` shows each with its numbers and the smallest change that
+  would remove it.
+* "Switch off" names the option that leaves a rule out of one plan; `disabledRules: [WORD, ...]` leaves it out for
+  good, and you vouch that its case is harmless in your cluster. Rules without that line can't be switched off: a
+  setting that the entry names governs them, the API server would refuse, or nothing could be judged.
+* The commands change your cluster; `plan` and `explain` never do. An annotation on a pod is gone with that pod: to
+  keep a change, make it in the template of the controller.
+* `PREFIX` is the prefix of an HPA's annotations, `tightship.dev` unless `ANNOTATION_PREFIX` says otherwise.
+"""
+
+_BELOW: Mapping[str, str] = {
+    "A PodDisruptionBudget stands against it": """\
+Tightship reads what a budget allows from its status: `kubectl describe pdb -n NAMESPACE NAME`. A pending pod needs no
+budget. A pod that is not Ready needs no allowance with `unhealthyPodEvictionPolicy: AlwaysAllow`, or if enough other
+pods are healthy.
+""",
+    "A drain under way was given up, or handed to someone else": """\
+Only a running controller gives these: in an Event on the node, in `reason` of `tightship.dev/drain`, and in
+`tightship_drains_total`. It removes our taint, sets the cordon back to what it was, and tries again after a growing
+pause ([Backoff](#backoff)); pods that have moved stay where they are. Reasons from above appear here too, if their
+cause comes up in mid-drain.
+""",
+    "The HPA is not ours to move": "The controller changes nothing, and what it set before stays.\n",
+    "A query has no usable answer": """\
+None of these lowers a floor; the ratio and other queries of the HPA may still raise it. After `missing-data-after`
+cycles in a row `missing-data` applies, which by default holds the floor.
+""",
+}
+"""What holds for all reasons of a group."""
+
+
+def reasons() -> str:
+    """Return the whole page; every reason has its texts, or a KeyError names the one that has none."""
+    return "\n".join([_HEAD, *(line for group, words in groups() for line in _group(group, words))])
+
+
+def groups() -> Iterator[tuple[str, list[Reason]]]:
+    """Yield each comment between the enum's members with the members below."""
+    parts = re.split(r"^    # (.+)\.$", inspect.getsource(Reason), flags=re.MULTILINE)[1:]
+    for title, body in zip(parts[::2], parts[1::2], strict=True):
+        yield title, [Reason[name] for name in re.findall(r"^    ([A-Z_]+) = ", body, flags=re.MULTILINE)]
+
+
+@cache
+def texts() -> Mapping[str, Mapping[str, str]]:
+    """Return the texts by the word of their reason."""
+    path = Path(CHARTS) / "tooling" / "reasons.yaml"
+    found: Mapping[str, Mapping[str, str]] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return found
+
+
+def _group(title: str, words: list[Reason]) -> Iterator[str]:
+    yield f"## {title}\n"
+    if title in _BELOW:
+        yield _BELOW[title]
+    for reason in words:
+        text = texts()[reason]
+        yield f"### {reason}\n"
+        yield f"{text['means']}\n"
+        if "only" in text:
+            yield f"* Only: {text['only']}"
+        yield f"* Do: {text['do']}"
+        if reason in SWITCHABLE_RULES:
+            yield f"* Switch off: `--disable-rule {reason}`"
+        yield ""
+
+
+__all__ = ["REASONS", "groups", "reasons", "texts"]
