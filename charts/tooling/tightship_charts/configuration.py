@@ -28,6 +28,25 @@ RATIO = r"^[0-9]+(\.[0-9]+)?%?$"
 BUDGET = r"^([0-9]+|[0-9]+(\.[0-9]+)?%)$"
 
 _PRICE: Json = {"type": ["number", "string"], "pattern": FRACTION, "minimum": 0}
+_WINDOW: Json = {
+    "type": ["string", "object"],
+    "properties": {"schedule": {"type": "string"}, "duration": {"type": "string"}},
+    "required": ["schedule", "duration"],
+    "additionalProperties": False,
+}
+WINDOWS: Json = {
+    "type": "object",
+    "properties": {
+        "allow": {"type": "array", "items": _WINDOW, "minItems": 1},
+        "deny": {"type": "array", "items": _WINDOW, "minItems": 1},
+        "timeZone": {"type": "string"},
+        "calendar": {"type": "string"},
+        "hardStop": {"type": ["string", "integer"]},
+    },
+    "additionalProperties": False,
+}
+"""When work may begin; see ``tightship.process.settings.windows``."""
+
 PRICES: Json = {
     "type": "object",
     "properties": {
@@ -117,6 +136,8 @@ def _field(name: str, field: FieldInfo) -> Json:
         return {"type": ["string", "integer"], "pattern": DURATION, "minimum": 0, "maximum": 0}
     if name == "prices":
         return PRICES
+    if name == "windows":
+        return WINDOWS
     if name == "disabled_rules":
         return {"type": "array", "items": {"enum": sorted(SWITCHABLE_RULES)}}
     if name == "defaults" and field.alias is None:
@@ -199,6 +220,8 @@ def allowed(schema: Json) -> str:
     """Return in words what *schema* allows."""
     if schema is PRICES:
         return "a price list: docs/money.md"
+    if schema is WINDOWS:
+        return "windows: docs/settings.md#windows"
     if "enum" in schema:
         words = (str(each).lower() if isinstance(each, bool) else each for each in schema["enum"])
         return ", ".join(f"`{each}`" for each in words)

@@ -6,7 +6,7 @@ estafette-k8s-node-compactor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -31,6 +31,8 @@ from tightship.process.settings.sections import (
     SteeringKeys,
     SystemPodTimeout,
 )
+from tightship.process.settings.windows import WindowsSetting
+from tightship.rules.windows import Windows
 
 EVERY_OTHER_POOL = "*"
 
@@ -76,6 +78,8 @@ class PoolSettings(BaseModel):
     """Pause of the pool after a drain has removed one of its nodes."""
     after_failure: Seconds | None = Field(default=None, alias="coolDownAfterFailure")
     """Pause of the pool after a drain in it was given up."""
+    windows: WindowsSetting = Windows()
+    """When drains in the pool may begin, if the windows of all pools are open too."""
 
 
 class CoolDownKeys(Layered):
@@ -165,6 +169,7 @@ class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUp
     schedulers: Schedulers
     system_pod_timeout: SystemPodTimeout
     prices: PricesSetting
+    windows: WindowsSetting
 
     @classmethod
     def read(cls, field: str, value: object) -> object:
@@ -182,6 +187,11 @@ class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUp
         """The strategies of all enabled pools, or that of a plan without any."""
         chosen = frozenset(pool.strategy or self.strategy for pool in self.pools.values() if pool.enabled)
         return chosen or frozenset({self.strategy})
+
+    def windows_of(self, pool: str) -> Sequence[Windows]:
+        """Return the windows of all pools and those of *pool*: all of them must be open."""
+        own = self.pool(pool)
+        return (self.windows,) if own is None else (self.windows, own.windows)
 
     def pool(self, name: str) -> PoolSettings | None:
         """Return the settings of pool *name*, else of ``"*"``, else ``None``."""

@@ -45,6 +45,7 @@ RUNNING_ONLY = frozenset(
         Reason.OTHER_INSTALLATION,
         Reason.BUDGET_EXHAUSTED,
         Reason.COOL_DOWN,
+        Reason.OUTSIDE_WINDOW,
         Reason.SCALE_IN_EXPECTED,
         Reason.LANDING_MISSED,
         Reason.CLUSTER_UNHEALTHY,

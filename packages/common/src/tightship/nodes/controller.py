@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import argparse
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from msgspec import Struct
 from prometheus_client import CollectorRegistry
 
+from tightship.cluster import Snapshot
 from tightship.cluster.installations import EVERY_OTHER
 from tightship.cluster.pools import pool_of
 from tightship.documents.document import ExcessSummary, Generator, SettingsView
 from tightship.drain.events import DrainEvent
 from tightship.draining.drain_task import DrainSettings
 from tightship.draining.writing import NodePatch
+from tightship.kube.host import wall
 from tightship.objects import Node
 from tightship.objects.drain_record import UNPRICED, Price
 from tightship.objects.money import price_of
+from tightship.objects.reasons import Refusal
 from tightship.planning.changes import Tunable
 from tightship.planning.evaluate import Evaluation, Judge
 from tightship.process.settings.process import NodeProcessSettings
 from tightship.process.settings.sections import NodeSettings
+from tightship.rules.windows import stopped_by
 
 S = TypeVar("S", bound=NodeSettings)
 
@@ -128,14 +132,23 @@ class NodeController(ABC, Generic[S]):
         del settings, given
         return None
 
-    def drain_settings(self, settings: S) -> DrainSettings:
-        """Return the settings of drains under *settings*: drains share the rules of the plan before them."""
+    def drain_settings(self, settings: S, clock: Callable[[], float] = wall) -> DrainSettings:
+        """Return the settings of drains under *settings*: drains share the rules of the plan before them.
+
+        Windows that stop drains are judged at the time of *clock*.
+        """
+        judge = self.judge(settings)
+
+        def node_refusals(snapshot: Snapshot, node: Node) -> list[Refusal]:
+            stopped = stopped_by(settings.windows_of(self.pool_of(node, settings)), node.name, clock())
+            return [*judge.node_refusals(snapshot, node), *([stopped] if stopped is not None else ())]
+
         return DrainSettings(
             rules=settings.drain_rules,
             eviction=settings.eviction_rules,
             placement=settings.placement,
             ahead=settings.ahead,
-            node_refusals=self.judge(settings).node_refusals,
+            node_refusals=node_refusals,
         )
 
     def pool_of(self, node: Node, settings: S) -> str:

@@ -138,7 +138,7 @@ class ConsolidationLoop(Controller):
             leading=frame.leading,
             stopping=self._shutting_down.is_set,
             releasing=lambda: run.dry_run or frame.finishing.is_set() or bool(frame.stopped),
-            settings=lambda: controller.drain_settings(self._led(frame.live.current)),
+            settings=lambda: controller.drain_settings(self._led(frame.live.current), self._clock),
             clock=self._clock,
             in_thread=in_thread,
             guide=self._guide,

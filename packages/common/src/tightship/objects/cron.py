@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from msgspec import Struct
 
@@ -52,18 +52,17 @@ class Schedule(Struct, frozen=True):
         start = end - timedelta(seconds=seconds)
         day = end.date()
         while day >= start.date():
-            if self._on(datetime(day.year, day.month, day.day, tzinfo=UTC)):
-                times = (
-                    datetime(day.year, day.month, day.day, hour, minute, tzinfo=UTC)
-                    for hour in self.hours
-                    for minute in self.minutes
-                )
-                if any(start < each <= end for each in times):
-                    return True
+            midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
+            if any(start < midnight + timedelta(minutes=each) <= end for each in self.minutes_of(day)):
+                return True
             day -= timedelta(days=1)
         return False
 
-    def _on(self, day: datetime) -> bool:
+    def minutes_of(self, day: date) -> list[int]:
+        """Return the minutes of *day* at which something begins."""
+        return sorted(60 * hour + minute for hour in self.hours for minute in self.minutes) if self._on(day) else []
+
+    def _on(self, day: date) -> bool:
         of_month, of_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays
         fits = of_month and of_week if self.any_day or self.any_weekday else of_month or of_week
         return fits and day.month in self.months

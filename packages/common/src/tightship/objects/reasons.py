@@ -52,6 +52,7 @@ class Reason(StrEnum):
     BUDGET_EXHAUSTED = "BudgetExhausted"
     MAX_NODES_REACHED = "MaxNodesReached"
     COOL_DOWN = "CoolDown"
+    OUTSIDE_WINDOW = "OutsideWindow"
     SCALE_IN_EXPECTED = "ScaleInExpected"
     LANDING_MISSED = "LandingMissed"
     CLUSTER_UNHEALTHY = "ClusterUnhealthy"

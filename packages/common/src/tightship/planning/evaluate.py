@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from tightship.cluster import Snapshot
 from tightship.cluster.installations import Beside
+from tightship.cluster.pools import shown
 from tightship.objects import Node
 from tightship.objects.drain_record import Finished, PastDrains
 from tightship.objects.reasons import Refusal
@@ -40,13 +41,14 @@ from tightship.rules.displacing import with_abandoned
 from tightship.rules.disruption_cost import cost_remarks
 from tightship.rules.health import HealthRules, brake
 from tightship.rules.karpenter import karpenter_pool
+from tightship.rules.windows import WindowRules, closed_by
 from tightship.scheduler.devices import with_devices
 
 Facts = Mapping[str, NodeFacts]
 """What is known of each node, by name."""
 
 
-class PaceRules(HealthRules, AdditionRules, Protocol):
+class PaceRules(HealthRules, AdditionRules, WindowRules, Protocol):
     """When nothing is drained, or nothing in a pool, whatever the plan says."""
 
 
@@ -228,7 +230,10 @@ def paced(evaluation: Evaluation, judge: Judge, history: PastDrains, now: float,
     additions, pauses = after_additions(history, judge.pace, now), judge.pauses(facts, history.finished, now)
     pools = {each.node: facts[each.node].pool for each in evaluation.plan.removals}
     held_pools = {pool: longest(pauses(pool), additions.get(pool)) for pool in set(pools.values())}
-    held = {name: unhealthy or ((each := held_pools[pool]) and each.refusal) for name, pool in pools.items()}
+    closed = {pool: closed_by(judge.pace.windows_of(pool), shown(pool), now) for pool in held_pools}
+    held = {
+        name: unhealthy or closed[pool] or ((each := held_pools[pool]) and each.refusal) for name, pool in pools.items()
+    }
     return msgspec.structs.replace(
         evaluation,
         held={name: refusal for name, refusal in held.items() if refusal is not None},

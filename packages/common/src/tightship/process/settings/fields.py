@@ -23,6 +23,7 @@ from tightship.objects.reasons import Reason
 from tightship.planning.demand import SWITCHABLE as SWITCHABLE_DEMAND_RULES
 from tightship.rules.eviction_rules import SWITCHABLE as SWITCHABLE_POD_RULES
 from tightship.rules.nodes import SWITCHABLE as SWITCHABLE_NODE_RULES
+from tightship.rules.windows import Windows
 
 SWITCHABLE_RULES = SWITCHABLE_NODE_RULES | SWITCHABLE_POD_RULES | SWITCHABLE_DEMAND_RULES
 """Reasons whose rules a user may switch off."""
@@ -203,7 +204,7 @@ def scalar(value: object) -> Plain:
     match value:
         case Budget():
             return value.count if value.count is not None else str(value)
-        case Prices():
+        case Prices() | Windows():
             return value.written or None
         case float():
             return int(value) if value.is_integer() else value

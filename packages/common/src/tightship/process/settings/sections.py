@@ -7,7 +7,7 @@ Aliases are the keys.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, Self, get_args
 
 import msgspec
@@ -23,7 +23,9 @@ from tightship.planning.demand import KEPT_FOR, ReservedDemand
 from tightship.planning.plan.model import CANDIDATE, Placement, SteeringRules
 from tightship.process.settings.fields import SWITCHABLE_RULES, Flag, Rules, Seconds, Share
 from tightship.process.settings.loading import Layered
+from tightship.process.settings.windows import WindowsSetting
 from tightship.rules.eviction_rules import EvictionRules, awaited_for
+from tightship.rules.windows import Windows
 
 _log = logging.getLogger(__name__)
 
@@ -308,6 +310,12 @@ class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
     schedulers: Schedulers
     system_pod_timeout: SystemPodTimeout
     prices: Annotated[InstanceOf[Prices], Field(default_factory=Prices)]
+    windows: WindowsSetting
+
+    def windows_of(self, pool: str) -> Sequence[Windows]:
+        """Return the windows in which drains of nodes of *pool* may begin; all of them must be open."""
+        del pool
+        return (self.windows,)
 
     @property
     def led(self) -> Self:

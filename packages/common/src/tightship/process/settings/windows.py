@@ -1,0 +1,96 @@
+"""The setting ``windows``: when drains may begin, as a mapping of a configuration spells it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+from zoneinfo import ZoneInfo
+
+import msgspec
+from pydantic import BeforeValidator, Field, InstanceOf
+from pydantic_core import PydanticCustomError
+
+from tightship.kube.host import wall
+from tightship.objects.durations import DurationError, parse_duration
+from tightship.objects.quoting import quoted
+from tightship.process.settings.calendars import CalendarError, freeze_spans
+from tightship.process.settings.loading import TELLS_ALL
+from tightship.rules.windows import HORIZON, Window, WindowError, Windows, parse_window, scheduled
+
+KEYS = ("allow", "deny", "timeZone", "calendar", "hardStop")
+
+
+def read_windows(value: object) -> Windows:
+    """Return the windows that *value*, a mapping, spells. Raises ``PydanticCustomError`` that tells all problems.
+
+    *allow* and *deny* are lists of windows, each a text or ``{schedule, duration}``. *calendar* is the text of an
+    iCalendar file, whose events are denied. *timeZone* is an IANA name, *hardStop* a duration.
+    """
+    if isinstance(value, Windows):
+        return value
+    if not isinstance(value, Mapping):
+        raise _problem(f"{quoted(value)} is no mapping; allowed are {', '.join(KEYS)}")
+    problems = [f"{each}: unknown key; allowed are {', '.join(KEYS)}" for each in value if each not in KEYS]
+    zone, calendar, stop = value.get("timeZone", "UTC"), value.get("calendar") or "", value.get("hardStop")
+    try:
+        ZoneInfo(str(zone))
+    except (ValueError, OSError, KeyError):
+        problems.append(f"timeZone: {quoted(zone)} is unknown; allowed are IANA names, such as Europe/Berlin")
+        zone = "UTC"
+    found: dict[str, tuple[Window, ...]] = {}
+    for key in ("allow", "deny"):
+        found[key], bad = _windows(value.get(key))
+        problems += [f"{key}{each}" for each in bad]
+    hard_stop: float | None = None
+    if stop is not None:
+        try:
+            hard_stop = parse_duration(str(stop))
+        except DurationError as error:
+            problems.append(f"hardStop: {error}")
+    now = wall()
+    try:
+        freeze = freeze_spans(str(calendar), str(zone), now) if calendar else ()
+    except CalendarError as error:
+        problems.append(f"calendar: {error}")
+        freeze = ()
+    if not problems:
+        written = {**value, **({"calendar": f"{len(freeze)} events from now on"} if calendar else {})}
+        windows = Windows(**found, zone=str(zone), freeze=freeze, hard_stop=hard_stop, written=_text(written))
+        state = windows.state(now, HORIZON)
+        if state.open or state.until is not None:
+            return windows
+        problems.append(f"no window opens within a year: {state.because}")
+    raise _problem("; ".join(problems))
+
+
+def _windows(given: object) -> tuple[tuple[Window, ...], list[str]]:
+    if given is None:
+        return (), []
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        return (), [f": {quoted(given)} is no list of windows"]
+    found, problems = [], []
+    for number, each in enumerate(given, 1):
+        try:
+            if isinstance(each, Mapping):
+                if each.keys() != {"schedule", "duration"}:
+                    raise WindowError(f"{quoted(dict(each))}; needed are schedule and duration")
+                found.append(scheduled(str(each["schedule"]), parse_duration(str(each["duration"]))))
+            else:
+                found.append(parse_window(str(each)))
+        except (WindowError, DurationError) as error:
+            problems.append(f"[{number}]: {error}")
+    if not given:
+        problems.append(": an empty list opens nothing; leave the key out")
+    return tuple(found), problems
+
+
+def _text(written: Mapping[str, object]) -> str:
+    return msgspec.json.encode(written, order="sorted").decode()
+
+
+def _problem(text: str) -> PydanticCustomError:
+    return PydanticCustomError(TELLS_ALL, "{problem}", {"problem": text})
+
+
+WindowsSetting = Annotated[InstanceOf[Windows], BeforeValidator(read_windows), Field(default=Windows())]
+"""When drains may begin: see [windows](settings.md#windows). Without windows, at any time."""

@@ -1,0 +1,283 @@
+"""Windows: when work may begin, by weekdays and times, by cron, and around events of a freeze calendar. Pure.
+
+A window is open from its beginning to its end in the time zone that it names, also across a change of daylight saving.
+A time that is skipped is the moment of the change. Of a time that comes twice, the first one counts, but a denied
+window ends at the second one. So a night has all its hours, and nothing begins in an hour that somebody excluded.
+(Karpenter's budgets know UTC alone: ``Timezones are not supported``, pkg/apis/v1/nodepool.go.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, datetime, time, timedelta, tzinfo
+from typing import Protocol
+from zoneinfo import ZoneInfo
+
+from msgspec import Struct
+
+from tightship.objects.cron import CronError, Schedule, parse_schedule
+from tightship.objects.durations import format_duration
+from tightship.objects.quoting import quoted
+from tightship.objects.reasons import Reason, Refusal
+from tightship.rules.checks import Check
+
+DAY = 86400.0
+
+LONGEST = 31 * DAY
+"""Seconds that one window may last."""
+
+HORIZON = 366 * DAY
+"""Seconds in which a window must open."""
+
+ALLOWED_FORMS = 'weekdays, times or both, such as "Mon-Fri 20:00-06:00", or a schedule with a duration'
+
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_WINDOW = re.compile(
+    r"(?P<days>[a-z]{3}(?:[-,][a-z]{3})*)?\s*(?:(?P<begin>\d\d:\d\d)\s*-\s*(?P<end>\d\d:\d\d))?",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+class WindowError(ValueError):
+    """The text is not a window."""
+
+
+class Span(Struct, frozen=True, order=True):
+    """From *begin* to *end*, in seconds since 1970, without *end*. *name* is that of an event, for people."""
+
+    begin: float
+    end: float
+    name: str = ""
+
+
+class Window(Struct, frozen=True):
+    """A repeated window. Each span begins on a day of *weekdays* (0 is Monday) at *begin*, in minutes of the day.
+
+    The span ends at the minute *end* of the same day, or of the next one if *end* is not after *begin*. With a
+    *schedule* a span begins at each of its times instead, and lasts *duration* seconds.
+    """
+
+    text: str
+    weekdays: frozenset[int] = frozenset()
+    begin: int = 0
+    end: int = 0
+    schedule: Schedule | None = None
+    duration: float = 0.0
+
+    def spans(self, first: date, last: date, zone: tzinfo, *, denied: bool) -> Iterator[Span]:
+        """Yield the spans that begin on the days from *first* to *last*."""
+        for number in range((last - first).days + 1):
+            day = first + timedelta(days=number)
+            if self.schedule is not None:
+                for minute in self.schedule.minutes_of(day):
+                    begin = _instant(day, minute, zone)
+                    yield Span(begin, begin + self.duration, self.text)
+            elif day.weekday() in self.weekdays:
+                ends = day if self.end > self.begin else day + timedelta(days=1)
+                yield Span(_instant(day, self.begin, zone), _instant(ends, self.end, zone, second=denied), self.text)
+
+
+class Windows(Struct, frozen=True):
+    """When work may begin: in a window of *allow*, or at any time without one, and never in one of *deny* or *freeze*.
+
+    *zone* is an IANA time zone. *freeze* are the events of a calendar, recurring ones as often as they come. Drains
+    under way end; after *hard_stop* seconds of closed windows their nodes are given back. *written* is what users
+    wrote, for documents.
+    """
+
+    allow: tuple[Window, ...] = ()
+    deny: tuple[Window, ...] = ()
+    zone: str = "UTC"
+    freeze: tuple[Span, ...] = ()
+    hard_stop: float | None = None
+    written: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.allow or self.deny or self.freeze)
+
+    def state(self, now: float, horizon: float = 62 * DAY) -> State:
+        """Return whether work may begin at *now*, and until when that holds, looking *horizon* seconds ahead."""
+        zone, ahead = ZoneInfo(self.zone), min(2 * DAY, horizon)
+        while True:
+            spans, closed = self._open(now, now + ahead, zone)
+            if spans and spans[0].begin > now:
+                return State(False, spans[0].begin, closed)
+            if spans and spans[0].end < now + ahead:
+                return State(True, spans[0].end)
+            if ahead >= horizon:
+                return State(bool(spans), None, closed)
+            ahead = min(6 * ahead, horizon)
+
+    def _open(self, now: float, end: float, zone: tzinfo) -> tuple[list[Span], str]:
+        """Return the open spans from *now* to *end*, in order, and what closes *now*, if anything does."""
+        first = datetime.fromtimestamp(now - LONGEST, zone).date()
+        last = datetime.fromtimestamp(end, zone).date()
+
+        def spans(windows: Sequence[Window], *, denied: bool) -> list[Span]:
+            found = (span for each in windows for span in each.spans(first, last, zone, denied=denied))
+            return sorted(span for span in found if now < span.end)
+
+        allowed = spans(self.allow, denied=False) if self.allow else [Span(now, end + 1)]
+        denied = sorted([*spans(self.deny, denied=True), *(each for each in self.freeze if now < each.end)])
+        closed = next((f"{each.name} is denied" for each in denied if each.begin <= now), "")
+        if not closed and not any(each.begin <= now for each in allowed):
+            closed = "no allowed window is open"
+        return [each for each in without(merged(allowed), merged(denied)) if now < each.end], closed
+
+
+class WindowRules(Protocol):
+    """Which windows must be open before a drain begins."""
+
+    def windows_of(self, pool: str) -> Sequence[Windows]: ...
+
+
+class State(Struct, frozen=True):
+    """Whether windows are *open*, and *until* when (seconds since 1970); ``None`` if no change is in sight.
+
+    *because* says what keeps them closed.
+    """
+
+    open: bool
+    until: float | None
+    because: str = ""
+
+
+def window_check(windows: Windows, now: float) -> Check:
+    """Return whether work may begin at *now*."""
+    state = windows.state(now)
+    if state.open:
+        until = "" if state.until is None else f" until {shown(state.until, windows.zone)}"
+        return Check("window", Reason.OUTSIDE_WINDOW, True, f"a window is open{until}")
+    if state.until is None:
+        return Check(
+            "window",
+            Reason.OUTSIDE_WINDOW,
+            False,
+            f"{state.because}; no window opens within two months",
+            "change windows",
+        )
+    opens = f"a window opens at {shown(state.until, windows.zone)}, in {format_duration(state.until - now)}"
+    detail = f"{state.because}; {opens}"
+    return Check("window", Reason.OUTSIDE_WINDOW, False, detail, f"wait {format_duration(state.until - now)}")
+
+
+def closed_by(windows: Iterable[Windows], subject: str, now: float) -> Refusal | None:
+    """Return why nothing about *subject* may begin at *now*, ``None`` if all *windows* are open."""
+    checks = (window_check(each, now) for each in windows if each)
+    return next((each.refusal(subject) for each in checks if not each.open), None)
+
+
+def stopped_by(windows: Iterable[Windows], node: str, now: float) -> Refusal | None:
+    """Return why a drain of *node* under way is given back at *now*: windows that closed, and their hard stop."""
+    for each in windows:
+        if each and each.hard_stop is not None:
+            state = each.state(now - each.hard_stop)
+            if not state.open and (state.until is None or state.until > now):
+                stop = format_duration(each.hard_stop)
+                detail = f"{state.because}; drains under way are given back {stop} after the windows close"
+                return Refusal(Reason.OUTSIDE_WINDOW, node, detail)
+    return None
+
+
+def shown(at: float, zone: str) -> str:
+    """Return the time *at* in *zone*, to the minute, with its offset: ``Mon 2026-11-30 20:00 +01:00``."""
+    local = datetime.fromtimestamp(at, ZoneInfo(zone))
+    offset = local.strftime("%z")
+    return f"{local:%a %Y-%m-%d %H:%M} {offset[:3]}:{offset[3:5]}"
+
+
+def parse_window(text: str) -> Window:
+    """Return the window in *text*, such as ``Mon-Fri 20:00-06:00``, ``Sat,Sun`` or ``22:00-04:00``.
+
+    Raises :class:`WindowError`.
+    """
+    found = _WINDOW.fullmatch(text.strip())
+    if found is None or not text.strip():
+        raise WindowError(f"{quoted(text)} is not a window; allowed are {ALLOWED_FORMS}")
+    weekdays = frozenset(range(7)) if found["days"] is None else _weekdays(text, found["days"].lower())
+    begin = _minute(text, found["begin"] or "00:00")
+    end = _minute(text, found["end"] or "24:00")
+    if begin == end:
+        raise WindowError(
+            f"{quoted(text)} is empty: the window ends when it begins; leave the times out for whole days"
+        )
+    if begin == 24 * 60:
+        raise WindowError(f"{quoted(text)} begins at 24:00; allowed are 00:00 to 23:59")
+    return Window(text.strip(), weekdays, begin, end)
+
+
+def scheduled(schedule: str, duration: float) -> Window:
+    """Return the window that opens by the cron *schedule* for *duration* seconds. Raises :class:`WindowError`."""
+    if not 60 <= duration <= LONGEST:
+        raise WindowError(f"a duration of {format_duration(duration)} is no window; allowed are 1m to 31d")
+    try:
+        parsed = parse_schedule(schedule)
+    except CronError as error:
+        raise WindowError(str(error)) from error
+    return Window(f"{schedule} for {format_duration(duration)}", schedule=parsed, duration=duration)
+
+
+def merged(spans: Sequence[Span]) -> list[Span]:
+    """Return *spans* in order, those that touch as one."""
+    found: list[Span] = []
+    for each in sorted(spans):
+        if found and each.begin <= found[-1].end:
+            found[-1] = Span(found[-1].begin, max(found[-1].end, each.end), found[-1].name)
+        else:
+            found.append(each)
+    return found
+
+
+def without(spans: Sequence[Span], holes: Sequence[Span]) -> list[Span]:
+    """Return *spans* less *holes*, both merged."""
+    found: list[Span] = []
+    for span in spans:
+        begin = span.begin
+        for hole in holes:
+            if hole.begin < span.end and hole.end > begin:
+                if hole.begin > begin:
+                    found.append(Span(begin, hole.begin, span.name))
+                begin = max(begin, hole.end)
+        if begin < span.end:
+            found.append(Span(begin, span.end, span.name))
+    return found
+
+
+def _weekdays(text: str, days: str) -> frozenset[int]:
+    found: set[int] = set()
+    for part in days.split(","):
+        words = part.split("-")
+        if len(words) > 2 or any(word not in _DAYS for word in words):
+            allowed = ", ".join(day.capitalize() for day in _DAYS)
+            raise WindowError(
+                f"{quoted(text)} has no weekdays in {quoted(part)}; allowed are {allowed}, Mon-Fri, Sat,Sun"
+            )
+        first, last = _DAYS.index(words[0]), _DAYS.index(words[-1])
+        found.update((first + number) % 7 for number in range((last - first) % 7 + 1))
+    return frozenset(found)
+
+
+def _minute(text: str, clock: str) -> int:
+    hour, minute = int(clock[:2]), int(clock[3:])
+    if minute > 59 or hour * 60 + minute > 24 * 60:
+        raise WindowError(f"{quoted(text)} has no time of day in {quoted(clock)}; allowed are 00:00 to 24:00")
+    return hour * 60 + minute
+
+
+def _instant(day: date, minute: int, zone: tzinfo, *, second: bool = False) -> float:
+    """Return when it is *minute* of *day* in *zone*: the *second* time if it comes twice, at the change if never."""
+    local = datetime.combine(day, time()) + timedelta(minutes=minute)
+    early, late = (local.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
+    if early <= late:
+        return late if second else early
+    # The time is skipped: with the offset from before the change it comes after it, and the other way round.
+    low, high = late, early
+    offset = datetime.fromtimestamp(high, zone).utcoffset()
+    while high - low > 1:
+        middle = (low + high) // 2
+        if datetime.fromtimestamp(middle, zone).utcoffset() == offset:
+            high = middle
+        else:
+            low = middle
+    return high

@@ -1,0 +1,114 @@
+"""Freeze calendars as calendars of teams are: recurring, moved, cancelled, whole days, broken."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from tightship.process.settings.calendars import CalendarError, freeze_spans
+from tightship.rules.windows import Span
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def at(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=BERLIN).timestamp()
+
+
+NOW = at("2026-11-20T00:00")
+
+
+def calendar(*events: str) -> str:
+    body = "".join(
+        f"BEGIN:VEVENT\nUID:{number}\nDTSTAMP:20260101T000000Z\n{each}\nEND:VEVENT\n"
+        for number, each in enumerate(events)
+    )
+    return f"BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:-//a//b//EN\n{body}END:VCALENDAR\n"
+
+
+def spans(*events: str) -> tuple[Span, ...]:
+    return freeze_spans(calendar(*events), "Europe/Berlin", NOW)
+
+
+def test_a_whole_day_is_a_day_of_the_zone_and_its_end_is_excluded() -> None:
+    found = spans("DTSTART;VALUE=DATE:20261127\nDTEND;VALUE=DATE:20261201\nSUMMARY:Black Friday")
+    assert found == (Span(at("2026-11-27T00:00"), at("2026-12-01T00:00"), "Black Friday"),)
+
+
+def test_a_day_without_an_end_is_that_day() -> None:
+    found = spans("DTSTART;VALUE=DATE:20261224\nSUMMARY:Christmas Eve")
+    assert found == (Span(at("2026-12-24T00:00"), at("2026-12-25T00:00"), "Christmas Eve"),)
+
+
+def test_recurring_events_come_as_often_as_they_say_less_those_excluded() -> None:
+    weekly = (
+        "DTSTART;TZID=Europe/Berlin:20261005T090000\nDURATION:PT2H\nRRULE:FREQ=WEEKLY;BYDAY=MO;UNTIL=20261215T000000Z\n"
+        "EXDATE;TZID=Europe/Berlin:20261130T090000\nSUMMARY:Release"
+    )
+    assert [each.begin for each in spans(weekly)] == [
+        at("2026-11-23T09:00"), at("2026-12-07T09:00"), at("2026-12-14T09:00")
+    ]  # fmt: skip
+
+
+def test_one_repetition_may_be_moved() -> None:
+    text = (
+        "BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:x\n"
+        "BEGIN:VEVENT\nUID:1\nDTSTAMP:20260101T000000Z\nDTSTART;TZID=Europe/Berlin:20261123T090000\nDURATION:PT1H\n"
+        "RRULE:FREQ=WEEKLY;COUNT=2\nSUMMARY:Release\nEND:VEVENT\n"
+        "BEGIN:VEVENT\nUID:1\nDTSTAMP:20260101T000000Z\nRECURRENCE-ID;TZID=Europe/Berlin:20261130T090000\nDTSTART:20261201T120000Z\n"
+        "DURATION:PT1H\nSUMMARY:Release\nEND:VEVENT\nEND:VCALENDAR\n"
+    )
+    found = freeze_spans(text, "Europe/Berlin", NOW)
+    assert [each.begin for each in found] == [at("2026-11-23T09:00"), at("2026-12-01T13:00")]
+
+
+def test_a_zone_of_the_calendar_itself_counts() -> None:
+    zone = (
+        "BEGIN:VTIMEZONE\nTZID:W. Europe Standard Time\nBEGIN:STANDARD\nDTSTART:16010101T030000\nTZOFFSETFROM:+0200\n"
+        "TZOFFSETTO:+0100\nRRULE:FREQ=YEARLY;BYDAY=-1SU;BYMONTH=10\nEND:STANDARD\nBEGIN:DAYLIGHT\n"
+        "DTSTART:16010101T020000\nTZOFFSETFROM:+0100\nTZOFFSETTO:+0200\nRRULE:FREQ=YEARLY;BYDAY=-1SU;BYMONTH=3\n"
+        "END:DAYLIGHT\nEND:VTIMEZONE\n"
+    )
+    event = (
+        "DTSTART;TZID=W. Europe Standard Time:20261129T100000\nDTEND;TZID=W. Europe Standard Time:20261129T110000\n"
+        "SUMMARY:From Outlook"
+    )
+    text = calendar(event).replace("BEGIN:VEVENT", zone + "BEGIN:VEVENT", 1)
+    found = freeze_spans(text, "America/New_York", NOW)
+    assert found == (Span(at("2026-11-29T10:00"), at("2026-11-29T11:00"), "From Outlook"),)
+
+
+def test_a_cancelled_event_does_not_count_and_a_free_one_does() -> None:
+    day = "DTSTART;VALUE=DATE:20261224\nSUMMARY:{}\n{}"
+    found = spans(day.format("off", "STATUS:CANCELLED"), day.format("holiday", "TRANSP:TRANSPARENT"))
+    assert [each.name for each in found] == ["holiday"]
+
+
+def test_an_event_under_way_counts() -> None:
+    assert len(spans("DTSTART;VALUE=DATE:20261101\nDTEND;VALUE=DATE:20261121\nSUMMARY:Freeze")) == 1
+    assert spans("DTSTART;VALUE=DATE:20261101\nDTEND;VALUE=DATE:20261120\nSUMMARY:Over") == ()
+
+
+WHOLE = calendar("DTSTART;VALUE=DATE:20261224\nSUMMARY:off")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no BEGIN:VCALENDAR"),
+        ("Mon-Fri 20:00-06:00", "no BEGIN:VCALENDAR"),
+        (WHOLE.replace("END:VCALENDAR\n", ""), "0 times END:VCALENDAR"),
+        (WHOLE.replace("END:VEVENT\n", ""), "0 times END:VEVENT"),
+        (calendar("DTSTART:20261224T100000Z\nSUMMARY:Freeze"), "'Freeze' has no end"),
+        (calendar("DTSTART:2026\nDURATION:PT1H\nSUMMARY:x"), "2026"),
+        (calendar("DTSTART:20261124T100000Z\nDURATION:PT1H\nRRULE:FREQ=SECONDLY\nSUMMARY:x"), ""),
+        (calendar("DTSTART:20261124T100000Z\nDURATION:PT1M\nRRULE:FREQ=HOURLY;INTERVAL=0\nSUMMARY:x"), ""),
+    ],
+)  # fmt: skip
+def test_what_is_no_calendar_is_refused(text: str, says: str) -> None:
+    with pytest.raises(CalendarError) as error:
+        freeze_spans(text, "Europe/Berlin", NOW)
+    assert says in str(error.value).replace('"', "'")
+    assert "\n" not in str(error.value)

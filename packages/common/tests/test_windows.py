@@ -1,0 +1,163 @@
+"""When work may begin: weekdays and times, cron, freezes, and both changes of daylight saving."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from tightship.rules.windows import HORIZON, Span, WindowError, Windows, parse_window, scheduled, shown, window_check
+
+BERLIN = "Europe/Berlin"
+
+
+def at(text: str, zone: str = "UTC", *, fold: int = 0) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone), fold=fold).timestamp()
+
+
+def allow(*texts: str, zone: str = "UTC") -> Windows:
+    return Windows(allow=tuple(map(parse_window, texts)), zone=zone)
+
+
+def deny(*texts: str, zone: str = "UTC") -> Windows:
+    return Windows(deny=tuple(map(parse_window, texts)), zone=zone)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment", "is_open"),
+    [
+        ("Mon-Fri 20:00-06:00", "2026-11-27T19:59", False),  # a Friday
+        ("Mon-Fri 20:00-06:00", "2026-11-27T20:00", True),
+        ("Mon-Fri 20:00-06:00", "2026-11-28T05:59", True),  # the night that began on Friday
+        ("Mon-Fri 20:00-06:00", "2026-11-28T06:00", False),
+        ("Mon-Fri 20:00-06:00", "2026-11-28T20:30", False),
+        ("Mon-Fri 20:00-06:00", "2026-11-30T05:00", False),  # the night that began on Sunday
+        ("Sat,Sun", "2026-11-28T00:00", True),
+        ("Sat,Sun", "2026-11-29T23:59", True),
+        ("Sat,Sun", "2026-11-30T00:00", False),
+        ("22:00-24:00", "2026-11-28T23:59", True),
+        ("22:00-24:00", "2026-11-29T00:00", False),
+        ("Fri-Mon", "2026-11-30T12:00", True),
+        ("Fri-Mon", "2026-12-01T12:00", False),
+        ("mon,wed-fri 09:00-17:00", "2026-12-02T09:00", True),
+        ("mon,wed-fri 09:00-17:00", "2026-12-01T09:00", False),
+    ],
+)
+def test_a_window_is_open_from_its_beginning_until_its_end(text: str, moment: str, is_open: bool) -> None:
+    assert allow(text).state(at(moment)).open is is_open
+    assert deny(text).state(at(moment)).open is not is_open
+
+
+@pytest.mark.parametrize(
+    ("windows", "moment", "change"),
+    [
+        (allow("Mon-Fri 20:00-06:00"), "2026-11-28T06:00", "2026-11-30T20:00"),
+        (allow("Mon-Fri 20:00-06:00"), "2026-11-27T21:00", "2026-11-28T06:00"),
+        (allow("Mon 20:00-21:00", "Mon 21:00-22:00"), "2026-11-30T20:30", "2026-11-30T22:00"),
+        (deny("Mon-Fri 09:00-17:00"), "2026-11-27T12:00", "2026-11-27T17:00"),
+        (deny("Mon-Fri 09:00-17:00"), "2026-11-27T17:00", "2026-11-30T09:00"),
+    ],
+)
+def test_the_next_change_is_known(windows: Windows, moment: str, change: str) -> None:
+    assert windows.state(at(moment)).until == at(change)
+
+
+def test_without_windows_work_may_begin_at_any_time() -> None:
+    assert (Windows().state(0.0).open, Windows().state(0.0).until) == (True, None)
+
+
+def test_a_denied_window_closes_an_allowed_one() -> None:
+    windows = Windows(allow=(parse_window("Mon-Fri"),), deny=(parse_window("12:00-13:00"),))
+    assert windows.state(at("2026-11-27T12:30")).until == at("2026-11-27T13:00")
+    check = window_check(windows, at("2026-11-27T12:30"))
+    assert check.detail == "12:00-13:00 is denied; a window opens at Fri 2026-11-27 13:00 +00:00, in 30m"
+    assert not check.open
+
+
+def test_the_hour_that_is_missing_opens_a_window_at_the_change() -> None:
+    # In Berlin 2026-03-29 goes from 02:00 to 03:00.
+    change = at("2026-03-29T01:00")
+    windows = allow("02:30-05:00", zone=BERLIN)
+    assert windows.state(change - 60).until == change
+    assert windows.state(change).until == at("2026-03-29T03:00")
+    assert allow("01:00-02:30", zone=BERLIN).state(change - 60).until == change
+    night = allow("Sat 22:00-06:00", zone=BERLIN)
+    assert night.state(change).until == at("2026-03-29T04:00")
+
+
+def test_a_window_within_the_missing_hour_does_not_open_that_day() -> None:
+    state = allow("02:10-02:50", zone=BERLIN).state(at("2026-03-29T00:30"))
+    assert state.until == at("2026-03-30T02:10", BERLIN)
+
+
+def test_of_an_hour_that_comes_twice_an_allowed_window_has_the_first() -> None:
+    # In Berlin 2026-10-25 goes from 03:00 back to 02:00.
+    windows = allow("02:00-02:30", zone=BERLIN)
+    assert windows.state(at("2026-10-25T02:10", BERLIN)).until == at("2026-10-25T02:30", BERLIN)
+    assert not windows.state(at("2026-10-25T02:10", BERLIN, fold=1)).open
+    night = allow("22:00-06:00", zone=BERLIN)
+    assert night.state(at("2026-10-25T02:10", BERLIN, fold=1)).until == at("2026-10-25T06:00", BERLIN)
+
+
+def test_of_an_hour_that_comes_twice_a_denied_window_has_both() -> None:
+    windows = deny("02:00-02:30", zone=BERLIN)
+    for fold in (0, 1):
+        assert not windows.state(at("2026-10-25T02:10", BERLIN, fold=fold)).open
+    assert windows.state(at("2026-10-25T02:10", BERLIN)).until == at("2026-10-25T02:30", BERLIN, fold=1)
+
+
+def test_a_change_of_half_an_hour_counts_as_well() -> None:
+    # On Lord Howe Island 2026-10-04 goes from 02:00 to 02:30.
+    state = allow("02:15-04:00", zone="Australia/Lord_Howe").state(at("2026-10-03T15:00"))
+    assert state.until == at("2026-10-03T15:30")
+
+
+def test_a_schedule_opens_for_its_duration() -> None:
+    windows = Windows(allow=(scheduled("30 22 * * 5", 7 * 3600.0),), zone=BERLIN)
+    assert windows.state(at("2026-11-27T22:29", BERLIN)).until == at("2026-11-27T22:30", BERLIN)
+    assert windows.state(at("2026-11-28T05:29", BERLIN)).until == at("2026-11-28T05:30", BERLIN)
+
+
+def test_a_schedule_in_the_missing_hour_opens_at_the_change() -> None:
+    windows = Windows(allow=(scheduled("30 2 * * *", 3600.0),), zone=BERLIN)
+    assert windows.state(at("2026-03-29T00:30")).until == at("2026-03-29T01:00")
+
+
+def test_an_event_of_the_calendar_closes_every_window() -> None:
+    freeze = (Span(at("2026-11-27T00:00"), at("2026-12-01T00:00"), "Black Friday"),)
+    windows = Windows(allow=(parse_window("Mon-Fri 20:00-06:00"),), freeze=freeze)
+    state = windows.state(at("2026-11-27T21:00"))
+    assert (state.open, state.until) == (False, at("2026-12-01T00:00"))
+    assert state.because == "Black Friday is denied"
+
+
+def test_windows_that_never_open_are_found() -> None:
+    never = Windows(allow=(parse_window("Mon"),), deny=(parse_window("Sun-Tue"),))
+    assert never.state(at("2026-11-27T00:00"), HORIZON).until is None
+    assert not never.state(at("2026-11-27T00:00"), HORIZON).open
+    yearly = Windows(allow=(scheduled("0 0 1 11 *", 3600.0),))
+    assert yearly.state(at("2026-11-27T00:00"), HORIZON).until == at("2027-11-01T00:00")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "Mon-Fry 20:00-06:00", "Mon 25:00-26:00", "Mon 20:00", "20:00-20:00", "Mon--Fri", "24:00-02:00", "00:60-02:00",
+     "Mo-Fr 20:00-06:00", "20:00 - 06:00 Mon"],
+)  # fmt: skip
+def test_what_is_no_window_is_refused_by_name(text: str) -> None:
+    with pytest.raises(WindowError) as error:
+        parse_window(text)
+    assert f'"{text}"' in str(error.value).replace("'", '"')
+
+
+@pytest.mark.parametrize(
+    ("schedule", "duration"), [("0 20 * *", 3600.0), ("0 20 * * 8", 3600.0), ("@daily", 40 * 86400.0)]
+)
+def test_a_schedule_that_is_none_is_refused(schedule: str, duration: float) -> None:
+    with pytest.raises(WindowError):
+        scheduled(schedule, duration)
+
+
+def test_times_are_shown_in_their_zone() -> None:
+    assert shown(at("2026-11-30T20:00", BERLIN), BERLIN) == "Mon 2026-11-30 20:00 +01:00"
