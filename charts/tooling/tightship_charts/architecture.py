@@ -1,9 +1,8 @@
-"""``docs/pictures/architecture.svg``: which folder imports which, counted in the code."""
+"""``docs/pictures/architecture.svg``: which folder imports which, read from the code."""
 
 from __future__ import annotations
 
 import tomllib
-from collections import Counter
 from xml.sax.saxutils import escape
 
 import grimp
@@ -42,15 +41,13 @@ _ORDER = (
 )
 _STYLE = """
 text{font:12px system-ui,sans-serif;fill:#17202b}.name{font-weight:bold}.soft{fill:#566270}.card{fill:#fff}
-.pure{fill:#dff0e3}.row{fill:#eef1f5}.self{fill:#c3ccd6}.cell{fill:#1f5fae}.count{text-anchor:middle;font-size:11px}
-.light{fill:#fff}
+.pure{fill:#dff0e3}.row{fill:#eef1f5}.self{fill:#c3ccd6}.cell{fill:#1f5fae}
 """
 _LEFT, _TOP, _STEP = 450.0, 150.0, 32.0
 
 
 def architecture() -> str:
-    """Return the picture: a row for each folder, a column for each, and how many imports the row has of the column."""
-    modules, imports = _counted()
+    """Return the picture: a row for each folder, a column for each, a mark where the row imports from the column."""
     pure = _pure()
     size = len(_ORDER) * _STEP
     width, height = _LEFT + size + 70, _TOP + size + 46
@@ -66,22 +63,15 @@ def architecture() -> str:
         drawn += [
             f'<rect class="{kind}" x="14" y="{y + 2:g}" width="{_LEFT - 24:g}" height="{_STEP - 4:g}" rx="4"/>',
             f'<text class="name" x="22" y="{y + 20:g}">{name}</text>',
-            f'<text class="soft" x="196" y="{y + 20:g}">{escape(what)}, {modules[name]}</text>',
+            f'<text class="soft" x="196" y="{y + 20:g}">{escape(what)}</text>',
             f'<text transform="translate({x + 20:g} {_TOP - 8:g}) rotate(-60)">{name}</text>',
             f'<rect class="self" x="{x + 2:g}" y="{y + 2:g}" width="{_STEP - 4:g}" height="{_STEP - 4:g}"/>',
         ]
-    most = max(imports.values())
     places = {name: number for number, (name, _) in enumerate(_ORDER)}
-    for (importer, imported), count in sorted(imports.items()):
+    for importer, imported in sorted(_imports()):
         x, y = _LEFT + places[imported] * _STEP, _TOP + places[importer] * _STEP
-        strength = 0.12 + 0.88 * count / most
-        light, side = " light" if strength > 0.5 else "", _STEP - 4
-        place = f'x="{x + 2:g}" y="{y + 2:g}" width="{side:g}" height="{side:g}"'
-        drawn += [
-            f'<rect class="cell" {place} fill-opacity="{strength:.2f}"/>',
-            f'<text class="count{light}" x="{x + _STEP / 2:g}" y="{y + 20:g}">{count}</text>',
-        ]
-    legend = "a row imports what its cells name, so often; a number beside a folder counts its modules; green: pure"
+        drawn.append(f'<rect class="cell" x="{x + 2:g}" y="{y + 2:g}" width="{_STEP - 4:g}" height="{_STEP - 4:g}"/>')
+    legend = "a row imports from the folders that its blue cells name; green: pure"
     drawn += [f'<text class="soft" x="14" y="{height - 16:g}">{legend}</text>', "</svg>"]
     return "\n".join(drawn) + "\n"
 
@@ -93,20 +83,16 @@ def _pure() -> frozenset[str]:
     return frozenset(rule["source_modules"])
 
 
-def _counted() -> tuple[Counter[str], Counter[tuple[str, str]]]:
+def _imports() -> set[tuple[str, str]]:
     graph = grimp.build_graph("tightship", "node_compactor", "node_refiner", "hpa_scaler", cache_dir=None)
-    modules: Counter[str] = Counter()
-    imports: Counter[tuple[str, str]] = Counter()
+    imports = set()
     for module in graph.modules:
         importer = _folder(module)
-        if importer is None:
-            continue
-        modules[importer] += 1
-        for each in graph.find_modules_directly_imported_by(module):
+        for each in graph.find_modules_directly_imported_by(module) if importer is not None else ():
             imported = _folder(each)
-            if imported not in (None, importer):
-                imports[importer, str(imported)] += 1
-    return modules, imports
+            if importer is not None and imported not in (None, importer):
+                imports.add((importer, str(imported)))
+    return imports
 
 
 def _folder(module: str) -> str | None:
