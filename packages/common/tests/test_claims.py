@@ -27,7 +27,7 @@ from tightship.draining.history import adding, past_drains
 from tightship.draining.ledger import Ledger, LedgerContended
 from tightship.kube.connection import Connection
 from tightship.objects.api_errors import ConnectionFailed, Forbidden, KubeError, Unavailable
-from tightship.objects.drain_record import Ending, Finished
+from tightship.objects.drain_record import Begun, Ending, Finished
 from tightship.objects.reasons import Reason, Refusal
 from tightship_testkit.simulated import Simulated
 
@@ -71,11 +71,11 @@ class Held:
         await self._client.does(self._ledger.change(dropping([(node, op)])))
 
 
-def anything(_: tuple[Claim, ...]) -> None:
+def anything(_: tuple[Claim, ...], __: Begun = Begun()) -> None:
     return None
 
 
-def one_at_a_time(present: tuple[Claim, ...]) -> Refusal | None:
+def one_at_a_time(present: tuple[Claim, ...], _: Begun = Begun()) -> Refusal | None:
     if not present:
         return None
     return Refusal(Reason.BUDGET_EXHAUSTED, present[0].node, f"{len(present)} in flight")
@@ -349,7 +349,7 @@ async def persist(change: Callable[[], Awaitable[T]]) -> T:
 def test_the_budget_holds_whatever_the_network_does(seed: int, budget: int) -> None:
     rng = random.Random(seed)
 
-    def allows(present: tuple[Claim, ...]) -> Refusal | None:
+    def allows(present: tuple[Claim, ...], _: Begun) -> Refusal | None:
         return None if len(present) < budget else Refusal(Reason.BUDGET_EXHAUSTED, "", "")
 
     async def work(api: Simulated) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from node_compactor.older import native
 from tightship.nodes.annexes import PricesSetting
@@ -20,16 +20,22 @@ from tightship.process.settings.loading import ConfigSource, Layered, resolve, w
 from tightship.process.settings.sections import (
     DisabledRules,
     DrainKeys,
+    EvictionsPerDay,
+    EvictionsPerHour,
     HowSure,
     MostRemovals,
     NodeKeys,
     NodeSettings,
+    NodesPerDay,
+    NodesPerHour,
     PoolLabels,
+    RateKeys,
     ScaleUpKeys,
     Schedulers,
     SearchKeys,
     SteeringKeys,
     SystemPodTimeout,
+    not_below_an_hour,
 )
 
 EVERY_OTHER_POOL = "*"
@@ -68,6 +74,14 @@ class PoolSettings(BaseModel):
             "percentage; explain shows it, and no plan is shorter for it (default: no limit)",
         ),
     ] = Field(default=None, alias="maximumNodesInDrain")
+    nodes_per_hour: NodesPerHour
+    """Most nodes of the pool whose drains begin within any hour, whichever controller drains them; 0: no limit."""
+    nodes_per_day: NodesPerDay
+    """The same within any 24 hours; not below the rate of an hour."""
+    evictions_per_hour: EvictionsPerHour
+    """Most pods that drains of the pool's nodes evict within any hour; 0: no limit."""
+    evictions_per_day: EvictionsPerDay
+    """The same within any 24 hours; not below the rate of an hour."""
     strategy: StrategyName | None = None
     """Which nodes of the pool go first; ``None``: as for all pools."""
     after_added: Seconds | None = Field(default=None, alias="coolDownAfterNodeAdded")
@@ -76,6 +90,8 @@ class PoolSettings(BaseModel):
     """Pause of the pool after a drain has removed one of its nodes."""
     after_failure: Seconds | None = Field(default=None, alias="coolDownAfterFailure")
     """Pause of the pool after a drain in it was given up."""
+
+    _days = field_validator("nodes_per_day", "evictions_per_day")(not_below_an_hour)
 
 
 class CoolDownKeys(Layered):
@@ -108,7 +124,9 @@ class CoolDownKeys(Layered):
     """Pause of all pools after a drain was given up."""
 
 
-class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUpKeys, SearchKeys, SteeringKeys):
+class CompactorSettings(
+    NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUpKeys, SearchKeys, SteeringKeys, RateKeys
+):
     """The compactor's settings: its only input besides the cluster and the time. Durations are in seconds.
 
     The reference and documents list the keys in the order of these fields, then of the sections from the last on.

@@ -64,11 +64,9 @@ def _written(annotations: Mapping[str, str], spent: Iterable[Spent], now: float)
     if begun_in(annotations).problem:
         return annotations
     kept = _joined(
-        (
-            (each.at // (60 if each.at > now - HOUR else HOUR), each.pool, each)
-            for each in spent
-            if each.at > now - DAY - 2 * SKEW and (each.nodes or each.evictions)
-        )
+        (each.at // (60 if each.at > now - HOUR else HOUR), each.pool, each)
+        for each in spent
+        if each.at > now - DAY - 2 * SKEW and (each.nodes or each.evictions)
     )
     if len(kept) > MOST:
         old, new = kept[: len(kept) - MOST // 2], kept[len(kept) - MOST // 2 :]

@@ -26,7 +26,7 @@ from tightship.cluster.installations import Beside
 from tightship.cluster.pools import shown
 from tightship.drain.answers import FATAL, GOING, EvictionAnswer
 from tightship.drain.events import DrainEvent, EventKind
-from tightship.draining.claims import Claim
+from tightship.draining.claims import Claim, exhausted
 from tightship.draining.drain_manager import Drainer, Order
 from tightship.draining.drain_task import Tools
 from tightship.draining.extensions import Guide, PodCosts
@@ -48,7 +48,7 @@ from tightship.nodes.soft_taints import next_to_go
 from tightship.nodes.status import Shown, Situation, nothing_yet, show
 from tightship.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE, ApiObject, Owner, Workload
 from tightship.objects.api_errors import Forbidden, KubeError, one_line
-from tightship.objects.drain_record import Ending, Finished, PastDrains, Phase
+from tightship.objects.drain_record import Begun, Ending, Finished, PastDrains, Phase
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.evaluate import Evaluation, Evaluator, Facts, Judge, evaluate, paced
 from tightship.planning.facts import added

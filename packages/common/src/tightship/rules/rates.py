@@ -40,6 +40,11 @@ class Rates(Struct, frozen=True, kw_only=True):
     evictions_per_hour: int = 0
     evictions_per_day: int = 0
 
+    @property
+    def limited(self) -> bool:
+        """Whether there is any rate."""
+        return bool(self.nodes_per_hour or self.nodes_per_day or self.evictions_per_hour or self.evictions_per_day)
+
 
 def rate_checks(rates: Sequence[Rates], begun: Begun, node: str, evicts: int) -> Iterator[Check]:
     """Yield what *rates* say to a drain of *node* that begins now and evicts so many pods, after what has *begun*."""
