@@ -20,14 +20,10 @@ from tightship.process.settings.loading import ConfigSource, Layered, resolve, w
 from tightship.process.settings.sections import (
     DisabledRules,
     DrainKeys,
-    EvictionsPerDay,
-    EvictionsPerHour,
     HowSure,
     MostRemovals,
     NodeKeys,
     NodeSettings,
-    NodesPerDay,
-    NodesPerHour,
     PoolLabels,
     RateKeys,
     ScaleUpKeys,
@@ -74,13 +70,13 @@ class PoolSettings(BaseModel):
             "percentage; explain shows it, and no plan is shorter for it (default: no limit)",
         ),
     ] = Field(default=None, alias="maximumNodesInDrain")
-    nodes_per_hour: NodesPerHour
+    nodes_per_hour: int = Field(default=0, ge=0, alias="maximumNodesPerHour")
     """Most nodes of the pool whose drains begin within any hour, whichever controller drains them; 0: no limit."""
-    nodes_per_day: NodesPerDay
+    nodes_per_day: int = Field(default=0, ge=0, alias="maximumNodesPerDay")
     """The same within any 24 hours; not below the rate of an hour."""
-    evictions_per_hour: EvictionsPerHour
+    evictions_per_hour: int = Field(default=0, ge=0, alias="maximumEvictionsPerHour")
     """Most pods that drains of the pool's nodes evict within any hour; 0: no limit."""
-    evictions_per_day: EvictionsPerDay
+    evictions_per_day: int = Field(default=0, ge=0, alias="maximumEvictionsPerDay")
     """The same within any 24 hours; not below the rate of an hour."""
     strategy: StrategyName | None = None
     """Which nodes of the pool go first; ``None``: as for all pools."""

@@ -1,9 +1,9 @@
 """What drains have begun in the last day, and how many pods they evict: an annotation on the claims' Lease. Pure.
 
 The rates of all controllers (:mod:`tightship.rules.rates`) go by these counts. They change in the write that makes or
-drops a claim, so that no drain is under way that they don't have. One line of JSON for each minute of the last hour, and
-for each hour before that, has a pool's nodes and evictions, under the time of the newest drain in it: so a count never
-ends too soon. Beyond :data:`MOST` lines, the oldest are joined over all pools, and then count for each pool.
+drops a claim, so that no drain is under way that they don't have. One line for each minute of the last hour, and for
+each hour before that, has a pool's nodes and evictions, under the time of the newest drain in it: so a count never ends
+too soon. Beyond :data:`MOST` lines, the oldest are joined over all pools, and then count for each pool.
 
 Counts that nobody can read are as good as spent: no drain begins under a rate until somebody removes the annotation.
 Nothing here overwrites them meanwhile.

@@ -34,8 +34,8 @@ _LONGEST_SHOWN = 300
 class Claim(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One drain under way: *holder*, a replica of *controller*, drains *node* of *pool* in operation *op*.
 
-    *lease* is that of its installation. *since* is in seconds since 1970; the ledger keeps whole seconds. *evicts* is how
-    many pods the drain was to evict when it began.
+    *lease* is that of its installation. *since* is in seconds since 1970; the ledger keeps whole seconds. *evicts*
+    is how many pods the drain was to evict when it began.
     """
 
     node: str
@@ -134,7 +134,7 @@ async def take(
             refusal = wish.beside(lease) or wish.allows(tuple(each.claim for each in counted), begun)
             if refusal is None:
                 counted.append(_Entry(claim, _encode(claim)))
-                wider = _with(lease, counted, with_begun(lease.annotations, [*spent, claim.spends], claim.since))
+                wider = _with(counted, with_begun(lease.annotations, [*spent, claim.spends], claim.since))
                 if size(wider) > LIMIT:
                     detail = f"Lease {lease.namespace}/{lease.name} has no room for another claim"
                     refusal = Refusal(Reason.BUDGET_EXHAUSTED, CLUSTER, detail)
@@ -176,7 +176,7 @@ def dropping(
                 notes = given_back(notes, unused, now)
                 if more > claim.evicts:
                     notes = with_begun(notes, [Spent(now, claim.pool, 0, more - claim.evicts)], now)
-        return _with(lease, kept, notes)
+        return _with(kept, notes)
 
     return remove
 
@@ -196,7 +196,7 @@ def exhausted(refusal: Refusal | None) -> bool:
     return refusal is not None and refusal.reason is Reason.BUDGET_EXHAUSTED and refusal.subject == CLUSTER
 
 
-def _with(lease: Lease, entries: Sequence[_Entry], notes: Mapping[str, str]) -> Mapping[str, str]:
+def _with(entries: Sequence[_Entry], notes: Mapping[str, str]) -> Mapping[str, str]:
     value = msgspec.json.encode([each.raw for each in entries]).decode()
     return fitted({**notes, CLAIMS_ANNOTATION: value})
 

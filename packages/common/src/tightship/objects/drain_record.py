@@ -201,7 +201,7 @@ class Begun(Struct, frozen=True):
 
 
 class PastDrains(Struct, frozen=True):
-    """Recent drains of all controllers, the oldest first, what pools have learned, and what drains have saved and begun."""
+    """Recent drains of all controllers, the oldest first, what pools have learned, what drains saved and began."""
 
     finished: tuple[Finished, ...] = ()
     additions: Mapping[str, Addition] = {}

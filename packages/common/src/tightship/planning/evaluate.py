@@ -83,7 +83,8 @@ class Judge(ABC):
 
     @abstractmethod
     def room(self, node: str, facts: Facts, claimed: Collection[str], begun: Begun = Begun()) -> Refusal | None:
-        """Return why *node* may not be claimed beside *claimed*, all claimed nodes of the cluster, after what has *begun*;
+        """Return why *node* may not be claimed beside *claimed*, all claimed nodes, after what has *begun*.
+
         ``None`` if it may.
 
         *facts* belong to the latest snapshot. The method must be free of side effects: each attempt to write the claim
@@ -129,7 +130,8 @@ class Evaluation(Struct, frozen=True, kw_only=True):
 
     The *plan* is the direction. *held* says which of its nodes have to wait and why, *unhealthy* why all of them do;
     *paused* are the pools that recent results forbid draining; *history* has those results as *snapshot* shows them.
-    *rates* has what the rates say to each planned node alone. *unknown_minimums* are pools of planned nodes of which nothing tells the minimum size.
+    *rates* has what the rates say to each
+    planned node alone. *unknown_minimums* are pools of planned nodes of which nothing tells the minimum size.
     """
 
     snapshot: Snapshot

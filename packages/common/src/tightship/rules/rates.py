@@ -1,6 +1,6 @@
 """How many drains may begin, and how many pods they may evict, in an hour and in a day: a rate is a limit. Pure.
 
-A budget limits how many nodes are out at once, and says nothing of how many go in a day (kubernetes-sigs/karpenter#2909).
+A budget limits how many nodes are out at once, and says nothing of how many go in a day (karpenter#2909).
 Hours and days slide: nothing is free again at a border of the clock. What all controllers have begun is kept beside
 their claims (:mod:`tightship.draining.begun`). A drain counts from its claim, with the pods that it would evict then.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import accumulate
 
 from msgspec import Struct
 
@@ -85,12 +86,9 @@ def _check(
         wants = f"; the node has {counted(takes, 'pod')} to evict" if what == "eviction" else ""
         if takes > most:
             return f"{found}{wants}, more than the rate ever lets go"
-        left, at = many, begun.now
-        for at, amount in spent:
-            left -= amount
-            if left + takes <= most:
-                break
-        at += window + SKEW
+        total = accumulate(amount for _, amount in spent)
+        frees = (at for (at, _), gone in zip(spent, total, strict=True) if many - gone + takes <= most)
+        at = next(frees) + window + SKEW
         clock = datetime.fromtimestamp(int(at), UTC).strftime("%H:%M")
         return f"{found}{wants}; the next at {clock} UTC, in {format_duration(max(0.0, at - begun.now))}"
 

@@ -212,13 +212,6 @@ class SteeringKeys(Layered):
         return self
 
 
-NodesPerHour = Annotated[int, Field(default=0, ge=0, alias="maximumNodesPerHour")]
-NodesPerDay = Annotated[int, Field(default=0, ge=0, alias="maximumNodesPerDay")]
-EvictionsPerHour = Annotated[int, Field(default=0, ge=0, alias="maximumEvictionsPerHour")]
-EvictionsPerDay = Annotated[int, Field(default=0, ge=0, alias="maximumEvictionsPerDay")]
-"""Rates of a pool or of the cluster: see :mod:`tightship.rules.rates`. 0 is no limit."""
-
-
 def not_below_an_hour(day: int, info: ValidationInfo) -> int:
     """Return the rate of a *day*, which is no less than that of an hour."""
     hour = info.data.get(str(info.field_name).replace("day", "hour")) or 0
@@ -231,19 +224,21 @@ class RateKeys(Layered):
     """Rates of the whole cluster, for all controllers together: see :mod:`tightship.rules.rates`. 0 is no limit."""
 
     nodes_per_hour: Annotated[
-        NodesPerHour,
-        Flag("--nodes-per-hour N", "nodes whose drains may begin in an hour (default: 0, no limit)", rank=-1),
-    ]
+        int, Flag("--nodes-per-hour N", "drains that may begin in an hour (default: 0, no limit)", rank=-1)
+    ] = Field(default=0, ge=0, alias="maximumNodesPerHour")
     """Most nodes whose drains begin within any hour, whichever controller drains them."""
-    nodes_per_day: Annotated[NodesPerDay, Flag("--nodes-per-day N", "the same in 24 hours", rank=-1)]
+    nodes_per_day: Annotated[int, Flag("--nodes-per-day N", "the same in 24 hours", rank=-1)] = Field(
+        default=0, ge=0, alias="maximumNodesPerDay"
+    )
     """The same within any 24 hours; not below the rate of an hour."""
     evictions_per_hour: Annotated[
-        EvictionsPerHour,
-        Flag("--evictions-per-hour N", "pods that drains may evict in an hour (default: 0, no limit)", rank=-1),
-    ]
-    """Most pods that drains evict within any hour. A node counts from its claim with the pods that it has to evict then;
-    a node with more pods than the rate never goes."""
-    evictions_per_day: Annotated[EvictionsPerDay, Flag("--evictions-per-day N", "the same in 24 hours", rank=-1)]
+        int, Flag("--evictions-per-hour N", "pods that drains may evict in an hour (default: 0, no limit)", rank=-1)
+    ] = Field(default=0, ge=0, alias="maximumEvictionsPerHour")
+    """Most pods that drains evict within any hour. A node counts from its claim, with the pods that it has to evict
+    then; a node with more pods than the rate never goes."""
+    evictions_per_day: Annotated[int, Flag("--evictions-per-day N", "the same in 24 hours", rank=-1)] = Field(
+        default=0, ge=0, alias="maximumEvictionsPerDay"
+    )
     """The same within any 24 hours; not below the rate of an hour."""
     zone_budget: BudgetField | None = Field(default=None, alias="maximumNodesInDrainPerZone")
     """How many nodes of a zone (label ``topology.kubernetes.io/zone``) may be out at once: a number or a percentage of
