@@ -29,6 +29,7 @@ from tightship.kube.connection import Connection
 from tightship.objects.api_errors import ConnectionFailed, Forbidden, KubeError, Unavailable
 from tightship.objects.drain_record import Begun, Ending, Finished
 from tightship.objects.reasons import Reason, Refusal
+from tightship.rules.limits import CLUSTER
 from tightship_testkit.simulated import Simulated
 
 T = TypeVar("T")
@@ -278,7 +279,7 @@ def test_a_write_still_on_its_way_can_not_undo_what_was_reported(empty: bool) ->
         held = Held(api)
         held.link.once.append("late")
         held.link.lateness = 30
-        assert await held.take(claim(), lambda _: next(budget)) is not None
+        assert await held.take(claim(), lambda *_: next(budget)) is not None
         await asyncio.sleep(60)
         last = api.proxy.writes[0]
         assert (last.call.verb, last.status) == ("POST" if empty else "PUT", 409)
@@ -397,8 +398,8 @@ def test_the_budget_holds_whatever_the_network_does(seed: int, budget: int) -> N
 
 
 def test_several_claims_are_one_write_until_the_budget_ends() -> None:
-    def two(present: tuple[Claim, ...]) -> Refusal | None:
-        return Refusal(Reason.BUDGET_EXHAUSTED, "", "two at once") if len(present) >= 2 else None
+    def two(present: tuple[Claim, ...], _: Begun) -> Refusal | None:
+        return Refusal(Reason.BUDGET_EXHAUSTED, CLUSTER, "two at once") if len(present) >= 2 else None
 
     async def work(api: Simulated) -> None:
         held = Held(api)
