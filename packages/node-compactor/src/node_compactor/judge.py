@@ -89,7 +89,11 @@ class CompactorJudge(Judge):
     def rates(self, pool: str) -> Sequence[Rates]:
         """Return the rates of the cluster and of *pool*."""
         own = self.settings.pool(pool)
-        of_pool = () if own is None else (msgspec.convert({**own.model_dump(), "pool": pool}, Rates),)
+        of_pool = (
+            ()
+            if own is None
+            else (msgspec.structs.replace(msgspec.convert(own, Rates, from_attributes=True), pool=pool),)
+        )
         return [each for each in (self.settings.rates, *of_pool) if each.limited]
 
     def room(self, node: str, facts: Facts, claimed: Collection[str], begun: Begun = Begun()) -> Refusal | None:
