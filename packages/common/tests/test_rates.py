@@ -32,7 +32,7 @@ def kept(*spent: Spent, now: float) -> Begun:
 HOURLY = Rates(nodes_per_hour=2)
 DAILY = Rates(nodes_per_day=2)
 PODS = Rates(evictions_per_hour=10)
-POOL = Rates(pool="a", nodes_per_hour=1)
+POOL = Rates(of_pool="a", nodes_per_hour=1)
 
 CASES = [
     ("nothing has begun", HOURLY, [], 0, 5, True),

@@ -92,9 +92,9 @@ class CompactorJudge(Judge):
         of_pool = (
             ()
             if own is None
-            else (msgspec.structs.replace(msgspec.convert(own, Rates, from_attributes=True), pool=pool),)
+            else (msgspec.structs.replace(msgspec.convert(own, Rates, from_attributes=True), of_pool=pool),)
         )
-        return [each for each in (self.settings.rates, *of_pool) if each.limited]
+        return [each for each in (self.settings.rates, *in_pool) if each.limited]
 
     def room(self, node: str, facts: Facts, claimed: Collection[str], begun: Begun = Begun()) -> Refusal | None:
         """Return why *node* may not be claimed beside the nodes *claimed* after what has *begun*, ``None`` if it may.

@@ -32,10 +32,10 @@ UNREADABLE_FIX = "remove the annotation, so that counting begins anew"
 class Rates(Struct, frozen=True, kw_only=True):
     """Most nodes whose drains may begin, and most pods that they may evict, in an hour and in a day; 0 is no limit.
 
-    The rates apply to *pool*, or to the cluster if that is ``None``.
+    The rates apply to *of_pool*, or to the cluster if that is ``None``.
     """
 
-    pool: str | None = None
+    of_pool: str | None = None
     nodes_per_hour: int = 0
     nodes_per_day: int = 0
     evictions_per_hour: int = 0
@@ -54,7 +54,7 @@ def rate_checks(rates: Sequence[Rates], begun: Begun, node: str, evicts: int) ->
 
 
 def _checks(rates: Rates, begun: Begun, node: str, evicts: int) -> Iterator[Check]:
-    kind = CLUSTER if rates.pool is None else f"pool {rates.pool or '(none)'}"
+    kind = CLUSTER if rates.of_pool is None else f"pool {rates.of_pool or '(none)'}"
     limits = (
         ("node", rates.nodes_per_hour, HOUR, 1),
         ("node", rates.nodes_per_day, DAY, 1),
@@ -63,7 +63,7 @@ def _checks(rates: Rates, begun: Begun, node: str, evicts: int) -> Iterator[Chec
     )
     for what, most, window, takes in limits:
         if most and takes:
-            yield _check(kind, rates.pool, begun, node, what=what, most=most, window=window, takes=takes)
+            yield _check(kind, rates.of_pool, begun, node, what=what, most=most, window=window, takes=takes)
 
 
 def _check(
