@@ -88,13 +88,10 @@ class CompactorJudge(Judge):
 
     def rates(self, pool: str) -> Sequence[Rates]:
         """Return the rates of the cluster and of *pool*."""
-        own = self.settings.pool(pool)
-        of_pool = (
-            ()
-            if own is None
-            else (msgspec.structs.replace(msgspec.convert(own, Rates, from_attributes=True), of_pool=pool),)
-        )
-        return [each for each in (self.settings.rates, *in_pool) if each.limited]
+        found, own = [self.settings.rates], self.settings.pool(pool)
+        if own is not None:
+            found.append(msgspec.structs.replace(msgspec.convert(own, Rates, from_attributes=True), of_pool=pool))
+        return [each for each in found if each.limited]
 
     def room(self, node: str, facts: Facts, claimed: Collection[str], begun: Begun = Begun()) -> Refusal | None:
         """Return why *node* may not be claimed beside the nodes *claimed* after what has *begun*, ``None`` if it may.
