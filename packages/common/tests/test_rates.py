@@ -65,9 +65,7 @@ def test_a_check_says_what_is_left_and_when_more_is() -> None:
     rates, begun = Rates(nodes_per_hour=2, evictions_per_hour=10), kept(Spent(NOON, "a", 1, 7), now=NOON + 120)
     nodes, pods = rate_checks([rates], begun, "n1", 4)
     assert (nodes.open, nodes.detail) == (True, "1 of 2 nodes of the cluster in an hour, 1 left")
-    wants = (
-        "7 of 10 evictions of the cluster in an hour; the node has 4 pods to evict; the next at 13:00 UTC, in 58m10s"
-    )
+    wants = "7 of 10 evictions of the cluster in an hour; the node has 4 pods to evict; the next at 13:00 UTC, in 58m"
     assert (pods.open, pods.detail, pods.fix) == (False, wants, "wait, or raise maximumEvictionsPerHour of the cluster")
     [never] = rate_checks([Rates(evictions_per_day=10)], begun, "n1", 11)
     assert never.detail.endswith("the node has 11 pods to evict, more than the rate ever lets go")
