@@ -240,7 +240,10 @@ class RateKeys(Layered):
         default=0, ge=0, alias="maximumEvictionsPerDay"
     )
     """The same within any 24 hours; not below the rate of an hour."""
-    zone_budget: BudgetField | None = Field(default=None, alias="maximumNodesInDrainPerZone")
+    zone_budget: Annotated[
+        BudgetField | None,
+        Flag("--zone-budget N|P%", "nodes of a zone that may be out at once (default: no limit)", rank=-1),
+    ] = Field(default=None, alias="maximumNodesInDrainPerZone")
     """How many nodes of a zone (label ``topology.kubernetes.io/zone``) may be out at once: a number or a percentage of
     the zone's nodes."""
 
