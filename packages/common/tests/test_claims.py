@@ -27,8 +27,9 @@ from tightship.draining.history import adding, past_drains
 from tightship.draining.ledger import Ledger, LedgerContended
 from tightship.kube.connection import Connection
 from tightship.objects.api_errors import ConnectionFailed, Forbidden, KubeError, Unavailable
-from tightship.objects.drain_record import Ending, Finished
+from tightship.objects.drain_record import Begun, Ending, Finished
 from tightship.objects.reasons import Reason, Refusal
+from tightship.rules.limits import CLUSTER
 from tightship_testkit.simulated import Simulated
 
 T = TypeVar("T")
@@ -71,11 +72,11 @@ class Held:
         await self._client.does(self._ledger.change(dropping([(node, op)])))
 
 
-def anything(_: tuple[Claim, ...]) -> None:
+def anything(_: tuple[Claim, ...], __: Begun = Begun()) -> None:
     return None
 
 
-def one_at_a_time(present: tuple[Claim, ...]) -> Refusal | None:
+def one_at_a_time(present: tuple[Claim, ...], _: Begun = Begun()) -> Refusal | None:
     if not present:
         return None
     return Refusal(Reason.BUDGET_EXHAUSTED, present[0].node, f"{len(present)} in flight")
@@ -278,7 +279,7 @@ def test_a_write_still_on_its_way_can_not_undo_what_was_reported(empty: bool) ->
         held = Held(api)
         held.link.once.append("late")
         held.link.lateness = 30
-        assert await held.take(claim(), lambda _: next(budget)) is not None
+        assert await held.take(claim(), lambda *_: next(budget)) is not None
         await asyncio.sleep(60)
         last = api.proxy.writes[0]
         assert (last.call.verb, last.status) == ("POST" if empty else "PUT", 409)
@@ -349,7 +350,7 @@ async def persist(change: Callable[[], Awaitable[T]]) -> T:
 def test_the_budget_holds_whatever_the_network_does(seed: int, budget: int) -> None:
     rng = random.Random(seed)
 
-    def allows(present: tuple[Claim, ...]) -> Refusal | None:
+    def allows(present: tuple[Claim, ...], _: Begun) -> Refusal | None:
         return None if len(present) < budget else Refusal(Reason.BUDGET_EXHAUSTED, "", "")
 
     async def work(api: Simulated) -> None:
@@ -397,8 +398,8 @@ def test_the_budget_holds_whatever_the_network_does(seed: int, budget: int) -> N
 
 
 def test_several_claims_are_one_write_until_the_budget_ends() -> None:
-    def two(present: tuple[Claim, ...]) -> Refusal | None:
-        return Refusal(Reason.BUDGET_EXHAUSTED, "", "two at once") if len(present) >= 2 else None
+    def two(present: tuple[Claim, ...], _: Begun) -> Refusal | None:
+        return Refusal(Reason.BUDGET_EXHAUSTED, CLUSTER, "two at once") if len(present) >= 2 else None
 
     async def work(api: Simulated) -> None:
         held = Held(api)

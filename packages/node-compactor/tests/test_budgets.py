@@ -29,12 +29,17 @@ def room(node: str, claimed: str = "", *, cluster: object = 8, **pool: object) -
     [
         ("a1", "", {}, ""),
         ("a1", "a2 b1", {}, ""),
-        ("a1", "b1", {"cluster": 1}, "BudgetExhausted a1: the cluster may have 1 node out at once (1), 1 is out"),
+        (
+            "a1",
+            "b1",
+            {"cluster": 1},
+            "BudgetExhausted the cluster: the cluster may have 1 node out at once (1), 1 is out",
+        ),
         (
             "a1",
             "b1",
             {"cluster": None},
-            "BudgetExhausted a1: the cluster may have 1 node out at once (1), 1 is out",
+            "BudgetExhausted the cluster: the cluster may have 1 node out at once (1), 1 is out",
         ),
         ("a1", "a1", {}, "DrainInProgress a1: another drain has claimed the node"),
         ("a1", "b1 b2", {"maximumNodesInDrain": 1}, ""),

@@ -65,7 +65,7 @@ def test_the_clusters_budget(known: dict[str, Any], claims: list[str], budget: B
     draining = known.pop("draining", [])
     found = room(facts(*draining, **known), budget, claims)
     assert (found.detail if found is not None else None) == why
-    assert found is None or (found.reason, found.subject) == (Reason.BUDGET_EXHAUSTED, "n1")
+    assert found is None or (found.reason, found.subject) == (Reason.BUDGET_EXHAUSTED, "the cluster")
 
 
 def test_a_node_that_is_claimed_is_claimed_by_nobody_else() -> None:

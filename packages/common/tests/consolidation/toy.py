@@ -17,7 +17,7 @@ from tightship.nodes.annexes import PricesSetting
 from tightship.nodes.controller import NodeController, NodeNote, OwnMetrics
 from tightship.nodes.loop import serve_nodes
 from tightship.objects import Node
-from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, Price, decode_record
+from tightship.objects.drain_record import DRAIN_ANNOTATION, Begun, DrainRecord, Finished, Phase, Price, decode_record
 from tightship.objects.reasons import Refusal
 from tightship.planning.evaluate import Evaluation, Facts, Judge
 from tightship.planning.facts import FactRules, NodeFacts, count_at_claim
@@ -118,7 +118,8 @@ class ToyJudge(Judge):
     def node_refusals(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
         return list(opt_outs(snapshot.at(node), pools=snapshot.node_pools))
 
-    def room(self, node: str, facts: Facts, claimed: Collection[str]) -> Refusal | None:
+    def room(self, node: str, facts: Facts, claimed: Collection[str], begun: Begun = Begun()) -> Refusal | None:
+        del begun
         count = count_at_claim(node, facts, claimed, lambda _: (CLUSTER,))
         return claimable(
             node, claimed, [node_budget(Budget(count=self.settings.at_once), CLUSTER, count).check(count, node)]

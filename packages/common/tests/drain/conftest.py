@@ -158,7 +158,7 @@ class Replica:
 
     async def claim(self, name: str = "n1") -> Refusal | None:
         judged = self.cache.snapshot().nodes[name].node
-        return await self.asks(Order(judged, "pool", "p", lambda _: None))
+        return await self.asks(Order(judged, "pool", "p", lambda *_: None))
 
     async def asks(self, order: Order) -> Refusal | None:
         [answer] = await self.does(self.drainer.claim([order]))
@@ -166,7 +166,7 @@ class Replica:
 
     async def take(self, claim: Claim) -> None:
         """Put a claim into the ledger."""
-        await self.does(take(self.ledger, [Wish(claim, lambda _: None)]))
+        await self.does(take(self.ledger, [Wish(claim, lambda *_: None)]))
 
     async def adopt(self, *, others: bool = True, ledger: bool = True) -> None:
         await self.does(self.drainer.adopt(self.cache.snapshot(), others=others, ledger=ledger))

@@ -20,6 +20,7 @@ from tightship.objects.api_errors import KubeError
 from tightship.objects.drain_record import (
     DRAIN_ANNOTATION,
     FIELD_MANAGER,
+    Begun,
     DrainRecord,
     Ending,
     Finished,
@@ -578,7 +579,7 @@ async def test_a_drain_under_way_counts_and_is_entered_again_when_somebody_has_d
     assert bench.claims() == []
     seen: list[tuple[Claim, ...]] = []
 
-    def full(claims: tuple[Claim, ...]) -> Refusal | None:
+    def full(claims: tuple[Claim, ...], _: Begun) -> Refusal | None:
         seen.append(claims)
         return Refusal(Reason.BUDGET_EXHAUSTED, "n2", "one at a time") if busy else None
 
@@ -709,7 +710,7 @@ async def test_a_node_that_has_changed_since_it_was_judged_is_not_claimed(
         bench.api.renew_node("n1")
     else:
         bench.api.edit_node("n1", change)
-    refusal = await replica.asks(Order(judged, "pool", "p", lambda _: None))
+    refusal = await replica.asks(Order(judged, "pool", "p", lambda *_: None))
     assert refusal.reason is reason
     assert bench.claims() == []
     assert bench.writes() == []

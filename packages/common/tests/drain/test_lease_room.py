@@ -58,7 +58,7 @@ class Scene:
         self.ledger = Ledger(connection, namespace="ns")
 
     async def take(self, claim: Claim) -> Refusal | None:
-        [answer] = await take(self.ledger, [Wish(claim, lambda _: None)])
+        [answer] = await take(self.ledger, [Wish(claim, lambda *_: None)])
         return answer
 
     async def drop(self, node: str, op: str) -> None:

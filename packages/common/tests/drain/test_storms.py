@@ -91,7 +91,7 @@ class ProxiedDrainer:
                 record = drain_record(view.node) if view is not None else None
                 resting = record is None or (not record.owns_node and (record.next_try or 0) < host.wall())
                 if view is not None and resting and name not in self.drainer.driving:
-                    await self.drainer.claim([Order(view.node, "p", "h", lambda _: None)])
+                    await self.drainer.claim([Order(view.node, "p", "h", lambda *_: None)])
             except KubeError:
                 self.troubles += 1
             await asyncio.sleep(1)

@@ -17,7 +17,16 @@ from tightship.planning.evaluate import Facts
 from tightship.planning.facts import CountInPlan, NodeFacts, count_before_plan
 from tightship.planning.plan import Candidate, Gates, Planner
 from tightship.rules.checks import Check, refusals
-from tightship.rules.limits import CLUSTER, Count, Limit, group_kind, group_minimum, node_budget
+from tightship.rules.limits import (
+    CLUSTER,
+    Count,
+    Limit,
+    group_kind,
+    group_minimum,
+    node_budget,
+    zone_budget,
+    zone_kind,
+)
 
 
 def pool_checks(pool: str, settings: PoolSettings | None) -> tuple[Check, ...]:
@@ -91,7 +100,7 @@ def kinds(pool: str, group: NodeGroup | None) -> tuple[str, ...]:
 
 def kinds_of(fact: NodeFacts) -> tuple[str, ...]:
     """Return the kinds of the node of *fact*."""
-    return kinds(fact.pool, fact.group)
+    return (*kinds(fact.pool, fact.group), *zone_kind(fact.view.node))
 
 
 def pool_minimum(pool: str, settings: PoolSettings | None) -> tuple[Limit, ...]:
@@ -192,6 +201,8 @@ class CompactorGates(Gates):
         if settings.budget is not None:
             yield node_budget(settings.budget, pool, self._count, "--budget").check(self._count, name)
         yield node_budget(cluster, CLUSTER, self._count, "--cluster-budget").check(self._count, name)
+        for each in zone_budget(self._settings.zone_budget, self._facts[name].view.node, self._count):
+            yield each.check(self._count, name)
 
     def limit_of(self, pool: str) -> float:
         """Return the limit of *pool*, 0 if it has none."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+import msgspec
+
 from node_compactor.gates import (
     CompactorGates,
     age_check,
@@ -20,7 +22,7 @@ from node_compactor.settings import CompactorSettings
 from tightship.cluster import Snapshot
 from tightship.cluster.pools import pool_of, shown
 from tightship.objects import Node
-from tightship.objects.drain_record import Finished
+from tightship.objects.drain_record import Begun, Finished
 from tightship.objects.reasons import Refusal
 from tightship.planning.demand import ReservedDemand
 from tightship.planning.evaluate import Facts, Judge
@@ -29,9 +31,10 @@ from tightship.planning.plan import STRATEGIES, STRATEGIES_BY_CPU, PerPool, Plac
 from tightship.planning.utilization import UtilizationRules
 from tightship.rules.additions import Pause
 from tightship.rules.checks import Check, refusals
-from tightship.rules.limits import CLUSTER, claimable, count_in_drain, group_minimum, node_budget
+from tightship.rules.limits import CLUSTER, claimable, count_in_drain, group_minimum, node_budget, zone_budget
 from tightship.rules.node_groups import NodeGroups
 from tightship.rules.nodes import NodeRules, opt_outs, undeletable
+from tightship.rules.rates import Rates, rate_checks
 
 
 class CompactorJudge(Judge):
@@ -83,8 +86,15 @@ class CompactorJudge(Judge):
         """Return the function from a pool to its cool-down at *now*."""
         return cooling(facts, finished, self.settings, now)
 
-    def room(self, node: str, facts: Facts, claimed: Collection[str]) -> Refusal | None:
-        """Return why *node* may not be claimed beside the nodes *claimed*, ``None`` if it may.
+    def rates(self, pool: str) -> Sequence[Rates]:
+        """Return the rates of the cluster and of *pool*."""
+        found, own = [self.settings.rates], self.settings.pool(pool)
+        if own is not None:
+            found.append(msgspec.structs.replace(msgspec.convert(own, Rates, from_attributes=True), of_pool=pool))
+        return [each for each in found if each.limited]
+
+    def room(self, node: str, facts: Facts, claimed: Collection[str], begun: Begun = Begun()) -> Refusal | None:
+        """Return why *node* may not be claimed beside the nodes *claimed* after what has *begun*, ``None`` if it may.
 
         *facts* belong to the latest snapshot. Unlike a plan's gates, this method counts the siblings' later claims.
         """
@@ -93,8 +103,9 @@ class CompactorJudge(Judge):
         limits = [node_budget(self.settings.cluster_budget, CLUSTER, count), *group_minimum(fact.group)]
         if own is not None and own.budget is not None:
             limits.append(node_budget(own.budget, f"pool {shown(fact.pool)}", count))
-        limits += pool_minimum(fact.pool, own)
-        return claimable(node, claimed, (each.check(count, node) for each in limits))
+        limits += [*zone_budget(self.settings.zone_budget, fact.view.node, count), *pool_minimum(fact.pool, own)]
+        rates = rate_checks(self.rates(fact.pool), begun, node, len(fact.evict))
+        return claimable(node, claimed, (*(each.check(count, node) for each in limits), *rates))
 
     def node_refusals(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
         """Return the refusals that keep *node* of *snapshot* as a whole; they may also appear during its drain."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from node_compactor.older import native
 from tightship.nodes.annexes import PricesSetting
@@ -25,11 +25,13 @@ from tightship.process.settings.sections import (
     NodeKeys,
     NodeSettings,
     PoolLabels,
+    RateKeys,
     ScaleUpKeys,
     Schedulers,
     SearchKeys,
     SteeringKeys,
     SystemPodTimeout,
+    not_below_an_hour,
 )
 from tightship.process.settings.windows import WindowsSetting
 from tightship.rules.windows import Windows
@@ -70,6 +72,14 @@ class PoolSettings(BaseModel):
             "percentage; explain shows it, and no plan is shorter for it (default: no limit)",
         ),
     ] = Field(default=None, alias="maximumNodesInDrain")
+    nodes_per_hour: int = Field(default=0, ge=0, alias="maximumNodesPerHour")
+    """Most nodes of the pool whose drains begin within any hour, whichever controller drains them; 0: no limit."""
+    nodes_per_day: int = Field(default=0, ge=0, alias="maximumNodesPerDay")
+    """The same within any 24 hours; not below the rate of an hour."""
+    evictions_per_hour: int = Field(default=0, ge=0, alias="maximumEvictionsPerHour")
+    """Most pods that drains of the pool's nodes evict within any hour; 0: no limit."""
+    evictions_per_day: int = Field(default=0, ge=0, alias="maximumEvictionsPerDay")
+    """The same within any 24 hours; not below the rate of an hour."""
     strategy: StrategyName | None = None
     """Which nodes of the pool go first; ``None``: as for all pools."""
     after_added: Seconds | None = Field(default=None, alias="coolDownAfterNodeAdded")
@@ -80,6 +90,8 @@ class PoolSettings(BaseModel):
     """Pause of the pool after a drain in it was given up."""
     windows: WindowsSetting = Windows()
     """When drains in the pool may begin, if the windows of all pools are open too."""
+
+    _days = field_validator("nodes_per_day", "evictions_per_day")(not_below_an_hour)
 
 
 class CoolDownKeys(Layered):
@@ -112,7 +124,9 @@ class CoolDownKeys(Layered):
     """Pause of all pools after a drain was given up."""
 
 
-class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUpKeys, SearchKeys, SteeringKeys):
+class CompactorSettings(
+    NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUpKeys, SearchKeys, SteeringKeys, RateKeys
+):
     """The compactor's settings: its only input besides the cluster and the time. Durations are in seconds.
 
     The reference and documents list the keys in the order of these fields, then of the sections from the last on.

@@ -32,7 +32,7 @@ from tightship.planning.plan.model import CANDIDATE
 from tightship.planning.plan.strategies import NewPlanner, Outcome
 from tightship.rules.checks import Check, refusals, remark
 from tightship.rules.disruption import DisruptionLedger, RenewedLedger
-from tightship.rules.limits import CLUSTER, group_minimum
+from tightship.rules.limits import CLUSTER, Limit, group_minimum, zone_budget
 from tightship.rules.nodes import drain_record
 
 _SPENT = Reason.PDB_SPENT_BY_PLAN
@@ -131,9 +131,13 @@ class RefinerGates(Gates):
             self._order(name),
             *(self._as_ended(each, name) for each in gates if each is not None),
             *(each.check(self._count, name) for each in group_minimum(self._facts[name].group)),
+            *(each.check(self._count, name) for each in self._zone(name)),
             self._pauses(),
             *_marks(self._facts[name].view.node),
         )
+
+    def _zone(self, name: str) -> tuple[Limit, ...]:
+        return zone_budget(self._settings.zone_budget, self._facts[name].view.node, self._count)
 
     def _size(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
         """Return the refusal of *candidate*, after what *planner* has removed, if its group is at its minimum size."""

@@ -15,7 +15,7 @@ from node_refiner.pacing import cooling
 from node_refiner.settings import RefinerSettings
 from tightship.cluster import Snapshot
 from tightship.objects import Node
-from tightship.objects.drain_record import Finished
+from tightship.objects.drain_record import Begun, Finished
 from tightship.objects.reasons import Refusal
 from tightship.planning.demand import ReservedDemand
 from tightship.planning.evaluate import Facts, Judge
@@ -23,9 +23,10 @@ from tightship.planning.facts import FactRules, NodeFacts, count_at_claim, not_a
 from tightship.planning.plan import Placement, Strategy
 from tightship.rules.additions import Pause
 from tightship.rules.checks import refusals
-from tightship.rules.limits import CLUSTER, claimable, count_in_drain, group_minimum, node_budget
+from tightship.rules.limits import CLUSTER, claimable, count_in_drain, group_minimum, node_budget, zone_budget
 from tightship.rules.node_groups import NodeGroups
 from tightship.rules.nodes import NodeRules, opt_outs, undeletable
+from tightship.rules.rates import Rates, rate_checks
 
 
 class RefinerJudge(Judge):
@@ -67,15 +68,22 @@ class RefinerJudge(Judge):
         pause = cooling(facts, self.settings, now, finished)
         return lambda _: pause
 
-    def room(self, node: str, facts: Facts, claimed: Collection[str]) -> Refusal | None:
-        """Return why *node* may not be claimed beside the nodes *claimed*, ``None`` if it may.
+    def rates(self, pool: str) -> Sequence[Rates]:
+        """Return the rates of the cluster."""
+        del pool
+        return (self.settings.rates,) if self.settings.rates.limited else ()
+
+    def room(self, node: str, facts: Facts, claimed: Collection[str], begun: Begun = Begun()) -> Refusal | None:
+        """Return why *node* may not be claimed beside the nodes *claimed* after what has *begun*, ``None`` if it may.
 
         The claim checks the minimums again: nodes that siblings have claimed since the plan do not remain.
         """
         fact, count = facts[node], count_at_claim(node, facts, claimed, kinds_of)
-        limits = (node_budget(self.settings.cluster_budget, CLUSTER, count), *group_minimum(fact.group))
+        zone = zone_budget(self.settings.zone_budget, fact.view.node, count)
+        limits = (node_budget(self.settings.cluster_budget, CLUSTER, count), *zone, *group_minimum(fact.group))
+        rates = rate_checks(self.rates(fact.pool), begun, node, len(fact.evict))
         least = minimums_check(minimums(self.settings), count, node)
-        return claimable(node, claimed, (*(each.check(count, node) for each in limits), least))
+        return claimable(node, claimed, (*(each.check(count, node) for each in limits), least, *rates))
 
     def node_refusals(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
         """Return the refusals that keep *node* of *snapshot* as a whole; they may also appear during its drain."""

@@ -23,7 +23,7 @@ from tightship.planning.evaluate import Facts
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Removal
 from tightship.rules.checks import Check, refusals
-from tightship.rules.limits import CLUSTER, Count, Limit, group_kind
+from tightship.rules.limits import CLUSTER, Count, Limit, group_kind, zone_kind
 
 
 class Turn(Struct, frozen=True):
@@ -200,7 +200,7 @@ def kinds(node: Node, group: NodeGroup | None) -> tuple[str, ...]:
 
 def kinds_of(fact: NodeFacts) -> tuple[str, ...]:
     """Return the kinds of the node of *fact*."""
-    return kinds(fact.view.node, fact.group)
+    return (*kinds(fact.view.node, fact.group), *zone_kind(fact.view.node))
 
 
 def minimums(settings: RefinerSettings) -> tuple[Limit, ...]:

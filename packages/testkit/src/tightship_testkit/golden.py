@@ -44,6 +44,7 @@ RUNNING_ONLY = frozenset(
     {
         Reason.OTHER_INSTALLATION,
         Reason.BUDGET_EXHAUSTED,
+        Reason.RATE_LIMITED,
         Reason.COOL_DOWN,
         Reason.OUTSIDE_WINDOW,
         Reason.SCALE_IN_EXPECTED,

@@ -17,13 +17,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
+from tightship.draining.begun import begun_in, given_back, with_begun
 from tightship.draining.lease_room import CLAIMS_ANNOTATION, LIMIT, fitted, size
 from tightship.draining.ledger import Edit, Ledger
 from tightship.kube.leases import Lease
 from tightship.objects.api_errors import KubeError
+from tightship.objects.drain_record import Begun, Spent
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.times import recorded_time, rfc3339, with_times
 from tightship.objects.unreadable import UNREADABLE
+from tightship.rules.limits import CLUSTER
 
 _LONGEST_SHOWN = 300
 
@@ -31,7 +34,8 @@ _LONGEST_SHOWN = 300
 class Claim(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One drain under way: *holder*, a replica of *controller*, drains *node* of *pool* in operation *op*.
 
-    *lease* is that of its installation. *since* is in seconds since 1970; the ledger keeps whole seconds.
+    *lease* is that of its installation. *since* is in seconds since 1970; the ledger keeps whole seconds. *evicts*
+    is how many pods the drain was to evict when it began.
     """
 
     node: str
@@ -41,13 +45,20 @@ class Claim(Struct, frozen=True, kw_only=True, omit_defaults=True):
     holder: str
     lease: str = ""
     since: float
+    evicts: int = 0
+
+    @property
+    def spends(self) -> Spent:
+        """What the claim takes from the rates."""
+        return Spent(self.since, self.pool, 1, self.evicts)
 
 
-Allows = Callable[[tuple[Claim, ...]], Refusal | None]
+Allows = Callable[[tuple[Claim, ...], Begun], Refusal | None]
 
 
 class Wish(Struct, frozen=True):
-    """A *claim* to be made unless *allows* refuses, which gets all claims, or *beside*, which gets the whole Lease.
+    """A *claim* to be made unless *allows* refuses, which gets all claims and what has begun, or *beside*, which
+    gets the whole Lease.
 
     Each try to write calls both, so they must have no side effects.
     """
@@ -91,7 +102,7 @@ async def take(
 ) -> tuple[Refusal | None, ...]:
     """Make the claims of *wishes* in their order, in one write; ``None`` means that the ledger holds the claim.
 
-    Nothing is asked for any more after a refusal for want of a budget: the answers may be fewer than the wishes.
+    Nothing is asked for any more once the cluster's budget has refused: the answers may be fewer than the wishes.
     *held* returns the claims whose drains the caller drives. If somebody has deleted the Lease, or etcd has lost its
     last writes, these claims still count, and are entered again beside new ones.
 
@@ -118,17 +129,20 @@ async def take(
                 answers.append(None if other.op == claim.op else _taken(other))
                 continue
             counted = [*present, *lost]
-            refusal = wish.beside(lease) or wish.allows(tuple(each.claim for each in counted))
+            spent = [each.claim.spends for each in lost]
+            begun = begun_in(with_begun(lease.annotations, spent, claim.since), claim.since)
+            refusal = wish.beside(lease) or wish.allows(tuple(each.claim for each in counted), begun)
             if refusal is None:
                 counted.append(_Entry(claim, _encode(claim)))
-                wider = _with(lease, counted)
+                wider = _with(counted, with_begun(lease.annotations, [*spent, claim.spends], claim.since))
                 if size(wider) > LIMIT:
                     detail = f"Lease {lease.namespace}/{lease.name} has no room for another claim"
-                    refusal = Refusal(Reason.BUDGET_EXHAUSTED, claim.node, detail)
+                    refusal = Refusal(Reason.BUDGET_EXHAUSTED, CLUSTER, detail)
                 else:
                     present, lost, notes = counted, [], wider
+                    lease = msgspec.structs.replace(lease, annotations=wider)
             answers.append(refusal)
-            if refusal is not None and refusal.reason is Reason.BUDGET_EXHAUSTED:
+            if exhausted(refusal):
                 break
         return notes
 
@@ -136,8 +150,13 @@ async def take(
     return tuple(answers)
 
 
-def dropping(drains: Iterable[tuple[str, str]]) -> Edit:
+def dropping(
+    drains: Iterable[tuple[str, str]], now: float = 0.0, *, evicted: int | None = None, in_vain: bool = False
+) -> Edit:
     """Return the edit that removes the claims of *drains* (node and op), as far as they exist.
+
+    If it is known that *now* so many pods of each were *evicted*, the rates count these; claims made *in_vain* don't
+    count.
 
     Drop your own claim when its drain has ended, or a stranger's after a write to the node (see this module's text).
     """
@@ -146,7 +165,18 @@ def dropping(drains: Iterable[tuple[str, str]]) -> Edit:
     def remove(lease: Lease) -> Mapping[str, str] | None:
         present = _decode(lease)
         kept = [each for each in present if (each.claim.node, each.claim.op) not in gone]
-        return _with(lease, kept) if len(kept) < len(present) else None
+        if len(kept) == len(present):
+            return None
+        notes: Mapping[str, str] = lease.annotations
+        for each in present if in_vain or evicted is not None else ():
+            claim = each.claim
+            if (claim.node, claim.op) in gone:
+                more = 0 if in_vain else (evicted or 0)
+                unused = Spent(claim.since, claim.pool, int(in_vain), max(0, claim.evicts - more))
+                notes = given_back(notes, unused, now)
+                if more > claim.evicts:
+                    notes = with_begun(notes, [Spent(now, claim.pool, 0, more - claim.evicts)], now)
+        return _with(kept, notes)
 
     return remove
 
@@ -161,9 +191,14 @@ def _decode(lease: Lease) -> Sequence[_Entry]:
         raise ClaimsUnreadable(lease, value, str(error)) from error
 
 
-def _with(lease: Lease, entries: Sequence[_Entry]) -> Mapping[str, str]:
+def exhausted(refusal: Refusal | None) -> bool:
+    """Whether *refusal* says that no other node may be claimed either."""
+    return refusal is not None and refusal.reason is Reason.BUDGET_EXHAUSTED and refusal.subject == CLUSTER
+
+
+def _with(entries: Sequence[_Entry], notes: Mapping[str, str]) -> Mapping[str, str]:
     value = msgspec.json.encode([each.raw for each in entries]).decode()
-    return fitted({**lease.annotations, CLAIMS_ANNOTATION: value})
+    return fitted({**notes, CLAIMS_ANNOTATION: value})
 
 
 def _taken(claim: Claim) -> Refusal:

@@ -41,6 +41,7 @@ from tightship.objects.drain_record import (
     DRAIN_ANNOTATION,
     UNDER_WAY,
     UNPRICED,
+    Begun,
     DrainRecord,
     Ending,
     Finished,
@@ -187,7 +188,7 @@ TOGETHER = 0.25
 class Order(NamedTuple):
     """A *node* to drain, as it was judged. *targets* are the plan's nodes for its pods, by uid.
 
-    *allows* gets all claims of the cluster except this one.
+    *allows* gets all claims of the cluster except this one, and what has begun. *evicts* counts the pods to evict.
     """
 
     node: Node
@@ -195,6 +196,7 @@ class Order(NamedTuple):
     plan_hash: str
     allows: Allows
     targets: Mapping[str, str] = {}
+    evicts: int = 0
 
 
 class _Driven(NamedTuple):
@@ -291,20 +293,20 @@ class Drainer:
     async def claim(self, orders: Sequence[Order]) -> Sequence[Refusal | None]:
         """Claim the nodes of *orders*, and start their drains: ``None`` where the drain has started, else why not.
 
-        Nothing is claimed any more after a refusal for want of a budget: the answers may be fewer than the orders.
+        Nothing is claimed any more once the cluster's budget has refused: the answers may be fewer than the orders.
         Raises ``KubeError`` if the server does not report an outcome. The entries then
         stay, and :meth:`adopt` checks their nodes.
         """
         known, now = self._installations, self._tools.clock()
 
         def wish(order: Order) -> Wish:
-            def allows(claims: tuple[Claim, ...]) -> Refusal | None:
-                return self.pauses(order.node.name) or order.allows(claims)
+            def allows(claims: tuple[Claim, ...], begun: Begun) -> Refusal | None:
+                return self.pauses(order.node.name) or order.allows(claims, begun)
 
             def beside(lease: Lease) -> Refusal | None:
                 return None if known is None else known.refuses(order.node, lease)
 
-            return Wish(self._entry(order.node, token(16), order.pool, now), allows, beside)
+            return Wish(self._entry(order.node, token(16), order.pool, now, order.evicts), allows, beside)
 
         wishes = [wish(order) for order in orders]
         answers = list(await take(self._ledger, wishes, lambda: [each.claim for each in self._drives.values()]))
@@ -319,7 +321,7 @@ class Drainer:
 
         outcomes = await asyncio.gather(*map(begin, granted), return_exceptions=True)
         if in_vain:
-            await self._ledger.change(dropping(in_vain))
+            await self._ledger.change(dropping(in_vain, now, in_vain=True))
         for error in outcomes:
             if error is not None:
                 raise error
@@ -376,7 +378,7 @@ class Drainer:
             await self._tools.patch(after, record_patch(after, None, NodeChange.RESTORE))
             return self.pauses(node.name)
         self._tools.tell(DrainEvent(EventKind.CLAIMED, after.node, record))
-        self._drive(after.node, record, order.targets)
+        self._drive(after.node, record, order.targets, order.evicts)
         return None
 
     async def adopt(self, snapshot: Snapshot, *, others: bool = True, ledger: bool = True) -> None:
@@ -461,13 +463,14 @@ class Drainer:
             edits.insert(0, catching_up(entry, record, self._tools.clock()))
         await self._ledger.change(*edits)
 
-    def _drive(self, node: Node, record: DrainRecord, targets: Mapping[str, str] = {}) -> None:
+    def _drive(self, node: Node, record: DrainRecord, targets: Mapping[str, str] = {}, evicts: int = 0) -> None:
         drive = Drive(self._tools, node, record, targets)
         task = asyncio.create_task(self._run(drive, node, record), name=f"drain of {node.name}")
         since = record.entered(Phase.CLAIMED) or self._tools.clock()
-        self._drives[node.name] = _Driven(drive, task, self._entry(node, record.op, self._pool_of(node), since))
+        entry = self._entry(node, record.op, self._pool_of(node), since, evicts)
+        self._drives[node.name] = _Driven(drive, task, entry)
 
-    def _entry(self, node: Node, op: str, pool: str, since: float) -> Claim:
+    def _entry(self, node: Node, op: str, pool: str, since: float, evicts: int) -> Claim:
         return Claim(
             node=node.name,
             op=op,
@@ -476,6 +479,7 @@ class Drainer:
             pool=pool,
             lease=self._lease,
             since=since,
+            evicts=evicts,
         )
 
     async def _run(self, drive: Drive, node: Node, record: DrainRecord) -> None:
@@ -494,7 +498,8 @@ class Drainer:
                     displaced=drive.displaced,
                     price=self._price_of(node),
                 )
-                await self._ledger.change(adding(finished), dropping([(node.name, record.op)]), linger=TOGETHER)
+                drop = dropping([(node.name, record.op)], finished.at, evicted=drive.evicted)
+                await self._ledger.change(adding(finished), drop, linger=TOGETHER)
         except KubeError as error:
             # The entry stays: adopt() drops it.
             _log.warning("claim of node %s not dropped yet: %s", node.name, one_line(error))

@@ -189,11 +189,17 @@ class Drive:
         self._record: DrainRecord | None = record
         # Nobody knows what an earlier drive of this drain has evicted.
         self._displaced: set[str] | None = set() if record.phase is Phase.CLAIMED else None
+        self._evicted = set[str]()
 
     @property
     def displaced(self) -> frozenset[str] | None:
         """The controllers of the pods that the drain has evicted, ``None`` if somebody else began the drain."""
         return None if self._displaced is None else frozenset(self._displaced)
+
+    @property
+    def evicted(self) -> int | None:
+        """How many pods the drain has evicted, ``None`` if somebody else began the drain."""
+        return None if self._displaced is None else len(self._evicted)
 
     @property
     def reason(self) -> str:
@@ -370,6 +376,7 @@ class Drive:
                 self._progress = now
             if result.answer in GOING or result.answer is EvictionAnswer.NO_ANSWER:
                 self._returning.evicted(pod)
+                self._evicted.add(pod.uid)
                 if self._displaced is not None and pod.owner is not None:
                     self._displaced.add(owner_mark(pod.owner.uid))
             self._tools.tell(

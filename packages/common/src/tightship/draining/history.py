@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tightship.draining.begun import begun_in
 from tightship.draining.claims import Claim
 from tightship.draining.lease_room import (
     ADDITIONS_ANNOTATION,
@@ -58,6 +59,7 @@ def past_drains(lease: Lease) -> PastDrains:
         tuple(_decoded(notes.get(HISTORY_ANNOTATION, "[]"), list[Finished], [])),
         _decoded(notes.get(ADDITIONS_ANNOTATION, "{}"), dict[str, Addition], {}),
         _decoded(notes.get(SAVINGS_ANNOTATION, "{}"), dict[str, PoolSavings], {}),
+        begun_in(notes),
     )
 
 

@@ -1,7 +1,7 @@
 """Room in the claims' Lease: the API server takes 256 KiB of annotations on an object, everybody's together. Pure.
 
-Claims come first, since a node stays cordoned while its claim can't be dropped. Savings and history give way to them,
-the oldest first: each of their documents is a list or an object whose entries are in the order of time.
+Claims and the counts of rates come first, since a node stays cordoned while its claim can't be dropped. Savings and
+history give way, the oldest first: their documents are lists or objects in the order of time.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ CLAIMS_ANNOTATION = "tightship.dev/claims"
 HISTORY_ANNOTATION = "tightship.dev/finished-drains"
 SAVINGS_ANNOTATION = "tightship.dev/savings"
 ADDITIONS_ANNOTATION = "tightship.dev/additions"
+BEGUN_ANNOTATION = "tightship.dev/begun"
 
 LIMIT = 256 * 1024
 """Bytes of all names and values of annotations (``TotalAnnotationSizeLimitB`` of apimachinery's objectmeta.go)."""

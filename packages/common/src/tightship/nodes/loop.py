@@ -26,7 +26,7 @@ from tightship.cluster.installations import Beside
 from tightship.cluster.pools import shown
 from tightship.drain.answers import FATAL, GOING, EvictionAnswer
 from tightship.drain.events import DrainEvent, EventKind
-from tightship.draining.claims import Claim
+from tightship.draining.claims import Claim, exhausted
 from tightship.draining.drain_manager import Drainer, Order
 from tightship.draining.drain_task import Tools
 from tightship.draining.extensions import Guide, PodCosts
@@ -48,7 +48,7 @@ from tightship.nodes.soft_taints import next_to_go
 from tightship.nodes.status import Shown, Situation, nothing_yet, show
 from tightship.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE, ApiObject, Owner, Workload
 from tightship.objects.api_errors import Forbidden, KubeError, one_line
-from tightship.objects.drain_record import Ending, Finished, PastDrains, Phase
+from tightship.objects.drain_record import Begun, Ending, Finished, PastDrains, Phase
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.evaluate import Evaluation, Evaluator, Facts, Judge, evaluate, paced
 from tightship.planning.facts import added
@@ -366,7 +366,7 @@ class ConsolidationLoop(Controller):
             self._frame.wake.set()
             return
         latest = past_drains(await self._ledger.recent())
-        if latest.finished != history.finished:
+        if (latest.finished, latest.begun) != (history.finished, history.begun):
             held = paced(evaluation, judge, latest, self._clock(), self._failures).held
             evaluation = msgspec.structs.replace(evaluation, held={**evaluation.held, **held})
         await self._claim_in_order(evaluation, judge)
@@ -385,11 +385,11 @@ class ConsolidationLoop(Controller):
         def order(removal: Removal) -> Order:
             fact = evaluation.facts[removal.node]
 
-            def allows(claims: Sequence[Claim]) -> Refusal | None:
-                return judge.room(removal.node, evaluation.facts, {claim.node for claim in claims})
+            def allows(claims: Sequence[Claim], begun: Begun) -> Refusal | None:
+                return judge.room(removal.node, evaluation.facts, {claim.node for claim in claims}, begun)
 
             targets = {move.pod.uid: wanted[move.pod.uid] for move in removal.moves}
-            return Order(fact.view.node, fact.pool, evaluation.plan.hash, allows, targets)
+            return Order(fact.view.node, fact.pool, evaluation.plan.hash, allows, targets, len(fact.evict))
 
         for at in range(0, len(waiting), TOGETHER):
             if not self._may_begin():
@@ -404,7 +404,7 @@ class ConsolidationLoop(Controller):
                     log(self._log, logging.INFO, "claimed", node=name, pool=each.pool, ratio=ratio)
                 else:
                     log(self._log, logging.INFO, "not claimed", node=name, reason=refusal.reason, detail=refusal.detail)
-            if refusals and refusals[-1] is not None and refusals[-1].reason is Reason.BUDGET_EXHAUSTED:
+            if refusals and exhausted(refusals[-1]):
                 return
 
     async def _steer(self, evaluation: Evaluation, settings: NodeSettings) -> None:

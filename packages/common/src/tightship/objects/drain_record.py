@@ -176,12 +176,37 @@ class PoolSavings(Struct, frozen=True, rename={"active": "standing"}):
     micros: Mapping[str, Amount] = {}
 
 
+class Spent(Struct, frozen=True, omit_defaults=True):
+    """So many drains of *pool* began until *at*, and evict so many pods; without a pool they are of several."""
+
+    at: float
+    pool: str | None = None
+    nodes: Amount = 0
+    evictions: Amount = 0
+
+
+class Begun(Struct, frozen=True):
+    """What drains of all controllers have *spent* of the last day's rates, asked *now* (seconds since 1970).
+
+    *problem* says why nobody can tell, as half a sentence.
+    """
+
+    spent: tuple[Spent, ...] = ()
+    now: float = 0.0
+    problem: str = ""
+
+    def with_spent(self, more: Spent) -> Begun:
+        """Return the same with *more*."""
+        return msgspec.structs.replace(self, spent=(*self.spent, more))
+
+
 class PastDrains(Struct, frozen=True):
-    """Recent drains of all controllers, the oldest first, what pools have learned, and what drains have saved."""
+    """Recent drains of all controllers, the oldest first, what pools have learned, what drains saved and began."""
 
     finished: tuple[Finished, ...] = ()
     additions: Mapping[str, Addition] = {}
     savings: Mapping[str, PoolSavings] = {}
+    begun: Begun = Begun()
 
 
 def encode_record(record: DrainRecord) -> str:

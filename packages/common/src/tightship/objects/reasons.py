@@ -50,6 +50,7 @@ class Reason(StrEnum):
     EXCESS_BELOW_THRESHOLD = "ExcessBelowThreshold"
     MIN_NODES = "MinNodes"
     BUDGET_EXHAUSTED = "BudgetExhausted"
+    RATE_LIMITED = "RateLimited"
     MAX_NODES_REACHED = "MaxNodesReached"
     COOL_DOWN = "CoolDown"
     OUTSIDE_WINDOW = "OutsideWindow"

@@ -17,7 +17,7 @@ from tightship.cluster import Snapshot
 from tightship.cluster.installations import Beside
 from tightship.cluster.pools import shown
 from tightship.objects import Node
-from tightship.objects.drain_record import Finished, PastDrains
+from tightship.objects.drain_record import Begun, Finished, PastDrains
 from tightship.objects.reasons import Refusal
 from tightship.planning.demand import ReservedDemand, with_demand
 from tightship.planning.facts import FactRules, NodeFacts, added, candidates_of, gather, judgement, plannable
@@ -41,6 +41,7 @@ from tightship.rules.displacing import with_abandoned
 from tightship.rules.disruption_cost import cost_remarks
 from tightship.rules.health import HealthRules, brake
 from tightship.rules.karpenter import karpenter_pool
+from tightship.rules.rates import Rates, planned, rate_checks, refused_by_rate
 from tightship.rules.windows import WindowRules, closed_by
 from tightship.scheduler.devices import with_devices
 
@@ -83,8 +84,10 @@ class Judge(ABC):
         """Return a function from a pool to why it pauses at *now* after what has happened, ``None`` if it doesn't."""
 
     @abstractmethod
-    def room(self, node: str, facts: Facts, claimed: Collection[str]) -> Refusal | None:
-        """Return why *node* may not be claimed beside *claimed*, all claimed nodes of the cluster; ``None`` if it may.
+    def room(self, node: str, facts: Facts, claimed: Collection[str], begun: Begun = Begun()) -> Refusal | None:
+        """Return why *node* may not be claimed beside *claimed*, all claimed nodes, after what has *begun*.
+
+        ``None`` if it may.
 
         *facts* belong to the latest snapshot. The method must be free of side effects: each attempt to write the claim
         calls it again.
@@ -93,6 +96,11 @@ class Judge(ABC):
     @abstractmethod
     def node_refusals(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
         """Return what keeps *node* of *snapshot* as a whole; a drain asks before its claim and before each eviction."""
+
+    def rates(self, pool: str) -> Sequence[Rates]:
+        """Return the rates of *pool* and of the cluster."""
+        del pool
+        return ()
 
     def tells_minimum(self, pool: str) -> bool:
         """Whether the settings give *pool* a least number of nodes."""
@@ -124,7 +132,8 @@ class Evaluation(Struct, frozen=True, kw_only=True):
 
     The *plan* is the direction. *held* says which of its nodes have to wait and why, *unhealthy* why all of them do;
     *paused* are the pools that recent results forbid draining; *history* has those results as *snapshot* shows them.
-    *unknown_minimums* are pools of planned nodes of which nothing tells the minimum size.
+    *rates* has what the rates say to each
+    planned node alone. *unknown_minimums* are pools of planned nodes of which nothing tells the minimum size.
     """
 
     snapshot: Snapshot
@@ -138,6 +147,7 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     history: PastDrains
     forecast: Forecast | None = None
     unknown_minimums: tuple[str, ...] = ()
+    rates: Mapping[str, tuple[Check, ...]] = {}
 
     def checks(self, name: str) -> tuple[Check, ...]:
         """Return the gates of node *name*, its place in the order, and what holds it back if the plan removes it."""
@@ -147,7 +157,7 @@ class Evaluation(Struct, frozen=True, kw_only=True):
         maintained = fact.view.node.maintenance_planned
         planned = (remark("maintenance", "planned: the node goes first and takes nobody in"),) if maintained else ()
         waits = () if held is None else (Check("held back", held.reason, False, held.detail, held.fix),)
-        return (*self.gates.checks(name), *planned, *cost_remarks(fact.evict), *waits)
+        return (*self.gates.checks(name), *planned, *cost_remarks(fact.evict), *self.rates.get(name, ()), *waits)
 
 
 class Evaluator:
@@ -234,11 +244,21 @@ def paced(evaluation: Evaluation, judge: Judge, history: PastDrains, now: float,
     held = {
         name: unhealthy or closed[pool] or ((each := held_pools[pool]) and each.refusal) for name, pool in pools.items()
     }
+    begun = msgspec.structs.replace(history.begun, now=now)
+    now_begun, rates = begun, dict[str, tuple[Check, ...]]()
+    for name, pool in pools.items():
+        evicts, own = len(facts[name].evict), judge.rates(pool)
+        rates[name] = tuple(rate_checks(own, begun, name, evicts))
+        if held[name] is None:
+            held[name] = refused_by_rate(own, now_begun, name, evicts)
+        if held[name] is None and own:
+            now_begun = planned(now_begun, pool, evicts)
     return msgspec.structs.replace(
         evaluation,
         held={name: refusal for name, refusal in held.items() if refusal is not None},
         unhealthy=unhealthy,
         paused=additions.keys(),
+        rates=rates,
     )
 
 

@@ -34,12 +34,15 @@ from tightship.rules.nodes import drain_record, draining, owner_elsewhere
 CLUSTER = "the cluster"
 """The kind of every node."""
 
+_CLUSTER_BUDGET = "cluster's budget"
+
 Kinds = Callable[[Node], Sequence[str]]
 """The kinds of a node."""
 
 
 class Limit(Struct, frozen=True, kw_only=True):
-    """At least *least* nodes of one *kind* stay or, if there is a *most*, fewer than *most* are out before one goes.
+    """At least *least* nodes of one *kind* stay or, if there is a *most*, the node's *takes* and those that are out
+    are no more than *most*.
 
     *gate* names the limit for people, *reason* is why a node may not go. *detail* and *fix* say what stays or is out,
     and the smallest change after which the node may go.
@@ -52,11 +55,12 @@ class Limit(Struct, frozen=True, kw_only=True):
     fix: Callable[[int], str]
     least: float = 0
     most: int | None = None
+    takes: int = 1
 
     def check(self, count: Count, node: str) -> Check:
         """Return whether *node* may go at the moment of *count*."""
         many = count.without(node, self.kind) if self.most is None else count.out[self.kind]
-        may = many >= self.least if self.most is None else many < self.most
+        may = many >= self.least if self.most is None else many + self.takes <= self.most
         return Check(self.gate, self.reason, may, self.detail(many), self.fix(many))
 
 
@@ -132,6 +136,17 @@ def group_kind(group: NodeGroup | None) -> tuple[str, ...]:
     return () if group is None else (f"node group {group.name}",)
 
 
+def zone_budget(budget: NodeBudget | None, node: Node, count: Count) -> tuple[Limit, ...]:
+    """Return the limit to nodes of the zone of *node* that are out at once, nothing without a *budget* or a zone."""
+    return () if budget is None else tuple(node_budget(budget, kind, count) for kind in zone_kind(node))
+
+
+def zone_kind(node: Node) -> tuple[str, ...]:
+    """Return the kind of the nodes in the zone of *node*, nothing if it has none."""
+    zone = node.labels.get("topology.kubernetes.io/zone", "")
+    return (f"zone {zone}",) if zone else ()
+
+
 def group_minimum(group: NodeGroup | None) -> tuple[Limit, ...]:
     """Return the minimum size of the autoscaler's *group*, nothing if there is none.
 
@@ -159,11 +174,13 @@ def group_minimum(group: NodeGroup | None) -> tuple[Limit, ...]:
 def claimable(node: str, claimed: Collection[str], checks: Iterable[Check]) -> Refusal | None:
     """Return the first of *checks* that refuses the claim of *node* beside the nodes *claimed*, ``None`` if none does.
 
-    *checks* are asked at the moment of the claim.
+    *checks* are asked at the moment of the claim. Where no other node may go either, the refusal is the cluster's.
     """
     if node in claimed:
         return Refusal(Reason.DRAIN_IN_PROGRESS, node, "another drain has claimed the node")
-    return next((each.refusal(node) for each in checks if not each.open), None)
+    closed = next((each for each in checks if not each.open), None)
+    whole = closed is not None and closed.gate == _CLUSTER_BUDGET
+    return None if closed is None else closed.refusal(CLUSTER if whole else node)
 
 
 def count_in_drain(snapshot: Snapshot, node: Node, limits: Iterable[Limit], kinds: Kinds) -> Count:

@@ -107,7 +107,7 @@ EDGES = (
     Edge("a node is claimed twice", _CLAIMS, "take",
          "(each.claim for each in present if each.claim.node == claim.node)", "iter(())"),
     Edge("a claim is allowed unasked", _CLAIMS, "take",
-         "wish.beside(lease) or wish.allows(tuple(each.claim for each in counted))", "None"),
+         "wish.beside(lease) or wish.allows(tuple(each.claim for each in counted), begun)", "None"),
     Edge("claims are forgotten with their Lease", _CLAIMS, "take",
          "for each in held() if each.op not in known", "for each in ()"),
     Edge("a claim never written on its node is dropped without writing the node", _MANAGER, "Drainer._mend_entry",

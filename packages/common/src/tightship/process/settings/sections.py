@@ -21,10 +21,11 @@ from tightship.objects.schedulers import SCHEDULERS, Scoring
 from tightship.objects.selectors import Taint
 from tightship.planning.demand import KEPT_FOR, ReservedDemand
 from tightship.planning.plan.model import CANDIDATE, Placement, SteeringRules
-from tightship.process.settings.fields import SWITCHABLE_RULES, Flag, Rules, Seconds, Share
+from tightship.process.settings.fields import SWITCHABLE_RULES, BudgetField, Flag, Rules, Seconds, Share
 from tightship.process.settings.loading import Layered
 from tightship.process.settings.windows import WindowsSetting
 from tightship.rules.eviction_rules import EvictionRules, awaited_for
+from tightship.rules.rates import Rates
 from tightship.rules.windows import Windows
 
 _log = logging.getLogger(__name__)
@@ -213,6 +214,49 @@ class SteeringKeys(Layered):
         return self
 
 
+def not_below_an_hour(day: int, info: ValidationInfo) -> int:
+    """Return the rate of a *day*, which is no less than that of an hour."""
+    hour = info.data.get(str(info.field_name).replace("day", "hour")) or 0
+    if 0 < day < hour:
+        raise ValueError(f"is below the rate of an hour; allowed is {hour} or more, or 0 for no limit")
+    return day
+
+
+class RateKeys(Layered):
+    """Rates of the whole cluster, for all controllers together: see :mod:`tightship.rules.rates`. 0 is no limit."""
+
+    nodes_per_hour: Annotated[
+        int, Flag("--nodes-per-hour N", "drains that may begin in an hour (default: 0, no limit)", rank=-1)
+    ] = Field(default=0, ge=0, alias="maximumNodesPerHour")
+    """Most nodes whose drains begin within any hour, whichever controller drains them."""
+    nodes_per_day: Annotated[int, Flag("--nodes-per-day N", "the same in 24 hours", rank=-1)] = Field(
+        default=0, ge=0, alias="maximumNodesPerDay"
+    )
+    """The same within any 24 hours; not below the rate of an hour."""
+    evictions_per_hour: Annotated[
+        int, Flag("--evictions-per-hour N", "pods that drains may evict in an hour (default: 0, no limit)", rank=-1)
+    ] = Field(default=0, ge=0, alias="maximumEvictionsPerHour")
+    """Most pods that drains evict within any hour. A node counts from its claim, with the pods that it has to evict
+    then; a node with more pods than the rate never goes."""
+    evictions_per_day: Annotated[int, Flag("--evictions-per-day N", "the same in 24 hours", rank=-1)] = Field(
+        default=0, ge=0, alias="maximumEvictionsPerDay"
+    )
+    """The same within any 24 hours; not below the rate of an hour."""
+    zone_budget: Annotated[
+        BudgetField | None,
+        Flag("--zone-budget N|P%", "nodes of a zone that may be out at once (default: no limit)", rank=-1),
+    ] = Field(default=None, alias="maximumNodesInDrainPerZone")
+    """How many nodes of a zone (label ``topology.kubernetes.io/zone``) may be out at once: a number or a percentage of
+    the zone's nodes."""
+
+    _days = field_validator("nodes_per_day", "evictions_per_day")(not_below_an_hour)
+
+    @property
+    def rates(self) -> Rates:
+        """The rates of the cluster."""
+        return msgspec.convert(self, Rates, from_attributes=True)
+
+
 class SearchKeys(Layered):
     """The search for plans that remove more nodes than a strategy finds: see :mod:`tightship.search`."""
 
@@ -300,7 +344,7 @@ SystemPodTimeout = Annotated[
 ]
 
 
-class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
+class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys, RateKeys):
     """The settings of all controllers of nodes. A controller repeats a field to place it in its own list of keys."""
 
     placement: HowSure

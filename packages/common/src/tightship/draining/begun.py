@@ -1,0 +1,88 @@
+"""What drains have begun in the last day, and how many pods they evict: an annotation on the claims' Lease. Pure.
+
+The rates of all controllers (:mod:`tightship.rules.rates`) go by these counts. They change in the write that makes or
+drops a claim, so that no drain is under way that they don't have. One line for each minute of the last hour, and for
+each hour before that, has a pool's nodes and evictions, under the time of the newest drain in it: so a count never ends
+too soon. Beyond :data:`MOST` lines, the oldest are joined over all pools, and then count for each pool.
+
+Counts that nobody can read are as good as spent: no drain begins under a rate until somebody removes the annotation.
+Nothing here overwrites them meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from tightship.draining.lease_room import BEGUN_ANNOTATION
+from tightship.objects.drain_record import Begun, Spent
+from tightship.objects.times import recorded_time, rfc3339, with_times
+from tightship.objects.unreadable import UNREADABLE
+from tightship.rules.rates import DAY, HOUR, SKEW
+
+MOST = 300
+"""Most lines: about 25 kB."""
+
+_TIMES = frozenset({"at"})
+
+
+def begun_in(annotations: Mapping[str, str], now: float = 0.0) -> Begun:
+    """Return the counts in *annotations* of the Lease, asked *now*."""
+    text = annotations.get(BEGUN_ANNOTATION)
+    if text is None:
+        return Begun(now=now)
+    try:
+        found = msgspec.convert(with_times(msgspec.json.decode(text), _TIMES, recorded_time), list[Spent])
+    except (*UNREADABLE, ValueError) as error:
+        return Begun(now=now, problem=f"annotation {BEGUN_ANNOTATION} of the claims' Lease can't be read: {error}")
+    return Begun(tuple(found), now)
+
+
+def with_begun(annotations: Mapping[str, str], more: Iterable[Spent], now: float) -> Mapping[str, str]:
+    """Return *annotations* with *more* drains, as of *now*."""
+    return _written(annotations, [*begun_in(annotations).spent, *more], now)
+
+
+def given_back(annotations: Mapping[str, str], unused: Spent, now: float) -> Mapping[str, str]:
+    """Return *annotations* without what a drain that began at ``unused.at`` has counted and not used."""
+    found = list(begun_in(annotations).spent)
+    # Where lines were joined, the one with the drain is the first that isn't older.
+    at = min(
+        (at for at, each in enumerate(found) if each.pool in (unused.pool, None) and each.at >= int(unused.at)),
+        key=lambda at: found[at].at,
+        default=None,
+    )
+    if at is None:
+        return annotations
+    nodes, evictions = found[at].nodes - unused.nodes, found[at].evictions - unused.evictions
+    found[at] = msgspec.structs.replace(found[at], nodes=max(0, nodes), evictions=max(0, evictions))
+    return _written(annotations, found, now)
+
+
+def _written(annotations: Mapping[str, str], spent: Iterable[Spent], now: float) -> Mapping[str, str]:
+    if begun_in(annotations).problem:
+        return annotations
+    kept = _joined(
+        (each.at // (60 if each.at > now - HOUR else HOUR), each.pool, each)
+        for each in spent
+        if each.at > now - DAY - 2 * SKEW and (each.nodes or each.evictions)
+    )
+    if len(kept) > MOST:
+        old, new = kept[: len(kept) - MOST // 2], kept[len(kept) - MOST // 2 :]
+        kept = [*_joined((each.at // HOUR, None, each) for each in old), *new]
+    plain = with_times(msgspec.to_builtins(kept), _TIMES, rfc3339)
+    return {**annotations, BEGUN_ANNOTATION: msgspec.json.encode(plain).decode()}
+
+
+def _joined(lines: Iterable[tuple[float, str | None, Spent]]) -> list[Spent]:
+    """Return one line for each time and pool, the oldest first."""
+    found: dict[tuple[float, str | None], Spent] = {}
+    for time, pool, each in lines:
+        known = found.get((time, pool))
+        if known is None:
+            found[time, pool] = msgspec.structs.replace(each, pool=pool)
+        else:
+            nodes, evictions = known.nodes + each.nodes, known.evictions + each.evictions
+            found[time, pool] = Spent(max(known.at, each.at), pool, nodes, evictions)
+    return sorted(found.values(), key=lambda each: each.at)

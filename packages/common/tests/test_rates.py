@@ -1,0 +1,189 @@
+"""Rates: what drains have begun is counted in the claims' Lease, and limits what begins next."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from links import Client, virtually
+
+from tightship.draining.begun import MOST, begun_in, given_back, with_begun
+from tightship.draining.claims import Claim, Wish, dropping, take
+from tightship.draining.lease_room import BEGUN_ANNOTATION
+from tightship.draining.ledger import Ledger
+from tightship.objects.drain_record import Begun, Spent
+from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import parse_rfc3339
+from tightship.rules.rates import DAY, HOUR, SKEW, Rates, planned, rate_checks, refused_by_rate
+from tightship_testkit.simulated import Simulated
+
+NOON = parse_rfc3339("2026-11-28T12:00:00Z")
+
+
+def kept(*spent: Spent, now: float) -> Begun:
+    notes: dict[str, str] = {}
+    for each in spent:
+        notes = dict(with_begun(notes, [each], each.at))
+    return begun_in(with_begun(notes, (), now), now)
+
+
+HOURLY = Rates(nodes_per_hour=2)
+DAILY = Rates(nodes_per_day=2)
+PODS = Rates(evictions_per_hour=10)
+POOL = Rates(of_pool="a", nodes_per_hour=1)
+
+CASES = [
+    ("nothing has begun", HOURLY, [], 0, 5, True),
+    ("one of two", HOURLY, [Spent(NOON, "a", 1, 3)], 0, 5, True),
+    ("two of two", HOURLY, [Spent(NOON, "a", 1, 3)] * 2, 60, 5, False),
+    ("across the border of a clock's hour", HOURLY, [Spent(NOON - 60, "a", 2, 3)], 120, 5, False),
+    ("an hour later, though clocks are 10 s apart", HOURLY, [Spent(NOON, "a", 2, 3)], HOUR + SKEW - 1, 5, False),
+    ("an hour and the skew later", HOURLY, [Spent(NOON, "a", 2, 3)], HOUR + SKEW, 5, True),
+    ("yesterday's, in an hour joined", DAILY, [Spent(NOON, "a", 2, 3)], DAY - 60, 5, False),
+    ("more than a day later", DAILY, [Spent(NOON, "a", 2, 3)], DAY + SKEW, 5, True),
+    ("as many pods as are left", PODS, [Spent(NOON, "a", 1, 5)], 60, 5, True),
+    ("one pod too many", PODS, [Spent(NOON, "a", 1, 6)], 60, 5, False),
+    ("a node that is empty evicts nothing", PODS, [Spent(NOON, "a", 1, 10)], 60, 0, True),
+    ("another pool's", POOL, [Spent(NOON, "b", 1, 3)], 60, 5, True),
+    ("the pool's own", POOL, [Spent(NOON, "a", 1, 3)], 60, 5, False),
+    ("of nobody knows which pool", POOL, [Spent(NOON, None, 1, 3)], 60, 5, False),
+    ("by a clock that is ahead", HOURLY, [Spent(NOON + 300, "a", 2, 3)], 0, 5, False),
+]
+
+
+@pytest.mark.parametrize(("rates", "spent", "later", "evicts", "goes"), [each[1:] for each in CASES],
+                         ids=[each[0] for each in CASES])  # fmt: skip
+def test_a_rate_slides(rates: Rates, spent: list[Spent], later: float, evicts: int, goes: bool) -> None:
+    refusal = refused_by_rate([rates], kept(*spent, now=NOON + later), "n1", evicts)
+    assert (refusal is None) is goes
+    assert refusal is None or (refusal.reason, refusal.subject) == (Reason.RATE_LIMITED, "n1")
+
+
+def test_a_check_says_what_is_left_and_when_more_is() -> None:
+    rates, begun = Rates(nodes_per_hour=2, evictions_per_hour=10), kept(Spent(NOON, "a", 1, 7), now=NOON + 120)
+    nodes, pods = rate_checks([rates], begun, "n1", 4)
+    assert (nodes.open, nodes.detail) == (True, "1 of 2 nodes of the cluster in an hour, 1 left")
+    wants = "7 of 10 evictions of the cluster in an hour; the node has 4 pods to evict; the next at 13:00 UTC, in 58m"
+    assert (pods.open, pods.detail, pods.fix) == (False, wants, "wait, or raise maximumEvictionsPerHour of the cluster")
+    [never] = rate_checks([Rates(evictions_per_day=10)], begun, "n1", 11)
+    assert never.detail.endswith("the node has 11 pods to evict, more than the rate ever lets go")
+
+
+def test_a_plan_spends_a_rate_as_it_grows() -> None:
+    begun = planned(planned(Begun(now=NOON), "a", 1), "b", 1)
+    assert refused_by_rate([HOURLY], begun, "n3", 1) is not None
+    assert refused_by_rate([POOL], Begun(now=NOON), "n3", 1) is None
+
+
+@pytest.mark.parametrize("text", ["", "soon", "{}", '[{"at":1}]', '[{"at":"2026-11-28T12:00:00Z","nodes":-1}]',
+                                  '[{"at":"2026-11-28T12:00:00Z","nodes":0.5}]'])  # fmt: skip
+def test_counts_that_nobody_can_read_are_spent_and_are_not_overwritten(text: str) -> None:
+    notes = {BEGUN_ANNOTATION: text}
+    begun = begun_in(notes, NOON)
+    assert begun.problem
+    assert refused_by_rate([HOURLY], begun, "n1", 1) is not None
+    assert refused_by_rate([], begun, "n1", 1) is None
+    assert with_begun(notes, [Spent(NOON, "a", 1, 1)], NOON) == notes
+
+
+def test_the_counts_stay_small_and_lose_nothing() -> None:
+    notes: dict[str, str] = {}
+    times = [NOON - DAY + 20 * at for at in range(int(DAY / 20))]
+    for at in times[::7]:
+        notes = dict(with_begun(notes, [Spent(at, f"pool-{int(at) % 50}", 1, 2)], at))
+    begun = begun_in(notes, NOON)
+    assert sum(each.nodes for each in begun.spent) == len(times[::7])
+    assert len(begun.spent) <= MOST
+    assert len(notes[BEGUN_ANNOTATION]) < 30_000
+
+
+def test_what_a_drain_did_not_use_is_given_back() -> None:
+    notes = with_begun({}, [Spent(NOON, "a", 1, 9), Spent(NOON + 5, "b", 1, 4)], NOON + 5)
+    notes = given_back(notes, Spent(NOON, "a", 1, 6), NOON + 9)
+    assert sorted((each.pool, each.nodes, each.evictions) for each in begun_in(notes).spent) == [
+        ("a", 0, 3),
+        ("b", 1, 4),
+    ]
+
+
+def claim(node: str, op: str, evicts: int = 4, at: float = NOON) -> Claim:
+    return Claim(node=node, op=op, pool="a", controller="c", holder=op, since=at, evicts=evicts)
+
+
+class Held:
+    """The ledger as one replica of some controller has it."""
+
+    def __init__(self, api: Simulated) -> None:
+        self._client = Client(api)
+        self._ledger = Ledger(self._client.connection, namespace="ns")
+
+    async def take(self, claim: Claim, rates: Rates = HOURLY) -> Refusal | None:
+        def allows(_: tuple[Claim, ...], begun: Begun) -> Refusal | None:
+            return refused_by_rate([rates], begun, claim.node, claim.evicts)
+
+        [answer] = await self._client.does(take(self._ledger, [Wish(claim, allows)]))
+        return answer
+
+    async def drop(self, claim: Claim, **how: Any) -> None:
+        await self._client.does(self._ledger.change(dropping([(claim.node, claim.op)], claim.since, **how)))
+
+    async def begun(self) -> list[tuple[int, int]]:
+        lease = await self._client.does(self._ledger.read())
+        return [(each.nodes, each.evictions) for each in begun_in(lease.annotations).spent]
+
+
+def test_two_controllers_at_once_pass_no_rate() -> None:
+    async def work(api: Simulated) -> None:
+        several = [Held(api) for _ in range(5)]
+        wishes = (each.take(claim(f"n{at}", f"op{at}", at=NOON + at - 2)) for at, each in enumerate(several))
+        answers = await asyncio.gather(*wishes)
+        assert [each is None for each in answers].count(True) == 2
+        assert {each.reason for each in answers if each} == {Reason.RATE_LIMITED}
+
+    virtually(work)
+
+
+def test_the_count_outlives_a_drain_and_its_leader() -> None:
+    async def work(api: Simulated) -> None:
+        first, next_one = Held(api), Held(api)
+        one, two = claim("n1", "op1"), claim("n2", "op2")
+        assert await first.take(one) is None
+        await first.drop(one, evicted=3)
+        assert await first.take(two) is None
+        assert await first.take(two) is None  # the same claim again counts once
+        await first.drop(two, evicted=6)
+        refusal = await next_one.take(claim("n3", "op3"))
+        assert refusal is not None
+        assert refusal.reason is Reason.RATE_LIMITED
+        found = await next_one.begun()
+        assert (sum(nodes for nodes, _ in found), sum(pods for _, pods in found)) == (2, 9)
+
+    virtually(work)
+
+
+def test_a_claim_in_vain_spends_nothing() -> None:
+    async def work(api: Simulated) -> None:
+        held, one = Held(api), claim("n1", "op1")
+        assert await held.take(one) is None
+        await held.drop(one, in_vain=True)
+        assert await held.begun() == []
+
+    virtually(work)
+
+
+def test_no_drain_begins_under_a_rate_while_the_counts_of_the_lease_are_unreadable() -> None:
+    async def work(api: Simulated) -> None:
+        notes = {BEGUN_ANNOTATION: json.dumps("edited")}
+        api.add({"kind": "Lease", "metadata": {"name": "tightship-claims", "namespace": "ns", "annotations": notes},
+                 "spec": {}})  # fmt: skip
+        refusal = await Held(api).take(claim("n1", "op1"))
+        assert refusal is not None
+        assert "can't be read" in refusal.detail
+        assert await Held(api).take(claim("n2", "op2"), Rates()) is None
+        assert (
+            api.store.get("Lease", "tightship-claims", "ns")["metadata"]["annotations"][BEGUN_ANNOTATION] == '"edited"'
+        )
+
+    virtually(work)
