@@ -20,7 +20,7 @@ from tightship_testkit.builders import budget, node, pod, workload
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
-RUNNING = {"drainer_enabled", "time_gap", "time_since_last_addition", "cluster_budget"}
+RUNNING = {"drainer_enabled", "windows", "time_gap", "time_since_last_addition", "cluster_budget"}
 """What only a running refiner goes by, besides the sections of drains, health and steering."""
 
 

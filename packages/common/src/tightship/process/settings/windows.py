@@ -28,6 +28,8 @@ def read_windows(value: object) -> Windows:
     """
     if isinstance(value, Windows):
         return value
+    if value is None:
+        return Windows()
     if not isinstance(value, Mapping):
         raise _problem(f"{quoted(value)} is no mapping; allowed are {', '.join(KEYS)}")
     problems = [f"{each}: unknown key; allowed are {', '.join(KEYS)}" for each in value if each not in KEYS]
