@@ -106,7 +106,7 @@ class ScalerRunSettings(ProcessSettings):
         ),
     ] = variable("ANNOTATION_PREFIX", default=Rules().prefix)
     """The prefix of all annotation names, before ``/hpa-scaler``."""
-    cycle_deadline: Positive = variable("CYCLE_DEADLINE_SECONDS", default=120.0)
+    cycle_deadline: Positive = variable("CYCLE_DEADLINE", default=120.0)
     """How long a cycle may take. The next cycle judges again the HPAs that were not written by then."""
     watch: Annotated[
         Switch, Flag("--watch", "watch HPAs too, and raise again at once what is set back", "floors", rank=1, sets=True)

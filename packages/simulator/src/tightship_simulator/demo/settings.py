@@ -81,11 +81,11 @@ def environment(name: str) -> dict[str, str]:
         "LEASE_NAME": name,
         "CLAIMS_LEASE_NAME": "tightship-claims",
         _INTERVALS[name]: "1",
-        "LEASE_DURATION_SECONDS": "60",
-        "LEASE_RENEW_DEADLINE_SECONDS": "40",
-        "LEASE_RETRY_PERIOD_SECONDS": "0.5",
-        "STOP_TIMEOUT_SECONDS": "8",
-        "STOP_GRACE_SECONDS": "15",
+        "LEASE_DURATION": "60s",
+        "LEASE_RENEW_DEADLINE": "40s",
+        "LEASE_RETRY_PERIOD": "0.5s",
+        "STOP_TIMEOUT": "8s",
+        "STOP_GRACE": "15s",
     }
 
 

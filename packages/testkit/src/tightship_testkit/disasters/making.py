@@ -154,10 +154,10 @@ def _controllers(rng: Random, pools: list[Pool]) -> list[Controller]:
 def _controller(rng: Random, program: str, pools: list[Pool]) -> Controller:
     variables = {
         INTERVALS[program]: rng.choice(("5", "10", "10")),
-        "LEASE_DURATION_SECONDS": "15",
-        "LEASE_RENEW_DEADLINE_SECONDS": "10",
-        "LEASE_RETRY_PERIOD_SECONDS": "4",
-        "REQUEST_TIMEOUT_SECONDS": "5",
+        "LEASE_DURATION": "15s",
+        "LEASE_RENEW_DEADLINE": "10s",
+        "LEASE_RETRY_PERIOD": "4s",
+        "REQUEST_TIMEOUT": "5s",
         "HTTP_PORTS": "9101",
     }
     if rng.random() < 0.04:
