@@ -94,7 +94,7 @@ EDGES = (
     Edge("a claim drops the taints of others", _WRITING, "claim_patch", "(*_others(live), ours)", "(ours,)"),
     Edge("a node given back stays cordoned", _WRITING, "record_patch",
          "prior if change is NodeChange.RESTORE and live.node.unschedulable != prior else None", "None"),
-    Edge("an eviction leaves whoever leads", _DRIVE, "Drive._evict", "only_if=tools.leading", "only_if=lambda: True"),
+    Edge("an eviction leaves whoever leads", _DRIVE, "Drive._evict", "only_if=tools.beginning", "only_if=lambda: True"),
     Edge("a request leaves whatever only_if says", "tightship.kube.connection", "_Guarded.write_with_length",
          "if not self._only_if():", "if False:"),
     Edge("a drive goes on after a takeover", _DRIVE, "Drive._ask",
