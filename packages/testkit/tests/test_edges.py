@@ -9,5 +9,4 @@ from tightship_testkit.mutants.edges import EDGES, Edge
 
 @pytest.mark.parametrize("edge", EDGES, ids=lambda edge: str(edge.name))
 def test_the_product_has_each_precaution(edge: Edge) -> None:
-    with edge.removed():
-        pass
+    assert edge.left_out().co_qualname == edge.function
