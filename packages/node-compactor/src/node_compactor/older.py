@@ -45,6 +45,16 @@ PROCESS_VARIABLES = OlderVariables(
 )
 """Variables of the process, and the name of the older ConfigMap where an older environment has none."""
 
+METRIC_PREFIX = "estafette_node_compactor_"
+
+METRICS: Mapping[str, str] = {
+    "total_node_count": "pool_nodes",
+    "underutilized_node_count": "pool_underutilized_nodes",
+    "marked_for_removal_node_count": "pool_marked_nodes",
+    "scale_down_in_progress_node_count": "pool_draining_nodes",
+}
+"""The native name of each metric of a pool, both without their prefix. Metrics of a node have units of their own."""
+
 _BY_CPU = "utilization: cpu, since estafette-k8s-node-compactor knew no other resource"
 
 

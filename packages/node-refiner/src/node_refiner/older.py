@@ -28,6 +28,19 @@ KEYS: Mapping[str, str] = {
 }
 """The native key of each key in snake case."""
 
+METRIC_PREFIX = "node_refiner_"
+
+METRICS: Mapping[str, str] = {
+    "cluster_excess_nodes": "cluster_excess_nodes",
+    "cluster_non_tainted_nodes": "cluster_counted_nodes",
+    "cluster_nodes": "cluster_nodes",
+    "cluster_pods": "cluster_pods",
+    "cluster_cpu_utilization": "cluster_cpu_utilization",
+    "cluster_memory_utilization": "cluster_memory_utilization",
+    "cluster_unschedulable_nodes": "cluster_cordoned_nodes",
+}
+"""The native name of each metric of the cluster, both without their prefix."""
+
 VARIABLES = OlderVariables(
     {"LISTENING_PORT": "ports"},
     implied={"config_map": "node-refiner-cm", "probe_port": 9102},
