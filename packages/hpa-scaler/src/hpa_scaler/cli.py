@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import hpa_scaler
@@ -17,9 +18,9 @@ from hpa_scaler.judge.decision import DropState
 from hpa_scaler.judge.decision_log import LogError, log_lines, replay
 from hpa_scaler.process.commands import ORDERS, CommandSettings, add_options, judge_selected
 from hpa_scaler.process.forecasts import made_by, offline
+from hpa_scaler.process.loop import serve
 from hpa_scaler.process.release import add_release
 from hpa_scaler.process.settings import PROGRAM, ScalerRunSettings
-from hpa_scaler.running import serve
 from tightship.cli.app import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, run
 from tightship.cli.arguments import (
     CommandParser,
@@ -41,6 +42,8 @@ from tightship.kube import host
 _EXITS = """exit codes: 0 done; 1 an error, or a difference in a replay; 2 with --exit-code, when a floor would move;
 64 wrong usage; 130 interrupted; 141 the reader closed the pipe."""
 
+_serve = partial(serve, forecasts_from=made_by(FORECASTS))
+
 
 def main() -> None:
     """Run the command with the process's arguments, and exit."""
@@ -59,7 +62,7 @@ def build_parser() -> Parser:
     """Return the parser of the whole command."""
     parser = Parser()
     commands = fill(parser, PROGRAM)
-    add_run(commands, PROGRAM, hpa_scaler.__version__, ScalerRunSettings, serve)
+    add_run(commands, PROGRAM, hpa_scaler.__version__, ScalerRunSettings, _serve)
     add_release(commands)
     return parser
 

@@ -79,7 +79,7 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
     ),
     ("tightship/process/settings/sources.py", "GET", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
     ("tightship/process/access.py", "POST", ""): ("test_only_who_may_get_metrics_gets_them",),
-    ("hpa_scaler/running.py", "GET", ""): ("test_pages_are_of_one_version_whatever_happens_in_between",),
+    ("hpa_scaler/process/loop.py", "GET", ""): ("test_pages_are_of_one_version_whatever_happens_in_between",),
     ("hpa_scaler/write/applying.py", "GET", ""): (
         "test_a_json_patch_that_does_not_apply_is_invalid_and_changes_nothing",
     ),

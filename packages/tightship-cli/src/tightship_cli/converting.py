@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-import hpa_scaler.annotations.older
+import hpa_scaler.annotations.parsing
 import node_compactor.older
 import node_refiner.older
 from hpa_scaler.annotations.parsing import parse_spec
@@ -238,7 +238,7 @@ class _Conversion:
 
     def _hpa(self, thing: Json, where: str) -> Json:
         annotations = (thing.get("metadata") or {}).get("annotations") or {}
-        older = hpa_scaler.annotations.older.PREFIX
+        older = hpa_scaler.annotations.parsing.OLDER_PREFIX
         renamed = {
             key: key.replace(older, PREFIX, 1)
             for key in annotations

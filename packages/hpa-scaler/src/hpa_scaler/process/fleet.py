@@ -11,8 +11,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations.older import states_of
-from hpa_scaler.annotations.parsing import enabled
+from hpa_scaler.annotations.parsing import enabled, states_of
 from hpa_scaler.annotations.queries import Outcomes, Query
 from hpa_scaler.annotations.spec import Rollout, Rules, rollout_of
 from hpa_scaler.judge.decision import Asked
