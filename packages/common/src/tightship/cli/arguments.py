@@ -15,8 +15,7 @@ from typing import Any, NoReturn, TypeVar, get_origin
 from pydantic import BaseModel
 
 from tightship.cli.app import EXIT_USAGE, CliError
-from tightship.documents.orders import DEFAULT_ORDER, ORDERS
-from tightship.documents.shown_rows import SHOW, SUMMARY_FROM, SUMMARY_ROWS
+from tightship.documents.shown_rows import DEFAULT_ORDER, ORDERS, SHOW, SUMMARY_FROM, SUMMARY_ROWS
 from tightship.objects.durations import ALLOWED_FORMS, parse_duration
 from tightship.objects.quoting import near, quoted
 from tightship.objects.selector_text import parse_selector

@@ -30,12 +30,11 @@ from tightship.cli.source import load_snapshot
 from tightship.cluster import Snapshot
 from tightship.cluster.pools import pool_of, shown
 from tightship.documents.build import plan_document
-from tightship.documents.document import Generator
+from tightship.documents.document import Generator, PendingSummary
 from tightship.documents.explain import explanation_document
 from tightship.documents.explanation_view import EXPLANATION
 from tightship.documents.formats import formats_of
 from tightship.documents.inputs import Inputs
-from tightship.documents.pending import PendingSummary
 from tightship.documents.plan_view import PLAN, plan_view
 from tightship.documents.shown_rows import SUMMARY_FROM, ShownRows
 from tightship.documents.warnings import warnings_of

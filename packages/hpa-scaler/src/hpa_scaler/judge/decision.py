@@ -351,7 +351,7 @@ class CautionLedger:
         self._last: float | None = None
 
     def note(self, decisions: Iterable[FloorDecision], now: float, longest: float) -> Mapping[Guard, float]:
-        """Add the time since the last cycle, at most *longest* seconds, as *decisions* found it; return the addition."""
+        """Add the time since the last cycle, at most *longest* seconds, as *decisions* found it, and return it."""
         seconds = 0.0 if self._last is None else min(longest, max(0.0, now - self._last))
         self._last = now
         added: dict[Guard, float] = dict.fromkeys(GUARDS, 0.0)
