@@ -13,8 +13,7 @@ from tightship.objects.money import MICROS
 from tightship.objects.quoting import quoted
 from tightship.prices.lists import CloudPrices, PriceList
 from tightship.prices.reading import price_list
-from tightship.process.settings.config_maps import mapping_of, read_config
-from tightship.process.settings.loading import TELLS_ALL, SettingsError
+from tightship.process.settings.loading import TELLS_ALL, SettingsError, mapping_of, read_config
 
 PRICE_FILES = ("prices.yaml", "prices.yml", "prices.json", "prices")
 """Keys of a ConfigMap's data that may hold a price list; the first that exists counts."""

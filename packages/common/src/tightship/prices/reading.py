@@ -9,8 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from tightship.objects.money import DEFAULT_CURRENCY, MICROS, parse_number, parse_price, rounded, shown_value
-from tightship.objects.selector_text import parse_selector
-from tightship.objects.selectors import LabelSelector
+from tightship.objects.selectors import LabelSelector, parse_selector
 from tightship.prices.lists import CapacityType, CloudPrices, PriceEntry, PriceList
 from tightship.prices.opencost import OpenCost
 from tightship.process.settings.fields import Allowed

@@ -52,18 +52,16 @@ from hpa_scaler.write.records import Records
 from tightship.documents.document import Generator, Source
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic, wall
-from tightship.kube.rate_limit import TokenBucket
+from tightship.kube.pacing import RetryPolicy, TokenBucket
 from tightship.kube.reflector import Reflector, Timing
 from tightship.kube.resources import AUTOSCALERS, Resource
-from tightship.kube.retrying import RetryPolicy
 from tightship.objects import ApiObject, HorizontalPodAutoscaler, ObjectError
 from tightship.objects.api_errors import Forbidden, KubeError, one_line
 from tightship.objects.reasons import Reason, Refusal
 from tightship.process.events import ObjectRef
 from tightship.process.http import Draw
 from tightship.process.logging import log
-from tightship.process.loop import JITTER, in_thread
-from tightship.process.main import Runtime
+from tightship.process.loop import JITTER, Runtime, in_thread
 from tightship.process.serving import Configuration, Controller, Frame
 from tightship.process.serving import serve as serve_frame
 

@@ -38,7 +38,7 @@ from hpa_scaler.judge.ownership import (
 from hpa_scaler.write.metrics import ScalerMetrics
 from hpa_scaler.write.records import Records, Reported
 from tightship.kube.connection import Connection
-from tightship.kube.rate_limit import TokenBucket
+from tightship.kube.pacing import TokenBucket
 from tightship.objects import AUTOSCALER, HorizontalPodAutoscaler, ObjectError, decode
 from tightship.objects.api_errors import (
     ApiError,

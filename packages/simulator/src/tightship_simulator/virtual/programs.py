@@ -16,7 +16,7 @@ from node_compactor.controller import COMPACTOR as _COMPACTOR
 from node_refiner.controller import REFINER as _REFINER
 from tightship.nodes.controller import AnyController
 from tightship.nodes.loop import serve_nodes
-from tightship.process.main import Runtime
+from tightship.process.loop import Runtime
 from tightship.process.settings.process import ProcessSettings
 
 
