@@ -25,7 +25,7 @@ from hpa_scaler.annotations.promql import fallbacks, lookback
 from hpa_scaler.annotations.values import parse_float, parse_int32
 from hpa_scaler.judge.history import StateError, decode_state
 from hpa_scaler.prometheus.answers import outcome
-from tightship.cli.documents import DocumentError, documents, unpack
+from tightship.cli.object_file import DocumentError, documents, unpack
 from tightship.objects import quantity
 from tightship.objects.durations import parse_duration
 from tightship.objects.query_servers import parse_address

@@ -30,10 +30,8 @@ from tightship.cli.arguments import (
     environment,
     set_up_logging,
 )
-from tightship.cli.basics import no_command, print_version, version_line, write_rendered
-from tightship.cli.documents import DocumentError, unpack
-from tightship.cli.object_file import read_bytes
-from tightship.cli.output import write_document, write_file
+from tightship.cli.object_file import DocumentError, read_bytes, unpack
+from tightship.cli.output import no_command, print_version, version_line, write_document, write_file, write_rendered
 from tightship.cli.progress import Progress
 from tightship.cli.run_command import add_run
 from tightship.documents.formats import formats_of
