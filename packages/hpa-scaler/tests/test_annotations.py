@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpa_scaler.annotations.older import prefix_of, states_of
-from hpa_scaler.annotations.parsing import ANNOTATIONS, BY_KEY, check_defaults, enabled, parse_spec
+from hpa_scaler.annotations.parsing import (
+    ANNOTATIONS,
+    BY_KEY,
+    check_defaults,
+    enabled,
+    parse_spec,
+    prefix_of,
+    states_of,
+)
 from hpa_scaler.annotations.spec import (
     PREFIX,
     Band,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from node_compactor.controller import COMPACTOR, CompactorRunSettings
-from tightship.kube.election import LeaseTiming
+from tightship.kube.leases import LeaseTiming
 from tightship.process.settings.loading import SettingsError
 from tightship.process.settings.process import load_process
 

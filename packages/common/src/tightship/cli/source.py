@@ -83,7 +83,7 @@ async def connected(arguments: argparse.Namespace) -> Connection:
     """Return the connection that the arguments name. A request gets a limited time for its answer, retries included."""
     # Reading a file needs none of these modules, and importing them takes longer than reading most files.
     from tightship.kube.connection import connect
-    from tightship.kube.retrying import RetryPolicy
+    from tightship.kube.pacing import RetryPolicy
 
     given: float | None = arguments.request_timeout
     patience = REQUEST_TIMEOUT if given is None else given

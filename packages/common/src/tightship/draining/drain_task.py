@@ -36,7 +36,7 @@ from tightship.draining.writing import LiveNode, NodePatch, patch_node, read_nod
 from tightship.kube.cache import ClusterCache
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic
-from tightship.kube.listing import list_all
+from tightship.kube.reflector import list_all
 from tightship.kube.resources import BY_KIND
 from tightship.objects import Node, Pod
 from tightship.objects.api_errors import Conflict, KubeError, one_line

@@ -35,7 +35,7 @@ from tightship.draining.installations import Installations, lasts
 from tightship.draining.ledger import Ledger
 from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.connection import Connection
-from tightship.kube.listing import list_all
+from tightship.kube.reflector import list_all
 from tightship.kube.resources import BY_KIND, resources
 from tightship.nodes import annexes
 from tightship.nodes.background_search import BackgroundSearch
@@ -57,8 +57,7 @@ from tightship.planning.savings import saved, settled
 from tightship.process.events import EventRecorder, ObjectRef
 from tightship.process.http import Draw
 from tightship.process.logging import log
-from tightship.process.loop import in_thread
-from tightship.process.main import Runtime
+from tightship.process.loop import Runtime, in_thread
 from tightship.process.serving import Configuration, Controller, Frame, serve
 from tightship.process.settings.process import NodeProcessSettings
 from tightship.process.settings.sections import NodeSettings

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from tightship.objects.managed import NOBODY, ManagedBy, managed_by
-from tightship.objects.meta import Metadata, Namespaced
+from tightship.objects.meta import NOBODY, ManagedBy, Metadata, Namespaced, managed_by
 from tightship.objects.node import Condition
 from tightship.objects.selectors import LabelSelector
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from tightship.objects.managed import NOBODY, ManagedBy, managed_by
-from tightship.objects.meta import EMPTY, Metadata, Owner, Present, kept_annotations
+from tightship.objects.meta import EMPTY, NOBODY, ManagedBy, Metadata, Owner, Present, kept_annotations, managed_by
 from tightship.objects.selectors import Labels
 
 WORKLOAD_KINDS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job"})

@@ -15,7 +15,7 @@ from tightship.objects.counting import counted
 from tightship.objects.durations import format_duration
 
 PREFIX = "tightship.dev"
-"""The default prefix; :mod:`hpa_scaler.annotations.older` reads the older controller's too."""
+"""The default prefix; :mod:`hpa_scaler.annotations.parsing` reads the older controller's too."""
 
 ENABLE = "hpa-scaler"
 """The name of the annotation that opts in, with which the names of all others begin."""

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from hpa_scaler.annotations.spec import Band, MissingData, PauseSpec, Season
-from tightship.objects.addresses import parse_server
 from tightship.objects.durations import ALLOWED_FORMS, DurationError, parse_duration
+from tightship.objects.query_servers import parse_server
 from tightship.objects.times import parse_rfc3339
 
 _FLOAT = re.compile(

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations.older import state_name, states_of
-from hpa_scaler.annotations.parsing import enabled, parse_spec
+from hpa_scaler.annotations.parsing import enabled, parse_spec, state_name, states_of
 from hpa_scaler.annotations.queries import (
     NOT_FORECAST,
     NOTHING_FORECAST,

@@ -23,7 +23,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations.older import prefix_of, state_name, state_text, states_of
+from hpa_scaler.annotations.parsing import prefix_of, state_name, state_text, states_of
 from hpa_scaler.annotations.spec import FloorSpec, Problems, Rules
 from hpa_scaler.judge.advice import moment
 from hpa_scaler.judge.decision import Asked, FloorDecision

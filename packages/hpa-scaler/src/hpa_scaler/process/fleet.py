@@ -11,8 +11,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations.older import states_of
-from hpa_scaler.annotations.parsing import enabled
+from hpa_scaler.annotations.parsing import enabled, states_of
 from hpa_scaler.annotations.queries import Outcomes, Query
 from hpa_scaler.annotations.spec import Rollout, Rules, rollout_of
 from hpa_scaler.judge.decision import Asked
@@ -24,7 +23,7 @@ from hpa_scaler.write.records import Records
 from tightship.cli.object_file import FileError, read_all
 from tightship.cli.remarks import Repeated
 from tightship.kube.connection import Connection
-from tightship.kube.listing import list_all
+from tightship.kube.reflector import list_all
 from tightship.kube.resources import AUTOSCALERS
 from tightship.objects import (
     AUTOSCALER,
@@ -36,7 +35,7 @@ from tightship.objects import (
     decode_scale_target,
 )
 from tightship.objects.api_errors import Forbidden, KubeError, NotFound, one_line
-from tightship.objects.selector_text import parse_selector
+from tightship.objects.selectors import parse_selector
 from tightship.process.loop import a_few_at_a_time
 
 KINDS = "hpa,deploy,sts"

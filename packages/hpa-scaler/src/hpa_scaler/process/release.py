@@ -30,7 +30,7 @@ from tightship.cli.arguments import (
     add_server_arguments,
     environment,
 )
-from tightship.cli.basics import write_rendered
+from tightship.cli.output import write_rendered
 from tightship.cli.progress import Progress
 from tightship.cli.source import connected
 from tightship.documents.document import API_VERSION, Generator, Source

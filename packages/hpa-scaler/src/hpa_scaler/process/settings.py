@@ -19,12 +19,18 @@ from hpa_scaler.annotations.parsing import ANNOTATIONS, BY_KEY, check_defaults
 from hpa_scaler.annotations.spec import Rules
 from hpa_scaler.annotations.values import SERVER_NAME, format_float, parse_int32
 from hpa_scaler.prometheus.client import DEFAULT, ClientLimits
-from tightship.objects.addresses import AllowList
-from tightship.objects.query_servers import Server
-from tightship.objects.selector_text import parse_selector
-from tightship.process.settings.config_maps import config_in, read_config
+from tightship.objects.query_servers import AllowList, Server
+from tightship.objects.selectors import parse_selector
 from tightship.process.settings.fields import Allowed, Flag, Seconds, Share
-from tightship.process.settings.loading import ConfigSource, Layered, OlderVariables, SettingsError, resolve
+from tightship.process.settings.loading import (
+    ConfigSource,
+    Layered,
+    OlderVariables,
+    SettingsError,
+    config_in,
+    read_config,
+    resolve,
+)
 from tightship.process.settings.process import (
     Name,
     Ports,

@@ -83,7 +83,7 @@ _DRIVE = "tightship.draining.drain_task"
 _MANAGER = "tightship.draining.drain_manager"
 _WRITING = "tightship.draining.writing"
 _CLAIMS = "tightship.draining.claims"
-_ELECTION = "tightship.kube.election"
+_ELECTION = "tightship.kube.leases"
 _OWNERSHIP = "hpa_scaler.judge.ownership"
 _APPLYING = "hpa_scaler.write.applying"
 

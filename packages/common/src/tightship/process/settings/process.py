@@ -192,7 +192,7 @@ class ProcessSettings(Layered):
     lease_duration: Positive = variable("LEASE_DURATION", default=15.0)
     lease_renew_deadline: Positive = variable("LEASE_RENEW_DEADLINE", default=10.0)
     lease_retry_period: Positive = variable("LEASE_RETRY_PERIOD", default=2.0)
-    """The three times of the Lease are client-go's; see :class:`tightship.kube.election.LeaseTiming`."""
+    """The three times of the Lease are client-go's; see :class:`tightship.kube.leases.LeaseTiming`."""
     stop_timeout: Positive = variable("STOP_TIMEOUT", default=15.0)
     """How long a stop waits until work under way ends or parks."""
     grace: Positive = variable("STOP_GRACE", default=25.0)
