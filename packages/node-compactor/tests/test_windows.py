@@ -12,6 +12,7 @@ import pytest
 
 from node_compactor.controller import COMPACTOR
 from node_compactor.settings import load_settings
+from tightship.documents.warnings import warnings_of
 from tightship.objects.reasons import Reason
 from tightship.planning.evaluate import evaluate
 from tightship.process.settings.live import LiveConfig, Report
@@ -229,3 +230,21 @@ async def test_bad_windows_leave_the_last_good_ones_in_force(
         assert caplog.text.replace('"', "'").count(says) == 1
         monday = datetime(2027, 3, 1, 12, tzinfo=UTC).timestamp()
         assert [window_check(each, monday).open for each in live.current.windows_of("any") if each] == [False]
+
+
+def test_closed_windows_are_told_by_the_nodes_that_wait_or_by_a_warning() -> None:
+    opens = "no allowed window is open; a window opens at Fri 2026-11-27 20:00 +00:00, in 8h"
+    cluster = snapshot(node("a"), node("b"), pod("p", on="a"), pod("q", on="b", cpu="2"), workload())
+    found = evaluate(cluster, COMPACTOR.judge(settings(windows=NIGHTS)), FRIDAY_NOON)
+    assert {name: each.detail for name, each in found.held.items()} == {"a": opens}
+    assert warnings_of(cluster, (), found.untold) == warnings_of(cluster)
+    for name in ("a", "b"):
+        checks = [(each.gate, each.open) for each in found.checks(name)]
+        assert ("window", False) in checks
+        assert "held back" not in [gate for gate, _ in checks]
+    idle = evaluate(cluster, COMPACTOR.judge(settings(windows=NIGHTS, pool={"cpuRequestRatioLimit": 0})), FRIDAY_NOON)
+    assert warnings_of(cluster, (), idle.untold)[0] == f"no drain begins now: {opens}"
+    labelled = [node(name, labels={"cloud.google.com/gke-nodepool": name}) for name in ("x", "y")]
+    pools = {name: {"enabled": True, "windows": NIGHTS if name == "x" else {}} for name in "xy"}
+    own = evaluate(snapshot(*labelled), COMPACTOR.judge(load_settings({"nodePools": pools})), FRIDAY_NOON)
+    assert warnings_of(snapshot(*labelled), (), own.untold)[0] == f"no drain begins now in pool x: {opens}"

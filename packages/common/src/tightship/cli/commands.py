@@ -226,8 +226,8 @@ class Commands:
                 progress.say("asking as if Karpenter did not consolidate")
                 as_if = _as_if_unmanaged(changes, snapshot, now, arguments.until_stable, selected)
         unknown = () if named else evaluation.unknown_minimums
-        closed = {} if named or evaluation.held else evaluation.windows  # else gates or the nodes held back tell
-        warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot, unknown, closed))
+        windows = {} if named else evaluation.untold
+        warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot, unknown, windows))
         if selected is not None and not selected:
             warnings = ("--selector and --pool select no node, so the plan removes none", *warnings)
         if search is not None and evaluation.plan.searched is None and judge.placement == "possible":

@@ -29,6 +29,7 @@ from tightship.documents.money import an_hour, money_lines, origin
 from tightship.documents.pending import pending_line
 from tightship.documents.search import search_lines
 from tightship.objects.counting import counted
+from tightship.objects.reasons import Reason
 
 STATES = (
     ("go", "nodes that would go"),
@@ -164,7 +165,9 @@ def plan_page(
         **more,
     }
     title = f"{plan.source.shown}: {told} · {plan.generator.name}"
-    return Page(title, template, values, (*alerts, *plan.warnings), refresh)
+    waits = dict.fromkeys(each.detail for each in plan.held.values() if each.reason == Reason.OUTSIDE_WINDOW)
+    held = (f"{Reason.OUTSIDE_WINDOW}: {detail}" for detail in waits)
+    return Page(title, template, values, (*alerts, *held, *plan.warnings), refresh)
 
 
 def headline(summary: Summary) -> str:

@@ -18,7 +18,7 @@ from tightship.cluster.installations import Beside
 from tightship.cluster.pools import shown
 from tightship.objects import Node
 from tightship.objects.drain_record import Begun, Finished, PastDrains
-from tightship.objects.reasons import Refusal
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.demand import ReservedDemand, with_demand
 from tightship.planning.facts import FactRules, NodeFacts, added, candidates_of, gather, judgement, plannable
 from tightship.planning.plan import (
@@ -151,6 +151,12 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     unknown_minimums: tuple[str, ...] = ()
     rates: Mapping[str, tuple[Check, ...]] = {}
     windows: Mapping[str, tuple[Check, ...]] = {}
+
+    @property
+    def untold(self) -> Mapping[str, tuple[Check, ...]]:
+        """The *windows*, unless nodes that are held back by them tell of them."""
+        held = any(each.reason is Reason.OUTSIDE_WINDOW for each in self.held.values())
+        return {} if held else self.windows
 
     def checks(self, name: str) -> tuple[Check, ...]:
         """Return the gates of node *name*, its place in the order, and what holds it back if the plan removes it."""
