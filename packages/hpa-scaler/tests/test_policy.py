@@ -34,6 +34,7 @@ from hpa_scaler.judge.sources import lowering_window
 from tightship.objects.durations import format_duration
 from tightship.objects.node import Condition
 from tightship.objects.reasons import QUERY_FAILURES, Reason
+from tightship.rules.windows import Windows, parse_window
 
 
 def asking(**named: str) -> FloorSpec:
@@ -57,6 +58,8 @@ BARE = Query("sum(rate(x[5m]))")
 
 CHECKED = asking(enable_scale_down_ratio_deployment_checking="true")
 ROLLING = Rollout("rolling", "Deployment web has 2 new pods of 8")
+
+WEEKENDS = msgspec.structs.replace(NO_AGE, windows=Windows((parse_window("Sat,Sun"),)))
 
 GUARDED = asking(hold_query="errors > 0.05", hold_cool_down="150")
 HOLD = Query("errors > 0.05")
@@ -161,6 +164,20 @@ def case(name: str, thing: Any, asked: FloorSpec, answered: Any, target: int, *w
         *(case(f"a pause at {value}", hpa(), asking(paused="true"), value, 5, "Paused") for value in (0, 1000)),
         case("no lowering", hpa(10), asking(paused_scale_down="true"), 40, 10, "PausedScaleDown", "FollowsQuery"),
         case("raising all the same", hpa(10), asking(paused_scale_down="true"), 400, 40),
+        # NOW is a Friday, 08:00 in UTC.
+        *(
+            case(f"lowering during {windows}", hpa(10), asking(lower_during=windows), value, *target)
+            for windows, opened in (
+                ("Sat,Sun", False),
+                ("Fri 07:00-09:00", True),
+                ("Fri 07:00-09:00; Asia/Tokyo", False),
+            )
+            for value, target in ((40, (4,) if opened else (10, "OutsideWindow", "FollowsQuery")), (400, (40,)))
+        ),
+        *(
+            case(f"the windows of all, {value}", hpa(10), PLAIN, value, *target, rules=WEEKENDS)
+            for value, target in ((40, (10, "OutsideWindow", "FollowsQuery")), (400, (40,)))
+        ),
         case("no raising", hpa(10), asking(paused_scale_up="true"), 400, 10, "PausedScaleUp", "FollowsQuery"),
         case("lowering all the same", hpa(10), asking(paused_scale_up="true"), 40, 4),
         case("a dry run", hpa(10), asking(dry_run="true"), 200, 20, "FollowsQuery", "DryRun"),

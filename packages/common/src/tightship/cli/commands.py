@@ -271,7 +271,9 @@ class Commands:
             if not named and changes is not None and evaluation.plan.refuses(Reason.KARPENTER_MANAGED):
                 progress.say("asking as if Karpenter did not consolidate")
                 as_if = _as_if_unmanaged(changes, snapshot, now, arguments.until_stable, selected)
-        warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot, () if named else evaluation.unknown_minimums))
+        unknown = () if named else evaluation.unknown_minimums
+        windows = {} if named else evaluation.untold
+        warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot, unknown, windows))
         if selected is not None and not selected:
             warnings = ("--selector and --pool select no node, so the plan removes none", *warnings)
         if search is not None and evaluation.plan.searched is None and judge.placement == "possible":

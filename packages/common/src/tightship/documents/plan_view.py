@@ -187,7 +187,9 @@ def plan_page(
         **more,
     }
     title = f"{plan.source.shown}: {told} · {plan.generator.name}"
-    return Page(title, template, values, (*alerts, *plan.warnings), refresh)
+    waits = dict.fromkeys(each.detail for each in plan.held.values() if each.reason == Reason.OUTSIDE_WINDOW)
+    held = (f"{Reason.OUTSIDE_WINDOW}: {detail}" for detail in waits)
+    return Page(title, template, values, (*alerts, *held, *plan.warnings), refresh)
 
 
 def headline(summary: Summary) -> str:

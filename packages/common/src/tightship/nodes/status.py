@@ -168,7 +168,7 @@ def show(evaluation: Evaluation, situation: Situation, as_if: Plan | None = None
         facts=evaluation.facts,
         plan=evaluation.plan,
         now=evaluation.now,
-        warnings=warnings_of(evaluation.snapshot, evaluation.unknown_minimums),
+        warnings=warnings_of(evaluation.snapshot, evaluation.unknown_minimums, evaluation.untold),
         excess=situation.excess,
         as_if_unmanaged=as_if,
     )

@@ -146,6 +146,7 @@ ANNOTATIONS = (
     Annotation("honour-scale-up-behavior", values.switch, "honour_behavior"),
     Annotation("deadband", values.band, "deadband"),
     Annotation("lowering-window", values.duration, "window"),
+    Annotation("lower-during", values.windows, "lower_during"),
     Annotation("forecast", values.season),
     Annotation("forecast-ahead", values.ahead),
     Annotation("hold-query", values.query),

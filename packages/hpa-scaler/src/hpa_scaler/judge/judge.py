@@ -69,6 +69,8 @@ from hpa_scaler.judge.sources import evidence_queries, longest_look, lowering_wi
 from tightship.objects import HorizontalPodAutoscaler
 from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
+from tightship.rules.checks import refusals
+from tightship.rules.windows import window_checks
 
 
 class Cycle(Struct, frozen=True):
@@ -319,7 +321,7 @@ class _FloorJudgement:
         if spec.paused_down.active(now):
             detail = "lowering is paused" + spec.paused_down.left(now)
             found.append(Refusal(Reason.PAUSED_SCALE_DOWN, detail=detail))
-        return found
+        return [*found, *refusals(window_checks([self._rules.windows, spec.lower_during], now), "")]
 
     def _steps(self) -> list[Limit]:
         """Return everything that limits how far one step may raise the floor."""

@@ -41,6 +41,8 @@ from tightship.process.settings.process import (
     variable,
 )
 from tightship.process.settings.query_servers import ServerAddress, ServerSettings, server_of
+from tightship.process.settings.windows import LoweringWindows
+from tightship.rules.windows import Windows
 
 PROGRAM = "hpa-scaler"
 
@@ -242,6 +244,8 @@ class ScalerSettings(Layered):
     maximum_factor: Factor = Field(default=_RULES.maximum_factor, alias="maxReplicasFactor")
     """The limit for floors, and for ``maxReplicas`` raised with them, as a multiple of the user's own ``maxReplicas``;
     0: no limit."""
+    windows: LoweringWindows = Windows()
+    """When floors may be lowered; they are raised at any time."""
 
 
 def load_settings(values: Mapping[str, object], place: str = "") -> ScalerSettings:
@@ -318,6 +322,7 @@ def rules_of(settings: ScalerSettings, run: ScalerRunSettings) -> Rules:
         lower_bound=run.lower_bound,
         longest_gap=CYCLES_APART * run.interval,
         handover_gap=CYCLES_APART * run.interval,
+        windows=settings.windows,
     )
 
 

@@ -29,6 +29,7 @@ from tightship_testkit.disasters.steps.people import NODE_OPT_OUTS, POD_OPT_OUTS
 from tightship_testkit.disasters.steps.replicas import any_skew
 from tightship_testkit.disasters.steps.workloads import any_budget
 from tightship_testkit.disasters.team import INTERVALS
+from tightship_testkit.disasters.windowed import with_windows
 
 assert faults
 assert steps
@@ -51,7 +52,7 @@ def make(seed: int) -> Scenario:
 
 
 def _newer(scenario: Scenario) -> Scenario:
-    return with_neighbours(with_sleepers(with_autoscalers(with_extensions(with_pilot(scenario)))))
+    return with_windows(with_neighbours(with_sleepers(with_autoscalers(with_extensions(with_pilot(scenario))))))
 
 
 def _nodes(seed: int) -> Scenario:

@@ -20,9 +20,11 @@ from tightship_testkit.disasters.promises import (
     savings,
     silence,
     stopping,
+    windows,
 )
 
 __all__ = [
     "bounds", "cordons", "displaced", "drains", "evictions", "following", "gangs", "groups", "installations",
     "landings", "leading", "lowering", "others", "pace", "raising", "running", "savings", "silence", "stopping",
+    "windows",
 ]  # fmt: skip
