@@ -16,6 +16,7 @@ from tightship.draining.ledger import Ledger
 from tightship.objects.drain_record import Begun, Spent
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.times import parse_rfc3339
+from tightship.rules.limits import CLUSTER
 from tightship.rules.rates import DAY, HOUR, SKEW, Rates, planned, rate_checks, refused_by_rate
 from tightship_testkit.simulated import Simulated
 
@@ -86,6 +87,14 @@ def test_counts_that_nobody_can_read_are_spent_and_are_not_overwritten(text: str
     assert refused_by_rate([HOURLY], begun, "n1", 1) is not None
     assert refused_by_rate([], begun, "n1", 1) is None
     assert with_begun(notes, [Spent(NOON, "a", 1, 1)], NOON) == notes
+
+
+def test_counts_of_a_time_to_come_are_nobodys_and_said() -> None:
+    begun = begun_in({BEGUN_ANNOTATION: '[{"at":"2126-11-28T12:00:00Z","nodes":1}]'}, NOON)
+    [check] = rate_checks([HOURLY], begun, "n1", 1)
+    assert "2126-11-28T12:00:00Z, which is to come" in check.detail
+    assert "remove annotation tightship.dev/begun" in check.fix
+    assert not check.open
 
 
 def test_the_counts_stay_small_and_lose_nothing() -> None:
@@ -169,6 +178,18 @@ def test_a_claim_in_vain_spends_nothing() -> None:
         assert await held.take(one) is None
         await held.drop(one, in_vain=True)
         assert await held.begun() == []
+
+    virtually(work)
+
+
+@pytest.mark.parametrize(("subject", "asked"), [("n1", 2), (CLUSTER, 1)])
+def test_a_budget_of_a_pool_ends_no_claims_of_other_pools(subject: str, asked: int) -> None:
+    async def work(api: Simulated) -> None:
+        full = Refusal(Reason.BUDGET_EXHAUSTED, subject, "full")
+        wishes = [Wish(claim("n1", "op1"), lambda *_: full), Wish(claim("n2", "op2"), lambda *_: None)]
+        client = Client(api)
+        answers = await client.does(take(Ledger(client.connection, namespace="ns"), wishes))
+        assert answers == (full, None)[:asked]
 
     virtually(work)
 

@@ -39,6 +39,21 @@ def begun_in(annotations: Mapping[str, str], now: float = 0.0) -> Begun:
     return Begun(tuple(found), now)
 
 
+def counts_of(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """Return those of *annotations* that count what has begun."""
+    return {name: text for name, text in annotations.items() if name == BEGUN_ANNOTATION}
+
+
+def without_names(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """Return *annotations*, which count what has begun, with no name in them: each line counts for all pools."""
+    begun = begun_in(annotations)
+    return (
+        {}
+        if begun.problem or not begun.spent
+        else _encoded([msgspec.structs.replace(each, pool=None) for each in begun.spent])
+    )
+
+
 def with_begun(annotations: Mapping[str, str], more: Iterable[Spent], now: float) -> Mapping[str, str]:
     """Return *annotations* with *more* drains, as of *now*."""
     return _written(annotations, [*begun_in(annotations).spent, *more], now)
@@ -71,8 +86,12 @@ def _written(annotations: Mapping[str, str], spent: Iterable[Spent], now: float)
     if len(kept) > MOST:
         old, new = kept[: len(kept) - MOST // 2], kept[len(kept) - MOST // 2 :]
         kept = [*_joined((each.at // HOUR, None, each) for each in old), *new]
-    plain = with_times(msgspec.to_builtins(kept), _TIMES, rfc3339)
-    return {**annotations, BEGUN_ANNOTATION: msgspec.json.encode(plain).decode()}
+    return {**annotations, **_encoded(kept)}
+
+
+def _encoded(spent: Iterable[Spent]) -> Mapping[str, str]:
+    plain = with_times(msgspec.to_builtins(list(spent)), _TIMES, rfc3339)
+    return {BEGUN_ANNOTATION: msgspec.json.encode(plain).decode()}
 
 
 def _joined(lines: Iterable[tuple[float, str | None, Spent]]) -> list[Spent]:

@@ -7,11 +7,14 @@ history give way, the oldest first: their documents are lists or objects in the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from tightship.kube.leases import Lease
 from tightship.objects.unreadable import UNREADABLE
+
+if TYPE_CHECKING:  # files are read without the client
+    from tightship.kube.leases import Lease
 
 CLAIMS_ANNOTATION = "tightship.dev/claims"
 HISTORY_ANNOTATION = "tightship.dev/finished-drains"

@@ -18,6 +18,7 @@ from tightship.objects.counting import counted
 from tightship.objects.drain_record import Begun, Spent
 from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import rfc3339
 from tightship.rules.checks import Check
 from tightship.rules.limits import CLUSTER, Count, Limit
 
@@ -26,7 +27,7 @@ HOUR, DAY = 3600.0, 86400.0
 SKEW = 10.0
 """Seconds by which a window is longer, since clocks of replicas differ: two that are 5 s off, one each way."""
 
-UNREADABLE_FIX = "remove the annotation, so that counting begins anew"
+UNREADABLE_FIX = "remove annotation tightship.dev/begun of the claims' Lease, so that counting begins anew"
 
 
 class Rates(Struct, frozen=True, kw_only=True):
@@ -71,8 +72,10 @@ def _check(
 ) -> Check:
     of = f"{kind}'s {what}s in {'an hour' if window == HOUR else 'a day'}"
     gate = f"{kind.removeprefix('the ').split(maxsplit=1)[0]}'s rate"
-    if begun.problem:
-        return Check(gate, Reason.RATE_LIMITED, False, f"nobody knows {of}: {begun.problem}", UNREADABLE_FIX)
+    ahead = max((each.at for each in begun.spent), default=0.0)
+    odd = f"the claims' Lease has counts of {rfc3339(ahead)}, which is to come" if ahead > begun.now + HOUR else ""
+    if begun.problem or odd:
+        return Check(gate, Reason.RATE_LIMITED, False, f"nobody knows {of}: {begun.problem or odd}", UNREADABLE_FIX)
     spent = [
         (each.at, each.nodes if what == "node" else each.evictions)
         for each in sorted(begun.spent, key=lambda each: each.at)
