@@ -13,11 +13,13 @@ from tightship.draining.begun import MOST, begun_in, given_back, with_begun
 from tightship.draining.claims import Claim, Wish, dropping, take
 from tightship.draining.lease_room import BEGUN_ANNOTATION
 from tightship.draining.ledger import Ledger
+from tightship.objects import Pod
 from tightship.objects.drain_record import Begun, Spent
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.times import parse_rfc3339
 from tightship.rules.limits import CLUSTER
 from tightship.rules.rates import DAY, HOUR, SKEW, Rates, planned, rate_checks, refused_by_rate
+from tightship_testkit.builders import controller, node, pod, pod_of, snapshot
 from tightship_testkit.simulated import Simulated
 
 NOON = parse_rfc3339("2026-11-28T12:00:00Z")
@@ -28,6 +30,11 @@ def kept(*spent: Spent, now: float) -> Begun:
     for each in spent:
         notes = dict(with_begun(notes, [each], each.at))
     return begun_in(with_begun(notes, (), now), now)
+
+
+def pods(many: int) -> tuple[Pod, ...]:
+    """As many pods of workloads of their own."""
+    return tuple(pod_of(snapshot(node(), pod(owner=controller("StatefulSet", f"w{at}")))) for at in range(many))
 
 
 HOURLY = Rates(nodes_per_hour=2)
@@ -57,25 +64,26 @@ CASES = [
 @pytest.mark.parametrize(("rates", "spent", "later", "evicts", "goes"), [each[1:] for each in CASES],
                          ids=[each[0] for each in CASES])  # fmt: skip
 def test_a_rate_slides(rates: Rates, spent: list[Spent], later: float, evicts: int, goes: bool) -> None:
-    refusal = refused_by_rate([rates], kept(*spent, now=NOON + later), "n1", evicts)
+    refusal = refused_by_rate([rates], kept(*spent, now=NOON + later), "n1", pods(evicts))
     assert (refusal is None) is goes
     assert refusal is None or (refusal.reason, refusal.subject) == (Reason.RATE_LIMITED, "n1")
 
 
 def test_a_check_says_what_is_left_and_when_more_is() -> None:
     rates, begun = Rates(nodes_per_hour=2, evictions_per_hour=10), kept(Spent(NOON, "a", 1, 7), now=NOON + 120)
-    nodes, pods = rate_checks([rates], begun, "n1", 4)
+    nodes, evictions = rate_checks([rates], begun, "n1", pods(4))
     assert (nodes.open, nodes.detail) == (True, "1 of 2 nodes of the cluster in an hour, 1 left")
     wants = "7 of 10 evictions of the cluster in an hour; the node has 4 pods to evict; the next at 13:00 UTC, in 58m"
-    assert (pods.open, pods.detail, pods.fix) == (False, wants, "wait, or raise maximumEvictionsPerHour of the cluster")
-    [never] = rate_checks([Rates(evictions_per_day=10)], begun, "n1", 11)
+    assert not evictions.open
+    assert (evictions.detail, evictions.fix) == (wants, "wait, or raise maximumEvictionsPerHour of the cluster")
+    [never] = rate_checks([Rates(evictions_per_day=10)], begun, "n1", pods(11))
     assert never.detail.endswith("the node has 11 pods to evict, more than the rate ever lets go")
 
 
 def test_a_plan_spends_a_rate_as_it_grows() -> None:
-    begun = planned(planned(Begun(now=NOON), "a", 1), "b", 1)
-    assert refused_by_rate([HOURLY], begun, "n3", 1) is not None
-    assert refused_by_rate([POOL], Begun(now=NOON), "n3", 1) is None
+    begun = planned(planned(Begun(now=NOON), "a", pods(1)), "b", pods(1))
+    assert refused_by_rate([HOURLY], begun, "n3", pods(1)) is not None
+    assert refused_by_rate([POOL], Begun(now=NOON), "n3", pods(1)) is None
 
 
 @pytest.mark.parametrize("text", ["", "soon", "{}", '[{"at":1}]', '[{"at":"2026-11-28T12:00:00Z","nodes":-1}]',
@@ -84,16 +92,16 @@ def test_counts_that_nobody_can_read_are_spent_and_are_not_overwritten(text: str
     notes = {BEGUN_ANNOTATION: text}
     begun = begun_in(notes, NOON)
     assert begun.problem
-    assert refused_by_rate([HOURLY], begun, "n1", 1) is not None
-    assert refused_by_rate([], begun, "n1", 1) is None
+    assert refused_by_rate([HOURLY], begun, "n1", pods(1)) is not None
+    assert refused_by_rate([], begun, "n1", pods(1)) is None
     assert with_begun(notes, [Spent(NOON, "a", 1, 1)], NOON) == notes
 
 
 def test_counts_of_a_time_to_come_are_nobodys_and_said() -> None:
     begun = begun_in({BEGUN_ANNOTATION: '[{"at":"2126-11-28T12:00:00Z","nodes":1}]'}, NOON)
-    [check] = rate_checks([HOURLY], begun, "n1", 1)
+    [check] = rate_checks([HOURLY], begun, "n1", pods(1))
     assert "2126-11-28T12:00:00Z, which is to come" in check.detail
-    assert "remove annotation tightship.dev/begun" in check.fix
+    assert "remove that annotation" in check.fix
     assert not check.open
 
 
@@ -130,7 +138,7 @@ class Held:
 
     async def take(self, claim: Claim, rates: Rates = HOURLY) -> Refusal | None:
         def allows(_: tuple[Claim, ...], begun: Begun) -> Refusal | None:
-            return refused_by_rate([rates], begun, claim.node, claim.evicts)
+            return refused_by_rate([rates], begun, claim.node, pods(claim.evicts))
 
         [answer] = await self._client.does(take(self._ledger, [Wish(claim, allows)]))
         return answer
