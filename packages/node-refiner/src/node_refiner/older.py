@@ -58,8 +58,8 @@ _DURATIONS = frozenset(
 def native(values: Mapping[str, object]) -> Translation:
     """Return the configuration *values* in native keys.
 
-    With a key in snake case, drains have SAP node-refiner's times, and a node whose drain failed is tried again after
-    the gap, unless native keys say otherwise.
+    With a key in snake case, drains have SAP node-refiner's times, a node whose drain failed is tried again after the
+    gap, and workloads don't rest, unless native keys say otherwise.
     """
     found = Translation({key: value for key, value in values.items() if key not in KEYS})
     for older, value in values.items():
@@ -73,6 +73,7 @@ def native(values: Mapping[str, object]) -> Translation:
     if found.older:
         given = found.values
         implied = {"nodeDrainTimeout": DRAIN_TIMEOUT, "podEvictionTimeout": DRAIN_TIMEOUT, "backoff": _backoff(given)}
+        implied["workloadPause"] = "0"
         for key, text in implied.items():
             if key not in given:
                 given[key] = text

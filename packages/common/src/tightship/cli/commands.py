@@ -48,6 +48,7 @@ from tightship.nodes.annexes import ADVISE, SEARCH
 from tightship.nodes.controller import AnyController
 from tightship.nodes.loop import serve_nodes
 from tightship.objects.counting import counted
+from tightship.objects.drain_record import PastDrains
 from tightship.objects.durations import parse_duration
 from tightship.objects.quoting import near, quoted
 from tightship.objects.reasons import Reason
@@ -265,7 +266,8 @@ class Commands:
             progress.say(f"{doing} {counted(len(snapshot.nodes), 'node')}")
             horizon = Horizon(until_stable=arguments.until_stable, only=selected, forecast=True, search=search)
             began = monotonic()
-            evaluation = evaluate(snapshot, judge, now, horizon, improve=SEARCH, progress=tell)
+            past = PastDrains(begun=loaded.begun)
+            evaluation = evaluate(snapshot, judge, now, horizon, history=past, improve=SEARCH, progress=tell)
             planned = monotonic() - began
             as_if = None
             if not named and changes is not None and evaluation.plan.refuses(Reason.KARPENTER_MANAGED):
@@ -274,6 +276,8 @@ class Commands:
         unknown = () if named else evaluation.unknown_minimums
         windows = {} if named else evaluation.untold
         warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot, unknown, windows))
+        if any(evaluation.rates.values()):
+            warnings = (*loaded.uncounted, *warnings)
         if selected is not None and not selected:
             warnings = ("--selector and --pool select no node, so the plan removes none", *warnings)
         if search is not None and evaluation.plan.searched is None and judge.placement == "possible":

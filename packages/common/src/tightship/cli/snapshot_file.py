@@ -22,6 +22,7 @@ from msgspec import Struct
 from tightship.cli.object_file import FileError, FileObjects, read_all, read_objects
 from tightship.cli.remarks import Repeated, partial, remarks_of
 from tightship.cluster import NOT_IN_FILE, ClusterState, Snapshot
+from tightship.draining.begun import counts_of
 from tightship.kube.resources import BY_KIND, RESOURCES, Resource, node_of
 from tightship.objects import CONFIG_MAP, ApiObject, Node, ObjectError, Pod, decode
 from tightship.objects.autoscaler_status import MACHINE_KINDS, STATUS_NAME
@@ -111,19 +112,35 @@ class SnapshotHead(Struct, frozen=True, rename="camel"):
 
 _heads = msgspec.json.Decoder(SnapshotHead)
 
+LEASE = "Lease"
+"""The kind of which a file may hold the one with the claims: other Leases count nothing."""
+
+
+class _LeaseMeta(Struct):
+    annotations: dict[str, str] | None = None
+
+
+class _Lease(Struct):
+    metadata: _LeaseMeta
+
+
+_leases = msgspec.json.Decoder(_Lease)
+
 
 class FileCluster(Struct, frozen=True):
     """The cluster in files: *warnings* are about contradictions in them; *newest* is the latest time in them.
 
     *newest* is in seconds since 1970, 0 without any time: the latest on which most clocks agree, about when the files
     were written (:func:`agreed_time`). *head* is that of a snapshot that is the only file: an API server has prevented
-    contradictions, and *newest* is the time of the reading.
+    contradictions, and *newest* is the time of the reading. *counts* are the annotations of the claims' Lease that
+    count what has begun.
     """
 
     snapshot: Snapshot
     warnings: tuple[str, ...]
     newest: float
     head: SnapshotHead | None = None
+    counts: Mapping[str, str] = {}
 
 
 def read_files(paths: Sequence[str | os.PathLike[str]], resources: Sequence[Resource] = RESOURCES) -> FileCluster:
@@ -154,6 +171,7 @@ class _Reader:
         self._resources = resources
         self._unused = BY_KIND.keys() - {each.kind for each in resources}
         self._head: SnapshotHead | None = None
+        self._counts: Mapping[str, str] = {}
         self._state = ClusterState()
         self._repeated = Repeated()
         self._heard: dict[str, int] = {}
@@ -170,6 +188,10 @@ class _Reader:
         """
         if kind == SNAPSHOT:
             self._head = _read_head(thing)
+            return
+        if kind == LEASE:
+            with suppress(*UNREADABLE):
+                self._counts = counts_of(_leases.decode(thing).metadata.annotations or {}) or self._counts
             return
         if kind in self._unused:
             return
@@ -200,12 +222,13 @@ class _Reader:
                 self._state.mark_missing(resource.kind, why)
         snapshot = self._state.snapshot()
         if head is not None and len(held.named) == 1:
-            return FileCluster(snapshot, (), head.time, head)
+            return FileCluster(snapshot, (), head.time, head, self._counts)
         reports = {**self._started, **self._heard}
         still = {name: at for name, at in reports.items() if name not in self._silent} or reports
         at = agreed_time(still, self._stamped)
         remarks = [*remarks_of(snapshot, self._state.strays()), *partial(snapshot, held.lists["Pod"])]
-        return FileCluster(snapshot, (*self._repeated.remarks(), *odd_clocks(still, self._stamped, at), *remarks), at)
+        remarks = [*self._repeated.remarks(), *odd_clocks(still, self._stamped, at), *remarks]
+        return FileCluster(snapshot, tuple(remarks), at, counts=self._counts)
 
     def _note_time(self, thing: ApiObject, raw: bytes | msgspec.Raw) -> None:
         """Note when *thing*, a node or a pod, was created, and what time its kubelet has written."""
@@ -279,8 +302,8 @@ def _known(kind: str, api_version: str) -> bool:
     """Whether *kind* in any version of its own group is in use: other groups have Nodes too."""
     resource = BY_KIND.get(kind)
     group, _, _ = api_version.rpartition("/")
-    if kind == SNAPSHOT:
-        return group == _GROUP
+    if kind in (SNAPSHOT, LEASE):
+        return group == (_GROUP if kind == SNAPSHOT else "coordination.k8s.io")
     if resource is None:
         return kind in MACHINE_KINDS and group in _MACHINE_GROUPS
     return not api_version or group == resource.group

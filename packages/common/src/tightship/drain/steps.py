@@ -22,7 +22,8 @@ class Findings(Struct, frozen=True, kw_only=True):
     for too long. *pending* are pods without a node that were created since the drain began and could run here. *fresh*
     says that the server just listed the pods, *judged* that *against* includes a new search for places. *stopping* says
     that somebody else continues the drain; *releasing* says that nobody does, so the node is given back. *met* is when
-    the present drive first saw the node in its phase.
+    the present drive first saw the node in its phase. *rested* are the seconds for which pauses of
+    workloads have held the drain up.
     """
 
     node: Node | None
@@ -42,6 +43,7 @@ class Findings(Struct, frozen=True, kw_only=True):
     releasing: bool = False
     met: float = 0.0
     not_ready_since: float | None = None
+    rested: float = 0.0
 
 
 class NodeChange(Enum):

@@ -63,6 +63,7 @@ from tightship.process.settings.process import NodeProcessSettings
 from tightship.process.settings.sections import NodeSettings
 from tightship.rules.additions import learned
 from tightship.rules.nodes import draining
+from tightship.rules.rates import marks_of
 
 NOTED_WITHIN = 2.0
 """Most seconds for which a pass waits until drains whose nodes are gone are in the history, before it claims nodes."""
@@ -388,7 +389,9 @@ class ConsolidationLoop(Controller):
                 return judge.room(removal.node, evaluation.facts, {claim.node for claim in claims}, begun)
 
             targets = {move.pod.uid: wanted[move.pod.uid] for move in removal.moves}
-            return Order(fact.view.node, fact.pool, evaluation.plan.hash, allows, targets, len(fact.evict))
+            return Order(
+                fact.view.node, fact.pool, evaluation.plan.hash, allows, targets, len(fact.evict), marks_of(fact.evict)
+            )
 
         for at in range(0, len(waiting), TOGETHER):
             if not self._may_begin():

@@ -41,7 +41,7 @@ from tightship.rules.displacing import with_abandoned
 from tightship.rules.disruption_cost import cost_remarks
 from tightship.rules.health import HealthRules, brake
 from tightship.rules.karpenter import karpenter_pool
-from tightship.rules.rates import Rates, planned, rate_checks, refused_by_rate
+from tightship.rules.rates import Rates, crowded, planned, rate_checks, refused_by_rate
 from tightship.rules.rollouts import Rollouts
 from tightship.rules.windows import WindowRules, window_checks
 from tightship.scheduler.devices import with_devices
@@ -263,7 +263,7 @@ def paced(evaluation: Evaluation, judge: Judge, history: PastDrains, now: float,
     begun = msgspec.structs.replace(history.begun, now=now)
     now_begun, rates = begun, dict[str, tuple[Check, ...]]()
     for name, pool in pools.items():
-        evicts, own = len(facts[name].evict), judge.rates(pool)
+        evicts, own = facts[name].evict, judge.rates(pool)
         rates[name] = tuple(rate_checks(own, begun, name, evicts))
         if held[name] is None:
             held[name] = refused_by_rate(own, now_begun, name, evicts)
@@ -322,6 +322,8 @@ def facts_of(
         if known is not None and known.utilization != fact.utilization:
             fact = msgspec.structs.replace(fact, ratio_before=known.cpu_ratio)
         own = judge.refusals(fact, now)
+        if len(fact.evict) > 1 and not own and not fact.refusals:
+            own += refusals((crowded(each, fact.evict) for each in judge.rates(fact.pool)), fact.view.name)
         if len(snapshot.beside.listed) > 1 and (other := snapshot.beside.refusal(fact.view.node)) is not None:
             own.append(other)
         return msgspec.structs.replace(fact, refusals=tuple(sorted((*fact.refusals, *own)))) if own else fact

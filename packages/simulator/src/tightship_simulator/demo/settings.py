@@ -40,6 +40,7 @@ def config_maps(*, on: bool = True) -> list[Json]:
     compactor = {
         "nodePools": {"general": {**pool, "minimumNodeCount": 5}, "compute": {**pool, "minimumNodeCount": 3}},
         "utilization": "cpu",
+        "workloadPause": 0,
         "maximumNodesInDrain": _ROOM,
         "neededMarkedTimeForRemoval": "2s",
         "minimumNodeAge": "20s",
@@ -55,6 +56,7 @@ def config_maps(*, on: bool = True) -> list[Json]:
         "minimumNodeCount": 12,
         "maximumNodesInDrain": _ROOM,
         "clusterCoolDownAfterDrain": 0,
+        "workloadPause": 0,
         "clusterCoolDownAfterNodeAdded": "15s",
         **_DRAINS,
     }

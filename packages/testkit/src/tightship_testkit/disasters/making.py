@@ -185,6 +185,8 @@ def _refiner(rng: Random) -> Args:
     _vary(rng, settings, "drainer_enabled", ("false",), 0.04)
     _vary(rng, settings, "steering", ("false",), 0.1)
     _vary(rng, settings, "eviction_method", ("delete",), 0.03)
+    _vary(rng, settings, "workload_pause", ("10s", "20s"))
+    _vary(rng, settings, "maximum_nodes_per_hour", ("1", "3"), 0.15)
     return settings
 
 
@@ -206,6 +208,8 @@ def _compactor(rng: Random, pools: list[Pool]) -> Args:
     _vary(rng, settings, "whenNotTaken", ("keep",), 0.08)
     _vary(rng, settings, "steering", (False,), 0.1)
     _vary(rng, settings, "evictionMethod", ("delete",), 0.03)
+    _vary(rng, settings, "workloadPause", (10, 20))
+    _vary(rng, settings, "maximumNodesPerHour", (1, 3), 0.15)
     return settings
 
 

@@ -16,6 +16,7 @@ from tightship_testkit.disasters.promises import (
     others,
     pace,
     raising,
+    rates,
     running,
     savings,
     silence,
@@ -25,6 +26,6 @@ from tightship_testkit.disasters.promises import (
 
 __all__ = [
     "bounds", "cordons", "displaced", "drains", "evictions", "following", "gangs", "groups", "installations",
-    "landings", "leading", "lowering", "others", "pace", "raising", "running", "savings", "silence", "stopping",
-    "windows",
+    "landings", "leading", "lowering", "others", "pace", "raising", "rates", "running", "savings", "silence",
+    "stopping", "windows",
 ]  # fmt: skip
