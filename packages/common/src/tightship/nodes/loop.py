@@ -710,6 +710,7 @@ async def another_comes(succession: Succession, cache: ClusterCache, connection:
 _drain_log = logging.getLogger("tightship.drain")
 
 _PHASES = {
+    Phase.CLAIMED: "NodeWaits",
     Phase.EVICTING: "NodeEvicting",
     Phase.DRAINED: "NodeDrained",
     Phase.RESTORING: "NodeRestoring",
@@ -757,7 +758,8 @@ class DrainReporter:
         note = f"{_PHASES.get(phase, phase.value)}"
         if news.because is not None:
             note += f": {news.because.subject}: {news.because.detail}"
-        self._node(news, reason, note, warning=news.because is not None)
+        waits = phase is Phase.CLAIMED  # for what opens after the cordon
+        self._node(news, reason, note, warning=news.because is not None and not waits)
 
     def _node(self, news: DrainEvent, reason: str, note: str, *, warning: bool = False) -> None:
         node = news.node
