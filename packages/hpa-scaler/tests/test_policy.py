@@ -31,6 +31,7 @@ from hpa_scaler.judge.decision import Subject
 from hpa_scaler.judge.history import FloorHistory, State, decode_state, encode_state
 from hpa_scaler.judge.judge import judge_one
 from hpa_scaler.judge.sources import lowering_window
+from tightship.objects.autoscaling import HorizontalPodAutoscaler
 from tightship.objects.durations import format_duration
 from tightship.objects.node import Condition
 from tightship.objects.reasons import QUERY_FAILURES, Reason
@@ -64,13 +65,19 @@ WEEKENDS = msgspec.structs.replace(NO_AGE, windows=Windows((parse_window("Sat,Su
 GUARDED = asking(hold_query="errors > 0.05", hold_cool_down="150")
 HOLD = Query("errors > 0.05")
 
-SKIPPED = {"ControlledByOther", "HpaTerminating", "TargetAtZero", "ScaleToZero", "Paused"}
+SKIPPED = {"ControlledByOther", "EvictionSurge", "HpaTerminating", "TargetAtZero", "ScaleToZero", "Paused"}
 RATIO, STRICT = asking(scale_down_max_ratio="0.2"), asking(several_series="error")
 CLAMPED = asking(max_replicas_policy="clamp")
 WARNED = answer(200, warnings=("partial",))
 UNKNOWN = Condition("AbleToScale", "False", "FailedGetScale")
 ASLEEP = Condition("ScalingActive", "False", "ScalingDisabled")
 BLIND = (Condition("AbleToScale", "True"), Condition("ScalingActive", "False", "FailedGetResourceMetric"))
+
+
+def surged() -> HorizontalPodAutoscaler:
+    """What eviction-autoscaler makes of an HPA with a floor of 5 (its ``hpa_surge_applier.go``)."""
+    notes = {"evictionSurgeReplicas": "9", "eviction-autoscaler.azure.com/original-min-replicas": "5"}
+    return msgspec.structs.replace(hpa(9), annotations=notes)
 
 
 def case(name: str, thing: Any, asked: FloorSpec, answered: Any, target: int, *why: str, **more: Any) -> Any:
@@ -85,6 +92,7 @@ def case(name: str, thing: Any, asked: FloorSpec, answered: Any, target: int, *w
         case("somebody owns it", hpa(owner=owner()), PLAIN, 1000, 5, "ControlledByOther"),
         case("it is being deleted", hpa(deletion=5), PLAIN, 1000, 5, "HpaTerminating"),
         case("its target is at zero", hpa(conditions=(ASLEEP,)), PLAIN, 1000, 5, "TargetAtZero"),
+        case("it is surged for a drain", surged(), PLAIN, 1000, 9, "EvictionSurge"),
         case("its own metrics fail", hpa(conditions=BLIND), PLAIN, 200, 20),
         case("it is to scale to zero", hpa(0), PLAIN, 100, 0, "ScaleToZero"),
         case("from zero if a lowest floor is given", hpa(0, replicas=1), asking(minimum_replicas="0"), 40, 4),

@@ -29,6 +29,7 @@ from tightship.planning.demand import ReservedDemand, with_demand
 from tightship.planning.plan import Candidate, Planner
 from tightship.planning.plan.model import Placement
 from tightship.planning.plan.reserving import moving_nodes
+from tightship.rules.after_cordon import AFTER_CORDON, parted
 from tightship.rules.displacing import with_abandoned
 from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.evictability import Evictability, Sorted
@@ -38,7 +39,9 @@ from tightship.rules.rates import workload_of
 from tightship.scheduler.devices import with_devices
 from tightship.scheduler.space import Space
 
-TRANSIENT = frozenset({Reason.PDB_EXHAUSTED, Reason.PDB_NOT_CURRENT, Reason.PDB_SPENT_BY_PLAN})
+TRANSIENT = frozenset(
+    {Reason.PDB_EXHAUSTED, Reason.PDB_NOT_CURRENT, Reason.PDB_SPENT_BY_PLAN, Reason.OPENS_AFTER_CORDON}
+)
 """Refusals that end by themselves. A drain under way waits for their end."""
 
 _PLACES = frozenset({Reason.NO_PLACE, Reason.NO_PLACE_TOGETHER, Reason.SCHEDULER_MAY_STRAND})
@@ -120,7 +123,7 @@ class Assessment:
         record = drain_record(self.node)
         begun = record is None or record.phase is not Phase.CLAIMED
         # Once evictions have begun, pods that this drain has evicted may take all the time that is left.
-        refusals = [*found.refusals, *self._unreadable, *(() if begun else found.outlasting)]
+        refusals = [*parted(found.refusals)[0], *self._unreadable, *(() if begun else found.outlasting)]
         if refusals:
             return sorted(refusals)
         if begun and not found.evict:
@@ -172,10 +175,23 @@ class Assessment:
         left = self.left(tries)
         leaving = [*self.sorted.leaving, *(pod for pod in self.sorted.evict if _going(pod, tries))]
         refusing = [*self._unreadable, *self.sorted.refusals]
-        against = [*refusing, *self._lasting(left), *_fatal(left, tries), *back]
+        budgets = [] if self._rules.past_budgets else self.ledger.charge(left)[1]
+        lasting = [each for each in budgets if each.reason not in TRANSIENT]
+        against = [*refusing, *lasting, *_fatal(left, tries), *back]
         if rest is not None:
             started = record is not None and record.phase is not Phase.CLAIMED
             against += [each for each in rest if not (started and each.reason in TRANSIENT)]
+        opens: list[Refusal] = []
+        if record is not None and record.phase is Phase.CLAIMED:
+            refusing, opens = parted(refusing)
+            against, _ = parted(against)
+            opens += [each for each in budgets if each.reason in TRANSIENT]
+            if record.waits_for:
+                against = [each for each in against if each.reason not in TRANSIENT]
+            else:
+                # The claim did not count as one that waits.
+                against += [each for each in opens if each.reason in AFTER_CORDON]
+                opens = []
         now_or_later = self._next(left, leaving, tries, rests)
         began = record.entered(Phase.CLAIMED) if record is not None else None
         return Findings(
@@ -188,6 +204,7 @@ class Assessment:
             due=now_or_later[1],
             against=tuple(sorted(set(against))),
             refusing=tuple(sorted(set(refusing))),
+            opens=tuple(sorted(set(opens), key=_opening)),
             late=tuple(self._late(record, left, leaving, tries, progress)),
             pending=self._pending(began) if began is not None else (),
             fresh=fresh,
@@ -198,11 +215,6 @@ class Assessment:
             not_ready_since=not_ready_since,
             rested=rested,
         )
-
-    def _lasting(self, left: Sequence[Pod]) -> list[Refusal]:
-        if self._rules.past_budgets:
-            return []
-        return [each for each in self.ledger.charge(left)[1] if each.reason not in TRANSIENT]
 
     def _next(
         self, left: Sequence[Pod], leaving: Sequence[Pod], tries: Mapping[str, Try], rests: Mapping[str, float]
@@ -293,6 +305,10 @@ class Assessment:
         view = self.snapshot.nodes[self.name]
         taints = tuple(each for each in node.taints if each.key not in (DRAINING.key, CORDON.key))
         return NodeView(msgspec.structs.replace(node, taints=taints, unschedulable=False), view.pods, view.usage)
+
+
+def _opening(refusal: Refusal) -> tuple[bool, Refusal]:
+    return refusal.reason not in AFTER_CORDON, refusal
 
 
 def _going(pod: Pod, tries: Mapping[str, Try]) -> bool:

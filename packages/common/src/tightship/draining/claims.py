@@ -35,8 +35,8 @@ class Claim(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One drain under way: *holder*, a replica of *controller*, drains *node* of *pool* in operation *op*.
 
     *lease* is that of its installation. *since* is in seconds since 1970; the ledger keeps whole seconds. *evicts*
-    is how many pods the drain was to evict when it began, and *workloads* how many of each workload, by its mark, until
-    all have gone.
+    is how many pods the drain was to evict when it began, *workloads* how many of each workload, by its mark, until
+    all have gone, and *waits* whether it waits for what opens after its cordon.
     """
 
     node: str
@@ -48,6 +48,7 @@ class Claim(Struct, frozen=True, kw_only=True, omit_defaults=True):
     since: float
     evicts: int = 0
     workloads: Mapping[str, int] = {}
+    waits: bool = False
 
     @property
     def spends(self) -> Spent:

@@ -189,8 +189,7 @@ class Order(NamedTuple):
     """A *node* to drain, as it was judged. *targets* are the plan's nodes for its pods, by uid.
 
     *allows* gets all claims of the cluster except this one, and what has begun. *evicts* counts the pods to evict,
-    *workloads* those
-    of each workload, by its mark.
+    *workloads* those of each workload, by its mark; *waits_for* is what opens after the cordon.
     """
 
     node: Node
@@ -200,6 +199,7 @@ class Order(NamedTuple):
     targets: Mapping[str, str] = {}
     evicts: int = 0
     workloads: Mapping[str, int] = {}
+    waits_for: tuple[str, ...] = ()
 
 
 class _Driven(NamedTuple):
@@ -309,9 +309,9 @@ class Drainer:
             def beside(lease: Lease) -> Refusal | None:
                 return None if known is None else known.refuses(order.node, lease)
 
-            return Wish(
-                self._entry(order.node, token(16), order.pool, now, (order.evicts, order.workloads)), allows, beside
-            )
+            counted = (order.evicts, order.workloads)
+            entry = self._entry(order.node, token(16), order.pool, now, counted, waits=bool(order.waits_for))
+            return Wish(entry, allows, beside)
 
         wishes = [wish(order) for order in orders]
         answers = list(await take(self._ledger, wishes, lambda: [each.claim for each in self._drives.values()]))
@@ -370,6 +370,7 @@ class Drainer:
             epoch=self._epoch(),
             lease=self._lease,
             plan_hash=order.plan_hash,
+            waits_for=order.waits_for,
             now=self._tools.clock(),
         )
         try:
@@ -485,11 +486,13 @@ class Drainer:
         drive = Drive(self._tools, node, record, targets, emptied)
         task = asyncio.create_task(self._run(drive, node, record), name=f"drain of {node.name}")
         since = record.entered(Phase.CLAIMED) or self._tools.clock()
-        counted = (evicts, workloads)
-        entry = self._entry(node, record.op, self._pool_of(node), since, counted)
+        counted, waits = (evicts, workloads), bool(record.waits_for)
+        entry = self._entry(node, record.op, self._pool_of(node), since, counted, waits=waits)
         self._drives[node.name] = _Driven(drive, task, entry)
 
-    def _entry(self, node: Node, op: str, pool: str, since: float, counted: tuple[int, Mapping[str, int]]) -> Claim:
+    def _entry(
+        self, node: Node, op: str, pool: str, since: float, counted: tuple[int, Mapping[str, int]], *, waits: bool
+    ) -> Claim:
         return Claim(
             node=node.name,
             op=op,
@@ -500,6 +503,7 @@ class Drainer:
             since=since,
             evicts=counted[0],
             workloads=counted[1],
+            waits=waits,
         )
 
     async def _run(self, drive: Drive, node: Node, record: DrainRecord) -> None:

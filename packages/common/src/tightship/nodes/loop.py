@@ -62,6 +62,7 @@ from tightship.process.serving import Configuration, Controller, Frame, serve
 from tightship.process.settings.process import NodeProcessSettings
 from tightship.process.settings.sections import NodeSettings
 from tightship.rules.additions import learned
+from tightship.rules.after_cordon import awaited, waiting_elsewhere
 from tightship.rules.nodes import draining
 from tightship.rules.rates import marks_of
 
@@ -386,11 +387,15 @@ class ConsolidationLoop(Controller):
             fact = evaluation.facts[removal.node]
 
             def allows(claims: Sequence[Claim], begun: Begun) -> Refusal | None:
-                return judge.room(removal.node, evaluation.facts, {claim.node for claim in claims}, begun)
+                ahead = {claim.node: claim.op for claim in claims if claim.waits} if fact.opens else {}
+                return judge.room(
+                    removal.node, evaluation.facts, {claim.node for claim in claims}, begun
+                ) or waiting_elsewhere(evaluation.snapshot, ahead, removal.node)
 
             targets = {move.pod.uid: wanted[move.pod.uid] for move in removal.moves}
+            view, evict, waits_for = fact.view, fact.evict, awaited(fact.opens)
             return Order(
-                fact.view.node, fact.pool, evaluation.plan.hash, allows, targets, len(fact.evict), marks_of(fact.evict)
+                view.node, fact.pool, evaluation.plan.hash, allows, targets, len(evict), marks_of(evict), waits_for
             )
 
         for at in range(0, len(waiting), TOGETHER):
@@ -707,6 +712,7 @@ async def another_comes(succession: Succession, cache: ClusterCache, connection:
 _drain_log = logging.getLogger("tightship.drain")
 
 _PHASES = {
+    Phase.CLAIMED: "NodeWaits",
     Phase.EVICTING: "NodeEvicting",
     Phase.DRAINED: "NodeDrained",
     Phase.RESTORING: "NodeRestoring",
@@ -754,7 +760,8 @@ class DrainReporter:
         note = f"{_PHASES.get(phase, phase.value)}"
         if news.because is not None:
             note += f": {news.because.subject}: {news.because.detail}"
-        self._node(news, reason, note, warning=news.because is not None)
+        waits = phase is Phase.CLAIMED  # for what opens after the cordon
+        self._node(news, reason, note, warning=news.because is not None and not waits)
 
     def _node(self, news: DrainEvent, reason: str, note: str, *, warning: bool = False) -> None:
         node = news.node

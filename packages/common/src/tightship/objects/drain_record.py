@@ -59,6 +59,8 @@ class DrainRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     another. *since* maps each phase, ``Marked`` included, to when this drain last entered it (``Drained``: first).
     *prior_unschedulable* is what a restore puts back. *attempts* counts consecutive drains given up, and *next_try* is
     when another may start. *reason* explains the phase in the words of :class:`tightship.objects.reasons.Reason`.
+    *waits_for* names what the drain waits for between its cordon and its first eviction or, in ``Backoff``, has waited
+    for in vain (:mod:`tightship.rules.after_cordon`); *deadline* is when a wait ends.
     """
 
     phase: Phase
@@ -74,6 +76,7 @@ class DrainRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     next_try: float | None = None
     reason: str = ""
     plan_hash: str = ""
+    waits_for: tuple[str, ...] = ()
 
     @property
     def owns_node(self) -> bool:

@@ -78,6 +78,7 @@ class Reason(StrEnum):
 
     # A PodDisruptionBudget stands against it.
     PDB_NEVER_ALLOWS = "PdbNeverAllows"
+    OPENS_AFTER_CORDON = "OpensAfterCordon"
     PDB_EXHAUSTED = "PdbExhausted"
     PDB_SPENT_BY_PLAN = "PdbSpentByPlan"
     PDB_NOT_CURRENT = "PdbNotCurrent"
@@ -106,6 +107,7 @@ class Reason(StrEnum):
     EVICTION_FORBIDDEN = "EvictionForbidden"
     EVICTION_FAILED = "EvictionFailed"
     REPLACEMENTS_PENDING = "ReplacementsPending"
+    NOT_OPENED = "NotOpened"
     NOT_HANDED_OVER = "NotHandedOver"
     RETURNS_TO_NODE = "ReturnsToNode"
     UNCORDONED = "Uncordoned"
@@ -121,6 +123,7 @@ class Reason(StrEnum):
     SCALE_TO_ZERO = "ScaleToZero"
     PAUSED = "Paused"
     CONTESTED = "Contested"
+    EVICTION_SURGE = "EvictionSurge"
 
     # A query has no usable answer.
     SERVER_UNKNOWN = "ServerUnknown"

@@ -36,6 +36,7 @@ from tightship.planning.plan import (
 )
 from tightship.planning.savings import settled
 from tightship.rules.additions import AdditionRules, Pause, after_additions, learned, longest
+from tightship.rules.after_cordon import waiting, waiting_elsewhere
 from tightship.rules.checks import Check, refusals, remark
 from tightship.rules.displacing import with_abandoned
 from tightship.rules.disruption_cost import cost_remarks
@@ -165,10 +166,11 @@ class Evaluation(Struct, frozen=True, kw_only=True):
         held, fact = self.held.get(name), self.facts[name]
         maintained = fact.view.node.maintenance_planned
         planned = (remark("maintenance", "planned: the node goes first and takes nobody in"),) if maintained else ()
+        opens = (remark("after the cordon", f"waits: {each.detail}") for each in fact.opens)
         pace = (*self.windows.get(fact.pool, ()), *self.rates.get(name, ()))
         told = held is None or any(each.detail == held.detail for each in pace)
         waits = () if told or held is None else (Check("held back", held.reason, False, held.detail, held.fix),)
-        return (*self.gates.checks(name), *planned, *cost_remarks(fact.evict), *pace, *waits)
+        return (*self.gates.checks(name), *planned, *opens, *cost_remarks(fact.evict), *pace, *waits)
 
 
 class Evaluator:
@@ -262,11 +264,14 @@ def paced(evaluation: Evaluation, judge: Judge, history: PastDrains, now: float,
     }
     begun = msgspec.structs.replace(history.begun, now=now)
     now_begun, rates = begun, dict[str, tuple[Check, ...]]()
+    ahead = waiting(snapshot)
     for name, pool in pools.items():
         evicts, own = facts[name].evict, judge.rates(pool)
         rates[name] = tuple(rate_checks(own, begun, name, evicts))
         if held[name] is None:
             held[name] = refused_by_rate(own, now_begun, name, evicts)
+        if held[name] is None and facts[name].opens:
+            held[name] = waiting_elsewhere(snapshot, ahead, name)
         if held[name] is None and own:
             now_begun = planned(now_begun, pool, evicts)
     return msgspec.structs.replace(

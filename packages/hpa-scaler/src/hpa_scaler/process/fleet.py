@@ -16,7 +16,7 @@ from hpa_scaler.annotations.queries import Outcomes, Query
 from hpa_scaler.annotations.spec import Rollout, Rules, rollout_of
 from hpa_scaler.judge.decision import Asked
 from hpa_scaler.judge.judge import asked_of, questions, wants_rollout
-from hpa_scaler.judge.ownership import restoration, state_of
+from hpa_scaler.judge.ownership import restoration, state_of, surged
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.write.applying import OptedOut
 from hpa_scaler.write.records import Records
@@ -218,9 +218,9 @@ def returns_of(seen: ListedHpas, rules: Rules, records: Records) -> tuple[OptedO
     for hpa in seen.others:
         history = records.recall(hpa) or state_of(hpa, rules.prefix)[0].history
         given = restoration(hpa, history, rules, seen.now)
-        if given is None:
+        if given is None and surged(hpa) is None:
             records.forget(hpa.uid)
-        else:
+        elif given is not None:
             found.append(OptedOut(hpa, history, given))
     return tuple(found)
 
