@@ -23,7 +23,7 @@ from typing import Any
 
 from virtual import Traffic, config_maps, forty
 
-from tightship.process.settings.fields import seconds
+from tightship.process.settings.loading import seconds
 from tightship_simulator.demo import story
 from tightship_simulator.demo.cluster import WORKS, group, objects
 from tightship_simulator.life.prometheus import Outage, Prometheus

@@ -11,8 +11,8 @@ from node_compactor.settings import CompactorSettings, PoolSettings
 from tightship.cluster.pools import shown
 from tightship.objects import NodeGroup
 from tightship.objects.counting import counted
-from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import format_duration
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import CountInPlan, NodeFacts, count_before_plan
 from tightship.planning.plan import Candidate, Gates, Planner

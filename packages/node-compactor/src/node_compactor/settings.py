@@ -15,8 +15,16 @@ from node_compactor.older import native
 from tightship.nodes.annexes import PricesSetting
 from tightship.planning.plan import STRATEGIES
 from tightship.planning.utilization import Measure
-from tightship.process.settings.fields import BudgetField, Flag, Ratio, Seconds
-from tightship.process.settings.loading import ConfigSource, Layered, resolve, wire_keys
+from tightship.process.settings.loading import (
+    BudgetField,
+    ConfigSource,
+    Flag,
+    Layered,
+    Ratio,
+    Seconds,
+    resolve,
+    wire_keys,
+)
 from tightship.process.settings.sections import (
     DisabledRules,
     DrainKeys,

@@ -22,9 +22,8 @@ from tightship.cluster import Snapshot
 from tightship.objects import Node
 from tightship.objects.counting import counted
 from tightship.objects.drain_record import Phase
-from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
-from tightship.objects.times import rfc3339
+from tightship.objects.times import format_duration, rfc3339
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import CountInPlan, candidates_of, count_before_plan
 from tightship.planning.plan import Candidate, Gates, Ordered, Planner, Removal

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, get_args, get_origin
 from pydantic import Field, ValidationInfo, field_validator
 
 from tightship.nodes.annexes import PricesSetting
-from tightship.process.settings.fields import Budget, BudgetField, Flag, GoBool, Seconds
+from tightship.process.settings.loading import Budget, BudgetField, Flag, GoBool, Seconds
 from tightship.process.settings.sections import (
     DisabledRules,
     HowSure,

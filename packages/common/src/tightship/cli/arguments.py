@@ -16,12 +16,10 @@ from pydantic import BaseModel
 
 from tightship.cli.app import EXIT_USAGE, CliError
 from tightship.documents.shown_rows import DEFAULT_ORDER, ORDERS, SHOW, SUMMARY_FROM, SUMMARY_ROWS
-from tightship.objects.durations import ALLOWED_FORMS, parse_duration
 from tightship.objects.quoting import near, quoted
 from tightship.objects.selectors import parse_selector
-from tightship.objects.times import parse_rfc3339
-from tightship.process.settings.fields import Flag
-from tightship.process.settings.loading import SettingsError, flags_of
+from tightship.objects.times import ALLOWED_FORMS, parse_duration, parse_rfc3339
+from tightship.process.settings.loading import Flag, SettingsError, flags_of
 
 REQUEST_TIMEOUT = 30.0
 """Seconds that a command waits for the answer to a request."""

@@ -49,15 +49,15 @@ from tightship.nodes.controller import AnyController
 from tightship.nodes.loop import serve_nodes
 from tightship.objects.counting import counted
 from tightship.objects.drain_record import PastDrains
-from tightship.objects.durations import parse_duration
 from tightship.objects.quoting import near, quoted
 from tightship.objects.reasons import Reason
+from tightship.objects.times import parse_duration
 from tightship.objects.unreadable import UNREADABLE
 from tightship.planning.changes import AdviceAsked, Scenario, TimeLimit, Tunable
 from tightship.planning.evaluate import Evaluation, Horizon, evaluate
 from tightship.planning.plan import Plan, SearchRules
 from tightship.planning.plan.reserving import pending_pods
-from tightship.process.settings.fields import seconds
+from tightship.process.settings.loading import seconds
 from tightship.process.settings.sections import NodeSettings
 
 _EXITS = """exit codes: 0 done; 1 an error; 2 with --exit-code, when a node is decided otherwise; 64 wrong usage;

@@ -26,9 +26,8 @@ from tightship.draining.begun import counts_of
 from tightship.kube.resources import BY_KIND, RESOURCES, Resource, node_of
 from tightship.objects import CONFIG_MAP, ApiObject, Node, ObjectError, Pod, decode
 from tightship.objects.autoscaler_status import MACHINE_KINDS, STATUS_NAME
-from tightship.objects.durations import format_duration
 from tightship.objects.mistyped import explained
-from tightship.objects.times import parse_rfc3339, rfc3339
+from tightship.objects.times import format_duration, parse_rfc3339, rfc3339
 from tightship.objects.unreadable import UNREADABLE
 
 WINDOW = 450

@@ -22,7 +22,7 @@ from tightship.planning.changes import AdviceAsked
 from tightship.planning.plan import Improve
 from tightship.prices import prices
 from tightship.process.serving import Frame
-from tightship.process.settings.fields import Flag
+from tightship.process.settings.loading import Flag
 from tightship.process.settings.process import NodeProcessSettings
 from tightship.process.settings.sections import NodeSettings
 from tightship.search import search

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tightship.cluster import Snapshot
 from tightship.objects.drain_record import Phase
-from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import format_duration
 from tightship.rules.nodes import drain_record
 
 AFTER_CORDON = frozenset({Reason.OPENS_AFTER_CORDON})

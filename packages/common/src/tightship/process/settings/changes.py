@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason
+from tightship.objects.times import format_duration
 from tightship.planning.changes import Change, subjects
 from tightship.planning.evaluate import Evaluation, Judge
 from tightship.planning.facts import NodeFacts

@@ -21,8 +21,7 @@ from tightship.objects.schedulers import SCHEDULERS, Scoring
 from tightship.objects.selectors import Taint
 from tightship.planning.demand import KEPT_FOR, ReservedDemand
 from tightship.planning.plan.model import CANDIDATE, Placement, SteeringRules
-from tightship.process.settings.fields import SWITCHABLE_RULES, BudgetField, Flag, Rules, Seconds, Share
-from tightship.process.settings.loading import Layered
+from tightship.process.settings.loading import SWITCHABLE_RULES, BudgetField, Flag, Layered, Rules, Seconds, Share
 from tightship.process.settings.windows import WindowsSetting
 from tightship.rules.eviction_rules import EvictionRules, awaited_for
 from tightship.rules.rates import Rates
