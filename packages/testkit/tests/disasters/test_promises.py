@@ -395,8 +395,8 @@ NIGHT = {"allow": ["Mon 08:02-08:03"]}
     [
         ({"allow": ["Mon 08:00-08:01"]}, [claim("n1")], False),
         ({"deny": ["08:01-08:02"], "timeZone": ""}, [claim("n1")], False),
-        ({"deny": ["03:00-03:01"], "timeZone": "America/New_York"}, [claim("n1")], True),
-        ({"calendar": "DTSTART:20260105T080000Z\nDTEND:20260105T080100Z"}, [claim("n1")], True),
+        ({"deny": ["03:00-03:01"], "timeZone": "America/New_York"}, [4, claim("n1")], True),
+        ({"calendar": "DTSTART:20260105T080000Z\nDTEND:20260105T080100Z"}, [4, claim("n1")], True),
         # A drain from before goes on, until the windows have been closed for hardStop.
         (NIGHT, [Drainer.evict], False),
         ({**NIGHT, "hardStop": "0s"}, [Drainer.evict], True),
