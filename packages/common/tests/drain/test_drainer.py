@@ -111,6 +111,7 @@ async def test_a_drain_asks_the_server_for_its_node_only_where_it_must(bench: Be
     assert [each for each in asked if "claims" in each[1] or each[1] == "leases"] == [
         ("GET", "tightship-claims", 404),
         ("POST", "leases", 201),
+        ("PUT", "tightship-claims", 200),  # all pods are gone, and their workloads rest from now on
         ("PUT", "tightship-claims", 200),
     ]
 
