@@ -37,18 +37,23 @@ def guarded(owner: str) -> dict[str, Any]:
             continue
         count = len(mine)
         status = {"currentHealthy": count, "desiredHealthy": count, "expectedPods": count, "disruptionsAllowed": 0}
-        cluster["items"].append({
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {
-                "name": f"guard-{meta['name']}",
-                "namespace": meta["namespace"],
-                "generation": 1,
-                "annotations": {"ownedBy": owner, "target": meta["name"]},
-            },
-            "spec": {"minAvailable": count, "selector": {"matchLabels": {"app": mine[0]["metadata"]["labels"]["app"]}}},
-            "status": {**status, "observedGeneration": 1},
-        })
+        cluster["items"].append(
+            {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {
+                    "name": f"guard-{meta['name']}",
+                    "namespace": meta["namespace"],
+                    "generation": 1,
+                    "annotations": {"ownedBy": owner, "target": meta["name"]},
+                },
+                "spec": {
+                    "minAvailable": count,
+                    "selector": {"matchLabels": {"app": mine[0]["metadata"]["labels"]["app"]}},
+                },
+                "status": {**status, "observedGeneration": 1},
+            }
+        )
     return cluster
 
 
