@@ -1,4 +1,4 @@
-"""A fleet whose every Deployment has the budget of AKS' eviction-autoscaler: as many removals as without, one by one."""
+"""A fleet whose every Deployment has a budget of eviction-autoscaler: as many removals as without, one by one."""
 
 from __future__ import annotations
 
