@@ -54,8 +54,6 @@ RUNNING_ONLY = frozenset(
         Reason.EVICTION_FORBIDDEN,
         Reason.EVICTION_FAILED,
         Reason.REPLACEMENTS_PENDING,
-        Reason.OPENS_AFTER_CORDON,
-        Reason.NOT_OPENED,
         Reason.NOT_HANDED_OVER,
         Reason.RETURNS_TO_NODE,
         Reason.UNCORDONED,
@@ -68,6 +66,8 @@ RUNNING_ONLY = frozenset(
 ELSEWHERE = frozenset(
     {
         Reason.NOT_SELECTED,
+        Reason.OPENS_AFTER_CORDON,
+        Reason.NOT_OPENED,
         Reason.BUFFER_NEEDS_NODE,
         Reason.OTHER_DRAIN_NEEDS_NODE,
         Reason.POD_STUCK,
