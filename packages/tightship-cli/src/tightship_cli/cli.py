@@ -27,6 +27,7 @@ from tightship.rules.eviction_rules import SWITCHABLE as POD_RULES
 from tightship.rules.nodes import SWITCHABLE as NODE_RULES
 from tightship_cli import __version__
 from tightship_cli.converting import add_config
+from tightship_cli.lint import add_lint
 
 PROGRAM = "tightship"
 
@@ -82,6 +83,7 @@ def _add(commands: argparse._SubParsersAction[CommandParser]) -> None:
     hpa_scaler.cli.fill(floors, f"{PROGRAM} floors")
     add_config(commands)
     add_snapshot(commands, PROGRAM)
+    add_lint(commands, PROGRAM, __version__)
     completion = commands.add_parser(
         "completion",
         help="print the completion for a shell",
