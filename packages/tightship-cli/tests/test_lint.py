@@ -112,7 +112,21 @@ CASES: dict[str, tuple[list[Json], dict[str, str]]] = {
         [deployment(), budget(maxUnavailable=1), budget("b", maxUnavailable=0)],
         {"MultiplePdbs": "error", "PdbNeverAllows": "error"},
     ),
-    "selects nothing": ([deployment(), budget(app="else", maxUnavailable=0)], {"PdbSelectsNothing": "note"}),
+    "selects nothing": ([deployment(), budget(app="else", maxUnavailable=1)], {"PdbSelectsNothing": "note"}),
+    # kube-linter's pdb-max-unavailable.yaml: the pods are elsewhere, and the budget allows none of them.
+    "never, of pods that are elsewhere": (
+        [budget(maxUnavailable=0)],
+        {"PdbSelectsNothing": "note", "PdbNeverAllows": "error"},
+    ),
+    # kube-linter's pdb-min-available.yaml: a template without containers is the HPA's target all the same.
+    "a template without a spec": (
+        [
+            made("apps/v1", "Deployment", "web", {"template": {"metadata": {"labels": {"app": "web"}}}}),
+            budget(minAvailable=1),
+            hpa(),
+        ],
+        {},
+    ),
     "no replicas to count by": (
         [
             made("batch/v1", "Job", "web", deployment()["spec"]),

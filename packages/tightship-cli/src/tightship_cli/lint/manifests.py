@@ -43,6 +43,7 @@ _TEMPLATES: Mapping[str, tuple[str, ...]] = {
 }
 _MADE: Mapping[str, str] = {"Deployment": "ReplicaSet", "Rollout.argoproj.io": "ReplicaSet", "CronJob": "Job"}
 """What stands between a kind and its pods."""
+_JUDGED = frozenset({"Pod", "PodDisruptionBudget", "HorizontalPodAutoscaler", *_TEMPLATES})
 _SCALED = frozenset({"Deployment", "Rollout.argoproj.io", "CloneSet.apps.kruise.io", "ReplicaSet", "StatefulSet"})
 _SCALED |= {"ReplicationController"}
 """Kinds with replicas, by which the disruption controller computes percentages and ``maxUnavailable``."""
@@ -164,8 +165,8 @@ class _Reader:
         key = (kind, str(meta.get("namespace") or "default"), name)
         known = self.written.get(key)
         if known is not None:
-            patch = kind in _TEMPLATES and not (_template(document, kind) or {}).get("spec", {}).get("containers")
-            if not patch:
+            patch = kind in _TEMPLATES and not (_template(document, kind) or {}).get("spec")
+            if kind in _JUDGED and not patch:
                 here, there = f"{file}:{node.start_mark.line + 1}", f"{known.file}:{known.node.start_mark.line + 1}"
                 self.warnings.append(f"{here}: {kind} {name} is in {there} too, which counts; lint each cluster alone")
             return True
@@ -200,10 +201,6 @@ class _Reader:
         template = content if kind == "Pod" else _template(content, kind)
         if template is None or _HOOK in ((content.get("metadata") or {}).get("annotations") or {}):
             return
-        if not isinstance(template.get("spec"), dict):
-            if kind == "Pod" or kind in WORKLOAD_KINDS:
-                self._add(key, kind, {**content, "metadata": {**content["metadata"], "namespace": namespace}})
-            return
         replicas = self._replicas(key, content)
         meta = {**(template.get("metadata") or {}), "name": name, "namespace": namespace}
         if kind != "Pod":
@@ -219,7 +216,7 @@ class _Reader:
                 self._add(key, kind, {"metadata": top, "spec": {**content["spec"], "replicas": replicas}})
             meta |= {"name": f"{name}-1-1", "ownerReferences": [owner]}
         ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-        pod = {"metadata": meta, "spec": _defaulted(template["spec"]), "status": ready}
+        pod = {"metadata": meta, "spec": _defaulted(template.get("spec") or {}), "status": ready}
         node = pod["spec"].get("nodeName")
         if node:
             self._add(key, "Node", {"metadata": {"name": str(node)}})

@@ -294,6 +294,10 @@ def _budgets(pods: _Pods) -> Iterator[Finding]:
     if "Pod" not in pods.snapshot.missing:
         for budget in pods.snapshot.budgets:
             if budget.key not in pods.selected and budget.expected_pods == 0:
+                # Without nodes these are manifests, and the pods may be elsewhere.
+                never = budget.never_allows or budget.min_available == "100%"
+                if never and not pods.snapshot.nodes:
+                    yield found(Reason.PDB_NEVER_ALLOWS, _of(budget), f"{budget.rule} can never allow an eviction")
                 yield found("PdbSelectsNothing", _of(budget), f"{budget.rule} of no pod")
 
 
