@@ -27,6 +27,7 @@ from tightship.rules.eviction_rules import SWITCHABLE as POD_RULES
 from tightship.rules.nodes import SWITCHABLE as NODE_RULES
 from tightship_cli import __version__
 from tightship_cli.converting import add_config
+from tightship_cli.fleet import add_fleet
 from tightship_cli.lint import add_lint
 
 PROGRAM = "tightship"
@@ -60,6 +61,12 @@ class _PlanCommands(Commands):
     def __init__(self) -> None:
         super().__init__(COMPACTOR, name=PROGRAM, version=__version__, description=_DESCRIPTION)
 
+    several = True
+
+    def add_to_plan(self, plan: CommandParser) -> None:
+        """Let ``plan`` take several clusters."""
+        add_fleet(self, plan)
+
     def add_commands(self, commands: argparse._SubParsersAction[CommandParser]) -> None:
         """Add the commands of node-refiner and of hpa-scaler."""
         _add(commands)
@@ -70,6 +77,12 @@ class _RefineCommands(Commands):
 
     def __init__(self) -> None:
         super().__init__(REFINER, name=f"{PROGRAM} refine")
+
+    several = True
+
+    def add_to_plan(self, plan: CommandParser) -> None:
+        """Let ``plan`` take several clusters."""
+        add_fleet(self, plan)
 
     def add_commands(self, commands: argparse._SubParsersAction[CommandParser]) -> None:
         """Add nothing."""
