@@ -104,7 +104,7 @@ def _contexts(arguments: argparse.Namespace) -> list[argparse.Namespace]:
         for each in wanted:
             if not any(fnmatchcase(name, each) for name in known):
                 where = ", ".join(known) or "none"
-                raise UsageError(f"--context {quoted(each)} matches no context{near(each, known)}; there are {where}")
+                raise UsageError(f"--context {quoted(each)} matches no context; there are {where}{near(each, known)}")
         patterns = [name for name in known if any(fnmatchcase(name, each) for each in wanted)]
     return [_with(arguments, context=each) for each in patterns] or [_with(arguments, context=None)]
 

@@ -258,7 +258,7 @@ def _page(document: FleetPlan) -> Page:
     parts, first = [], 0
     named = [each for each in document.clusters if not each.error]
     for number, (entry, plan) in enumerate(zip(named, document.plans, strict=True), 1):
-        parts.append((f"cluster-{number}", entry, plan_page(plan, first=first, within=f"c{number}-")))
+        parts.append((f"cluster-{number}", entry, plan_page(plan, first=first, within=f"c{number}-" if first else "")))
         first += len(plan.nodes)
     values = {
         "fleet": document,
