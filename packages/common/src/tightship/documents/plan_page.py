@@ -126,11 +126,13 @@ def plan_page(
     refresh: int = 0,
     first: int = 0,
     within: str = "",
+    named: str = "",
     **more: object,
 ) -> Page:
     """Return the page of *plan*; *template* extends its template and has *more* values.
 
-    Of several plans in one page each numbers its rows from *first*, and begins its anchors with *within*.
+    Of several plans in one page each numbers its rows from *first*, begins its anchors with *within*, and ends the
+    labels of its tables with *named*.
     """
     rows, limits = tuple(_rows(plan, first)), _limits(plan.settings.values)
     pools: dict[str, list[Row]] = {}
@@ -144,6 +146,7 @@ def plan_page(
     values = {
         "plan": plan,
         "within": within,
+        "named": named,
         "summary": summary,
         "headline": told,
         "rows": rows,

@@ -258,7 +258,9 @@ def _page(document: FleetPlan) -> Page:
     parts, first = [], 0
     named = [each for each in document.clusters if not each.error]
     for number, (entry, plan) in enumerate(zip(named, document.plans, strict=True), 1):
-        parts.append((f"cluster-{number}", entry, plan_page(plan, first=first, within=f"c{number}-" if first else "")))
+        within = f"c{number}-" if first else ""
+        part = plan_page(plan, first=first, within=within, named=f" of {entry.name}")
+        parts.append((f"cluster-{number}", entry, part))
         first += len(plan.nodes)
     values = {
         "fleet": document,
