@@ -29,6 +29,7 @@ from tightship_cli import __version__
 from tightship_cli.converting import add_config
 from tightship_cli.fleet import add_fleet
 from tightship_cli.lint import add_lint
+from tightship_cli.mcp import add_mcp
 
 PROGRAM = "tightship"
 
@@ -97,6 +98,7 @@ def _add(commands: argparse._SubParsersAction[CommandParser]) -> None:
     add_config(commands)
     add_snapshot(commands, PROGRAM)
     add_lint(commands, PROGRAM, __version__)
+    add_mcp(commands, PROGRAM, __version__, command)
     completion = commands.add_parser(
         "completion",
         help="print the completion for a shell",
