@@ -45,8 +45,8 @@ def source_of(tool: str) -> tuple[str, ...]:
     return of_floors if tool == "floors" else ("-f", str(NODES))
 
 
-RUNNING = re.compile(r'"evaluatedAt": "[^"]*"')
-"""The time of a judgement of floors is that of the clock."""
+RUNNING = re.compile(r"20[0-9T:-]+Z")
+"""Floors are judged at the time of the clock."""
 
 
 def printed(*words: str) -> str:

@@ -12,7 +12,7 @@ from tightship.cli.arguments import CommandParser, add_cluster_arguments, add_lo
 from tightship.cli.source import files_of
 from tightship_cli.mcp.tools import TOOLS
 
-INSTALL = "pipx inject tightship-cli 'mcp>=2.3,<3', or pip install 'tightship-cli[mcp]'"
+INSTALL = "pipx inject tightship-cli 'mcp>=2.3,<3'"
 _OF_CLUSTER = ("filename", "kubeconfig", "context", "request_timeout")
 
 
