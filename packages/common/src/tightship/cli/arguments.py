@@ -161,9 +161,9 @@ def parse_rows(text: str) -> int:
 
 
 def add_cluster_arguments(
-    parser: argparse.ArgumentParser, kinds: str = "nodes,pods,pdb,..."
+    parser: argparse.ArgumentParser, kinds: str = "nodes,pods,pdb,...", *, several: bool = False
 ) -> argparse._ArgumentGroup:
-    """Add the arguments that name the cluster; *kinds* are the kinds that a file of the cluster should hold."""
+    """Add the arguments that name the cluster, or *several*; *kinds* are those that a file of it should hold."""
     group = parser.add_argument_group("cluster")
     group.add_argument(
         "-f",
@@ -174,16 +174,19 @@ def add_cluster_arguments(
         "(or yaml) prints, .gz too, or cluster-info dump, or a folder of such files; - for standard input; repeatable: "
         "the files are read together",
     )
-    add_server_arguments(group)
+    add_server_arguments(group, several=several)
     return group
 
 
-def add_server_arguments(group: argparse._ArgumentGroup) -> None:
-    """Add the arguments that name an API server and how to ask it."""
+def add_server_arguments(group: argparse._ArgumentGroup, *, several: bool = False) -> None:
+    """Add the arguments that name an API server, or *several*, and how to ask it."""
     group.add_argument(
         "--kubeconfig", metavar="FILE", help="kubeconfig (default: $KUBECONFIG, ~/.kube/config, in-cluster)"
     )
-    group.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
+    told = "context of the kubeconfig (default: its current one)"
+    if several:
+        told += "; repeatable, * and ? match: several clusters are shown side by side"
+    group.add_argument("--context", metavar="NAME", action="append" if several else "store", help=told)
     group.add_argument(
         "--request-timeout",
         metavar="DURATION",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TextIO, TypeAlias, TypeVar
 
 import msgspec
 
@@ -30,12 +30,12 @@ from tightship.cli.object_file import DocumentError, FileError, read_bytes, unpa
 from tightship.cli.output import no_command, print_version, version_line, write_rendered
 from tightship.cli.progress import Progress
 from tightship.cli.run_command import add_run
-from tightship.cli.source import load_snapshot
+from tightship.cli.source import LoadedCluster, load_snapshot
 from tightship.cluster import Snapshot
 from tightship.cluster.pools import pool_of, shown
 from tightship.documents.build import plan_document
 from tightship.documents.difference import DIFFERENCE, difference
-from tightship.documents.document import Generator, NodePlan, PendingSummary
+from tightship.documents.document import Generator, NodeExplanation, NodePlan, PendingSummary
 from tightship.documents.explain import explanation_document
 from tightship.documents.explanation_view import EXPLANATION
 from tightship.documents.formats import formats_of
@@ -54,6 +54,7 @@ from tightship.objects.reasons import Reason
 from tightship.objects.times import parse_duration
 from tightship.objects.unreadable import UNREADABLE
 from tightship.planning.changes import AdviceAsked, Scenario, TimeLimit, Tunable
+from tightship.planning.demand import ReservedDemand
 from tightship.planning.evaluate import Evaluation, Horizon, evaluate
 from tightship.planning.plan import Plan, SearchRules
 from tightship.planning.plan.reserving import pending_pods
@@ -120,6 +121,9 @@ _OF_EXPLAIN = frozenset({"positional arguments", "options", "cluster", "output",
 
 N = TypeVar("N", bound=NodeSettings)
 
+Loader: TypeAlias = Callable[[argparse.Namespace, Progress, ReservedDemand], LoadedCluster]
+"""Loads the cluster that arguments name; :func:`~tightship.cli.source.load_snapshot` has its errors."""
+
 
 class Commands:
     """The commands of *controller*.
@@ -132,6 +136,12 @@ class Commands:
         self.name = name or controller.name
         self.version = version or controller.version
         self.description = description or controller.description
+
+    several = False
+    """Whether ``plan`` takes several clusters."""
+
+    def add_to_plan(self, plan: CommandParser) -> None:
+        """Add what else ``plan`` takes."""
 
     def add_commands(self, commands: argparse._SubParsersAction[CommandParser]) -> None:
         """Add the commands besides those that every controller's plans have: ``run``."""
@@ -170,12 +180,13 @@ class Commands:
             "Writes nothing to the cluster.",
         )
         plan.usage = f"{self.name} plan [-f FILE | --context NAME] [flags]"
-        output = self._common(plan, formats_of(PLAN), table=True)
+        output = self._common(plan, formats_of(PLAN), table=True, several=self.several)
         output.add_argument(
             "--exit-code", action="store_true", help="exit with 2 when a node would be removed, 0 when none would"
         )
         plan.shorten_help(_OF_PLAN)
-        plan.set_defaults(run=self._plan)
+        plan.set_defaults(run=self.plan)
+        self.add_to_plan(plan)
         explain = commands.add_parser(
             "explain",
             help="show everything about the named nodes: each pod, each blocker, what would free it",
@@ -200,9 +211,9 @@ class Commands:
         version.set_defaults(run=self._version)
 
     def _common(
-        self, parser: argparse.ArgumentParser, outputs: Mapping[str, object], *, table: bool
+        self, parser: argparse.ArgumentParser, outputs: Mapping[str, object], *, table: bool, several: bool = False
     ) -> argparse._ArgumentGroup:
-        add_cluster_arguments(parser)
+        add_cluster_arguments(parser, several=several)
         self.controller.add_options(parser)
         output = add_output_arguments(parser, outputs, table=table)
         _add_advice_argument(output)
@@ -213,37 +224,55 @@ class Commands:
         del arguments
         return print_version(self.name, self.version)
 
-    def _plan(self, arguments: argparse.Namespace) -> int:
-        inputs, _, advising = self._judge(arguments)
+    def plan(self, arguments: argparse.Namespace) -> int:
+        """Print the plan of one cluster, and return the exit code."""
+        document, inputs = self.planned(arguments)
         if arguments.output is None:
             few = len(inputs.snapshot.nodes) < SUMMARY_FROM or arguments.no_headers
             arguments.output = "table" if few else "summary"
-        only_rows = arguments.no_headers and arguments.output in ("table", "wide", "summary")
-        if advising is not None and not only_rows:
-            with Progress() as progress:
-                asked = "what would free more nodes?" if inputs.plan.searched is None else "which setting costs most?"
-                progress.say(f"planning again for at most {arguments.advice_time:g} s: {asked}")
-                inputs = advising(inputs, ())
-        document = plan_document(inputs, arguments.sort_by)
         unasked = {Reason.NOT_SELECTED} | ({Reason.MAX_NODES_REACHED} if arguments.max_nodes is not None else set())
         view = plan_view(ShownRows(arguments.show or "", arguments.limit_rows, frozenset(unasked)))
         write_rendered(self.name, view, document, arguments, inputs.warnings)
-        return EXIT_WOULD_CHANGE if arguments.exit_code and inputs.plan.removals else 0
+        return EXIT_WOULD_CHANGE if arguments.exit_code and document.summary.nodes.removed else 0
+
+    def planned(
+        self, arguments: argparse.Namespace, load: Loader = load_snapshot, stream: TextIO | None = None
+    ) -> tuple[NodePlan, Inputs]:
+        """Return the plan of the cluster that *load* gives, and what it is made of; progress goes to *stream*."""
+        inputs, _, advising = self._judge(arguments, (), load, stream)
+        only_rows = arguments.no_headers and arguments.output in (None, "table", "wide", "summary")
+        if advising is not None and not only_rows:
+            with Progress(stream) as progress:
+                asked = "what would free more nodes?" if inputs.plan.searched is None else "which setting costs most?"
+                progress.say(f"planning again for at most {arguments.advice_time:g} s: {asked}")
+                inputs = advising(inputs, ())
+        return plan_document(inputs, arguments.sort_by), inputs
 
     def _explain(self, arguments: argparse.Namespace) -> int:
-        inputs, evaluation, advising = self._judge(arguments, arguments.nodes)
+        document, warnings = self.explained(arguments)
+        write_rendered(self.name, EXPLANATION, document, arguments, warnings)
+        return 0
+
+    def explained(
+        self, arguments: argparse.Namespace, load: Loader = load_snapshot
+    ) -> tuple[NodeExplanation, tuple[str, ...]]:
+        """Return all about the nodes that *arguments* name, in the cluster that *load* gives, and warnings."""
+        inputs, evaluation, advising = self._judge(arguments, arguments.nodes, load)
         names = tuple(dict.fromkeys(arguments.nodes))
         # A searched plan ends by time, so planning again without a search would compare two different things.
         if advising is not None and evaluation.plan.searched is None:
             with Progress() as progress:
                 progress.say(f"planning again for at most {arguments.advice_time:g} s: what would free the nodes?")
                 inputs = advising(inputs, names)
-        document = explanation_document(inputs, names, {name: evaluation.checks(name) for name in names})
-        write_rendered(self.name, EXPLANATION, document, arguments, inputs.warnings)
-        return 0
+        checks = {name: evaluation.checks(name) for name in names}
+        return explanation_document(inputs, names, checks), inputs.warnings
 
     def _judge(
-        self, arguments: argparse.Namespace, named: Sequence[str] = ()
+        self,
+        arguments: argparse.Namespace,
+        named: Sequence[str],
+        load: Loader,
+        stream: TextIO | None = None,
     ) -> tuple[Inputs, Evaluation, Callable[[Inputs, Sequence[str]], Inputs] | None]:
         _choose_places(arguments)
         controller, given = self.controller, self.controller.flags_given(arguments)
@@ -253,8 +282,8 @@ class Commands:
         if seconds and SEARCH is not None and judge.placement == "possible":
             solving = 0.0 if named else SOLVING  # an explanation shows no bound
             search = SearchRules(seconds=seconds, clock=monotonic, solving=solving)
-        with Progress() as progress:
-            loaded = load_snapshot(arguments, progress, judge.ahead)
+        with Progress(stream) as progress:
+            loaded = load(arguments, progress, judge.ahead)
             snapshot, now = loaded.snapshot, loaded.at
             _check_names(named, snapshot)
             selected = _selected(arguments, snapshot, judge.rules.pool_labels)

@@ -161,8 +161,13 @@ def parse(raw: bytes, name: str) -> Snapshot:
 
     Raises :class:`FileError` with all problems; a file without a node is one.
     """
+    return parsed(raw, name).snapshot
+
+
+def parsed(raw: bytes, name: str) -> FileCluster:
+    """Return the cluster of *raw* as :func:`parse` reads it."""
     reader = _Reader()
-    return reader.cluster(read_objects(raw, name, _known, reader.take)).snapshot
+    return reader.cluster(read_objects(raw, name, _known, reader.take))
 
 
 class _Reader:
