@@ -66,6 +66,8 @@ RUNNING_ONLY = frozenset(
 ELSEWHERE = frozenset(
     {
         Reason.NOT_SELECTED,
+        Reason.MAX_EVICTIONS_REACHED,
+        Reason.SAVING_TOO_SMALL,
         Reason.BUFFER_NEEDS_NODE,
         Reason.OTHER_DRAIN_NEEDS_NODE,
         Reason.POD_STUCK,
