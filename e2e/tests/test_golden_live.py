@@ -44,6 +44,8 @@ NOT_LIVE: Mapping[Reason, str] = {
     Reason.NODE_GROUP_MIN_SIZE: "no Cluster Autoscaler tells the minimum size of a group",
     Reason.OPENS_AFTER_CORDON: "no drain waits for what opens after its cordon",
     Reason.NOT_OPENED: "no drain has waited for it in vain",
+    Reason.MAX_EVICTIONS_REACHED: "it comes of a flag of the command line",
+    Reason.SAVING_TOO_SMALL: "the golden configuration asks for no saving",
     Reason.NOT_SELECTED: "it comes of a selection on the command line, of which there is none here",
     Reason.NOT_AUTOSCALED: "no Cluster Autoscaler tells its groups",
     Reason.VIRTUAL_NODE: "no virtual node is in the golden cluster",

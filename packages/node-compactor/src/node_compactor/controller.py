@@ -64,6 +64,8 @@ def summarize(settings: CompactorSettings, config: str | None) -> str:
         parts.append(f"at most {settings.cluster_budget} of all nodes at once")
     if settings.max_nodes is not None:
         parts.append(f"at most {counted(settings.max_nodes, 'removal')}")
+    if settings.minimum_saving:
+        parts.append(f"at least {settings.minimum_saving:g} a month for each eviction")
     if settings.minimum_age:
         parts.append(f"nodes from an age of {format_duration(settings.minimum_age)} on")
     if settings.marked_for:

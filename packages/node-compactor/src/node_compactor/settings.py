@@ -29,6 +29,7 @@ from tightship.process.settings.sections import (
     DisabledRules,
     DrainKeys,
     HowSure,
+    LeastSaving,
     MostRemovals,
     NodeKeys,
     NodeSettings,
@@ -180,6 +181,7 @@ class CompactorSettings(
         BudgetField | None, Flag("--cluster-budget N|P%", "the same for the whole cluster (default: 1)", rank=-1)
     ] = Field(default=None, alias="maximumNodesInDrain")
     max_nodes: MostRemovals
+    minimum_saving: LeastSaving
     pool_labels: PoolLabels
     ignore_daemonsets: Annotated[
         bool, Flag("--ignore-daemonsets", "leave DaemonSet pods out of both sides of the ratio (default: no)", "rules")

@@ -53,6 +53,8 @@ def summarize(settings: RefinerSettings, config: str | None) -> str:
         parts.append(f"weights {settings.cpu_weight:g} CPU, {settings.memory_weight:g} memory")
     if settings.max_nodes is not None:
         parts.append(f"at most {counted(settings.max_nodes, 'removal')}")
+    if settings.minimum_saving:
+        parts.append(f"at least {settings.minimum_saving:g} a month for each eviction")
     if settings.disabled_rules:
         parts.append(f"without {', '.join(sorted(settings.disabled_rules))}")
     return "; ".join(parts)

@@ -68,6 +68,8 @@ ELSEWHERE = frozenset(
         Reason.NOT_SELECTED,
         Reason.OPENS_AFTER_CORDON,
         Reason.NOT_OPENED,
+        Reason.MAX_EVICTIONS_REACHED,
+        Reason.SAVING_TOO_SMALL,
         Reason.BUFFER_NEEDS_NODE,
         Reason.OTHER_DRAIN_NEEDS_NODE,
         Reason.POD_STUCK,
