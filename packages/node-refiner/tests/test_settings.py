@@ -57,6 +57,7 @@ def test_the_native_form_of_the_older_config_map_means_the_same() -> None:
         nodeDrainTimeout: 8m30s
         podEvictionTimeout: 8m30s
         backoff: 5m
+        workloadPause: 0
     """
     assert REFINER.configured({"config.yaml": told}, {}) == REFINER.configured(OLD, {})
 
