@@ -97,6 +97,11 @@ def claim(name: str = "", op: str = "op1", phase: str = "Claimed") -> Act:
     return lambda on: on.node(name, spec, on.record(op, phase))
 
 
+def waiting(name: str, op: str = "op1") -> Act:
+    spec = {"unschedulable": True, "taints": [{**DRAINING, "value": op}]}
+    return lambda on: on.node(name, spec, {**on.record(op, "Claimed"), "waitsFor": ["OpensAfterCordon shop/web"]})
+
+
 def writes(name: str, spec: Json | None = None, record: Json | None = None, **meta: Any) -> Act:
     return lambda on: on.node(name, spec, record, **meta)
 
@@ -310,6 +315,7 @@ ROGUES = {
     ),
     "left-to-handler": leader(marked_by_handler("n1"), claim("n1")),
     "within-drain-budget": leader(claim("n1"), claim("n2", "op2")),
+    "one-waits-after-its-cordon": leader(waiting("n1"), waiting("n2", "op2")),
     "minimums-kept": leader(claim("n1"), by="node-refiner-0", **reported("node-refiner", minimum_nodes=3)),
     "waits-until-well": leader(
         claim("n1"),
