@@ -19,13 +19,14 @@ PLANS: Json = {
     "disabledRules": ["LocalStorage"],
     "blockingSystemPodTimeout": "13m",
     "maximumScaleUpReplicas": 12,
+    "workloadPause": "14m",
 }
 """Settings of plans that drains go by too."""
 EVICTION = EvictionRules(frozenset({Reason.LOCAL_STORAGE}), 780, ENDS_BY_ITSELF, 180)
 
 
 def test_the_defaults_are_the_machines() -> None:
-    assert TOY.drain_settings(ToySettings()).rules == DrainRules()
+    assert TOY.drain_settings(ToySettings()).rules == DrainRules(workload_pause=600)
 
 
 def test_every_setting_of_a_drain_reaches_it() -> None:
@@ -61,6 +62,7 @@ def test_every_setting_of_a_drain_reaches_it() -> None:
         backoff_limit=540,
         hold_off=600,
         most_in_flight=11,
+        workload_pause=840,
         past_budgets=True,
     )
     ahead = ReservedDemand(12, buffers=True, recommended=True)
