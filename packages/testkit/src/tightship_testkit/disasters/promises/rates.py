@@ -26,11 +26,14 @@ class _Counting(Promise):
         if change.object["kind"] == "Lease" and change.object["metadata"]["name"] == CLAIMS and not ours(author):
             self.edited = self.world.now
 
-    def setting(self, program: str, key: str, snake: str) -> float:
-        """Return the loosest recent value of a setting of *program*, infinite if any says that there is no limit."""
+    def settings(self, program: str, key: str, snake: str) -> list[float]:
+        """Return the recent values of a setting of *program*; 0 is no limit."""
         team = self.world.team(program)
-        values = [each.get(key, each.get(snake, 0)) for each in team.recent(self.world.now)] if team is not None else []
-        return max((float(value) if value else math.inf for value in map(seconds, values)), default=math.inf)
+        return (
+            [0.0]
+            if team is None
+            else [seconds(each.get(key, each.get(snake, 0))) for each in team.recent(self.world.now)]
+        )
 
     def together(self) -> bool:
         """Whether both controllers count under one Lease."""
@@ -54,7 +57,7 @@ class NoRatePassed(_Counting):
         if not program:
             return
         self._begun.append((self.world.now, program))
-        most = self.setting(program, "maximumNodesPerHour", "maximum_nodes_per_hour")
+        most = max(each or math.inf for each in self.settings(program, "maximumNodesPerHour", "maximum_nodes_per_hour"))
         since = max(self.edited, self.world.now - HOUR)
         many = sum(at > since and (by == program or self.together()) for at, by in self._begun)
         if many > most:
@@ -80,8 +83,8 @@ class WorkloadsRest(_Counting):
         uid = str(owner["uid"])
         before = self._last.get(uid)
         self._last[uid] = eviction
-        pause = self.setting(eviction.program, "workloadPause", "workload_pause")
-        if pause == math.inf or before is None or before.sent < self.edited:
+        pause = min(self.settings(eviction.program, "workloadPause", "workload_pause"))
+        if before is None or before.sent < self.edited:
             return
         if before.pod["metadata"]["uid"] == eviction.pod["metadata"]["uid"]:
             return
