@@ -16,9 +16,21 @@ from hpa_scaler.documents.document import FloorExplanation, FloorPlan
 from tightship.documents.document import NodeExplanation, NodePlan
 from tightship.documents.frontier import NodeFrontier
 from tightship_charts.places import CHARTS
+from tightship_cli.fleet.document import FleetPlan
+from tightship_cli.lint.views import LintReport
 
 SCHEMAS = CHARTS.parent / "docs" / "schemas"
-DOCUMENTS = (NodePlan, NodeExplanation, NodeFrontier, FloorPlan, FloorExplanation, FloorBacktest, FloorSuggestions)
+DOCUMENTS = (
+    FleetPlan,
+    LintReport,
+    NodePlan,
+    NodeExplanation,
+    NodeFrontier,
+    FloorPlan,
+    FloorExplanation,
+    FloorBacktest,
+    FloorSuggestions,
+)
 
 _SITE = "https://tightship.github.io/tightship/schemas"
 

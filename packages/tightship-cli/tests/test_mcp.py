@@ -28,6 +28,7 @@ NODES = PACKAGES / "node-compactor" / "tests" / "data" / "cluster.yaml"
 FLOORS = PACKAGES / "hpa-scaler" / "tests" / "data"
 CALLS: dict[str, tuple[Json, tuple[str, ...]]] = {
     "plan": ({"pool": ["web"], "maxNodes": 1}, ("plan", "--pool", "web", "--max-nodes", "1")),
+    "frontier": ({"pool": ["web"]}, ("plan", "--frontier", "--pool", "web")),
     "explain": ({"nodes": ["web-1", "web-2"]}, ("explain", "web-1", "web-2")),
     "lint": ({}, ("lint",)),
     "floors": ({"namespace": ["shop"]}, ("floors", "plan", "--namespace", "shop")),
@@ -45,7 +46,7 @@ def source_of(tool: str) -> tuple[str, ...]:
     return of_floors if tool == "floors" else ("-f", str(NODES))
 
 
-RUNNING = re.compile(r"20[0-9T:-]+Z")
+RUNNING = re.compile(r"20[0-9T:-]+Z|\(in \w+\)")
 """Floors are judged at the time of the clock."""
 
 
@@ -111,7 +112,7 @@ async def test_bad_arguments_are_told_and_the_server_goes_on() -> None:
         'no node is in pool "--kubeconfig=/etc/passwd"',
         "nodes is missing: names of nodes",
         'node "-f/etc/passwd" not found',
-        "there is no tool run; allowed is plan, explain, lint, floors",
+        "there is no tool run; allowed is plan, frontier, explain, lint, floors",
     ]
     for (good, text), expected in zip(found, said, strict=False):
         assert not good

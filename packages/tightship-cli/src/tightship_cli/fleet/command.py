@@ -65,6 +65,8 @@ def _run(commands: Commands, arguments: argparse.Namespace) -> int:
     if len(each) == 1:
         arguments.advice_time = ADVICE_TIME if asked is None else asked
         return commands.plan(each[0])
+    if getattr(arguments, "frontier", False):
+        raise UsageError("--frontier is about one cluster; allowed is one --context, or the files of one")
     formats = formats_of(FLEET)
     arguments.output = {None: "table", "summary": "table"}.get(arguments.output, arguments.output)
     if arguments.output not in formats:

@@ -55,6 +55,11 @@ def add_lint(commands: argparse._SubParsersAction[CommandParser], program: str, 
     )
     parser.usage = f"{program} lint [-f PATH | --context NAME] [flags]"
     add_cluster_arguments(parser)
+    for each in parser._actions:
+        if each.dest == "filename":
+            each.help = (
+                f"read manifests, or a folder of them, instead; or the cluster: {(each.help or '').partition(': ')[2]}"
+            )
     judging = parser.add_argument_group("judging")
     judging.add_argument("--config", metavar="FILE", help="node-compactor's configuration: its rules about pods count")
     judging.add_argument("--floors-config", metavar="FILE", help="hpa-scaler's configuration: its rules count")

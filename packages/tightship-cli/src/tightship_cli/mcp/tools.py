@@ -68,6 +68,12 @@ TOOLS: Mapping[str, ToolRow] = {
         _NODES,
         ("config",),
     ),
+    "frontier": ToolRow(
+        ("plan", "--frontier"),
+        "Ten plans from few to many nodes: what each eviction buys, and the fewest evictions proven.",
+        {name: each for name, each in _NODES.items() if name in ("pool", "selector")},
+        ("config",),
+    ),
     "explain": ToolRow(
         ("explain",), "All about the named nodes: each pod, each blocker, what would free them.", _NAMED, ("config",)
     ),
