@@ -6,8 +6,6 @@ import argparse
 from functools import partial
 
 import msgspec
-from tightship.cli.basics import write_rendered
-from tightship.objects.selector_text import parse_selector
 
 from tightship.cli.app import CliError
 from tightship.cli.arguments import (
@@ -19,6 +17,7 @@ from tightship.cli.arguments import (
     value_of,
 )
 from tightship.cli.object_file import FileError, read_bytes
+from tightship.cli.output import write_rendered
 from tightship.cli.progress import Progress
 from tightship.cli.source import load_snapshot
 from tightship.documents.document import Generator
@@ -30,6 +29,7 @@ from tightship.nodes.annexes import PRICES
 from tightship.objects.counting import counted
 from tightship.objects.money import Prices
 from tightship.objects.quoting import near, quoted
+from tightship.objects.selectors import parse_selector
 from tightship.objects.times import rfc3339
 from tightship.objects.unreadable import UNREADABLE
 from tightship.planning.demand import ReservedDemand
