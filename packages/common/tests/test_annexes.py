@@ -22,6 +22,7 @@ ENTRIES = {
     "advice": "advise",
     "deletion_costs": "pod_costs",
     "frontier": "frontier",
+    "fit": "fit",
     "landing": "landing_guide",
     "prices": "prices",
     "search": "search",

@@ -22,11 +22,13 @@ from tightship.cli.commands import Commands
 from tightship.cli.output import write_document
 from tightship.cli.snapshot_command import add_snapshot
 from tightship.cluster.pools import KNOWN_POOL_LABELS
+from tightship.documents.document import Generator
 from tightship.planning.plan import STRATEGIES, Placement
 from tightship.rules.eviction_rules import SWITCHABLE as POD_RULES
 from tightship.rules.nodes import SWITCHABLE as NODE_RULES
 from tightship_cli import __version__
 from tightship_cli.converting import add_config
+from tightship_cli.fitting import add_fit
 from tightship_cli.fleet import add_fleet
 from tightship_cli.lint import add_lint
 from tightship_cli.mcp import add_mcp
@@ -99,6 +101,7 @@ def _add(commands: argparse._SubParsersAction[CommandParser]) -> None:
     add_snapshot(commands, PROGRAM)
     add_lint(commands, PROGRAM, __version__)
     add_mcp(commands, PROGRAM, __version__, command)
+    add_fit(commands, Generator(PROGRAM, __version__))
     completion = commands.add_parser(
         "completion",
         help="print the completion for a shell",

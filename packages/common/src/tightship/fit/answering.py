@@ -1,0 +1,438 @@
+"""From a question to its alternatives: machines on offer, pods by kind, the program, places."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from tightship.cluster import NodeView, Snapshot
+from tightship.cluster.state import sum_up
+from tightship.fit.demands import with_recommended
+from tightship.fit.machines import ARCH, HOSTNAME, Machine, Market, Pool, pools_of, requested, type_of, wanted_types
+from tightship.fit.model import Alternative, Answer, Asked, Chosen, FitError, Fitted, PoolLook, Present
+from tightship.fit.packing import ROUNDS, Estate, Kind, bought
+from tightship.fit.program import Program, Solved, reduced, solve
+from tightship.objects import Pod
+from tightship.objects.money import price_of
+from tightship.scheduler.space import Space
+
+MOST_TRIED = 8
+"""Sets of types that are solved for each type more, where only so many are allowed."""
+
+
+def answer(asked: Asked) -> Fitted:
+    """See :func:`tightship.fit.fit`."""
+    if asked.at_most is not None and asked.at_most < 1:
+        raise FitError(f"--at-most {asked.at_most} is no number of machine types; allowed is 1 or more")
+    pools, alone = pools_of(asked)
+    demands: list[tuple[str, str, Snapshot, tuple[str, ...]]] = [("now", "what runs now", asked.snapshot, ())]
+    if asked.recommended is not None:
+        demands.append(("recommended", *with_recommended(asked.snapshot, asked.recommended)))
+    market = Market(asked)
+    answers = [
+        _Fitting(asked, pools, market, snapshot).answer(word, told, remarks)
+        for word, told, snapshot, remarks in demands
+    ]
+    looks = [
+        PoolLook(pool.name, pool.cloud, pool.arch, pool.labels, tuple(str(each) for each in pool.taints))
+        for pool in pools
+    ]
+    return Fitted(_present(asked, pools), asked.prices.currency, tuple(looks), tuple(answers), dict(alone))
+
+
+def _present(asked: Asked, pools: Sequence[Pool]) -> Present:
+    views = [view for pool in pools for view in pool.views]
+    prices = [price_of(view.node, asked.prices) for view in views]
+    return Present(
+        nodes=len(views),
+        unpriced=sum(each is None for each in prices),
+        micros_per_hour=sum(each.hourly for each in prices if each is not None),
+        cpu=requested(views, "cpu"),
+        memory=requested(views, "memory"),
+        types=dict(Counter(type_of(view.node) for view in views).most_common()),
+    )
+
+
+class _Offer(Struct, frozen=True):
+    """The machines on offer, the *kinds* of pods, and the program of both. *misfits* fit on no machine."""
+
+    machines: Sequence[Machine]
+    kinds: Sequence[Kind]
+    program: Program
+    misfits: Mapping[str, str]
+    snapshot: Snapshot
+
+
+class _Fitting:
+    """The alternatives for the pods of one snapshot."""
+
+    def __init__(self, asked: Asked, pools: Sequence[Pool], market: Market, snapshot: Snapshot) -> None:
+        self._asked = asked
+        self._pools = pools
+        self._market = market
+        inside = {view.name for pool in pools for view in pool.views}
+        around = {name: view for name, view in snapshot.nodes.items() if name not in inside}
+        self._pods, self._archs = self._to_carry(snapshot, inside)
+        self._around = msgspec.structs.replace(
+            snapshot,
+            nodes=around,
+            unscheduled=tuple(msgspec.structs.replace(pod, node="") for pod in self._pods),
+            attachments={name: each for name, each in snapshot.attachments.items() if each.node not in inside},
+            starting=(),
+            headroom=(),
+            anew={},
+        )
+
+    def _to_carry(self, snapshot: Snapshot, inside: set[str]) -> tuple[list[Pod], list[str]]:
+        """Return the pods to carry, each with the architecture of the node it runs on (empty if it waits)."""
+        pods: list[Pod] = []
+        archs: list[str] = []
+        for pool in self._pools:
+            for view in (snapshot.nodes[each.name] for each in pool.views):
+                for pod in view.pods:
+                    if not (pod.daemon or pod.mirror or snapshot.replaced(pod)):
+                        pods.append(pod)
+                        archs.append(view.node.labels.get(ARCH, pool.arch))
+        waiting = [pod for pod in snapshot.unscheduled if not (pod.daemon or pod.mirror or pod.gated or pod.deletion)]
+        if waiting and self._asked.pools is not None:
+            space = Space(snapshot)
+            own = np.array([name in inside for name in space.names], dtype=np.bool_)
+            masks = [space.demand_of(pod).static for pod in waiting]
+            waiting = [
+                pod for pod, mask in zip(waiting, masks, strict=True) if mask[own].any() and not mask[~own].any()
+            ]
+        return pods + waiting, archs + [""] * len(waiting)
+
+    def answer(self, word: str, told: str, remarks: Sequence[str]) -> Answer:
+        modes = ("types",) if self._asked.types else self._asked.modes
+        found: list[Alternative] = []
+        for mode in modes:
+            try:
+                found.append(self._alternative(mode))
+            except _UnpricedError as error:
+                remarks = (*remarks, f"{mode}: {error}")
+        if not found:
+            raise FitError(remarks[-1])
+        return Answer(
+            demand=word,
+            told=told,
+            pods=len(self._pods),
+            cpu_milli=sum(pod.requests.get("cpu", 0) for pod in self._pods),
+            memory_bytes=sum(pod.requests.get("memory", 0) for pod in self._pods),
+            alternatives=tuple(found),
+            remarks=tuple(remarks),
+        )
+
+    def _alternative(self, mode: str) -> Alternative:
+        estate, solved, offer = self.estate(mode)
+        packed = estate.nodes()
+        bound = min(round(solved.bound), sum(offer.machines[each].price.hourly for each in estate.machines))
+        views = [NodeView(each.node, (), sum_up((*each.daemons, *each.pods))) for each in packed]
+        unplaced = dict(offer.misfits)
+        unplaced.update({pod.key: "no machine bought has room by the scheduler's rules" for pod in estate.unplaced()})
+        return Alternative(
+            mode=mode,
+            machines=tuple(_chosen(offer.machines, estate.machines)),
+            nodes=len(packed),
+            micros_per_hour=sum(offer.machines[each].price.hourly for each in estate.machines),
+            bound_micros_per_hour=bound,
+            solved=solved.by_solver,
+            cpu=requested(views, "cpu"),
+            memory=requested(views, "memory"),
+            unplaced=unplaced,
+        )
+
+    def estate(self, mode: str) -> tuple[Estate, Solved, _Offer]:
+        """Return the machines of the alternative with the pods on them, and what the program says."""
+        offer = self._offer(wanted_types(self._asked, self._pools, mode))
+        solved = solve(offer.program, self._asked.seconds)
+        best = self._packed(offer, solved, None)
+        types = {offer.machines[each].type for each in best.machines}
+        if self._asked.at_most is not None and len(types) > self._asked.at_most:
+            best = self._limited(offer, solved, self._asked.at_most)
+        return best, solved, offer
+
+    def _packed(self, offer: _Offer, solved: Solved, types: frozenset[str] | None) -> Estate:
+        """Buy what the program says in whole machines, then for the pods left over; give up what isn't needed."""
+        program = offer.program
+        estate = Estate(self._around, offer.machines, offer.kinds)
+        on_offer = np.array([types is None or each.type in types for each in offer.machines], dtype=np.bool_)
+        columns = np.flatnonzero(on_offer)
+        columns = columns[reduced(_part(program, columns), scaled=False)]
+        twins = _twins(offer, on_offer)
+        counts = np.floor(solved.machines + 1e-6)
+        turn: Counter[int] = Counter()
+
+        def buy(column: int) -> None:
+            same = twins[column]  # in other zones: one after another
+            estate.machines.append(same[turn[column] % len(same)])
+            turn[column] += 1
+
+        for column in np.flatnonzero(counts).tolist():
+            for _ in range(int(counts[column])):
+                buy(column)
+        shares: dict[int, list[tuple[frozenset[int], int]]] = {}
+        for kind, column, pods in solved.flows:
+            if on_offer[column] and pods >= 1 - 1e-6:
+                shares.setdefault(kind, []).append((frozenset(twins[column]), int(pods + 1e-6)))
+        estate.settle(solved.worth, shares)
+        before = -1
+        for _ in range(ROUNDS):
+            left = estate.left
+            if not any(left) or sum(left) == before:
+                break
+            before = sum(left)
+            estate.machines += bought(program, columns, solved.worth, left, before)
+            estate.settle(solved.worth)
+        estate.trim()
+        estate.shrink(_part_cost(program, on_offer))
+        return estate
+
+    def _limited(self, offer: _Offer, solved: Solved, most: int) -> Estate:
+        """Return the cheapest machines of *most* types: the type is added next whose bound with the others is least."""
+        program, types = offer.program, [each.type for each in offer.machines]
+        worth = dict.fromkeys(dict.fromkeys(types), 0.0)
+        for column, count in enumerate(solved.machines):
+            worth[types[column]] += float(count * program.cost[column])
+        for kind in worth:
+            part = np.array([each == kind for each in types])
+            if program.allowed[part].any(axis=0).all():
+                worth[kind] += 1e-9
+        chosen: frozenset[str] = frozenset()
+        best: Estate | None = None
+        for _ in range(most):
+            tried: list[tuple[float, frozenset[str], Solved]] = []
+            ranked = sorted(
+                (kind for kind in worth if kind not in chosen), key=lambda kind: self._rank(offer, kind, worth)
+            )
+            for kind in ranked[:MOST_TRIED]:
+                some = chosen | {kind}
+                part = np.flatnonzero([each in some for each in types])
+                open_to = program.allowed[part].any(axis=0)
+                sub = _part(program, part)
+                sub = Program(
+                    sub.cost,
+                    sub.room,
+                    sub.request[open_to],
+                    sub.count[open_to],
+                    sub.allowed[:, open_to],
+                    sub.alone[open_to],
+                )
+                found = solve(sub, self._asked.seconds / 4)
+                machines, dear = np.zeros(len(types)), solved.worth.copy()
+                machines[part], dear[open_to] = found.machines, found.worth
+                missing = float(program.count[~open_to].sum())
+                back = np.flatnonzero(open_to)
+                flows = tuple((int(back[kind]), int(part[column]), pods) for kind, column, pods in found.flows)
+                plan = Solved(found.bound, machines, dear, found.by_solver, flows)
+                tried.append((missing * 1e12 + found.bound, some, plan))
+            if not tried:
+                break
+            _, chosen, plan = min(tried, key=lambda each: each[0])
+            made = self._packed(offer, plan, chosen)
+            if best is None or _score(offer, made) < _score(offer, best):
+                best = made
+        assert best is not None
+        return best
+
+    @staticmethod
+    def _rank(offer: _Offer, kind: str, worth: Mapping[str, float]) -> tuple[float, float, str]:
+        """Order types: those that the program uses most, then the cheapest by volume."""
+        machine = next(each for each in offer.machines if each.type == kind)
+        column = offer.machines.index(machine)
+        total = offer.program.count @ offer.program.request
+        room = offer.program.room[column]
+        wanted = total > 0
+        by_volume = float((total[wanted] / np.maximum(room[wanted], 1e-12)).max()) * float(offer.program.cost[column])
+        return (-worth[kind] if worth[kind] > 1e-6 else 0.0, by_volume, kind)
+
+    def _offer(self, types: Mapping[str, frozenset[str] | None]) -> _Offer:
+        with_gpus = {
+            pool.name
+            for pool in self._pools
+            if any("/gpu" in name for view in pool.views for pod in view.pods for name in pod.requests)
+        }
+        machines = [
+            each
+            for pool in self._pools
+            for each in self._market.machines(pool, types[pool.name], pool.name in with_gpus)
+        ]
+        machines = _undominated(self._small_enough(machines))
+        if not machines:
+            region = next((each for pool in self._pools for each in _regions(pool)), "")
+            where = f" in region {region}" if region else ""
+            raise _UnpricedError(
+                f"no machine type has a price{where}; --prices FILE with instanceTypes names them, by our list "
+                "there are prices of AWS, Azure and Google Cloud"
+            )
+        views = {}
+        limits = dict(self._around.csi_nodes)
+        for at, each in enumerate(machines):
+            name = f"offer-{at:06d}"
+            labels = {**each.node.labels, HOSTNAME: name}
+            views[name] = NodeView(msgspec.structs.replace(each.node, name=name, labels=labels), (), sum_up(()))
+            if each.limits is not None:
+                limits[name] = msgspec.structs.replace(each.limits, name=name)
+        space = Space(msgspec.structs.replace(self._around, nodes=views, csi_nodes=limits))
+        return self._programmed(machines, space)
+
+    def _programmed(self, machines: Sequence[Machine], space: Space) -> _Offer:
+        names = space.resource_names()
+        room = np.array([[each.free.get(name, 0) for name in names] for each in machines], dtype=np.float64)
+        spot = np.array([each.spot for each in machines], dtype=np.bool_)
+        arch = np.array([each.node.labels.get(ARCH, "") for each in machines])
+        groups: dict[object, list[Pod]] = {}
+        masks: dict[object, NDArray[np.bool_]] = {}
+        misfits: dict[str, str] = {}
+        alone: dict[object, bool] = {}
+        requests: dict[object, NDArray[np.float64]] = {}
+        chosen = self._asked.spot
+        for pod, home in zip(self._pods, self._archs, strict=True):
+            demand = space.demand_of(pod)
+            spotty = chosen is not None and chosen.matches(pod.template.labels)
+            key = (id(demand), home, spotty)
+            if key not in groups:
+                groups[key] = []
+                request = np.zeros(len(names))
+                for row, amount in demand.rows:
+                    request[row] = amount
+                mask: NDArray[np.bool_] = demand.static & np.all(room >= request, axis=1)
+                mask = mask & (arch == home) if home else mask
+                masks[key] = mask if spotty else mask & ~spot
+                requests[key], alone[key] = request, _alone(pod)
+            groups[key].append(pod)
+        for misfit in [key for key, mask in masks.items() if not mask.any()]:
+            why = "its selectors, taints or volumes allow no machine on offer"
+            if space.demand_of(groups[misfit][0]).static.any():
+                why = "no machine on offer is large enough"
+            misfits.update({pod.key: why for pod in groups.pop(misfit)})
+        # Plain pods that ask for the same and may run on the same machines are one kind.
+        kinds: dict[object, list[object]] = {}
+        for group, pods in groups.items():
+            plain = space.demand_of(pods[0]).plain
+            same: object = (requests[group].tobytes(), masks[group].tobytes(), _filters(pods[0])) if plain else group
+            kinds.setdefault(same, []).append(group)
+        made = [Kind(tuple(pod for key in keys for pod in groups[key]), masks[keys[0]]) for keys in kinds.values()]
+        heads = [keys[0] for keys in kinds.values()]
+        unit = np.maximum(room.max(axis=0, initial=0.0), 1.0)
+        asks = np.array([requests[key] for key in heads]).reshape(len(heads), len(names))
+        used: NDArray[np.bool_] = np.asarray(asks.any(axis=0), dtype=np.bool_)
+        used = used if used.any() else np.ones(len(names), dtype=np.bool_)
+        program = Program(
+            cost=np.maximum(np.array([each.price.hourly for each in machines], dtype=np.float64), 1.0),
+            room=(room / unit)[:, used],
+            request=(asks / unit)[:, used],
+            count=np.array([len(kind.pods) for kind in made], dtype=np.float64),
+            allowed=np.array([masks[key] for key in heads]).reshape(len(heads), len(machines)).T,
+            alone=np.array([alone[key] for key in heads], dtype=np.bool_),
+        )
+        return _Offer(machines, made, program, misfits, self._around)
+
+    def _small_enough(self, machines: Sequence[Machine]) -> list[Machine]:
+        """Leave out machines so large that a pool would have fewer than the least nodes, unless a pod needs one."""
+        kept: list[Machine] = []
+        for pool in self._pools:
+            own = [each for each in machines if each.pool == pool.name]
+            here = {view.name for view in pool.views}
+            pods = [pod for pod in self._pods if pod.node in here]
+            least = min(self._asked.least_nodes, len(pool.views))
+            limits = {name: sum(pod.requests.get(name, 0) for pod in pods) / least for name in ("cpu", "memory")}
+            small = [each for each in own if least < 2 or not _holds(each, limits)]
+            for requests in {tuple(sorted(pod.requests.items())): pod.requests for pod in pods}.values():
+                if not any(_holds(each, requests) for each in small):
+                    enough = [each for each in own if _holds(each, requests)]
+                    cheapest = min((each.price.hourly for each in enough), default=0)
+                    small += [each for each in enough if each.price.hourly <= cheapest * 2]
+            kept += small
+        return kept
+
+
+def _holds(machine: Machine, amounts: Mapping[str, float]) -> bool:
+    return all(machine.free.get(name, 0) >= amount for name, amount in amounts.items())
+
+
+def _undominated(machines: Sequence[Machine]) -> list[Machine]:
+    """Leave out machines beside which another of the pool and zone is as cheap and offers as much of everything."""
+    kept: dict[tuple[str, str, bool], list[Machine]] = {}
+    for each in sorted(machines, key=lambda each: (each.price.hourly, each.type)):
+        others = kept.setdefault((each.pool, each.zone, each.spot), [])
+        if not any(_holds(other, each.free) for other in others):
+            others.append(each)
+    return [each for own in kept.values() for each in own]
+
+
+class _UnpricedError(Exception):
+    """No machine that a mode allows has a price."""
+
+
+def _regions(pool: Pool) -> Iterator[str]:
+    for labels in pool.places.values():
+        yield from (value for key, value in labels.items() if key.endswith("/region"))
+
+
+def _filters(pod: Pod) -> object:
+    """Return what else than amounts decides which nodes a plain pod may have."""
+    spec = pod.spec
+    return tuple(sorted(spec.node_selector.items())), spec.node_affinity, spec.tolerations, spec.features, spec.volumes
+
+
+def _alone(pod: Pod) -> bool:
+    """Whether a node holds one pod of this template at most: it excludes its own kind, or holds a port of its node."""
+    labels = pod.template.labels
+    return bool(pod.spec.host_ports) or any(
+        term.topology_key == HOSTNAME
+        and not term.namespaces
+        and term.namespace_selector is None
+        and term.label_selector is not None
+        and term.label_selector.matches(labels)
+        for term in pod.spec.anti_affinity
+    )
+
+
+def _part(program: Program, columns: NDArray[np.intp]) -> Program:
+    return msgspec.structs.replace(
+        program, cost=program.cost[columns], room=program.room[columns], allowed=program.allowed[columns]
+    )
+
+
+def _part_cost(program: Program, on_offer: NDArray[np.bool_]) -> Program:
+    """Return *program* in which machines that are not *on_offer* cost too much."""
+    return msgspec.structs.replace(program, cost=np.where(on_offer, program.cost, np.inf))
+
+
+def _twins(offer: _Offer, on_offer: NDArray[np.bool_]) -> list[list[int]]:
+    """Return for each machine those that are the same in other zones, and itself."""
+    groups: dict[object, list[int]] = {}
+    keys: list[object] = []
+    for at, each in enumerate(offer.machines):
+        key = (
+            each.pool,
+            each.type,
+            each.spot,
+            each.price.hourly,
+            bool(on_offer[at]),
+        )
+        keys.append(key)
+        groups.setdefault(key, []).append(at)
+    return [groups[key] for key in keys]
+
+
+def _score(offer: _Offer, estate: Estate) -> tuple[int, int]:
+    return len(estate.unplaced()), sum(offer.machines[each].price.hourly for each in estate.machines)
+
+
+def _chosen(machines: Sequence[Machine], bought_ones: Sequence[int]) -> Iterator[Chosen]:
+    groups: dict[tuple[str, str, bool, int], Counter[str]] = {}
+    basis: dict[object, str] = {}
+    for each in bought_ones:
+        machine = machines[each]
+        key = (machine.pool, machine.type, machine.spot, machine.price.hourly)
+        groups.setdefault(key, Counter())[machine.zone] += 1
+        basis[key] = machine.price.basis
+    for key, zones in sorted(groups.items(), key=lambda item: (item[0][0], -item[1].total() * item[0][3])):
+        yield Chosen(key[0], key[1], key[2], zones.total(), dict(sorted(zones.items())), key[3], basis[key])

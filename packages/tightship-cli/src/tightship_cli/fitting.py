@@ -1,0 +1,233 @@
+"""The command ``fit``: which machines would carry what runs at the least money. Writes nothing to a cluster."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+
+import msgspec
+
+from tightship.cli.app import CliError
+from tightship.cli.arguments import (
+    CommandParser,
+    add_cluster_arguments,
+    add_logging_arguments,
+    add_output_arguments,
+    add_time_argument,
+    value_of,
+)
+from tightship.cli.object_file import FileError, read_bytes
+from tightship.cli.output import write_rendered
+from tightship.cli.progress import Progress
+from tightship.cli.source import load_snapshot
+from tightship.documents.document import Generator
+from tightship.documents.formats import formats_of
+from tightship.fit import fit
+from tightship.fit.model import LEAST_NODES, MODES, Asked, FitError, Fitted, Recommended
+from tightship.fit.view import FIT, fit_document
+from tightship.nodes.annexes import PRICES
+from tightship.objects.counting import counted
+from tightship.objects.money import Prices
+from tightship.objects.quoting import near, quoted
+from tightship.objects.selectors import parse_selector
+from tightship.objects.times import rfc3339
+from tightship.objects.unreadable import UNREADABLE
+from tightship.planning.demand import ReservedDemand
+
+_DESCRIPTION = """Show which machine types, and how many, would carry the pods of a pool or of the cluster at the least
+money: every pod with its requests, selectors, taints, affinity, spread and volumes, beside DaemonSets and what kubelets
+keep. A proven bound stands beside each alternative. Writes nothing to the cluster."""
+
+_EXITS = "exit codes: 0 done; 1 an error; 64 wrong usage; 130 interrupted; 141 the reader closed the pipe."
+
+
+def add_fit(commands: argparse._SubParsersAction[CommandParser], generator: Generator) -> None:
+    """Add the command to *commands* of the program *generator*."""
+    program = generator.name
+    parser = commands.add_parser(
+        "fit",
+        help="show which machine types would carry what runs at the least money",
+        description=_DESCRIPTION,
+        epilog=f"examples:\n  {program} fit --pool web                    # one pool, of any types\n"
+        f"  {program} fit --types m7i,c7i --at-most 2   # two types of two families\n"
+        f"  {program} fit -f cluster.json -o json\n\n{_EXITS}",
+    )
+    parser.usage = f"{program} fit [-f FILE | --context NAME] [flags]"
+    add_cluster_arguments(parser)
+    group = parser.add_argument_group("which machines")
+    group.add_argument(
+        "--pool", metavar="NAME", action="append", help="carry the pods of this pool; repeatable (default: all)"
+    )
+    group.add_argument(
+        "--choose-from",
+        metavar="WHICH",
+        type=value_of(_mode),
+        help=f"only this alternative: {', '.join(MODES)} (default: all three)",
+    )
+    group.add_argument(
+        "--types", metavar="LIST", type=value_of(_words), help="only these types and families: m7i,c7i.2xlarge"
+    )
+    group.add_argument("--at-most", metavar="N", type=value_of(partial(_count, least=1)), help="use at most N types")
+    group.add_argument(
+        "--least-nodes",
+        metavar="N",
+        type=value_of(partial(_count, least=1)),
+        default=LEAST_NODES,
+        help=f"no machine so large that a pool has fewer nodes (default: {LEAST_NODES}, or as many as there are)",
+    )
+    group.add_argument(
+        "--spot",
+        metavar="SELECTOR",
+        type=value_of(parse_selector),
+        help="pods with these labels may run on spot machines too, as for kubectl: a=b, 'a in (b,c)'",
+    )
+    group.add_argument(
+        "--usage",
+        metavar="FILE",
+        type=value_of(_usage),
+        help="the same again with requests as FILE recommends: the JSON of krr, or of `kubectl get vpa -A -o json`",
+    )
+    group.add_argument("--prices", metavar="FILE", help="prices of machines, as for plan: see docs/money.md")
+    add_time_argument(group)
+    add_output_arguments(parser, formats_of(FIT), table=False)
+    add_logging_arguments(parser)
+
+    def begin(arguments: argparse.Namespace) -> int:
+        return _fit(arguments, generator)
+
+    parser.set_defaults(run=begin)
+
+
+def _mode(text: str) -> str:
+    if text not in MODES:
+        raise ValueError(f"{quoted(text)} is no choice of machines; allowed are {', '.join(MODES)}{near(text, MODES)}")
+    return text
+
+
+def _words(text: str) -> tuple[str, ...]:
+    words = tuple(dict.fromkeys(each.strip() for each in text.split(",")))
+    if not all(words):
+        raise ValueError(f"{quoted(text)} is no list of types; allowed are types and families joined by commas")
+    return words
+
+
+def _count(text: str, least: int) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < least:
+        raise ValueError(f"{quoted(text)} is no number of them; allowed is {least} or more")
+    return int(text)
+
+
+class _Amount(msgspec.Struct, frozen=True):
+    value: float | str | None = None
+
+
+class _Requests(msgspec.Struct, frozen=True):
+    requests: dict[str, _Amount] = {}
+
+
+class _Scanned(msgspec.Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    container: str = ""
+
+
+class _Scan(msgspec.Struct, frozen=True):
+    object: _Scanned
+    recommended: _Requests = _Requests()
+
+
+class _Target(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Container(msgspec.Struct, frozen=True, rename="camel"):
+    container_name: str = ""
+    target: dict[str, str] = {}
+
+
+class _Recommendation(msgspec.Struct, frozen=True, rename="camel"):
+    container_recommendations: tuple[_Container, ...] = ()
+
+
+class _Status(msgspec.Struct, frozen=True):
+    recommendation: _Recommendation = _Recommendation()
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    target_ref: _Target = _Target()
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    namespace: str = ""
+
+
+class _Autoscaler(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+class _Usage(msgspec.Struct, frozen=True):
+    """The JSON of krr has *scans*, a list of VPAs *items*."""
+
+    scans: tuple[_Scan, ...] = ()
+    items: tuple[_Autoscaler, ...] = ()
+
+
+def _usage(path: str) -> Recommended:
+    """Return what the file *path* recommends. Raises :class:`ValueError` for one that does not."""
+    allowed = "allowed is the JSON of krr (-f json), or of `kubectl get vpa -A -o json`"
+    try:
+        read = msgspec.json.decode(read_bytes(path)[0], type=_Usage)
+    except (FileError, *UNREADABLE) as error:
+        raise ValueError(f"{path}: {error}; {allowed}") from error
+    found: dict[tuple[str, str, str], dict[str, str]] = {}
+    for scan in read.scans:
+        amounts = {name: str(each.value) for name, each in scan.recommended.requests.items() if _known(each.value)}
+        found[scan.object.namespace, scan.object.name, scan.object.container] = amounts
+    for each in read.items:
+        for container in each.status.recommendation.container_recommendations:
+            found[each.metadata.namespace, each.spec.target_ref.name, container.container_name] = container.target
+    if not any(found.values()):
+        raise ValueError(f"{path}: recommends nothing; {allowed}")
+    return Recommended(path, found)
+
+
+def _known(value: float | str | None) -> bool:
+    return value is not None and str(value) != "?"
+
+
+def _fit(arguments: argparse.Namespace, generator: Generator) -> int:
+    prices = _prices(arguments.prices)
+    with Progress() as progress:
+        loaded = load_snapshot(arguments, progress, ReservedDemand())
+        asked = Asked(
+            snapshot=loaded.snapshot,
+            prices=prices,
+            pools=None if arguments.pool is None else frozenset(arguments.pool),
+            modes=MODES if arguments.choose_from is None else (arguments.choose_from,),
+            types=arguments.types or (),
+            at_most=arguments.at_most,
+            spot=arguments.spot,
+            least_nodes=arguments.least_nodes,
+            recommended=arguments.usage,
+        )
+        progress.say(f"looking for machines for {counted(loaded.snapshot.pod_count, 'pod')}")
+        fitted = _answered(asked)
+    document = fit_document(generator, loaded.source, rfc3339(loaded.at), fitted, loaded.warnings)
+    write_rendered(generator.name, FIT, document, arguments, loaded.warnings)
+    return 0
+
+
+def _answered(asked: Asked) -> Fitted:
+    try:
+        return fit(asked)
+    except FitError as error:
+        raise CliError(str(error)) from error
+
+
+def _prices(path: str | None) -> Prices:
+    if PRICES is None:
+        return Prices()
+    prices = PRICES(None, path)
+    return prices if prices.ask is None else msgspec.structs.replace(prices, nodes=prices.ask())
