@@ -34,10 +34,13 @@ from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.evictability import Evictability, Sorted
 from tightship.rules.eviction_rules import EvictionRules
 from tightship.rules.nodes import drain_record
+from tightship.rules.restarting import deployment_of, with_restarts
 from tightship.scheduler.devices import with_devices
 from tightship.scheduler.space import Space
 
-TRANSIENT = frozenset({Reason.PDB_EXHAUSTED, Reason.PDB_NOT_CURRENT, Reason.PDB_SPENT_BY_PLAN})
+TRANSIENT = frozenset(
+    {Reason.PDB_EXHAUSTED, Reason.PDB_NOT_CURRENT, Reason.PDB_SPENT_BY_PLAN, Reason.ROLLOUT_UNFINISHED}
+)
 """Refusals that end by themselves. A drain under way waits for their end."""
 
 _PLACES = frozenset({Reason.NO_PLACE, Reason.NO_PLACE_TOGETHER, Reason.SCHEDULER_MAY_STRAND})
@@ -94,6 +97,9 @@ class Assessment:
             view = NodeView(at, here, sum_up(here))
             snapshot = msgspec.structs.replace(snapshot, nodes={**snapshot.nodes, name: view})
         snapshot = msgspec.structs.replace(with_devices(snapshot), schedulers=eviction.schedulers)
+        self._record = drain_record(at) if at is not None else None
+        claimed = self._record is not None and self._record.phase is Phase.CLAIMED
+        snapshot = with_restarts(snapshot, eviction.restarts, places=claimed)
         if name in snapshot.nodes:
             here = tuple(each for each in snapshot.nodes[name].pods if not each.finished)
         self.snapshot = snapshot
@@ -104,6 +110,7 @@ class Assessment:
         self.ledger = DisruptionLedger(snapshot)
         self.sorted: Sorted = Evictability(snapshot, eviction, now, self.ledger.covers).sort(here)
         unreadable = [each for each in snapshot.unreadable if each.kind == "Pod" and each.node == name]
+        self._rolling, self._restart, self._unfinished = self._rollouts()
         self._unreadable = [Refusal(Reason.POD_UNREADABLE, e.key, e.problem, f"fix pod {e.key}") for e in unreadable]
 
     def rest(self, placement: Placement, ahead: ReservedDemand = ReservedDemand()) -> list[Refusal]:
@@ -143,7 +150,40 @@ class Assessment:
 
     def left(self, tries: Mapping[str, Try]) -> list[Pod]:
         """Return the pods to evict, without those that go by themselves after the answers in *tries*."""
-        return [pod for pod in self.sorted.evict if not _going(pod, tries)]
+        return [pod for pod in self.sorted.evict if not _going(pod, tries) and pod not in self._rolling]
+
+    def _rollouts(self) -> tuple[tuple[Pod, ...], tuple[str, ...], list[Refusal]]:
+        """Return the pods that rollouts move, the Deployments to restart for that now, and why one will not do it.
+
+        A Deployment is restarted once for a drain: its template has the drain's time from then on. Where it has not,
+        the generation in the record tells that nothing was written yet.
+        """
+        record, pods = self._record, dict[str, list[Pod]]()
+        restarts = {} if record is None else record.restarts
+        known = {}
+        for pod in self.sorted.evict if self.snapshot.restarts or restarts else ():
+            found = deployment_of(self.snapshot, pod)
+            if found is not None and (found.key in restarts or self.snapshot.restart_of(pod) is not None):
+                known[found.key] = found
+                pods.setdefault(found.key, []).append(pod)
+        begin: list[str] = []
+        against: list[Refusal] = []
+        for key, found in known.items() if record is not None and record.owns_node else ():
+            assert record is not None
+            what, before = f"deployment/{found.name}", restarts.get(key)
+            if found.restarted_at == record.restart_time:
+                if found.failed:
+                    detail = f"{what} was restarted, and its rollout makes no progress"
+                    fix = f"kubectl -n {found.namespace} rollout status {what}"
+                    against += [Refusal(Reason.ROLLOUT_UNFINISHED, pod.key, detail, fix) for pod in pods[key]]
+            elif before == found.generation or (before is None and found.settled):
+                begin.append(key)
+            elif before is not None and found.settled:
+                detail = f"somebody else changed {what}, so nobody knows whether this drain has restarted it"
+                against += [Refusal(Reason.ROLLOUT_UNFINISHED, pod.key, detail) for pod in pods[key]]
+        moving = sum(key in restarts for key in known) - sum(key in restarts for key in begin)
+        room = max(0, self._rules.most_in_flight - moving)
+        return tuple(pod for each in pods.values() for pod in each), tuple(begin[:room]), against
 
     def findings(
         self,
@@ -168,11 +208,12 @@ class Assessment:
         """
         left = self.left(tries)
         leaving = [*self.sorted.leaving, *(pod for pod in self.sorted.evict if _going(pod, tries))]
-        refusing = [*self._unreadable, *self.sorted.refusals]
-        against = [*refusing, *self._lasting(left), *_fatal(left, tries), *back]
+        begun = record is not None and record.phase is not Phase.CLAIMED
+        waits = frozenset({Reason.ROLLOUT_UNFINISHED}) if begun else frozenset()
+        refusing = [*self._unreadable, *(each for each in self.sorted.refusals if each.reason not in waits)]
+        against = [*self._unfinished, *refusing, *self._lasting(left), *_fatal(left, tries), *back]
         if rest is not None:
-            started = record is not None and record.phase is not Phase.CLAIMED
-            against += [each for each in rest if not (started and each.reason in TRANSIENT)]
+            against += [each for each in rest if not (begun and each.reason in TRANSIENT)]
         now_or_later = self._next(left, leaving, tries)
         began = record.entered(Phase.CLAIMED) if record is not None else None
         return Findings(
@@ -193,6 +234,8 @@ class Assessment:
             releasing=releasing,
             met=met,
             not_ready_since=not_ready_since,
+            rolling=self._rolling,
+            restart=self._restart,
         )
 
     def _lasting(self, left: Sequence[Pod]) -> list[Refusal]:
@@ -238,7 +281,7 @@ class Assessment:
         tries: Mapping[str, Try],
         progress: float | None,
     ) -> list[Refusal]:
-        if record is None or not left or leaving or self.sorted.awaits:
+        if record is None or not left or leaving or self.sorted.awaits or self._rolling:
             return []
         began = record.entered(Phase.EVICTING)
         if began is None or self._now < max(began, progress or 0.0) + self._rules.pod_timeout:

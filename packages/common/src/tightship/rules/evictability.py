@@ -142,6 +142,7 @@ class Evictability:
                 and not spec.tolerates_drain
                 and spec.grace <= self._longest_grace
                 and not self._gangs.marked(template)
+                and owner.uid not in self._snapshot.restarts
                 and self._plainly_controlled(template, owner)
             )
         return free
@@ -265,6 +266,13 @@ class Evictability:
         fix = f"shorten terminationGracePeriodSeconds of {named(self._snapshot, pod)}, or give drains more than {asked}"
         return [Refusal(Reason.GRACE_PERIOD_TOO_LONG, pod.key, detail, fix)]
 
+    def _restart(self, pod: Pod) -> list[Refusal]:
+        restart = self._snapshot.restart_of(pod)
+        if restart is None or not restart.problem:
+            return []
+        reason = Reason.ROLLOUT_UNFINISHED if restart.waits else Reason.NOT_RESTARTABLE
+        return [Refusal(reason, pod.key, restart.problem, restart.fix)]
+
     def _pinned(self, pod: Pod) -> list[Refusal]:
         pinned = self._pinned_to(pod.template)
         if not pinned or pinned != pod.node:
@@ -298,6 +306,7 @@ _RULES = (
     Evictability._system,
     Evictability._job,
     Evictability._gang,
+    Evictability._restart,
     Evictability._grace,
     Evictability._pinned,
     Evictability._scheduling,

@@ -39,6 +39,11 @@ class DrainKeys(Layered):
     eviction_method: Literal["evict", "delete"] = Field(default="evict", alias="evictionMethod")
     """``evict`` asks the API server, which respects every PodDisruptionBudget. ``delete`` deletes the pods **past every
     PodDisruptionBudget**, as the older controller did: budgets then neither keep a node nor slow its drain."""
+    restarts: Literal["off", "marked", "all"] = Field(default="off", alias="makeBeforeBreak")
+    """Whether a Deployment is restarted by its own rollout, which starts a new pod before it ends one, where evicting
+    its pods would leave none Ready: ``off``, ``marked`` (annotation, or label of the namespace,
+    ``tightship.dev/make-before-break: "true"``), or ``all`` that have no ``false`` there. Needs the right to patch
+    Deployments."""
     settle: Seconds = Field(default=_RULES.settle, alias="settleTime")
     """Time between cordoning a node and listing and judging its pods once more, so that a binding under way becomes
     visible (Cluster Autoscaler's ``--node-delete-delay-after-taint`` and Karpenter's minimum are 5 s)."""
@@ -379,7 +384,9 @@ class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys, RateKeys):
         """The rules for pods, which a drain and the plan before it share."""
         awaited = awaited_for(self.await_timeout)
         schedulers = {**SCHEDULERS, **self.schedulers}
-        return EvictionRules(self.disabled_rules, self.system_pod_timeout, awaited, self.node_timeout, schedulers)
+        return EvictionRules(
+            self.disabled_rules, self.system_pod_timeout, awaited, self.node_timeout, schedulers, self.restarts
+        )
 
     @property
     def ahead(self) -> ReservedDemand:
