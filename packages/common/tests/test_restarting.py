@@ -156,8 +156,8 @@ REFUSED: list[tuple[str, list[Json], str]] = [
         "no place",
         [
             pod(cpu="3"),
-            pod("full", on="n2", cpu="3"),
-            pod("full", on="n9", cpu="3"),
+            full("n2"),
+            full("n9"),
             replica_set(mark="true"),
             deployment(),
         ],
