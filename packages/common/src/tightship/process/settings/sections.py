@@ -24,7 +24,7 @@ from tightship.planning.plan.model import CANDIDATE, Placement, SteeringRules
 from tightship.process.settings.fields import SWITCHABLE_RULES, BudgetField, Flag, Rules, Seconds, Share
 from tightship.process.settings.loading import Layered
 from tightship.process.settings.windows import WindowsSetting
-from tightship.rules.eviction_rules import EvictionRules, awaited_for
+from tightship.rules.eviction_rules import EvictionRules, RestartMode, awaited_for
 from tightship.rules.rates import Rates
 from tightship.rules.windows import Windows
 
@@ -33,13 +33,17 @@ _log = logging.getLogger(__name__)
 _RULES = DrainRules()
 
 
+Restarts = Annotated[RestartMode, BeforeValidator(lambda value: "off" if value in (False, "false") else value)]
+"""YAML 1.1 reads ``off`` as false."""
+
+
 class DrainKeys(Layered):
     """How a drain proceeds: :class:`tightship.drain.rules.DrainRules` has these names and defaults."""
 
     eviction_method: Literal["evict", "delete"] = Field(default="evict", alias="evictionMethod")
     """``evict`` asks the API server, which respects every PodDisruptionBudget. ``delete`` deletes the pods **past every
     PodDisruptionBudget**, as the older controller did: budgets then neither keep a node nor slow its drain."""
-    restarts: Literal["off", "marked", "all"] = Field(default="off", alias="makeBeforeBreak")
+    restarts: Restarts = Field(default="off", alias="makeBeforeBreak")
     """Whether a Deployment is restarted by its own rollout, which starts a new pod before it ends one, where evicting
     its pods would leave none Ready: ``off``, ``marked`` (annotation, or label of the namespace,
     ``tightship.dev/make-before-break: "true"``), or ``all`` that have no ``false`` there. Needs the right to patch
