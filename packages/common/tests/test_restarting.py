@@ -338,3 +338,40 @@ def test_no_more_deployments_are_restarted_at_once_than_pods_may_leave() -> None
     step = drained(*pods, *sets, *(deployment(f"d{n}") for n in range(14)))
     assert isinstance(step, Restart)
     assert len(step.deployments) == RULES.most_in_flight
+
+
+def test_the_drain_waits_for_the_rollout_before_its_first_eviction_and_says_so_in_its_record() -> None:
+    """One node at a time in the cluster waits like this (:mod:`tightship.rules.after_cordon`)."""
+    since = {"Claimed": NOW - 60}
+    claimed = DrainRecord(phase=Phase.CLAIMED, op="op", since=since, waits_for=("MakeBeforeBreak shop/web",))
+    begun = drained(pod(), deployment(), record=claimed)
+    assert isinstance(begun, Write)
+    assert begun.record is not None
+    assert begun.record.deadline is not None
+    assert begun.because is not None
+    assert (begun.because.reason, begun.because.subject) == (Reason.MAKE_BEFORE_BREAK, "shop/web")
+    assert drained(pod(), deployment(), record=begun.record) == Restart(("shop/web",))
+    restarted = {"template": {"metadata": {"annotations": {RESTARTED_AT: claimed.restart_time}}}}
+    new = (pod("web-2", on="n9", owner=controller("ReplicaSet", "web-new")), replica_set("web-new"))
+    written = msgspec.structs.replace(begun.record, restarts={"shop/web": 2})
+    under_way = deployment(status={"replicas": 2}, **restarted)
+    assert isinstance(drained(pod(), *new, under_way, record=written), Wait)
+    step = drained(*new, deployment(**restarted), record=written)
+    assert isinstance(step, Write)
+    assert step.record is not None
+    assert step.record.phase is Phase.DRAINED
+    overdue = msgspec.structs.replace(written, deadline=NOW - 1)
+    step = drained(pod(), *new, under_way, record=overdue)
+    assert isinstance(step, Write)
+    assert step.because is not None
+    assert step.because.reason is Reason.NOT_OPENED
+
+
+def test_a_drain_that_nobody_expected_to_wait_restarts_too() -> None:
+    """The last other Ready pod may have gone since the plan, or be on a node that is in drain as well."""
+    claimed = DrainRecord(phase=Phase.CLAIMED, op="op", since={"Claimed": NOW - 60})
+    step = drained(pod(), deployment(), record=claimed)
+    assert isinstance(step, Write)
+    assert step.record is not None
+    assert step.record.phase is Phase.EVICTING
+    assert drained(pod(), deployment(), record=step.record) == Restart(("shop/web",))

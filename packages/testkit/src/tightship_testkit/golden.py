@@ -54,6 +54,8 @@ RUNNING_ONLY = frozenset(
         Reason.EVICTION_FORBIDDEN,
         Reason.EVICTION_FAILED,
         Reason.REPLACEMENTS_PENDING,
+        Reason.OPENS_AFTER_CORDON,
+        Reason.NOT_OPENED,
         Reason.NOT_HANDED_OVER,
         Reason.RETURNS_TO_NODE,
         Reason.UNCORDONED,

@@ -10,6 +10,7 @@ Json = dict[str, Any]
 _DURATIONS = frozenset(
     [
         "timeout",
+        "afterCordonTimeout",
         "awaitCompletionFor",
         "backoff",
         "backoffLimit",

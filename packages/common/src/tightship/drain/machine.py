@@ -18,6 +18,7 @@ from tightship.objects.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, UNDE
 from tightship.objects.durations import format_duration
 from tightship.objects.pod import DRAINING
 from tightship.objects.reasons import Reason, Refusal
+from tightship.rules.after_cordon import awaited
 from tightship.rules.nodes import owner_elsewhere
 from tightship.rules.terminating import outlasting
 
@@ -38,6 +39,7 @@ def claimed(
     epoch: int,
     lease: str = "",
     plan_hash: str,
+    waits_for: tuple[str, ...] = (),
     now: float,
 ) -> DrainRecord:
     """Return the record of a new drain of *node*, with the mark and the count of attempts of the *previous* record."""
@@ -53,6 +55,7 @@ def claimed(
         prior_unschedulable=node.unschedulable,
         attempts=0 if previous is None else previous.attempts,
         plan_hash=plan_hash,
+        waits_for=waits_for,
     )
 
 
@@ -178,21 +181,47 @@ def _kept(record: DrainRecord, seen: Findings, now: float) -> Step | None:
 
 def _claimed(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step:
     if seen.stopping:
-        return give_up(record, Refusal(Reason.RELEASED, node.name, "the controller is stopping"), now)
+        released = Refusal(Reason.RELEASED, node.name, "the controller is stopping")
+        # A wait of minutes is left to whoever comes next.
+        return give_up(record, released, now) if record.deadline is None else Over(Ending.PARKED)
     # The record tells when the claim was sent: an API server that answers late cordons the node only then.
     ready = max(record.entered(Phase.CLAIMED) or 0.0, seen.met) + rules.settle
     if now < ready:
         return Wait(ready, f"claimed, waits {format_duration(rules.settle)} before the first eviction")
     if not node.ready:
         return give_up(record, Refusal(Reason.NOT_READY, node.name, "became NotReady after the claim"), now)
-    if not (seen.fresh and seen.judged):
+    # While the drain waits, a look at the server each time that anything changes would be too much.
+    waits = record.deadline is not None and bool(seen.opens) and not seen.against and now < record.deadline
+    if not waits and not (seen.fresh and seen.judged):
         return Look()
     if seen.against:
         return give_up(record, seen.against[0], now)
+    if seen.opens:
+        return _waits_to_open(record, seen, rules, now)
+    record = msgspec.structs.replace(record, reason="", deadline=None)
     if not seen.left:
         return Write(_enter(record, Phase.DRAINED, now))
     timeout = rules.node_timeout + (rules.await_timeout if seen.awaits else 0.0)
     return Write(_enter(record, Phase.EVICTING, now, deadline=now + timeout))
+
+
+def _waits_to_open(record: DrainRecord, seen: Findings, rules: DrainRules, now: float) -> Step:
+    """Wait until all that opens after the cordon is open, or give the node back: what failed would fail again."""
+    first = seen.opens[0]
+    if record.deadline is None:
+        begun = msgspec.structs.replace(record, deadline=now + rules.after_cordon_timeout, reason=str(first))
+        return Write(begun, because=first)
+    if now >= record.deadline:
+        left = msgspec.structs.replace(record, waits_for=awaited(seen.opens) or record.waits_for)
+        waited = format_duration(rules.after_cordon_timeout)
+        because = Refusal(Reason.NOT_OPENED, first.subject, f"did not open in {waited}: {first.detail}", first.fix)
+        return give_up(left, because, now)
+    pending = _waiting_too_long(seen, rules, now)
+    if pending is not None:
+        return give_up(record, pending, now)
+    if seen.restart:
+        return Restart(seen.restart)
+    return Wait(min(now + LOOK_AGAIN, record.deadline), first.detail)
 
 
 def _evicting(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step:
@@ -251,6 +280,8 @@ def _restoring(record: DrainRecord, node: Node, seen: Findings, rules: DrainRule
     del seen
     attempts = record.attempts + 1
     pause = doubled(rules.backoff, rules.backoff_limit, attempts - 1)
+    if record.waits_for:
+        pause = max(pause, rules.hold_off)
     ended = _enter(record, Phase.BACKOFF, now, attempts=attempts, next_try=now + pause, deadline=None)
     return Write(ended, undoing(node, record))
 
@@ -318,4 +349,7 @@ def _enter(record: DrainRecord, phase: Phase, now: float, **changes: object) -> 
     if phase is Phase.DRAINED:
         # Otherwise pods that keep arriving would postpone the end of the phase forever.
         since[phase.value] = record.since.get(phase.value, now)
-    return msgspec.structs.replace(record, phase=phase, since=since, **changes)
+    entered = msgspec.structs.replace(record, phase=phase, since=since, **changes)
+    if phase in {Phase.RESTORING, Phase.BACKOFF} and not entered.reason.startswith(Reason.NOT_OPENED):
+        return msgspec.structs.replace(entered, waits_for=())  # it has not waited in vain
+    return entered

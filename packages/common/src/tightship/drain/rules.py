@@ -11,7 +11,7 @@ class DrainRules(Struct, frozen=True, kw_only=True):
     A claimed node is left alone for *settle*, so that bindings under way become visible. One pod may refuse to go for
     *pod_timeout*; the evictions of a node may take *node_timeout*. A drain waits *await_timeout* for pods that end by
     themselves (0: such pods keep their node). With *keep_drained*, a drained node that nobody takes is kept instead of
-    restored.
+    restored. What opens after a cordon has *after_cordon_timeout* to do so.
     """
 
     settle: float = 5.0
@@ -20,6 +20,7 @@ class DrainRules(Struct, frozen=True, kw_only=True):
     await_timeout: float = 0.0
     not_ready_timeout: float = 300.0
     pending_timeout: float = 30.0
+    after_cordon_timeout: float = 900.0
     hand_over_timeout: float = 3600.0
     keep_drained: bool = False
     backoff: float = 300.0

@@ -18,7 +18,8 @@ class Findings(Struct, frozen=True, kw_only=True):
     terminate. *node_refusals* are those of the node as a whole; each would have prevented the claim. *next* are the
     pods of *evict* to evict now; more may be due at *due*. *against* is everything that waiting does not change:
     opt-outs, no place, a budget that never allows an eviction, a fatal answer. *refusing* is the part of it about pods
-    that are here and may not be evicted any more: they opted out meanwhile. *late* names pods that have refused to go
+    that are here and may not be evicted any more: they opted out meanwhile. *opens* is what can still end after
+    the cordon, and part of neither; with any of it, nothing is evicted. *late* names pods that have refused to go
     for too long. *pending* are pods without a node that were created since the drain began and could run here. *fresh*
     says that the server just listed the pods, *judged* that *against* includes a new search for places. *stopping* says
     that somebody else continues the drain; *releasing* says that nobody does, so the node is given back. *met* is when
@@ -35,6 +36,7 @@ class Findings(Struct, frozen=True, kw_only=True):
     due: float | None = None
     against: tuple[Refusal, ...] = ()
     refusing: tuple[Refusal, ...] = ()
+    opens: tuple[Refusal, ...] = ()
     late: tuple[Refusal, ...] = ()
     pending: tuple[Pod, ...] = ()
     fresh: bool = False

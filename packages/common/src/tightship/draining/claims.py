@@ -35,7 +35,7 @@ class Claim(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One drain under way: *holder*, a replica of *controller*, drains *node* of *pool* in operation *op*.
 
     *lease* is that of its installation. *since* is in seconds since 1970; the ledger keeps whole seconds. *evicts*
-    is how many pods the drain was to evict when it began.
+    is how many pods the drain was to evict when it began, *waits* whether it waits for what opens after its cordon.
     """
 
     node: str
@@ -46,6 +46,7 @@ class Claim(Struct, frozen=True, kw_only=True, omit_defaults=True):
     lease: str = ""
     since: float
     evicts: int = 0
+    waits: bool = False
 
     @property
     def spends(self) -> Spent:

@@ -188,7 +188,8 @@ TOGETHER = 0.25
 class Order(NamedTuple):
     """A *node* to drain, as it was judged. *targets* are the plan's nodes for its pods, by uid.
 
-    *allows* gets all claims of the cluster except this one, and what has begun. *evicts* counts the pods to evict.
+    *allows* gets all claims of the cluster except this one, and what has begun. *evicts* counts the pods to evict;
+    *waits_for* is what opens after the cordon.
     """
 
     node: Node
@@ -197,6 +198,7 @@ class Order(NamedTuple):
     allows: Allows
     targets: Mapping[str, str] = {}
     evicts: int = 0
+    waits_for: tuple[str, ...] = ()
 
 
 class _Driven(NamedTuple):
@@ -306,7 +308,8 @@ class Drainer:
             def beside(lease: Lease) -> Refusal | None:
                 return None if known is None else known.refuses(order.node, lease)
 
-            return Wish(self._entry(order.node, token(16), order.pool, now, order.evicts), allows, beside)
+            entry = self._entry(order.node, token(16), order.pool, now, order.evicts, waits=bool(order.waits_for))
+            return Wish(entry, allows, beside)
 
         wishes = [wish(order) for order in orders]
         answers = list(await take(self._ledger, wishes, lambda: [each.claim for each in self._drives.values()]))
@@ -365,6 +368,7 @@ class Drainer:
             epoch=self._epoch(),
             lease=self._lease,
             plan_hash=order.plan_hash,
+            waits_for=order.waits_for,
             now=self._tools.clock(),
         )
         try:
@@ -467,10 +471,11 @@ class Drainer:
         drive = Drive(self._tools, node, record, targets)
         task = asyncio.create_task(self._run(drive, node, record), name=f"drain of {node.name}")
         since = record.entered(Phase.CLAIMED) or self._tools.clock()
-        entry = self._entry(node, record.op, self._pool_of(node), since, evicts)
+        waits = bool(record.waits_for)
+        entry = self._entry(node, record.op, self._pool_of(node), since, evicts, waits=waits)
         self._drives[node.name] = _Driven(drive, task, entry)
 
-    def _entry(self, node: Node, op: str, pool: str, since: float, evicts: int) -> Claim:
+    def _entry(self, node: Node, op: str, pool: str, since: float, evicts: int, *, waits: bool) -> Claim:
         return Claim(
             node=node.name,
             op=op,
@@ -480,6 +485,7 @@ class Drainer:
             lease=self._lease,
             since=since,
             evicts=evicts,
+            waits=waits,
         )
 
     async def _run(self, drive: Drive, node: Node, record: DrainRecord) -> None:

@@ -328,11 +328,14 @@ class Drive:
         No phase began after this drive first saw the record, and no deadline can be later than one set at that moment.
         """
         if self._met[0] is not record.phase or not self._met[1]:
-            self._met = (record.phase, now, now + rules.node_timeout + rules.await_timeout)
+            longest = rules.node_timeout + rules.await_timeout
+            if record.phase is Phase.CLAIMED:
+                longest = rules.settle + rules.after_cordon_timeout
+            self._met = (record.phase, now, now + longest)
         _, met, latest = self._met
         since = {phase: min(at, met) for phase, at in record.since.items()}
         deadline = record.deadline
-        if deadline is not None and record.phase is Phase.EVICTING:
+        if deadline is not None and record.phase in {Phase.CLAIMED, Phase.EVICTING}:
             deadline = min(deadline, latest)
         if deadline == record.deadline and since == record.since:
             return record

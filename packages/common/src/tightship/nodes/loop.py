@@ -63,6 +63,7 @@ from tightship.process.serving import Configuration, Controller, Frame, serve
 from tightship.process.settings.process import NodeProcessSettings
 from tightship.process.settings.sections import NodeSettings
 from tightship.rules.additions import learned
+from tightship.rules.after_cordon import awaited, waiting_elsewhere
 from tightship.rules.nodes import draining
 
 NOTED_WITHIN = 2.0
@@ -390,10 +391,14 @@ class ConsolidationLoop(Controller):
             fact = evaluation.facts[removal.node]
 
             def allows(claims: Sequence[Claim], begun: Begun) -> Refusal | None:
-                return judge.room(removal.node, evaluation.facts, {claim.node for claim in claims}, begun)
+                ahead = {claim.node: claim.op for claim in claims if claim.waits} if fact.opens else {}
+                return judge.room(
+                    removal.node, evaluation.facts, {claim.node for claim in claims}, begun
+                ) or waiting_elsewhere(evaluation.snapshot, ahead, removal.node)
 
             targets = {move.pod.uid: wanted[move.pod.uid] for move in removal.moves}
-            return Order(fact.view.node, fact.pool, evaluation.plan.hash, allows, targets, len(fact.evict))
+            waits_for = awaited(fact.opens)
+            return Order(fact.view.node, fact.pool, evaluation.plan.hash, allows, targets, len(fact.evict), waits_for)
 
         for at in range(0, len(waiting), TOGETHER):
             if not self._may_begin():

@@ -59,6 +59,8 @@ class DrainRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     *prior_unschedulable* is what a restore puts back. *attempts* counts consecutive drains given up, and *next_try* is
     when another may start. *reason* explains the phase in the words of :class:`tightship.objects.reasons.Reason`.
     *restarts* are the Deployments (``namespace/name``) that the drain restarts, each with its generation before.
+    *waits_for* names what the drain waits for between its cordon and its first eviction or, in ``Backoff``, has waited
+    for in vain (:mod:`tightship.rules.after_cordon`); *deadline* is when a wait ends.
     """
 
     phase: Phase
@@ -75,6 +77,7 @@ class DrainRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     reason: str = ""
     plan_hash: str = ""
     restarts: Mapping[str, int] = {}
+    waits_for: tuple[str, ...] = ()
 
     @property
     def owns_node(self) -> bool:

@@ -73,6 +73,7 @@ class Reason(StrEnum):
     TOLERATES_CORDON = "ToleratesCordon"
     OTHER_SCHEDULER = "OtherScheduler"
     GANG_WOULD_BREAK = "GangWouldBreak"
+    MAKE_BEFORE_BREAK = "MakeBeforeBreak"
     NOT_RESTARTABLE = "NotRestartable"
     ROLLOUT_UNFINISHED = "RolloutUnfinished"
     GRACE_PERIOD_TOO_LONG = "GracePeriodTooLong"
@@ -80,6 +81,7 @@ class Reason(StrEnum):
 
     # A PodDisruptionBudget stands against it.
     PDB_NEVER_ALLOWS = "PdbNeverAllows"
+    OPENS_AFTER_CORDON = "OpensAfterCordon"
     PDB_EXHAUSTED = "PdbExhausted"
     PDB_SPENT_BY_PLAN = "PdbSpentByPlan"
     PDB_NOT_CURRENT = "PdbNotCurrent"
@@ -108,6 +110,7 @@ class Reason(StrEnum):
     EVICTION_FORBIDDEN = "EvictionForbidden"
     EVICTION_FAILED = "EvictionFailed"
     REPLACEMENTS_PENDING = "ReplacementsPending"
+    NOT_OPENED = "NotOpened"
     NOT_HANDED_OVER = "NotHandedOver"
     RETURNS_TO_NODE = "ReturnsToNode"
     UNCORDONED = "Uncordoned"

@@ -20,6 +20,7 @@ from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan import Candidate, Gates, Judgement, Planner
 from tightship.planning.utilization import Utilization, UtilizationRules, utilization
 from tightship.rules.additions import Added
+from tightship.rules.after_cordon import parted, paused, pausing
 from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.disruption_cost import total_cost
 from tightship.rules.evictability import Evictability
@@ -57,7 +58,8 @@ class NodeFacts(Struct, frozen=True):
     *evict* are the pods a drain would evict, *awaits* those that end by themselves and that it would wait for, *stays*
     how many go with the node; *draining* is whether a drain of ours is under way, *price* what the node costs, if that
     is known, *group* the autoscaler's node group, if that is known. *ratio_before* is the CPU ratio before earlier
-    rounds of a plan moved pods to the node, ``None`` if none did.
+    rounds of a plan moved pods to the node, ``None`` if none did. *opens* are refusals that can end once the node is
+    cordoned, and that a drain waits for.
     """
 
     view: NodeView
@@ -71,6 +73,7 @@ class NodeFacts(Struct, frozen=True):
     price: NodePrice | None = None
     group: NodeGroup | None = None
     ratio_before: float | None = None
+    opens: tuple[Refusal, ...] = ()
 
     @property
     def cpu_ratio(self) -> float:
@@ -107,6 +110,8 @@ def gather(
             refusal = Refusal(Reason.POD_UNREADABLE, each.key, each.problem, f"fix pod {each.key}")
             unreadable.setdefault(each.node, []).append(refusal)
 
+    failed = paused(snapshot, now)
+
     def build(view: NodeView) -> NodeFacts:
         found = pods.sort(view.pods)
         refusals = [
@@ -120,6 +125,8 @@ def gather(
         ]
         if not rules.past_budgets:
             refusals += ledger.charge(found.evict)[1]
+        refusals, opens = parted(refusals)
+        refusals += pausing(opens, failed, now)
         return NodeFacts(
             view=view,
             pool=pool_of(view.node, rules.pool_labels),
@@ -128,6 +135,7 @@ def gather(
             evict=found.evict,
             stays=found.stays,
             refusals=tuple(sorted(refusals)),
+            opens=tuple(sorted(opens)),
             awaits=found.awaits,
             price=price_of(view.node, rules.prices),
             group=groups.of(view.node),

@@ -20,6 +20,7 @@ from tightship.objects.reasons import Reason, Refusal
 from tightship.rules.controllers import LOSING, RECREATING, UNKNOWN
 from tightship.rules.eviction_rules import EvictionRules
 from tightship.rules.gangs import Gangs
+from tightship.rules.restarting import rolling_out
 from tightship.rules.terminating import OVERDUE, outlasting
 
 DO_NOT_DRAIN = "tightship.dev/do-not-drain"
@@ -268,8 +269,10 @@ class Evictability:
 
     def _restart(self, pod: Pod) -> list[Refusal]:
         restart = self._snapshot.restart_of(pod)
-        if restart is None or not restart.problem:
+        if restart is None:
             return []
+        if not restart.problem:
+            return [rolling_out(restart.deployment, pod.node)]
         reason = Reason.ROLLOUT_UNFINISHED if restart.waits else Reason.NOT_RESTARTABLE
         return [Refusal(reason, pod.key, restart.problem, restart.fix)]
 

@@ -17,6 +17,7 @@ from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan.model import Candidate, Move, Placement, Removal, SteeringRules
 from tightship.planning.plan.reserving import SHOWN, PlacedPod, PlanStart, is_displaced
 from tightship.planning.utilization import Measure, measured
+from tightship.rules.after_cordon import parted
 from tightship.rules.disruption import Charge, DisruptionLedger
 from tightship.rules.disruption_cost import total_cost
 from tightship.scheduler.explain import why_nowhere
@@ -284,7 +285,7 @@ class Planner:
             PlacedPod(pod, space.demand_of(pod), candidate.name) for pod in candidate.evict
         ] + self._arrived.get(node, [])
         charge, refusals = self.ledger.charge([placed_pod.pod for placed_pod in placed_pods])
-        refusals += unjudgeable(placed_pods)
+        refusals = [*parted(refusals)[0], *unjudgeable(placed_pods)]
         if refusals:
             return charge, Tried(refusals)
         waiting = self.waiting.get(node, [])

@@ -63,6 +63,8 @@ class DrainKeys(Layered):
     pending_timeout: Seconds = Field(default=_RULES.pending_timeout, alias="pendingTimeout")
     """A drain gives its node back once a pod has been without a node for this long, if the pod was created since the
     drain began and the node could take it. The longer, the likelier the autoscaler adds a node for the pod."""
+    after_cordon_timeout: Seconds = Field(default=_RULES.after_cordon_timeout, alias="afterCordonTimeout")
+    """How long a cordoned node waits for budgets that allow evictions only then, before anything is evicted."""
     hand_over_timeout: Seconds = Field(default=_RULES.hand_over_timeout, alias="handOverTimeout")
     """How long an empty node waits for the autoscaler (which by default removes it after 10 minutes)."""
     when_not_taken: Literal["restore", "keep"] = Field(default="restore", alias="whenNotTaken")
