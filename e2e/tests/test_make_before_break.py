@@ -17,6 +17,7 @@ import pytest
 from drains import Run, Site
 
 from tightship.kube.connector import connector
+from tightship_e2e import settle
 from tightship_testkit.client import RESOURCES, Client, wait_for
 from tightship_testkit.drains import SETTINGS, removing, spare
 from tightship_testkit.faults import Call, Fault, Reset
@@ -25,9 +26,9 @@ from tightship_testkit.replica import Replica
 
 Json = dict[str, Any]
 
-EACH = 4
-"""Deployments, all of them on one node at a time."""
 MOVES = int(os.environ.get("TIGHTSHIP_MOVES", "12"))
+EACH = 4 if MOVES <= 12 else 16
+"""Deployments, all of them on one node at a time."""
 ALONE = {"LEADER_ELECT": "false"}
 RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 DRAIN = "tightship.dev/drain"
@@ -36,7 +37,7 @@ NAMES = [f"app-{number}" for number in range(EACH)]
 
 def deployment(name: str) -> Json:
     """Return a Deployment of one replica, whose rollouts are remembered."""
-    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "200m"}}}
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "100m"}}}
     pods = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
     spec = {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": pods}
     return {"kind": "Deployment", "metadata": {"name": name, "namespace": "shop"}, "spec": spec}
@@ -128,12 +129,11 @@ class Killer:
 @pytest.mark.takes(40)
 def test_no_deployment_is_without_a_ready_pod_or_restarted_twice_while_its_drains_are_killed(on_site: Run) -> None:
     rounds = -(-MOVES // EACH)
-    nodes = [spare("m0"), *([] if rounds == 0 else [spare("m1", pool="rest")])]
-    cluster = as_list(*nodes, *(budget(name, 1, app=name) for name in NAMES))
+    cluster = as_list(spare("m0"))
 
     async def work(on: Site) -> None:
         api = on.api
-        await api.patch("Node", "m1", {"spec": {"unschedulable": True}})
+        await settle.ensure_namespace(api, "shop")
         for name in NAMES:
             await api.create(deployment(name))
 
@@ -145,8 +145,10 @@ def test_no_deployment_is_without_a_ready_pod_or_restarted_twice_while_its_drain
             return len(there) == len(pods) == EACH
 
         await wait_for(lambda: settled("m0"), 60, "all pods run")
-        await api.patch("Node", "m1", {"spec": {"unschedulable": None}})
-        on.recorder.human |= {f"m{number}" for number in range(rounds + 1)}
+        for name in NAMES:
+            await api.create(budget(name, 1, app=name))
+        await api.create(spare("m1", pool="rest"))
+        on.recorder.human |= {f"m{number}" for number in range(rounds + 1)}  # whose labels the test changes
         seen = Watched(api)
         killer = Killer(on, 0.08 if MOVES > 12 else 0.15)
         tasks = [asyncio.create_task(seen.run(kind)) for kind in ("Pod", "Deployment", "Node")]
