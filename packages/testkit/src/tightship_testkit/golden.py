@@ -68,6 +68,9 @@ RUNNING_ONLY = frozenset(
 ELSEWHERE = frozenset(
     {
         Reason.NOT_SELECTED,
+        Reason.MAKE_BEFORE_BREAK,
+        Reason.NOT_RESTARTABLE,
+        Reason.ROLLOUT_UNFINISHED,
         Reason.BUFFER_NEEDS_NODE,
         Reason.OTHER_DRAIN_NEEDS_NODE,
         Reason.POD_STUCK,
