@@ -225,6 +225,7 @@ def _replica_set(deployment: Json, digest: str, replicas: int) -> Json:
             "name": f"{name}-{digest}",
             "namespace": namespace,
             "labels": marked,
+            "annotations": dict(deployment["metadata"].get("annotations") or {}),
             "ownerReferences": [reference(deployment)],
         },
         "spec": {

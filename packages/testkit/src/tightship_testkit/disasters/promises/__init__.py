@@ -16,6 +16,7 @@ from tightship_testkit.disasters.promises import (
     others,
     pace,
     raising,
+    restarts,
     running,
     savings,
     silence,
@@ -24,5 +25,6 @@ from tightship_testkit.disasters.promises import (
 
 __all__ = [
     "bounds", "cordons", "displaced", "drains", "evictions", "following", "gangs", "groups", "installations",
-    "landings", "leading", "lowering", "others", "pace", "raising", "running", "savings", "silence", "stopping",
+    "landings", "leading", "lowering", "others", "pace", "raising", "restarts", "running", "savings", "silence",
+    "stopping",
 ]  # fmt: skip
