@@ -297,8 +297,8 @@ async def drive(api: Client, made: Made, options: argparse.Namespace) -> dict[st
     def start() -> Replica:
         return Replica(
             plane, team, kubeconfig, SCALER, PROMETHEUS_SERVER_URL=relay.url, LOG_LEVEL="info",
-            INTERVAL=str(INTERVAL), REQUEST_TIMEOUT_SECONDS="30",
-            LEASE_DURATION_SECONDS="15", LEASE_RENEW_DEADLINE_SECONDS="10", LEASE_RETRY_PERIOD_SECONDS="2",
+            INTERVAL=str(INTERVAL), REQUEST_TIMEOUT="30",
+            LEASE_DURATION="15", LEASE_RENEW_DEADLINE="10", LEASE_RETRY_PERIOD="2",
         )  # fmt: skip
 
     replica, pids = start(), (plane.pids["kube-apiserver"], prometheus.pids[-1])

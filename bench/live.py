@@ -350,8 +350,8 @@ def measure(way: str, cluster: Json, options: argparse.Namespace) -> Outcome:
             plane.audit_events()
             replica = Replica(
                 plane, team, kubeconfig, COMPACTOR, LOG_LEVEL=options.log_level, LOG_FORMAT="text",
-                LEASE_DURATION_SECONDS="15", LEASE_RENEW_DEADLINE_SECONDS="10", LEASE_RETRY_PERIOD_SECONDS="2",
-                REQUEST_TIMEOUT_SECONDS="30", **led,
+                LEASE_DURATION="15", LEASE_RENEW_DEADLINE="10", LEASE_RETRY_PERIOD="2",
+                REQUEST_TIMEOUT="30", **led,
             )  # fmt: skip
             try:
                 async with (

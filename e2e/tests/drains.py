@@ -16,9 +16,9 @@ from tightship_testkit.invariants import Recorder
 from tightship_testkit.replica import COMPACTOR, NAMESPACE, Program, Replica, Settings, permit
 
 PATIENT = {
-    "LEASE_DURATION_SECONDS": "60",
-    "LEASE_RENEW_DEADLINE_SECONDS": "50",
-    "REQUEST_TIMEOUT_SECONDS": "30",
+    "LEASE_DURATION": "60s",
+    "LEASE_RENEW_DEADLINE": "50s",
+    "REQUEST_TIMEOUT": "30s",
 }
 """For a replica that is alone. What it remembers, and what it is about to write, goes with its Lease: on a machine that
 stands still for some seconds it would write something once more, or later."""

@@ -33,9 +33,9 @@ LATER = timedelta(hours=10)
 """Simulations begin at eight in the morning."""
 PORTS = {"node-refiner": 8080}
 CALM = {
-    "LEASE_DURATION_SECONDS": "120",
-    "LEASE_RENEW_DEADLINE_SECONDS": "90",
-    "LEASE_RETRY_PERIOD_SECONDS": "40",
+    "LEASE_DURATION": "120s",
+    "LEASE_RENEW_DEADLINE": "90s",
+    "LEASE_RETRY_PERIOD": "40s",
 }
 """Nobody contends for the Leases: with the usual times their renewals would be half of all work."""
 UNASKED = re.compile(r"#|python_|process_|\w+_created\b")

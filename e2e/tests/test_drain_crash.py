@@ -23,7 +23,7 @@ from tightship_testkit.faults import Call, Fault, Reset
 from tightship_testkit.replica import configure
 
 ALONE = {"LEADER_ELECT": "false"}
-ELECTED = {"LEASE_DURATION_SECONDS": "10", "LEASE_RENEW_DEADLINE_SECONDS": "8", "LEASE_RETRY_PERIOD_SECONDS": "1"}
+ELECTED = {"LEASE_DURATION": "10s", "LEASE_RENEW_DEADLINE": "8s", "LEASE_RETRY_PERIOD": "1s"}
 LATER = {**SETTINGS, "neededMarkedTimeForRemoval": "3600s"}
 EVICTION = "eviction"
 

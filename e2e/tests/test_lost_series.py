@@ -15,10 +15,9 @@ from hpa_scaler.judge.history import FloorHistory
 from hpa_scaler.judge.judge import judge_one, questions
 from hpa_scaler.prometheus.client import DEFAULT, PrometheusClient
 from tightship.objects import HorizontalPodAutoscaler
-from tightship.objects.addresses import parse_address
 from tightship.objects.autoscaling import ScaleTargetRef
 from tightship.objects.node import Condition
-from tightship.objects.query_servers import Server
+from tightship.objects.query_servers import Server, parse_address
 from tightship_e2e.exporter import Exporter
 from tightship_e2e.lost_series import SHAPES
 from tightship_e2e.plugin import require_programs

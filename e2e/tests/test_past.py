@@ -12,8 +12,7 @@ from hpa_scaler.annotations.spec import ForecastSpec
 from hpa_scaler.forecast.reader import ForecastReader
 from hpa_scaler.prometheus.client import DEFAULT, PrometheusClient
 from hpa_scaler.prometheus.ranges import RangeRequest, fetch
-from tightship.objects.addresses import parse_address
-from tightship.objects.query_servers import Server
+from tightship.objects.query_servers import Server, parse_address
 from tightship_e2e.plugin import require_programs
 from tightship_e2e.prometheus import Prometheus
 

@@ -133,9 +133,21 @@ DRY: Mapping[str, Values] = {name: {"dryRun": True} for name in PATIENT}
 """Values by which the controllers of nodes are dry runs."""
 
 
+def patient(**config: object) -> Mapping[str, Values]:
+    """Return :data:`PATIENT` with more keys of the controllers' configurations."""
+    return {name: {"config": {**values["config"], **config}} for name, values in PATIENT.items()}
+
+
 async def held(on: ShopCluster) -> list[str]:
-    """Return what holds nodes: cordons and taints."""
-    return [each for each in await on.left_behind() if ": cordoned" in each or ": taint" in each]
+    """Return what holds nodes (cordons, taints) and what leads pods: labels of nodes, costs of pods that stay."""
+    found = [each for each in await on.left_behind() if ": cordoned" in each or ": taint" in each]
+    labelled = await on.api.list("Node", labelSelector="tightship.dev/leaving")
+    found += [f"{each['metadata']['name']}: label" for each in labelled]
+    for pod in await on.api.list("Pod", SHOP):
+        notes = pod["metadata"].get("annotations") or {}
+        if not pod["metadata"].get("deletionTimestamp"):
+            found += [f"{pod['metadata']['name']}: {key}" for key in notes if key.endswith("deletion-cost")]
+    return found
 
 
 async def given_back(on: ShopCluster, node: str) -> None:
@@ -153,15 +165,21 @@ async def given_back(on: ShopCluster, node: str) -> None:
     assert drain(now)["reason"].startswith("Released")
 
 
-@pytest.mark.takes(60)
+@pytest.mark.takes(80)
 def test_going_back_to_a_dry_run_in_the_middle_of_a_drain_gives_the_node_back(on_shop_cluster: Live) -> None:
-    """By a rollback, whose revision knows nothing of a drain, and by a value."""
+    """By a rollback, whose revision knows nothing of a drain, by a value, and by a restart that Helm knows nothing of.
+
+    Each comes from another mode: pods are led by hints and costs, deleted past their budgets, evicted.
+    """
 
     async def work(on: ShopCluster) -> None:
         await slow(on, LONG)
         await on.apply(**DRY)
-        await on.install(**PATIENT)
+        await on.install(**patient(steering="hints", deletionCost=True, scaleInTimeout="0s"))
         node = await under_way(on)
+        leads = await held(on)
+        assert any(each.endswith(": label") for each in leads), leads
+        assert any(each.endswith("/pod-deletion-cost") for each in leads), leads
         await on.provider.roll_back(RELEASE, SYSTEM, 1)
         # Helm has waited for what gives back.
         assert await held(on) == []
@@ -169,10 +187,18 @@ def test_going_back_to_a_dry_run_in_the_middle_of_a_drain_gives_the_node_back(on
 
         async with hastening(on):
             await on.until_ready(AT_NIGHT)
-            await on.install(**PATIENT)
+            await on.install(**patient(evictionMethod="delete"))
         node = await under_way(on)
         await on.apply(**DRY)
         assert await held(on) == []
+        await given_back(on, node)
+
+        async with hastening(on):
+            await on.until_ready(AT_NIGHT)
+            await on.install(**PATIENT)
+        node = await under_way(on)
+        deployments = [f"deployment/{RELEASE}-{name}" for name in PATIENT]
+        await on.provider.command("kubectl", "-n", SYSTEM, "set", "env", *deployments, "DRY_RUN=true")
         await given_back(on, node)
 
     on_shop_cluster(work, by_night=True)

@@ -9,7 +9,7 @@
   value: {{ include "tightship-lib.text" .Values.minimumReplicasLowerBound | quote }}
 - name: ANNOTATION_PREFIX
   value: {{ .Values.annotationPrefix | quote }}
-- name: CYCLE_DEADLINE_SECONDS
+- name: CYCLE_DEADLINE
   value: {{ include "tightship-lib.text" .Values.cycleDeadline | quote }}
 - name: WATCH_HPAS
   value: {{ .Values.watch | quote }}

@@ -206,21 +206,21 @@ probes
 - name: HTTP_TLS_PATH
   value: /etc/tightship/tls
 {{- end }}
-- name: REQUEST_TIMEOUT_SECONDS
+- name: REQUEST_TIMEOUT
   value: {{ include "tightship-lib.text" $v.requestTimeout | quote }}
 - name: LEADER_ELECT
   value: {{ $v.leaderElection.enabled | quote }}
 - name: LEASE_NAME
   value: {{ include "tightship-lib.leaseName" . }}
-- name: LEASE_DURATION_SECONDS
+- name: LEASE_DURATION
   value: {{ include "tightship-lib.text" $v.leaderElection.leaseDuration | quote }}
-- name: LEASE_RENEW_DEADLINE_SECONDS
+- name: LEASE_RENEW_DEADLINE
   value: {{ include "tightship-lib.text" $v.leaderElection.renewDeadline | quote }}
-- name: LEASE_RETRY_PERIOD_SECONDS
+- name: LEASE_RETRY_PERIOD
   value: {{ include "tightship-lib.text" $v.leaderElection.retryPeriod | quote }}
-- name: STOP_TIMEOUT_SECONDS
+- name: STOP_TIMEOUT
   value: {{ include "tightship-lib.text" $v.shutdown.timeout | quote }}
-- name: STOP_GRACE_SECONDS
+- name: STOP_GRACE
   value: {{ include "tightship-lib.text" $v.shutdown.grace | quote }}
 {{- if $v.kubeconfig.secretName }}
 - name: TIGHTSHIP_KUBECONFIG

@@ -37,6 +37,16 @@ post-rollback
 {{- end -}}
 {{- end -}}
 
+{{/* "true" if the Job may find deletion costs on pods: after a rollback always, since the manifest was made before it was known
+     from which revision. Its rights and their fence last as long as the Job. */}}
+{{- define "tightship-lib.releaseCosts" -}}
+{{- if include "tightship-lib.costs" . -}}
+true
+{{- else if and (contains "rollback" (include "tightship-lib.releaseEvents" .)) (empty .Values.kubeconfig.secretName) -}}
+{{- include "tightship-lib.fences" . -}}
+{{- end -}}
+{{- end -}}
+
 {{/* What is installed now: live, dry, or unknown where nothing is, or where charts are rendered without a cluster. A Job that
      is still there has failed, and what it should have given back may still be held. */}}
 {{- define "tightship-lib.before" -}}
@@ -74,7 +84,7 @@ unknown
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get, patch]
-{{- if include "tightship-lib.costs" . }}
+{{- if include "tightship-lib.releaseCosts" . }}
 {{ include "tightship-lib.costRules" . }}
 {{- end }}
 {{- with .Values.rbac.additionalRules }}
@@ -120,7 +130,7 @@ automountServiceAccountToken: false
 {{- if include "tightship-lib.holdsAccounts" . }}
 {{- $policed = list "Leases" "Nodes" }}
 {{- end }}
-{{- if include "tightship-lib.costs" . }}
+{{- if include "tightship-lib.releaseCosts" . }}
 {{- $policed = append $policed "Pods" }}
 {{- end }}
 {{- range $what := $policed }}

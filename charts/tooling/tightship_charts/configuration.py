@@ -19,6 +19,8 @@ from tightship.process.settings.fields import SWITCHABLE_RULES, Budget, is_durat
 from tightship.process.settings.loading import Layered, flags_of, nested, wire_keys
 from tightship.process.settings.query_servers import ServerSettings
 from tightship.process.settings.sections import EXACT, Steering
+from tightship.process.settings.windows import KEYS, LoweringWindows
+from tightship.rules.windows import Windows
 
 Json = dict[str, Any]
 
@@ -42,10 +44,13 @@ WINDOWS: Json = {
         "timeZone": {"type": "string"},
         "calendar": {"type": "string"},
         "hardStop": {"type": ["string", "integer"]},
+        "notBefore": {"type": ["string", "integer"]},
     },
     "additionalProperties": False,
 }
 """When work may begin; see ``tightship.process.settings.windows``."""
+
+LOWERING: Json = WINDOWS | {"properties": {key: WINDOWS["properties"][key] for key in KEYS[:4]}}
 
 PRICES: Json = {
     "type": "object",
@@ -137,7 +142,7 @@ def _field(name: str, field: FieldInfo) -> Json:
     if name == "prices":
         return PRICES
     if name == "windows":
-        return WINDOWS
+        return LOWERING if get_args(LoweringWindows)[-1] in field.metadata else WINDOWS
     if name == "disabled_rules":
         return {"type": "array", "items": {"enum": sorted(SWITCHABLE_RULES)}}
     if name == "defaults" and field.alias is None:
@@ -196,7 +201,7 @@ def _texts(schema: Json) -> Json:
 def shown(field: FieldInfo) -> str:
     """Return the default of *field* as people write it; nothing where there is none."""
     default = field.get_default(call_default_factory=True)
-    if default is None or default in ((), {}, frozenset()) or field.is_required():
+    if default is None or default in ((), {}, frozenset(), Windows()) or field.is_required():
         return ""
     if is_duration(field):
         return spell_duration(float(default))
@@ -220,7 +225,7 @@ def allowed(schema: Json) -> str:
     """Return in words what *schema* allows."""
     if schema is PRICES:
         return "a price list: docs/money.md"
-    if schema is WINDOWS:
+    if schema is WINDOWS or schema is LOWERING:
         return "windows: docs/settings.md#windows"
     if "enum" in schema:
         words = (str(each).lower() if isinstance(each, bool) else each for each in schema["enum"])

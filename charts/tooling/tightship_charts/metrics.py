@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from prometheus_client import CollectorRegistry
 
 from hpa_scaler.write.metrics import ScalerMetrics
+from node_compactor.metrics import CompactorMetrics
 from node_refiner.metrics import RefinerMetrics
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship.process.metrics import RunMetrics, new_registry
@@ -21,7 +22,8 @@ _HEAD = """\
 Every controller serves `/metrics` on each of its ports but the probes'. Series of nodes, pools and HPAs that are gone
 vanish with the next pass. A standby replica shows no plan and no HPA, so nothing is counted twice. Every controller
 shows the same savings: take their `max`. Words of the labels `reason`, `outcome` and `result` are
-[reasons](reasons.md) where they begin with a capital. [Alerts](alerts.md) come with the charts.
+[reasons](reasons.md) where they begin with a capital. [Alerts](alerts.md) come with the charts. The older
+controllers' names are in [moving](moving.md).
 
 With Kubernetes service discovery the label `namespace` becomes `exported_namespace`, unless `honorLabels` is set.
 `perHPAMetrics: false` of hpa-scaler switches off the series with the label `hpa`.
@@ -30,8 +32,6 @@ With Kubernetes service discovery the label `namespace` becomes `exported_namesp
 _TAIL = """\
 Some label values of hpa-scaler:
 
-* `estafette_hpa_scaler_totals`: `succeeded` (it changed the HPA), `failed` (it could not, or a query has no usable
-  answer), `skipped` (every other HPA).
 * `tightship_hpa_writes_total`: `written`; `unneeded`, the HPA had changed; `refused` by the API server; `gone`, deleted
   meanwhile; `failed`, not made; `unheard`, the answer was lost, and the next cycle finds out; `left` to the next cycle
   or leader.
@@ -41,6 +41,7 @@ Some label values of hpa-scaler:
 _SECTIONS: Mapping[str, Callable[[CollectorRegistry], object]] = {
     "Every controller": RunMetrics,
     "node-compactor and node-refiner": lambda registry: ConsolidationMetrics(registry, "node-compactor"),
+    "node-compactor": CompactorMetrics,
     "node-refiner": RefinerMetrics,
     "hpa-scaler": ScalerMetrics,
 }
@@ -64,7 +65,7 @@ def _section(title: str, add: Callable[[CollectorRegistry], object]) -> Iterator
             continue
         names = getattr(collector, "_labels", None) or getattr(collector, "_labelnames", ())
         for family in collector.describe() if hasattr(collector, "describe") else collector.collect():
-            if not family.name.startswith(("tightship_", "estafette_", "node_refiner_")):
+            if not family.name.startswith("tightship_"):
                 continue
             counter = family.type == "counter"
             kind = "counter" if family.type == "unknown" else family.type

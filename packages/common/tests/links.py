@@ -19,8 +19,8 @@ import msgspec
 
 from tightship.kube.connection import Connection
 from tightship.kube.credentials import ClusterAccess, ClusterCredentials, LoadedAccess
-from tightship.kube.election import Elector
-from tightship.kube.retrying import RetryPolicy
+from tightship.kube.leases import Elector
+from tightship.kube.pacing import RetryPolicy
 from tightship.objects.api_errors import ApiError, ConnectionFailed, api_error
 from tightship_simulator.api.answers import encode
 from tightship_simulator.api.errors import Refused

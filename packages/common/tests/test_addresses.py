@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tightship.objects.addresses import Address, AddressError, AllowList, is_guarded, parse_address, parse_server
+from tightship.objects.query_servers import Address, AddressError, AllowList, is_guarded, parse_address, parse_server
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.facts import FactRules, candidates_of, gather
 from tightship.planning.plan import Planner
 from tightship.rules.disruption import DisruptionLedger
-from tightship.scheduler.device_selectors import SelectorUnknownError, selected
-from tightship.scheduler.devices import with_devices
+from tightship.scheduler.devices import SelectorUnknownError, selected, with_devices
 from tightship_testkit.builders import NOW, Json, node, pod, state_of, workload
 
 GPU = "example.com/gpu"

@@ -254,3 +254,88 @@ def test_the_detail_holds_the_numbers(given: Json, words: str) -> None:
 def test_whether_any_budget_speaks_of_a_pod(budgets: list[Json], covered: bool) -> None:
     cluster = snapshot(node(), pod(), *budgets)
     assert DisruptionLedger(cluster).covers(pod_of(cluster)) is covered
+
+
+# What opens after a cordon: the budgets as each source writes them, and which of them open by it.
+
+WHOLE = {**NONE, "currentHealthy": 2, "desiredHealthy": 2, "expectedPods": 2}
+ONE = {**NONE, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
+AKS = {"annotations": {"ownedBy": "EvictionAutoScaler", "target": "web"}}
+OURS = {"annotations": {"tightship.dev/opens-after-cordon": "true"}}
+CNPG = {"cnpg.io/cluster": "db", "role": "primary"}
+SPILO = {"application": "spilo", "cluster-name": "db", "spilo-role": "master"}
+OPENS = [Reason.OPENS_AFTER_CORDON]
+NEVER_OPENS = [Reason.PDB_NEVER_ALLOWS]
+NOT_NOW = [Reason.PDB_EXHAUSTED]
+
+
+def meta(found: Json, more: Json) -> Json:
+    return {**found, "metadata": {**found["metadata"], **more}}
+
+
+def aks(status: Json = WHOLE, **notes: str) -> Json:
+    return meta(budget(status=status, minAvailable=2), {"annotations": {**AKS["annotations"], **notes}})
+
+
+@pytest.mark.parametrize(
+    ("guard", "reasons"),
+    [
+        pytest.param(aks(), OPENS, id="eviction-autoscaler's, in full health"),
+        pytest.param(meta(budget(status=WHOLE), OURS), OPENS, id="our annotation"),
+        pytest.param(meta(budget(status=WHOLE, maxUnavailable=0), OURS), OPENS, id="our annotation, maxUnavailable 0"),
+        pytest.param(
+            aks(**{"tightship.dev/opens-after-cordon": "false"}),
+            NEVER_OPENS,
+            id="our annotation denies it",
+        ),
+        pytest.param(aks({**WHOLE, "disruptionsAllowed": 1}), [], id="open already"),
+        pytest.param(aks({**WHOLE, "currentHealthy": 1}), [Reason.PDB_EXHAUSTED], id="one pod is ill"),
+        pytest.param(aks({**WHOLE, "currentHealthy": 2, "expectedPods": 3}), OPENS, id="the surge isn't Ready yet"),
+        pytest.param(
+            meta(budget(status=WHOLE), {"annotations": {"ownedBy": "somebody"}}), NEVER_OPENS, id="owned by another"
+        ),
+    ],
+)
+def test_a_budget_that_opens_after_a_cordon_says_so_while_its_pods_are_healthy(
+    guard: Json, reasons: list[Reason]
+) -> None:
+    cluster = snapshot(node(), pod(), guard)
+    refusals = DisruptionLedger(cluster).charge([pod_of(cluster, "web-1")])[1]
+    assert [each.reason for each in refusals] == reasons
+    if reasons == OPENS:
+        assert refusals[0].subject == "shop/web"
+
+
+ROLES = [
+    ("CloudNativePG", CNPG, {**CNPG, "role": "replica"}),
+    ("CloudNativePG's newer label", {"cnpg.io/cluster": "db", "cnpg.io/instanceRole": "primary"}, {
+        "cnpg.io/cluster": "db", "cnpg.io/instanceRole": "replica"}),
+    ("Zalando's postgres-operator", SPILO, {**SPILO, "spilo-role": "replica"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("primary", "replica"), [row[1:] for row in ROLES], ids=[row[0] for row in ROLES])
+@pytest.mark.parametrize(
+    ("other", "reasons"),
+    [
+        pytest.param({"on": "n2"}, OPENS, id="a Ready replica elsewhere"),
+        pytest.param({"on": "n1"}, NOT_NOW, id="a replica on the same node"),
+        pytest.param({"on": "n2", "ready": False}, NOT_NOW, id="a replica that is not Ready"),
+        pytest.param({"on": "n3"}, NOT_NOW, id="a replica on a cordoned node"),
+        pytest.param({"on": "n2", "namespace": "lab"}, NEVER_OPENS, id="a cluster of the same name elsewhere"),
+        pytest.param(None, NEVER_OPENS, id="one instance"),
+    ],
+)
+def test_a_primary_moves_only_if_a_replica_can_take_its_place(
+    primary: Json, replica: Json, other: Json | None, reasons: list[Reason]
+) -> None:
+    things = [node(), node("n2"), node("n3", unschedulable=True), pod(labels=primary)]
+    things += [] if other is None else [pod("web-2", labels=replica, **other)]
+    guard = budget(selector={"matchLabels": primary}, status=ONE, minAvailable=1)
+    assert charged(snapshot(*things, guard))[1] == reasons
+
+
+def test_replicas_have_an_ordinary_budget() -> None:
+    selector = {"matchLabels": {"cnpg.io/cluster": "db", "role": "replica"}}
+    cluster = snapshot(node(), pod(labels=selector["matchLabels"]), budget(selector=selector, status=ONE))
+    assert charged(cluster)[1] == NEVER_OPENS

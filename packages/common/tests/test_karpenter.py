@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tightship.cluster import Snapshot
-from tightship.documents.karpenter import karpenter_summary
+from tightship.documents.build import karpenter_summary
 from tightship.documents.warnings import warnings_of
 from tightship.objects.cron import CronError, parse_schedule
 from tightship.objects.reasons import Reason, Refusal

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightship.objects.managed import NOBODY, ManagedBy, managed_by
-from tightship.objects.meta import Metadata
+from tightship.objects.meta import NOBODY, ManagedBy, Metadata, managed_by
 
 BY = "app.kubernetes.io/managed-by"
 CLUSTER = {"apiVersion": "postgresql.cnpg.io/v1", "kind": "Cluster", "name": "db", "uid": "u", "controller": True}

@@ -6,7 +6,7 @@ import pytest
 from cluster_builder import HOST, ZONE, affinity, anti_affinity, node, one, pod, snapshot, spread
 
 from tightship.objects import Pod
-from tightship.scheduler.explain import why_nowhere
+from tightship.scheduler.fitting import why_nowhere
 from tightship.scheduler.space import Space
 
 

@@ -10,7 +10,7 @@ from test_plans import plan, reasons
 
 from tightship.objects import Pod
 from tightship.objects.reasons import Reason
-from tightship.scheduler.explain import why_nowhere
+from tightship.scheduler.fitting import why_nowhere
 from tightship.scheduler.space import Space
 
 OS, ARCH, BUILD = "kubernetes.io/os", "kubernetes.io/arch", "node.kubernetes.io/windows-build"

@@ -8,9 +8,7 @@ import pytest
 
 from tightship.objects import Node
 from tightship.objects.money import HOURLY_PRICE, annotation_problem, parse_price, price_of
-from tightship.prices.files import cloud_prices, no_list
-from tightship.prices.lists import is_spot
-from tightship.prices.reading import price_list
+from tightship.prices.lists import cloud_prices, is_spot, no_list, price_list
 from tightship.process.settings.loading import SettingsError
 from tightship_testkit.builders import node, snapshot
 

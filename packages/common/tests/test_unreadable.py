@@ -23,8 +23,7 @@ from tightship.kube.leases import LeaseStore
 from tightship.objects import ObjectError, decode
 from tightship.objects.api_errors import KubeError, api_error
 from tightship.objects.drain_record import PastDrains, Phase, decode_record
-from tightship.process.settings.config_maps import mapping_of
-from tightship.process.settings.loading import SettingsError
+from tightship.process.settings.loading import SettingsError, mapping_of
 from tightship_testkit.simulated import Simulated
 
 PRODUCT = ("common", "node-compactor", "node-refiner", "hpa-scaler", "tightship-cli")

@@ -15,7 +15,7 @@ from tightship.documents.warnings import warnings_of
 from tightship.objects import Pod
 from tightship.objects.reasons import Refusal
 from tightship.planning.plan import STRATEGIES, Candidate, Judgement, Placement, Planner, make_plan
-from tightship.scheduler.explain import why_nowhere
+from tightship.scheduler.fitting import why_nowhere
 from tightship.scheduler.space import Space
 
 Json = dict[str, Any]

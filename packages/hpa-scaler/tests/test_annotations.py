@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpa_scaler.annotations.older import prefix_of, states_of
-from hpa_scaler.annotations.parsing import ANNOTATIONS, BY_KEY, check_defaults, enabled, parse_spec
+from hpa_scaler.annotations.parsing import (
+    ANNOTATIONS,
+    BY_KEY,
+    check_defaults,
+    enabled,
+    parse_spec,
+    prefix_of,
+    states_of,
+)
 from hpa_scaler.annotations.spec import (
     PREFIX,
     Band,
@@ -21,6 +28,7 @@ from hpa_scaler.annotations.spec import (
     QuerySpec,
     ServerRef,
 )
+from tightship.rules.windows import Windows, parse_window
 
 
 def annotations(prefix: str = PREFIX, /, **named: str) -> dict[str, str]:
@@ -258,6 +266,7 @@ def test_the_new_annotations_are_typed() -> None:
         honour_scale_up_behavior="false",
         deadband="5%",
         lowering_window="600",
+        lower_during="Mon-Fri 20:00-06:00; Sat,Sun; Europe/Berlin",
         hold_query='ALERTS{alertstate="firing"}',
         hold_cool_down="1m",
         paused="2026-03-01T04:00:00Z",
@@ -278,12 +287,28 @@ def test_the_new_annotations_are_typed() -> None:
         honour_behavior=False,
         deadband=Band(share=0.05),
         window=600.0,
+        lower_during=Windows((parse_window("Mon-Fri 20:00-06:00"), parse_window("Sat,Sun")), zone="Europe/Berlin"),
         hold=HoldSpec('ALERTS{alertstate="firing"}', 60.0, ServerRef(name="main")),
         paused=PauseSpec(True, 1772337600.0),
         paused_down=PauseSpec(True),
         paused_up=PauseSpec(False),
         dry_run=True,
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("Mon-Fry", "'Mon-Fry'"),
+        ("Sat; Mars/Olympus", "time zone Mars/Olympus is unknown"),
+        ("Sat; Europe", "'Europe' is not a window"),
+        (";", "'' is not a window"),
+        ("Sat;", "'' is not a window"),
+    ],
+)
+def test_windows_that_are_none_are_told(text: str, says: str) -> None:
+    [line] = problems_of(lower_during=text)
+    assert says in line.replace('"', "'")
 
 
 def test_the_hold_query_may_have_a_server_of_its_own() -> None:

@@ -7,10 +7,9 @@ from hpa_builder import CYCLE, FREE, NOW, answer, failure, hpa, spec
 
 from hpa_scaler.annotations.queries import Outcome, Query
 from hpa_scaler.annotations.spec import FloorSpec
-from hpa_scaler.judge.caution import CautionLedger
-from hpa_scaler.judge.decision import DropCount, DropVerdict, Subject
+from hpa_scaler.judge.decision import CautionLedger, Subject
 from hpa_scaler.judge.history import FloorHistory
-from hpa_scaler.judge.judge import Cycle, judge_one
+from hpa_scaler.judge.judge import judge_one
 
 ASKED = spec(
     prometheus_query="q", requests_per_replica="10", minimum_replicas="1", query_range="0", lowering_window="10m"
@@ -26,7 +25,7 @@ def spent(outcomes: list[Outcome | None], above: int = 0, asked: FloorSpec = ASK
         thing = hpa(minimum, 100, minimum + above)
         subject = Subject(hpa=thing, asked=asked, outcomes=known, history=history, now=now, rules=FREE)
         decision = judge_one(subject)
-        ledger.note(Cycle((decision,), DropCount(), DropVerdict()), now, 600.0)
+        ledger.note((decision,), now, 600.0)
         history = decision.written if decision.changes else decision.history
         minimum = decision.target
     return {guard: round(seconds / CYCLE, 3) for guard, seconds in ledger.spent.items() if seconds}

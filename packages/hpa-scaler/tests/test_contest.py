@@ -9,6 +9,7 @@ import pytest
 from hpa_builder import CYCLE, NO_AGE, QUERY, HpaCycles, hpa, manager, reasons, spec
 
 from hpa_scaler.annotations.spec import Rules
+from hpa_scaler.judge.ownership import restoration
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 RULES = Rules(age_query="", contest_pause=300, contest_longest_pause=900)
@@ -185,3 +186,31 @@ def test_a_contest_ends_when_our_bound_is_back() -> None:
     decision = web.cycle(100)
     assert (decision.action, decision.history.resets) == ("hold", 0)
     assert "Contested" not in reasons(decision)
+
+
+SURGED = {"evictionSurgeReplicas": "12", "eviction-autoscaler.azure.com/original-min-replicas": "10"}
+
+
+def surge(web: HpaCycles, minimum: int, notes: dict[str, str]) -> None:
+    """What eviction-autoscaler writes: the bound and its annotations, or without *notes* both back."""
+    kept = {key: text for key, text in web.hpa.annotations.items() if key not in SURGED}
+    web.set(minimum=minimum)
+    web.hpa = msgspec.structs.replace(web.hpa, annotations={**kept, **notes})
+
+
+def test_the_surge_of_a_drain_is_no_contest_and_the_floor_goes_on_from_where_it_was() -> None:
+    web = HpaCycles(hpa(5), ASKED, RULES)
+    assert web.cycle(100).target == 10
+    for _ in range(5):
+        surge(web, 12, SURGED)
+        decision = web.cycle(150)
+        assert (decision.target, reasons(decision)) == (12, ["EvictionSurge"])
+        assert restoration(web.hpa, web.history, RULES, web.now) is None
+        surge(web, 10, {})
+        decision = web.cycle(100)
+        assert (decision.target, web.history.original_min, web.history.resets) == (10, 5, 0)
+    assert "ChangedByOthers" not in reasons(decision)
+    assert web.cycle(150).target == 15
+    given = restoration(web.hpa, web.history, RULES, web.now)
+    assert given is not None
+    assert given.minimum == 5

@@ -166,7 +166,7 @@ def registered() -> dict[str, tuple[str, tuple[str, ...]]]:
     for collector in registry._collector_to_names:
         labels = tuple(getattr(collector, "_labels", None) or getattr(collector, "_labelnames", ()))
         for family in collector.collect() if not hasattr(collector, "describe") else collector.describe():
-            if family.name.startswith(("tightship_", "estafette_")):
+            if family.name.startswith("tightship_"):
                 counter = family.type == "counter"
                 kind = "counter" if family.type == "unknown" else family.type
                 found[family.name + "_total" * counter] = (kind, labels)

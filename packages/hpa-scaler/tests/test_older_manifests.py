@@ -19,8 +19,7 @@ import yaml
 from hpa_builder import NO_AGE, judge
 from msgspec import Struct
 
-from hpa_scaler.annotations.older import PREFIX
-from hpa_scaler.annotations.parsing import BY_NAME, name_of, parse_spec
+from hpa_scaler.annotations.parsing import BY_NAME, OLDER_PREFIX, name_of, parse_spec
 from hpa_scaler.annotations.spec import Problems, Rollout
 from tightship.objects import HorizontalPodAutoscaler, decode
 
@@ -113,13 +112,13 @@ def difference(manifest: Manifest, older: tuple[int, int]) -> str:
     """
     hpa = decode("HorizontalPodAutoscaler", json.dumps(yaml.safe_load(manifest.text)).encode())
     assert isinstance(hpa, HorizontalPodAutoscaler)
-    given = {name: hpa.annotations.get(name_of(PREFIX, name)) for name in BY_NAME}
+    given = {name: hpa.annotations.get(name_of(OLDER_PREFIX, name)) for name in BY_NAME}
     refused = {name for name, texts in REFUSED.items() if given[name] in texts}
     if given["prometheus-query"] == "":
         refused -= {"requests-per-replica", "delta"}  # They count for nothing.
-    asked = parse_spec({**hpa.annotations, name_of(PREFIX, "lowering-window"): "0"})
+    asked = parse_spec({**hpa.annotations, name_of(OLDER_PREFIX, "lowering-window"): "0"})
     if isinstance(asked, Problems):
-        assert {each.partition(":")[0] for each in asked.lines} == {name_of(PREFIX, name) for name in refused}
+        assert {each.partition(":")[0] for each in asked.lines} == {name_of(OLDER_PREFIX, name) for name in refused}
         return "refused"
     assert not refused
     found = judge(hpa, asked, manifest.value if asked.queries else None, rules=RULES, rollout=Rollout("steady"))

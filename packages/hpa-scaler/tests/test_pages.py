@@ -22,7 +22,7 @@ from hpa_scaler.process.status import ServedCycle, Timelines, nothing_yet, show
 from hpa_scaler.write.records import Records
 from tightship.documents.document import Generator, SettingsView, Source
 from tightship.documents.html.page import Page, render_page
-from tightship.process.settings.config_fallback import Standing, deleted, refused
+from tightship.process.settings.live import Standing, deleted, refused
 from tightship_testkit.accessibility import assert_accessible
 from tightship_testkit.browser import opened
 

@@ -31,9 +31,11 @@ from hpa_scaler.judge.decision import Subject
 from hpa_scaler.judge.history import FloorHistory, State, decode_state, encode_state
 from hpa_scaler.judge.judge import judge_one
 from hpa_scaler.judge.sources import lowering_window
+from tightship.objects.autoscaling import HorizontalPodAutoscaler
 from tightship.objects.durations import format_duration
 from tightship.objects.node import Condition
 from tightship.objects.reasons import QUERY_FAILURES, Reason
+from tightship.rules.windows import Windows, parse_window
 
 
 def asking(**named: str) -> FloorSpec:
@@ -58,16 +60,24 @@ BARE = Query("sum(rate(x[5m]))")
 CHECKED = asking(enable_scale_down_ratio_deployment_checking="true")
 ROLLING = Rollout("rolling", "Deployment web has 2 new pods of 8")
 
+WEEKENDS = msgspec.structs.replace(NO_AGE, windows=Windows((parse_window("Sat,Sun"),)))
+
 GUARDED = asking(hold_query="errors > 0.05", hold_cool_down="150")
 HOLD = Query("errors > 0.05")
 
-SKIPPED = {"ControlledByOther", "HpaTerminating", "TargetAtZero", "ScaleToZero", "Paused"}
+SKIPPED = {"ControlledByOther", "EvictionSurge", "HpaTerminating", "TargetAtZero", "ScaleToZero", "Paused"}
 RATIO, STRICT = asking(scale_down_max_ratio="0.2"), asking(several_series="error")
 CLAMPED = asking(max_replicas_policy="clamp")
 WARNED = answer(200, warnings=("partial",))
 UNKNOWN = Condition("AbleToScale", "False", "FailedGetScale")
 ASLEEP = Condition("ScalingActive", "False", "ScalingDisabled")
 BLIND = (Condition("AbleToScale", "True"), Condition("ScalingActive", "False", "FailedGetResourceMetric"))
+
+
+def surged() -> HorizontalPodAutoscaler:
+    """What eviction-autoscaler makes of an HPA with a floor of 5 (its ``hpa_surge_applier.go``)."""
+    notes = {"evictionSurgeReplicas": "9", "eviction-autoscaler.azure.com/original-min-replicas": "5"}
+    return msgspec.structs.replace(hpa(9), annotations=notes)
 
 
 def case(name: str, thing: Any, asked: FloorSpec, answered: Any, target: int, *why: str, **more: Any) -> Any:
@@ -82,6 +92,7 @@ def case(name: str, thing: Any, asked: FloorSpec, answered: Any, target: int, *w
         case("somebody owns it", hpa(owner=owner()), PLAIN, 1000, 5, "ControlledByOther"),
         case("it is being deleted", hpa(deletion=5), PLAIN, 1000, 5, "HpaTerminating"),
         case("its target is at zero", hpa(conditions=(ASLEEP,)), PLAIN, 1000, 5, "TargetAtZero"),
+        case("it is surged for a drain", surged(), PLAIN, 1000, 9, "EvictionSurge"),
         case("its own metrics fail", hpa(conditions=BLIND), PLAIN, 200, 20),
         case("it is to scale to zero", hpa(0), PLAIN, 100, 0, "ScaleToZero"),
         case("from zero if a lowest floor is given", hpa(0, replicas=1), asking(minimum_replicas="0"), 40, 4),
@@ -161,6 +172,20 @@ def case(name: str, thing: Any, asked: FloorSpec, answered: Any, target: int, *w
         *(case(f"a pause at {value}", hpa(), asking(paused="true"), value, 5, "Paused") for value in (0, 1000)),
         case("no lowering", hpa(10), asking(paused_scale_down="true"), 40, 10, "PausedScaleDown", "FollowsQuery"),
         case("raising all the same", hpa(10), asking(paused_scale_down="true"), 400, 40),
+        # NOW is a Friday, 08:00 in UTC.
+        *(
+            case(f"lowering during {windows}", hpa(10), asking(lower_during=windows), value, *target)
+            for windows, opened in (
+                ("Sat,Sun", False),
+                ("Fri 07:00-09:00", True),
+                ("Fri 07:00-09:00; Asia/Tokyo", False),
+            )
+            for value, target in ((40, (4,) if opened else (10, "OutsideWindow", "FollowsQuery")), (400, (40,)))
+        ),
+        *(
+            case(f"the windows of all, {value}", hpa(10), PLAIN, value, *target, rules=WEEKENDS)
+            for value, target in ((40, (10, "OutsideWindow", "FollowsQuery")), (400, (40,)))
+        ),
         case("no raising", hpa(10), asking(paused_scale_up="true"), 400, 10, "PausedScaleUp", "FollowsQuery"),
         case("lowering all the same", hpa(10), asking(paused_scale_up="true"), 40, 4),
         case("a dry run", hpa(10), asking(dry_run="true"), 200, 20, "FollowsQuery", "DryRun"),

@@ -20,8 +20,7 @@ from hpa_scaler.process.settings import (
     servers_of,
 )
 from hpa_scaler.prometheus.client import ClientLimits
-from tightship.objects.addresses import parse_address
-from tightship.objects.query_servers import Server, Tls
+from tightship.objects.query_servers import Server, Tls, parse_address
 from tightship.process.settings.loading import SettingsError
 from tightship.process.settings.process import load_process
 

@@ -15,9 +15,8 @@ from node_compactor.advice import CompactorChanges
 from node_compactor.controller import EVERY_POOL
 from node_compactor.older import native
 from node_compactor.settings import load_settings
-from tightship.advice.adviser import Adviser
+from tightship.advice.adviser import Advice, Adviser
 from tightship.advice.catalogue import Catalogue
-from tightship.advice.model import Advice
 from tightship.objects.reasons import Reason
 from tightship.planning.changes import Scenario, TimeLimit
 from tightship.planning.evaluate import evaluate

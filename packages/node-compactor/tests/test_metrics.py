@@ -11,6 +11,7 @@ from prometheus_client.exposition import generate_latest
 
 from node_compactor.judge import CompactorJudge
 from node_compactor.metrics import CompactorMetrics
+from node_compactor.older import METRICS
 from node_compactor.settings import load_settings
 from tightship.cluster import Snapshot
 from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
@@ -78,6 +79,7 @@ def test_the_older_controllers_counts_for_every_pool_enabled_or_not(scraped: Scr
     ):
         assert scraped.value(OLD + name, nodepool="a") == a
         assert scraped.value(OLD + name, nodepool="b") == b
+        assert scraped.value(f"tightship_{METRICS[name]}", pool="a") == a
     assert scraped.value(OLD + "total_node_count", nodepool="") == 1
 
 
@@ -90,6 +92,7 @@ def test_the_older_controllers_units_milli_cpu_and_mebibytes(scraped: Scraped) -
     assert scraped.value(OLD + "total_memory_requests", **of) == 100 / 1024
     assert scraped.value(OLD + "utilized_cpu_ratio", **of) == 0.1
     assert scraped.value(OLD + "utilized_memory_ratio", **of) == 0.1
+    assert scraped.value("tightship_node_utilization", node="b1", pool="b", resource="cpu") == 0.1
     assert scraped.value(OLD + "total_memory_requests", node="a2", nodepool="a") == 4096
 
 

@@ -178,7 +178,7 @@ def test_a_configmap_manifest_may_hold_the_list(cli: Any, data: Path, tmp_path: 
 
 
 def test_a_flag_overrides_the_configuration(prices: Path, tmp_path: Path) -> None:
-    from tightship.prices.files import read_prices
+    from tightship.prices.lists import read_prices
 
     config = tmp_path / "config.yaml"
     config.write_text("prices: {instanceTypes: {a: 1}}")

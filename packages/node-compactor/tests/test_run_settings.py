@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from node_compactor.controller import COMPACTOR, CompactorRunSettings
-from tightship.kube.election import LeaseTiming
+from tightship.kube.leases import LeaseTiming
 from tightship.process.settings.loading import SettingsError
 from tightship.process.settings.process import load_process
 
@@ -52,16 +52,16 @@ def test_every_variable_is_read() -> None:
             "DRY_RUN": "true",
             "HTTP_HOST": "127.0.0.1",
             "HTTP_PORTS": "9101, 0",
-            "REQUEST_TIMEOUT_SECONDS": "5s",
+            "REQUEST_TIMEOUT": "5s",
             "LEADER_ELECT": "off",
             "LEASE_NAME": "lease",
-            "LEASE_DURATION_SECONDS": "30",
-            "LEASE_RENEW_DEADLINE_SECONDS": "20",
-            "LEASE_RETRY_PERIOD_SECONDS": "500ms",
+            "LEASE_DURATION": "30s",
+            "LEASE_RENEW_DEADLINE": "20s",
+            "LEASE_RETRY_PERIOD": "500ms",
             "CLAIMS_LEASE_NAME": "claims",
             "CLAIMS_LEASE_NAMESPACE": "shared",
-            "STOP_TIMEOUT_SECONDS": "1m",
-            "STOP_GRACE_SECONDS": "2m",
+            "STOP_TIMEOUT": "1m",
+            "STOP_GRACE": "2m",
         }
     )
     assert (found.interval, found.log_format, found.log_level) == (60, "json", "debug")

@@ -12,7 +12,7 @@ import yaml
 
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import CompactorSettings, load_settings
-from tightship.documents.search import search_summary
+from tightship.documents.build import search_summary
 from tightship.planning.evaluate import Horizon, evaluate
 from tightship.planning.plan import SearchRules
 from tightship.planning.plan.model import Searched

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tightship.process.settings.sources import Content, Found
 
 from node_compactor.controller import COMPACTOR
 from node_compactor.settings import load_settings
+from tightship.documents.warnings import warnings_of
 from tightship.objects.reasons import Reason
 from tightship.planning.evaluate import evaluate
+from tightship.process.settings.live import LiveConfig, Report
 from tightship.process.settings.loading import SettingsError
-from tightship_testkit.builders import node, pod, snapshot, workload
+from tightship.rules.windows import window_check
+from tightship_testkit.builders import NOW, Json, controller, node, pod, snapshot, when, workload
 
 NIGHTS = {"allow": ["Mon-Fri 20:00-06:00"]}
 FRIDAY_NOON = datetime(2026, 11, 27, 12, tzinfo=UTC).timestamp()
@@ -67,6 +74,8 @@ def test_a_drain_under_way_is_given_back_at_the_hard_stop_only(stop: str | None,
         ({"deny": [{"schedule": "0 20 * *", "duration": "1h"}]}, "deny[1]: '0 20 * *' is not a schedule"),
         ({"timeZone": "Mars/Olympus"}, "timeZone: 'Mars/Olympus' is unknown"),
         ({"timezone": "UTC"}, "timezone: unknown key"),
+        ({"notBefore": "later"}, "notBefore: 'later' is not a duration"),
+        ({"calendar": ""}, "calendar: no BEGIN:VCALENDAR"),
         ({"hardStop": "soon"}, "hardStop: 'soon' is not a duration"),
         ({"calendar": "BEGIN:VCALENDAR"}, "calendar: the calendar is not whole"),
         ({"allow": ["Mon"], "deny": ["Sun-Tue"]}, "no window opens within a year"),
@@ -87,3 +96,155 @@ def test_all_problems_of_windows_are_reported_at_once() -> None:
     with pytest.raises(SettingsError) as error:
         settings(windows={"allow": ["x", "Mon"], "deny": ["y"], "timeZone": "z"})
     assert all(each in str(error.value) for each in ("allow[1]", "deny[1]", "timeZone"))
+
+
+REST = {"notBefore": "30m"}
+
+
+def replica_set(name: str, replicas: int, *, age: float = 86400, written: float | None = None, of: str = "web") -> Json:
+    """A ReplicaSet of Deployment *of*, whose spec was last written so many seconds ago."""
+    found = workload(name=name, replicas=replicas)
+    managed = [
+        {"manager": "kube-controller-manager", "operation": "Update", "time": when(NOW - (written or age))},
+        {"manager": "kube-controller-manager", "operation": "Update", "subresource": "status", "time": when(NOW)},
+    ]
+    meta = {"creationTimestamp": when(NOW - age), "ownerReferences": [controller("Deployment", of)]}
+    found["metadata"] |= meta | ({} if written is None else {"managedFields": managed})
+    return found
+
+
+def set_pod(ordinal: int, revision: str, age: float, on: str = "") -> Json:
+    labels = {"app": "db", "controller-revision-hash": revision}
+    return pod(f"db-{ordinal}", on=on or "b", labels=labels, age=age, owner=controller("StatefulSet", "db"))
+
+
+OLD = replica_set("old", 0)
+MINUTE = 60.0
+
+
+@pytest.mark.parametrize(
+    ("workloads", "says"),
+    [
+        ([replica_set("web", 2), OLD], ""),
+        ([replica_set("web", 2, age=29 * MINUTE)], "ended a rollout 29m ago"),
+        ([replica_set("web", 2, age=30 * MINUTE)], ""),
+        ([replica_set("web", 2, age=40 * MINUTE), replica_set("old", 0, written=600)], "ended a rollout 10m ago"),
+        # Rolled back to an old ReplicaSet, whose own spec was written when an HPA scaled it.
+        ([replica_set("web", 2, written=MINUTE), replica_set("new", 0, age=3000, written=20 * MINUTE)], "20m ago"),
+        ([replica_set("web", 2, written=MINUTE)], ""),
+        ([replica_set("web", 2), replica_set("new", 1, age=7200)], "is rolling out"),
+        ([replica_set("web", 2), replica_set("other", 1, age=MINUTE, of="cart")], ""),
+        ([workload(replicas=2)], ""),
+    ],
+)  # fmt: skip
+def test_nodes_wait_for_workloads_that_ended_a_rollout_lately(workloads: list[Json], says: str) -> None:
+    cluster = snapshot(node("a"), node("b"), pod("p", on="a"), pod("q", on="b", cpu="2"), *workloads)
+    rules = settings(windows=REST)
+    found = evaluate(cluster, COMPACTOR.judge(rules), NOW)
+    assert [each.node for each in found.plan.removals] == ["a"]
+    held = [(each.reason, each.detail) for each in found.held.values()]
+    assert [reason for reason, _ in held] == [Reason.OUTSIDE_WINDOW] * bool(says)
+    assert all(says in detail for _, detail in held)
+    during = COMPACTOR.drain_settings(rules, lambda: NOW).node_refusals(cluster, cluster.nodes["a"].node)
+    assert [each.detail for each in during if each.reason is Reason.OUTSIDE_WINDOW] == [detail for _, detail in held]
+    assert evaluate(cluster, COMPACTOR.judge(settings()), NOW).held == {}, "nobody asked for it"
+
+
+@pytest.mark.parametrize(
+    ("pods", "says"),
+    [
+        ([set_pod(0, "x", 7200, on="a"), set_pod(1, "x", 8000), set_pod(2, "x", 9000)], ""),
+        ([set_pod(0, "x", 600), set_pod(1, "x", 660), set_pod(2, "x", 720, on="a")], "ended a rollout 10m ago"),
+        ([set_pod(0, "x", 7200), set_pod(1, "x", 60), set_pod(2, "x", 9000, on="a")], ""),  # moved later
+        ([set_pod(0, "x", 7200, on="a"), set_pod(1, "y", 300), set_pod(10, "y", 360)], "5m ago"),  # under way
+        ([set_pod(0, "x", 7200, on="a"), set_pod(1, "y", 7200), set_pod(2, "y", 7300)], ""),  # a partition
+    ],
+)
+def test_the_last_pod_that_a_stateful_set_replaces_ends_its_rollout(pods: list[Json], says: str) -> None:
+    cluster = snapshot(node("a"), node("b"), *pods, workload("StatefulSet", "db", replicas=3))
+    rules = COMPACTOR.drain_settings(settings(windows=REST), lambda: NOW)
+    found = [e.detail for e in rules.node_refusals(cluster, cluster.nodes["a"].node) if "rollout" in e.detail]
+    assert len(found) == bool(says)
+    assert all(says in detail for detail in found)
+
+
+CALENDAR = """BEGIN:VCALENDAR
+VERSION:2.0
+PRODID:-//a//b//EN
+BEGIN:VEVENT
+UID:1
+DTSTAMP:20260101T000000Z
+DTSTART:20200106T090000Z
+DTEND:20200106T170000Z
+RRULE:FREQ=WEEKLY
+SUMMARY:Release
+END:VEVENT
+END:VCALENDAR
+"""
+
+
+def config(**windows: Any) -> dict[str, str]:
+    """The data of a ConfigMap: YAML, in which JSON is allowed."""
+    return {"config.yaml": json.dumps({"windows": windows, "nodePools": {"*": {"enabled": True}}})}
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        ({"calendar": ""}, "windows: calendar: no BEGIN:VCALENDAR"),
+        ({"calendar": CALENDAR[:150]}, "windows: calendar: the calendar is not whole"),
+        (
+            {"calendar": CALENDAR.replace("DTEND:20200106T170000Z\n", "")},
+            "calendar: event 'Release' has no end",
+        ),
+        (
+            {"calendar": CALENDAR.replace("WEEKLY", "HOURLY")},
+            "no window opens within a year: Release is denied",
+        ),
+        ({"timeZone": "Mars/Olympus"}, "windows: timeZone: 'Mars/Olympus' is unknown"),
+        ({"allow": []}, "windows: allow: an empty list opens nothing"),
+        ({"allow": ["Sat"], "deny": ["Fri-Sun"]}, "windows: no window opens within a year: "),
+        ({"hardStop": "never"}, "windows: hardStop: 'never' is not a duration"),
+    ],
+)
+async def test_bad_windows_leave_the_last_good_ones_in_force(
+    edit: dict[str, Any], says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Edited:
+        name, trouble = "ConfigMap tightship/node-compactor-config", ""
+
+        async def run(self, sink: Callable[[Content], None]) -> None:
+            for windows in ({"calendar": CALENDAR}, edit, edit):
+                sink(Found(config(**windows)))
+            await asyncio.Event().wait()
+
+    def parse(data: Mapping[str, str]) -> Any:
+        return COMPACTOR.configured(data, {})
+
+    reports: list[Report] = []
+    async with LiveConfig(Edited(), parse, starting=parse({}), report=reports.append) as live:
+        assert [each.valid for each in reports] == [True, False]
+        [sentence] = live.problems
+        assert sentence.startswith("The configuration was refused; the last good one applies: ")
+        assert says in sentence.replace('"', "'")
+        assert caplog.text.replace('"', "'").count(says) == 1
+        monday = datetime(2027, 3, 1, 12, tzinfo=UTC).timestamp()
+        assert [window_check(each, monday).open for each in live.current.windows_of("any") if each] == [False]
+
+
+def test_closed_windows_are_told_by_the_nodes_that_wait_or_by_a_warning() -> None:
+    opens = "no allowed window is open; a window opens at Fri 2026-11-27 20:00 +00:00, in 8h"
+    cluster = snapshot(node("a"), node("b"), pod("p", on="a"), pod("q", on="b", cpu="2"), workload())
+    found = evaluate(cluster, COMPACTOR.judge(settings(windows=NIGHTS)), FRIDAY_NOON)
+    assert {name: each.detail for name, each in found.held.items()} == {"a": opens}
+    assert warnings_of(cluster, (), found.untold) == warnings_of(cluster)
+    for name in ("a", "b"):
+        checks = [(each.gate, each.open) for each in found.checks(name)]
+        assert ("window", False) in checks
+        assert "held back" not in [gate for gate, _ in checks]
+    idle = evaluate(cluster, COMPACTOR.judge(settings(windows=NIGHTS, pool={"cpuRequestRatioLimit": 0})), FRIDAY_NOON)
+    assert warnings_of(cluster, (), idle.untold)[0] == f"no drain begins now: {opens}"
+    labelled = [node(name, labels={"cloud.google.com/gke-nodepool": name}) for name in ("x", "y")]
+    pools = {name: {"enabled": True, "windows": NIGHTS if name == "x" else {}} for name in "xy"}
+    own = evaluate(snapshot(*labelled), COMPACTOR.judge(load_settings({"nodePools": pools})), FRIDAY_NOON)
+    assert warnings_of(snapshot(*labelled), (), own.untold)[0] == f"no drain begins now in pool x: {opens}"

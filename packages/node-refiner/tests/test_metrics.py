@@ -10,6 +10,7 @@ from prometheus_client.exposition import choose_encoder
 
 from node_refiner.judge import RefinerJudge
 from node_refiner.metrics import RefinerMetrics
+from node_refiner.older import METRICS
 from node_refiner.settings import RefinerSettings
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.objects.drain_record import DrainRecord, Phase
@@ -79,7 +80,9 @@ def test_the_cluster_in_numbers(scraped: Scraped) -> None:
     assert scraped.value("cluster_cpu_utilization") == 50
     assert scraped.value("cluster_memory_utilization") == 25
     assert scraped.value("cluster_excess_nodes") == 2
-    assert scraped.value("cluster_could_go_nodes") == 2
+    assert scraped.registry.get_sample_value("tightship_cluster_removable_nodes") == 2
+    for older, name in METRICS.items():
+        assert scraped.value(older) == scraped.registry.get_sample_value(f"tightship_{name}")
 
 
 def test_a_cluster_without_counted_nodes_has_zeros(scraped: Scraped) -> None:

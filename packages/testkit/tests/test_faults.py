@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from tightship.kube.connection import Connection, connect
 from tightship.kube.host import monotonic
-from tightship.kube.retrying import RetryPolicy
+from tightship.kube.pacing import RetryPolicy
 from tightship.objects.api_errors import Conflict, ConnectionFailed, Gone, TooManyRequests, Unavailable
 from tightship_simulator.virtual.simulation import Simulation
 from tightship_testkit.client import RESOURCES, Client, Json

@@ -25,16 +25,14 @@ from hpa_scaler.annotations.promql import fallbacks, lookback
 from hpa_scaler.annotations.values import parse_float, parse_int32
 from hpa_scaler.judge.history import StateError, decode_state
 from hpa_scaler.prometheus.answers import outcome
-from tightship.cli.documents import DocumentError, documents, unpack
+from tightship.cli.object_file import DocumentError, documents, unpack
 from tightship.objects import quantity
-from tightship.objects.addresses import parse_address
 from tightship.objects.durations import parse_duration
-from tightship.objects.selector_text import parse_selector
-from tightship.objects.selectors import Requirement
+from tightship.objects.query_servers import parse_address
+from tightship.objects.selectors import Requirement, parse_selector
 from tightship.objects.times import parse_rfc3339
-from tightship.process.settings.config_maps import mapping_of
 from tightship.process.settings.fields import parse_budget
-from tightship.process.settings.loading import SettingsError
+from tightship.process.settings.loading import SettingsError, mapping_of
 
 LENGTH = 200_000
 """Characters: what fits into the annotations of one object."""

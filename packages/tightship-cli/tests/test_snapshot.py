@@ -261,6 +261,37 @@ def test_the_plan_of_a_snapshot_is_that_of_the_cluster_to_the_byte(
     assert list(tmp_path.glob(".*")) == []
 
 
+BEGUN = {"tightship.dev/begun": '[{"at":"2026-10-01T11:58:00Z","pool":"general","nodes":2,"evictions":9}]'}
+LEASE = thing("Lease", "coordination.k8s.io/v1", "tightship-claims", spec={},
+              metadata={"namespace": "kube-system", "annotations": BEGUN})  # fmt: skip
+NODE_LEASE = thing("Lease", "coordination.k8s.io/v1", "n1", spec={}, metadata={"namespace": "kube-node-lease"})
+RATED = ("explain", "budget-1", "--nodes-per-hour", "2", "--now", NOW, "--advice-time", "0")
+
+
+def test_what_has_begun_is_read_from_the_lease_and_from_files(cli: Cli, tmp_path: Path) -> None:
+    snapshot, hidden, kubectl = (tmp_path / each for each in ("a.json", "b.json", "c.json"))
+    items = [*everything(), LEASE, NODE_LEASE]
+    kubectl.write_text(json.dumps({"kind": "List", "items": items}))
+    with served(tmp_path, items) as (flag, kubeconfig, _):
+        assert cli("snapshot", flag, kubeconfig, "-o", snapshot).code == 0
+        assert cli("snapshot", flag, kubeconfig, "-o", hidden, "--anonymize").code == 0
+        live = cli(*RATED, flag, kubeconfig)
+    assert "2 of 2 nodes of the cluster in an hour; the next at 12:58 UTC, in 58m" in live.out
+    assert live == cli(*RATED, "-f", snapshot)
+    assert "2 of 2 nodes of the cluster in an hour" in cli(*RATED, "-f", kubectl).out
+    assert SECRET not in snapshot.read_text()
+    assert '\\"nodes\\":2' in hidden.read_text()
+    assert "general" not in hidden.read_text().partition("Lease")[2]
+
+
+def test_a_lease_that_may_not_be_read_counts_nothing_and_says_so(cli: Cli, tmp_path: Path) -> None:
+    with served(tmp_path, [*everything(), LEASE], ("/tightship-claims",)) as (flag, kubeconfig, _):
+        outcome = cli(*RATED, flag, kubeconfig)
+    assert outcome.code == 0
+    assert "tightship-claims can't be read, so rates count nothing that has begun" in outcome.out
+    assert "0 of 2 nodes of the cluster in an hour, 2 left" in outcome.out
+
+
 def test_a_generated_cluster_too(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
     with served(tmp_path, off_peak_cluster(7, 30)["items"]) as (flag, kubeconfig, asked):

@@ -11,7 +11,7 @@ import pytest
 from tightship.nodes.node_prices import AGAIN, REFRESH, NodePrices
 from tightship.objects.query_servers import Server
 from tightship.prices import opencost
-from tightship.prices.files import read_prices
+from tightship.prices.lists import read_prices
 from tightship.process.settings.loading import SettingsError
 from tightship.process.settings.sections import NodeSettings
 from tightship_testkit.simulated import until

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from drain.conftest import TOLERATIONS, known_pod, owner
 
-from tightship.landing.landing_map import POLICY_ANNOTATION
+from tightship.landing.controller import POLICY_ANNOTATION
 from tightship.objects.drain_record import Phase
 from tightship.objects.node import LEAVING
 from tightship_simulator.api.landing import drawn

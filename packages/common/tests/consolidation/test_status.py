@@ -21,7 +21,7 @@ from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Finish
 from tightship.objects.money import HOURLY_PRICE
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.evaluate import Evaluation, evaluate
-from tightship.process.settings.config_fallback import Notice, Standing, deleted, refused
+from tightship.process.settings.live import Notice, Standing, deleted, refused
 from tightship_testkit.accessibility import assert_accessible_in_every_way
 from tightship_testkit.builders import NOW, node, snapshot
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tightship.kube.election import STOP_ANNOTATION
+from tightship.kube.leases import STOP_ANNOTATION
 from tightship.objects.drain_record import Phase
 from tightship_testkit.faults import Call, Fault
 from tightship_testkit.simulated import BUDGET, until

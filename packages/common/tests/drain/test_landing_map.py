@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tightship.landing.landing_map import POLICY_ANNOTATION, LandingMap, policy_problem
+from tightship.landing.controller import POLICY_ANNOTATION, LandingMap, policy_problem
 from tightship.objects.api_errors import Conflict
 from tightship_testkit.faults import Call, Fault
 

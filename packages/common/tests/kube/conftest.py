@@ -14,7 +14,7 @@ from links import connected
 
 from tightship.kube.connection import Connection
 from tightship.kube.credentials import ClusterAccess
-from tightship.kube.retrying import RetryPolicy
+from tightship.kube.pacing import RetryPolicy
 from tightship_testkit.scripted import Json, ScriptedApi, serving
 
 

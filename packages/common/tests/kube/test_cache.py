@@ -10,8 +10,8 @@ import pytest
 from tightship.documents.warnings import warnings_of
 from tightship.kube.cache import CacheCrashed, ClusterCache, Timing, read_cluster
 from tightship.kube.connection import Connection
+from tightship.kube.pacing import RetryPolicy, begin_anew
 from tightship.kube.resources import BY_KIND, resources
-from tightship.kube.retrying import RetryPolicy, begin_anew
 from tightship.objects import AUTOSCALER
 from tightship.objects.api_errors import AccessDenied, NotSynced, Unavailable
 from tightship_testkit.scripted import Responder, ScriptedApi, answer, bookmark, event, page, status, stream

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tightship.kube.connection import connect
-from tightship.kube.retrying import RetryPolicy
+from tightship.kube.pacing import RetryPolicy
 from tightship.objects.api_errors import ConfigError, ConnectionFailed
 from tightship_testkit.scripted import ScriptedApi
 

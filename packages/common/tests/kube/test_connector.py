@@ -19,7 +19,7 @@ from links import connected
 
 from tightship.kube.connection import Connection
 from tightship.kube.credentials import ClusterAccess
-from tightship.kube.retrying import RetryPolicy
+from tightship.kube.pacing import RetryPolicy
 from tightship.objects.api_errors import ConnectionFailed
 from tightship_testkit.credentials import write_key, write_serving_certificate
 from tightship_testkit.simulated import until

@@ -13,7 +13,7 @@ import pytest_asyncio
 from links import Client, term
 
 from tightship.kube.connection import Connection
-from tightship.kube.election import STOP_ANNOTATION, Elector, LeaseTiming
+from tightship.kube.leases import STOP_ANNOTATION, Elector, LeaseTiming
 from tightship.objects.api_errors import ApiError
 from tightship_testkit.faults import Answer, Call, Fault
 from tightship_testkit.simulated import Simulated, simulated, until
@@ -397,7 +397,7 @@ async def test_a_deleted_lease_ends_the_term_and_no_epoch_comes_back(scene: Scen
 
 
 async def test_trouble_is_told_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "tightship.kube.election"):
+    with caplog.at_level(logging.INFO, "tightship.kube.leases"):
         a = scene.replica("a")
         a.link.mode = 403
         await asyncio.sleep(120)

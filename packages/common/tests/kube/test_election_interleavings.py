@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from links import answer as answer_of
 
 from tightship.kube.connection import Connection
-from tightship.kube.election import Elector
+from tightship.kube.leases import Elector
 from tightship.objects.api_errors import ApiError
 from tightship_simulator.api.store import Store
 from tightship_simulator.virtual.simulation import BEGIN

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tightship.kube import plugins
+from tightship.kube import credentials
 from tightship.kube.connection import connect
 from tightship.kube.credentials import ClusterAccess, find
 from tightship.objects.api_errors import ConfigError, Unauthorized
@@ -82,7 +82,7 @@ ASKED = [
 async def test_a_plugin_is_asked_in_its_version_and_told_whether_it_has_a_terminal(
     settings: Json, terminal: bool, interactive: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugins, "_is_terminal", lambda: terminal)
+    monkeypatch.setattr(credentials, "_is_terminal", lambda: terminal)
     version = settings.get("apiVersion", BETA)
     found = await access(kubeconfig(tmp_path, scripted(tmp_path, answer(TOKEN, version), **settings)))
     assert found.headers == (("Authorization", "Bearer foo-bar"),)
@@ -126,7 +126,7 @@ ERRORS = [
 async def test_a_plugin_that_gives_nothing_is_one_clear_error(
     settings: Json, reported: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugins, "_is_terminal", lambda: False)
+    monkeypatch.setattr(credentials, "_is_terminal", lambda: False)
     with pytest.raises(ConfigError, match=problem) as caught:
         await access(kubeconfig(tmp_path, scripted(tmp_path, reported, **settings)))
     text = str(caught.value)
@@ -171,7 +171,10 @@ async def test_the_cluster_is_told_to_a_plugin_that_wants_to_know(tmp_path: Path
         "tls-server-name": "bar",
         "certificate-authority-data": base64.b64encode(b"baz").decode(),
         "proxy-url": "http://proxy:1",
-        "extensions": [{"name": "other", "extension": 5}, {"name": plugins.CLUSTER_EXTENSION, "extension": audience}],
+        "extensions": [
+            {"name": "other", "extension": 5},
+            {"name": credentials.CLUSTER_EXTENSION, "extension": audience},
+        ],
     }
     for wanted in (True, False):
         plugin = scripted(tmp_path, answer(TOKEN), provideClusterInfo=wanted)
@@ -246,7 +249,7 @@ async def test_a_plugin_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
 
 
 async def test_a_plugin_that_nobody_watches_has_limited_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugins, "TIMEOUT", 0.2)
+    monkeypatch.setattr(credentials, "TIMEOUT", 0.2)
     with pytest.raises(ConfigError, match=r"did not end within 0.2 s: waiting for you$"):
         await access(kubeconfig(tmp_path, scripted(tmp_path, script="echo waiting for you >&2; exec sleep 600")))
 
@@ -336,7 +339,7 @@ async def test_a_key_with_a_password_is_an_error_and_no_question(tmp_path: Path)
 
 def test_trust_is_that_of_go(tmp_path: Path) -> None:
     """Any given certificate is an anchor, and one without a key identifier is as good."""
-    from tightship.kube.tls import ClientTls
+    from tightship.kube.credentials import ClientTls
 
     authority = Authority(tmp_path).ca_file.read_bytes()
     context = ClientTls(authority="# Größe\n".encode("latin-1") + authority).context()

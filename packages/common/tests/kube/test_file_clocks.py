@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tightship.cli.clocks import agreed_time, odd_clocks
-from tightship.cli.snapshot_file import read_files
+from tightship.cli.snapshot_file import agreed_time, odd_clocks, read_files
 from tightship.objects.times import parse_rfc3339, rfc3339
 
 from .conftest import node

@@ -11,8 +11,7 @@ from aiohttp import web
 from links import term
 
 from tightship.kube.connection import Connection
-from tightship.kube.election import WRITER_ANNOTATION, Elector
-from tightship.kube.leases import LeaseStore, held_leases, micro_time
+from tightship.kube.leases import WRITER_ANNOTATION, Elector, LeaseStore, held_leases, micro_time
 from tightship.objects.api_errors import ApiError, BadAnswer, Conflict, ConnectionFailed
 from tightship_testkit.scripted import ScriptedApi, page, status
 

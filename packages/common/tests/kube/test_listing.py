@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from tightship.kube.connection import Connection
-from tightship.kube.listing import list_all
+from tightship.kube.reflector import list_all
 from tightship.kube.resources import AUTOSCALERS, BY_KIND
 from tightship.objects.api_errors import BadAnswer, Forbidden, Gone
 from tightship_testkit.scripted import Json, Responder, ScriptedApi, page, status

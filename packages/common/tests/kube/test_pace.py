@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tightship.kube.rate_limit import TokenBucket
+from tightship.kube.pacing import TokenBucket
 
 
 class Time:

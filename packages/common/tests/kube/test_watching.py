@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tightship.kube.reflector import Applied, Bookmark, Expired, LineSplitter, Removed, WatchDriver
 from tightship.kube.resources import BY_KIND
-from tightship.kube.watching import Applied, Bookmark, Expired, LineSplitter, Removed, WatchDriver
 from tightship.objects.api_errors import ApiError, BadAnswer
 
 

@@ -22,7 +22,7 @@ from aiohttp import web
 
 from tightship.kube.connection import connect
 from tightship.kube.credentials import find
-from tightship.kube.retrying import RetryPolicy
+from tightship.kube.pacing import RetryPolicy
 from tightship.objects.api_errors import ConfigError, ConnectionFailed
 from tightship_testkit.credentials import Authority
 from tightship_testkit.scripted import ScriptedApi

@@ -16,8 +16,7 @@ from tightship.documents.document import NodePlan, NodeTotals, Plain, SchedulerF
 from tightship.documents.formats import formats_of
 from tightship.documents.html.page import SITE, Page, page_parts, render_page
 from tightship.documents.money import MoneySummary, MonthTotals
-from tightship.documents.plan_page import MANY, Row, arrivals_of, headline, plan_page, teams_of
-from tightship.documents.plan_view import PLAN
+from tightship.documents.plan_view import MANY, PLAN, Row, arrivals_of, headline, plan_page, teams_of
 from tightship.documents.terminal import Terminal
 from tightship.objects.reasons import Reason
 

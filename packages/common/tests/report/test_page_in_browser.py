@@ -12,7 +12,7 @@ from playwright.async_api import Browser, Page, expect
 from tightship.documents.advice import AdviceEntry, AdviceSummary, ChangeEntry, GainEntry
 from tightship.documents.document import NodePlan
 from tightship.documents.html.page import render_page
-from tightship.documents.plan_page import MANY, plan_page
+from tightship.documents.plan_view import MANY, plan_page
 from tightship_testkit.accessibility import assert_accessible
 from tightship_testkit.browser import opened
 

@@ -10,7 +10,7 @@ import sys
 from prometheus_client import Gauge
 from report.plans import node, plan
 
-from tightship.documents.plan_page import plan_page
+from tightship.documents.plan_view import plan_page
 from tightship.process.http import Content, HttpServer
 from tightship.process.logging import set_up
 from tightship.process.metrics import new_registry

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from links import Client, term
 
-from tightship.kube.election import Elector
+from tightship.kube.leases import Elector
 from tightship.process.serving import campaign
 from tightship_testkit.simulated import Simulated, simulated, until
 

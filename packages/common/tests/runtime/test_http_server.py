@@ -13,8 +13,8 @@ import pytest_asyncio
 from prometheus_client import Gauge
 
 from tightship.documents.html.page import Page, render_page
-from tightship.process.heartbeat import Heartbeat
 from tightship.process.http import Content, HttpServer
+from tightship.process.loop import Heartbeat
 from tightship.process.metrics import new_registry
 from tightship_testkit.ports import free_ports
 

@@ -10,7 +10,7 @@ from report.plans import node, plan, refusal, small_plan
 
 from tightship.documents.document import NodePlan
 from tightship.documents.html.page import Page
-from tightship.documents.plan_page import plan_page
+from tightship.documents.plan_view import plan_page
 from tightship.process.http import Content, HttpServer
 from tightship.process.metrics import new_registry
 from tightship_testkit.accessibility import assert_accessible

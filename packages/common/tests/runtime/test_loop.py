@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from tightship.objects.api_errors import KubeError
-from tightship.process.heartbeat import Heartbeat
-from tightship.process.loop import a_few_at_a_time, any_of, every, in_thread, jittered, threads_at_work
+from tightship.process.loop import Heartbeat, a_few_at_a_time, any_of, every, in_thread, jittered, threads_at_work
 from tightship.process.metrics import RunMetrics, new_registry
 from tightship_testkit.simulated import until
 

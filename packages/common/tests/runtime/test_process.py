@@ -18,7 +18,7 @@ import asyncio, logging, signal, sys, threading, time
 from tightship.objects.api_errors import KubeError
 from tightship.process.logging import set_up
 from tightship.process.loop import in_thread
-from tightship.process.main import run_controller
+from tightship.process.loop import run_controller
 
 set_up("json")
 

@@ -28,8 +28,8 @@ PROGRAMS = ("node_compactor", "node_refiner", "hpa_scaler")
 POD = {
     "KUBERNETES_SERVICE_HOST": "10.96.0.1",
     "HTTP_HOST": "127.0.0.1",
-    "STOP_GRACE_SECONDS": "600",
-    "STOP_TIMEOUT_SECONDS": "5",
+    "STOP_GRACE": "600s",
+    "STOP_TIMEOUT": "5s",
     "LOG_FORMAT": "json",
 }
 DEADLINE = 60.0

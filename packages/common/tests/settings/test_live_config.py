@@ -11,8 +11,16 @@ from kube.conftest import Sleeper
 
 from tightship.kube.connection import Connection
 from tightship.kube.reflector import Timing
-from tightship.process.settings.live import LiveConfig, Report
-from tightship.process.settings.sources import Absent, ConfigMapSource, Content, FileSource, Found, Unusable
+from tightship.process.settings.live import (
+    Absent,
+    ConfigMapSource,
+    Content,
+    FileSource,
+    Found,
+    LiveConfig,
+    Report,
+    Unusable,
+)
 from tightship_testkit.scripted import Json, Responder, ScriptedApi, event, page, status, stream
 from tightship_testkit.simulated import until
 

@@ -13,7 +13,7 @@ from aiohttp import web
 from tightship.cli.commands import priced
 from tightship.objects import Node
 from tightship.objects.money import HOURLY_PRICE, Prices, price_of
-from tightship.prices.files import read_prices
+from tightship.prices.lists import read_prices
 from tightship.prices.opencost import OpenCost
 from tightship.process.settings.loading import SettingsError
 from tightship.process.settings.sections import NodeSettings

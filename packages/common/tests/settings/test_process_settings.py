@@ -175,9 +175,9 @@ def test_all_that_is_wrong_is_told_at_once_with_name_value_and_what_is_allowed()
             "HTTP_PROBE_PORT": "5000,5001",
             "DRY_RUN": "maybe",
             "POD_NAMESPACE": "A B",
-            "LEASE_DURATION_SECONDS": "5",
-            "STOP_TIMEOUT_SECONDS": "60",
-            "REQUEST_TIMEOUT_SECONDS": "0",
+            "LEASE_DURATION": "5s",
+            "STOP_TIMEOUT": "60s",
+            "REQUEST_TIMEOUT": "0s",
         },
         {"lease_name": "Mine", "leader_elect": "perhaps"},
     )
@@ -190,14 +190,14 @@ def test_all_that_is_wrong_is_told_at_once_with_name_value_and_what_is_allowed()
         "HTTP_PROBE_PORT",
         "DRY_RUN",
         "POD_NAMESPACE",
-        "LEASE_RENEW_DEADLINE_SECONDS",
-        "STOP_GRACE_SECONDS",
-        "REQUEST_TIMEOUT_SECONDS",
+        "LEASE_RENEW_DEADLINE",
+        "STOP_GRACE",
+        "REQUEST_TIMEOUT",
         "--lease-name",
         "--no-leader-elect",
     }
     assert reported["LOG_FORMAT"] == "'xml': allowed are text, json, plaintext, console, stackdriver, v3"
     assert "'soon' is not a duration; allowed is a duration such as 90s" in reported["PAUSE_SECONDS"]
     assert reported["DRY_RUN"] == "'maybe': is not a switch; allowed are true and false"
-    assert reported["LEASE_RENEW_DEADLINE_SECONDS"] == "10.0: must be below LEASE_DURATION_SECONDS, which is 5"
-    assert reported["STOP_GRACE_SECONDS"] == "25.0: must be above STOP_TIMEOUT_SECONDS, which is 60"
+    assert reported["LEASE_RENEW_DEADLINE"] == "10.0: must be below LEASE_DURATION, which is 5"
+    assert reported["STOP_GRACE"] == "25.0: must be above STOP_TIMEOUT, which is 60"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tightship.process.settings.config_fallback import Standing, deleted, refused
+from tightship.process.settings.live import Standing, deleted, refused
 
 
 @pytest.mark.parametrize(

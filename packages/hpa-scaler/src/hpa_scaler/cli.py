@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import hpa_scaler
@@ -17,9 +18,9 @@ from hpa_scaler.judge.decision import DropState
 from hpa_scaler.judge.decision_log import LogError, log_lines, replay
 from hpa_scaler.process.commands import ORDERS, CommandSettings, add_options, judge_selected
 from hpa_scaler.process.forecasts import made_by, offline
+from hpa_scaler.process.loop import serve
 from hpa_scaler.process.release import add_release
 from hpa_scaler.process.settings import PROGRAM, ScalerRunSettings
-from hpa_scaler.running import serve
 from tightship.cli.app import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, run
 from tightship.cli.arguments import (
     CommandParser,
@@ -29,10 +30,8 @@ from tightship.cli.arguments import (
     environment,
     set_up_logging,
 )
-from tightship.cli.basics import no_command, print_version, version_line, write_rendered
-from tightship.cli.documents import DocumentError, unpack
-from tightship.cli.object_file import read_bytes
-from tightship.cli.output import write_document, write_file
+from tightship.cli.object_file import DocumentError, read_bytes, unpack
+from tightship.cli.output import no_command, print_version, version_line, write_document, write_file, write_rendered
 from tightship.cli.progress import Progress
 from tightship.cli.run_command import add_run
 from tightship.documents.formats import formats_of
@@ -40,6 +39,8 @@ from tightship.kube import host
 
 _EXITS = """exit codes: 0 done; 1 an error, or a difference in a replay; 2 with --exit-code, when a floor would move;
 64 wrong usage; 130 interrupted; 141 the reader closed the pipe."""
+
+_serve = partial(serve, forecasts_from=made_by(FORECASTS))
 
 
 def main() -> None:
@@ -59,7 +60,7 @@ def build_parser() -> Parser:
     """Return the parser of the whole command."""
     parser = Parser()
     commands = fill(parser, PROGRAM)
-    add_run(commands, PROGRAM, hpa_scaler.__version__, ScalerRunSettings, serve)
+    add_run(commands, PROGRAM, hpa_scaler.__version__, ScalerRunSettings, _serve)
     add_release(commands)
     return parser
 

@@ -13,8 +13,7 @@ from aiohttp import web
 from hpa_scaler.annotations.queries import Failure, Outcome, Query
 from hpa_scaler.annotations.spec import ServerRef
 from hpa_scaler.prometheus.client import ClientLimits, PrometheusClient
-from tightship.objects.addresses import AllowList, parse_address
-from tightship.objects.query_servers import Server
+from tightship.objects.query_servers import AllowList, Server, parse_address
 from tightship_simulator.life.prometheus import Prometheus, body, says, serving, silent
 from tightship_simulator.life.responders import redirects
 from tightship_simulator.virtual.loop import VirtualLoop

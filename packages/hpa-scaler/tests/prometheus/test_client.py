@@ -16,7 +16,7 @@ from hpa_scaler.annotations.queries import Failure, Query, QueryAnswer
 from hpa_scaler.annotations.spec import ServerRef
 from hpa_scaler.prometheus import client as client_module
 from hpa_scaler.prometheus.client import ClientLimits
-from tightship.objects.addresses import AllowList
+from tightship.objects.query_servers import AllowList
 from tightship.objects.reasons import Reason
 
 from .conftest import Prometheus, asking, body, failure_of, now, one, says, server, silent, trickling

@@ -12,7 +12,7 @@ import pytest_asyncio
 from hpa_scaler.annotations.queries import Failure, QueryAnswer
 from hpa_scaler.annotations.spec import ServerRef
 from hpa_scaler.prometheus.client import MOST_REDIRECTS, GuardedResolver, ServerDirectory
-from tightship.objects.addresses import AllowList, parse_address
+from tightship.objects.query_servers import AllowList, parse_address
 from tightship.objects.reasons import Reason
 
 from .conftest import Prometheus, answering_one, asking, body, failure_of, one, redirects, says, server, serving

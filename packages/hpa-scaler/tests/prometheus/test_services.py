@@ -19,8 +19,7 @@ from msgspec import Struct
 from hpa_scaler.annotations.queries import Failure, QueryAnswer
 from hpa_scaler.annotations.spec import ServerRef
 from hpa_scaler.process.settings import ScalerSettings
-from tightship.objects.addresses import parse_address
-from tightship.objects.query_servers import Server
+from tightship.objects.query_servers import Server, parse_address
 from tightship.process.settings.query_servers import ServerSettings, server_of
 
 from .conftest import Prometheus, asking, body, one, says

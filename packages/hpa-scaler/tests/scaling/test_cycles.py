@@ -48,7 +48,7 @@ async def test_while_the_api_server_is_away_nothing_is_decided_and_the_age_grows
 
 
 async def test_a_list_that_never_ends_ends_the_cycle(world: World) -> None:
-    process = await world.started(CYCLE_DEADLINE_SECONDS="20")
+    process = await world.started(CYCLE_DEADLINE="20")
     world.api.on_list = Hang()
     words = str(CycleTooLongError("did not answer within"))
     assert words not in process.log

@@ -8,7 +8,7 @@ import json
 import pytest
 from aiohttp import web
 
-from hpa_scaler import running
+from hpa_scaler.process import loop
 from tightship.objects import ApiObject, HorizontalPodAutoscaler
 from tightship_simulator.life.prometheus import body, says
 from tightship_testkit.replica import SCALER
@@ -54,14 +54,14 @@ async def test_what_is_set_back_before_our_own_write_is_answered_for_is_raised_a
 ) -> None:
     world.stock()
     reported: list[int | None] = []
-    upsert = running.BoundChangeWatch.upsert
+    upsert = loop.BoundChangeWatch.upsert
 
-    def hears(bell: running.BoundChangeWatch, kind: str, hpa: ApiObject) -> None:
+    def hears(bell: loop.BoundChangeWatch, kind: str, hpa: ApiObject) -> None:
         upsert(bell, kind, hpa)
         assert isinstance(hpa, HorizontalPodAutoscaler)
         reported.append(hpa.min_replicas)
 
-    monkeypatch.setattr(running.BoundChangeWatch, "upsert", hears)
+    monkeypatch.setattr(loop.BoundChangeWatch, "upsert", hears)
 
     async def set_back(_: str, hpa: object) -> None:
         del hpa

@@ -28,14 +28,15 @@ from tightship.documents.document import SettingsView
 from tightship.nodes.controller import NodeController, NodeNote
 from tightship.planning.evaluate import Evaluation
 from tightship.planning.plan import STRATEGIES
-from tightship.process.settings.config_maps import config_in, read_config
 from tightship.process.settings.loading import (
     ConfigSource,
     DefaultSource,
     EnvironmentSource,
     FlagSource,
     Location,
+    config_in,
     flags_of,
+    read_config,
     resolve,
     wire,
     wire_keys,

@@ -45,13 +45,27 @@ PROCESS_VARIABLES = OlderVariables(
 )
 """Variables of the process, and the name of the older ConfigMap where an older environment has none."""
 
-_BY_CPU = "utilization: cpu, since estafette-k8s-node-compactor knew no other resource"
+METRIC_PREFIX = "estafette_node_compactor_"
+
+METRICS: Mapping[str, str] = {
+    "total_node_count": "pool_nodes",
+    "underutilized_node_count": "pool_underutilized_nodes",
+    "marked_for_removal_node_count": "pool_marked_nodes",
+    "scale_down_in_progress_node_count": "pool_draining_nodes",
+}
+"""The native name of each metric of a pool, both without their prefix. Metrics of a node have units of their own."""
+
+_IMPLIED = (
+    ("utilization", "cpu", "utilization: cpu, since estafette-k8s-node-compactor knew no other resource"),
+    ("workloadPause", "0", "workloadPause: 0, since estafette-k8s-node-compactor let no workload rest"),
+)
+"""What an older key of a pool implies, by key, each with its note."""
 
 
 def native(values: Mapping[str, object]) -> Translation:
     """Return the configuration *values* in native keys.
 
-    With an older key of a pool, the order of candidates goes by CPU, as it did, unless ``utilization`` is set.
+    With an older key of a pool, CPU orders candidates and workloads don't rest, unless native keys say otherwise.
     """
     found = Translation(dict(values))
     pools = values.get("nodePools")
@@ -60,9 +74,10 @@ def native(values: Mapping[str, object]) -> Translation:
     found.values["nodePools"] = {
         name: _pool(name, pool, found) if isinstance(pool, Mapping) else pool for name, pool in pools.items()
     }
-    if found.older and "utilization" not in values:
-        found.values["utilization"] = "cpu"
-        found.notes.append(_BY_CPU)
+    for key, value, note in _IMPLIED if found.older else ():
+        if key not in values:
+            found.values[key] = value
+            found.notes.append(note)
     return found
 
 

@@ -27,8 +27,7 @@ from tightship.documents.document import ExcessSummary, SettingsView
 from tightship.nodes.controller import NodeController
 from tightship.objects.counting import counted
 from tightship.planning.evaluate import Evaluation
-from tightship.process.settings.config_maps import config_in, read_config
-from tightship.process.settings.loading import ConfigSource, FlagSource, resolve, wire
+from tightship.process.settings.loading import ConfigSource, FlagSource, config_in, read_config, resolve, wire
 from tightship.process.settings.process import Name, NodeProcessSettings, Port, Ports, Positive, RunWords, variable
 
 CONFIG_MAP_KEYS = ("config.yaml", "config.json")

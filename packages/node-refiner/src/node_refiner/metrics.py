@@ -1,7 +1,8 @@
-"""The metrics of the cluster and of drains under the older controller's names.
+"""The metrics of the cluster, also under the older controller's names.
 
-Utilization is in percent of the counted nodes' allocatable amounts. The three counters count completed actions; the
-older controller counted its attempts. :mod:`tightship.nodes.metrics` has the other metrics of plans and drains.
+Utilization is in percent of the counted nodes' allocatable amounts. Three counters of drains have an older name alone:
+they count completed actions, where the older controller counted its attempts. :mod:`tightship.nodes.metrics` has the
+other metrics of plans and drains.
 """
 
 from __future__ import annotations
@@ -11,24 +12,22 @@ import math
 from prometheus_client import CollectorRegistry
 
 from node_refiner.gates import RefinerGates
+from node_refiner.older import METRIC_PREFIX, METRICS
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.nodes.controller import OwnMetrics
 from tightship.objects.drain_record import Phase
 from tightship.planning.evaluate import Evaluation
-from tightship.process.metrics import NamedCounter, gauges
-
-OLD = "node_refiner_"
+from tightship.process.metrics import PREFIX, NamedCounter, OlderName, gauges
 
 _GAUGES = {
     "cluster_excess_nodes": "How many nodes like the present candidate the cluster could do without.",
-    "cluster_non_tainted_nodes": "The number of counted nodes: Ready, schedulable, and without a taint that "
-    "excludes pods.",
+    "cluster_counted_nodes": "The number of counted nodes: Ready, schedulable, and without a taint that excludes pods.",
     "cluster_nodes": "The number of nodes.",
     "cluster_pods": "The number of pods on nodes.",
     "cluster_cpu_utilization": "CPU requests on the counted nodes, in percent of their allocatable CPU.",
     "cluster_memory_utilization": "Memory requests on the counted nodes, in percent of their allocatable memory.",
-    "cluster_unschedulable_nodes": "The number of cordoned nodes.",
-    "cluster_could_go_nodes": "The number of nodes that could go one after another, with a place for every pod.",
+    "cluster_cordoned_nodes": "The number of cordoned nodes.",
+    "cluster_removable_nodes": "The number of nodes that could go one after another, with a place for every pod.",
 }
 _COUNTERS = {
     "nodes_cordoned": "Nodes cordoned for a drain.",
@@ -41,8 +40,12 @@ class RefinerMetrics(OwnMetrics):
     """The metrics that only the refiner has. Create them once for a *registry*. Not thread-safe."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._gauges = gauges(OLD, _GAUGES, registry)
-        self._counters = {name: NamedCounter(OLD + name, text, registry=registry) for name, text in _COUNTERS.items()}
+        self._gauges = gauges(PREFIX, _GAUGES, registry)
+        for older, name in METRICS.items():
+            OlderName(self._gauges[name], METRIC_PREFIX + older, registry=registry)
+        self._counters = {
+            name: NamedCounter(METRIC_PREFIX + name, text, registry=registry) for name, text in _COUNTERS.items()
+        }
 
     def update(self, evaluation: Evaluation) -> None:
         """Replace everything by the results of the last pass."""
@@ -53,13 +56,13 @@ class RefinerMetrics(OwnMetrics):
         excess = outlook.excess.nodes if outlook.excess is not None else 0.0
         for name, value in (
             ("cluster_excess_nodes", excess if math.isfinite(excess) else 0.0),
-            ("cluster_non_tainted_nodes", counted.many),
+            ("cluster_counted_nodes", counted.many),
             ("cluster_nodes", len(nodes)),
             ("cluster_pods", sum(not pod.finished for view in views for pod in view.pods)),
             ("cluster_cpu_utilization", _percent(counted.cpu_requested, counted.cpu_allocatable)),
             ("cluster_memory_utilization", _percent(counted.memory_requested, counted.memory_allocatable)),
-            ("cluster_unschedulable_nodes", sum(node.unschedulable for node in nodes)),
-            ("cluster_could_go_nodes", len(outlook.turns)),
+            ("cluster_cordoned_nodes", sum(node.unschedulable for node in nodes)),
+            ("cluster_removable_nodes", len(outlook.turns)),
         ):
             self._gauges[name].set(value)
 

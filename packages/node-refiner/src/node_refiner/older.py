@@ -28,6 +28,19 @@ KEYS: Mapping[str, str] = {
 }
 """The native key of each key in snake case."""
 
+METRIC_PREFIX = "node_refiner_"
+
+METRICS: Mapping[str, str] = {
+    "cluster_excess_nodes": "cluster_excess_nodes",
+    "cluster_non_tainted_nodes": "cluster_counted_nodes",
+    "cluster_nodes": "cluster_nodes",
+    "cluster_pods": "cluster_pods",
+    "cluster_cpu_utilization": "cluster_cpu_utilization",
+    "cluster_memory_utilization": "cluster_memory_utilization",
+    "cluster_unschedulable_nodes": "cluster_cordoned_nodes",
+}
+"""The native name of each metric of the cluster, both without their prefix."""
+
 VARIABLES = OlderVariables(
     {"LISTENING_PORT": "ports"},
     implied={"config_map": "node-refiner-cm", "probe_port": 9102},
@@ -45,8 +58,8 @@ _DURATIONS = frozenset(
 def native(values: Mapping[str, object]) -> Translation:
     """Return the configuration *values* in native keys.
 
-    With a key in snake case, drains have SAP node-refiner's times, and a node whose drain failed is tried again after
-    the gap, unless native keys say otherwise.
+    With a key in snake case, drains have SAP node-refiner's times, a node whose drain failed is tried again after the
+    gap, and workloads don't rest, unless native keys say otherwise.
     """
     found = Translation({key: value for key, value in values.items() if key not in KEYS})
     for older, value in values.items():
@@ -60,6 +73,7 @@ def native(values: Mapping[str, object]) -> Translation:
     if found.older:
         given = found.values
         implied = {"nodeDrainTimeout": DRAIN_TIMEOUT, "podEvictionTimeout": DRAIN_TIMEOUT, "backoff": _backoff(given)}
+        implied["workloadPause"] = "0"
         for key, text in implied.items():
             if key not in given:
                 given[key] = text

@@ -39,8 +39,8 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
         "test_a_patch_of_an_older_version_is_a_conflict_and_changes_nothing",
         "test_a_patch_of_what_is_gone_makes_nothing_new",
     ),
-    ("tightship/landing/landing_map.py", "GET", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
-    ("tightship/landing/landing_map.py", "PATCH", "'application/merge-patch+json'"): (
+    ("tightship/landing/controller.py", "GET", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
+    ("tightship/landing/controller.py", "PATCH", "'application/merge-patch+json'"): (
         "test_a_patch_of_an_older_version_is_a_conflict_and_changes_nothing",
     ),
     ("tightship/deletion_costs/writes.py", "GET", ""): ("test_pods_are_selected_by_node_and_phase_and_name",),
@@ -57,12 +57,12 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
         "test_a_lease_that_somebody_else_has_replaced_is_a_conflict",
         "test_a_lease_that_was_deleted_is_not_made_again_by_a_replacement",
     ),
-    ("tightship/kube/listing.py", "GET", ""): (
+    ("tightship/kube/reflector.py", "GET", ""): (
         "test_every_kind_that_the_controllers_read_is_served_and_readable",
         "test_the_controllers_read_a_list_of_many_pages_whole",
         "test_a_token_that_is_too_old_is_gone",
     ),
-    ("tightship/kube/watching.py", "WATCH", ""): (
+    ("tightship/kube/reflector.py", "WATCH", ""): (
         "test_every_kind_that_the_controllers_read_is_served_and_readable",
         "test_a_watch_tells_what_happens_from_a_version_on",
         "test_a_watch_ends_in_time_with_a_bookmark_if_it_may",
@@ -77,9 +77,9 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
         "test_an_event_about_what_has_no_namespace_is_in_one_of_two_and_any_other_wherever_it_likes",
         "test_the_longest_words_and_oddest_names_of_the_recorder_are_accepted",
     ),
-    ("tightship/process/settings/sources.py", "GET", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
+    ("tightship/process/settings/live.py", "GET", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
     ("tightship/process/access.py", "POST", ""): ("test_only_who_may_get_metrics_gets_them",),
-    ("hpa_scaler/running.py", "GET", ""): ("test_pages_are_of_one_version_whatever_happens_in_between",),
+    ("hpa_scaler/process/loop.py", "GET", ""): ("test_pages_are_of_one_version_whatever_happens_in_between",),
     ("hpa_scaler/write/applying.py", "GET", ""): (
         "test_a_json_patch_that_does_not_apply_is_invalid_and_changes_nothing",
     ),

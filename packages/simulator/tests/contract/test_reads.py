@@ -10,9 +10,8 @@ import msgspec
 import pytest
 from contract_api import DEADLINE, Api, Json, unique
 
-from tightship.kube.listing import list_all
+from tightship.kube.reflector import LineSplitter, list_all
 from tightship.kube.resources import BY_KIND, RESOURCES, Resource
-from tightship.kube.watching import LineSplitter
 from tightship.objects import CAPACITY_BUFFER
 from tightship.objects.api_errors import Gone, NotFound, Unavailable
 from tightship_testkit.client import wait_for

@@ -97,10 +97,10 @@ def test_whoever_reads_a_fast_night_may_have_had_enough() -> None:
 async def test_a_controller_that_dies_on_virtual_time_is_named_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def environment(name: str) -> dict[str, str]:
         found = settings.environment(name)
-        return {**found, "LEASE_RETRY_PERIOD_SECONDS": "often"} if name == "node-refiner" else found
+        return {**found, "LEASE_RETRY_PERIOD": "often"} if name == "node-refiner" else found
 
     monkeypatch.setattr(simulated, "environment", environment)
-    with pytest.raises(DiedError, match=r"node-refiner ended by itself with .*LEASE_RETRY_PERIOD_SECONDS"):
+    with pytest.raises(DiedError, match=r"node-refiner ended by itself with .*LEASE_RETRY_PERIOD"):
         await Show(Options(), lambda _: None).run(simulated.simulated)
 
 

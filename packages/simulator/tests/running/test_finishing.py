@@ -94,7 +94,7 @@ async def test_a_dry_run_says_on_its_page_what_it_gives_back_and_why_it_can_not(
         live = await reach(on, "Drained")
         live.kill()
         # A Lease that somebody else keeps is one that can't be had.
-        dry = on.start(DRY_RUN="true", **{**SHORT, "LEASE_DURATION_SECONDS": "300"})
+        dry = on.start(DRY_RUN="true", **{**SHORT, "LEASE_DURATION": "300s"})
         await dry.says("finishing")
         status = await dry.status()
         assert status["finishing"] == ["n1"]

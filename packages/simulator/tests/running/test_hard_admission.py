@@ -60,7 +60,7 @@ async def test_what_a_controller_by_hand_holds_is_given_back_when_it_is_told_to_
     cluster = small()
     slow(cluster["items"], "10m")
     async with ground(tmp_path, cluster, SETTINGS, ending=600, admission=webhook.middleware) as on:
-        times = {"STOP_TIMEOUT_SECONDS": "37", "STOP_GRACE_SECONDS": "55"}
+        times = {"STOP_TIMEOUT": "37s", "STOP_GRACE": "55s"}
         replica = on.start(KUBERNETES_SERVICE_HOST="", DRY_RUN="false", **times)
         await on.phase("n1", "Evicting")
         webhook.hangs = True

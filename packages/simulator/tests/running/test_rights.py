@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tightship.kube.connection import connect
-from tightship.process.settings.live import LiveConfig
-from tightship.process.settings.sources import ConfigMapSource
+from tightship.process.settings.live import ConfigMapSource, LiveConfig
 from tightship_simulator.api.requests import Asked
 from tightship_simulator.virtual.simulation import Simulation
 from tightship_testkit.drains import SETTINGS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tightship.landing.landing_map import POLICY_ANNOTATION
+from tightship.landing.controller import POLICY_ANNOTATION
 from tightship.objects.node import LEAVING
 from tightship_testkit.audit_readings import evictions_by
 from tightship_testkit.client import Json

@@ -17,7 +17,7 @@ from tightship_testkit.replica import COMPACTOR, QUICK, REFINER, new_team
 pytestmark = [pytest.mark.virtual_time, pytest.mark.slow]
 
 BOTH = {COMPACTOR.user: COMPACTOR.name, REFINER.user: REFINER.name}
-CALM = {"LEASE_RETRY_PERIOD_SECONDS": "10"}
+CALM = {"LEASE_RETRY_PERIOD": "10s"}
 """A Lease is renewed so seldom that minutes of rest are soon over."""
 EVERY = "10"
 """Seconds between two passes."""

@@ -20,9 +20,9 @@ pytestmark = [pytest.mark.virtual_time, pytest.mark.slow, pytest.mark.takes(7)]
 INTERVAL = "1"
 """Seconds between two passes."""
 ELECTED = {
-    "LEASE_DURATION_SECONDS": "15",
-    "LEASE_RENEW_DEADLINE_SECONDS": "10",
-    "LEASE_RETRY_PERIOD_SECONDS": "2",
+    "LEASE_DURATION": "15s",
+    "LEASE_RENEW_DEADLINE": "10s",
+    "LEASE_RETRY_PERIOD": "2s",
 }
 """As they are by default."""
 TAKEOVER = 15 + 2 * 2 + 0.5

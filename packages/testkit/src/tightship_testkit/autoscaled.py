@@ -305,9 +305,9 @@ _REFINER = {"timeGap": 600, "timeSinceLastAddition": HOUR}
 _VARIABLES = {
     name: {
         interval: str(seconds / SPEED),
-        "LEASE_DURATION_SECONDS": "60",
-        "LEASE_RENEW_DEADLINE_SECONDS": "40",
-        "LEASE_RETRY_PERIOD_SECONDS": "15",
+        "LEASE_DURATION": "60s",
+        "LEASE_RENEW_DEADLINE": "40s",
+        "LEASE_RETRY_PERIOD": "15s",
         "HTTP_PORTS": "9101",
     }
     for name, interval, seconds in (

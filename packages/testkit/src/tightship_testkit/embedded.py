@@ -38,13 +38,13 @@ OFTEN = "0.3"
 """Seconds between two passes of a controller."""
 
 PATIENT = {
-    "LEASE_DURATION_SECONDS": "60",
-    "LEASE_RENEW_DEADLINE_SECONDS": "40",
-    "REQUEST_TIMEOUT_SECONDS": "30",
+    "LEASE_DURATION": "60s",
+    "LEASE_RENEW_DEADLINE": "40s",
+    "REQUEST_TIMEOUT": "30s",
 }
 """Variables of a replica that a busy machine may hold up for a while: it leads on, and asks nothing twice."""
 
-SHORT = {"LEASE_DURATION_SECONDS": "3", "LEASE_RENEW_DEADLINE_SECONDS": "2", "LEASE_RETRY_PERIOD_SECONDS": "0.3"}
+SHORT = {"LEASE_DURATION": "3s", "LEASE_RENEW_DEADLINE": "2s", "LEASE_RETRY_PERIOD": "0.3s"}
 """Variables of replicas that have to wait for each other's Leases."""
 
 

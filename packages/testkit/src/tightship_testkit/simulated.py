@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from tightship.kube.host import Host
 from tightship.objects.drain_record import DRAIN_ANNOTATION
-from tightship.process.main import Runtime
+from tightship.process.loop import Runtime
 from tightship_simulator.api.errors import UnknownPath
 from tightship_simulator.api.events import as_new
 from tightship_simulator.api.requests import target_of

@@ -36,10 +36,10 @@ CYCLE = 75.0
 
 DEFAULTS = {
     SCALER.interval: f"{CYCLE:g}",
-    "LEASE_DURATION_SECONDS": "15",
-    "LEASE_RENEW_DEADLINE_SECONDS": "10",
-    "LEASE_RETRY_PERIOD_SECONDS": "2",
-    "REQUEST_TIMEOUT_SECONDS": "30",
+    "LEASE_DURATION": "15s",
+    "LEASE_RENEW_DEADLINE": "10s",
+    "LEASE_RETRY_PERIOD": "2s",
+    "REQUEST_TIMEOUT": "30s",
 }
 """What a release says by default: variables of a replica."""
 

@@ -349,6 +349,7 @@ ROGUES = {
     ),
     "one-writer": leader(marks("n1"), beside("node-compactor-1", marks("n2")), 1, marks("n3")),
     "stopped-means-stopped": leader(stopped("perhaps"), 2, claim("n1")),
+    "nothing-outside-windows": leader(claim("n1"), **reported(windows={"allow": ["Mon 08:02-08:03"]})),
     "live-drain-left-alone": leader(
         claim("n1"), beside("node-refiner-0", lambda on: on.node("n1", record=on.record(phase="Restoring")))
     ),
@@ -396,6 +397,28 @@ def test_each_promise_has_a_rogue_replica() -> None:
 
 def test_where_nobody_lies_nothing_is_broken() -> None:
     assert run(scenario()).violations == []
+
+
+NIGHT = {"allow": ["Mon 08:02-08:03"]}
+
+
+@pytest.mark.parametrize(
+    ("windows", "steps", "broken"),
+    [
+        ({"allow": ["Mon 08:00-08:01"]}, [claim("n1")], False),
+        ({"deny": ["08:01-08:02"], "timeZone": ""}, [claim("n1")], False),
+        ({"deny": ["03:00-03:01"], "timeZone": "America/New_York"}, [claim("n1")], True),
+        ({"calendar": "DTSTART:20260105T080000Z\nDTEND:20260105T080100Z"}, [claim("n1")], True),
+        # A drain from before goes on, until the windows have been closed for hardStop.
+        (NIGHT, [Drainer.evict], False),
+        ({**NIGHT, "hardStop": "0s"}, [Drainer.evict], True),
+        ({**NIGHT, "hardStop": "30m"}, [Drainer.evict], True),
+        ({"allow": ["Mon 07:00-08:00"], "hardStop": "30s"}, [Drainer.evict], False),
+    ],
+)
+def test_what_is_outside_of_windows_is_seen(windows: Json, steps: list[Step[Drainer]], broken: bool) -> None:
+    found = leader(*steps, **reported(windows=windows)).violations()
+    assert bool([each for each in found if each.promise == "nothing-outside-windows"]) is broken
 
 
 RELEASED = {"v": 1, "phase": "Backoff", "reason": "Released n1: no controller continues the drain"}

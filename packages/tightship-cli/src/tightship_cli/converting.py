@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-import hpa_scaler.annotations.older
+import hpa_scaler.annotations.parsing
 import node_compactor.older
 import node_refiner.older
 from hpa_scaler.annotations.parsing import parse_spec
@@ -29,9 +29,8 @@ from tightship.cli.arguments import CommandParser
 from tightship.cli.object_file import read_bytes
 from tightship.cli.output import write_document
 from tightship.process.logging import FORMATS
-from tightship.process.settings.config_maps import mapping_of
 from tightship.process.settings.fields import is_duration, without_unit
-from tightship.process.settings.loading import ConfigSource, Layered, Translation, resolve, wire
+from tightship.process.settings.loading import ConfigSource, Layered, Translation, mapping_of, resolve, wire
 from tightship.process.settings.process import ProcessSettings
 
 Json = dict[str, Any]
@@ -238,7 +237,7 @@ class _Conversion:
 
     def _hpa(self, thing: Json, where: str) -> Json:
         annotations = (thing.get("metadata") or {}).get("annotations") or {}
-        older = hpa_scaler.annotations.older.PREFIX
+        older = hpa_scaler.annotations.parsing.OLDER_PREFIX
         renamed = {
             key: key.replace(older, PREFIX, 1)
             for key in annotations

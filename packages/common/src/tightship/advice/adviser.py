@@ -7,22 +7,136 @@ refusals it covers bound what it may gain, and sets with a low bound come last. 
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from tightship.advice.catalogue import ROOM, Catalogue
 from tightship.advice.extension import Extension
-from tightship.advice.model import Advice, Bundle, Freed, Gain, Measured, ReasonCost
-from tightship.advice.promising import MOST_CHANGES, Changes, Promising
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.changes import Change, Scenario, TimeLimit, subjects
 from tightship.planning.evaluate import Evaluation
-from tightship.planning.plan import Plan
+from tightship.planning.plan import Move, Plan
 from tightship.rules.eviction_rules import SWITCHABLE as POD_RULES
 from tightship.rules.nodes import SWITCHABLE as NODE_RULES
+
+Measured = Literal["plan", "extension"]
+"""How a gain was measured."""
+
+
+class Gain(Struct, frozen=True, order=True):
+    """What a plan removes beyond another one: *micros* of the currency a month, and *nodes*."""
+
+    micros: int
+    nodes: int
+
+    @property
+    def frees(self) -> bool:
+        """Whether a plan is better: it removes more, and loses nothing."""
+        return self.nodes >= 0 and self.micros >= 0 and (self.nodes > 0 or self.micros > 0)
+
+
+class ReasonCost(Struct, frozen=True):
+    """What a plan would remove besides if nothing were kept for *reason*."""
+
+    reason: Reason
+    gain: Gain
+
+
+class Bundle(Struct, frozen=True):
+    """*changes* that gain something together, in the order in which to make them; *freed* are the nodes that then go.
+
+    *settings* are those in force with the changes. *measured* says how: by a
+    ``plan``, or by an ``extension`` of the plan as it stands. *instead_of* is the number (from 1) of the bundle, among
+    those of one advice, to which this one is an alternative: it gains as much, and nothing besides; 0 for none.
+    """
+
+    changes: tuple[Change, ...]
+    gain: Gain
+    freed: tuple[str, ...]
+    settings: Any
+    measured: Measured = "plan"
+    instead_of: int = 0
+
+
+class Freed(Struct, frozen=True):
+    """What frees one node: a *bundle* and the *moves* of its pods then; or what *remains* though all else is changed.
+
+    The node goes in *round* of the plan, from 1. If it goes anyhow, the bundle has no changes. *late* says that the
+    time ran out before.
+    """
+
+    bundle: Bundle | None = None
+    moves: tuple[Move, ...] = ()
+    round: int = 0
+    remains: tuple[Refusal, ...] = ()
+    late: bool = False
+
+
+class Advice(Struct, frozen=True):
+    """The costs of *reasons*, and *bundles*, both the dearest first. *together* is what those with these
+    *numbers* (from 1) gain at once; the others add nothing to them.
+
+    *tried* sets of changes were planned with; *untried* is how many of those known were left when the time ran out.
+    *others* are sentences about what is for operators and for Karpenter to change.
+    """
+
+    reasons: tuple[ReasonCost, ...]
+    bundles: tuple[Bundle, ...]
+    together: Bundle | None
+    numbers: tuple[int, ...]
+    tried: int
+    untried: int
+    others: tuple[str, ...] = ()
+
+
+Changes = frozenset[Change]
+
+MOST_CHANGES = 12
+"""Most changes in a set. Nobody makes more of them to free a node."""
+
+
+class Promising:
+    """A queue of sets: single changes first, then pairs, then larger ones; of each, what could gain most first.
+
+    *blockers* are the changes against all that is known to keep each node, by name. *worth* is what nodes are worth.
+    """
+
+    def __init__(self, blockers: Mapping[str, Changes], worth: Callable[[Iterable[str]], Gain]) -> None:
+        self._worth = worth
+        self._nodes: dict[Changes, list[str]] = {}
+        for name, each in blockers.items():
+            self._nodes.setdefault(each, []).append(name)
+        self._known: set[Changes] = set()
+        self._heap: list[tuple[int, Gain, int, str, Changes]] = []
+        for each in self._nodes:
+            self.add(each)
+
+    def add(self, changes: Changes) -> None:
+        """Queue *changes*, unless they have been queued before or are too many."""
+        if not changes or len(changes) > MOST_CHANGES or changes in self._known:
+            return
+        self._known.add(changes)
+        bound = self._worth(self.frees(changes))
+        order = min(len(changes), 3), Gain(-bound.micros, -bound.nodes), len(changes)
+        heapq.heappush(
+            self._heap, (*order, ", ".join(sorted(f"{each.reason} {each.thing}" for each in changes)), changes)
+        )
+
+    def frees(self, changes: Changes) -> list[str]:
+        """Return the nodes against whose known blockers *changes* have everything."""
+        return [name for each, names in self._nodes.items() if each <= changes for name in names]
+
+    def take(self) -> tuple[Changes, Gain] | None:
+        """Return the next set and a bound of its gain, ``None`` after the last one."""
+        if not self._heap:
+            return None
+        _, worst, _, _, changes = heapq.heappop(self._heap)
+        return changes, Gain(-worst.micros, -worst.nodes)
+
 
 Measure = Callable[[Scenario], Plan]
 """Plans a scenario as the base was planned."""

@@ -2,27 +2,30 @@
 
 A refusal without an entry has no change: it passes by itself (a cool-down, a young node), others have to act (a broken
 node, Karpenter's own disruption), or nothing small helps (no room).
+
+What an operator owns is the operator's to change, and what holds Karpenter itself is not for the reader to change
+either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 
 import msgspec
 
-from tightship.advice.budgets import BUDGET_REASONS, BudgetChanges
 from tightship.advice.edits import (
     HONOR,
     annotate,
     honoring_taints,
+    loosened,
     uncordoned,
     untainted,
+    with_budgets,
     with_group_minimum,
     with_node_pool,
     without_annotation,
 )
-from tightship.advice.others import left_to_others
 from tightship.cluster import Snapshot
 from tightship.cluster.owners import (
     AnnotationEdit,
@@ -34,7 +37,8 @@ from tightship.cluster.owners import (
     template_of,
     top_owner,
 )
-from tightship.objects import Owner, Pod, PodTemplate
+from tightship.objects import Owner, Pod, PodDisruptionBudget, PodTemplate
+from tightship.objects.counting import counted
 from tightship.objects.karpenter import WHEN_EMPTY
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.changes import Change, Tunable, subjects
@@ -52,6 +56,133 @@ from tightship.rules.gangs import EVICT_TOGETHER
 from tightship.rules.karpenter import POOL_LABEL
 from tightship.rules.node_groups import MINIMUM_SIZE
 from tightship.rules.nodes import NODE_DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
+
+BUDGET_REASONS = frozenset({Reason.PDB_NEVER_ALLOWS, Reason.PDB_EXHAUSTED, Reason.MULTIPLE_PDBS})
+"""Reasons against which a budget may be changed."""
+
+
+class BudgetChanges:
+    """The changes of the budgets of *pods*, by key, of a snapshot."""
+
+    def __init__(self, snapshot: Snapshot, pods: Mapping[str, Pod]) -> None:
+        self._snapshot = snapshot
+        self._pods = pods
+        self._several: dict[tuple[str, ...], Change | None] = {}
+
+    def of(self, pod: Pod, reason: Reason) -> Change | None:
+        """Return the change against *reason*, one of :data:`BUDGET_REASONS`; ``None`` if there is none."""
+        found = self._snapshot.budgets.of(pod.template)
+        if reason is Reason.MULTIPLE_PDBS:
+            keys = tuple(each.key for each in found)
+            if keys not in self._several:
+                self._several[keys] = self._deletion(found)
+            return self._several[keys]
+        if len(found) != 1 or found[0].managed.operator:
+            return None
+        return _loosening(found[0]) if reason is Reason.PDB_NEVER_ALLOWS else _of_unhealthy(found[0], pod)
+
+    def _deletion(self, found: tuple[PodDisruptionBudget, ...]) -> Change | None:
+        """Return the deletion of all of *found* but one, if the one that stays covers what the others cover."""
+        for kept in sorted(found, key=lambda each: (each.disruptions_allowed, each.key)):
+            others = [each for each in found if each is not kept]
+            if self._covers(kept, others) and not any(each.managed.operator for each in others):
+                deletions = tuple(f"kubectl -n {each.namespace} delete pdb {each.name}" for each in others)
+                edit = partial(with_budgets, deleted={each.key for each in others})
+                things = f"PDB {', '.join(each.key for each in others)}"
+                notes = (
+                    f"PDB {kept.key} stays, and covers the same pods",
+                    *(each.managed.note(f"PDB {each.key}") for each in others),
+                )
+                return Change(Reason.MULTIPLE_PDBS, things, edit, commands=deletions, note=_joined(*notes))
+        return None
+
+    def _covers(self, kept: PodDisruptionBudget, others: Sequence[PodDisruptionBudget]) -> bool:
+        keys = {each.key for each in others}
+        for template in {id(pod.template): pod.template for pod in self._pods.values()}.values():
+            covering = {each.key for each in self._snapshot.budgets.of(template)}
+            if covering & keys and kept.key not in covering:
+                return False
+        return True
+
+
+def _loosening(budget: PodDisruptionBudget) -> Change:
+    """Return a rule under which one pod of *budget* may leave."""
+    new, rule = loosened(budget)
+    patch: dict[str, int | None] = dict(rule)
+    if "maxUnavailable" in rule and budget.min_available is not None:
+        patch["minAvailable"] = None
+    few = "nothing runs while the only pod under this budget moves" if budget.expected_pods <= 1 else ""
+    return _patched(Reason.PDB_NEVER_ALLOWS, budget, new, patch, few)
+
+
+def _of_unhealthy(budget: PodDisruptionBudget, pod: Pod) -> Change | None:
+    """Return the policy by which a pod that is not Ready may go, whatever its budget allows."""
+    if pod.ready:
+        return None
+    new = msgspec.structs.replace(budget, always_allow_unhealthy=True)
+    note = "pods that are not Ready may then be evicted at any time"
+    return _patched(Reason.PDB_EXHAUSTED, budget, new, {"unhealthyPodEvictionPolicy": "AlwaysAllow"}, note)
+
+
+def _patched(
+    reason: Reason, budget: PodDisruptionBudget, new: PodDisruptionBudget, patch: Mapping[str, object], note: str
+) -> Change:
+    written = msgspec.json.encode({"spec": patch}).decode()
+    command = f"kubectl -n {budget.namespace} patch pdb {budget.name} --type merge -p '{written}'"
+    thing = f"PDB {budget.key}"
+    edit = partial(with_budgets, replaced=(new,))
+    return Change(reason, thing, edit, commands=(command,), note=_joined(note, budget.managed.note("the PDB")))
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(filter(None, notes))
+
+
+_HOLDS_KARPENTER = BUDGET_REASONS | {Reason.POD_DO_NOT_DISRUPT, Reason.NODE_DO_NOT_DISRUPT, Reason.PDB_SYNC_FAILED}
+"""Reasons that keep Karpenter from consolidating a node as well."""
+
+SHOWN = 3
+"""Most things that a sentence names."""
+
+
+def left_to_others(
+    snapshot: Snapshot, refusals: Mapping[str, Sequence[Refusal]], pods: Mapping[str, Pod]
+) -> tuple[str, ...]:
+    """Return sentences about *refusals* by node; *pods* are all by key."""
+    return (*_of_operators(snapshot, refusals, pods), *_of_karpenter(snapshot, refusals))
+
+
+def _of_operators(
+    snapshot: Snapshot, refusals: Mapping[str, Sequence[Refusal]], pods: Mapping[str, Pod]
+) -> Iterator[str]:
+    kept: dict[tuple[str, str], set[str]] = {}
+    for name, found in refusals.items():
+        for each in found:
+            pod = pods.get(each.subject) if each.reason in BUDGET_REASONS else None
+            for budget in snapshot.budgets.of(pod.template) if pod is not None else ():
+                if budget.managed.operator:
+                    kept.setdefault((budget.key, budget.managed.operator), set()).add(name)
+    for (key, operator), names in sorted(kept.items()):
+        yield f"PDB {key} keeps {counted(len(names), 'node')}: leave the PDB to {operator}, which sets it back"
+
+
+def _of_karpenter(snapshot: Snapshot, refusals: Mapping[str, Sequence[Refusal]]) -> Iterator[str]:
+    held: dict[str, dict[str, set[str]]] = {}
+    for name, found in refusals.items():
+        if name in snapshot.nodes and any(each.reason is Reason.KARPENTER_MANAGED for each in found):
+            pool = held.setdefault(snapshot.nodes[name].node.labels.get(POOL_LABEL, ""), {})
+            for each in found:
+                if each.reason in _HOLDS_KARPENTER:
+                    pool.setdefault(f"{each.reason} {each.subject}", set()).add(name)
+    for pool_name, things in sorted(held.items()):
+        if not things:
+            continue
+        nodes = set[str]().union(*things.values())
+        most = sorted(things, key=lambda each: (-len(things[each]), each))
+        more = f" and {len(most) - SHOWN} more" if len(most) > SHOWN else ""
+        what = f"{', '.join(most[:SHOWN])}{more}"
+        yield f"Karpenter consolidates NodePool {pool_name}, but is held on {counted(len(nodes), 'node')} too: {what}"
+
 
 _REMOVED: Mapping[Reason, tuple[str, ...]] = {
     Reason.POD_DO_NOT_DRAIN: (DO_NOT_DRAIN,),
@@ -119,7 +250,7 @@ class Catalogue:
         return None if None in found else frozenset(each for each in found if each is not None)
 
     def left_to_others(self, refusals: Mapping[str, Sequence[Refusal]]) -> tuple[str, ...]:
-        """See :func:`~tightship.advice.others.left_to_others`."""
+        """See :func:`~tightship.advice.catalogue.left_to_others`."""
         return left_to_others(self._snapshot, refusals, self._pods)
 
     def without(self, reason: Reason) -> Change:

@@ -15,11 +15,10 @@ from typing import Any, NoReturn, TypeVar, get_origin
 from pydantic import BaseModel
 
 from tightship.cli.app import EXIT_USAGE, CliError
-from tightship.documents.orders import DEFAULT_ORDER, ORDERS
-from tightship.documents.shown_rows import SHOW, SUMMARY_FROM, SUMMARY_ROWS
+from tightship.documents.shown_rows import DEFAULT_ORDER, ORDERS, SHOW, SUMMARY_FROM, SUMMARY_ROWS
 from tightship.objects.durations import ALLOWED_FORMS, parse_duration
 from tightship.objects.quoting import near, quoted
-from tightship.objects.selector_text import parse_selector
+from tightship.objects.selectors import parse_selector
 from tightship.objects.times import parse_rfc3339
 from tightship.process.settings.fields import Flag
 from tightship.process.settings.loading import SettingsError, flags_of

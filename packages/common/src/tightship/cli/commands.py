@@ -1,7 +1,9 @@
-"""The commands ``plan``, ``explain`` and ``version`` of every controller of nodes. They write nothing to a cluster.
+"""The commands ``plan``, ``explain``, ``diff`` and ``version`` of a controller of nodes, which write to no cluster.
 
 A controller supplies its texts, its flags, and its judgement of a snapshot; see
 :class:`tightship.nodes.controller.NodeController`.
+
+``diff`` shows two plans side by side, such as before and after a change, for a pull request.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ import argparse
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
+
+import msgspec
 
 from tightship.cli.app import EXIT_WOULD_CHANGE, CliError, UsageError
 from tightship.cli.arguments import (
@@ -22,20 +26,20 @@ from tightship.cli.arguments import (
     set_up_logging,
     value_of,
 )
-from tightship.cli.basics import no_command, print_version, version_line, write_rendered
-from tightship.cli.diffing import add_diff
+from tightship.cli.object_file import DocumentError, FileError, read_bytes, unpack
+from tightship.cli.output import no_command, print_version, version_line, write_rendered
 from tightship.cli.progress import Progress
 from tightship.cli.run_command import add_run
 from tightship.cli.source import load_snapshot
 from tightship.cluster import Snapshot
 from tightship.cluster.pools import pool_of, shown
 from tightship.documents.build import plan_document
-from tightship.documents.document import Generator
+from tightship.documents.difference import DIFFERENCE, difference
+from tightship.documents.document import Generator, NodePlan, PendingSummary
 from tightship.documents.explain import explanation_document
 from tightship.documents.explanation_view import EXPLANATION
 from tightship.documents.formats import formats_of
 from tightship.documents.inputs import Inputs
-from tightship.documents.pending import PendingSummary
 from tightship.documents.plan_view import PLAN, plan_view
 from tightship.documents.shown_rows import SUMMARY_FROM, ShownRows
 from tightship.documents.warnings import warnings_of
@@ -44,15 +48,58 @@ from tightship.nodes.annexes import ADVISE, SEARCH
 from tightship.nodes.controller import AnyController
 from tightship.nodes.loop import serve_nodes
 from tightship.objects.counting import counted
+from tightship.objects.drain_record import PastDrains
 from tightship.objects.durations import parse_duration
 from tightship.objects.quoting import near, quoted
 from tightship.objects.reasons import Reason
+from tightship.objects.unreadable import UNREADABLE
 from tightship.planning.changes import AdviceAsked, Scenario, TimeLimit, Tunable
 from tightship.planning.evaluate import Evaluation, Horizon, evaluate
 from tightship.planning.plan import Plan, SearchRules
 from tightship.planning.plan.reserving import pending_pods
 from tightship.process.settings.fields import seconds
 from tightship.process.settings.sections import NodeSettings
+
+_EXITS = """exit codes: 0 done; 1 an error; 2 with --exit-code, when a node is decided otherwise; 64 wrong usage;
+130 interrupted; 141 the reader closed the pipe."""
+
+
+def add_diff(commands: argparse._SubParsersAction[CommandParser], generator: Generator) -> None:
+    """Add the command to *commands* of the program *generator*."""
+    parser = commands.add_parser(
+        "diff",
+        help="show which nodes two plans decide differently",
+        epilog=_EXITS,
+        description="Show which nodes two plans decide differently, and the figures of both. Each plan is a file that "
+        "`plan -o json` wrote; - is standard input. `-o markdown` fits a comment of a pull request.",
+    )
+    parser.usage = f"{generator.name} diff [flags] BEFORE AFTER"
+    parser.add_argument("before", metavar="BEFORE", help="a plan as JSON, .gz too")
+    parser.add_argument("after", metavar="AFTER", help="the plan to compare with")
+    output = add_output_arguments(parser, formats_of(DIFFERENCE), table=False)
+    output.add_argument("--exit-code", action="store_true", help="exit with 2 when a node is decided otherwise")
+    add_logging_arguments(parser)
+
+    def run(arguments: argparse.Namespace) -> int:
+        if arguments.before == arguments.after == "-":
+            raise CliError("BEFORE and AFTER are both standard input; allowed is one")
+        found = difference(generator, _plan(arguments.before), _plan(arguments.after))
+        write_rendered(generator.name, DIFFERENCE, found, arguments, ())
+        return EXIT_WOULD_CHANGE if arguments.exit_code and found.nodes else 0
+
+    parser.set_defaults(run=run)
+
+
+def _plan(file: str) -> NodePlan:
+    try:
+        raw, name = read_bytes(file)
+    except FileError as error:
+        raise CliError(*error.problems) from error
+    try:
+        return msgspec.json.decode(unpack(raw), type=NodePlan)
+    except (*UNREADABLE, DocumentError) as error:
+        raise CliError(f"{name}: {error}; allowed is what `plan -o json` writes") from error
+
 
 EXITS = """exit codes: 0 done; 1 an error; 2 with --exit-code, when a node would be removed; 64 wrong usage;
 130 interrupted; 141 the reader closed the pipe."""
@@ -219,13 +266,18 @@ class Commands:
             progress.say(f"{doing} {counted(len(snapshot.nodes), 'node')}")
             horizon = Horizon(until_stable=arguments.until_stable, only=selected, forecast=True, search=search)
             began = monotonic()
-            evaluation = evaluate(snapshot, judge, now, horizon, improve=SEARCH, progress=tell)
+            past = PastDrains(begun=loaded.begun)
+            evaluation = evaluate(snapshot, judge, now, horizon, history=past, improve=SEARCH, progress=tell)
             planned = monotonic() - began
             as_if = None
             if not named and changes is not None and evaluation.plan.refuses(Reason.KARPENTER_MANAGED):
                 progress.say("asking as if Karpenter did not consolidate")
                 as_if = _as_if_unmanaged(changes, snapshot, now, arguments.until_stable, selected)
-        warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot, () if named else evaluation.unknown_minimums))
+        unknown = () if named else evaluation.unknown_minimums
+        windows = {} if named else evaluation.untold
+        warnings = (*loaded.warnings, *warnings_of(evaluation.snapshot, unknown, windows))
+        if any(evaluation.rates.values()):
+            warnings = (*loaded.uncounted, *warnings)
         if selected is not None and not selected:
             warnings = ("--selector and --pool select no node, so the plan removes none", *warnings)
         if search is not None and evaluation.plan.searched is None and judge.placement == "possible":

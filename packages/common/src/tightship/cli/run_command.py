@@ -11,7 +11,7 @@ from typing import TypeVar
 from tightship.cli.app import CliError
 from tightship.cli.arguments import CommandParser, add_flags, environment, given
 from tightship.process.logging import LoggingError, set_up
-from tightship.process.main import Runtime, run_controller
+from tightship.process.loop import Runtime, run_controller
 from tightship.process.settings.fields import Flag
 from tightship.process.settings.loading import flags_of
 from tightship.process.settings.process import ProcessSettings, load_process

@@ -6,7 +6,7 @@ import argparse
 import gzip
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -18,10 +18,11 @@ from tightship.cli.arguments import CommandParser, add_logging_arguments, add_se
 from tightship.cli.output import abandon
 from tightship.cli.progress import Progress
 from tightship.cli.pseudonyms import anonymous
-from tightship.cli.snapshot_file import SnapshotHead
-from tightship.cli.source import connected, telling
+from tightship.cli.snapshot_file import LEASE, SnapshotHead
+from tightship.cli.source import connected, read_counts, telling
 from tightship.cluster import NOT_SERVED
 from tightship.documents.warnings import UNREADABLE_SHOWN
+from tightship.draining.begun import without_names
 from tightship.kube.cache import read_lists
 from tightship.kube.host import run, wall
 from tightship.objects import ObjectError, decode
@@ -72,11 +73,15 @@ def _snapshot(arguments: argparse.Namespace, program: str) -> int:
     if path is None and sys.stdout is not None and sys.stdout.isatty():
         raise UsageError("a snapshot is not for a terminal: name a file by -o cluster.json.gz, or give -o -")
     with Progress() as progress:
-        head, lists, warnings = run(_read(arguments, progress))
+        head, lists, warnings, counts = run(_read(arguments, progress))
         if arguments.anonymize:
             progress.say("replacing names")
             head = msgspec.structs.replace(head, cluster="", anonymized=True)
             anonymous(lists)
+            counts = without_names(counts)
+        if counts:
+            lease = {"apiVersion": "coordination.k8s.io/v1", "kind": LEASE, "metadata": {"annotations": counts}}
+            lists[LEASE, "coordination.k8s.io/v1"] = [msgspec.json.encode(lease)]
         progress.say(f"writing {path or 'standard output'}")
         if path in (None, "-"):
             _write_stdout(_chunks(head, lists))
@@ -86,7 +91,9 @@ def _snapshot(arguments: argparse.Namespace, program: str) -> int:
     return 0
 
 
-async def _read(arguments: argparse.Namespace, progress: Progress) -> tuple[SnapshotHead, Lists, list[str]]:
+async def _read(
+    arguments: argparse.Namespace, progress: Progress
+) -> tuple[SnapshotHead, Lists, list[str], Mapping[str, str]]:
     unreadable: list[str] = []
 
     def keep(kind: str, raw: msgspec.Raw) -> bytes:
@@ -100,6 +107,7 @@ async def _read(arguments: argparse.Namespace, progress: Progress) -> tuple[Snap
     async with await connected(arguments) as connection:
         progress.wait(f"connecting to {connection.server}")
         found = await read_lists(connection, progress=telling(progress), decode=keep)
+        counts, unread = await read_counts(connection)
         head = SnapshotHead(cluster=connection.context, time=wall(), missing=found.missing)
     lists = {
         (kind, f"{resource.group}/{resource.version}".lstrip("/")): listing.things
@@ -108,10 +116,11 @@ async def _read(arguments: argparse.Namespace, progress: Progress) -> tuple[Snap
     warnings = [
         f"{kind}s are {why}, so the file lacks them" for kind, why in found.missing.items() if why != NOT_SERVED
     ]
+    warnings += unread
     warnings += [f"{each}; the file has it as it is" for each in unreadable[:UNREADABLE_SHOWN]]
     if more := len(unreadable[UNREADABLE_SHOWN:]):
         warnings.append(f"{counted(more, 'more object')} can't be read either")
-    return head, lists, warnings
+    return head, lists, warnings, counts
 
 
 def _chunks(head: SnapshotHead, lists: Lists) -> Iterator[bytes]:

@@ -2,27 +2,88 @@
 
 Of two objects of one kind, namespace and name the later one counts. Unused kinds are ignored, and finished pods are
 left out, as in a live cluster.
+
+The time of such a cluster is the moment on which most of its clocks agree. Every kubelet writes the time of its own
+clock into its node's status, at least every five minutes and up to half as much later (``nodeStatusReportFrequency``).
+The API server writes the time of each object's creation, and in ``managedFields`` the time of each write; no file is
+older than the newest of these. A wrong clock is outvoted.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
 
-from tightship.cli.clocks import agreed_time, odd_clocks
 from tightship.cli.object_file import FileError, FileObjects, read_all, read_objects
 from tightship.cli.remarks import Repeated, partial, remarks_of
 from tightship.cluster import NOT_IN_FILE, ClusterState, Snapshot
+from tightship.draining.begun import counts_of
 from tightship.kube.resources import BY_KIND, RESOURCES, Resource, node_of
 from tightship.objects import CONFIG_MAP, ApiObject, Node, ObjectError, Pod, decode
 from tightship.objects.autoscaler_status import MACHINE_KINDS, STATUS_NAME
+from tightship.objects.durations import format_duration
 from tightship.objects.mistyped import explained
-from tightship.objects.times import parse_rfc3339
+from tightship.objects.times import parse_rfc3339, rfc3339
 from tightship.objects.unreadable import UNREADABLE
+
+WINDOW = 450
+"""Seconds between the reports of kubelets whose clocks agree."""
+
+ODD = 900
+"""Seconds from the time of a file from which a clock is wrong."""
+
+RARELY = 3600
+"""Seconds between the reports of kubelets that are told to report rarely, so that the API server's times are newer."""
+
+_SHOWN = 3
+
+
+def agreed_time(reports: Mapping[str, int], stamped: int) -> int:
+    """Return the time of a file in seconds since 1970, 0 without any.
+
+    *reports* are the latest times by the kubelets of nodes that still report, *stamped* is the latest time by the API
+    server, 0 without any. Each kubelet has a vote, for the time up to a :data:`WINDOW` after its report. The API server
+    has one and a half, for any time that is not before its own: it outvotes one kubelet, and two outvote it. Of moments
+    with as many votes the earliest counts, because most protections end with time.
+    """
+    times = sorted(reports.values())
+
+    def votes(at: int) -> float:
+        agreeing = bisect_right(times, at) - bisect_left(times, at - WINDOW)
+        return agreeing + 1.5 * (0 < stamped <= at + RARELY)
+
+    best = max(sorted({*times, *([stamped] if stamped else [])}), key=votes, default=0)
+    return max(best, stamped) if stamped <= best + RARELY else best
+
+
+def odd_clocks(reports: Mapping[str, int], stamped: int, at: int) -> list[str]:
+    """Return sentences about the clocks that are wrong by the time *at* of the file; see :func:`agreed_time`."""
+    last = max((each for each in reports.values() if at - RARELY <= each <= at), default=at)
+    odd = sorted(
+        (name for name in reports if abs(reports[name] - last) > ODD), key=lambda name: -abs(reports[name] - at)
+    )
+    found = []
+    if odd:
+        named = ", ".join(f"{name} ({_off(reports[name] - at)})" for name in odd[:_SHOWN])
+        more = f" and {len(odd) - _SHOWN:,} more" if len(odd) > _SHOWN else ""
+        what = "a clock is wrong, that of node" if len(odd) == 1 else f"{len(odd):,} clocks are wrong, those of nodes"
+        found.append(f"{what} {named}{more}: most of the file is of {rfc3339(at)}")
+    if stamped > at + ODD:
+        found.append(
+            f"the API server has written {rfc3339(stamped)} on an object, {_off(stamped - at)} of what the nodes "
+            f"report: most of the file is of {rfc3339(at)}"
+        )
+    return found
+
+
+def _off(seconds: int) -> str:
+    return f"{format_duration(abs(seconds))} {'ahead' if seconds > 0 else 'behind'}"
+
 
 _MACHINE_GROUPS = frozenset({"cluster.x-k8s.io", "machine.openshift.io"})
 
@@ -51,19 +112,35 @@ class SnapshotHead(Struct, frozen=True, rename="camel"):
 
 _heads = msgspec.json.Decoder(SnapshotHead)
 
+LEASE = "Lease"
+"""The kind of which a file may hold the one with the claims: other Leases count nothing."""
+
+
+class _LeaseMeta(Struct):
+    annotations: dict[str, str] | None = None
+
+
+class _Lease(Struct):
+    metadata: _LeaseMeta
+
+
+_leases = msgspec.json.Decoder(_Lease)
+
 
 class FileCluster(Struct, frozen=True):
     """The cluster in files: *warnings* are about contradictions in them; *newest* is the latest time in them.
 
     *newest* is in seconds since 1970, 0 without any time: the latest on which most clocks agree, about when the files
-    were written (:func:`~tightship.cli.clocks.agreed_time`). *head* is that of a snapshot that is the only file: an API
-    server has prevented contradictions, and *newest* is the time of the reading.
+    were written (:func:`agreed_time`). *head* is that of a snapshot that is the only file: an API server has prevented
+    contradictions, and *newest* is the time of the reading. *counts* are the annotations of the claims' Lease that
+    count what has begun.
     """
 
     snapshot: Snapshot
     warnings: tuple[str, ...]
     newest: float
     head: SnapshotHead | None = None
+    counts: Mapping[str, str] = {}
 
 
 def read_files(paths: Sequence[str | os.PathLike[str]], resources: Sequence[Resource] = RESOURCES) -> FileCluster:
@@ -94,6 +171,7 @@ class _Reader:
         self._resources = resources
         self._unused = BY_KIND.keys() - {each.kind for each in resources}
         self._head: SnapshotHead | None = None
+        self._counts: Mapping[str, str] = {}
         self._state = ClusterState()
         self._repeated = Repeated()
         self._heard: dict[str, int] = {}
@@ -110,6 +188,10 @@ class _Reader:
         """
         if kind == SNAPSHOT:
             self._head = _read_head(thing)
+            return
+        if kind == LEASE:
+            with suppress(*UNREADABLE):
+                self._counts = counts_of(_leases.decode(thing).metadata.annotations or {}) or self._counts
             return
         if kind in self._unused:
             return
@@ -140,12 +222,13 @@ class _Reader:
                 self._state.mark_missing(resource.kind, why)
         snapshot = self._state.snapshot()
         if head is not None and len(held.named) == 1:
-            return FileCluster(snapshot, (), head.time, head)
+            return FileCluster(snapshot, (), head.time, head, self._counts)
         reports = {**self._started, **self._heard}
         still = {name: at for name, at in reports.items() if name not in self._silent} or reports
         at = agreed_time(still, self._stamped)
         remarks = [*remarks_of(snapshot, self._state.strays()), *partial(snapshot, held.lists["Pod"])]
-        return FileCluster(snapshot, (*self._repeated.remarks(), *odd_clocks(still, self._stamped, at), *remarks), at)
+        remarks = [*self._repeated.remarks(), *odd_clocks(still, self._stamped, at), *remarks]
+        return FileCluster(snapshot, tuple(remarks), at, counts=self._counts)
 
     def _note_time(self, thing: ApiObject, raw: bytes | msgspec.Raw) -> None:
         """Note when *thing*, a node or a pod, was created, and what time its kubelet has written."""
@@ -219,8 +302,8 @@ def _known(kind: str, api_version: str) -> bool:
     """Whether *kind* in any version of its own group is in use: other groups have Nodes too."""
     resource = BY_KIND.get(kind)
     group, _, _ = api_version.rpartition("/")
-    if kind == SNAPSHOT:
-        return group == _GROUP
+    if kind in (SNAPSHOT, LEASE):
+        return group == (_GROUP if kind == SNAPSHOT else "coordination.k8s.io")
     if resource is None:
         return kind in MACHINE_KINDS and group in _MACHINE_GROUPS
     return not api_version or group == resource.group

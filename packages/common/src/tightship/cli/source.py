@@ -7,14 +7,18 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
 from tightship.cli.app import UsageError
-from tightship.cli.arguments import REQUEST_TIMEOUT
+from tightship.cli.arguments import REQUEST_TIMEOUT, environment
 from tightship.cli.progress import Progress
 from tightship.cluster import Snapshot
 from tightship.documents.document import Source
+from tightship.draining.begun import begun_in, counts_of
 from tightship.kube.host import run, wall
+from tightship.objects.api_errors import KubeError, one_line
+from tightship.objects.drain_record import Begun
 from tightship.planning.demand import ReservedDemand
 
 if TYPE_CHECKING:
@@ -22,12 +26,17 @@ if TYPE_CHECKING:
 
 
 class LoadedCluster(Struct, frozen=True):
-    """A cluster, where it comes from, and the time of it in seconds since 1970; *warnings* are about files alone."""
+    """A cluster, where it comes from, its time in seconds since 1970, and what drains have *begun* there.
+
+    *uncounted* says why nobody may read that, where rates are asked.
+    """
 
     snapshot: Snapshot
     source: Source
     at: float
     warnings: tuple[str, ...] = ()
+    begun: Begun = Begun()
+    uncounted: tuple[str, ...] = ()
 
 
 def load_snapshot(arguments: argparse.Namespace, progress: Progress, ahead: ReservedDemand) -> LoadedCluster:
@@ -49,9 +58,9 @@ def load_snapshot(arguments: argparse.Namespace, progress: Progress, ahead: Rese
         at = arguments.now if arguments.now is not None else found.newest or wall()
         live = found.head is not None and not found.head.anonymized
         source = Source("cluster", found.head.cluster) if found.head and live else file_source(paths)
-        return LoadedCluster(found.snapshot, source, at, found.warnings)
-    snapshot, source = run(_read_live(arguments, progress, ahead))
-    return LoadedCluster(snapshot, source, wall() if arguments.now is None else arguments.now)
+        return LoadedCluster(found.snapshot, source, at, found.warnings, begun_in(found.counts))
+    found_live = run(_read_live(arguments, progress, ahead))
+    return found_live if arguments.now is None else msgspec.structs.replace(found_live, at=arguments.now)
 
 
 def files_of(arguments: argparse.Namespace) -> tuple[str, ...]:
@@ -83,7 +92,7 @@ async def connected(arguments: argparse.Namespace) -> Connection:
     """Return the connection that the arguments name. A request gets a limited time for its answer, retries included."""
     # Reading a file needs none of these modules, and importing them takes longer than reading most files.
     from tightship.kube.connection import connect
-    from tightship.kube.retrying import RetryPolicy
+    from tightship.kube.pacing import RetryPolicy
 
     given: float | None = arguments.request_timeout
     patience = REQUEST_TIMEOUT if given is None else given
@@ -102,9 +111,20 @@ def telling(progress: Progress) -> Callable[[str, int], None]:
     return tell
 
 
-async def _read_live(
-    arguments: argparse.Namespace, progress: Progress, ahead: ReservedDemand
-) -> tuple[Snapshot, Source]:
+async def read_counts(connection: Connection) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """Return the annotations of the claims' Lease that count what has begun, and a warning if nobody may read it."""
+    from tightship.draining.ledger import CLAIMS_LEASE, CLAIMS_NAMESPACE, Ledger
+
+    names = environment()
+    namespace = names.get("CLAIMS_LEASE_NAMESPACE", CLAIMS_NAMESPACE)
+    ledger = Ledger(connection, namespace=namespace, name=names.get("CLAIMS_LEASE_NAME", CLAIMS_LEASE))
+    try:
+        return counts_of((await ledger.read()).annotations), ()
+    except KubeError as error:
+        return {}, (f"{ledger.store} can't be read, so rates count nothing that has begun: {one_line(error)}",)
+
+
+async def _read_live(arguments: argparse.Namespace, progress: Progress, ahead: ReservedDemand) -> LoadedCluster:
     from tightship.kube.cache import read_cluster
     from tightship.kube.resources import resources
 
@@ -113,7 +133,9 @@ async def _read_live(
         progress.wait(f"connecting to {connection.server}")
         wanted = resources(autoscalers=ahead.replicas > 0, buffers=ahead.buffers)
         snapshot = await read_cluster(connection, progress=telling(progress), resources=wanted)
-        return snapshot, Source("cluster", connection.context)
+        counts, uncounted = await read_counts(connection)
+        source = Source("cluster", connection.context)
+        return LoadedCluster(snapshot, source, wall(), begun=begun_in(counts), uncounted=uncounted)
 
 
 def _most(counts: Mapping[str, int]) -> str:

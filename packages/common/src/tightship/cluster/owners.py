@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from tightship.cluster import Snapshot
 from tightship.objects import WORKLOAD_KINDS, Owner, Pod, PodTemplate, Workload
-from tightship.objects.managed import NOBODY, ManagedBy
+from tightship.objects.meta import NOBODY, ManagedBy
 
 TEMPLATE_HASH = "pod-template-hash"
 """The label that ends the name of a Deployment's ReplicaSet."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar, cast
 
-from tightship.cluster.budgets import Budgets
-from tightship.cluster.snapshot import NodeView, Snapshot, Unreadable, Usage
+from tightship.cluster.snapshot import Budgets, NodeView, Snapshot, Unreadable, Usage
 from tightship.objects import (
     AUTOSCALER,
     CAPACITY_BUFFER,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from tightship.cluster import Snapshot
 from tightship.cluster.pools import pool_of
+from tightship.documents.advice import AdviceEntry
 from tightship.documents.blockers import blockers
 from tightship.documents.document import (
+    KarpenterSummary,
     KeptBy,
     MoveEntry,
     NodeEntry,
@@ -17,6 +20,8 @@ from tightship.documents.document import (
     PoolEntry,
     RefusalEntry,
     SchedulerForecast,
+    SearchedPlan,
+    SearchSummary,
     Share,
     ShareTotals,
     StuckNode,
@@ -33,15 +38,15 @@ from tightship.documents.inputs import (
     share,
     share_of,
 )
-from tightship.documents.karpenter import karpenter_summary
 from tightship.documents.money import NodeCost, money_summary, month_totals, node_cost
-from tightship.documents.orders import DEFAULT_ORDER, sorted_nodes
-from tightship.documents.search import search_summary
-from tightship.documents.trough import trough
+from tightship.documents.shown_rows import DEFAULT_ORDER, sorted_nodes
+from tightship.objects.counting import counted
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.times import rfc3339
 from tightship.planning.facts import NodeFacts
-from tightship.planning.plan import Removal
+from tightship.planning.plan import Plan, Removal
+from tightship.planning.plan.model import Searched
+from tightship.rules.karpenter import karpenter_pool
 
 
 def plan_document(inputs: Inputs, sort_by: str = DEFAULT_ORDER) -> NodePlan:
@@ -236,3 +241,73 @@ def _forecast(inputs: Inputs, nodes: int) -> SchedulerForecast | None:
 
     stuck = tuple(StuckNode(name, _refused(refusals)[1]) for name, refusals in forecast.stuck.items())
     return SchedulerForecast(forecast.removed, nodes - forecast.removed, forecast.evictions, forecast.pods, stuck)
+
+
+def karpenter_summary(
+    snapshot: Snapshot, refusals: Mapping[str, tuple[Refusal, ...]], as_if: Plan | None, nodes: int = 0
+) -> KarpenterSummary | None:
+    """Return what is left to Karpenter by *refusals* of a plan on *snapshot*, ``None`` if nothing is.
+
+    *as_if* is the plan of the *nodes* nodes without the rule.
+    """
+    left = [
+        snapshot.nodes[name].node
+        for name, found in refusals.items()
+        if name in snapshot.nodes and any(each.reason is Reason.KARPENTER_MANAGED for each in found)
+    ]
+    if not left:
+        return None
+    pools = sorted({name for node in left if (name := karpenter_pool(node)) is not None})
+    return KarpenterSummary(
+        nodes=len(left),
+        node_pools=tuple(pools),
+        unknown=tuple(name for name in pools if name not in snapshot.node_pools or snapshot.node_pools[name].problem),
+        nodes_after=None if as_if is None else nodes - len(as_if.removals),
+        evictions=None if as_if is None else as_if.evictions,
+    )
+
+
+def search_summary(
+    found: Searched | None, nodes: int, known: int, costliest: AdviceEntry | None = None
+) -> SearchSummary | None:
+    """Return what a search of a cluster of *nodes* nodes came to, ``None`` without a search.
+
+    The search knows *known* nodes: virtual ones besides, which stay, and none that could not be read, which stay too.
+    """
+    if found is None or (found.seconds is None and not found.iterations):
+        return None
+    return SearchSummary(
+        seconds=found.seconds,
+        iterations=found.iterations,
+        greedy=SearchedPlan(nodes - found.greedy_removed, found.greedy_evictions),
+        searched=SearchedPlan(nodes - found.removed, found.evictions),
+        bound=found.bound + nodes - known,
+        solver="highs" if found.solved else "ascent",
+        costliest=costliest,
+    )
+
+
+MOST_AT_MINIMUM = 0.5
+"""Part of the HPAs at their minimum from which on a plan says that this may be a trough."""
+
+
+NIGHT = range(6)
+"""Hours, in UTC, at which a plan asks whether it is off-peak, where no HPA tells."""
+
+
+def trough(snapshot: Snapshot, now: float) -> str:
+    """Return what suggests at *now* (seconds since 1970) that more nodes are needed at other hours, or nothing."""
+    scaling = [
+        each
+        for each in snapshot.autoscalers.values()
+        if each.deletion is None and each.current_replicas is not None and each.min_replicas < each.max_replicas
+    ]
+    if scaling:
+        least = sum((each.current_replicas or 0) <= each.min_replicas for each in scaling)
+        if least < MOST_AT_MINIMUM * len(scaling):
+            return ""
+        of = counted(len(scaling), "HPA")
+        return f"{least:,} of {of} {'is' if least == 1 else 'are'} at the minimum: at a peak, more nodes are needed"
+    at = rfc3339(now)[len("2026-01-01T") :][: len("00:00")]
+    night = int(at[:2]) in NIGHT
+    return f"it is {at} UTC: if that is off-peak, more nodes are needed later" if night else ""

@@ -11,12 +11,56 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from tightship.documents.advice import AdviceSummary, GainEntry, NodeBundle
+from tightship.documents.advice import AdviceEntry, AdviceSummary, GainEntry, NodeBundle
 from tightship.documents.blockers import Blocker
-from tightship.documents.karpenter import KarpenterSummary
 from tightship.documents.money import MoneySummary, MonthTotals, NodeCost
-from tightship.documents.pending import PendingSummary
-from tightship.documents.search import SearchSummary
+
+
+class SearchedPlan(Struct, frozen=True, rename="camel"):
+    """The nodes that a plan leaves (*nodes_after*), and its *evictions*."""
+
+    nodes_after: int
+    evictions: int
+
+
+class SearchSummary(Struct, frozen=True, rename="camel"):
+    """What a search for a better plan came to, in its first round.
+
+    The search was allowed to take *seconds* and made *iterations*. *greedy* is what the strategy alone would plan,
+    *searched* the better of both plans. No plan of one round leaves fewer than *bound* nodes; *solver* found that:
+    ``highs`` the best that its linear program has, ``ascent`` one that may be lower. *costliest* is the change of
+    settings that frees most nodes, measured by the strategy's own plans; ``null`` if none does, or none was measured.
+    """
+
+    seconds: float | None
+    iterations: int
+    greedy: SearchedPlan
+    searched: SearchedPlan
+    bound: int
+    solver: Literal["highs", "ascent"] = "ascent"
+    costliest: AdviceEntry | None = None
+
+
+class PendingSummary(Struct, frozen=True, rename="camel"):
+    """*pods* without a node, of which *could_run* would all find one now, beside each other."""
+
+    pods: int
+    could_run: int
+
+
+class KarpenterSummary(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The *nodes* that are left to Karpenter, of which *node_pools*. *unknown* are those whose settings were not read.
+
+    As if Karpenter did not consolidate, the same plan would leave *nodes_after* nodes of the cluster with *evictions*;
+    both are ``None`` where nobody asked.
+    """
+
+    nodes: int
+    node_pools: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
+    nodes_after: int | None = None
+    evictions: int | None = None
+
 
 API_VERSION: Final = "tightship.dev/v1"
 

@@ -14,12 +14,12 @@ from tightship.documents.document import (
     ExcessSummary,
     Generator,
     NodeEntry,
+    PendingSummary,
     RefusalEntry,
     SettingsView,
     Share,
     Source,
 )
-from tightship.documents.pending import PendingSummary
 from tightship.objects import Pod
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.resources import Resources

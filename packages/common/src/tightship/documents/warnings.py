@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tightship.cluster import FORBIDDEN, NOT_IN_FILE, NOT_SERVED, Snapshot
 from tightship.cluster.pools import shown
@@ -22,6 +22,7 @@ from tightship.objects.counting import counted
 from tightship.objects.money import HOURLY_PRICE, annotation_problem
 from tightship.objects.storage import CSI_DRIVER, STORAGE_CAPACITY, VOLUME_ATTACHMENT
 from tightship.planning.demand import MOST_IN_BUFFERS
+from tightship.rules.checks import Check
 from tightship.rules.displacing import displaces
 from tightship.rules.gangs import LEADER_WORKER_SET_NAME
 from tightship.rules.karpenter import POOL_LABEL
@@ -45,12 +46,16 @@ _WORKLOAD_KINDS = ("ReplicaSet", "ReplicationController", "StatefulSet", "Job")
 _PLURALS = {"StorageClass": "StorageClasses", STORAGE_CAPACITY: "CSIStorageCapacities"}
 
 
-def warnings_of(snapshot: Snapshot, unknown_minimums: Sequence[str] = ()) -> tuple[str, ...]:
+def warnings_of(
+    snapshot: Snapshot, unknown_minimums: Sequence[str] = (), windows: Mapping[str, Sequence[Check]] = {}
+) -> tuple[str, ...]:
     """Return one sentence for each gap that concerns this cluster's pods, with its consequence.
 
-    *unknown_minimums* are pools of planned nodes of which nothing tells the minimum size.
+    *unknown_minimums* are pools of planned nodes of which nothing tells the minimum size. Closed *windows* (by pool)
+    come first.
     """
     return (
+        *_closed(windows),
         *_missing(snapshot),
         *_unreadable(snapshot),
         *_unknown_demand(snapshot),
@@ -62,6 +67,17 @@ def warnings_of(snapshot: Snapshot, unknown_minimums: Sequence[str] = ()) -> tup
         *_unknown_minimums(snapshot, unknown_minimums),
         *_abandoned(snapshot),
     )
+
+
+def _closed(windows: Mapping[str, Sequence[Check]]) -> Iterator[str]:
+    closed: dict[str, list[str]] = {}
+    for pool, checks in windows.items():
+        for each in checks:
+            if not each.open:
+                closed.setdefault(each.detail, []).append(pool)
+    for detail, pools in closed.items():
+        where = "" if len(pools) == len(windows) else f" in {_pools(sorted(set(pools)))}"
+        yield f"no drain begins now{where}: {detail}"
 
 
 def _missing(snapshot: Snapshot) -> Iterator[str]:
@@ -164,13 +180,16 @@ def _unreadable_recommendations(snapshot: Snapshot) -> Iterator[str]:
         yield f"{VERTICAL} {each.key} can't be read, so pods of {whose} stay: {each.problem}"
 
 
+def _pools(pools: Sequence[str]) -> str:
+    more = f" and {len(pools) - POOLS_SHOWN} more" if len(pools) > POOLS_SHOWN else ""
+    return f"pool{'s' if len(pools) > 1 else ''} {', '.join(map(shown, pools[:POOLS_SHOWN]))}{more}"
+
+
 def _unknown_minimums(snapshot: Snapshot, pools: Sequence[str]) -> Iterator[str]:
     """Tell that the autoscaler may keep an emptied node, and how to give it the minimum size of its group."""
     if not pools:
         return
-    named = ", ".join(map(shown, pools[:POOLS_SHOWN]))
-    more = f" and {len(pools) - POOLS_SHOWN} more" if len(pools) > POOLS_SHOWN else ""
-    which = f"pool{'s' if len(pools) > 1 else ''} {named}{more}" if any(pools) else "nodes without a pool"
+    which = _pools(pools) if any(pools) else "nodes without a pool"
     missing = snapshot.missing.get(CONFIG_MAP)
     if missing == FORBIDDEN:
         how = f"allow reading ConfigMap {STATUS_NAME}"

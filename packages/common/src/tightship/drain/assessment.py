@@ -35,6 +35,7 @@ from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.evictability import Evictability, Sorted
 from tightship.rules.eviction_rules import EvictionRules
 from tightship.rules.nodes import drain_record
+from tightship.rules.rates import workload_of
 from tightship.rules.restarting import deployment_of, rolling_out, with_restarts
 from tightship.scheduler.devices import with_devices
 from tightship.scheduler.space import Space
@@ -220,12 +221,14 @@ class Assessment:
         stopping: bool = False,
         releasing: bool = False,
         met: float = 0.0,
+        rests: Mapping[str, float] = {},
+        rested: float = 0.0,
     ) -> Findings:
         """Return everything that the machine decides on.
 
         *rest* is the result of :meth:`rest`, if it was called. *back* are refusals of pods that came back.
         *node_refusals* are those of the node as a whole. *progress* is when something last moved, or when no eviction
-        could be requested.
+        could be requested. *rests* says until when workloads rest.
         """
         left = self.left(tries)
         leaving = [*self.sorted.leaving, *(pod for pod in self.sorted.evict if _going(pod, tries))]
@@ -248,7 +251,7 @@ class Assessment:
                 against += [each for each in opens if each.reason in AFTER_CORDON - _BY_ROLLOUT]
                 opens = []
         against += self._unfinished
-        now_or_later = self._next(left, leaving, tries)
+        now_or_later = self._next(left, leaving, tries, rests)
         began = record.entered(Phase.CLAIMED) if record is not None else None
         return Findings(
             node=self.node,
@@ -271,10 +274,11 @@ class Assessment:
             not_ready_since=not_ready_since,
             rolling=self._rolling,
             restart=self._restart,
+            rested=rested,
         )
 
     def _next(
-        self, left: Sequence[Pod], leaving: Sequence[Pod], tries: Mapping[str, Try]
+        self, left: Sequence[Pod], leaving: Sequence[Pod], tries: Mapping[str, Try], rests: Mapping[str, float]
     ) -> tuple[tuple[Pod, ...], float | None]:
         """Return the pods to evict now, and when more could become due.
 
@@ -288,8 +292,15 @@ class Assessment:
         chosen: list[Pod] = []
         due: list[float] = []
         ledger = DisruptionLedger(self.snapshot)
+        resting = {name: until for name, until in rests.items() if until > self._now}
+        pause = self._rules.workload_pause
         for pod in ordered:
+            name = workload_of(pod) if pause else ""
             last = tries.get(pod.uid)
+            # An eviction without an answer may be this workload's last one: another try is no other eviction.
+            if name in resting and (last is None or last.result.answer is not EvictionAnswer.NO_ANSWER):
+                due.append(resting[name])
+                continue
             if last is not None and last.again > self._now:
                 due.append(last.again)
                 continue
@@ -301,6 +312,8 @@ class Assessment:
                     continue
                 ledger.take(charge)
             chosen.append(pod)
+            if name:
+                resting[name] = self._now + pause
         return tuple(chosen), min(due, default=None)
 
     def _late(

@@ -230,7 +230,8 @@ def _evicting(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules
     if not node.ready:
         return _not_ready(record, node, seen, rules, now)
     unmoved = next((found for pod in seen.leaving if (found := outlasting(pod, now)) is not None), None)
-    overdue = record.deadline is not None and now >= record.deadline
+    deadline = None if record.deadline is None else record.deadline + seen.rested
+    overdue = deadline is not None and now >= deadline
     empty = not seen.left
     hopeless = _hopeless(seen, rules, now)
     if hopeless is not None:
@@ -244,7 +245,7 @@ def _evicting(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules
     # Rollouts end first: a node that is given back meanwhile has lost no pod.
     if seen.restart or (seen.next and not (seen.awaits or seen.rolling)):
         return Restart(seen.restart) if seen.restart else Evict(seen.next)
-    until = min(x for x in (now + LOOK_AGAIN, seen.due, record.deadline) if x is not None)
+    until = min(x for x in (now + LOOK_AGAIN, seen.due, deadline) if x is not None)
     return Wait(max(until, now + 0.1), _waits_for(seen))
 
 

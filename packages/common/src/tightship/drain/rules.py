@@ -27,5 +27,7 @@ class DrainRules(Struct, frozen=True, kw_only=True):
     backoff_limit: float = 6 * 3600.0
     hold_off: float = 4 * 3600.0
     most_in_flight: int = 10
+    workload_pause: float = 0.0
+    """Seconds between two evictions of one workload's pods."""
     past_budgets: bool = False
     """Delete pods instead of evicting them, in spite of every PDB, as the older controller did."""

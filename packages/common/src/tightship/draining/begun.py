@@ -11,12 +11,13 @@ Nothing here overwrites them meanwhile.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from tightship.draining.lease_room import BEGUN_ANNOTATION
-from tightship.objects.drain_record import Begun, Spent
+from tightship.draining.lease_room import BEGUN_ANNOTATION, WORKLOADS_ANNOTATION
+from tightship.objects.drain_record import Amount, Begun, Spent
 from tightship.objects.times import recorded_time, rfc3339, with_times
 from tightship.objects.unreadable import UNREADABLE
 from tightship.rules.rates import DAY, HOUR, SKEW
@@ -24,24 +25,69 @@ from tightship.rules.rates import DAY, HOUR, SKEW
 MOST = 300
 """Most lines: about 25 kB."""
 
+LONGEST = 96 * 1024
+"""Most bytes of the workloads' evictions: 4,000 workloads. With more, the marks get shorter, and several workloads that
+share the beginning of a mark rest together."""
+
 _TIMES = frozenset({"at"})
+_hits = msgspec.json.Decoder(dict[str, tuple[tuple[Amount, Amount], ...]])
 
 
 def begun_in(annotations: Mapping[str, str], now: float = 0.0) -> Begun:
     """Return the counts in *annotations* of the Lease, asked *now*."""
-    text = annotations.get(BEGUN_ANNOTATION)
-    if text is None:
-        return Begun(now=now)
+    name = BEGUN_ANNOTATION
     try:
-        found = msgspec.convert(with_times(msgspec.json.decode(text), _TIMES, recorded_time), list[Spent])
+        plain = with_times(msgspec.json.decode(annotations.get(name, "[]")), _TIMES, recorded_time)
+        found = msgspec.convert(plain, list[Spent])
+        name = WORKLOADS_ANNOTATION
+        hits = _hits.decode(annotations.get(name, "{}"))
     except (*UNREADABLE, ValueError) as error:
-        return Begun(now=now, problem=f"annotation {BEGUN_ANNOTATION} of the claims' Lease can't be read: {error}")
-    return Begun(tuple(found), now)
+        return Begun(now=now, problem=f"annotation {name} of the claims' Lease can't be read: {error}")
+    return Begun(tuple(found), now, workloads=hits)
+
+
+def counts_of(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """Return those of *annotations* that count what has begun."""
+    return {name: text for name, text in annotations.items() if name in (BEGUN_ANNOTATION, WORKLOADS_ANNOTATION)}
+
+
+def without_names(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """Return *annotations*, which count what has begun, with no name in them: each line counts for all pools."""
+    begun = begun_in(annotations)
+    return (
+        {}
+        if begun.problem or not begun.spent
+        else _encoded([msgspec.structs.replace(each, pool=None) for each in begun.spent])
+    )
 
 
 def with_begun(annotations: Mapping[str, str], more: Iterable[Spent], now: float) -> Mapping[str, str]:
     """Return *annotations* with *more* drains, as of *now*."""
     return _written(annotations, [*begun_in(annotations).spent, *more], now)
+
+
+def with_evicted(annotations: Mapping[str, str], marks: Mapping[str, int], now: float) -> Mapping[str, str]:
+    """Return *annotations* with evictions until *now* of so many pods of each workload, by its mark.
+
+    The evictions of an hour are one, at the time of the last.
+    """
+    begun = begun_in(annotations)
+    if begun.problem or not marks:
+        return annotations
+    kept_for = now - DAY - 2 * SKEW
+    found = [(mark, at, many) for mark, each in begun.workloads.items() for at, many in each if at > kept_for]
+    found += [(mark, math.ceil(now), many) for mark, many in marks.items()]
+    text = ""
+    for length, slot in ((8, HOUR), *((each, 2 * DAY) for each in range(8, 0, -1))):
+        kept: dict[str, dict[float, tuple[float, int]]] = {}
+        for mark, at, many in found:
+            times = kept.setdefault(mark[:length], {})
+            last, before = times.get(at // slot, (0, 0))
+            times[at // slot] = max(at, last), before + many
+        text = msgspec.json.encode({mark: sorted(each.values()) for mark, each in kept.items()}).decode()
+        if len(text) <= LONGEST:
+            break
+    return {**annotations, WORKLOADS_ANNOTATION: text}
 
 
 def given_back(annotations: Mapping[str, str], unused: Spent, now: float) -> Mapping[str, str]:
@@ -71,8 +117,12 @@ def _written(annotations: Mapping[str, str], spent: Iterable[Spent], now: float)
     if len(kept) > MOST:
         old, new = kept[: len(kept) - MOST // 2], kept[len(kept) - MOST // 2 :]
         kept = [*_joined((each.at // HOUR, None, each) for each in old), *new]
-    plain = with_times(msgspec.to_builtins(kept), _TIMES, rfc3339)
-    return {**annotations, BEGUN_ANNOTATION: msgspec.json.encode(plain).decode()}
+    return {**annotations, **_encoded(kept)}
+
+
+def _encoded(spent: Iterable[Spent]) -> Mapping[str, str]:
+    plain = with_times(msgspec.to_builtins(list(spent)), _TIMES, rfc3339)
+    return {BEGUN_ANNOTATION: msgspec.json.encode(plain).decode()}
 
 
 def _joined(lines: Iterable[tuple[float, str | None, Spent]]) -> list[Spent]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from tightship.draining.begun import begun_in, given_back, with_begun
+from tightship.draining.begun import begun_in, given_back, with_begun, with_evicted
 from tightship.draining.lease_room import CLAIMS_ANNOTATION, LIMIT, fitted, size
 from tightship.draining.ledger import Edit, Ledger
 from tightship.kube.leases import Lease
@@ -35,7 +35,8 @@ class Claim(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One drain under way: *holder*, a replica of *controller*, drains *node* of *pool* in operation *op*.
 
     *lease* is that of its installation. *since* is in seconds since 1970; the ledger keeps whole seconds. *evicts*
-    is how many pods the drain was to evict when it began, *waits* whether it waits for what opens after its cordon.
+    is how many pods the drain was to evict when it began, *workloads* how many of each workload, by its mark, until
+    all have gone, and *waits* whether it waits for what opens after its cordon.
     """
 
     node: str
@@ -46,6 +47,7 @@ class Claim(Struct, frozen=True, kw_only=True, omit_defaults=True):
     lease: str = ""
     since: float
     evicts: int = 0
+    workloads: Mapping[str, int] = {}
     waits: bool = False
 
     @property
@@ -132,6 +134,8 @@ async def take(
             counted = [*present, *lost]
             spent = [each.claim.spends for each in lost]
             begun = begun_in(with_begun(lease.annotations, spent, claim.since), claim.since)
+            for each in counted:
+                begun = begun.with_drain(None, each.claim.workloads)
             refusal = wish.beside(lease) or wish.allows(tuple(each.claim for each in counted), begun)
             if refusal is None:
                 counted.append(_Entry(claim, _encode(claim)))
@@ -151,13 +155,40 @@ async def take(
     return tuple(answers)
 
 
+def rested(node: str, op: str, marks: Mapping[str, int] | None, now: float) -> Edit:
+    """Return the edit after which other drains may evict pods of drain *op*'s workloads, once these have rested.
+
+    *now* the drain has evicted so many pods of workloads, by their *marks*; ``None`` if nobody knows.
+    """
+
+    def edit(lease: Lease) -> Mapping[str, str] | None:
+        present = list(_decode(lease))
+        for at, each in enumerate(present):
+            if (each.claim.node, each.claim.op) == (node, op):
+                rest = msgspec.json.decode(each.raw, type=dict[str, msgspec.Raw])
+                rest.pop("workloads", None)
+                raw = msgspec.Raw(msgspec.json.encode(rest))
+                present[at] = _Entry(_read(raw), raw)
+                return _with(
+                    present, with_evicted(lease.annotations, each.claim.workloads if marks is None else marks, now)
+                )
+        return None
+
+    return edit
+
+
 def dropping(
-    drains: Iterable[tuple[str, str]], now: float = 0.0, *, evicted: int | None = None, in_vain: bool = False
+    drains: Iterable[tuple[str, str]],
+    now: float = 0.0,
+    *,
+    evicted: int | None = None,
+    marks: Mapping[str, int] | None = None,
+    in_vain: bool = False,
 ) -> Edit:
     """Return the edit that removes the claims of *drains* (node and op), as far as they exist.
 
-    If it is known that *now* so many pods of each were *evicted*, the rates count these; claims made *in_vain* don't
-    count.
+    If it is known that *now* so many pods of each were *evicted*, and of which workloads by their *marks*, the rates
+    count these; claims made *in_vain* don't count.
 
     Drop your own claim when its drain has ended, or a stranger's after a write to the node (see this module's text).
     """
@@ -169,9 +200,10 @@ def dropping(
         if len(kept) == len(present):
             return None
         notes: Mapping[str, str] = lease.annotations
-        for each in present if in_vain or evicted is not None else ():
-            claim = each.claim
-            if (claim.node, claim.op) in gone:
+        for claim in (each.claim for each in present if (each.claim.node, each.claim.op) in gone):
+            if not in_vain:
+                notes = with_evicted(notes, claim.workloads if marks is None else marks, now)
+            if in_vain or evicted is not None:
                 more = 0 if in_vain else (evicted or 0)
                 unused = Spent(claim.since, claim.pool, int(in_vain), max(0, claim.evicts - more))
                 notes = given_back(notes, unused, now)

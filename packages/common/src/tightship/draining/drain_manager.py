@@ -26,7 +26,7 @@ from tightship.cluster.installations import Beside
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.machine import claimed, inherited, mended
 from tightship.drain.steps import NodeChange
-from tightship.draining.claims import Allows, Claim, Wish, claims_in, dropping, take
+from tightship.draining.claims import Allows, Claim, Wish, claims_in, dropping, rested, take
 from tightship.draining.drain_task import Drive, Tools, collected
 from tightship.draining.history import adding, catching_up
 from tightship.draining.installations import Installations
@@ -188,8 +188,8 @@ TOGETHER = 0.25
 class Order(NamedTuple):
     """A *node* to drain, as it was judged. *targets* are the plan's nodes for its pods, by uid.
 
-    *allows* gets all claims of the cluster except this one, and what has begun. *evicts* counts the pods to evict;
-    *waits_for* is what opens after the cordon.
+    *allows* gets all claims of the cluster except this one, and what has begun. *evicts* counts the pods to evict,
+    *workloads* those of each workload, by its mark; *waits_for* is what opens after the cordon.
     """
 
     node: Node
@@ -198,6 +198,7 @@ class Order(NamedTuple):
     allows: Allows
     targets: Mapping[str, str] = {}
     evicts: int = 0
+    workloads: Mapping[str, int] = {}
     waits_for: tuple[str, ...] = ()
 
 
@@ -308,7 +309,8 @@ class Drainer:
             def beside(lease: Lease) -> Refusal | None:
                 return None if known is None else known.refuses(order.node, lease)
 
-            entry = self._entry(order.node, token(16), order.pool, now, order.evicts, waits=bool(order.waits_for))
+            counted = (order.evicts, order.workloads)
+            entry = self._entry(order.node, token(16), order.pool, now, counted, waits=bool(order.waits_for))
             return Wish(entry, allows, beside)
 
         wishes = [wish(order) for order in orders]
@@ -382,7 +384,7 @@ class Drainer:
             await self._tools.patch(after, record_patch(after, None, NodeChange.RESTORE))
             return self.pauses(node.name)
         self._tools.tell(DrainEvent(EventKind.CLAIMED, after.node, record))
-        self._drive(after.node, record, order.targets, order.evicts)
+        self._drive(after.node, record, order.targets, order.evicts, order.workloads)
         return None
 
     async def adopt(self, snapshot: Snapshot, *, others: bool = True, ledger: bool = True) -> None:
@@ -462,20 +464,35 @@ class Drainer:
             note = record or DrainRecord(phase=Phase.BACKOFF, controller=self._controller, reason=reason)
             note = msgspec.structs.replace(note, op=entry.op)
             await self._tools.patch(live, record_patch(live, note, NodeChange.NOTHING))
-        edits = [dropping([(entry.node, entry.op)])]
+        edits = [dropping([(entry.node, entry.op)], self._tools.clock())]
         if ended and entry.controller == self._controller:
             edits.insert(0, catching_up(entry, record, self._tools.clock()))
         await self._ledger.change(*edits)
 
-    def _drive(self, node: Node, record: DrainRecord, targets: Mapping[str, str] = {}, evicts: int = 0) -> None:
-        drive = Drive(self._tools, node, record, targets)
+    def _drive(
+        self,
+        node: Node,
+        record: DrainRecord,
+        targets: Mapping[str, str] = {},
+        evicts: int = 0,
+        workloads: Mapping[str, int] = {},
+    ) -> None:
+        async def emptied(drive: Drive) -> None:
+            """Let other drains evict pods of this one's workloads. Without an answer they wait until its end."""
+            marks = None if drive.evicted is None else dict(drive.marks)
+            await self._ledger.change(rested(node.name, record.op, marks, self._tools.clock()), linger=TOGETHER)
+            drive.marks.clear()
+
+        drive = Drive(self._tools, node, record, targets, emptied)
         task = asyncio.create_task(self._run(drive, node, record), name=f"drain of {node.name}")
         since = record.entered(Phase.CLAIMED) or self._tools.clock()
-        waits = bool(record.waits_for)
-        entry = self._entry(node, record.op, self._pool_of(node), since, evicts, waits=waits)
+        counted, waits = (evicts, workloads), bool(record.waits_for)
+        entry = self._entry(node, record.op, self._pool_of(node), since, counted, waits=waits)
         self._drives[node.name] = _Driven(drive, task, entry)
 
-    def _entry(self, node: Node, op: str, pool: str, since: float, evicts: int, *, waits: bool) -> Claim:
+    def _entry(
+        self, node: Node, op: str, pool: str, since: float, counted: tuple[int, Mapping[str, int]], *, waits: bool
+    ) -> Claim:
         return Claim(
             node=node.name,
             op=op,
@@ -484,7 +501,8 @@ class Drainer:
             pool=pool,
             lease=self._lease,
             since=since,
-            evicts=evicts,
+            evicts=counted[0],
+            workloads=counted[1],
             waits=waits,
         )
 
@@ -504,7 +522,8 @@ class Drainer:
                     displaced=drive.displaced,
                     price=self._price_of(node),
                 )
-                drop = dropping([(node.name, record.op)], finished.at, evicted=drive.evicted)
+                marks = None if drive.evicted is None else dict(drive.marks)
+                drop = dropping([(node.name, record.op)], finished.at, evicted=drive.evicted, marks=marks)
                 await self._ledger.change(adding(finished), drop, linger=TOGETHER)
         except KubeError as error:
             # The entry stays: adopt() drops it.

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
@@ -45,7 +46,7 @@ from tightship.draining.writing import (
 from tightship.kube.cache import ClusterCache
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic
-from tightship.kube.listing import list_all
+from tightship.kube.reflector import list_all
 from tightship.kube.resources import BY_KIND
 from tightship.objects import Node, Pod
 from tightship.objects.api_errors import Conflict, KubeError, one_line
@@ -56,6 +57,7 @@ from tightship.planning.demand import ReservedDemand
 from tightship.planning.plan.model import Placement
 from tightship.rules.eviction_rules import EvictionRules
 from tightship.rules.nodes import drain_record, opt_outs
+from tightship.rules.rates import workload_of
 
 SHORTEST_PAUSE = 0.2
 """Least seconds between two looks, because a busy cluster changes all the time."""
@@ -174,13 +176,22 @@ class _Looked(Struct, frozen=True):
 class Drive:
     """Drives the drain that *record*, just written on *node*, describes. :attr:`wake` ends a wait early.
 
-    *targets* are the nodes that the plan chose, by the uid of the pod; a drain taken over has none.
+    *targets* are the nodes that the plan chose, by the uid of the pod; a drain taken over has none. *emptied* is called
+    once all pods have gone.
     """
 
-    def __init__(self, tools: Tools, node: Node, record: DrainRecord, targets: Mapping[str, str] = {}) -> None:
+    def __init__(
+        self,
+        tools: Tools,
+        node: Node,
+        record: DrainRecord,
+        targets: Mapping[str, str] = {},
+        emptied: Callable[[Drive], Awaitable[None]] = lambda _: asyncio.sleep(0),
+    ) -> None:
         self.wake = asyncio.Event()
         self.guided = Guided(tools.guide, targets)
         self._tools = tools
+        self._emptied = emptied
         self._name = node.name
         self._uid = node.uid
         self._op = record.op
@@ -199,6 +210,10 @@ class Drive:
         # Nobody knows what an earlier drive of this drain has evicted.
         self._displaced: set[str] | None = set() if record.phase is Phase.CLAIMED else None
         self._evicted = set[str]()
+        # Until when workloads rest, ``None`` before the first look; what others may not know of their evictions.
+        self._rests: dict[str, float] | None = {} if record.phase is Phase.CLAIMED else None
+        self._rested, self._asked = 0.0, tools.clock()
+        self.marks = Counter[str]()
 
     @property
     def displaced(self) -> frozenset[str] | None:
@@ -299,6 +314,13 @@ class Drive:
         rest: Sequence[Refusal] | None = looked.rest if looked is not None else None
         if rest is None and record is not None and record.phase is Phase.EVICTING and record.op == self._op:
             rest = await self._judged(sight, settings, now)
+        pause = settings.rules.workload_pause
+        if self._rests is None:  # nobody knows whose pods the former leader has just evicted
+            self._rests = dict.fromkeys(map(workload_of, sight.sorted.evict), now + pause)
+        rests = self._rests if pause else {}
+        resting = any(rests.get(workload_of(pod), 0.0) > now for pod in sight.left(self._tries)) if rests else False
+        self._rested += now - self._asked if resting else 0.0
+        self._asked = now
         back = self._returning.refuses(sight.left(self._tries), snapshot)
         node_refusals = settings.node_refusals(snapshot, node) if record is not None and record.owns_node else ()
         self._not_ready_since = None if node.ready else (self._not_ready_since or now)
@@ -314,8 +336,10 @@ class Drive:
             stopping=self._tools.stopping(),
             releasing=self._tools.releasing(),
             met=self._met[1],
+            rests=rests,
+            rested=self._rested,
         )
-        if seen.awaits or seen.leaving or seen.rolling or not node.ready:
+        if seen.awaits or seen.leaving or seen.rolling or resting or not node.ready:
             self._progress = now
         if self._displaced is not None:
             self._displaced |= {owner_mark(pod.owner.uid) for pod in seen.rolling if pod.owner is not None}
@@ -399,7 +423,7 @@ class Drive:
                 self._progress = now
             if result.answer in GOING or result.answer is EvictionAnswer.NO_ANSWER:
                 self._returning.evicted(pod)
-                self._evicted.add(pod.uid)
+                self._count(pod, now)
                 if self._displaced is not None and pod.owner is not None:
                     self._displaced.add(owner_mark(pod.owner.uid))
             self._tools.tell(
@@ -430,6 +454,13 @@ class Drive:
                 await restart_deployment(tools.connection, key, version, record.restart_time, only_if=tools.beginning)
                 tools.tell(DrainEvent(EventKind.RESTART, live.node, record, text=key))
 
+    def _count(self, pod: Pod, now: float) -> None:
+        """Count the eviction of *pod*, which the server granted or may have granted."""
+        if (workload := workload_of(pod)) and self._rests is not None:
+            self.marks[owner_mark(workload)] += pod.uid not in self._evicted
+            self._rests[workload] = now + self._tools.settings().rules.workload_pause
+        self._evicted.add(pod.uid)
+
     async def _write(self, live: LiveNode, step: Write) -> None:
         before = drain_record(live.node)
         after = await self._tools.patch(live, record_patch(live, step.record, step.change))
@@ -438,6 +469,8 @@ class Drive:
         if step.because is not None or step.record is None or step.record.phase is not phase:
             event = DrainEvent(EventKind.PHASE, self._last, self._record, before=phase, because=step.because)
             self._tools.tell(event)
+        if step.record is not None and step.record.phase is Phase.DRAINED and phase is not Phase.DRAINED:
+            await self._emptied(self)
 
     async def _pause(self, revision: int, until: float) -> None:
         await asyncio.sleep(SHORTEST_PAUSE)

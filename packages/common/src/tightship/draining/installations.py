@@ -2,7 +2,7 @@
 
 Each leader enters its installation, and renews the entry four times in the span that the others wait for a sign of
 life. No clock of one is compared with another's: an entry that stands still for that long is dropped, as a Lease is
-taken (:mod:`tightship.kube.election`). Whoever was out of reach of the API server meanwhile begins to watch anew.
+taken (:mod:`tightship.kube.leases`). Whoever was out of reach of the API server meanwhile begins to watch anew.
 
 The order of the list decides who holds a pool, so each claim reads it in the same compare-and-swap as the claims. If
 the list gets lost, whoever writes it next enters all whom it knew, in their order.

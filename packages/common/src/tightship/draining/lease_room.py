@@ -7,17 +7,21 @@ history give way, the oldest first: their documents are lists or objects in the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from tightship.kube.leases import Lease
 from tightship.objects.unreadable import UNREADABLE
+
+if TYPE_CHECKING:  # files are read without the client
+    from tightship.kube.leases import Lease
 
 CLAIMS_ANNOTATION = "tightship.dev/claims"
 HISTORY_ANNOTATION = "tightship.dev/finished-drains"
 SAVINGS_ANNOTATION = "tightship.dev/savings"
 ADDITIONS_ANNOTATION = "tightship.dev/additions"
 BEGUN_ANNOTATION = "tightship.dev/begun"
+WORKLOADS_ANNOTATION = "tightship.dev/evicted-workloads"
 
 LIMIT = 256 * 1024
 """Bytes of all names and values of annotations (``TotalAnnotationSizeLimitB`` of apimachinery's objectmeta.go)."""

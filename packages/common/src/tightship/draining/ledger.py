@@ -20,7 +20,7 @@ from tightship.draining.lease_room import LIMIT, fitted, problem_of_room
 from tightship.kube.connection import WRITE_TIMEOUT, Connection
 from tightship.kube.host import monotonic, wall
 from tightship.kube.leases import Lease, LeaseStore, micro_time
-from tightship.kube.retrying import RetryPolicy, transient
+from tightship.kube.pacing import RetryPolicy, transient
 from tightship.objects.api_errors import Conflict, Invalid, KubeError
 
 CLAIMS_LEASE = "tightship-claims"

@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from tightship.cluster import FORBIDDEN, ClusterState, Snapshot
 from tightship.kube.connection import Connection
-from tightship.kube.listing import Decode, ObjectList, list_served, why_missing
-from tightship.kube.reflector import Reflector, Timing
+from tightship.kube.reflector import Decode, ObjectList, Reflector, Timing, list_served, why_missing
 from tightship.kube.resources import RESOURCES, Resource
 from tightship.objects import Pod, decode
 from tightship.objects.api_errors import AccessDenied, Forbidden, NotFound, NotSynced, one_line

@@ -21,7 +21,7 @@ from tightship.kube import credentials
 from tightship.kube.connector import connector, obstacle
 from tightship.kube.credentials import IN_CLUSTER, ClusterAccess, ClusterCredentials
 from tightship.kube.host import ServerClock, monotonic
-from tightship.kube.retrying import RetryPolicy, transient
+from tightship.kube.pacing import RetryPolicy, transient
 from tightship.objects.api_errors import (
     ConnectionFailed,
     KubeError,

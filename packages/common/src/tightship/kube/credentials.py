@@ -5,8 +5,14 @@ The rules are those of client-go (``tools/clientcmd/client_config.go`` and ``res
 and credentials that are written down before those of a plugin. A plugin that fails is an error and no anonymous
 request. Nothing is written to a file.
 
-ID tokens of ``auth-provider: oidc``, refreshed as client-go's ``plugin/pkg/client/auth/oidc/oidc.go`` does.
+What kubeconfig files say is checked: an error names the file, the key, the value and what is allowed. TLS contexts are
+made of what is in memory: on a read-only root file system no key could be written to a file.
 
+Exec plugins, programs named by a kubeconfig that give credentials, run as client-go runs them
+(``plugin/pkg/client/auth/exec/exec.go``). As there, what a plugin writes to stderr reaches the user at once, because
+that may be the code with which to log in. Its last line is also part of the error.
+
+ID tokens of ``auth-provider: oidc`` are refreshed as client-go's ``plugin/pkg/client/auth/oidc/oidc.go`` does:
 client-go has this provider still, beside the exec plugins that most people use instead. A refreshed token stays in
 memory, because a kubeconfig may be a mounted Secret.
 """
@@ -15,26 +21,488 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import binascii
+import codecs
 import json
 import logging
 import os
+import shutil
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import SplitResult, quote_plus, urlsplit
 
 import aiohttp
 import msgspec
+import yaml
 from msgspec import Struct
 
-from tightship.kube import kubeconfig
-from tightship.kube.connector import ProxyError, connector, obstacle, proxy_for
+from tightship.kube.connector import ProxyError, checked, connector, obstacle, proxy_for
 from tightship.kube.host import monotonic, wall
-from tightship.kube.kubeconfig import Documents, KubeconfigSection, Values
-from tightship.kube.plugins import credential
-from tightship.kube.tls import ClientTls
 from tightship.objects.api_errors import ConfigError, one_line
+from tightship.objects.quoting import quoted
+from tightship.objects.times import parse_rfc3339
+
+
+class ClientTls(Struct, frozen=True):
+    """Whom a client trusts and who it is, in PEM. Without *authority* the system's authorities count."""
+
+    authority: bytes = b""
+    certificate: bytes = b""
+    key: bytes = b""
+    insecure: bool = False
+
+    def context(self) -> ssl.SSLContext:
+        """Return a context of these. Raises :class:`ssl.SSLError` or :class:`ValueError`."""
+        # A bundle may have comments in any encoding. As bytes it would count as DER.
+        context = ssl.create_default_context(cadata=self.authority.decode("ascii", "ignore") or None)
+        # As in Go: any given certificate is an anchor, and old authorities without a key identifier are good.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if self.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if self.certificate:
+            with as_file(self.certificate + b"\n" + self.key) as file:
+                context.load_cert_chain(file, password=_no_password)
+        return context
+
+
+def _no_password() -> str:
+    # OpenSSL would ask for one on the terminal.
+    raise ValueError("the key is encrypted; allowed is one without a password")
+
+
+@contextmanager
+def as_file(content: bytes) -> Iterator[str]:
+    """Return the path of a file with *content*: in memory if possible, as the root file system may be read-only."""
+    if hasattr(os, "memfd_create"):
+        with os.fdopen(os.memfd_create("certificate"), "wb") as file:
+            file.write(content)
+            file.flush()
+            yield f"/proc/self/fd/{file.fileno()}"
+    else:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            yield file.name
+
+
+API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
+CLUSTER_EXTENSION = "client.authentication.k8s.io/exec"
+"""The name of a cluster's extension that a plugin gets as its ``config``."""
+
+TIMEOUT = 300.0
+"""Seconds for a plugin that nobody watches on a terminal: a controller whose requests wait longer counts as hung."""
+
+_TAIL = 2000
+"""Characters of stderr in which the last line is looked for."""
+
+
+class Plugin(Struct, frozen=True):
+    """A plugin; *place* is its place in the kubeconfig. *cluster* is ``spec.cluster``, if it wants that."""
+
+    place: str
+    api_version: str
+    command: str
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = {}
+    interactive_mode: str = "IfAvailable"
+    install_hint: str = ""
+    cluster: Mapping[str, object] | None = None
+
+
+class PluginCredential(Struct, frozen=True):
+    """A *token*, or a *certificate* with its *key* in PEM, or both. *expires* is in seconds since 1970."""
+
+    token: str = ""
+    certificate: bytes = b""
+    key: bytes = b""
+    expires: float | None = None
+
+
+async def credential(plugin: Plugin) -> PluginCredential:
+    """Run *plugin*, and return its credential. If cancelled, kill it. Raises :class:`ConfigError`."""
+    terminal = _is_terminal()
+    if plugin.interactive_mode == "Always" and not terminal:
+        raise ConfigError(f"{plugin.place}.interactiveMode: Always, but standard input is not a terminal")
+    interactive = terminal and plugin.interactive_mode != "Never"
+    spec: dict[str, object] = {"interactive": interactive}
+    if plugin.cluster is not None:
+        spec = {"cluster": plugin.cluster, **spec}
+    asked = {"kind": "ExecCredential", "apiVersion": plugin.api_version, "spec": spec}
+    environment = {**os.environ, **plugin.environment, "KUBERNETES_EXEC_INFO": json.dumps(asked, default=str)}
+    if shutil.which(plugin.command) is None:
+        hint = _line(plugin.install_hint)
+        more = f"; {hint}" if hint else ""
+        raise ConfigError(f"{plugin.place}.command: {plugin.command}: there is no such program{more}")
+    try:
+        running = _Running([plugin.command, *plugin.arguments], environment, interactive=interactive)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{plugin.place}.command: {plugin.command}: {one_line(error)}") from error
+    failed = f"{plugin.place}: the exec plugin {plugin.command}"
+    try:
+        async with asyncio.timeout(None if sys.stderr is not None and sys.stderr.isatty() else TIMEOUT):
+            code, answer = await asyncio.shield(running.ended)
+    except TimeoutError as error:
+        raise ConfigError(f"{failed} did not end within {TIMEOUT:g} s{running.last_line()}") from error
+    finally:
+        running.kill()
+    if code:
+        how = f"failed with exit code {code}" if code > 0 else f"was killed by signal {-code}"
+        raise ConfigError(f"{failed} {how}{running.last_line()}")
+    try:
+        return _understood(plugin, answer)
+    except ValueError as error:
+        raise ConfigError(f"{failed} {error}{running.last_line()}") from error
+
+
+def _is_terminal() -> bool:
+    try:
+        return os.isatty(0)
+    except OSError:
+        return False
+
+
+class _Running:
+    """A program that runs; *ended* becomes its exit code and its stdout.
+
+    Threads that the end of the process does not wait for read the pipes, so any amount fits. As in client-go, children
+    that the program leaves behind delay the end only while they hold its stdout.
+    """
+
+    def __init__(self, command: list[str], environment: Mapping[str, str], *, interactive: bool) -> None:
+        self._tail = ""
+        self._process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=None if interactive else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[tuple[int, bytes]] = self._loop.create_future()
+        self._stderr = threading.Thread(target=self._relay_stderr, name="stderr of a plugin", daemon=True)
+        self._stderr.start()
+        threading.Thread(target=self._read, name="stdout of a plugin", daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as stdout:
+            answer = stdout.read()
+        code = self._process.wait()
+        self._stderr.join(0.5)
+        with suppress(RuntimeError):  # the loop may have ended meanwhile
+            self._loop.call_soon_threadsafe(self._end, code, answer)
+
+    def _end(self, code: int, answer: bytes) -> None:
+        if not self.ended.done():
+            self.ended.set_result((code, answer))
+
+    def _relay_stderr(self) -> None:
+        assert self._process.stderr is not None
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        with self._process.stderr as stderr:
+            while piece := os.read(stderr.fileno(), 1 << 16):
+                text = decoder.decode(piece)
+                self._tail = (self._tail + text)[-_TAIL:]
+                with suppress(OSError, ValueError, AttributeError):  # no stderr, or a closed one
+                    sys.stderr.write(text)
+                    sys.stderr.flush()
+
+    def last_line(self) -> str:
+        """Return the last line on stderr after a colon, nothing if there is none."""
+        last = next((line for each in reversed(self._tail.splitlines()) if (line := _line(each))), "")
+        return f": {last}" if last else ""
+
+    def kill(self) -> None:
+        """Kill the program if it still runs."""
+        if not self.ended.done():
+            self.ended.cancel()
+            self._process.kill()
+
+
+def _understood(plugin: Plugin, answer: bytes) -> PluginCredential:
+    """Return the credential in *answer*. Raises :class:`ValueError`, whose text follows the plugin's name."""
+    try:
+        found = json.loads(answer)
+    except ValueError as error:
+        raise ValueError("printed no JSON") from error
+    if not isinstance(found, dict) or found.get("kind") != "ExecCredential":
+        raise ValueError("printed no ExecCredential")
+    if found.get("apiVersion") != plugin.api_version:
+        raise ValueError(f"is configured for {plugin.api_version}, and returned {quoted(found.get('apiVersion'))}")
+    status = found.get("status")
+    if not isinstance(status, dict):
+        raise ValueError("returned no status")  # noqa: TRY004
+    token, certificate, key = (status.get(each) or "" for each in ("token", "clientCertificateData", "clientKeyData"))
+    if not all(isinstance(each, str) for each in (token, certificate, key)):
+        raise ValueError("returned a token, certificate or key that is not text")
+    if not (token or certificate or key):
+        raise ValueError("returned neither a token nor a certificate with its key")
+    if bool(certificate) != bool(key):
+        raise ValueError("returned only a certificate or only a key, not both")
+    expiry = status.get("expirationTimestamp")
+    try:
+        expires = None if expiry is None else parse_rfc3339(expiry)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"returned the expirationTimestamp {quoted(expiry)}, which is no time") from error
+    return PluginCredential(token, certificate.encode(), key.encode(), expires)
+
+
+def _line(text: str) -> str:
+    """Return *text* on one line, without what could change a terminal."""
+    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
+
+
+Values: TypeAlias = dict[str, object]
+Documents: TypeAlias = list[tuple[Path, Values]]
+"""Files with what they hold, the first of which counts where several say the same."""
+
+_TEXTS = ("server", "certificate-authority", "certificate-authority-data", "tls-server-name", "proxy-url")
+_USER_TEXTS = (
+    "client-certificate",
+    "client-certificate-data",
+    "client-key",
+    "client-key-data",
+    "tokenFile",
+    "token",
+    "username",
+    "password",
+)
+_FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+_DATA = ("certificate-authority-data", "client-certificate-data", "client-key-data")
+
+_REMOVED = {
+    "azure": "the exec plugin of https://github.com/Azure/kubelogin by: kubelogin convert-kubeconfig",
+    "gcp": "the exec plugin gke-gcloud-auth-plugin by: gcloud container clusters get-credentials",
+    "openstack": "the exec plugin client-keystone-auth of https://github.com/kubernetes/cloud-provider-openstack",
+}
+"""What replaces the ``auth-provider`` that client-go has removed (its ``azure_stub.go`` and ``gcp_stub.go``)."""
+
+_DEEPEST = 100
+
+
+class KubeconfigSection(Struct, frozen=True):
+    """The cluster or the user called *name*, with absolute paths; *kind* is ``cluster`` or ``user``."""
+
+    path: Path
+    kind: str
+    name: str
+    values: Values
+
+    def key(self, key: str) -> str:
+        """Return *key* with the file and the place, for messages."""
+        return f"kubeconfig {self.path}: {self.kind}s[{self.name}].{self.kind}.{key}"
+
+    def text(self, key: str) -> str:
+        """Return the text of *key*, empty if there is none."""
+        return str(self.values.get(key) or "")
+
+    def content(self, key: str) -> bytes:
+        """Return what *key*-data holds, else the file that *key* names, else nothing. Raises :class:`OSError`."""
+        data = self.text(f"{key}-data")
+        if data:
+            return base64.b64decode("".join(data.split()))
+        path = self.text(key)
+        return Path(path).read_bytes() if path else b""
+
+
+def read_kubeconfigs(files: list[Path], *, must_exist: bool) -> Documents:
+    """Return the contents of *files*; unless they *must_exist*, those that don't are left out.
+
+    Raises :class:`ConfigError`.
+    """
+    documents: Documents = []
+    for path in files:
+        if not must_exist and not path.exists():
+            continue
+        try:
+            raw = path.read_bytes()
+            _check_depth(raw)
+            document = yaml.safe_load(raw)
+        except OSError as error:
+            raise ConfigError(f"kubeconfig {path}: {error.strerror or error}") from error
+        except RecursionError as error:
+            raise ConfigError(f"kubeconfig {path}: nested too deeply") from error
+        except (yaml.YAMLError, ValueError) as error:
+            raise ConfigError(f"kubeconfig {path}: not YAML: {one_line(error)}") from error
+        if not isinstance(document, dict):
+            raise ConfigError(f"kubeconfig {path}: holds no configuration")
+        documents.append((path, document))
+    if not documents:
+        raise ConfigError(f"kubeconfig {os.pathsep.join(map(str, files))}: no such file")
+    return documents
+
+
+def _check_depth(raw: bytes) -> None:
+    """Raise :class:`RecursionError` for brackets in brackets, over which the parser would take long to despair."""
+    depth = 0
+    for each in raw.translate(None, bytes(set(range(256)) - set(b"[]{}"))):
+        depth += 1 if each in b"[{" else -1
+        if depth > _DEEPEST:
+            raise RecursionError
+
+
+def sections_of(documents: Documents, context: str, where: str) -> tuple[KubeconfigSection, KubeconfigSection]:
+    """Return the cluster and the user of *context*; *where* names the files.
+
+    Raises :class:`ConfigError` for what can't be used.
+    """
+    chosen = _named(documents, "contexts", context)
+    if chosen is None:
+        raise ConfigError(f"kubeconfig {where}: there is no context {context!r}")
+    named = chosen[1].get("cluster")
+    cluster = _named(documents, "clusters", named)
+    if cluster is None or not cluster[1].get("server"):
+        raise ConfigError(f"kubeconfig {where}: context {context!r} names no cluster with a server")
+    named_user = chosen[1].get("user")
+    user = _named(documents, "users", named_user)
+    if user is None and named_user:
+        raise ConfigError(f"kubeconfig {where}: context {context!r} names the user {named_user!r}, which is not there")
+    of_user = (cluster[0], {}) if user is None else user
+    return (
+        _checked(KubeconfigSection(cluster[0], "cluster", str(named), cluster[1]), _TEXTS),
+        _checked(KubeconfigSection(of_user[0], "user", str(named_user), of_user[1]), _USER_TEXTS),
+    )
+
+
+def _named(documents: Documents, section: str, name: object) -> tuple[Path, Values] | None:
+    """Return the first entry of *section* called *name*, and its file, which is kubectl's rule for several files."""
+    singular = section.removesuffix("s")
+    for path, document in documents:
+        entries = document.get(section)
+        for entry in entries if isinstance(entries, list) else ():
+            if isinstance(entry, dict) and entry.get("name") == name:
+                found = entry.get(singular)
+                return path, dict(found) if isinstance(found, dict) else {}
+    return None
+
+
+def _checked(section: KubeconfigSection, texts: tuple[str, ...]) -> KubeconfigSection:
+    """Return *section* with absolute paths, relative to its file. Raises :class:`ConfigError`."""
+    values = {key: value for key, value in section.values.items() if value is not None}
+    for key in texts:
+        if not isinstance(values.get(key, ""), str):
+            raise ConfigError(f"{section.key(key)}: {quoted(values[key])} is not text")
+    for key in _FILES:
+        if values.get(key):
+            values[key] = str(section.path.resolve().parent / str(values[key]))
+            _check_readable(section.key(key), str(values[key]))
+    for key in _DATA:
+        if values.get(key):
+            _check_base64(section.key(key), str(values[key]))
+    skip = values.get("insecure-skip-tls-verify", False)
+    if not isinstance(skip, bool):
+        raise ConfigError(f"{section.key('insecure-skip-tls-verify')}: {quoted(skip)}: allowed are true and false")
+    if values.get("proxy-url"):
+        try:
+            checked(str(values["proxy-url"]), section.key("proxy-url"))
+        except ProxyError as error:
+            raise ConfigError(str(error)) from error
+    if values.get("auth-provider"):
+        _check_provider(section, values["auth-provider"])
+        if values.get("exec"):
+            raise ConfigError(f"{section.key('auth-provider')}: beside exec; allowed is one of the two")
+    return KubeconfigSection(section.path, section.kind, section.name, values)
+
+
+def _check_readable(key: str, path: str) -> None:
+    try:
+        with Path(path).open("rb"):
+            pass
+    except OSError as error:
+        raise ConfigError(f"{key}: {path}: {error.strerror or error}") from error
+
+
+def _check_base64(key: str, text: str) -> None:
+    try:
+        base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ConfigError(f"{key}: not base64: {error}") from error
+
+
+def _check_provider(section: KubeconfigSection, provider: object) -> None:
+    name = provider.get("name") if isinstance(provider, dict) else None
+    if name != "oidc":
+        instead = _REMOVED.get(str(name))
+        why = f"kubectl has removed it; use {instead}" if instead else "allowed is oidc, or an exec plugin instead"
+        raise ConfigError(f"{section.key('auth-provider')}: {quoted(name)}: {why}")
+
+
+def plugin_of(user: KubeconfigSection, cluster: KubeconfigSection) -> Plugin | None:
+    """Return the exec plugin of *user*, if any; like client-go, a command with a slash is relative to the kubeconfig.
+
+    Raises :class:`ConfigError`.
+    """
+    given = user.values.get("exec")
+    if given is None:
+        return None
+    command = given.get("command") if isinstance(given, dict) else None
+    if not isinstance(given, dict) or not isinstance(command, str) or not command:
+        raise ConfigError(f"{user.key('exec.command')}: names no command")
+    if os.sep in command:
+        command = str(user.path.resolve().parent / command)
+    version = given.get("apiVersion")
+    if version not in API_VERSIONS:
+        raise ConfigError(f"{user.key('exec.apiVersion')}: {quoted(version)}: allowed are {' and '.join(API_VERSIONS)}")
+    # Only v1 demands a choice.
+    mode = given.get("interactiveMode") or ("IfAvailable" if version != API_VERSIONS[0] else None)
+    if mode not in INTERACTIVE_MODES:
+        raise ConfigError(
+            f"{user.key('exec.interactiveMode')}: {quoted(mode)}: allowed are {', '.join(INTERACTIVE_MODES)}"
+        )
+    arguments = given.get("args") or []
+    if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
+        raise ConfigError(f"{user.key('exec.args')}: {quoted(arguments)} is not a list of texts")
+    variables = given.get("env") or []
+    pairs: list[tuple[Any, Any]] = [
+        (each.get("name"), each.get("value", "")) for each in variables if isinstance(each, dict)
+    ]
+    if not isinstance(variables, list) or len(pairs) < len(variables) or not all(map(_is_variable, pairs)):
+        raise ConfigError(f"{user.key('exec.env')}: allowed is a list with the texts name and value")
+    wanted = given.get("provideClusterInfo") or False
+    if not isinstance(wanted, bool):
+        raise ConfigError(f"{user.key('exec.provideClusterInfo')}: {quoted(wanted)}: allowed are true and false")
+    return Plugin(
+        user.key("exec"),
+        version,
+        command,
+        tuple(arguments),
+        dict(pairs),
+        mode,
+        str(given.get("installHint") or ""),
+        _cluster_info(cluster) if wanted else None,
+    )
+
+
+def _is_variable(pair: tuple[object, object]) -> bool:
+    name, value = pair
+    return isinstance(name, str) and bool(name) and isinstance(value, str)
+
+
+def _cluster_info(cluster: KubeconfigSection) -> Values:
+    """Return *cluster* as plugins are told of it (``ConfigToExecCluster`` of client-go's ``rest/exec.go``)."""
+    extensions = cluster.values.get("extensions")
+    named = [each for each in extensions if isinstance(each, dict)] if isinstance(extensions, list) else []
+    info = {
+        **{key: cluster.values.get(key) for key in ("tls-server-name", "insecure-skip-tls-verify")},
+        "certificate-authority-data": base64.b64encode(cluster.content("certificate-authority")).decode(),
+        **{key: cluster.values.get(key) for key in ("proxy-url", "disable-compression")},
+    }
+    return {
+        "server": cluster.text("server"),
+        **{key: value for key, value in info.items() if value},
+        "config": next((each.get("extension") for each in named if each.get("name") == CLUSTER_EXTENSION), None),
+    }
+
 
 MARGIN = 10.0
 """Seconds before its expiry at which a token no longer counts as valid."""
@@ -265,7 +733,7 @@ def in_cluster(mount: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.en
 
 
 def _from_files(files: list[Path], context: str | None, *, must_exist: bool) -> ClusterCredentials:
-    documents = kubeconfig.read(files, must_exist=must_exist)
+    documents = read_kubeconfigs(files, must_exist=must_exist)
     if context is None:
         named = (document.get("current-context") for _, document in documents)
         context = next((name for name in named if isinstance(name, str) and name), None)
@@ -277,7 +745,7 @@ def _from_files(files: list[Path], context: str | None, *, must_exist: bool) -> 
     tokens = IdTokens()
 
     async def load() -> LoadedAccess:
-        return await _load(kubeconfig.read(files, must_exist=must_exist), chosen, where, builder, tokens)
+        return await _load(read_kubeconfigs(files, must_exist=must_exist), chosen, where, builder, tokens)
 
     return ClusterCredentials(chosen, load)
 
@@ -285,8 +753,8 @@ def _from_files(files: list[Path], context: str | None, *, must_exist: bool) -> 
 async def _load(
     documents: Documents, context: str, where: str, builder: _AccessBuilder, tokens: IdTokens
 ) -> LoadedAccess:
-    cluster, user = kubeconfig.sections(documents, context, where)
-    plugin = kubeconfig.plugin(user, cluster)
+    cluster, user = sections_of(documents, context, where)
+    plugin = plugin_of(user, cluster)
     valid_for = TOKEN_FILE_PERIOD if user.text("tokenFile") else None
     try:
         headers = _written(user)
@@ -341,7 +809,7 @@ def _bearer(text: str, place: str) -> Headers:
     return (("Authorization", f"Bearer {token}"),)
 
 
-def _impersonation(user: kubeconfig.Values) -> Headers:
+def _impersonation(user: Values) -> Headers:
     names = (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid"))
     headers = [(name, str(user[key])) for key, name in names if user.get(key)]
     groups = user.get("as-groups")

@@ -16,8 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from tightship.kube.connector import proxy_for
-from tightship.objects.addresses import Address
-from tightship.objects.query_servers import Server, Tls
+from tightship.objects.query_servers import Address, Server, Tls
 
 _log = logging.getLogger(__name__)
 

@@ -26,6 +26,7 @@ from tightship.planning.changes import Tunable
 from tightship.planning.evaluate import Evaluation, Judge
 from tightship.process.settings.process import NodeProcessSettings
 from tightship.process.settings.sections import NodeSettings
+from tightship.rules.rollouts import Rollouts
 from tightship.rules.windows import stopped_by
 
 S = TypeVar("S", bound=NodeSettings)
@@ -135,13 +136,14 @@ class NodeController(ABC, Generic[S]):
     def drain_settings(self, settings: S, clock: Callable[[], float] = wall) -> DrainSettings:
         """Return the settings of drains under *settings*: drains share the rules of the plan before them.
 
-        Windows that stop drains are judged at the time of *clock*.
+        Windows and rollouts that stop drains are judged at the time of *clock*.
         """
         judge = self.judge(settings)
 
         def node_refusals(snapshot: Snapshot, node: Node) -> list[Refusal]:
-            stopped = stopped_by(settings.windows_of(self.pool_of(node, settings)), node.name, clock())
-            return [*judge.node_refusals(snapshot, node), *([stopped] if stopped is not None else ())]
+            windows, now = settings.windows_of(self.pool_of(node, settings)), clock()
+            found = (stopped_by(windows, node.name, now), Rollouts(snapshot).refusal(windows, node.name, now))
+            return [*judge.node_refusals(snapshot, node), *(each for each in found if each is not None)]
 
         return DrainSettings(
             rules=settings.drain_rules,

@@ -35,7 +35,7 @@ from tightship.draining.installations import Installations, lasts
 from tightship.draining.ledger import Ledger
 from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.connection import Connection
-from tightship.kube.listing import list_all
+from tightship.kube.reflector import list_all
 from tightship.kube.resources import BY_KIND, resources
 from tightship.nodes import annexes
 from tightship.nodes.background_search import BackgroundSearch
@@ -57,14 +57,14 @@ from tightship.planning.savings import saved, settled
 from tightship.process.events import EventRecorder, ObjectRef
 from tightship.process.http import Draw
 from tightship.process.logging import log
-from tightship.process.loop import in_thread
-from tightship.process.main import Runtime
+from tightship.process.loop import Runtime, in_thread
 from tightship.process.serving import Configuration, Controller, Frame, serve
 from tightship.process.settings.process import NodeProcessSettings
 from tightship.process.settings.sections import NodeSettings
 from tightship.rules.additions import learned
 from tightship.rules.after_cordon import awaited, waiting_elsewhere
 from tightship.rules.nodes import draining
+from tightship.rules.rates import marks_of
 
 NOTED_WITHIN = 2.0
 """Most seconds for which a pass waits until drains whose nodes are gone are in the history, before it claims nodes."""
@@ -397,8 +397,10 @@ class ConsolidationLoop(Controller):
                 ) or waiting_elsewhere(evaluation.snapshot, ahead, removal.node)
 
             targets = {move.pod.uid: wanted[move.pod.uid] for move in removal.moves}
-            waits_for = awaited(fact.opens)
-            return Order(fact.view.node, fact.pool, evaluation.plan.hash, allows, targets, len(fact.evict), waits_for)
+            view, evict, waits_for = fact.view, fact.evict, awaited(fact.opens)
+            return Order(
+                view.node, fact.pool, evaluation.plan.hash, allows, targets, len(evict), marks_of(evict), waits_for
+            )
 
         for at in range(0, len(waiting), TOGETHER):
             if not self._may_begin():
@@ -714,6 +716,7 @@ async def another_comes(succession: Succession, cache: ClusterCache, connection:
 _drain_log = logging.getLogger("tightship.drain")
 
 _PHASES = {
+    Phase.CLAIMED: "NodeWaits",
     Phase.EVICTING: "NodeEvicting",
     Phase.DRAINED: "NodeDrained",
     Phase.RESTORING: "NodeRestoring",
@@ -763,7 +766,8 @@ class DrainReporter:
         note = f"{_PHASES.get(phase, phase.value)}"
         if news.because is not None:
             note += f": {news.because.subject}: {news.because.detail}"
-        self._node(news, reason, note, warning=news.because is not None)
+        waits = phase is Phase.CLAIMED  # for what opens after the cordon
+        self._node(news, reason, note, warning=news.because is not None and not waits)
 
     def _node(self, news: DrainEvent, reason: str, note: str, *, warning: bool = False) -> None:
         node = news.node

@@ -24,7 +24,7 @@ from tightship.documents.document import (
 from tightship.documents.html.page import REFRESH, Page
 from tightship.documents.inputs import Inputs, refusal_entry
 from tightship.documents.money import money
-from tightship.documents.plan_page import plan_page
+from tightship.documents.plan_view import plan_page
 from tightship.documents.warnings import warnings_of
 from tightship.draining.extensions import LandingFigures
 from tightship.nodes.background_search import SearchState
@@ -168,7 +168,7 @@ def show(evaluation: Evaluation, situation: Situation, as_if: Plan | None = None
         facts=evaluation.facts,
         plan=evaluation.plan,
         now=evaluation.now,
-        warnings=warnings_of(evaluation.snapshot, evaluation.unknown_minimums),
+        warnings=warnings_of(evaluation.snapshot, evaluation.unknown_minimums, evaluation.untold),
         excess=situation.excess,
         as_if_unmanaged=as_if,
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from tightship.objects.managed import NOBODY, ManagedBy, managed_by
-from tightship.objects.meta import Metadata, Namespaced
+from tightship.objects.meta import EMPTY, NOBODY, ManagedBy, Metadata, Namespaced, managed_by
 from tightship.objects.node import Condition
 from tightship.objects.selectors import LabelSelector
+
+OPENS_AFTER_CORDON = "tightship.dev/opens-after-cordon"
 
 
 class PodDisruptionBudget(Namespaced, frozen=True, gc=False):
@@ -16,7 +17,8 @@ class PodDisruptionBudget(Namespaced, frozen=True, gc=False):
 
     *max_unavailable* and *min_available* are as written (a count or a percentage text) and serve explanations only:
     the status of the disruption controller decides. *sync_failed* is the controller's message if it could not compute
-    the status, else empty. *managed* tells who would set a change back.
+    the status, else empty. *managed* tells who would set a change back. *opens* is the annotation
+    ``tightship.dev/opens-after-cordon``, *owned_by* the annotation ``ownedBy``; both may be empty.
     """
 
     uid: str
@@ -32,6 +34,8 @@ class PodDisruptionBudget(Namespaced, frozen=True, gc=False):
     expected_pods: int
     sync_failed: str
     managed: ManagedBy = NOBODY
+    opens: str = ""
+    owned_by: str = ""
 
     @property
     def rule(self) -> str:
@@ -97,6 +101,8 @@ class PodDisruptionBudgetWire(Struct, frozen=True, gc=False):
             expected_pods=self.status.expected_pods,
             sync_failed=failed,
             managed=managed_by(self.metadata),
+            opens=(self.metadata.annotations or EMPTY).get(OPENS_AFTER_CORDON, ""),
+            owned_by=(self.metadata.annotations or EMPTY).get("ownedBy", ""),
         )
 
     @property

@@ -7,6 +7,7 @@ to phase.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from enum import Enum, StrEnum
 from functools import lru_cache
@@ -201,16 +202,26 @@ class Spent(Struct, frozen=True, omit_defaults=True):
 class Begun(Struct, frozen=True):
     """What drains of all controllers have *spent* of the last day's rates, asked *now* (seconds since 1970).
 
-    *problem* says why nobody can tell, as half a sentence.
+    *workloads* has the times and counts of evictions in the last day by mark of the workload, or by the beginning of a
+    mark for several workloads; a drain under way counts at infinity. *problem* says why nobody can tell, as half a
+    sentence.
     """
 
     spent: tuple[Spent, ...] = ()
     now: float = 0.0
     problem: str = ""
+    workloads: Mapping[str, tuple[tuple[float, int], ...]] = {}
 
-    def with_spent(self, more: Spent) -> Begun:
-        """Return the same with *more*."""
-        return msgspec.structs.replace(self, spent=(*self.spent, more))
+    def with_drain(self, spent: Spent | None, workloads: Mapping[str, int]) -> Begun:
+        """Return the same with a drain under way, which has *spent* and may evict so many pods of *workloads*."""
+        marks = {mark: (*self.workloads.get(mark, ()), (math.inf, many)) for mark, many in workloads.items()}
+        return msgspec.structs.replace(
+            self, spent=(*self.spent, *([spent] if spent else ())), workloads={**self.workloads, **marks}
+        )
+
+    def evicted(self, mark: str) -> list[tuple[float, int]]:
+        """Return the times and counts of evictions of the workload with *mark*."""
+        return [each for end in range(1, len(mark) + 1) for each in self.workloads.get(mark[:end], ())]
 
 
 class PastDrains(Struct, frozen=True):

@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from tightship.objects.cron import CronError, Schedule, parse_schedule
 from tightship.objects.durations import DurationError, parse_duration
-from tightship.objects.managed import NOBODY, ManagedBy, managed_by
-from tightship.objects.meta import Metadata
+from tightship.objects.meta import NOBODY, ManagedBy, Metadata, managed_by
 from tightship.objects.mistyped import part_explained
 from tightship.objects.selectors import Taint
 from tightship.objects.unreadable import UNREADABLE

@@ -126,6 +126,7 @@ class Reason(StrEnum):
     SCALE_TO_ZERO = "ScaleToZero"
     PAUSED = "Paused"
     CONTESTED = "Contested"
+    EVICTION_SURGE = "EvictionSurge"
 
     # A query has no usable answer.
     SERVER_UNKNOWN = "ServerUnknown"

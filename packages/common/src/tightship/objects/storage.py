@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from tightship.objects import in_tree
-from tightship.objects.in_tree import BETA_REGION, BETA_ZONE, MIGRATED, REGION, ZONE, InTreeVolume
+from tightship.objects import volume
 from tightship.objects.meta import EMPTY, Metadata, Namespaced, Present, seconds
 from tightship.objects.quantity import value
 from tightship.objects.selectors import Labels, LabelSelector, NodeSelector, NodeSelectorTerm, Requirement
-from tightship.objects.volume import ClaimSpec
+from tightship.objects.volume import BETA_REGION, BETA_ZONE, MIGRATED, REGION, ZONE, ClaimSpec, InTreeVolume
 
 CSI_DRIVER = "CSIDriver"
 STORAGE_CAPACITY = "CSIStorageCapacity"
@@ -194,15 +193,15 @@ class PersistentVolumeWire(Struct, frozen=True, gc=False):
         size, claim = (spec.capacity or {}).get("storage", ""), spec.claim_ref
         available = self.status.phase == "Available" and meta.deletion_timestamp is None
         topology = migrated.topology if migrated else ""
-        problem = in_tree.untranslatable(field, source, zones) if source else ""
+        problem = volume.untranslatable(field, source, zones) if source else ""
         return PersistentVolume(
             name=meta.name,
             labels=(labels if available else {key: labels[key] for key in _ZONE_LABELS if key in labels}) or EMPTY,
             node_affinity=affinity,
             driver=spec.csi.driver if spec.csi else migrated.driver if migrated else "",
-            handle=spec.csi.volume_handle if spec.csi else in_tree.handle(field, source, zones) if source else "",
+            handle=spec.csi.volume_handle if spec.csi else volume.handle(field, source, zones) if source else "",
             plugin=migrated.plugin if migrated else "",
-            translated=in_tree.translated(affinity, labels, topology) if topology else affinity,
+            translated=volume.translated(affinity, labels, topology) if topology else affinity,
             counted=spec.csi is not None or (migrated is not None and migrated.counted and not problem),
             attaches=any((spec.csi, spec.rbd, spec.iscsi, spec.fc)) or (migrated is not None and migrated.attaches),
             problem=problem,

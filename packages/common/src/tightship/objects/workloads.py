@@ -5,11 +5,23 @@ Of Deployments also what tells how their rollouts go.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 from msgspec import Struct
 
-from tightship.objects.managed import NOBODY, ManagedBy, managed_by
-from tightship.objects.meta import EMPTY, Metadata, Namespaced, Owner, Present, kept_annotations, seconds
+from tightship.objects.meta import (
+    EMPTY,
+    NOBODY,
+    ManagedBy,
+    Metadata,
+    Namespaced,
+    Owner,
+    Present,
+    kept_annotations,
+    managed_by,
+    seconds,
+)
 from tightship.objects.node import Condition
 from tightship.objects.selectors import Labels
 
@@ -37,7 +49,9 @@ class Workload(Struct, frozen=True, gc=False):
     *pinned* is the node that the pod template names (``spec.nodeName``), which bypasses any scheduler; mostly empty.
     *annotations* are those of the pod template that some rule reads, ``None`` without a template. With *afterwards*
     the controller replaces a terminating pod only once it has gone. *managed* tells who deploys the object; a
-    ReplicaSet has the annotations of its Deployment. *mark* is the value of :data:`MAKE_BEFORE_BREAK`, if it has one.
+    ReplicaSet has the annotations of its Deployment. *since* (seconds since 1970) is when the object was created or,
+    with 0 replicas, when its spec was last written, as far as that is known. *mark* is the value of
+    :data:`MAKE_BEFORE_BREAK`, if the object has one.
     """
 
     kind: str
@@ -50,6 +64,7 @@ class Workload(Struct, frozen=True, gc=False):
     annotations: Labels | None = None
     afterwards: bool = False
     managed: ManagedBy = NOBODY
+    since: int = 0
     mark: str | None = None
 
 
@@ -141,10 +156,25 @@ class _WorkloadSpec(Struct, frozen=True, gc=False, rename="camel"):
         return kept_annotations(self.template.metadata.annotations if self.template.metadata is not None else None)
 
 
+class _Write(Struct, frozen=True, gc=False):
+    time: datetime | None = None
+    subresource: str = ""
+
+
+class _Metadata(Metadata, frozen=True, rename="camel", gc=False):
+    managed_fields: tuple[_Write, ...] | None = None
+
+    @property
+    def written(self) -> int:
+        """When anything but a subresource was last written, the creation if nothing tells."""
+        times = (seconds(each.time) for each in self.managed_fields or () if not each.subresource)
+        return max(self.created, *(each or 0 for each in times), 0)
+
+
 class WorkloadWire(Struct, frozen=True, gc=False):
     """A workload on the wire. The request or the file names its kind."""
 
-    metadata: Metadata
+    metadata: _Metadata
     spec: _WorkloadSpec = _WorkloadSpec()
 
     def workload(self, kind: str) -> Workload:
@@ -162,6 +192,7 @@ class WorkloadWire(Struct, frozen=True, gc=False):
             afterwards=kind in SAME_NAME or spec.afterwards,
             managed=managed_by(meta, owned=False),
             mark=(meta.annotations or EMPTY).get(MAKE_BEFORE_BREAK),
+            since=meta.written if spec.replicas == 0 else meta.created,
         )
 
 

@@ -18,7 +18,7 @@ from tightship.cluster.installations import Beside
 from tightship.cluster.pools import shown
 from tightship.objects import Node
 from tightship.objects.drain_record import Begun, Finished, PastDrains
-from tightship.objects.reasons import Refusal
+from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.demand import ReservedDemand, with_demand
 from tightship.planning.facts import FactRules, NodeFacts, added, candidates_of, gather, judgement, plannable
 from tightship.planning.plan import (
@@ -36,14 +36,16 @@ from tightship.planning.plan import (
 )
 from tightship.planning.savings import settled
 from tightship.rules.additions import AdditionRules, Pause, after_additions, learned, longest
-from tightship.rules.checks import Check, remark
+from tightship.rules.after_cordon import waiting, waiting_elsewhere
+from tightship.rules.checks import Check, refusals, remark
 from tightship.rules.displacing import with_abandoned
 from tightship.rules.disruption_cost import cost_remarks
 from tightship.rules.health import HealthRules, brake
 from tightship.rules.karpenter import karpenter_pool
-from tightship.rules.rates import Rates, planned, rate_checks, refused_by_rate
+from tightship.rules.rates import Rates, crowded, planned, rate_checks, refused_by_rate
 from tightship.rules.restarting import with_restarts
-from tightship.rules.windows import WindowRules, closed_by
+from tightship.rules.rollouts import Rollouts
+from tightship.rules.windows import WindowRules, window_checks
 from tightship.scheduler.devices import with_devices
 
 Facts = Mapping[str, NodeFacts]
@@ -134,7 +136,8 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     The *plan* is the direction. *held* says which of its nodes have to wait and why, *unhealthy* why all of them do;
     *paused* are the pools that recent results forbid draining; *history* has those results as *snapshot* shows them.
     *rates* has what the rates say to each
-    planned node alone. *unknown_minimums* are pools of planned nodes of which nothing tells the minimum size.
+    planned node alone, *windows* what the windows say to each pool. *unknown_minimums* are pools of planned nodes of
+    which nothing tells the minimum size.
     """
 
     snapshot: Snapshot
@@ -149,6 +152,13 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     forecast: Forecast | None = None
     unknown_minimums: tuple[str, ...] = ()
     rates: Mapping[str, tuple[Check, ...]] = {}
+    windows: Mapping[str, tuple[Check, ...]] = {}
+
+    @property
+    def untold(self) -> Mapping[str, tuple[Check, ...]]:
+        """The *windows*, unless nodes that are held back by them tell of them."""
+        held = any(each.reason is Reason.OUTSIDE_WINDOW for each in self.held.values())
+        return {} if held else self.windows
 
     def checks(self, name: str) -> tuple[Check, ...]:
         """Return the gates of node *name*, its place in the order, and what holds it back if the plan removes it."""
@@ -157,8 +167,11 @@ class Evaluation(Struct, frozen=True, kw_only=True):
         held, fact = self.held.get(name), self.facts[name]
         maintained = fact.view.node.maintenance_planned
         planned = (remark("maintenance", "planned: the node goes first and takes nobody in"),) if maintained else ()
-        waits = () if held is None else (Check("held back", held.reason, False, held.detail, held.fix),)
-        return (*self.gates.checks(name), *planned, *cost_remarks(fact.evict), *self.rates.get(name, ()), *waits)
+        opens = (remark("after the cordon", f"waits: {each.detail}") for each in fact.opens)
+        pace = (*self.windows.get(fact.pool, ()), *self.rates.get(name, ()))
+        told = held is None or any(each.detail == held.detail for each in pace)
+        waits = () if told or held is None else (Check("held back", held.reason, False, held.detail, held.fix),)
+        return (*self.gates.checks(name), *planned, *opens, *cost_remarks(fact.evict), *pace, *waits)
 
 
 class Evaluator:
@@ -241,17 +254,25 @@ def paced(evaluation: Evaluation, judge: Judge, history: PastDrains, now: float,
     additions, pauses = after_additions(history, judge.pace, now), judge.pauses(facts, history.finished, now)
     pools = {each.node: facts[each.node].pool for each in evaluation.plan.removals}
     held_pools = {pool: longest(pauses(pool), additions.get(pool)) for pool in set(pools.values())}
-    closed = {pool: closed_by(judge.pace.windows_of(pool), shown(pool), now) for pool in held_pools}
+    windows = {pool: judge.pace.windows_of(pool) for pool in {each.pool for each in facts.values()}}
+    opened, rollouts = {pool: window_checks(each, now) for pool, each in windows.items()}, Rollouts(snapshot)
     held = {
-        name: unhealthy or closed[pool] or ((each := held_pools[pool]) and each.refusal) for name, pool in pools.items()
+        name: unhealthy
+        or next(iter(refusals(opened[pool], shown(pool))), None)
+        or ((each := held_pools[pool]) and each.refusal)
+        or rollouts.refusal(windows[pool], name, now)
+        for name, pool in pools.items()
     }
     begun = msgspec.structs.replace(history.begun, now=now)
     now_begun, rates = begun, dict[str, tuple[Check, ...]]()
+    ahead = waiting(snapshot)
     for name, pool in pools.items():
-        evicts, own = len(facts[name].evict), judge.rates(pool)
+        evicts, own = facts[name].evict, judge.rates(pool)
         rates[name] = tuple(rate_checks(own, begun, name, evicts))
         if held[name] is None:
             held[name] = refused_by_rate(own, now_begun, name, evicts)
+        if held[name] is None and facts[name].opens:
+            held[name] = waiting_elsewhere(snapshot, ahead, name)
         if held[name] is None and own:
             now_begun = planned(now_begun, pool, evicts)
     return msgspec.structs.replace(
@@ -260,6 +281,7 @@ def paced(evaluation: Evaluation, judge: Judge, history: PastDrains, now: float,
         unhealthy=unhealthy,
         paused=additions.keys(),
         rates=rates,
+        windows=opened,
     )
 
 
@@ -306,6 +328,8 @@ def facts_of(
         if known is not None and known.utilization != fact.utilization:
             fact = msgspec.structs.replace(fact, ratio_before=known.cpu_ratio)
         own = judge.refusals(fact, now)
+        if len(fact.evict) > 1 and not own and not fact.refusals:
+            own += refusals((crowded(each, fact.evict) for each in judge.rates(fact.pool)), fact.view.name)
         if len(snapshot.beside.listed) > 1 and (other := snapshot.beside.refusal(fact.view.node)) is not None:
             own.append(other)
         return msgspec.structs.replace(fact, refusals=tuple(sorted((*fact.refusals, *own)))) if own else fact

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic
-from tightship.kube.rate_limit import TokenBucket
+from tightship.kube.pacing import TokenBucket
 from tightship.objects.api_errors import KubeError, one_line
 from tightship.objects.unreadable import UNREADABLE
 from tightship.process.logging import sparing

@@ -12,8 +12,8 @@ import ssl
 import subprocess
 from pathlib import Path
 
+from tightship.kube.credentials import as_file
 from tightship.kube.host import monotonic
-from tightship.kube.tls import as_file
 from tightship.objects.api_errors import one_line
 from tightship.process.loop import any_of
 

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic, token, wall
-from tightship.kube.rate_limit import TokenBucket
+from tightship.kube.pacing import TokenBucket
 from tightship.objects.api_errors import Conflict, KubeError
 from tightship.objects.counting import counted
 

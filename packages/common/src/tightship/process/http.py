@@ -33,8 +33,8 @@ from tightship.documents.html.page import CONTENT_SECURITY_POLICY, Page, page_pa
 from tightship.kube.host import HOST, wall
 from tightship.objects.api_errors import one_line
 from tightship.process.access import Denial
-from tightship.process.heartbeat import Heartbeat
 from tightship.process.logging import sparing
+from tightship.process.loop import Heartbeat
 from tightship.process.settings.process import EVERYWHERE
 
 _END_OF_HEAD = b"\r\n\r\n"

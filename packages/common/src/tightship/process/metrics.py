@@ -125,6 +125,27 @@ class NamedCounter(_Series):
         self._values = {values: count for values, count in self._values.items() if wanted(values)}
 
 
+class OlderName(Collector):
+    """A *metric* once more, under the *name* that an older controller gave it, and with its names of *labels*."""
+
+    def __init__(
+        self, metric: Collector, name: str, labels: Mapping[str, str] = {}, *, registry: CollectorRegistry
+    ) -> None:
+        self._metric, self._name, self._labels = metric, name, labels
+        registry.register(self)
+
+    def describe(self) -> Iterable[Metric]:
+        return self.collect()
+
+    def collect(self) -> Iterable[Metric]:
+        for family in self._metric.collect():
+            older = Metric(self._name, family.documentation, family.type)
+            for each in family.samples:
+                labels = {self._labels.get(label, label): value for label, value in each.labels.items()}
+                older.add_sample(self._name, labels, each.value)
+            yield older
+
+
 def gauges(prefix: str, table: Mapping[str, str], registry: CollectorRegistry) -> dict[str, Gauge]:
     """Return a gauge for each name of *table*, which has the texts of help."""
     return {name: Gauge(prefix + name, text, registry=registry) for name, text in table.items()}

@@ -4,7 +4,7 @@ A controller fills the frame with its passes, its status, and its work before th
 configuration may switch a controller off. It then judges and shows, but changes nothing. It keeps the Lease until its
 unfinished work is done, releases the Lease, and runs for it again when it is switched on.
 
-Somebody may stop a controller by an annotation on its Lease (:data:`tightship.kube.election.STOP_ANNOTATION`). It then
+Somebody may stop a controller by an annotation on its Lease (:data:`tightship.kube.leases.STOP_ANNOTATION`). It then
 judges and shows, begins nothing, gives back what is under way, and keeps the Lease.
 """
 
@@ -23,19 +23,16 @@ from prometheus_client import CollectorRegistry
 from tightship.documents.document import Generator
 from tightship.kube.cache import CacheCrashed
 from tightship.kube.connection import Connection, connect
-from tightship.kube.election import STOP_ANNOTATION, Elector, LeaseTiming
+from tightship.kube.leases import STOP_ANNOTATION, Elector, LeaseTiming
 from tightship.process.access import Access
 from tightship.process.certificate import Certificate
 from tightship.process.events import EventRecorder, ObjectRef, cut
-from tightship.process.heartbeat import Heartbeat
 from tightship.process.http import Content, Draw, HttpServer
 from tightship.process.logging import log
-from tightship.process.loop import any_of, every
-from tightship.process.main import Runtime
+from tightship.process.loop import Heartbeat, Runtime, any_of, every
 from tightship.process.metrics import RunMetrics, new_registry
-from tightship.process.settings.live import LiveConfig, Report
+from tightship.process.settings.live import ConfigMapSource, FileSource, LiveConfig, LiveSource, Report
 from tightship.process.settings.process import ProcessSettings
-from tightship.process.settings.sources import ConfigMapSource, FileSource, LiveSource
 
 LOOK = 1.0
 """Seconds between two checks whether the controller needs the Lease."""

@@ -57,6 +57,16 @@ def pausing(opens: Iterable[Refusal], paused: Mapping[str, tuple[str, float]], n
             yield Refusal(Reason.NOT_OPENED, each.subject, detail, each.fix)
 
 
+def waiting(snapshot: Snapshot) -> Mapping[str, str]:
+    """Return the operations of the drains that wait after their cordon, or are in what follows, by node."""
+    records = ((name, drain_record(view.node)) for name, view in snapshot.nodes.items())
+    return {
+        name: record.op
+        for name, record in records
+        if record is not None and record.waits_for and record.phase in {Phase.CLAIMED, Phase.EVICTING}
+    }
+
+
 def waiting_elsewhere(snapshot: Snapshot, waiting: Mapping[str, str], node: str) -> Refusal | None:
     """Return why *node* may not wait after its cordon beside those claimed to wait, ``None`` if it may.
 

@@ -21,6 +21,7 @@ from tightship.cluster import Snapshot
 from tightship.objects import Owner, Pod, PodDisruptionBudget, PodTemplate
 from tightship.objects.counting import counted
 from tightship.objects.reasons import Reason, Refusal
+from tightship.rules.openers import opener
 
 
 class Charge(Struct, frozen=True):
@@ -170,7 +171,12 @@ class DisruptionLedger:
             return Refusal(
                 Reason.PDB_SPENT_BY_PLAN, pod.key, detail, "wait for a later round, when the moved pods are Ready"
             )
-        if self._never_allows(budget):
+        opens, can = opener(budget, pod, self._snapshot)
+        if opens is not None and can and budget.current_healthy >= budget.desired_healthy > 0:
+            detail = f"PDB {budget.name} ({budget.rule}) allows no eviction until the node is cordoned: {opens.does}"
+            fix = f"see what keeps PDB {budget.key} shut on a cordoned node"
+            return Refusal(Reason.OPENS_AFTER_CORDON, budget.key, detail, fix)
+        if opens is None and self._never_allows(budget):
             detail = f"PDB {budget.name} ({budget.rule}) can never allow an eviction: {health}"
             return Refusal(Reason.PDB_NEVER_ALLOWS, pod.key, detail, _loosen(budget, pod))
         detail = f"PDB {budget.name} ({budget.rule}) allows no eviction now: {health}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from tightship.cluster.budgets import Budgets
+from tightship.cluster.snapshot import Budgets
 from tightship.objects import Node, NodePool, Pod
 from tightship.objects.durations import DurationError, format_duration, parse_duration
 from tightship.objects.karpenter import NEVER, WHEN_EMPTY

@@ -3,22 +3,28 @@
 A budget limits how many nodes are out at once, and says nothing of how many go in a day (karpenter#2909).
 Hours and days slide: nothing is free again at a border of the clock. What all controllers have begun is kept beside
 their claims (:mod:`tightship.draining.begun`). A drain counts from its claim, with the pods that it would evict then.
+
+A workload rests between evictions of its pods, whichever drains evict them: no two drains evict its pods at once, and a
+drain with several of them waits in between.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate
 
 from msgspec import Struct
 
+from tightship.objects import Pod
 from tightship.objects.counting import counted
-from tightship.objects.drain_record import Begun, Spent
+from tightship.objects.drain_record import Begun, Spent, owner_mark
 from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
-from tightship.rules.checks import Check
+from tightship.objects.times import rfc3339
+from tightship.rules.checks import Check, remark
 from tightship.rules.limits import CLUSTER, Count, Limit
 
 HOUR, DAY = 3600.0, 86400.0
@@ -26,13 +32,17 @@ HOUR, DAY = 3600.0, 86400.0
 SKEW = 10.0
 """Seconds by which a window is longer, since clocks of replicas differ: two that are 5 s off, one each way."""
 
-UNREADABLE_FIX = "remove the annotation, so that counting begins anew"
+SHOWN = 3
+"""Most workloads whose last evictions are shown of a node that may go."""
+
+UNREADABLE_FIX = "remove that annotation of the claims' Lease, so that counting begins anew"
 
 
 class Rates(Struct, frozen=True, kw_only=True):
     """Most nodes whose drains may begin, and most pods that they may evict, in an hour and in a day; 0 is no limit.
 
-    The rates apply to *of_pool*, or to the cluster if that is ``None``.
+    The rates apply to *of_pool*, or to the cluster if that is ``None``. *workload_pause* seconds go by between two
+    evictions of one workload's pods; a drain waits for that for *node_timeout* in all.
     """
 
     of_pool: str | None = None
@@ -40,17 +50,99 @@ class Rates(Struct, frozen=True, kw_only=True):
     nodes_per_day: int = 0
     evictions_per_hour: int = 0
     evictions_per_day: int = 0
+    workload_pause: float = 0.0
+    workload_evictions_per_day: int = 0
+    node_timeout: float = 0.0
 
     @property
     def limited(self) -> bool:
         """Whether there is any rate."""
-        return bool(self.nodes_per_hour or self.nodes_per_day or self.evictions_per_hour or self.evictions_per_day)
+        of_nodes = self.nodes_per_hour or self.nodes_per_day or self.evictions_per_hour or self.evictions_per_day
+        return bool(of_nodes or self.workload_pause or self.workload_evictions_per_day)
 
 
-def rate_checks(rates: Sequence[Rates], begun: Begun, node: str, evicts: int) -> Iterator[Check]:
-    """Yield what *rates* say to a drain of *node* that begins now and evicts so many pods, after what has *begun*."""
+def workload_of(pod: Pod) -> str:
+    """Return the workload of *pod* for people: a ReplicaSet's is its Deployment; empty without controller."""
+    owner, release = pod.owner, pod.template.labels.get("pod-template-hash")
+    if owner is None:
+        return ""
+    if owner.kind == "ReplicaSet" and release and owner.name.endswith(f"-{release}"):
+        return f"Deployment {pod.namespace}/{owner.name.removesuffix(f'-{release}')}"
+    return f"{owner.kind} {pod.namespace}/{owner.name}"
+
+
+def marks_of(pods: Iterable[Pod]) -> dict[str, int]:
+    """Return how many of *pods* each workload has, by the mark under which the Lease counts its evictions."""
+    return {owner_mark(name): many for name, many in Counter(map(workload_of, pods)).items() if name}
+
+
+def rate_checks(rates: Sequence[Rates], begun: Begun, node: str, pods: Sequence[Pod]) -> Iterator[Check]:
+    """Yield what *rates* say to a drain of *node* that begins now and evicts *pods*, after what has *begun*."""
     for each in rates:
-        yield from _checks(each, begun, node, evicts)
+        yield from _checks(each, begun, node, len(pods))
+        if each.workload_pause or each.workload_evictions_per_day:
+            yield from (crowded(each, pods), *_rest(each, begun, pods))
+
+
+def crowded(rates: Rates, pods: Sequence[Pod]) -> Check:
+    """Return whether the pauses of a drain that evicts *pods* fit into its time."""
+    [(name, many)] = Counter(filter(None, map(workload_of, pods))).most_common(1) or [("", 0)]
+    waits = max(0, many - 1) * rates.workload_pause
+    pauses = f"{counted(max(0, many - 1), 'pause')} of {format_duration(rates.workload_pause)}"
+    detail = f"has {counted(many, 'pod')} of {name}: {pauses}, of at most {format_duration(rates.node_timeout)} in all"
+    fix = "lower workloadPause, raise nodeDrainTimeout, or spread the workload's pods"
+    return Check("workloads on it", Reason.RATE_LIMITED, waits <= rates.node_timeout, detail, fix)
+
+
+def _rest(rates: Rates, begun: Begun, pods: Sequence[Pod]) -> Iterator[Check]:
+    gate, fix = "workloads' rest", "wait, or lower workloadPause"
+    if problem := _problem(begun):
+        yield Check(gate, Reason.RATE_LIMITED, False, f"nobody knows it: {problem}", UNREADABLE_FIX)
+        return
+    said, since = [], begun.now - DAY - SKEW
+    for name, takes in Counter(filter(None, map(workload_of, pods))).items():
+        found = [each for each in begun.evicted(owner_mark(name)) if each[0] > since]
+        last, many = max(found, default=(-math.inf, 0))[0], sum(each[1] for each in found)
+        until, most = last + rates.workload_pause + SKEW, rates.workload_evictions_per_day
+        if rates.workload_pause and until > begun.now:
+            when = (
+                "a drain under way evicts its pods"
+                if last == math.inf
+                else f"{_ago(last, begun)}, {_next(until, begun)}"
+            )
+            said.append((until, Check(gate, Reason.RATE_LIMITED, False, f"{name}: {when}", fix)))
+        elif most and many + takes > most:
+            detail = f"{name}: {many} of {most} evictions in a day, {takes} on the node"
+            said.append(
+                (begun.now, Check(gate, Reason.RATE_LIMITED, False, detail, "wait, or raise workloadEvictionsPerDay"))
+            )
+        elif found:
+            said.append((last - DAY, remark(gate, f"{name}: {_ago(last, begun)}, {many} in a day")))
+    said.sort(key=lambda each: -each[0])
+    closed = [each for _, each in said if not each.open][:1]
+    yield from closed or [each for _, each in said[:SHOWN]]
+
+
+def _problem(begun: Begun) -> str:
+    """Return why nobody knows what has begun: counts that nobody can read, or that somebody has dated ahead by hand."""
+    times = [each.at for each in begun.spent]
+    times += [at for each in begun.workloads.values() for at, _ in each if at < math.inf]
+    ahead = max(times, default=0.0)
+    odd = (
+        f"annotation tightship.dev/begun or tightship.dev/evicted-workloads has {rfc3339(ahead)}, which is to come"
+        if ahead > begun.now + HOUR
+        else ""
+    )
+    return begun.problem or odd
+
+
+def _ago(last: float, begun: Begun) -> str:
+    return f"last eviction {format_duration(max(0.0, begun.now - last))} ago"
+
+
+def _next(at: float, begun: Begun) -> str:
+    clock = datetime.fromtimestamp(int(at), UTC).strftime("%H:%M")
+    return f"the next at {clock} UTC, in {format_duration(max(0.0, at - begun.now))}"
 
 
 def _checks(rates: Rates, begun: Begun, node: str, evicts: int) -> Iterator[Check]:
@@ -71,8 +163,8 @@ def _check(
 ) -> Check:
     of = f"{kind}'s {what}s in {'an hour' if window == HOUR else 'a day'}"
     gate = f"{kind.removeprefix('the ').split(maxsplit=1)[0]}'s rate"
-    if begun.problem:
-        return Check(gate, Reason.RATE_LIMITED, False, f"nobody knows {of}: {begun.problem}", UNREADABLE_FIX)
+    if problem := _problem(begun):
+        return Check(gate, Reason.RATE_LIMITED, False, f"nobody knows {of}: {problem}", UNREADABLE_FIX)
     spent = [
         (each.at, each.nodes if what == "node" else each.evictions)
         for each in sorted(begun.spent, key=lambda each: each.at)
@@ -88,9 +180,7 @@ def _check(
             return f"{found}{wants}, more than the rate ever lets go"
         total = accumulate(amount for _, amount in spent)
         frees = (at for (at, _), gone in zip(spent, total, strict=True) if many - gone + takes <= most)
-        at = next(frees) + window + SKEW
-        clock = datetime.fromtimestamp(int(at), UTC).strftime("%H:%M")
-        return f"{found}{wants}; the next at {clock} UTC, in {format_duration(max(0.0, at - begun.now))}"
+        return f"{found}{wants}; {_next(next(frees) + window + SKEW, begun)}"
 
     limit = Limit(
         gate=gate,
@@ -105,11 +195,11 @@ def _check(
     return limit.check(Count(Counter(), out, Counter(), {}), node)
 
 
-def refused_by_rate(rates: Sequence[Rates], begun: Begun, node: str, evicts: int) -> Refusal | None:
+def refused_by_rate(rates: Sequence[Rates], begun: Begun, node: str, pods: Sequence[Pod]) -> Refusal | None:
     """Return the first refusal of :func:`rate_checks`, ``None`` if the drain may begin."""
-    return next((each.refusal(node) for each in rate_checks(rates, begun, node, evicts) if not each.open), None)
+    return next((each.refusal(node) for each in rate_checks(rates, begun, node, pods) if not each.open), None)
 
 
-def planned(begun: Begun, pool: str, evicts: int) -> Begun:
-    """Return *begun* with one more drain in *pool*, which begins now and evicts so many pods."""
-    return begun.with_spent(Spent(begun.now, pool, 1, evicts))
+def planned(begun: Begun, pool: str, pods: Sequence[Pod]) -> Begun:
+    """Return *begun* with one more drain in *pool*, which begins now and evicts *pods*."""
+    return begun.with_drain(Spent(begun.now, pool, 1, len(pods)), marks_of(pods))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta, tzinfo
+from functools import lru_cache
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
@@ -82,7 +83,8 @@ class Windows(Struct, frozen=True):
     """When work may begin: in a window of *allow*, or at any time without one, and never in one of *deny* or *freeze*.
 
     *zone* is an IANA time zone. *freeze* are the events of a calendar, recurring ones as often as they come. Drains
-    under way end; after *hard_stop* seconds of closed windows their nodes are given back. *written* is what users
+    under way end; after *hard_stop* seconds of closed windows their nodes are given back. No pod moves earlier than
+    *not_before* seconds after its workload's last rollout (:mod:`tightship.rules.rollouts`). *written* is what users
     wrote, for documents.
     """
 
@@ -91,6 +93,7 @@ class Windows(Struct, frozen=True):
     zone: str = "UTC"
     freeze: tuple[Span, ...] = ()
     hard_stop: float | None = None
+    not_before: float = 0.0
     written: str = ""
 
     def __bool__(self) -> bool:
@@ -111,7 +114,8 @@ class Windows(Struct, frozen=True):
 
     def _open(self, now: float, end: float, zone: tzinfo) -> tuple[list[Span], str]:
         """Return the open spans from *now* to *end*, in order, and what closes *now*, if anything does."""
-        first = datetime.fromtimestamp(now - LONGEST, zone).date()
+        longest = max((each.duration for each in (*self.allow, *self.deny)), default=0.0)
+        first = datetime.fromtimestamp(now - max(longest, 2 * DAY), zone).date()
         last = datetime.fromtimestamp(end, zone).date()
 
         def spans(windows: Sequence[Window], *, denied: bool) -> list[Span]:
@@ -143,6 +147,7 @@ class State(Struct, frozen=True):
     because: str = ""
 
 
+@lru_cache(maxsize=32)
 def window_check(windows: Windows, now: float) -> Check:
     """Return whether work may begin at *now*."""
     state = windows.state(now)
@@ -162,10 +167,9 @@ def window_check(windows: Windows, now: float) -> Check:
     return Check("window", Reason.OUTSIDE_WINDOW, False, detail, f"wait {format_duration(state.until - now)}")
 
 
-def closed_by(windows: Iterable[Windows], subject: str, now: float) -> Refusal | None:
-    """Return why nothing about *subject* may begin at *now*, ``None`` if all *windows* are open."""
-    checks = (window_check(each, now) for each in windows if each)
-    return next((each.refusal(subject) for each in checks if not each.open), None)
+def window_checks(windows: Iterable[Windows], now: float) -> tuple[Check, ...]:
+    """Return for each of *windows* that closes at times whether work may begin at *now*."""
+    return tuple(window_check(each, now) for each in windows if each)
 
 
 def stopped_by(windows: Iterable[Windows], node: str, now: float) -> Refusal | None:

@@ -22,20 +22,20 @@ from numpy.typing import NDArray
 
 from tightship.cluster import Snapshot
 from tightship.objects import Node, PersistentVolume, PersistentVolumeClaim, PodTemplate, StorageClass, Volume
-from tightship.objects.in_tree import (
+from tightship.objects.quantity import value
+from tightship.objects.selectors import Labels, LabelSelector, NodeSelector
+from tightship.objects.storage import STORAGE_CAPACITY
+from tightship.objects.volume import (
     BETA_REGION,
     BETA_ZONE,
     MIGRATED,
     PLUGINS,
     REGION,
     ZONE,
+    ClaimSpec,
     handle,
     untranslatable,
 )
-from tightship.objects.quantity import value
-from tightship.objects.selectors import Labels, LabelSelector, NodeSelector
-from tightship.objects.storage import STORAGE_CAPACITY
-from tightship.objects.volume import ClaimSpec
 from tightship.scheduler.topology import NodeMask
 
 _TOPOLOGY = (ZONE, REGION, BETA_ZONE, BETA_REGION)

@@ -24,7 +24,7 @@ from hpa_scaler.annotations.queries import (
 from hpa_scaler.annotations.spec import ForecastSpec, Season, ServerRef
 from hpa_scaler.annotations.values import parse_float
 from tightship.documents.document import API_VERSION
-from tightship.objects.addresses import AddressError, parse_address
+from tightship.objects.query_servers import AddressError, parse_address
 from tightship.objects.reasons import QUERY_FAILURES
 from tightship.objects.times import parse_rfc3339
 from tightship.objects.unreadable import UNREADABLE

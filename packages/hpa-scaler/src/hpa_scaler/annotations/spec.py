@@ -13,9 +13,10 @@ from msgspec import Struct
 from tightship.objects import ScaleTarget
 from tightship.objects.counting import counted
 from tightship.objects.durations import format_duration
+from tightship.rules.windows import Windows
 
 PREFIX = "tightship.dev"
-"""The default prefix; :mod:`hpa_scaler.annotations.older` reads the older controller's too."""
+"""The default prefix; :mod:`hpa_scaler.annotations.parsing` reads the older controller's too."""
 
 ENABLE = "hpa-scaler"
 """The name of the annotation that opts in, with which the names of all others begin."""
@@ -127,7 +128,8 @@ class FloorSpec(Struct, frozen=True):
     *ratio* is the part of the present replicas that one step down may remove (at least one pod). *up_ratio* and
     *up_pods* limit steps up; the smaller counts. *query_range* is the look-back of queries whose text does not show it,
     such as recording rules; ``None`` if the HPA does not set it. *lowest* and *highest* bound the floor. *window* is
-    how long a wanted floor is kept; ``None``: as long as the queries need.
+    how long a wanted floor is kept; ``None``: as long as the queries need. *lower_during* are the windows in which the
+    floor may be lowered.
     """
 
     queries: tuple[QuerySpec, ...] = ()
@@ -141,6 +143,7 @@ class FloorSpec(Struct, frozen=True):
     honour_behavior: bool = True
     deadband: Band = Band()
     window: float | None = None
+    lower_during: Windows = Windows()
     lowest: int | None = None
     highest: int | None = None
     max_replicas: MaxReplicasRule = "raise"
@@ -177,7 +180,7 @@ class Rules(Struct, frozen=True, kw_only=True):
 
     A floor goes above *rise_factor* times the known floor of the last day, and above *rise_pods*, only once the queries
     have wanted that for as long as they look back. No floor goes above *maximum_factor* times the user's own maximum. A
-    factor of 0 is no limit.
+    factor of 0 is no limit. Floors are lowered only while *windows* are open, and raised at any time.
     """
 
     prefix: str = PREFIX
@@ -202,6 +205,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     rise_factor: float = 3.0
     rise_pods: int = 10
     maximum_factor: float = 3.0
+    windows: Windows = Windows()
 
 
 class Rollout(Struct, frozen=True):

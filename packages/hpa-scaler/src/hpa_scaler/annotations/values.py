@@ -14,11 +14,13 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 from hpa_scaler.annotations.spec import Band, MissingData, PauseSpec, Season
-from tightship.objects.addresses import parse_server
 from tightship.objects.durations import ALLOWED_FORMS, DurationError, parse_duration
+from tightship.objects.query_servers import parse_server
 from tightship.objects.times import parse_rfc3339
+from tightship.rules.windows import Windows, parse_window
 
 _FLOAT = re.compile(
     r"[+-]?(?:0[xX](?P<hexadecimal>[0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?)[pP][+-]?[0-9][0-9_]*"
@@ -241,6 +243,18 @@ def pause(text: str) -> PauseSpec:
     except ValueError as error:
         allowed = "allowed are true, false, and the time at which it ends, RFC 3339 such as 2026-03-01T04:00:00Z"
         raise ValueError(allowed) from error
+
+
+def windows(text: str) -> Windows:
+    """Read windows and perhaps their time zone, such as ``Mon-Fri 20:00-06:00; Sat,Sun; Europe/Berlin``."""
+    *parts, last = [each.strip() for each in text.split(";")]
+    zone = last if parts and (last == "UTC" or "/" in last) else ""
+    parts = parts if zone else [*parts, last]
+    try:
+        ZoneInfo(zone or "UTC")
+        return Windows(allow=tuple(map(parse_window, parts)), zone=zone or "UTC")
+    except (OSError, KeyError) as error:
+        raise ValueError(f"time zone {zone} is unknown; allowed are IANA names, such as Europe/Berlin") from error
 
 
 def missing_data(text: str) -> MissingData:

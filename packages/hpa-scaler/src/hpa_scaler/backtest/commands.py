@@ -63,10 +63,8 @@ from tightship.cli.arguments import (
     environment,
     value_of,
 )
-from tightship.cli.basics import write_rendered
-from tightship.cli.documents import DocumentError, unpack
-from tightship.cli.object_file import read_bytes
-from tightship.cli.output import write_file
+from tightship.cli.object_file import DocumentError, read_bytes, unpack
+from tightship.cli.output import write_file, write_rendered
 from tightship.cli.progress import Progress
 from tightship.cli.source import connected, file_source, files_of, reading
 from tightship.documents.document import API_VERSION, Generator, SettingsView, Source

@@ -43,8 +43,7 @@ from hpa_scaler.prometheus.samples import (
     trace_of,
 )
 from tightship.cli.app import CliError
-from tightship.cli.documents import DocumentError, unpack
-from tightship.cli.object_file import read_bytes
+from tightship.cli.object_file import DocumentError, read_bytes, unpack
 from tightship.documents.document import API_VERSION
 from tightship.objects import HorizontalPodAutoscaler
 from tightship.objects.counting import counted

@@ -19,8 +19,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations.older import prefix_of
-from hpa_scaler.annotations.parsing import enabled, name_of
+from hpa_scaler.annotations.parsing import enabled, name_of, prefix_of
 from hpa_scaler.annotations.queries import value_query
 from hpa_scaler.annotations.spec import ENABLE, FloorSpec, QuerySpec
 from hpa_scaler.backtest.replay import (

@@ -18,8 +18,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations.older import prefix_of, prefixes
-from hpa_scaler.annotations.parsing import name_of
+from hpa_scaler.annotations.parsing import name_of, prefix_of, prefixes
 from hpa_scaler.annotations.queries import (
     Failure,
     Outcome,

@@ -8,7 +8,7 @@ from itertools import repeat
 
 from msgspec import Struct
 
-from hpa_scaler.annotations.older import prefixes
+from hpa_scaler.annotations.parsing import prefixes
 from hpa_scaler.annotations.queries import Expected, range_from, range_of
 from hpa_scaler.annotations.spec import ENABLE, FloorSpec, Rules
 from hpa_scaler.documents.document import (

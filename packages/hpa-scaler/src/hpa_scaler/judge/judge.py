@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations.older import state_name, states_of
-from hpa_scaler.annotations.parsing import enabled, parse_spec
+from hpa_scaler.annotations.parsing import enabled, parse_spec, state_name, states_of
 from hpa_scaler.annotations.queries import (
     NOT_FORECAST,
     NOTHING_FORECAST,
@@ -70,6 +69,8 @@ from hpa_scaler.judge.sources import evidence_queries, longest_look, lowering_wi
 from tightship.objects import HorizontalPodAutoscaler
 from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
+from tightship.rules.checks import refusals
+from tightship.rules.windows import window_checks
 
 
 class Cycle(Struct, frozen=True):
@@ -320,7 +321,7 @@ class _FloorJudgement:
         if spec.paused_down.active(now):
             detail = "lowering is paused" + spec.paused_down.left(now)
             found.append(Refusal(Reason.PAUSED_SCALE_DOWN, detail=detail))
-        return found
+        return [*found, *refusals(window_checks([self._rules.windows, spec.lower_during], now), "")]
 
     def _steps(self) -> list[Limit]:
         """Return everything that limits how far one step may raise the floor."""

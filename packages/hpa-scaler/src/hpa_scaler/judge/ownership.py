@@ -23,7 +23,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations.older import prefix_of, state_name, state_text, states_of
+from hpa_scaler.annotations.parsing import prefix_of, state_name, state_text, states_of
 from hpa_scaler.annotations.spec import FloorSpec, Problems, Rules
 from hpa_scaler.judge.advice import moment
 from hpa_scaler.judge.decision import Asked, FloorDecision
@@ -36,6 +36,10 @@ from tightship.objects.reasons import Reason, Refusal
 
 MANAGER = "hpa-scaler"
 """Our name as a field manager."""
+
+SURGE = "evictionSurgeReplicas"
+"""On an HPA whose ``minReplicas`` Azure's eviction-autoscaler has raised. In the write that removes the annotation, the
+controller sets ``minReplicas`` back to what it found (Azure/eviction-autoscaler, ``hpa_surge_applier.go``)."""
 
 CONTENT_TYPE = "application/json-patch+json"
 
@@ -315,10 +319,11 @@ def remember(decision: FloorDecision, spec: FloorSpec, before: State, rules: Rul
 def restoration(hpa: HorizontalPodAutoscaler, history: FloorHistory, rules: Rules, now: float) -> Restoration | None:
     """Return the restoration of *hpa*, ``None`` if nothing of ours is on it.
 
-    A bound that differs from the value we last set is the user's own already, and stays. *history* is the controller's
+    A bound that differs from the value we last set is the user's own already, and stays. During a surge nothing is
+    restored: the surge ends with the floor that it found, which is ours. *history* is the controller's
     memory, or else from :func:`state_of`.
     """
-    if hpa.deletion is not None:
+    if hpa.deletion is not None or surged(hpa) is not None:
         return None
     annotated = state_of(hpa, rules.prefix)[0].known
     if not (annotated or history.ours):
@@ -389,11 +394,9 @@ def not_ours(hpa: HorizontalPodAutoscaler, asked: Asked, now: float) -> Refusal 
         return Refusal(Reason.HPA_TERMINATING, detail="the HPA is being deleted")
     if asked is None:
         return Refusal(Reason.NOT_ENABLED, detail="no annotation opts the HPA in")
-    if hpa.owner is not None:
-        fix = f"set the bounds in {hpa.owner}, and remove the annotation"
-        return Refusal(
-            Reason.CONTROLLED_BY_OTHER, detail=f"{hpa.owner} controls the HPA and would set the bounds back", fix=fix
-        )
+    other = _controlled(hpa) or surged(hpa)
+    if other is not None:
+        return other
     if isinstance(asked, Problems):
         return Refusal(Reason.INVALID_ANNOTATION, detail="; ".join(asked.lines), fix="correct the annotation")
     if asked.paused.active(now):
@@ -405,3 +408,19 @@ def not_ours(hpa: HorizontalPodAutoscaler, asked: Asked, now: float) -> Refusal 
         fix = "set the annotation minimum-replicas, to 0 or more, if the floor should be raised"
         return Refusal(Reason.SCALE_TO_ZERO, detail="minReplicas is 0: the HPA is meant to scale to zero", fix=fix)
     return None
+
+
+def _controlled(hpa: HorizontalPodAutoscaler) -> Refusal | None:
+    if hpa.owner is None:
+        return None
+    fix = f"set the bounds in {hpa.owner}, and remove the annotation"
+    detail = f"{hpa.owner} controls the HPA and would set the bounds back"
+    return Refusal(Reason.CONTROLLED_BY_OTHER, detail=detail, fix=fix)
+
+
+def surged(hpa: HorizontalPodAutoscaler) -> Refusal | None:
+    """Return why nothing of *hpa* moves during the surge of a drain, ``None`` without one."""
+    if SURGE not in hpa.annotations:
+        return None
+    detail = f"eviction-autoscaler has minReplicas at {hpa.min_replicas} while a node drains, and sets it back"
+    return Refusal(Reason.EVICTION_SURGE, detail=detail, fix=f"remove the annotation {SURGE} if nobody else does")

@@ -11,20 +11,19 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations.older import states_of
-from hpa_scaler.annotations.parsing import enabled
+from hpa_scaler.annotations.parsing import enabled, states_of
 from hpa_scaler.annotations.queries import Outcomes, Query
 from hpa_scaler.annotations.spec import Rollout, Rules, rollout_of
 from hpa_scaler.judge.decision import Asked
 from hpa_scaler.judge.judge import asked_of, questions, wants_rollout
-from hpa_scaler.judge.ownership import restoration, state_of
+from hpa_scaler.judge.ownership import restoration, state_of, surged
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.write.applying import OptedOut
 from hpa_scaler.write.records import Records
 from tightship.cli.object_file import FileError, read_all
 from tightship.cli.remarks import Repeated
 from tightship.kube.connection import Connection
-from tightship.kube.listing import list_all
+from tightship.kube.reflector import list_all
 from tightship.kube.resources import AUTOSCALERS
 from tightship.objects import (
     AUTOSCALER,
@@ -36,7 +35,7 @@ from tightship.objects import (
     decode_scale_target,
 )
 from tightship.objects.api_errors import Forbidden, KubeError, NotFound, one_line
-from tightship.objects.selector_text import parse_selector
+from tightship.objects.selectors import parse_selector
 from tightship.process.loop import a_few_at_a_time
 
 KINDS = "hpa,deploy,sts"
@@ -219,9 +218,9 @@ def returns_of(seen: ListedHpas, rules: Rules, records: Records) -> tuple[OptedO
     for hpa in seen.others:
         history = records.recall(hpa) or state_of(hpa, rules.prefix)[0].history
         given = restoration(hpa, history, rules, seen.now)
-        if given is None:
+        if given is None and surged(hpa) is None:
             records.forget(hpa.uid)
-        else:
+        elif given is not None:
             found.append(OptedOut(hpa, history, given))
     return tuple(found)
 

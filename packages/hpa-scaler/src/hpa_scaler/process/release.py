@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 
 import hpa_scaler
-from hpa_scaler.annotations.parsing import enabled
+from hpa_scaler.annotations.parsing import enabled, state_text
 from hpa_scaler.annotations.spec import ENABLE, Rules
 from hpa_scaler.documents import RELEASE, FloorRelease
 from hpa_scaler.documents.document import BoundMove, ReleaseEntry, ReleaseOutcome
-from hpa_scaler.judge.ownership import Restoration, restoration, state_of
+from hpa_scaler.judge.ownership import Restoration, restoration, state_of, surged
 from hpa_scaler.process.commands import add_selection, named
 from hpa_scaler.process.fleet import Say, Selection, UnknownNamespaceError, fleet_of_cluster
 from hpa_scaler.process.settings import PROGRAM, ScalerRunSettings
@@ -30,7 +30,7 @@ from tightship.cli.arguments import (
     add_server_arguments,
     environment,
 )
-from tightship.cli.basics import write_rendered
+from tightship.cli.output import write_rendered
 from tightship.cli.progress import Progress
 from tightship.cli.source import connected
 from tightship.documents.document import API_VERSION, Generator, Source
@@ -101,7 +101,11 @@ class Release(Struct, frozen=True):
 
         async def one(each: tuple[HorizontalPodAutoscaler, Restoration | None]) -> None:
             hpa, given = each
-            entries[hpa.uid] = self.entry(hpa, None, "nothing-ours") if given is None else await self._give(hpa)
+            surge = surged(hpa) if state_text(hpa.annotations, self.rules.prefix) is not None else None
+            if surge is not None:
+                entries[hpa.uid] = self.entry(hpa, None, "failed", f"{surge}; release it then")
+            else:
+                entries[hpa.uid] = self.entry(hpa, None, "nothing-ours") if given is None else await self._give(hpa)
             say(f"giving back: {len(entries):,} of {len(planned):,}")
 
         await a_few_at_a_time(one, planned, AT_ONCE)

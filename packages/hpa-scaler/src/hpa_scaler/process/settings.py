@@ -19,12 +19,18 @@ from hpa_scaler.annotations.parsing import ANNOTATIONS, BY_KEY, check_defaults
 from hpa_scaler.annotations.spec import Rules
 from hpa_scaler.annotations.values import SERVER_NAME, format_float, parse_int32
 from hpa_scaler.prometheus.client import DEFAULT, ClientLimits
-from tightship.objects.addresses import AllowList
-from tightship.objects.query_servers import Server
-from tightship.objects.selector_text import parse_selector
-from tightship.process.settings.config_maps import config_in, read_config
+from tightship.objects.query_servers import AllowList, Server
+from tightship.objects.selectors import parse_selector
 from tightship.process.settings.fields import Allowed, Flag, Seconds, Share
-from tightship.process.settings.loading import ConfigSource, Layered, OlderVariables, SettingsError, resolve
+from tightship.process.settings.loading import (
+    ConfigSource,
+    Layered,
+    OlderVariables,
+    SettingsError,
+    config_in,
+    read_config,
+    resolve,
+)
 from tightship.process.settings.process import (
     Name,
     Ports,
@@ -35,6 +41,8 @@ from tightship.process.settings.process import (
     variable,
 )
 from tightship.process.settings.query_servers import ServerAddress, ServerSettings, server_of
+from tightship.process.settings.windows import LoweringWindows
+from tightship.rules.windows import Windows
 
 PROGRAM = "hpa-scaler"
 
@@ -106,7 +114,7 @@ class ScalerRunSettings(ProcessSettings):
         ),
     ] = variable("ANNOTATION_PREFIX", default=Rules().prefix)
     """The prefix of all annotation names, before ``/hpa-scaler``."""
-    cycle_deadline: Positive = variable("CYCLE_DEADLINE_SECONDS", default=120.0)
+    cycle_deadline: Positive = variable("CYCLE_DEADLINE", default=120.0)
     """How long a cycle may take. The next cycle judges again the HPAs that were not written by then."""
     watch: Annotated[
         Switch, Flag("--watch", "watch HPAs too, and raise again at once what is set back", "floors", rank=1, sets=True)
@@ -236,6 +244,8 @@ class ScalerSettings(Layered):
     maximum_factor: Factor = Field(default=_RULES.maximum_factor, alias="maxReplicasFactor")
     """The limit for floors, and for ``maxReplicas`` raised with them, as a multiple of the user's own ``maxReplicas``;
     0: no limit."""
+    windows: LoweringWindows = Windows()
+    """When floors may be lowered; they are raised at any time."""
 
 
 def load_settings(values: Mapping[str, object], place: str = "") -> ScalerSettings:
@@ -312,6 +322,7 @@ def rules_of(settings: ScalerSettings, run: ScalerRunSettings) -> Rules:
         lower_bound=run.lower_bound,
         longest_gap=CYCLES_APART * run.interval,
         handover_gap=CYCLES_APART * run.interval,
+        windows=settings.windows,
     )
 
 

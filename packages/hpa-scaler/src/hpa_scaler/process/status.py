@@ -16,8 +16,7 @@ from hpa_scaler.annotations.spec import PREFIX
 from hpa_scaler.documents import FloorPlan, PlanContext, plan_document, plan_page
 from hpa_scaler.documents.pages import RecentTimelines
 from hpa_scaler.documents.timeline import Effect, Timeline, TimelineLimits, TimelineLog
-from hpa_scaler.judge.caution import CautionLedger
-from hpa_scaler.judge.decision import Guard
+from hpa_scaler.judge.decision import CautionLedger, Guard
 from hpa_scaler.judge.judge import Cycle
 from hpa_scaler.judge.ownership import Ending
 from hpa_scaler.process.settings import ScalerRunSettings, ScalerSettings, servers_of
@@ -102,7 +101,7 @@ class Timelines:
             with self._lock:
                 record.timeline.add(now, hpa.current_replicas, decision, effect)
         self._until = now
-        return self._ledger.note(final, now, LONGEST_GAP)
+        return self._ledger.note(final.decisions, now, LONGEST_GAP)
 
     def caution(self) -> CautionSpent:
         """Return what the guards have cost so far."""

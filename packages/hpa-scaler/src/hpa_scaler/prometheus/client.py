@@ -36,9 +36,8 @@ from tightship import __version__
 from tightship.kube.connector import connector, obstacle
 from tightship.kube.host import monotonic, wall
 from tightship.kube.server_access import CredentialsError, ServerAccess, ServerCredentials, proxy_of
-from tightship.objects.addresses import Address, AddressError, AllowList, is_guarded, parse_address
 from tightship.objects.api_errors import one_line
-from tightship.objects.query_servers import Server
+from tightship.objects.query_servers import Address, AddressError, AllowList, Server, is_guarded, parse_address
 from tightship.objects.reasons import Reason
 
 DEFAULT = "default"

@@ -18,7 +18,7 @@ from hpa_scaler.judge.judge import Cycle
 from hpa_scaler.judge.ownership import ENDINGS, Ending
 from hpa_scaler.prometheus.client import CircuitState
 from tightship.objects.reasons import Reason
-from tightship.process.metrics import NamedCounter, SnapshotGauge
+from tightship.process.metrics import NamedCounter, OlderName, SnapshotGauge
 
 BY_URL = "by-url"
 """The server label of all queries to addresses that HPAs name; otherwise each address would have its own series."""
@@ -106,17 +106,17 @@ def _raised(decision: FloorDecision, _: bool) -> float | None:
 
 _OF_HPA: tuple[tuple[str, str, Callable[[FloorDecision, bool], float | None]], ...] = (
     (
-        "estafette_hpa_scaler_min_replicas",
+        "tightship_hpa_min_replicas",
         "The minReplicas that the last cycle decided on, whether it could be set or not.",
         lambda decision, _: decision.target,
     ),
     (
-        "estafette_hpa_scaler_actual_replicas",
+        "tightship_hpa_replicas",
         "The replicas that the HPA's status shows.",
         lambda decision, _: decision.subject.hpa.current_replicas,
     ),
     (
-        "estafette_hpa_scaler_request_rate",
+        "tightship_hpa_query_value",
         "The value of the query that asks for the most replicas.",
         _request_rate,
     ),
@@ -132,6 +132,13 @@ _OF_HPA: tuple[tuple[str, str, Callable[[FloorDecision, bool], float | None]], .
     ),
 )
 """The gauges about each HPA of a cycle: name, help, and the value for a decision, if any, in a dry run or not."""
+
+_OLDER = {
+    "estafette_hpa_scaler_min_replicas": "tightship_hpa_min_replicas",
+    "estafette_hpa_scaler_actual_replicas": "tightship_hpa_replicas",
+    "estafette_hpa_scaler_request_rate": "tightship_hpa_query_value",
+}
+"""estafette-k8s-hpa-scaler's metrics of an HPA, each with the native name."""
 
 _COUNTERS: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("tightship_hpa_decisions", "Decisions of all cycles, by action.", ("action",), _ACTIONS),
@@ -178,6 +185,8 @@ class ScalerMetrics:
                 *((name, text, labels) for name, text, labels, _ in _OF_CYCLE),
             )
         }
+        for older, name in _OLDER.items():
+            OlderName(self._gauges[name], older, registry=registry)
         self._counters = {name: Counter(name, text, labels, registry=registry) for name, text, labels, _ in _COUNTERS}
         for name, _, _, known in _COUNTERS:
             for value in known:

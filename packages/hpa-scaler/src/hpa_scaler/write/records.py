@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations.older import state_text, states_of
+from hpa_scaler.annotations.parsing import state_text, states_of
 from hpa_scaler.documents.timeline import TimelineLog
 from hpa_scaler.judge.decision import FloorDecision
 from hpa_scaler.judge.history import FloorHistory

@@ -40,6 +40,7 @@ def config_maps(*, on: bool = True) -> list[Json]:
     compactor = {
         "nodePools": {"general": {**pool, "minimumNodeCount": 5}, "compute": {**pool, "minimumNodeCount": 3}},
         "utilization": "cpu",
+        "workloadPause": 0,
         "maximumNodesInDrain": _ROOM,
         "neededMarkedTimeForRemoval": "2s",
         "minimumNodeAge": "20s",
@@ -55,6 +56,7 @@ def config_maps(*, on: bool = True) -> list[Json]:
         "minimumNodeCount": 12,
         "maximumNodesInDrain": _ROOM,
         "clusterCoolDownAfterDrain": 0,
+        "workloadPause": 0,
         "clusterCoolDownAfterNodeAdded": "15s",
         **_DRAINS,
     }
@@ -81,11 +83,11 @@ def environment(name: str) -> dict[str, str]:
         "LEASE_NAME": name,
         "CLAIMS_LEASE_NAME": "tightship-claims",
         _INTERVALS[name]: "1",
-        "LEASE_DURATION_SECONDS": "60",
-        "LEASE_RENEW_DEADLINE_SECONDS": "40",
-        "LEASE_RETRY_PERIOD_SECONDS": "0.5",
-        "STOP_TIMEOUT_SECONDS": "8",
-        "STOP_GRACE_SECONDS": "15",
+        "LEASE_DURATION": "60s",
+        "LEASE_RENEW_DEADLINE": "40s",
+        "LEASE_RETRY_PERIOD": "0.5s",
+        "STOP_TIMEOUT": "8s",
+        "STOP_GRACE": "15s",
     }
 
 

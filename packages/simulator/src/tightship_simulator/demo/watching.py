@@ -12,8 +12,8 @@ import msgspec
 
 from tightship.kube.connection import Connection
 from tightship.kube.connector import connector
+from tightship.kube.reflector import Applied, Removed, WatchDriver, WatchEvent, watch_once
 from tightship.kube.resources import BY_KIND, Resource
-from tightship.kube.watching import Applied, Removed, WatchDriver, WatchEvent, watch_once
 from tightship.objects.api_errors import KubeError
 from tightship_simulator.demo.observations import TAGS, Gone, Observation, TrafficSeen, seen, status_line
 

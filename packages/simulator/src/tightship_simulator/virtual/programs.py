@@ -8,13 +8,15 @@ from typing import Any
 
 from msgspec import Struct
 
-import hpa_scaler.running
+from hpa_scaler.annexes import FORECASTS
+from hpa_scaler.process.forecasts import made_by
+from hpa_scaler.process.loop import serve
 from hpa_scaler.process.settings import ScalerRunSettings
 from node_compactor.controller import COMPACTOR as _COMPACTOR
 from node_refiner.controller import REFINER as _REFINER
 from tightship.nodes.controller import AnyController
 from tightship.nodes.loop import serve_nodes
-from tightship.process.main import Runtime
+from tightship.process.loop import Runtime
 from tightship.process.settings.process import ProcessSettings
 
 
@@ -32,7 +34,7 @@ def _of(controller: AnyController) -> Program:
 
 COMPACTOR = _of(_COMPACTOR)
 REFINER = _of(_REFINER)
-SCALER = Program("hpa-scaler", ScalerRunSettings, hpa_scaler.running.serve)
+SCALER = Program("hpa-scaler", ScalerRunSettings, partial(serve, forecasts_from=made_by(FORECASTS)))
 PROGRAMS = (COMPACTOR, REFINER, SCALER)
 
 __all__ = ["COMPACTOR", "PROGRAMS", "REFINER", "SCALER", "Program"]

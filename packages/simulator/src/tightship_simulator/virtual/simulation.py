@@ -30,7 +30,7 @@ from aiohttp import web_app
 from aiohttp.typedefs import Middleware
 
 from tightship.kube.host import HOST, Host
-from tightship.process.main import Runtime
+from tightship.process.loop import Runtime
 from tightship.process.settings.process import load_process
 from tightship_simulator.api.store import Store
 from tightship_simulator.life.horizontal import Measure

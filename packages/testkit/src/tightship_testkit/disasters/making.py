@@ -30,6 +30,7 @@ from tightship_testkit.disasters.steps.people import NODE_OPT_OUTS, POD_OPT_OUTS
 from tightship_testkit.disasters.steps.replicas import any_skew
 from tightship_testkit.disasters.steps.workloads import any_budget
 from tightship_testkit.disasters.team import INTERVALS
+from tightship_testkit.disasters.windowed import with_windows
 
 assert faults
 assert steps
@@ -52,7 +53,8 @@ def make(seed: int) -> Scenario:
 
 
 def _newer(scenario: Scenario) -> Scenario:
-    return with_restarts(with_neighbours(with_sleepers(with_autoscalers(with_extensions(with_pilot(scenario))))))
+    everything = with_neighbours(with_sleepers(with_autoscalers(with_extensions(with_pilot(scenario)))))
+    return with_restarts(with_windows(everything))
 
 
 def _nodes(seed: int) -> Scenario:
@@ -155,10 +157,10 @@ def _controllers(rng: Random, pools: list[Pool]) -> list[Controller]:
 def _controller(rng: Random, program: str, pools: list[Pool]) -> Controller:
     variables = {
         INTERVALS[program]: rng.choice(("5", "10", "10")),
-        "LEASE_DURATION_SECONDS": "15",
-        "LEASE_RENEW_DEADLINE_SECONDS": "10",
-        "LEASE_RETRY_PERIOD_SECONDS": "4",
-        "REQUEST_TIMEOUT_SECONDS": "5",
+        "LEASE_DURATION": "15s",
+        "LEASE_RENEW_DEADLINE": "10s",
+        "LEASE_RETRY_PERIOD": "4s",
+        "REQUEST_TIMEOUT": "5s",
         "HTTP_PORTS": "9101",
     }
     if rng.random() < 0.04:
@@ -185,6 +187,8 @@ def _refiner(rng: Random) -> Args:
     _vary(rng, settings, "drainer_enabled", ("false",), 0.04)
     _vary(rng, settings, "steering", ("false",), 0.1)
     _vary(rng, settings, "eviction_method", ("delete",), 0.03)
+    _vary(rng, settings, "workload_pause", ("10s", "20s"))
+    _vary(rng, settings, "maximum_nodes_per_hour", ("1", "3"), 0.15)
     return settings
 
 
@@ -206,6 +210,8 @@ def _compactor(rng: Random, pools: list[Pool]) -> Args:
     _vary(rng, settings, "whenNotTaken", ("keep",), 0.08)
     _vary(rng, settings, "steering", (False,), 0.1)
     _vary(rng, settings, "evictionMethod", ("delete",), 0.03)
+    _vary(rng, settings, "workloadPause", (10, 20))
+    _vary(rng, settings, "maximumNodesPerHour", (1, 3), 0.15)
     return settings
 
 

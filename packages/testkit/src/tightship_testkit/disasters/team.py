@@ -48,7 +48,7 @@ class Team:
         """Return the data of a ConfigMap with *settings*; a text as it is."""
         if isinstance(settings, str):
             return {"config.yaml": settings}
-        if self.program == "node-refiner":
+        if self.program == "node-refiner" and "windows" not in settings:
             return {key: str(value) for key, value in settings.items()}
         return {"config.yaml": json.dumps(with_units(settings))}
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FunctionType
+from types import CodeType, FunctionType
 
 from msgspec import Struct
 
@@ -40,9 +40,8 @@ class Edge(Struct, frozen=True):
     instead: str
     seeds: tuple[int, ...] = NODES
 
-    @contextmanager
-    def removed(self) -> Iterator[None]:
-        """Run without it. Raises :class:`LookupError` where the product no longer has it in these words."""
+    def left_out(self) -> CodeType:
+        """Return the function without it. Raises :class:`LookupError` where the product has it in other words."""
         file = Path(str(importlib.import_module(self.module).__file__))
         source = file.read_text()
         found = next((each for name, each in functions(ast.parse(source)) if name == self.function), None)
@@ -57,11 +56,17 @@ class Edge(Struct, frozen=True):
         lines[line - 1 : found.end_lineno] = body.replace(self.text, self.instead).split("\n")
         code = code_of(compile("\n".join(lines), str(file), "exec"), self.function, line)
         assert code is not None, self
+        return code
+
+    @contextmanager
+    def removed(self) -> Iterator[None]:
+        """Run without it. Raises what :meth:`left_out` does."""
+        code = self.left_out()
         live = [
             each
             for each in gc.get_objects()
             if isinstance(each, FunctionType)
-            and (each.__code__.co_filename, each.__code__.co_qualname) == (str(file), self.function)
+            and (each.__code__.co_filename, each.__code__.co_qualname) == (code.co_filename, self.function)
         ]
         assert live, self
         before = [each.__code__ for each in live]
@@ -78,7 +83,7 @@ _DRIVE = "tightship.draining.drain_task"
 _MANAGER = "tightship.draining.drain_manager"
 _WRITING = "tightship.draining.writing"
 _CLAIMS = "tightship.draining.claims"
-_ELECTION = "tightship.kube.election"
+_ELECTION = "tightship.kube.leases"
 _OWNERSHIP = "hpa_scaler.judge.ownership"
 _APPLYING = "hpa_scaler.write.applying"
 
@@ -94,7 +99,7 @@ EDGES = (
     Edge("a claim drops the taints of others", _WRITING, "claim_patch", "(*_others(live), ours)", "(ours,)"),
     Edge("a node given back stays cordoned", _WRITING, "record_patch",
          "prior if change is NodeChange.RESTORE and live.node.unschedulable != prior else None", "None"),
-    Edge("an eviction leaves whoever leads", _DRIVE, "Drive._evict", "only_if=tools.leading", "only_if=lambda: True"),
+    Edge("an eviction leaves whoever leads", _DRIVE, "Drive._evict", "only_if=tools.beginning", "only_if=lambda: True"),
     Edge("a request leaves whatever only_if says", "tightship.kube.connection", "_Guarded.write_with_length",
          "if not self._only_if():", "if False:"),
     Edge("a drive goes on after a takeover", _DRIVE, "Drive._ask",

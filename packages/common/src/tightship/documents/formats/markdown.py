@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from tightship.documents.formats import Format
-from tightship.documents.lines import fitted, written
-from tightship.documents.presentation import Block, Document, Grid, GridShape, Printout, TextLine, View
+from tightship.documents.presentation import Block, Document, Grid, GridShape, Printout, TextLine, View, fitted, written
 from tightship.documents.terminal import Terminal, clean
 
 _SPECIAL = re.compile(r"[\\`*_\[\]<>|#~]")

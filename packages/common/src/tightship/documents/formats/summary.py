@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tightship.documents.formats import Format
-from tightship.documents.lines import written
-from tightship.documents.presentation import Document, View
+from tightship.documents.presentation import Document, View, written
 from tightship.documents.terminal import Terminal
 
 WIDTH = 80

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tightship.documents.formats import Format
-from tightship.documents.lines import written
+from tightship.documents.presentation import written
 
 FORMAT = Format(lambda document, view, terminal: written(view.printout(document), terminal), place=1)

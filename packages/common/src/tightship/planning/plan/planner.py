@@ -20,8 +20,7 @@ from tightship.planning.utilization import Measure, measured
 from tightship.rules.after_cordon import parted
 from tightship.rules.disruption import Charge, DisruptionLedger
 from tightship.rules.disruption_cost import total_cost
-from tightship.scheduler.explain import why_nowhere
-from tightship.scheduler.fitting import RETRIES, Fit, Leaving, fit_all, stuck_in_turn
+from tightship.scheduler.fitting import RETRIES, Fit, Leaving, fit_all, stuck_in_turn, why_nowhere
 from tightship.scheduler.scoring import Choice, Indices, best_fit, scheduler_choice
 from tightship.scheduler.space import PodDemand, Space
 from tightship.scheduler.topology import NodeMask

@@ -184,18 +184,18 @@ class ProcessSettings(Layered):
         Path | None, Flag("--tls-path DIR", "tls.crt and tls.key (default: self-made)", rank=4)
     ] = variable("HTTP_TLS_PATH", default=None)
     """A folder with ``tls.crt`` and ``tls.key``, which is looked at again and again, for *http_secure*."""
-    request_timeout: Positive = variable("REQUEST_TIMEOUT_SECONDS", default=30.0)
+    request_timeout: Positive = variable("REQUEST_TIMEOUT", default=30.0)
     leader_elect: Annotated[Switch, Flag("--no-leader-elect", "for a single replica", rank=2, sets=False)] = variable(
         "LEADER_ELECT", default=True
     )
     lease_name: Name
-    lease_duration: Positive = variable("LEASE_DURATION_SECONDS", default=15.0)
-    lease_renew_deadline: Positive = variable("LEASE_RENEW_DEADLINE_SECONDS", default=10.0)
-    lease_retry_period: Positive = variable("LEASE_RETRY_PERIOD_SECONDS", default=2.0)
-    """The three times of the Lease are client-go's; see :class:`tightship.kube.election.LeaseTiming`."""
-    stop_timeout: Positive = variable("STOP_TIMEOUT_SECONDS", default=15.0)
+    lease_duration: Positive = variable("LEASE_DURATION", default=15.0)
+    lease_renew_deadline: Positive = variable("LEASE_RENEW_DEADLINE", default=10.0)
+    lease_retry_period: Positive = variable("LEASE_RETRY_PERIOD", default=2.0)
+    """The three times of the Lease are client-go's; see :class:`tightship.kube.leases.LeaseTiming`."""
+    stop_timeout: Positive = variable("STOP_TIMEOUT", default=15.0)
     """How long a stop waits until work under way ends or parks."""
-    grace: Positive = variable("STOP_GRACE_SECONDS", default=25.0)
+    grace: Positive = variable("STOP_GRACE", default=25.0)
     """The longest time of a whole stop: below the pod's ``terminationGracePeriodSeconds`` (Kubernetes' default: 30)."""
 
     @field_validator("lease_renew_deadline", "lease_retry_period")

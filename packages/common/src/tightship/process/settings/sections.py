@@ -260,6 +260,17 @@ class RateKeys(Layered):
     """How many nodes of a zone (label ``topology.kubernetes.io/zone``) may be out at once: a number or a percentage of
     the zone's nodes."""
 
+    workload_pause: Annotated[
+        Seconds,
+        Flag("--workload-pause DURATION", "time between evictions of one workload's pods (default: 10m)", rank=-1),
+    ] = Field(default=600.0, alias="workloadPause")
+    """How long a workload (a Deployment, StatefulSet or whatever controls its pods) rests after an eviction of one of
+    its pods, whichever controller's drain evicted it. 0 lets workloads not rest."""
+    workload_evictions_per_day: Annotated[
+        int, Flag("--workload-evictions-per-day N", "evictions of a workload's pods in 24 hours", rank=-1)
+    ] = Field(default=0, ge=0, alias="workloadEvictionsPerDay")
+    """Most pods of one workload that drains evict within any 24 hours; 0 is no limit."""
+
     _days = field_validator("nodes_per_day", "evictions_per_day")(not_below_an_hour)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
@@ -17,23 +18,23 @@ from tightship.process.settings.calendars import CalendarError, freeze_spans
 from tightship.process.settings.loading import TELLS_ALL
 from tightship.rules.windows import HORIZON, Window, WindowError, Windows, parse_window, scheduled
 
-KEYS = ("allow", "deny", "timeZone", "calendar", "hardStop")
+KEYS = ("allow", "deny", "timeZone", "calendar", "hardStop", "notBefore")
 
 
-def read_windows(value: object) -> Windows:
-    """Return the windows that *value*, a mapping, spells. Raises ``PydanticCustomError`` that tells all problems.
+def read_windows(value: object, keys: Sequence[str] = KEYS) -> Windows:
+    """Return the windows that *value*, a mapping of *keys*, spells. Raises ``PydanticCustomError`` with all problems.
 
     *allow* and *deny* are lists of windows, each a text or ``{schedule, duration}``. *calendar* is the text of an
-    iCalendar file, whose events are denied. *timeZone* is an IANA name, *hardStop* a duration.
+    iCalendar file, whose events are denied. *timeZone* is an IANA name, *hardStop* and *notBefore* are durations.
     """
     if isinstance(value, Windows):
         return value
     if value is None:
         return Windows()
     if not isinstance(value, Mapping):
-        raise _problem(f"{quoted(value)} is no mapping; allowed are {', '.join(KEYS)}")
-    problems = [f"{each}: unknown key; allowed are {', '.join(KEYS)}" for each in value if each not in KEYS]
-    zone, calendar, stop = value.get("timeZone", "UTC"), value.get("calendar") or "", value.get("hardStop")
+        raise _problem(f"{quoted(value)} is no mapping; allowed are {', '.join(keys)}")
+    problems = [f"{each}: unknown key; allowed are {', '.join(keys)}" for each in value if each not in keys]
+    zone, calendar = value.get("timeZone", "UTC"), value.get("calendar")
     try:
         ZoneInfo(str(zone))
     except (ValueError, OSError, KeyError):
@@ -43,21 +44,22 @@ def read_windows(value: object) -> Windows:
     for key in ("allow", "deny"):
         found[key], bad = _windows(value.get(key))
         problems += [f"{key}{each}" for each in bad]
-    hard_stop: float | None = None
-    if stop is not None:
+    durations: dict[str, float | None] = {}
+    for key in ("hardStop", "notBefore"):
         try:
-            hard_stop = parse_duration(str(stop))
+            durations[key] = None if value.get(key) is None else parse_duration(str(value[key]))
         except DurationError as error:
-            problems.append(f"hardStop: {error}")
+            problems.append(f"{key}: {error}")
     now = wall()
     try:
-        freeze = freeze_spans(str(calendar), str(zone), now) if calendar else ()
+        freeze = () if calendar is None else freeze_spans(str(calendar), str(zone), now)
     except CalendarError as error:
         problems.append(f"calendar: {error}")
         freeze = ()
     if not problems:
-        written = {**value, **({"calendar": f"{len(freeze)} events from now on"} if calendar else {})}
-        windows = Windows(**found, zone=str(zone), freeze=freeze, hard_stop=hard_stop, written=_text(written))
+        written = {**value, **({} if calendar is None else {"calendar": f"{len(freeze)} events from now on"})}
+        allow, deny, stop, rest = found["allow"], found["deny"], durations["hardStop"], durations["notBefore"]
+        windows = Windows(allow, deny, str(zone), freeze, stop, rest or 0.0, _text(written))
         state = windows.state(now, HORIZON)
         if state.open or state.until is not None:
             return windows
@@ -96,3 +98,6 @@ def _problem(text: str) -> PydanticCustomError:
 
 WindowsSetting = Annotated[InstanceOf[Windows], BeforeValidator(read_windows), Field(default=Windows())]
 """When drains may begin: see [windows](settings.md#windows). Without windows, at any time."""
+
+LoweringWindows = Annotated[InstanceOf[Windows], BeforeValidator(partial(read_windows, keys=KEYS[:4]))]
+"""When floors may be lowered: without the keys that are about drains."""

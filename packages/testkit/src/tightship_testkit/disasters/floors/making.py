@@ -173,11 +173,11 @@ def _autoscaler(
 def _controller(rng: Random) -> Controller:
     variables = {
         "INTERVAL": f"{INTERVAL:g}",
-        "CYCLE_DEADLINE_SECONDS": "30",
-        "LEASE_DURATION_SECONDS": "15",
-        "LEASE_RENEW_DEADLINE_SECONDS": "10",
-        "LEASE_RETRY_PERIOD_SECONDS": "4",
-        "REQUEST_TIMEOUT_SECONDS": "5",
+        "CYCLE_DEADLINE": "30s",
+        "LEASE_DURATION": "15s",
+        "LEASE_RENEW_DEADLINE": "10s",
+        "LEASE_RETRY_PERIOD": "4s",
+        "REQUEST_TIMEOUT": "5s",
         "HTTP_PORTS": "9101",
         "PROMETHEUS_SERVER_URL": f"http://127.0.0.1:{PORT}",
     }

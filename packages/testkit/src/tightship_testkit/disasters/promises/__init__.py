@@ -16,15 +16,17 @@ from tightship_testkit.disasters.promises import (
     others,
     pace,
     raising,
+    rates,
     restarts,
     running,
     savings,
     silence,
     stopping,
+    windows,
 )
 
 __all__ = [
     "bounds", "cordons", "displaced", "drains", "evictions", "following", "gangs", "groups", "installations",
-    "landings", "leading", "lowering", "others", "pace", "raising", "restarts", "running", "savings", "silence",
-    "stopping",
+    "landings", "leading", "lowering", "others", "pace", "raising", "rates", "restarts", "running", "savings",
+    "silence", "stopping", "windows",
 ]  # fmt: skip

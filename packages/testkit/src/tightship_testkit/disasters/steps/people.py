@@ -264,4 +264,22 @@ async def delete_claims(world: World, *, phases: list[str], after: float) -> Non
             world.delete("Lease", meta["name"], meta["namespace"])
 
 
+COUNTS = ("tightship.dev/begun", "tightship.dev/evicted-workloads")
+
+
+@step(
+    PHASE,
+    text=one_of("", "{", "[1]", '{"a":[[9999999999,1]]}', '[{"at":"2126-01-01T00:00:00Z","nodes":1}]'),
+    weight=0.5,
+)
+async def edit_counts(world: World, *, phases: list[str], after: float, text: str) -> None:
+    """Somebody spoils the counts of rates while a node is in drain, and removes them soon after."""
+    node = await world.in_drain(phases, WITHIN, after)
+    for value in (text, None) if node else ():
+        for meta in [each["metadata"] for each in world.store.list("Lease")]:
+            if meta["name"] == "tightship-claims":
+                annotate(world, "Lease", meta["name"], meta["namespace"], dict.fromkeys(COUNTS, value))
+        await world.pause(10.0)
+
+
 __all__ = ["NODE", "PHASE", "WITHIN", "annotate", "empty", "set_cordon"]

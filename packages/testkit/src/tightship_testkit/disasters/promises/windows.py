@@ -1,0 +1,96 @@
+"""Nothing begins outside a window: windows of a story are read here in seconds of its day, by arithmetic of its own."""
+
+from __future__ import annotations
+
+import re
+
+from tightship_simulator.api.store import Change
+from tightship_testkit.disasters.cluster import POOL
+from tightship_testkit.disasters.promises.base import Eviction, Json, Promise
+from tightship_testkit.disasters.promises.drains import begun
+from tightship_testkit.disasters.promises.reading import seconds
+from tightship_testkit.disasters.registry import promise
+
+DAY = 86400
+_MONDAY = 4 * DAY
+"""Seconds from 1970 to a Monday."""
+_AHEAD = {"": 0, "Europe/Berlin": 3600, "America/New_York": -5 * 3600}
+"""Seconds by which clocks in January are ahead of UTC."""
+_TIMES = re.compile(r"(Mon )?(\d\d):(\d\d)-(\d\d):(\d\d)")
+_EVENT = re.compile(r"DTSTART:20260105T(\d\d)(\d\d)00Z\nDTEND:20260105T(\d\d)(\d\d)00Z")
+
+
+def _times(each: str | Json) -> tuple[int, int, bool]:
+    """Return when a window begins and ends, in seconds of the day, and whether on Mondays only."""
+    if isinstance(each, str):
+        found = _TIMES.fullmatch(each)
+        assert found, each
+        begin, end = (int(found[at]) * 3600 + int(found[at + 1]) * 60 for at in (2, 4))
+        return begin, end, bool(found[1])
+    minute, hour, *_, weekday = each["schedule"].split()
+    begin = int(hour) * 3600 + int(minute) * 60
+    return begin, begin + int(seconds(each["duration"])), weekday == "1"
+
+
+def is_open(windows: Json, wall: float) -> bool:
+    """Whether *windows* of a story allow work at *wall*, seconds since 1970."""
+    local = wall + _AHEAD[windows.get("timeZone", "")]
+    monday = int((local - _MONDAY) // DAY) % 7 == 0
+
+    def within(each: str | Json) -> bool:
+        begin, end, mondays = _times(each)
+        return begin <= local % DAY < end and (monday or not mondays)
+
+    event = _EVENT.search(windows.get("calendar", ""))
+    frozen = event is not None and (
+        int(event[1]) * 3600 + int(event[2]) * 60 <= wall % DAY < int(event[3]) * 3600 + int(event[4]) * 60
+    )
+    allowed = "allow" not in windows or any(map(within, windows["allow"]))
+    return allowed and not frozen and not any(map(within, windows.get("deny", ())))
+
+
+@promise
+class NothingOutsideWindows(Promise):
+    """A drain begins in a window only; and once windows have been closed for `hardStop`, nothing is evicted."""
+
+    name = "nothing-outside-windows"
+    text = "No drain begins outside of its windows, and none goes on when they have been closed for hardStop."
+    late = 6.0
+    """Seconds from a judgement to its claim or eviction: a look at the ledger, two writes, the pace of evictions."""
+
+    def changed(self, change: Change, author: str) -> None:
+        program = begun(change, author)
+        if program:
+            self._look(program, change.object, author, "began to drain it", f"Node {change.object['metadata']['name']}")
+
+    def evicted(self, eviction: Eviction) -> None:
+        if eviction.node is not None:
+            subject = f"Pod {eviction.name}"
+            self._look(eviction.program, eviction.node, eviction.by, "evicted it", subject, stopped=True)
+
+    def _look(self, program: str, node: Json, author: str, did: str, subject: str, *, stopped: bool = False) -> None:
+        team = self.world.team(program)
+        if team is None:
+            return
+        pool = (node["metadata"].get("labels") or {}).get(POOL)
+        found = []
+        for settings in team.recent(self.world.now):
+            pools = settings.get("nodePools") or {}
+            own = pools.get(pool) or pools.get("*") or {}
+            found.append([each["windows"] for each in (settings, own) if each.get("windows")])
+        # What one of the configurations that may be in force allows is allowed.
+        if all(any(self._closed(each, author, stopped=stopped) for each in windows) for windows in found):
+            self.broken(subject, f"{author} {did} outside of its windows: {found[-1]}")
+
+    def _closed(self, windows: Json, author: str, *, stopped: bool) -> bool:
+        """Whether *windows* have been closed for so long that even who is late, or whose clock is off, must know."""
+        stop = seconds(windows["hardStop"]) if stopped and windows.get("hardStop") is not None else 0.0
+        if stopped and windows.get("hardStop") is None:
+            return False
+        # Who met a fault may have waited for an answer; an eviction that was sent may be on its way for as long.
+        late = self.late + abs(self.world.skewed) + 20.0 * self.world.blind(author, 0.0)
+        first, last = self.world.wall - stop - late, self.world.wall + abs(self.world.skewed)
+        return not any(is_open(windows, first + at) for at in range(int(last - first) + 1))
+
+
+__all__ = ["NothingOutsideWindows", "is_open"]
