@@ -22,7 +22,7 @@ from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
 from tightship.cli.app import COLLECTIONS
 from tightship.cli.snapshot_file import read_file
-from tightship.objects.durations import parse_duration
+from tightship.objects.times import parse_duration
 from tightship_testkit.execution import Execution
 
 SETTINGS = EVERY_POOL | {

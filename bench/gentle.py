@@ -4,7 +4,7 @@
     python bench/gentle.py --pauses 0 10m 30m    others
     python bench/gentle.py --days 1
 
-*node-hours* count every node that is there. *a pod and day* is the 99th percentile, over the pods of all workloads, of
+*node-hours* count every node that is there. *pod and day* is the 99th percentile, over the pods of all workloads, of
 their workload's evictions in one day by its replicas; *an hour* is the same of the most evictions within any hour.
 *twice* counts evictions of a workload within ten minutes of another.
 """
@@ -23,7 +23,7 @@ from typing import Any
 
 from virtual import Traffic, config_maps, forty
 
-from tightship.process.settings.fields import seconds
+from tightship.process.settings.loading import seconds
 from tightship_simulator.demo import story
 from tightship_simulator.demo.cluster import WORKS, group, objects
 from tightship_simulator.life.prometheus import Outage, Prometheus
@@ -37,23 +37,26 @@ def percentile(values: list[float], part: float) -> float:
     return sorted(values)[max(0, math.ceil(part * len(values)) - 1)]
 
 
+def _with(pause: str, config_map: dict[str, Any]) -> dict[str, Any]:
+    """Return the ConfigMap of a controller with this pause."""
+    name = config_map["metadata"]["name"]
+    if name == "node-compactor":
+        held = json.loads(config_map["data"]["config.yaml"])
+        return {**config_map, "data": {"config.yaml": json.dumps({**held, "workloadPause": pause})}}
+    return {**config_map, "data": {"workloadPause": pause}} if name == "node-refiner" else config_map
+
+
 def run(pause: str, days: int) -> dict[str, Any]:
     traffic = Traffic(WORKS)
     evicted: defaultdict[str, list[float]] = defaultdict(list)
     replicas: defaultdict[str, list[int]] = defaultdict(list)
-    found = {"pause": pause, "nodeHours": 0.0, "evictions": 0, "removed": 0}
+    found: dict[str, Any] = {"pause": pause, "nodeHours": 0.0, "evictions": 0, "removed": 0}
 
     async def live(simulation: Simulation) -> None:
         store, start = simulation.store, simulation.now().timestamp()
         traffic.now = simulation.now
         store.load(objects(7, simulation.now(), forty(), WORKS))
-        for each in config_maps():
-            if each["metadata"]["name"] == "node-compactor":
-                held = json.loads(each["data"]["config.yaml"])
-                each["data"]["config.yaml"] = json.dumps({**held, "workloadPause": pause})
-            elif each["metadata"]["name"] == "node-refiner":
-                each["data"] = {"workloadPause": pause}
-            store.load([each])
+        store.load([_with(pause, each) for each in config_maps()])
         for program in PROGRAMS:
             simulation.start(program, LEADER_ELECT="false", CONFIG_MAP_NAME=program.name, LOG_LEVEL="error")
         version = store.version
@@ -85,9 +88,7 @@ def run(pause: str, days: int) -> dict[str, Any]:
     daily, hourly = [], []
     for name, held in replicas.items():
         mean = len(held) / found["hours"]
-        times = evicted[name]
-        for day in range(days):
-            some = [each for each in times if day * DAY <= each < (day + 1) * DAY]
+        for some in ([at for at in evicted[name] if at // DAY == day] for day in range(days)):
             most = max((sum(a <= b < a + 3600 for b in some) for a in some), default=0)
             daily += [len(some) / mean] * max(1, round(mean))
             hourly += [most / mean] * max(1, round(mean))
@@ -105,9 +106,7 @@ def main() -> None:
     if options.child:
         print(json.dumps(run(options.child, options.days)))
         return
-    print(
-        f"{'pause':>6}{'node-hours':>12}{'evictions':>11}{'removed':>9}{'twice':>7}{'a pod and day':>15}{'an hour':>9}"
-    )
+    print(f"{'pause':>6}{'node-hours':>12}{'evictions':>11}{'removed':>9}{'twice':>7}{'pod and day':>13}{'an hour':>9}")
     first = None
     for pause in options.pauses:
         seconds(pause)
@@ -117,7 +116,7 @@ def main() -> None:
         more = each["nodeHours"] / first["nodeHours"] - 1
         print(
             f"{pause:>6}{each['nodeHours']:>12,.0f}{each['evictions']:>11,}{each['removed']:>9,}{each['twice']:>7,}"
-            f"{each['daily']:>15.2f}{each['hourly']:>9.2f}  {more:+.1%} node-hours, {each['cpu']:.0f} s of CPU",
+            f"{each['daily']:>13.2f}{each['hourly']:>9.2f}  {more:+.1%} node-hours, {each['cpu']:.0f} s of CPU",
             flush=True,
         )
 

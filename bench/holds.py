@@ -35,9 +35,8 @@ from hpa_scaler.annotations.parsing import parse_spec
 from hpa_scaler.annotations.promql import fallbacks
 from hpa_scaler.annotations.queries import Outcome, Query, QueryAnswer, answer_of
 from hpa_scaler.annotations.spec import PREFIX, FloorSpec, Rules
-from hpa_scaler.judge.advice import LENGTHEN
 from hpa_scaler.judge.decision import FloorDecision
-from hpa_scaler.judge.history import BUCKETS, FloorHistory
+from hpa_scaler.judge.history import BUCKETS, LENGTHEN, FloorHistory
 from hpa_scaler.judge.judge import judge_one, questions, subject_of
 from hpa_scaler.judge.sources import lowering_window
 from tightship.objects import HorizontalPodAutoscaler

@@ -29,7 +29,7 @@ from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
 from tightship.cli.app import COLLECTIONS
 from tightship.cluster import Snapshot
-from tightship.objects.durations import parse_duration
+from tightship.objects.times import parse_duration
 from tightship.planning.evaluate import Evaluation, Horizon, evaluate
 from tightship.planning.plan import SearchRules
 from tightship.search import search as improving

@@ -16,8 +16,8 @@ from hpa_scaler.judge.decision import Action
 from hpa_scaler.judge.ownership import ENDINGS
 from hpa_scaler.prometheus.client import CircuitState
 from hpa_scaler.write.metrics import ScalerMetrics
-from node_compactor.metrics import CompactorMetrics
-from node_refiner.metrics import RefinerMetrics
+from node_compactor.controller import CompactorMetrics
+from node_refiner.controller import RefinerMetrics
 from tightship.drain.answers import EvictionAnswer
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship.objects.drain_record import Ending

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tightship.objects.durations import DurationError, parse_duration
+from tightship.objects.times import DurationError, parse_duration
 from tightship_charts.__main__ import drifted, generated
 from tightship_charts.configuration import DURATION
 from tightship_charts.places import CHARTS, CONTROLLERS, INSTALLABLE

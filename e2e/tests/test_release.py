@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from day import AFTERWARDS, AT_NIGHT, CONTROLLERS, NIGHT, PEAK, RELEASE, SYSTEM, UNGUARDED, Live, ShopCluster, scaled
 
+from tightship.objects import decode
 from tightship_e2e import ControlPlane
 from tightship_e2e.binaries import find_or_installed
 from tightship_e2e.helm import HelmError, run
@@ -51,8 +53,14 @@ async def slow(on: ShopCluster, seconds: int) -> None:
         pods = await on.api.list("Pod", SHOP, labelSelector="app=batch")
         return len(pods) == AT_NIGHT["batch"] and all(each["metadata"].get("annotations") for each in pods)
 
+    began = time.time()
     await on.until(rolled, "batch is rolled out")
     await on.until_ready(UNGUARDED)
+    # By this `windows.notBefore` knows the end of a rollout.
+    found = [decode("ReplicaSet", json.dumps(each).encode()) for each in await on.api.list("ReplicaSet", SHOP)]
+    emptied = [each.since for each in found if each.owner.name == "batch" and each.replicas == 0]
+    assert len(emptied) == 1
+    assert began - 2 < emptied[0] <= time.time()
 
 
 @asynccontextmanager

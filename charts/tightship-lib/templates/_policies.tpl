@@ -165,7 +165,11 @@ variables:
 validations:
   - expression: has(variables.options.preconditions) && has(variables.options.preconditions.uid)
     message: this account may evict or delete a pod only by its uid
-  - expression: variables.options.all(k, k in ['apiVersion', 'kind', 'preconditions'])
+  # The API server writes the pod's own grace period into the options of a deletion before it asks this policy
+  # (`CheckGracefulDelete` in pkg/registry/core/pod/strategy.go).
+  - expression: >-
+      variables.options.all(k, k in ['apiVersion', 'kind', 'preconditions'] || k == 'gracePeriodSeconds' &&
+      request.operation == 'DELETE' && variables.options[k] == oldObject.spec.terminationGracePeriodSeconds)
     message: this account may evict or delete a pod only with the grace period that the pod asks for
 {{- end -}}
 

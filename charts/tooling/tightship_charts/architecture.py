@@ -26,6 +26,7 @@ _ORDER = (
     ("tightship.landing", "led replacements: steering by hints"),
     ("tightship.deletion_costs", "costs on pods of nodes that go next"),
     ("tightship.advice", "what each blocker costs"),
+    ("tightship.frontier", "what evictions buy"),
     ("tightship.search", "a search for better plans"),
     ("tightship.prices", "price lists, OpenCost, clouds"),
     ("tightship.process", "settings, logs, metrics, HTTP"),

@@ -14,9 +14,17 @@ from hpa_scaler.annotations.parsing import ANNOTATIONS
 from hpa_scaler.process.settings import ScalerSettings
 from node_compactor.settings import CompactorSettings
 from node_refiner.settings import RefinerSettings
-from tightship.objects.durations import spell_duration
-from tightship.process.settings.fields import SWITCHABLE_RULES, Budget, is_duration, parse_ratio
-from tightship.process.settings.loading import Layered, flags_of, nested, wire_keys
+from tightship.objects.times import spell_duration
+from tightship.process.settings.loading import (
+    SWITCHABLE_RULES,
+    Budget,
+    Layered,
+    flags_of,
+    is_duration,
+    nested,
+    parse_ratio,
+    wire_keys,
+)
 from tightship.process.settings.query_servers import ServerSettings
 from tightship.process.settings.sections import EXACT, Steering
 from tightship.process.settings.windows import KEYS, LoweringWindows

@@ -14,10 +14,11 @@ from hpa_scaler.backtest.fit import FloorSuggestions
 from hpa_scaler.backtest.replay import FloorBacktest
 from hpa_scaler.documents.document import FloorExplanation, FloorPlan
 from tightship.documents.document import NodeExplanation, NodePlan
+from tightship.documents.frontier import NodeFrontier
 from tightship_charts.places import CHARTS
 
 SCHEMAS = CHARTS.parent / "docs" / "schemas"
-DOCUMENTS = (NodePlan, NodeExplanation, FloorPlan, FloorExplanation, FloorBacktest, FloorSuggestions)
+DOCUMENTS = (NodePlan, NodeExplanation, NodeFrontier, FloorPlan, FloorExplanation, FloorBacktest, FloorSuggestions)
 
 _SITE = "https://tightship.github.io/tightship/schemas"
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from prometheus_client import CollectorRegistry
 
 from hpa_scaler.write.metrics import ScalerMetrics
-from node_compactor.metrics import CompactorMetrics
-from node_refiner.metrics import RefinerMetrics
+from node_compactor.controller import CompactorMetrics
+from node_refiner.controller import RefinerMetrics
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship.process.metrics import RunMetrics, new_registry
 from tightship_charts.places import CHARTS

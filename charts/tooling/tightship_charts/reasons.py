@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from tightship.objects.reasons import Reason
-from tightship.process.settings.fields import SWITCHABLE_RULES
+from tightship.process.settings.loading import SWITCHABLE_RULES
 from tightship_charts.places import CHARTS
 
 REASONS = CHARTS.parent / "docs" / "reasons.md"

@@ -14,8 +14,7 @@ import hpa_scaler.process.settings
 import node_compactor.controller
 import node_refiner.controller
 from node_compactor.settings import CoolDownKeys
-from tightship.process.settings.fields import Allowed
-from tightship.process.settings.loading import Layered, flags_of, wire_keys
+from tightship.process.settings.loading import Allowed, Layered, flags_of, wire_keys
 from tightship.process.settings.process import ProcessSettings
 from tightship.process.settings.sections import (
     DrainKeys,

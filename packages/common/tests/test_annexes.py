@@ -21,11 +21,15 @@ PACKAGES = {
 ENTRIES = {
     "advice": "advise",
     "deletion_costs": "pod_costs",
+    "frontier": "frontier",
     "landing": "landing_guide",
     "prices": "prices",
     "search": "search",
 }
 """The annexes, each with the one function that is imported of it."""
+
+STANDS_ON = {"search": ("frontier",)}
+"""The annexes that go with the one they stand on."""
 
 WIRING = ("tightship/nodes/annexes.py", "hpa_scaler/annexes.py")
 CORE = (
@@ -42,14 +46,17 @@ CORE = (
 
 def without(annex: str, folder: Path) -> Path:
     """Copy the packages without *annex* and its lines in the wiring; return the folder to import them from."""
-    made = folder / "src"
+    made, gone = folder / "src", (annex, *STANDS_ON.get(annex, ()))
     for package, where in PACKAGES.items():
-        kept = shutil.ignore_patterns("__pycache__", *([annex] if package == "tightship" else []))
+        kept = shutil.ignore_patterns("__pycache__", *(gone if package == "tightship" else ()))
         shutil.copytree(ROOT / "packages" / where / "src" / package, made / package, ignore=kept)
-    entry = ENTRIES[annex]
     for name in WIRING:
-        text = re.sub(rf"^from tightship\.{annex} import {entry}\n", "", (made / name).read_text(), flags=re.MULTILINE)
-        (made / name).write_text(re.sub(rf"\| None = {entry}$", "| None = None", text, flags=re.MULTILINE))
+        text = (made / name).read_text()
+        for each in gone:
+            entry = ENTRIES[each]
+            text = re.sub(rf"^from tightship\.{each} import {entry}\n", "", text, flags=re.MULTILINE)
+            text = re.sub(rf"\| None = {entry}$", "| None = None", text, flags=re.MULTILINE)
+        (made / name).write_text(text)
     return made
 
 

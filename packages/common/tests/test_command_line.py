@@ -10,7 +10,7 @@ import pytest
 from tightship.cli.output import terminal_of
 from tightship.cli.progress import Progress
 from tightship.objects.selectors import SelectorError, parse_selector
-from tightship.process.settings.fields import parse_ratio
+from tightship.process.settings.loading import parse_ratio
 
 LABELS = {"pool": "web", "zone": "a", "size": "4", "example.com/tier": "gold", "empty": ""}
 

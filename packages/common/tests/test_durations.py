@@ -2,7 +2,7 @@
 
 import pytest
 
-from tightship.objects.durations import DurationError, format_duration, parse_duration
+from tightship.objects.times import DurationError, format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,15 @@ class TinyFleet(Struct, frozen=True):
         """Return how many nodes the best plan of one round keeps."""
         return min(len(self.nodes) - len(closed) for closed in self._plans())
 
+    def evictions(self) -> dict[int, int]:
+        """Return the fewest evictions of a plan that removes at least so many nodes, by that number."""
+        found: dict[int, int] = {}
+        for closed in self._plans():
+            pods = sum(each.home in closed for each in self.pods)
+            for removed in range(len(closed) + 1):
+                found[removed] = min(pods, found.get(removed, pods))
+        return found
+
     def _plans(self) -> Iterator[frozenset[int]]:
         """Yield each set of nodes that can go together."""
         goes = [number for number, each in enumerate(self.nodes) if each.goes]

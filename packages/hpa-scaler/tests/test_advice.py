@@ -10,8 +10,8 @@ from hpa_builder import CYCLE, NOW, HpaCycles, answer, failure, hpa, judge, spec
 
 from hpa_scaler.annotations.queries import Outcome
 from hpa_scaler.annotations.spec import FloorSpec, Rollout, Rules
-from hpa_scaler.judge.advice import ADVICE, regular_gaps, with_gap
 from hpa_scaler.judge.decision import FloorDecision
+from hpa_scaler.judge.history import ADVICE, regular_gaps, with_gap
 from tightship.objects.node import Condition
 from tightship.objects.reasons import HPA_TROUBLE, QUERY_FAILURES, Reason
 from tightship.objects.times import parse_rfc3339

@@ -32,9 +32,9 @@ from hpa_scaler.judge.history import FloorHistory, State, decode_state, encode_s
 from hpa_scaler.judge.judge import judge_one
 from hpa_scaler.judge.sources import lowering_window
 from tightship.objects.autoscaling import HorizontalPodAutoscaler
-from tightship.objects.durations import format_duration
 from tightship.objects.node import Condition
 from tightship.objects.reasons import QUERY_FAILURES, Reason
+from tightship.objects.times import format_duration
 from tightship.rules.windows import Windows, parse_window
 
 

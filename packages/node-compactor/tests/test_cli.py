@@ -69,6 +69,17 @@ def test_every_problem_of_a_malformed_file_is_one_line(cli: Any, tmp_path: Path)
         (("plan", "--now", "yesterday"), "'yesterday' is not a time; allowed is RFC 3339"),
         (("plan", "--limit", "much", "--budget", "x%"), "--limit: 'much': "),
         (("plan", "--search", "-1s"), "--search: '-1s' is not a duration; allowed is"),
+        (("plan", "--evictions", "0"), "--evictions: '0' is no number of evictions; allowed is a whole number from 1"),
+        (
+            ("plan", "--evictions", "-3"),
+            "--evictions: '-3' is no number of evictions; allowed is",
+        ),
+        (("plan", "--evictions", "1.5"), "--evictions: '1.5' is no number of evictions; allowed is"),
+        (("plan", "--evictions", "5", "--frontier"), "--frontier and --evictions don't go together; allowed is one"),
+        (("plan", "--evictions", "5", "--search", "1s"), "--evictions and --search don't go together; allowed is one"),
+        (("plan", "--frontier", "--until-stable"), "--frontier and --until-stable don't go together; allowed is one"),
+        (("plan", "--frontier", "--placement", "likely"), "--frontier goes with --placement possible only"),
+        (("plan", "--frontier", "-o", "csv"), "--frontier has no output 'csv'; allowed are table, json, yaml, html"),
         (("plan", "--search", "abc"), "--search: 'abc' is not a duration; allowed is"),
         (("plan", "--search", "1s", "--placement", "likely"), "--search goes with --placement possible only"),
     ],
@@ -112,6 +123,39 @@ def test_a_defect_is_one_line(cli: Any, data: Path, monkeypatch: pytest.MonkeyPa
     assert outcome.err == (
         "node-compactor: unexpected ZeroDivisionError: division by zero (the traceback: --log-level debug)\n"
     )
+
+
+EVERY = ("--limit", "1.99", "--required-count", "0", "--advice-time", "0")
+
+
+def test_a_frontier_has_plans_with_more_and_more_nodes(cli: Any, data: Path) -> None:
+    shown = ("plan", "-f", data / "cluster.yaml", "--frontier", *EVERY)
+    outcome = cli(*shown, "-o", "json")
+    assert outcome.code == 0
+    document = json.loads(outcome.out)
+    points = document["points"]
+    assert (document["kind"], document["placement"], document["nodes"]) == ("NodeFrontier", "possible", 9)
+    assert [each["removed"] for each in points] == sorted({each["removed"] for each in points})
+    assert points
+    assert all(each["removed"] + each["nodesAfter"] == 9 for each in points)
+    assert all(0 <= each["least"] <= each["evictions"] for each in points)
+    text = cli(*shown).out
+    assert "KEPT  REMOVED  EVICTIONS  PROVEN  FOR ONE MORE  SAVED A MONTH" in text
+    page = cli(*shown, "-o", "html").out
+    assert page.count("<circle") == len(points)
+    assert cli(*shown, "--exit-code").code == 2
+
+
+def test_a_plan_takes_no_more_evictions_than_allowed(cli: Any, data: Path) -> None:
+    file = ("plan", "-f", data / "cluster.yaml", *EVERY, "-o", "json")
+    most = json.loads(cli(*file, "--placement", "possible").out)["summary"]
+    assert most["evictions"] > 1
+    few = json.loads(cli(*file, "--evictions", "1").out)
+    assert few["summary"]["evictions"] <= 1
+    assert few["summary"]["nodes"]["removed"] >= 1
+    assert "MaxEvictionsReached" in {reason for node in few["nodes"] for reason in node["reasons"]}
+    many = json.loads(cli(*file, "--evictions", "1000").out)["summary"]
+    assert many["nodes"]["removed"] >= most["nodes"]["removed"]
 
 
 def test_a_searched_plan_says_so_and_chooses_places(cli: Any, data: Path) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from node_compactor.controller import COMPACTOR
-from node_compactor.describing import summarize
+from node_compactor.controller import COMPACTOR, summarize
 from node_compactor.settings import load_settings
 from tightship.planning.plan import STRATEGIES
 from tightship.process.settings.loading import BadFlagsError, SettingsError, wire

@@ -9,8 +9,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
+from node_compactor.controller import CompactorMetrics
 from node_compactor.judge import CompactorJudge
-from node_compactor.metrics import CompactorMetrics
 from node_compactor.older import METRICS
 from node_compactor.settings import load_settings
 from tightship.cluster import Snapshot

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from node_compactor.pacing import cooling
+from node_compactor.judge import cooling
 from node_compactor.settings import load_settings
 from tightship.cluster import Snapshot
 from tightship.objects.drain_record import Finished

@@ -303,6 +303,58 @@ def test_a_plan_stops_after_so_many_nodes() -> None:
     assert reasons(outcome) == {"n3": [Reason.MAX_NODES_REACHED]}
 
 
+PRICE = "tightship.dev/hourly-price"
+
+
+@pytest.mark.parametrize(
+    ("least", "strategy", "going"),
+    [
+        (0, "balanced", ["dear", "crowded", "cheap"]),
+        (0, "fewest-evictions", ["cheap", "dear", "crowded"]),
+        (72, "balanced", ["dear", "crowded", "cheap"]),
+        (74, "balanced", ["dear", "crowded"]),
+        (74, "fewest-evictions", ["dear", "crowded"]),
+        (150, "balanced", ["dear"]),
+        (220, "balanced", []),
+    ],
+)
+def test_a_plan_ends_where_a_removal_is_not_worth_its_evictions(least: float, strategy: str, going: list[str]) -> None:
+    """An hour of 0.1 is a month of 73."""
+    cluster = snapshot(
+        workload(),
+        node("cheap", notes={PRICE: "0.1"}),
+        pod("one", on="cheap", cpu="10m"),
+        node("crowded", notes={PRICE: "0.4"}),
+        *(pod(f"many-{each}", on="crowded", cpu="10m") for each in range(3)),
+        node("dear", notes={PRICE: "0.3"}),
+        pod("other", on="dear", cpu="20m"),
+        node("sink", notes={"tightship.dev/do-not-drain": "true"}),
+    )
+    found = plan(cluster, {"*": pool()}, strategy=strategy, minimumSavingPerEviction=least, placement="possible")
+    assert removed(found) == going
+    stay = {"dear", "crowded", "cheap"} - {*going}
+    assert all(reasons(found)[name] == [Reason.SAVING_TOO_SMALL] for name in stay)
+
+
+def test_where_a_saving_is_asked_for_a_node_without_a_price_stays_unless_it_is_empty() -> None:
+    cluster = snapshot(workload(), node("n1"), pod("p", on="n1"), node("n2"), node("n3"), pod("q", on="n3", cpu="2"))
+    found = plan(cluster, {"*": pool()}, minimumSavingPerEviction=1)
+    assert removed(found) == ["n2"]
+    assert {each.fix for each in found.refusals["n1"]} == {
+        "give the node a price (--prices FILE), or set --min-saving-per-eviction 0"
+    }
+
+
+@pytest.mark.parametrize(("pods", "first"), [("b", "large"), ("bcd", "small")])
+def test_without_prices_balanced_goes_by_size(pods: str, first: str) -> None:
+    big = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    small = [node("small"), pod("a", on="small", cpu="10m")]
+    large = [node("large", allocatable=big), *(pod(each, on="large", cpu="10m") for each in pods)]
+    sink = node("sink", allocatable=big, notes={"tightship.dev/do-not-drain": "true"})
+    found = plan(snapshot(workload(), *small, *large, sink), {"*": pool()}, strategy="balanced", placement="possible")
+    assert removed(found)[0] == first
+
+
 def test_all_gates_that_refuse_are_named() -> None:
     outcome = plan(snapshot(*empty(2)), {"*": pool(required=3, minimum=2)})
     assert reasons(outcome)["n1"] == [Reason.POOL_MIN_SIZE, Reason.REQUIRED_COUNT_NOT_REACHED]

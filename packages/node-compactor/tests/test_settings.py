@@ -9,8 +9,7 @@ import pytest
 from node_compactor.settings import CompactorSettings, load_settings
 from tightship.cluster.pools import KNOWN_POOL_LABELS
 from tightship.objects.reasons import Reason
-from tightship.process.settings.fields import SWITCHABLE_RULES, Budget, parse_budget
-from tightship.process.settings.loading import SettingsError
+from tightship.process.settings.loading import SWITCHABLE_RULES, Budget, SettingsError, parse_budget
 from tightship.rules.eviction_rules import SWITCHABLE as POD_RULES
 from tightship.rules.nodes import SWITCHABLE as NODE_RULES
 

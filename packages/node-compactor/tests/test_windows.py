@@ -9,14 +9,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tightship.process.settings.sources import Content, Found
 
 from node_compactor.controller import COMPACTOR
 from node_compactor.settings import load_settings
 from tightship.documents.warnings import warnings_of
 from tightship.objects.reasons import Reason
 from tightship.planning.evaluate import evaluate
-from tightship.process.settings.live import LiveConfig, Report
+from tightship.process.settings.live import Content, Found, LiveConfig, Report
 from tightship.process.settings.loading import SettingsError
 from tightship.rules.windows import window_check
 from tightship_testkit.builders import NOW, Json, controller, node, pod, snapshot, when, workload

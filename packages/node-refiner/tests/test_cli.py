@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from node_refiner.controller import COMMANDS, REFINER, load_settings
-from node_refiner.describing import summarize
+from node_refiner.controller import COMMANDS, REFINER, load_settings, summarize
 from node_refiner.settings import RefinerSettings
 from tightship.process.settings.loading import flags_of, wire, wire_keys
 from tightship.process.settings.sections import DrainKeys, NodeKeys, SteeringKeys

@@ -8,8 +8,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from node_refiner.controller import RefinerMetrics
 from node_refiner.judge import RefinerJudge
-from node_refiner.metrics import RefinerMetrics
 from node_refiner.older import METRICS
 from node_refiner.settings import RefinerSettings
 from tightship.drain.events import DrainEvent, EventKind

@@ -108,6 +108,30 @@ def test_of_one_priority_the_fewest_pods_go_first_and_the_others_do_not_count() 
     assert order(*one, *two, candidate_order="pods-priority") == ["one", "two"]
 
 
+PRICE = "tightship.dev/hourly-price"
+
+
+def priced(name: str, price: str, *priorities: int) -> list[Json]:
+    """A node that costs *price* an hour, with a pod of each of *priorities*."""
+    pods = (pod(f"{name}-{each}", on=name, cpu="10m", priority=number) for each, number in enumerate(priorities))
+    return [node(name, notes={PRICE: price}), *pods]
+
+
+def test_what_saves_most_for_each_eviction_goes_first() -> None:
+    items = [*priced("cheap", "0.1", 0), *priced("many", "0.4", 0, 0, 0), *priced("dear", "0.3", 0)]
+    assert order(*items, candidate_order="balanced") == ["dear", "many", "cheap"]
+
+
+def test_of_one_saving_the_least_important_pods_go_first() -> None:
+    items = [*priced("important", "0.2", 100), *priced("plain", "0.2", 0), *priced("empty", "0.01")]
+    assert order(*items, candidate_order="balanced") == ["empty", "plain", "important"]
+
+
+def test_a_removal_that_saves_too_little_does_not_go() -> None:
+    items = [*priced("dear", "0.3", 0), *priced("cheap", "0.1", 0)]
+    assert order(*items, candidate_order="balanced", minimum_saving=100) == ["dear"]
+
+
 # -- among equals
 
 
@@ -117,7 +141,7 @@ def alone(name: str, app: str, cpu: str = "1", **given: Any) -> list[Json]:
     return [node(name), pod(f"{app}-1", on=name, cpu=cpu, memory="1Gi", **own, **given), workload(name=app)]
 
 
-@pytest.mark.parametrize("how", ["score", "fewest-evictions", "pods-priority"])
+@pytest.mark.parametrize("how", ["score", "fewest-evictions", "balanced", "pods-priority"])
 def test_a_single_replica_comes_last_among_equals(how: str) -> None:
     items = [*alone("a", "only"), *holding("b"), *holding("c")]
     assert order(*items, candidate_order=how) == ["b", "c", "a"]

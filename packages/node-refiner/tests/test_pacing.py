@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from node_refiner.pacing import cooling
+from node_refiner.judge import cooling
 from node_refiner.settings import RefinerSettings
 from tightship.objects.drain_record import Finished
 from tightship.objects.reasons import Reason

@@ -15,8 +15,7 @@ from node_refiner.judge import RefinerJudge
 from node_refiner.older import KEYS, native
 from node_refiner.settings import CandidateOrder, RefinerSettings
 from tightship.objects.reasons import Reason
-from tightship.process.settings.fields import SWITCHABLE_RULES, Budget
-from tightship.process.settings.loading import BadFlagsError, SettingsError, wire_keys
+from tightship.process.settings.loading import SWITCHABLE_RULES, BadFlagsError, Budget, SettingsError, wire_keys
 from tightship.process.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
 
 Json = dict[str, Any]
@@ -58,6 +57,7 @@ def test_the_native_form_of_the_older_config_map_means_the_same() -> None:
         nodeDrainTimeout: 8m30s
         podEvictionTimeout: 8m30s
         backoff: 5m
+        workloadPause: 0
     """
     assert REFINER.configured({"config.yaml": told}, {}) == REFINER.configured(OLD, {})
 

@@ -27,12 +27,10 @@ from hpa_scaler.judge.history import StateError, decode_state
 from hpa_scaler.prometheus.answers import outcome
 from tightship.cli.object_file import DocumentError, documents, unpack
 from tightship.objects import quantity
-from tightship.objects.durations import parse_duration
 from tightship.objects.query_servers import parse_address
 from tightship.objects.selectors import Requirement, parse_selector
-from tightship.objects.times import parse_rfc3339
-from tightship.process.settings.fields import parse_budget
-from tightship.process.settings.loading import SettingsError, mapping_of
+from tightship.objects.times import parse_duration, parse_rfc3339
+from tightship.process.settings.loading import SettingsError, mapping_of, parse_budget
 
 LENGTH = 200_000
 """Characters: what fits into the annotations of one object."""

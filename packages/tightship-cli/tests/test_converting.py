@@ -75,6 +75,7 @@ def test_the_older_compactors_json_becomes_native() -> None:
             "mynodepool": {"enabled": True, "cpuRequestRatioLimit": 0.75, "requiredUnderutilizedNodeCount": 5}
         },
         "utilization": "cpu",
+        "workloadPause": 0,
     }
     assert "nodePools.mynodepool.scaleDownCPURequestRatioLimit is cpuRequestRatioLimit now" in notes
     assert notes.endswith("f: changes in behaviour: nothing")
@@ -102,6 +103,7 @@ def test_the_older_refiners_config_map_becomes_native() -> None:
         "nodeDrainTimeout": "8m30s",
         "podEvictionTimeout": "8m30s",
         "backoff": "5m",
+        "workloadPause": 0,
     }
     parse = node_refiner.controller.REFINER.configured
     assert parse(found["data"], {}) == parse(REFINER, {})

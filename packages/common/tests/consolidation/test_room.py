@@ -10,7 +10,7 @@ import pytest
 from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.facts import FactRules, NodeFacts, count_at_claim, count_before_plan, gather, nodes_out
-from tightship.process.settings.fields import Budget
+from tightship.process.settings.loading import Budget
 from tightship.rules.limits import CLUSTER, claimable, node_budget
 from tightship_testkit.builders import NOW, node, snapshot
 

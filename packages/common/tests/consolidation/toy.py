@@ -22,8 +22,7 @@ from tightship.objects.reasons import Refusal
 from tightship.planning.evaluate import Evaluation, Facts, Judge
 from tightship.planning.facts import FactRules, NodeFacts, count_at_claim
 from tightship.planning.plan import Candidate, Gates, Move, Placement, Planner, Removal, Strategy
-from tightship.process.settings.fields import Budget
-from tightship.process.settings.loading import load
+from tightship.process.settings.loading import Budget, load
 from tightship.process.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
 from tightship.process.settings.sections import NodeSettings
 from tightship.rules.additions import Pause

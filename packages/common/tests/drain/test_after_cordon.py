@@ -147,7 +147,8 @@ def test_what_was_waited_for_in_vain_pauses_on_every_node_until_then() -> None:
     cluster = builders.snapshot(view("a", failed), view("b", later), view("c", over), view("d", now_waits))
     found = paused(cluster, NOW)
     assert found == {"OpensAfterCordon shop/web": ("b", NOW + 90)}
-    [refusal] = pausing((WEB, DB), found, NOW)
+    [refusal], rest = pausing((WEB, DB), found, NOW)
+    assert rest == [DB]
     assert refusal.reason is Reason.NOT_OPENED
     assert "node b, next try in 90s" in refusal.detail
     assert parted([WEB, GONE, refusal]) == ([GONE, refusal], [WEB])

@@ -73,6 +73,21 @@ async def test_a_drain_claims_evicts_each_pod_once_and_hands_over(bench: Bench) 
     assert all("spec" not in each for each in more)
 
 
+async def test_two_pods_of_one_workload_go_a_pause_apart_though_that_is_longer_than_all_timeouts(bench: Bench) -> None:
+    replica = await bench.replica()
+    rules = msgspec.structs.replace(FAST.rules, workload_pause=600.0, node_timeout=300.0, pod_timeout=60.0)
+    replica.settings = msgspec.structs.replace(FAST, rules=rules)
+    began = asyncio.get_running_loop().time()
+    assert await replica.claim() is None
+    await until(lambda: bool(bench.api.evicted), 60.0)
+    await asyncio.sleep(590)
+    assert len(bench.api.evicted) == 1
+    await until(lambda: not replica.drainer.driving, 300.0)
+    assert asyncio.get_running_loop().time() - began >= 600
+    assert [each.ending for each in replica.reported(EventKind.ENDED)] == [Ending.HANDED_OVER]
+    assert sorted(bench.api.evicted) == MOVED
+
+
 async def test_a_drain_that_breaks_off_by_a_defect_is_told_and_taken_up_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -111,6 +126,7 @@ async def test_a_drain_asks_the_server_for_its_node_only_where_it_must(bench: Be
     assert [each for each in asked if "claims" in each[1] or each[1] == "leases"] == [
         ("GET", "tightship-claims", 404),
         ("POST", "leases", 201),
+        ("PUT", "tightship-claims", 200),  # all pods are gone, and their workloads rest from now on
         ("PUT", "tightship-claims", 200),
     ]
 

@@ -133,6 +133,17 @@ def test_deleting_past_budgets_asks_none_of_them() -> None:
     assert not sight(pod("web-1"), node("n2"), budget("a"), budget("b"), rules=rules).rest("likely")
 
 
+def test_one_pod_of_a_workload_goes_at_a_time_and_none_while_it_rests() -> None:
+    rules = msgspec.structs.replace(RULES, workload_pause=600.0)
+    pods = (pod("web-1"), pod("web-2"), pod("db-0", owner=controller("StatefulSet", "db")))
+    assert names(look(*pods, rules=rules).next) == ["db-0", "web-1"]
+    found = look(*pods, rules=rules, rests={"ReplicaSet shop/web": NOW + 9, "StatefulSet shop/db": NOW})
+    assert (names(found.next), found.due) == (["db-0"], NOW + 9)
+    unanswered = {"uid-web-1": refused(EvictionAnswer.NO_ANSWER)}
+    found = look(*pods, rules=rules, tries=unanswered, rests={"ReplicaSet shop/web": NOW + 9})
+    assert names(found.next) == ["db-0", "web-1"]
+
+
 def test_only_so_many_pods_are_on_their_way_at_once() -> None:
     rules = msgspec.structs.replace(RULES, most_in_flight=3)
     pods = [pod(f"web-{n}") for n in range(5)]

@@ -5,9 +5,18 @@ from __future__ import annotations
 import pytest
 from pydantic import Field
 
-from tightship.objects.durations import parse_duration, spell_duration
-from tightship.process.settings.fields import Budget, GoBool, Seconds, is_duration, plain
-from tightship.process.settings.loading import Layered, SettingsError, load, wire
+from tightship.objects.times import parse_duration, spell_duration
+from tightship.process.settings.loading import (
+    Budget,
+    GoBool,
+    Layered,
+    Seconds,
+    SettingsError,
+    is_duration,
+    load,
+    plain,
+    wire,
+)
 
 
 class Model(Layered):

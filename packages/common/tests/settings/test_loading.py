@@ -11,15 +11,16 @@ import pytest
 from pydantic import AliasChoices, BaseModel, Field
 
 from tightship.cli.arguments import add_flags, given
-from tightship.process.settings.fields import Flag, Seconds
 from tightship.process.settings.loading import (
     BadFlagsError,
     ConfigSource,
     DefaultSource,
     EnvironmentSource,
+    Flag,
     FlagSource,
     Layered,
     OlderVariables,
+    Seconds,
     SettingsError,
     SettingsSource,
     Translation,

@@ -11,8 +11,8 @@ from node_compactor.settings import CompactorSettings, PoolSettings
 from tightship.cluster.pools import shown
 from tightship.objects import NodeGroup
 from tightship.objects.counting import counted
-from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import format_duration
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import CountInPlan, NodeFacts, count_before_plan
 from tightship.planning.plan import Candidate, Gates, Planner
@@ -27,6 +27,7 @@ from tightship.rules.limits import (
     zone_budget,
     zone_kind,
 )
+from tightship.rules.saving import saving_check
 
 
 def pool_checks(pool: str, settings: PoolSettings | None) -> tuple[Check, ...]:
@@ -170,7 +171,9 @@ class CompactorGates(Gates):
         checks = self._growing(candidate.name, candidate.pool, settings, self._progress, count)
         size = (each.check(count, candidate.name) for each in group_minimum(group))
         limit = utilization_check(candidate.pool, ratio, settings, candidate.ratio)
-        return [*refusals((limit, *checks), candidate.name), *refusals(size, candidate.name)]
+        evictions = len(planner.pods_of(candidate))
+        saving = saving_check(candidate.price, evictions, self._settings.minimum_saving)
+        return [*refusals((limit, *checks), candidate.name), *refusals((*size, saving), candidate.name)]
 
     def checks(self, name: str) -> tuple[Check, ...]:
         """Return the gates as they stand before a plan; for a pool that is not drained, only its own and the age."""
@@ -183,7 +186,9 @@ class CompactorGates(Gates):
         growing = self._growing(name, fact.pool, pool, _Progress(None, self), self._count)
         size = (each.check(self._count, name) for each in group_minimum(fact.group))
         limit = utilization_check(fact.pool, fact.cpu_ratio, pool)
-        found = (*first, limit, age, marks, *growing, *size, *self._budgets(name, pool))
+        price = None if fact.price is None else fact.price.hourly
+        saving = saving_check(price, len(fact.evict), settings.minimum_saving)
+        found = (*first, limit, age, marks, *growing, *size, saving, *self._budgets(name, pool))
         return tuple(each for each in found if each is not None)
 
     def _growing(

@@ -15,12 +15,21 @@ from node_compactor.older import native
 from tightship.nodes.annexes import PricesSetting
 from tightship.planning.plan import STRATEGIES
 from tightship.planning.utilization import Measure
-from tightship.process.settings.fields import BudgetField, Flag, Ratio, Seconds
-from tightship.process.settings.loading import ConfigSource, Layered, resolve, wire_keys
+from tightship.process.settings.loading import (
+    BudgetField,
+    ConfigSource,
+    Flag,
+    Layered,
+    Ratio,
+    Seconds,
+    resolve,
+    wire_keys,
+)
 from tightship.process.settings.sections import (
     DisabledRules,
     DrainKeys,
     HowSure,
+    LeastSaving,
     MostRemovals,
     NodeKeys,
     NodeSettings,
@@ -172,6 +181,7 @@ class CompactorSettings(
         BudgetField | None, Flag("--cluster-budget N|P%", "the same for the whole cluster (default: 1)", rank=-1)
     ] = Field(default=None, alias="maximumNodesInDrain")
     max_nodes: MostRemovals
+    minimum_saving: LeastSaving
     pool_labels: PoolLabels
     ignore_daemonsets: Annotated[
         bool, Flag("--ignore-daemonsets", "leave DaemonSet pods out of both sides of the ratio (default: no)", "rules")

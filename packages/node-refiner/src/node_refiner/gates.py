@@ -22,9 +22,8 @@ from tightship.cluster import Snapshot
 from tightship.objects import Node
 from tightship.objects.counting import counted
 from tightship.objects.drain_record import Phase
-from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
-from tightship.objects.times import rfc3339
+from tightship.objects.times import format_duration, rfc3339
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import CountInPlan, candidates_of, count_before_plan
 from tightship.planning.plan import Candidate, Gates, Ordered, Planner, Removal
@@ -34,6 +33,7 @@ from tightship.rules.checks import Check, refusals, remark
 from tightship.rules.disruption import DisruptionLedger, RenewedLedger
 from tightship.rules.limits import CLUSTER, Limit, group_minimum, zone_budget
 from tightship.rules.nodes import drain_record
+from tightship.rules.saving import saving_check
 
 _SPENT = Reason.PDB_SPENT_BY_PLAN
 
@@ -127,22 +127,27 @@ class RefinerGates(Gates):
     def checks(self, name: str) -> tuple[Check, ...]:
         """Return the gates as they stand at the node's turn, or before the plan if the node has no turn."""
         gates = (self._excess(name), self._minimums(name), plan_size_check(self._before(name), self._settings))
+        fact = self._facts[name]
+        price = None if fact.price is None else fact.price.hourly
+        saving = saving_check(price, len(fact.evict), self._settings.minimum_saving)
         return (
             self._order(name),
             *(self._as_ended(each, name) for each in gates if each is not None),
-            *(each.check(self._count, name) for each in group_minimum(self._facts[name].group)),
+            *(each.check(self._count, name) for each in group_minimum(fact.group)),
             *(each.check(self._count, name) for each in self._zone(name)),
+            *((saving,) if saving is not None else ()),
             self._pauses(),
-            *_marks(self._facts[name].view.node),
+            *_marks(fact.view.node),
         )
 
     def _zone(self, name: str) -> tuple[Limit, ...]:
         return zone_budget(self._settings.zone_budget, self._facts[name].view.node, self._count)
 
     def _size(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
-        """Return the refusal of *candidate*, after what *planner* has removed, if its group is at its minimum size."""
+        """Return what its group's size and its saving refuse of *candidate*, after what *planner* has removed."""
         count, limits = self._in_plan.after(planner), group_minimum(self._facts[candidate.name].group)
-        return refusals((each.check(count, candidate.name) for each in limits), candidate.name)
+        saving = saving_check(candidate.price, len(planner.pods_of(candidate)), self._settings.minimum_saving)
+        return refusals((*(each.check(count, candidate.name) for each in limits), saving), candidate.name)
 
     def _order(self, name: str) -> Check:
         fact, settings = self._facts[name], self._settings

@@ -2,31 +2,73 @@
 
 A plan ignores threshold and minimums at first, which tells how many nodes could really go, pod by pod. Then it is cut
 at its first node that threshold or minimums refuse, where the older controller's loop would end.
+
+The evidence of pauses, after a node was added and after any controller's drain, outlives a restart: creation times and
+starts of drains are on the nodes, endings in the history that all controllers share. The older controller forgot its
+timers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from node_refiner.excess import dedicated, taint_of_others, tainted
 from node_refiner.gates import CONTROLLER, RefinerGates, UpToThreshold
 from node_refiner.outlook import kinds, kinds_of, minimums, minimums_check
-from node_refiner.pacing import cooling
 from node_refiner.settings import RefinerSettings
 from tightship.cluster import Snapshot
 from tightship.objects import Node
-from tightship.objects.drain_record import Begun, Finished
+from tightship.objects.drain_record import Begun, Finished, Phase
 from tightship.objects.reasons import Refusal
 from tightship.planning.demand import ReservedDemand
 from tightship.planning.evaluate import Facts, Judge
-from tightship.planning.facts import FactRules, NodeFacts, count_at_claim, not_autoscaled
+from tightship.planning.facts import FactRules, NodeFacts, added, count_at_claim, not_autoscaled
 from tightship.planning.plan import Placement, Strategy
-from tightship.rules.additions import Pause
+from tightship.rules.additions import Pause, longest, newest, pause
 from tightship.rules.checks import refusals
 from tightship.rules.limits import CLUSTER, claimable, count_in_drain, group_minimum, node_budget, zone_budget
 from tightship.rules.node_groups import NodeGroups
-from tightship.rules.nodes import NodeRules, opt_outs, undeletable
+from tightship.rules.nodes import NodeRules, drain_record, opt_outs, undeletable
 from tightship.rules.rates import Rates, rate_checks
+
+_WHOLE = "cluster"
+"""The subject of a pause."""
+
+_Event = tuple[float, str, float, str]
+"""When something happened, what, for how long the cluster pauses, and the key that sets that."""
+
+
+def cooling(facts: Facts, settings: RefinerSettings, now: float, finished: Sequence[Finished] = ()) -> Pause | None:
+    """Return the longest pause at *now*, ``None`` if nothing pauses drains.
+
+    Every drain counts, whatever its ending: a drain that was given up because its controller stopped has moved pods
+    too.
+    """
+    events = [*_added(facts, settings), *_under_way(facts, settings), *_ended(finished, settings)]
+    latest = sorted(events, key=lambda each: each[1], reverse=True)
+    return longest(
+        *(pause(_WHOLE, what, at, length, now, who="no node is drained", key=key) for at, what, length, key in latest)
+    )
+
+
+def _added(facts: Facts, settings: RefinerSettings) -> Iterator[_Event]:
+    last = max(newest(added(facts)).values(), key=lambda each: (each[0], each[2]), default=None)
+    if last is not None:
+        at, _, name = last
+        yield at, f"node {name} was added", settings.time_since_last_addition, "clusterCoolDownAfterNodeAdded"
+
+
+def _under_way(facts: Facts, settings: RefinerSettings) -> Iterator[_Event]:
+    for name, fact in facts.items():
+        record = drain_record(fact.view.node)
+        since = record.entered(Phase.CLAIMED) if record is not None and record.owns_node else None
+        if since is not None:
+            yield since, f"a drain of node {name} began", settings.time_gap, "clusterCoolDownAfterDrain"
+
+
+def _ended(finished: Sequence[Finished], settings: RefinerSettings) -> Iterator[_Event]:
+    for each in finished:
+        yield each.at, f"the drain of node {each.node} ended", settings.time_gap, "clusterCoolDownAfterDrain"
 
 
 class RefinerJudge(Judge):

@@ -10,10 +10,9 @@ import re
 from collections.abc import Mapping
 
 from node_refiner.settings import RefinerSettings
-from tightship.objects.durations import DurationError, parse_duration, spell_duration
 from tightship.objects.quoting import set_twice
-from tightship.process.settings.fields import is_duration, without_unit
-from tightship.process.settings.loading import OlderVariables, Translation, wire_keys
+from tightship.objects.times import DurationError, parse_duration, spell_duration
+from tightship.process.settings.loading import OlderVariables, Translation, is_duration, wire_keys, without_unit
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 

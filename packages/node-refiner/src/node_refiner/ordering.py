@@ -17,6 +17,7 @@ from node_refiner.settings import CandidateOrder, RefinerSettings
 from tightship.cluster import Snapshot
 from tightship.objects import Pod, PodDisruptionBudget, PodTemplate
 from tightship.planning.plan import Candidate, Planner
+from tightship.planning.plan.strategies import saving_per_eviction
 
 _Owner = tuple[str, str, str]
 _Keys = tuple[float, ...]
@@ -69,6 +70,7 @@ class Keys:
     def __init__(self, settings: RefinerSettings) -> None:
         self._scoring = Scoring(settings)
         self._first = _FIRST[settings.candidate_order]
+        self._balanced = settings.candidate_order == "balanced"
         self._seen = _Seen(None)
         self._known: tuple[Planner | None, dict[str, _Pods]] = (None, {})
 
@@ -78,7 +80,8 @@ class Keys:
         facts = self._of_pods(planner, candidate)
         left = planner.ledger.left
         felt = facts.only_ones or any(count >= left(budget) for budget, count in facts.needs.values())
-        return (*facts.first, float(round(score * 100)), float(felt), score)
+        saving = (-saving_per_eviction(planner, candidate),) if self._balanced else ()
+        return (*saving, *facts.first, float(round(score * 100)), float(felt), score)
 
     def _of_pods(self, planner: Planner, candidate: Candidate) -> _Pods:
         """Return the facts about the candidate's pods, which do not depend on what others leave of their budgets."""
@@ -153,6 +156,7 @@ def _by_priority(pods: list[Pod]) -> _Keys:
 _FIRST: Mapping[CandidateOrder, Callable[[list[Pod]], _Keys]] = {
     "score": lambda _: (),
     "fewest-evictions": _by_evictions,
+    "balanced": _by_priority,
     "pods-priority": _by_priority,
 }
 

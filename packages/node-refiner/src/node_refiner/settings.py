@@ -10,10 +10,11 @@ from typing import Annotated, Literal, get_args, get_origin
 from pydantic import Field, ValidationInfo, field_validator
 
 from tightship.nodes.annexes import PricesSetting
-from tightship.process.settings.fields import Budget, BudgetField, Flag, GoBool, Seconds
+from tightship.process.settings.loading import Budget, BudgetField, Flag, GoBool, Seconds
 from tightship.process.settings.sections import (
     DisabledRules,
     HowSure,
+    LeastSaving,
     MostRemovals,
     NodeSettings,
     PoolLabels,
@@ -22,7 +23,7 @@ from tightship.process.settings.sections import (
     SystemPodTimeout,
 )
 
-CandidateOrder = Literal["score", "fewest-evictions", "pods-priority"]
+CandidateOrder = Literal["score", "fewest-evictions", "balanced", "pods-priority"]
 _ORDERS = get_args(CandidateOrder)
 
 
@@ -77,6 +78,7 @@ class RefinerSettings(NodeSettings):
     cluster_budget: BudgetField = Field(default=Budget(count=1), alias="maximumNodesInDrain")
     """Most nodes of the whole cluster in drain at once, including NotReady nodes."""
     max_nodes: MostRemovals
+    minimum_saving: LeastSaving
     pool_labels: PoolLabels
     """Labels that name a node's pool. Pools are only for display and selection; the refiner judges the whole
     cluster."""

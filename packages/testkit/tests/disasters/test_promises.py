@@ -100,6 +100,11 @@ def claim(name: str = "", op: str = "op1", phase: str = "Claimed") -> Act:
     return lambda on: on.node(name, spec, on.record(op, phase))
 
 
+def waiting(name: str, op: str = "op1") -> Act:
+    spec = {"unschedulable": True, "taints": [{**DRAINING, "value": op}]}
+    return lambda on: on.node(name, spec, {**on.record(op, "Claimed"), "waitsFor": ["OpensAfterCordon shop/web"]})
+
+
 def writes(name: str, spec: Json | None = None, record: Json | None = None, **meta: Any) -> Act:
     return lambda on: on.node(name, spec, record, **meta)
 
@@ -322,6 +327,7 @@ ROGUES = {
     ),
     "left-to-handler": leader(marked_by_handler("n1"), claim("n1")),
     "within-drain-budget": leader(claim("n1"), claim("n2", "op2")),
+    "one-waits-after-its-cordon": leader(waiting("n1"), waiting("n2", "op2")),
     "minimums-kept": leader(claim("n1"), by="node-refiner-0", **reported("node-refiner", minimum_nodes=3)),
     "waits-until-well": leader(
         claim("n1"),
@@ -407,8 +413,8 @@ NIGHT = {"allow": ["Mon 08:02-08:03"]}
     [
         ({"allow": ["Mon 08:00-08:01"]}, [claim("n1")], False),
         ({"deny": ["08:01-08:02"], "timeZone": ""}, [claim("n1")], False),
-        ({"deny": ["03:00-03:01"], "timeZone": "America/New_York"}, [claim("n1")], True),
-        ({"calendar": "DTSTART:20260105T080000Z\nDTEND:20260105T080100Z"}, [claim("n1")], True),
+        ({"deny": ["03:00-03:01"], "timeZone": "America/New_York"}, [4, claim("n1")], True),
+        ({"calendar": "DTSTART:20260105T080000Z\nDTEND:20260105T080100Z"}, [4, claim("n1")], True),
         # A drain from before goes on, until the windows have been closed for hardStop.
         (NIGHT, [Drainer.evict], False),
         ({**NIGHT, "hardStop": "0s"}, [Drainer.evict], True),

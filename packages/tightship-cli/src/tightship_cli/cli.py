@@ -27,6 +27,9 @@ from tightship.rules.eviction_rules import SWITCHABLE as POD_RULES
 from tightship.rules.nodes import SWITCHABLE as NODE_RULES
 from tightship_cli import __version__
 from tightship_cli.converting import add_config
+from tightship_cli.fleet import add_fleet
+from tightship_cli.lint import add_lint
+from tightship_cli.mcp import add_mcp
 
 PROGRAM = "tightship"
 
@@ -59,6 +62,12 @@ class _PlanCommands(Commands):
     def __init__(self) -> None:
         super().__init__(COMPACTOR, name=PROGRAM, version=__version__, description=_DESCRIPTION)
 
+    several = True
+
+    def add_to_plan(self, plan: CommandParser) -> None:
+        """Let ``plan`` take several clusters."""
+        add_fleet(self, plan)
+
     def add_commands(self, commands: argparse._SubParsersAction[CommandParser]) -> None:
         """Add the commands of node-refiner and of hpa-scaler."""
         _add(commands)
@@ -69,6 +78,12 @@ class _RefineCommands(Commands):
 
     def __init__(self) -> None:
         super().__init__(REFINER, name=f"{PROGRAM} refine")
+
+    several = True
+
+    def add_to_plan(self, plan: CommandParser) -> None:
+        """Let ``plan`` take several clusters."""
+        add_fleet(self, plan)
 
     def add_commands(self, commands: argparse._SubParsersAction[CommandParser]) -> None:
         """Add nothing."""
@@ -82,6 +97,8 @@ def _add(commands: argparse._SubParsersAction[CommandParser]) -> None:
     hpa_scaler.cli.fill(floors, f"{PROGRAM} floors")
     add_config(commands)
     add_snapshot(commands, PROGRAM)
+    add_lint(commands, PROGRAM, __version__)
+    add_mcp(commands, PROGRAM, __version__, command)
     completion = commands.add_parser(
         "completion",
         help="print the completion for a shell",

@@ -29,8 +29,16 @@ from tightship.cli.arguments import CommandParser
 from tightship.cli.object_file import read_bytes
 from tightship.cli.output import write_document
 from tightship.process.logging import FORMATS
-from tightship.process.settings.fields import is_duration, without_unit
-from tightship.process.settings.loading import ConfigSource, Layered, Translation, mapping_of, resolve, wire
+from tightship.process.settings.loading import (
+    ConfigSource,
+    Layered,
+    Translation,
+    is_duration,
+    mapping_of,
+    resolve,
+    wire,
+    without_unit,
+)
 from tightship.process.settings.process import ProcessSettings
 
 Json = dict[str, Any]

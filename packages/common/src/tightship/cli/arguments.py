@@ -16,12 +16,10 @@ from pydantic import BaseModel
 
 from tightship.cli.app import EXIT_USAGE, CliError
 from tightship.documents.shown_rows import DEFAULT_ORDER, ORDERS, SHOW, SUMMARY_FROM, SUMMARY_ROWS
-from tightship.objects.durations import ALLOWED_FORMS, parse_duration
 from tightship.objects.quoting import near, quoted
 from tightship.objects.selectors import parse_selector
-from tightship.objects.times import parse_rfc3339
-from tightship.process.settings.fields import Flag
-from tightship.process.settings.loading import SettingsError, flags_of
+from tightship.objects.times import ALLOWED_FORMS, parse_duration, parse_rfc3339
+from tightship.process.settings.loading import Flag, SettingsError, flags_of
 
 REQUEST_TIMEOUT = 30.0
 """Seconds that a command waits for the answer to a request."""
@@ -163,9 +161,9 @@ def parse_rows(text: str) -> int:
 
 
 def add_cluster_arguments(
-    parser: argparse.ArgumentParser, kinds: str = "nodes,pods,pdb,..."
+    parser: argparse.ArgumentParser, kinds: str = "nodes,pods,pdb,...", *, several: bool = False
 ) -> argparse._ArgumentGroup:
-    """Add the arguments that name the cluster; *kinds* are the kinds that a file of the cluster should hold."""
+    """Add the arguments that name the cluster, or *several*; *kinds* are those that a file of it should hold."""
     group = parser.add_argument_group("cluster")
     group.add_argument(
         "-f",
@@ -176,16 +174,19 @@ def add_cluster_arguments(
         "(or yaml) prints, .gz too, or cluster-info dump, or a folder of such files; - for standard input; repeatable: "
         "the files are read together",
     )
-    add_server_arguments(group)
+    add_server_arguments(group, several=several)
     return group
 
 
-def add_server_arguments(group: argparse._ArgumentGroup) -> None:
-    """Add the arguments that name an API server and how to ask it."""
+def add_server_arguments(group: argparse._ArgumentGroup, *, several: bool = False) -> None:
+    """Add the arguments that name an API server, or *several*, and how to ask it."""
     group.add_argument(
         "--kubeconfig", metavar="FILE", help="kubeconfig (default: $KUBECONFIG, ~/.kube/config, in-cluster)"
     )
-    group.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
+    told = "context of the kubeconfig (default: its current one)"
+    if several:
+        told += "; repeatable, * and ? match: several clusters are shown side by side"
+    group.add_argument("--context", metavar="NAME", action="append" if several else "store", help=told)
     group.add_argument(
         "--request-timeout",
         metavar="DURATION",

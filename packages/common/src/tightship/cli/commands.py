@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TextIO, TypeAlias, TypeVar
 
 import msgspec
 
@@ -30,34 +30,38 @@ from tightship.cli.object_file import DocumentError, FileError, read_bytes, unpa
 from tightship.cli.output import no_command, print_version, version_line, write_rendered
 from tightship.cli.progress import Progress
 from tightship.cli.run_command import add_run
-from tightship.cli.source import load_snapshot
+from tightship.cli.source import LoadedCluster, load_snapshot
 from tightship.cluster import Snapshot
 from tightship.cluster.pools import pool_of, shown
 from tightship.documents.build import plan_document
 from tightship.documents.difference import DIFFERENCE, difference
-from tightship.documents.document import Generator, NodePlan, PendingSummary
+from tightship.documents.document import Generator, NodeExplanation, NodePlan, PendingSummary
 from tightship.documents.explain import explanation_document
 from tightship.documents.explanation_view import EXPLANATION
 from tightship.documents.formats import formats_of
+from tightship.documents.frontier import FRONTIER as FRONTIER_VIEW
+from tightship.documents.frontier import frontier_document
 from tightship.documents.inputs import Inputs
 from tightship.documents.plan_view import PLAN, plan_view
 from tightship.documents.shown_rows import SUMMARY_FROM, ShownRows
 from tightship.documents.warnings import warnings_of
 from tightship.kube.host import monotonic
-from tightship.nodes.annexes import ADVISE, SEARCH
+from tightship.nodes.annexes import ADVISE, FRONTIER, SEARCH, Frontier
 from tightship.nodes.controller import AnyController
 from tightship.nodes.loop import serve_nodes
 from tightship.objects.counting import counted
 from tightship.objects.drain_record import PastDrains
-from tightship.objects.durations import parse_duration
 from tightship.objects.quoting import near, quoted
 from tightship.objects.reasons import Reason
+from tightship.objects.times import parse_duration
 from tightship.objects.unreadable import UNREADABLE
 from tightship.planning.changes import AdviceAsked, Scenario, TimeLimit, Tunable
-from tightship.planning.evaluate import Evaluation, Horizon, evaluate
+from tightship.planning.demand import ReservedDemand
+from tightship.planning.evaluate import Evaluation, Horizon, Judge, evaluate
+from tightship.planning.frontier import Bought
 from tightship.planning.plan import Plan, SearchRules
 from tightship.planning.plan.reserving import pending_pods
-from tightship.process.settings.fields import seconds
+from tightship.process.settings.loading import seconds
 from tightship.process.settings.sections import NodeSettings
 
 _EXITS = """exit codes: 0 done; 1 an error; 2 with --exit-code, when a node is decided otherwise; 64 wrong usage;
@@ -112,13 +116,18 @@ ADVICE_TIME = 10.0
 SOLVING = 60.0
 """Most seconds of wall time for the solver of a search's bound; after that the bound is the one that guided it."""
 
-_OF_PLAN = frozenset({"positional arguments", "options", "cluster", "which nodes may go", "plan", "output"})
+_EVICTIONS = "what evictions buy"
+
+_OF_PLAN = frozenset({"positional arguments", "options", "cluster", "which nodes may go", "plan", _EVICTIONS, "output"})
 """The groups that the help of ``plan`` lists; ``--help-all`` lists all."""
 
 _OF_EXPLAIN = frozenset({"positional arguments", "options", "cluster", "output", "logging"})
 """The groups that the help of ``explain`` lists; the help of ``plan`` lists all."""
 
 N = TypeVar("N", bound=NodeSettings)
+
+Loader: TypeAlias = Callable[[argparse.Namespace, Progress, ReservedDemand], LoadedCluster]
+"""Loads the cluster that arguments name; :func:`~tightship.cli.source.load_snapshot` has its errors."""
 
 
 class Commands:
@@ -132,6 +141,12 @@ class Commands:
         self.name = name or controller.name
         self.version = version or controller.version
         self.description = description or controller.description
+
+    several = False
+    """Whether ``plan`` takes several clusters."""
+
+    def add_to_plan(self, plan: CommandParser) -> None:
+        """Add what else ``plan`` takes."""
 
     def add_commands(self, commands: argparse._SubParsersAction[CommandParser]) -> None:
         """Add the commands besides those that every controller's plans have: ``run``."""
@@ -164,18 +179,22 @@ class Commands:
                 f"{self.name} plan                              # the current context of your kubeconfig",
                 f"{self.name} plan -f cluster.json -o markdown  # a file, for the comment of a pull request",
                 f"{self.name} plan --pool web --show removals   # what would go in one pool",
+                f"{self.name} plan --frontier                   # what each eviction buys, and where to stop",
                 EXITS,
             ),
             description="Show which nodes would go, where their pods would land, and why every other node stays. "
             "Writes nothing to the cluster.",
         )
         plan.usage = f"{self.name} plan [-f FILE | --context NAME] [flags]"
-        output = self._common(plan, formats_of(PLAN), table=True)
+        output = self._common(plan, formats_of(PLAN), table=True, several=self.several)
         output.add_argument(
             "--exit-code", action="store_true", help="exit with 2 when a node would be removed, 0 when none would"
         )
+        if FRONTIER is not None:
+            _add_frontier_arguments(plan)
         plan.shorten_help(_OF_PLAN)
-        plan.set_defaults(run=self._plan)
+        plan.set_defaults(run=self.plan)
+        self.add_to_plan(plan)
         explain = commands.add_parser(
             "explain",
             help="show everything about the named nodes: each pod, each blocker, what would free it",
@@ -200,9 +219,9 @@ class Commands:
         version.set_defaults(run=self._version)
 
     def _common(
-        self, parser: argparse.ArgumentParser, outputs: Mapping[str, object], *, table: bool
+        self, parser: argparse.ArgumentParser, outputs: Mapping[str, object], *, table: bool, several: bool = False
     ) -> argparse._ArgumentGroup:
-        add_cluster_arguments(parser)
+        add_cluster_arguments(parser, several=several)
         self.controller.add_options(parser)
         output = add_output_arguments(parser, outputs, table=table)
         _add_advice_argument(output)
@@ -213,39 +232,66 @@ class Commands:
         del arguments
         return print_version(self.name, self.version)
 
-    def _plan(self, arguments: argparse.Namespace) -> int:
-        inputs, _, advising = self._judge(arguments)
+    def plan(self, arguments: argparse.Namespace) -> int:
+        """Print the plan of one cluster, and return the exit code."""
+        if FRONTIER is not None and arguments.frontier:
+            inputs, evaluation, judge, _ = self._judge(arguments)
+            with Progress() as progress:
+                progress.say(f"planning with few and with many evictions on {counted(len(inputs.facts), 'node')}")
+                bought = _bought("--frontier", FRONTIER, evaluation, judge, None)
+            curve = frontier_document(inputs, bought)
+            write_rendered(self.name, FRONTIER_VIEW, curve, arguments, inputs.warnings)
+            return EXIT_WOULD_CHANGE if arguments.exit_code and bought else 0
+        document, inputs = self.planned(arguments)
         if arguments.output is None:
             few = len(inputs.snapshot.nodes) < SUMMARY_FROM or arguments.no_headers
             arguments.output = "table" if few else "summary"
-        only_rows = arguments.no_headers and arguments.output in ("table", "wide", "summary")
+        unasked = {Reason.NOT_SELECTED} | ({Reason.MAX_NODES_REACHED} if arguments.max_nodes is not None else set())
+        unasked |= {Reason.MAX_EVICTIONS_REACHED}
+        view = plan_view(ShownRows(arguments.show or "", arguments.limit_rows, frozenset(unasked)))
+        write_rendered(self.name, view, document, arguments, inputs.warnings)
+        return EXIT_WOULD_CHANGE if arguments.exit_code and document.summary.nodes.removed else 0
+
+    def planned(
+        self, arguments: argparse.Namespace, load: Loader = load_snapshot, stream: TextIO | None = None
+    ) -> tuple[NodePlan, Inputs]:
+        """Return the plan of the cluster that *load* gives, and what it is made of; progress goes to *stream*."""
+        inputs, _, _, advising = self._judge(arguments, (), load, stream)
+        only_rows = arguments.no_headers and arguments.output in (None, "table", "wide", "summary")
         if advising is not None and not only_rows:
-            with Progress() as progress:
+            with Progress(stream) as progress:
                 asked = "what would free more nodes?" if inputs.plan.searched is None else "which setting costs most?"
                 progress.say(f"planning again for at most {arguments.advice_time:g} s: {asked}")
                 inputs = advising(inputs, ())
-        document = plan_document(inputs, arguments.sort_by)
-        unasked = {Reason.NOT_SELECTED} | ({Reason.MAX_NODES_REACHED} if arguments.max_nodes is not None else set())
-        view = plan_view(ShownRows(arguments.show or "", arguments.limit_rows, frozenset(unasked)))
-        write_rendered(self.name, view, document, arguments, inputs.warnings)
-        return EXIT_WOULD_CHANGE if arguments.exit_code and inputs.plan.removals else 0
+        return plan_document(inputs, arguments.sort_by), inputs
 
     def _explain(self, arguments: argparse.Namespace) -> int:
-        inputs, evaluation, advising = self._judge(arguments, arguments.nodes)
+        document, warnings = self.explained(arguments)
+        write_rendered(self.name, EXPLANATION, document, arguments, warnings)
+        return 0
+
+    def explained(
+        self, arguments: argparse.Namespace, load: Loader = load_snapshot
+    ) -> tuple[NodeExplanation, tuple[str, ...]]:
+        """Return all about the nodes that *arguments* name, in the cluster that *load* gives, and warnings."""
+        inputs, evaluation, _, advising = self._judge(arguments, arguments.nodes, load)
         names = tuple(dict.fromkeys(arguments.nodes))
         # A searched plan ends by time, so planning again without a search would compare two different things.
         if advising is not None and evaluation.plan.searched is None:
             with Progress() as progress:
                 progress.say(f"planning again for at most {arguments.advice_time:g} s: what would free the nodes?")
                 inputs = advising(inputs, names)
-        document = explanation_document(inputs, names, {name: evaluation.checks(name) for name in names})
-        write_rendered(self.name, EXPLANATION, document, arguments, inputs.warnings)
-        return 0
+        checks = {name: evaluation.checks(name) for name in names}
+        return explanation_document(inputs, names, checks), inputs.warnings
 
     def _judge(
-        self, arguments: argparse.Namespace, named: Sequence[str] = ()
-    ) -> tuple[Inputs, Evaluation, Callable[[Inputs, Sequence[str]], Inputs] | None]:
-        _choose_places(arguments)
+        self,
+        arguments: argparse.Namespace,
+        named: Sequence[str] = (),
+        load: Loader = load_snapshot,
+        stream: TextIO | None = None,
+    ) -> tuple[Inputs, Evaluation, Judge, Callable[[Inputs, Sequence[str]], Inputs] | None]:
+        most = _choose_places(arguments)
         controller, given = self.controller, self.controller.flags_given(arguments)
         settings = priced(controller.planned(arguments.config, environment(), given))
         changes, seconds = controller.changes(settings, given), controller.search(settings)
@@ -253,8 +299,8 @@ class Commands:
         if seconds and SEARCH is not None and judge.placement == "possible":
             solving = 0.0 if named else SOLVING  # an explanation shows no bound
             search = SearchRules(seconds=seconds, clock=monotonic, solving=solving)
-        with Progress() as progress:
-            loaded = load_snapshot(arguments, progress, judge.ahead)
+        with Progress(stream) as progress:
+            loaded = load(arguments, progress, judge.ahead)
             snapshot, now = loaded.snapshot, loaded.at
             _check_names(named, snapshot)
             selected = _selected(arguments, snapshot, judge.rules.pool_labels)
@@ -268,6 +314,15 @@ class Commands:
             began = monotonic()
             past = PastDrains(begun=loaded.begun)
             evaluation = evaluate(snapshot, judge, now, horizon, history=past, improve=SEARCH, progress=tell)
+            if FRONTIER is not None and most is not None:
+                progress.say(f"looking for the plan that saves most with {counted(most, 'eviction')}")
+                for best in _bought("--evictions", FRONTIER, evaluation, judge, most):
+                    horizon = Horizon(only=selected, forecast=True, search=SearchRules())
+                    found = evaluate(
+                        snapshot, judge, now, horizon, history=past, improve=lambda *_, by=best.strategy: by
+                    )
+                    # What the controller's own plan found out about its gates still tells where that plan ends.
+                    evaluation = msgspec.structs.replace(found, gates=evaluation.gates)
             planned = monotonic() - began
             as_if = None
             if not named and changes is not None and evaluation.plan.refuses(Reason.KARPENTER_MANAGED):
@@ -281,7 +336,7 @@ class Commands:
         if selected is not None and not selected:
             warnings = ("--selector and --pool select no node, so the plan removes none", *warnings)
         if search is not None and evaluation.plan.searched is None and judge.placement == "possible":
-            why = "a search counts nodes, not money, so a plan with strategy lowest-cost is not searched"
+            why = "a search counts nodes, not money, so a plan with strategy balanced or lowest-cost is not searched"
             warnings = (f"--search does nothing: {why}", *warnings)
         waiting, could_run = pending_pods(evaluation.snapshot)
         inputs = Inputs(
@@ -300,10 +355,10 @@ class Commands:
             pending=None if not waiting else PendingSummary(waiting, could_run),
         )
         advising = None
-        if ADVISE is not None and changes is not None and arguments.advice_time:
+        if ADVISE is not None and changes is not None and arguments.advice_time and most is None:
             limits = TimeLimit(arguments.advice_time, monotonic, planned)
             advising = partial(ADVISE, AdviceAsked(changes, loaded.snapshot, evaluation, horizon, limits))
-        return inputs, evaluation, advising
+        return inputs, evaluation, judge, advising
 
 
 def _add_advice_argument(group: argparse._ArgumentGroup) -> None:
@@ -340,20 +395,65 @@ def _as_if_unmanaged(
     return evaluate(snapshot, changes.judge(asked.settings), now, Horizon(until_stable=until_stable, only=only)).plan
 
 
-def _choose_places(arguments: argparse.Namespace) -> None:
-    """Plan what is ``possible`` if ``--search`` is given, because a search chooses the places."""
+def _add_frontier_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the questions about evictions."""
+    group = parser.add_argument_group(_EVICTIONS)
+    group.add_argument(
+        "--frontier",
+        action="store_true",
+        help="ten plans from few to many nodes, each with few evictions and the fewest that are proven possible; sets "
+        "--placement possible",
+    )
+    group.add_argument(
+        "--evictions",
+        type=value_of(_parse_evictions),
+        metavar="N",
+        help="the plan that saves most with at most N evictions: most money, without prices most nodes; sets "
+        "--placement possible",
+    )
+
+
+def _bought(flag: str, ask: Frontier, evaluation: Evaluation, judge: Judge, most: int | None) -> Sequence[Bought]:
+    try:
+        return ask(evaluation, judge, most)
+    except ValueError as error:
+        raise CliError(f"{flag}: {error}") from error
+
+
+def _parse_evictions(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
+        raise ValueError(f"{quoted(text)} is no number of evictions; allowed is a whole number from 1")
+    return int(text)
+
+
+def _choose_places(arguments: argparse.Namespace) -> int | None:
+    """Plan what is ``possible`` if a flag is given that chooses the places; return the limit to evictions, if any."""
+    frontier, most = getattr(arguments, "frontier", False), getattr(arguments, "evictions", None)
     try:
         searches = seconds(getattr(arguments, "search", None) or "0") != 0
     except ValueError:
-        return  # the settings refuse it
-    if not searches:
-        return
+        return None  # the settings refuse it
+    flag = "--frontier" if frontier else "--search" if most is None else "--evictions"
+    if not (searches or frontier or most is not None):
+        return None
+    others = {"--evictions": most is not None, "--search": most is not None and searches}
+    others |= {"--until-stable": flag != "--search" and arguments.until_stable}
+    for other, there in others.items():
+        if there and other != flag:
+            raise UsageError(f"{flag} and {other} don't go together; allowed is one of them")
+    if frontier and arguments.output not in (None, *formats_of(FRONTIER_VIEW)):
+        allowed = ", ".join(formats_of(FRONTIER_VIEW))
+        raise UsageError(f"--frontier has no output {quoted(arguments.output)}; allowed are {allowed}")
+    if frontier and arguments.output is None:
+        arguments.output = "table"
     if arguments.placement not in (None, "possible"):
         raise UsageError(
-            f"--search goes with --placement possible only, because a search chooses the places; "
+            f"{flag} goes with --placement possible only, because it chooses the places; "
             f"--placement is {quoted(arguments.placement)}"
         )
     arguments.placement = "possible"
+    most_evictions: int | None = most
+    return most_evictions
 
 
 def _check_names(named: Sequence[str], snapshot: Snapshot) -> None:

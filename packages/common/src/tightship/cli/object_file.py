@@ -276,15 +276,33 @@ def _check_size(document: object, length: int) -> None:
 
 
 def _yaml_documents(raw: bytes) -> Iterator[bytes | msgspec.Raw]:
+    return (msgspec.json.encode(document) for document, _ in marked_documents(raw))
+
+
+def _loaded(raw: bytes) -> Iterator[tuple[object, yaml.Node]]:
+    loader = _Loader(raw)
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            document = loader.construct_document(node)
+            if node is not None and document is not None:
+                yield document, node
+    finally:
+        loader.dispose()
+
+
+def marked_documents(raw: bytes) -> Iterator[tuple[object, yaml.Node]]:
+    """Yield each document of the YAML *raw* (from :func:`unpack`), and its nodes, which know their lines.
+
+    Raises :class:`DocumentError`.
+    """
     try:
         if _seems_deep(raw):
             _check_depth(raw)
-        for document in yaml.load_all(raw, Loader=_Loader):
-            if document is None:
-                continue
+        for document, node in _loaded(raw):
             _check_size(document, len(raw))
             quote_quantities(document)
-            yield msgspec.json.encode(document)
+            yield document, node
     except yaml.MarkedYAMLError as error:
         mark, problem = error.problem_mark, " ".join(str(error.problem or error.context).split())
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""

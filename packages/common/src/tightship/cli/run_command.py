@@ -12,8 +12,7 @@ from tightship.cli.app import CliError
 from tightship.cli.arguments import CommandParser, add_flags, environment, given
 from tightship.process.logging import LoggingError, set_up
 from tightship.process.loop import Runtime, run_controller
-from tightship.process.settings.fields import Flag
-from tightship.process.settings.loading import flags_of
+from tightship.process.settings.loading import Flag, flags_of
 from tightship.process.settings.process import ProcessSettings, load_process
 
 _Settings = TypeVar("_Settings", bound=ProcessSettings)

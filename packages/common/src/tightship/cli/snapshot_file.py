@@ -26,9 +26,8 @@ from tightship.draining.begun import counts_of
 from tightship.kube.resources import BY_KIND, RESOURCES, Resource, node_of
 from tightship.objects import CONFIG_MAP, ApiObject, Node, ObjectError, Pod, decode
 from tightship.objects.autoscaler_status import MACHINE_KINDS, STATUS_NAME
-from tightship.objects.durations import format_duration
 from tightship.objects.mistyped import explained
-from tightship.objects.times import parse_rfc3339, rfc3339
+from tightship.objects.times import format_duration, parse_rfc3339, rfc3339
 from tightship.objects.unreadable import UNREADABLE
 
 WINDOW = 450
@@ -162,8 +161,13 @@ def parse(raw: bytes, name: str) -> Snapshot:
 
     Raises :class:`FileError` with all problems; a file without a node is one.
     """
+    return parsed(raw, name).snapshot
+
+
+def parsed(raw: bytes, name: str) -> FileCluster:
+    """Return the cluster of *raw* as :func:`parse` reads it."""
     reader = _Reader()
-    return reader.cluster(read_objects(raw, name, _known, reader.take)).snapshot
+    return reader.cluster(read_objects(raw, name, _known, reader.take))
 
 
 class _Reader:

@@ -18,9 +18,9 @@ from tightship.cluster import Snapshot
 from tightship.cluster.installations import Beside
 from tightship.objects import Pod
 from tightship.objects.counting import counted
-from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.selectors import Labels
+from tightship.objects.times import format_duration
 from tightship.rules.disruption_cost import DELETION_COST, whole_number
 from tightship.rules.nodes import draining, owner_elsewhere
 

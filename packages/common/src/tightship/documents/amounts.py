@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tightship.documents.document import Share
-from tightship.objects.durations import format_duration
 from tightship.objects.quantity import BINARY_STEPS, humanize
+from tightship.objects.times import format_duration
 
 
 def cores(milli: int) -> str:

@@ -22,7 +22,15 @@ if TYPE_CHECKING:
 OF_BUDGETS = frozenset({Reason.PDB_NEVER_ALLOWS, Reason.PDB_EXHAUSTED, Reason.PDB_NOT_CURRENT, Reason.PDB_SYNC_FAILED})
 """Reasons behind which a budget stands, and not the workload."""
 
-PASSING = frozenset({Reason.PDB_SPENT_BY_PLAN, Reason.FILLED_BY_PLAN, Reason.NOT_SELECTED, Reason.MAX_NODES_REACHED})
+PASSING = frozenset(
+    {
+        Reason.PDB_SPENT_BY_PLAN,
+        Reason.FILLED_BY_PLAN,
+        Reason.NOT_SELECTED,
+        Reason.MAX_NODES_REACHED,
+        Reason.MAX_EVICTIONS_REACHED,
+    }
+)
 """Reasons that the plan itself, or the command, gives: nothing is to be changed about them."""
 
 

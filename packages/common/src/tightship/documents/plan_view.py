@@ -147,20 +147,29 @@ def plan_page(
     template: str = "tightship.documents.html/plan.html",
     alerts: Sequence[str] = (),
     refresh: int = 0,
+    first: int = 0,
+    within: str = "",
+    named: str = "",
     **more: object,
 ) -> Page:
-    """Return the page of *plan*; *template* extends its template and has *more* values."""
-    rows, limits = tuple(_rows(plan)), _limits(plan.settings.values)
+    """Return the page of *plan*; *template* extends its template and has *more* values.
+
+    Of several plans in one page each numbers its rows from *first*, begins its anchors with *within*, and ends the
+    labels of its tables with *named*.
+    """
+    rows, limits = tuple(_rows(plan, first)), _limits(plan.settings.values)
     pools: dict[str, list[Row]] = {}
     for row in rows:
         pools.setdefault(row.node.pool, []).append(row)
-    summary, teams = plan.summary, teams_of(plan)
+    summary, teams = plan.summary, teams_of(plan, within=within)
     ordered = sorted(pools.items())
     fleet = {shown(pool): [Slot(row.number, row.cpu, row.memory) for row in of] for pool, of in ordered}
     currency = "" if summary.money is None else summary.money.currency
     told, extended = headline(summary), tuple(summary.other)[:EXTENDED_SHOWN]
     values = {
         "plan": plan,
+        "within": within,
+        "named": named,
         "summary": summary,
         "headline": told,
         "rows": rows,
@@ -236,11 +245,11 @@ def _ratios(of: Iterable[tuple[Share, Bar]]) -> tuple[float | None, float | None
     return before / total if total else None, after / kept if kept else None
 
 
-def _rows(plan: NodePlan) -> Iterator[Row]:
+def _rows(plan: NodePlan, first: int) -> Iterator[Row]:
     arrived, limits = arrivals_of(plan), _limits(plan.settings.values)
     forecast = plan.summary.scheduler
     stuck = {} if forecast is None else {each.node: each.refusals for each in forecast.stuck}
-    for number, node in enumerate(plan.nodes):
+    for number, node in enumerate(plan.nodes, first):
         came, goes = arrived.get(node.name, ()), node.decision == "remove"
         limit = limits.get(node.pool, limits.get("*"))
         yield Row(
@@ -296,17 +305,25 @@ def blockers(refusals: Iterable[RefusalEntry]) -> Mapping[BlockerKey, list[str]]
     return found
 
 
-def teams_of(plan: NodePlan) -> Sequence[Team]:
-    """Return each namespace whose pods keep nodes or are to move, that with the dearest nodes first."""
+def teams_of(plan: NodePlan, owners: Mapping[str, str] = {}, *, within: str = "") -> Sequence[Team]:
+    """Return each namespace whose pods keep nodes or are to move, that with the dearest nodes first.
+
+    *owners* names the team of a namespace that is none of its own.
+    """
+
+    def team_of(subject: str) -> str:
+        space = namespace_of(subject)
+        return owners.get(space, space)
+
     kept: dict[str, dict[BlockerKey, tuple[list[str], dict[str, None]]]] = {}
     nodes: dict[str, set[str]] = {}
     alone: Counter[str] = Counter()
     micros: Counter[str] = Counter()
     moves: dict[str, Counter[str]] = {}
     for node in plan.nodes:
-        spaces = {_namespace(each.subject) for each in node.refusals}
+        spaces = {team_of(each.subject) for each in node.refusals}
         for each in node.refusals:
-            if space := _namespace(each.subject):
+            if space := team_of(each.subject):
                 pods, where = kept.setdefault(space, {}).setdefault((each.reason, each.detail, each.fix), ([], {}))
                 pods.append(each.subject)
                 where[node.name] = None
@@ -315,13 +332,13 @@ def teams_of(plan: NodePlan) -> Sequence[Team]:
             alone[only] += 1
             micros[only] += node.cost.micros_per_month if node.cost is not None else 0
     for pod, owner in {move.pod: move.owner for node in plan.nodes for move in node.moves}.items():
-        moves.setdefault(_namespace(pod), Counter())[owner or pod] += 1
+        moves.setdefault(team_of(pod), Counter())[owner or pod] += 1
     advice = () if plan.advice is None else numbered(plan.advice)
     names = kept.keys() | moves.keys()
     teams = [
         Team(
             name=name,
-            anchor=_anchor(name, names),
+            anchor=within + _anchor(name, names),
             nodes=len(nodes.get(name, ())),
             alone=alone[name],
             micros=micros[name],
@@ -332,7 +349,7 @@ def teams_of(plan: NodePlan) -> Sequence[Team]:
             changes=[
                 (number, entry)
                 for number, entry in advice
-                if any(change.thing.removeprefix("PDB ").startswith(f"{name}/") for change in entry.changes)
+                if any(team_of(change.thing.removeprefix("PDB ")) == name for change in entry.changes)
             ],
             evicted=moves.get(name, Counter()).total(),
             moves=moves.get(name, Counter()).most_common(),
@@ -360,7 +377,7 @@ def _shared(teams: Iterable[Team]) -> Mapping[BlockerKey, tuple[str, int]]:
     return found
 
 
-def _namespace(subject: str) -> str:
+def namespace_of(subject: str) -> str:
     """Return the namespace of a pod, or of another thing named so; empty if *subject* is not in one."""
     space, slash, _ = subject.partition("/")
     return space if slash and " " not in space else ""

@@ -20,11 +20,11 @@ from tightship.drain.answers import FATAL, GOING, EvictionAnswer, EvictionResult
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Findings
 from tightship.objects import Node, Pod
-from tightship.objects.backoff import doubled
 from tightship.objects.counting import counted
 from tightship.objects.drain_record import DrainRecord, Phase
 from tightship.objects.pod import CORDON, DRAINING
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import doubled
 from tightship.planning.demand import ReservedDemand, with_demand
 from tightship.planning.plan import Candidate, Planner
 from tightship.planning.plan.model import Placement

@@ -12,12 +12,11 @@ import msgspec
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Restart, Step, Wait, Write
 from tightship.objects import Node
-from tightship.objects.backoff import doubled
 from tightship.objects.counting import counted
 from tightship.objects.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, UNDER_WAY, DrainRecord, Ending, Phase
-from tightship.objects.durations import format_duration
 from tightship.objects.pod import DRAINING
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import doubled, format_duration
 from tightship.rules.after_cordon import awaited
 from tightship.rules.nodes import owner_elsewhere
 from tightship.rules.terminating import outlasting

@@ -36,7 +36,6 @@ from tightship.kube.host import monotonic, token
 from tightship.kube.leases import Lease
 from tightship.objects import Node
 from tightship.objects.api_errors import Conflict, KubeError, NotFound, NotSent, one_line
-from tightship.objects.backoff import doubled
 from tightship.objects.drain_record import (
     DRAIN_ANNOTATION,
     UNDER_WAY,
@@ -48,9 +47,9 @@ from tightship.objects.drain_record import (
     Phase,
     Price,
 )
-from tightship.objects.durations import format_duration
 from tightship.objects.pod import DRAINING
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import doubled, format_duration
 from tightship.rules.nodes import drain_record, owner_elsewhere
 
 ORPHAN_AFTER = 24 * 3600.0

@@ -50,9 +50,9 @@ from tightship.kube.reflector import list_all
 from tightship.kube.resources import BY_KIND
 from tightship.objects import Node, Pod
 from tightship.objects.api_errors import Conflict, KubeError, one_line
-from tightship.objects.backoff import doubled
 from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Ending, Phase, owner_mark
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import doubled
 from tightship.planning.demand import ReservedDemand
 from tightship.planning.plan.model import Placement
 from tightship.rules.eviction_rules import EvictionRules

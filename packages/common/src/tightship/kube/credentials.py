@@ -692,6 +692,23 @@ class ClusterCredentials:
         self._expires = None if loaded.valid_for is None else self._clock() + loaded.valid_for
 
 
+def contexts(file: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Return the names of the contexts in the kubeconfig files that :func:`find` reads. Raises :class:`ConfigError`."""
+    files, must_exist = _files(file, environ)
+    documents = read_kubeconfigs(files, must_exist=must_exist)
+    entries = (each for _, document in documents if isinstance(each := document.get("contexts"), list))
+    named = (entry["name"] for each in entries for entry in each if isinstance(entry, dict) and entry.get("name"))
+    return list(dict.fromkeys(map(str, named)))
+
+
+def _files(file: str | os.PathLike[str] | None, environ: Mapping[str, str]) -> tuple[list[Path], bool]:
+    """Return the kubeconfig files, and whether they must exist."""
+    if file is not None:
+        return [Path(file).expanduser()], True
+    named = [Path(part).expanduser() for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    return named or [Path("~/.kube/config").expanduser()], False
+
+
 def find(
     file: str | os.PathLike[str] | None = None,
     context: str | None = None,
@@ -701,13 +718,10 @@ def find(
 
     Raises :class:`ConfigError` if none of these exists, or if the file or *context* does not exist.
     """
-    if file is not None:
-        return _from_files([Path(file).expanduser()], context, must_exist=True)
-    named = [Path(part).expanduser() for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-    files = named or [Path("~/.kube/config").expanduser()]
-    if any(path.exists() for path in files):
-        return _from_files(files, context, must_exist=False)
-    if environ.get("KUBERNETES_SERVICE_HOST") and context is None and not named:
+    files, must_exist = _files(file, environ)
+    if must_exist or any(path.exists() for path in files):
+        return _from_files(files, context, must_exist=must_exist)
+    if environ.get("KUBERNETES_SERVICE_HOST") and context is None and not environ.get("KUBECONFIG"):
         return in_cluster(environ=environ)
     looked = os.pathsep.join(str(path) for path in files)
     raise ConfigError(f"no cluster to talk to: {looked} does not exist and this is not a pod; name one by --kubeconfig")

@@ -15,7 +15,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, retry_if
 
 from tightship.kube.host import monotonic
 from tightship.objects.api_errors import ConnectionFailed, TooManyRequests, Unavailable
-from tightship.objects.backoff import doubled
+from tightship.objects.times import doubled
 
 
 class RetryPolicy(Struct, frozen=True, kw_only=True):

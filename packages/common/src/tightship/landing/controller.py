@@ -46,11 +46,11 @@ from tightship.kube.pacing import RetryPolicy
 from tightship.landing.expected import Landings, led, room_for, wished
 from tightship.objects import Node, Pod
 from tightship.objects.api_errors import BadAnswer, Conflict, Forbidden, KubeError, NotFound, NotSent, problem_of
-from tightship.objects.backoff import doubled
 from tightship.objects.counting import counted
 from tightship.objects.drain_record import FIELD_MANAGER
 from tightship.objects.node import LEAVING
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import doubled
 from tightship.objects.unreadable import UNREADABLE
 from tightship.process.loop import in_thread
 from tightship.process.serving import Frame

@@ -14,15 +14,18 @@ from tightship.deletion_costs import pod_costs
 from tightship.documents.inputs import Inputs
 from tightship.draining.extensions import Guide, Landed, PodCosts
 from tightship.draining.installations import Installations
+from tightship.frontier import frontier
 from tightship.kube.cache import ClusterCache
 from tightship.kube.connection import Connection
 from tightship.landing import landing_guide
 from tightship.objects.money import PriceReader, Prices
 from tightship.planning.changes import AdviceAsked
+from tightship.planning.evaluate import Evaluation, Judge
+from tightship.planning.frontier import Bought
 from tightship.planning.plan import Improve
 from tightship.prices import prices
 from tightship.process.serving import Frame
-from tightship.process.settings.fields import Flag
+from tightship.process.settings.loading import Flag
 from tightship.process.settings.process import NodeProcessSettings
 from tightship.process.settings.sections import NodeSettings
 from tightship.search import search
@@ -40,6 +43,11 @@ ADVISE: Advise | None = advise
 
 SEARCH: Improve | None = search
 """What searches for better plans; without it, plans are those of their strategies."""
+
+Frontier: TypeAlias = Callable[[Evaluation, Judge, int | None], Sequence[Bought]]
+
+FRONTIER: Frontier | None = frontier
+"""What says what evictions buy; without it, ``plan`` has neither ``--frontier`` nor ``--evictions``."""
 
 PRICES: PriceReader | None = prices
 """What reads prices; without it, only annotations tell what a node costs."""

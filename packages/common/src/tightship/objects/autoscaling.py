@@ -73,7 +73,8 @@ class HorizontalPodAutoscaler(Namespaced, frozen=True, gc=False):
     status (the scale's *spec* since Kubernetes 1.16), and is ``None`` until the HPA controller has handled the HPA.
     *conditions* have no messages. *managers* are those that own one of the two bounds. *deletion* is in seconds since
     1970. *namesakes* says that two of its metrics have one name and type, as of two containers; kube-state-metrics does
-    not tell these apart.
+    not tell these apart. *utilization* has (resource, container) of each metric that needs requests; the container is
+    empty for all.
     """
 
     uid: str
@@ -91,6 +92,7 @@ class HorizontalPodAutoscaler(Namespaced, frozen=True, gc=False):
     conditions: tuple[Condition, ...]
     managers: tuple[FieldManager, ...]
     namesakes: bool = False
+    utilization: tuple[tuple[str, str], ...] = ()
 
     def condition(self, kind: str) -> Condition | None:
         """Return the condition of type *kind*, ``None`` if the status has none."""
@@ -152,6 +154,24 @@ class _Spec(Struct, frozen=True, rename="camel", gc=False):
         named = [_named(each) for each in self.metrics] if isinstance(self.metrics, list) else []
         known = [each for each in named if each is not None]
         return len(known) > len(set(known))
+
+    @property
+    def utilization(self) -> tuple[tuple[str, str], ...]:
+        """(resource, container) of each metric of utilization. Without a metric, the API server asks for CPU's."""
+        if not isinstance(self.metrics, list) or not self.metrics:
+            return (("cpu", ""),)
+        return tuple(pair for each in self.metrics if (pair := _utilized(each)) is not None)
+
+
+def _utilized(metric: Any) -> tuple[str, str] | None:
+    """Return (resource, container) of *metric* in any version of the API, ``None`` unless it needs requests."""
+    kinds = metric if isinstance(metric, dict) else {}
+    source = kinds.get("resource") or kinds.get("containerResource")
+    if not isinstance(source, dict):
+        return None
+    target = source.get("target")
+    asked = target.get("type") == "Utilization" if isinstance(target, dict) else "targetAverageUtilization" in source
+    return (str(source.get("name")), str(source.get("container", ""))) if asked else None
 
 
 def _named(metric: Any) -> tuple[str, str] | None:
@@ -216,6 +236,7 @@ class HorizontalPodAutoscalerWire(Struct, frozen=True, gc=False):
             ),
             managers=tuple(each for each in managers if each is not None),
             namesakes=spec.namesakes,
+            utilization=_paired(spec.utilization),
         )
 
 
@@ -229,6 +250,12 @@ def _once(text: str) -> str:
 def _shared(rules: ScalingRules | None) -> ScalingRules | None:
     """Return the one shared object equal to *rules*."""
     return rules
+
+
+@lru_cache(256)
+def _paired(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Return the one shared tuple equal to *pairs*."""
+    return pairs
 
 
 @lru_cache(256)

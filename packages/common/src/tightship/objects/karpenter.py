@@ -8,10 +8,10 @@ import msgspec
 from msgspec import Struct
 
 from tightship.objects.cron import CronError, Schedule, parse_schedule
-from tightship.objects.durations import DurationError, parse_duration
 from tightship.objects.meta import NOBODY, ManagedBy, Metadata, managed_by
 from tightship.objects.mistyped import part_explained
 from tightship.objects.selectors import Taint
+from tightship.objects.times import DurationError, parse_duration
 from tightship.objects.unreadable import UNREADABLE
 
 WHEN_EMPTY = "WhenEmpty"

@@ -52,6 +52,8 @@ class Reason(StrEnum):
     BUDGET_EXHAUSTED = "BudgetExhausted"
     RATE_LIMITED = "RateLimited"
     MAX_NODES_REACHED = "MaxNodesReached"
+    MAX_EVICTIONS_REACHED = "MaxEvictionsReached"
+    SAVING_TOO_SMALL = "SavingTooSmall"
     COOL_DOWN = "CoolDown"
     OUTSIDE_WINDOW = "OutsideWindow"
     SCALE_IN_EXPECTED = "ScaleInExpected"

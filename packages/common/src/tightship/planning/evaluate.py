@@ -360,7 +360,7 @@ def _plan(
 
     strategy = judge.strategy(facts)
     searching = None
-    if improve is not None and horizon.search is not None and not strategy.by_price:  # a search counts nodes, not money
+    if improve is not None and horizon.search is not None:
         searching = improve(strategy, horizon.search)
 
     def made(by: Strategy) -> Plan:

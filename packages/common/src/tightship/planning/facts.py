@@ -126,7 +126,8 @@ def gather(
         if not rules.past_budgets:
             refusals += ledger.charge(found.evict)[1]
         refusals, opens = parted(refusals)
-        refusals += pausing(opens, failed, now)
+        still, opens = pausing(opens, failed, now)
+        refusals += still
         return NodeFacts(
             view=view,
             pool=pool_of(view.node, rules.pool_labels),

@@ -34,8 +34,7 @@ from tightship.objects.money import (
 from tightship.objects.quoting import quoted
 from tightship.objects.selectors import Labels, LabelSelector, parse_selector
 from tightship.prices.opencost import OpenCost
-from tightship.process.settings.fields import Allowed
-from tightship.process.settings.loading import TELLS_ALL, Layered, SettingsError, load, mapping_of, read_config
+from tightship.process.settings.loading import TELLS_ALL, Allowed, Layered, SettingsError, load, mapping_of, read_config
 from tightship.process.settings.query_servers import ServerSettings, server_of
 
 ZONE_LABELS = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")

@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from tightship.cluster.pools import shown
 from tightship.objects.drain_record import Addition, Ending, Finished, PastDrains
-from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import format_duration
 
 _REMOVED = frozenset({Ending.HANDED_OVER.value, Ending.NODE_GONE.value})
 _NO_DRAINS = frozenset({Ending.NOT_OURS.value})

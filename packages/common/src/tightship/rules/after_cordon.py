@@ -8,12 +8,12 @@ has waited for in vain pauses, on every node: :class:`~tightship.objects.drain_r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from tightship.cluster import Snapshot
 from tightship.objects.drain_record import Phase
-from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import format_duration
 from tightship.rules.nodes import drain_record
 
 AFTER_CORDON = frozenset({Reason.OPENS_AFTER_CORDON, Reason.MAKE_BEFORE_BREAK})
@@ -47,14 +47,21 @@ def paused(snapshot: Snapshot, now: float) -> Mapping[str, tuple[str, float]]:
     return found
 
 
-def pausing(opens: Iterable[Refusal], paused: Mapping[str, tuple[str, float]], now: float) -> Iterator[Refusal]:
-    """Yield those of *opens* that no drain waits for now, each as a refusal that keeps its node."""
+def pausing(
+    opens: Iterable[Refusal], paused: Mapping[str, tuple[str, float]], now: float
+) -> tuple[list[Refusal], list[Refusal]]:
+    """Return those of *opens* that no drain waits for now, as refusals that keep their node, and the others."""
+    keep: list[Refusal] = []
+    rest: list[Refusal] = []
     for each in opens:
         last = next((paused[name] for name in awaited([each]) if name in paused), None)
-        if last is not None:
-            node, until = last
-            detail = f"{each.detail}; it did not on node {node}, next try in {format_duration(until - now)}"
-            yield Refusal(Reason.NOT_OPENED, each.subject, detail, each.fix)
+        if last is None:
+            rest.append(each)
+            continue
+        node, until = last
+        detail = f"{each.detail}; it did not on node {node}, next try in {format_duration(until - now)}"
+        keep.append(Refusal(Reason.NOT_OPENED, each.subject, detail, each.fix))
+    return keep, rest
 
 
 def waiting(snapshot: Snapshot) -> Mapping[str, str]:

@@ -73,7 +73,7 @@ class DisruptionLedger:
                 left[key] = self._left.get(key, budget.disruptions_allowed)
             need[key] = need.get(key, 0) + 1
             if left[key] < 1:
-                refusals.append(self._exhausted(budget, pod))
+                refusals.append(self.exhausted(budget, pod))
         taken: dict[str, int] = {}
         waits: list[str] = []
         for key, count in sorted(need.items()):
@@ -163,7 +163,8 @@ class DisruptionLedger:
             return Refusal(Reason.PDB_NOT_CURRENT, pod.key, detail, "wait for the disruption controller to catch up")
         return None
 
-    def _exhausted(self, budget: PodDisruptionBudget, pod: Pod) -> Refusal:
+    def exhausted(self, budget: PodDisruptionBudget, pod: Pod) -> Refusal:
+        """Return why *budget*, which has nothing left, does not let *pod* go."""
         health = f"{budget.current_healthy} healthy of {budget.expected_pods}, {budget.desired_healthy} wanted"
         if budget.disruptions_allowed > 0:
             allowed = counted(budget.disruptions_allowed, "eviction")

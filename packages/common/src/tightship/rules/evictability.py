@@ -14,9 +14,9 @@ from msgspec import Struct
 from tightship.cluster import Snapshot
 from tightship.cluster.owners import annotating, named
 from tightship.objects import WORKLOAD_KINDS, Owner, Pod, PodTemplate, Volume, Workload
-from tightship.objects.durations import DurationError, format_duration, parse_duration
 from tightship.objects.pod import EXPENDABLE
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import DurationError, format_duration, parse_duration
 from tightship.rules.controllers import LOSING, RECREATING, UNKNOWN
 from tightship.rules.eviction_rules import EvictionRules
 from tightship.rules.gangs import Gangs

@@ -13,8 +13,8 @@ from tightship.cluster.snapshot import Usage
 from tightship.objects import Node, Pod
 from tightship.objects.counting import counted
 from tightship.objects.drain_record import Finished, owner_mark
-from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import format_duration
 from tightship.rules.nodes import owner_elsewhere
 from tightship.scheduler.space import Space
 

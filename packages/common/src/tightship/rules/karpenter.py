@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tightship.cluster.snapshot import Budgets
 from tightship.objects import Node, NodePool, Pod
-from tightship.objects.durations import DurationError, format_duration, parse_duration
 from tightship.objects.karpenter import NEVER, WHEN_EMPTY
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.selectors import Taint
+from tightship.objects.times import DurationError, format_duration, parse_duration
 
 POOL_LABEL = "karpenter.sh/nodepool"
 PROVISIONER_LABEL = "karpenter.sh/provisioner-name"

@@ -16,11 +16,11 @@ from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.node_marks import control_plane, marks_of_others, virtual
 from tightship.objects import Node, NodePool
 from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, decode_record
-from tightship.objects.durations import format_duration
 from tightship.objects.node import DRAIN_IN_PROGRESS, MAINTENANCE_PLANNED, SHUTDOWN_IN_PROGRESS
 from tightship.objects.pod import DRAINING
 from tightship.objects.quoting import LONGEST
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import format_duration
 from tightship.objects.unreadable import UNREADABLE
 from tightship.rules.evictability import DO_NOT_DRAIN
 from tightship.rules.karpenter import DISRUPTED, deletion_blocked, left_to_karpenter

@@ -21,9 +21,8 @@ from msgspec import Struct
 from tightship.objects import Pod
 from tightship.objects.counting import counted
 from tightship.objects.drain_record import Begun, Spent, owner_mark
-from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
-from tightship.objects.times import rfc3339
+from tightship.objects.times import format_duration, rfc3339
 from tightship.rules.checks import Check, remark
 from tightship.rules.limits import CLUSTER, Count, Limit
 

@@ -20,8 +20,8 @@ from functools import cached_property
 
 from tightship.cluster import Snapshot
 from tightship.objects import Pod, Workload
-from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import format_duration
 from tightship.rules.windows import Windows
 
 REVISION = "controller-revision-hash"

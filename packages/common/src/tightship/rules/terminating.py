@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from tightship.objects import Pod
-from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import format_duration
 
 STUCK_AFTER = 60
 """Seconds past the end of its grace period after which a terminating pod counts as stuck, as for Karpenter

@@ -18,9 +18,9 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 
 from tightship.objects.cron import CronError, Schedule, parse_schedule
-from tightship.objects.durations import format_duration
 from tightship.objects.quoting import quoted
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import format_duration
 from tightship.rules.checks import Check
 
 DAY = 86400.0

@@ -5,5 +5,8 @@ from tightship.search.strategy import Searching
 
 
 def search(strategy: Strategy, rules: SearchRules) -> Strategy:
-    """Return a strategy that plans as *strategy* does, then searches by *rules* for a plan that removes more."""
-    return Searching(strategy, rules)
+    """Return a strategy that plans as *strategy* does, then searches by *rules* for a plan that removes more.
+
+    A search counts nodes, not money, so a strategy by price is returned as it is.
+    """
+    return strategy if strategy.by_price else Searching(strategy, rules)

@@ -9,7 +9,7 @@ change places with nodes with few. Everything random comes from a seed: equal it
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 import numpy as np
@@ -93,17 +93,25 @@ class Effort:
 
 
 def improve(
-    problem: Problem, bound: Bound, start: Packed | None, effort: Effort, seed: int, *, afresh: bool = True
+    problem: Problem,
+    bound: Bound,
+    start: Packed | None,
+    effort: Effort,
+    seed: int,
+    *,
+    afresh: bool = True,
+    first: Sequence[int] = (),
 ) -> Packed | None:
     """Return the best state found, *start* if nothing is better; ``None`` if there is neither.
 
-    The search makes a first state of its own, unless it is told not to begin *afresh* and has a *start*.
+    The search makes a first state of its own, unless it is told not to begin *afresh* and has a *start*. That state
+    is without the nodes *first*, or else without those that the bound doesn't want.
     """
     search = _Search(problem, bound, effort, seed)
     search.best = start
     if len(problem.kinds) or problem.closable.any():
         if afresh or start is None:
-            search.construct()
+            search.construct(first)
         search.fewer_nodes()
         search.fewer_moves()
     return search.best
@@ -121,14 +129,14 @@ class _Search:
         self._places = Places(self._state, bound, self._random, self._noise)
         self._native_count = np.bincount(problem.homes[problem.evicted], minlength=len(problem.names))
 
-    def construct(self) -> None:
-        """Close all but the wanted nodes of each sort; nodes whose pods find no place come back.
+    def construct(self, first: Sequence[int] = ()) -> None:
+        """Close *first*, or all but the wanted nodes of each sort; nodes whose pods find no place come back.
 
         With very many pods that would take all the time; the search then goes on from where it starts.
         """
         state, places, bound = self._state, self._places, self._bound
-        order: list[int] = []
-        for sort, wanted in enumerate(bound.wanted.tolist()):
+        order = list(first)
+        for sort, wanted in enumerate(() if first else bound.wanted.tolist()):
             nodes: list[int] = np.flatnonzero((bound.sorts == sort) & self._problem.closable).tolist()
             nodes.sort(key=lambda node: (-places.native_weight[node], node))
             order += nodes[math.ceil(wanted - 0.3) :]

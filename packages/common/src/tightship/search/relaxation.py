@@ -106,7 +106,7 @@ class Proof(Struct, frozen=True):
 def relaxed(problem: Problem) -> Relaxation:
     """Return the relaxation of *problem*."""
     room = problem.whole() + problem.slack
-    of, capacity = _sorts(problem, room)
+    of, capacity = sorts_of(problem, room)
     stays, goes = np.flatnonzero(~problem.closable), np.flatnonzero(problem.closable)
     stay = np.bincount(of[stays], minlength=len(capacity)).astype(np.float64)
     staying = np.zeros_like(capacity)
@@ -116,7 +116,7 @@ def relaxed(problem: Problem) -> Relaxation:
     for kind, request in enumerate(problem.requests):
         allowed[:, kind] &= (request <= capacity).all(axis=1)
     unit = np.maximum(capacity.max(axis=0, initial=0.0), 1.0)
-    rules = tuple(_rules(problem))
+    rules = tuple(rules_of(problem))
     weights = np.array([rule.weights for rule in rules]).reshape(len(rules), len(of))
     alike: dict[object, list[int]] = {}
     for node in goes.tolist():
@@ -195,7 +195,7 @@ def _parts(relaxation: Relaxation, fees: NDArray[np.float64]) -> NDArray[np.intp
     return part
 
 
-def _sorts(problem: Problem, whole: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+def sorts_of(problem: Problem, whole: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """Group the nodes: equal ones, or, if there are too many groups, roughly equal ones. Return each group's room."""
     numbers: dict[bytes, int] = {}
     keys: list[bytes] = []
@@ -259,7 +259,7 @@ def _large(
                     yield AtMost(sort, np.flatnonzero(large), float(most), most * float(stay[sort]))
 
 
-def _rules(problem: Problem) -> Iterator[Rule]:
+def rules_of(problem: Problem) -> Iterator[Rule]:
     """Yield what gates and budgets want of the nodes that may go: how many stay, each weighed by its pods."""
     closable = problem.closable
     if problem.limits.total < closable.sum():

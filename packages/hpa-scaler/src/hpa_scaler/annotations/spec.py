@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from tightship.objects import ScaleTarget
 from tightship.objects.counting import counted
-from tightship.objects.durations import format_duration
+from tightship.objects.times import format_duration
 from tightship.rules.windows import Windows
 
 PREFIX = "tightship.dev"

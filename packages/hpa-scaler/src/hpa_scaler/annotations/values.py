@@ -17,9 +17,8 @@ from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 from hpa_scaler.annotations.spec import Band, MissingData, PauseSpec, Season
-from tightship.objects.durations import ALLOWED_FORMS, DurationError, parse_duration
 from tightship.objects.query_servers import parse_server
-from tightship.objects.times import parse_rfc3339
+from tightship.objects.times import ALLOWED_FORMS, DurationError, parse_duration, parse_rfc3339
 from tightship.rules.windows import Windows, parse_window
 
 _FLOAT = re.compile(

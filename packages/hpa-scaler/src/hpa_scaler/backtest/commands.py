@@ -72,11 +72,10 @@ from tightship.documents.formats import formats_of
 from tightship.kube import host
 from tightship.objects import HorizontalPodAutoscaler, Node
 from tightship.objects.counting import counted
-from tightship.objects.durations import ALLOWED_FORMS, parse_duration
 from tightship.objects.money import INSTANCE_TYPE_LABELS, MICROS, NO_PRICES, NodePrice, PriceReader, parse_price
 from tightship.objects.quoting import near, quoted
 from tightship.objects.resources import NOTHING
-from tightship.objects.times import parse_rfc3339, rfc3339
+from tightship.objects.times import ALLOWED_FORMS, parse_duration, parse_rfc3339, rfc3339
 
 _EXITS = """exit codes: 0 done; 1 an error, or a difference in a replay; 2 with --exit-code, when a floor would move;
 64 wrong usage; 130 interrupted; 141 the reader closed the pipe."""

@@ -37,9 +37,8 @@ from hpa_scaler.documents.document import FloorHead
 from hpa_scaler.judge.sources import lowering_window
 from hpa_scaler.prometheus.samples import Trace
 from tightship.objects.counting import counted
-from tightship.objects.durations import format_duration
 from tightship.objects.horizontal import STABILIZATION
-from tightship.objects.times import rfc3339
+from tightship.objects.times import format_duration, rfc3339
 
 Sure = Literal["sure", "fairly sure", "can't tell"]
 

@@ -12,8 +12,8 @@ from hpa_scaler.documents.chart import Chart, Series, drawn
 from tightship.documents.html.page import Page
 from tightship.documents.presentation import Block, Column, Grid, GridShape, Printout, TextLine, View, figure, warning
 from tightship.objects.counting import counted
-from tightship.objects.durations import format_duration
 from tightship.objects.money import MICROS
+from tightship.objects.times import format_duration
 
 _OPENED = 12
 """Up to so many HPAs, a page shows each one open."""

@@ -21,7 +21,7 @@ from hpa_scaler.judge.floors import QueryTerm, short, term_text
 from tightship.documents.presentation import Block, Column, Grid, GridShape, Printout, Style, TextLine, figure, warning
 from tightship.documents.terminal import Terminal
 from tightship.objects.counting import counted
-from tightship.objects.durations import format_duration
+from tightship.objects.times import format_duration
 
 LONGEST_FORMULA = 40
 REASONS_SHOWN = 6

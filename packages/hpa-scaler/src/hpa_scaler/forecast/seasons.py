@@ -26,7 +26,7 @@ from hpa_scaler.annotations.spec import FloorSpec, ForecastSpec, Season
 from hpa_scaler.judge.decision import DOUBTS, FloorDecision
 from hpa_scaler.prometheus.samples import Trace
 from tightship.objects.counting import counted
-from tightship.objects.durations import format_duration
+from tightship.objects.times import format_duration
 
 CELL = 300.0
 """Seconds of one cell of the past."""

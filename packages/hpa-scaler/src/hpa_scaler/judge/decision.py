@@ -25,8 +25,8 @@ from hpa_scaler.judge.history import Floor, FloorHistory, highest_floor, with_fl
 from hpa_scaler.judge.rises import longest_period, time_to_know, with_raise
 from tightship.objects import HorizontalPodAutoscaler
 from tightship.objects.counting import counted
-from tightship.objects.durations import format_duration
 from tightship.objects.reasons import QUERY_FAILURES, Reason, Refusal
+from tightship.objects.times import format_duration
 
 Action = Literal["raise", "lower", "hold", "skip"]
 

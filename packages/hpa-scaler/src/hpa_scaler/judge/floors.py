@@ -16,8 +16,8 @@ from hpa_scaler.annotations.queries import Expected
 from hpa_scaler.annotations.spec import FloorSpec
 from hpa_scaler.annotations.values import INT32_MAX, INT32_MIN, format_float
 from tightship.objects.counting import counted
-from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import format_duration
 
 Limit = tuple[int, Refusal]
 """The highest floor that a step may reach, and why."""

@@ -27,7 +27,6 @@ from hpa_scaler.annotations.queries import (
     read,
 )
 from hpa_scaler.annotations.spec import FloorSpec, Rollout, Rules
-from hpa_scaler.judge import advice
 from hpa_scaler.judge.decision import (
     Action,
     Asked,
@@ -56,19 +55,25 @@ from hpa_scaler.judge.floors import (
 from hpa_scaler.judge.history import (
     FloorHistory,
     State,
+    advised,
     caught_up,
     handed_over,
     highest_floor,
+    moment,
+    of_outage,
+    of_wait,
     resumed,
     unwatched,
+    when_released,
+    window_detail,
     with_floor,
 )
 from hpa_scaler.judge.ownership import contested, not_ours, ownership, state_of
 from hpa_scaler.judge.rises import Wanted, judge_rise, judge_spike, limits, maximum_limit, rise_ceiling, time_to_know
 from hpa_scaler.judge.sources import evidence_queries, longest_look, lowering_window, outage, own, read_sources
 from tightship.objects import HorizontalPodAutoscaler
-from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import format_duration
 from tightship.rules.checks import refusals
 from tightship.rules.windows import window_checks
 
@@ -181,7 +186,7 @@ def _skipped(subject: Subject, cause: Refusal) -> FloorDecision:
         subject=subject,
         target=subject.hpa.min_replicas,
         target_maximum=subject.hpa.max_replicas,
-        causes=(advice.advised(cause),),
+        causes=(advised(cause),),
         history=unwatched(subject.history, outage=outage(subject.asked, subject.outcomes)),
     )
 
@@ -304,9 +309,7 @@ class _FloorJudgement:
             detail += f", for more than {format_duration(self._rules.rollout_limit)}: this no longer holds the floor"
             return Refusal(Reason.ROLLOUT_EXPIRED, detail=detail)
         known = rollout is not None and rollout.state == "rolling"
-        detail += (
-            f"; this holds the floor until {advice.moment(since + self._rules.rollout_limit, self._now)} at the latest"
-        )
+        detail += f"; this holds the floor until {moment(since + self._rules.rollout_limit, self._now)} at the latest"
         return Refusal(Reason.ROLLOUT_IN_PROGRESS if known else Reason.ROLLOUT_UNKNOWN, detail=detail)
 
     def _holds(self) -> list[Refusal]:
@@ -386,15 +389,15 @@ class _FloorJudgement:
         unknown = [cause for cause in self._sources.causes if cause not in why]
         if action == "hold" and solution.query is None and solution.wanted < inputs.minimum:
             why = []  # what the floor would be without an answer explains nothing
-        until = advice.window_detail(self._history, solution.wanted, self._now, self._window)
+        until = window_detail(self._history, solution.wanted, self._now, self._window)
         stays = self._spec.missing.rule == "hold" and solution.wanted < inputs.minimum
         cold = longest_look(self._spec, self._rules) if stays and self._rules.cold_guard else 0.0
-        released = advice.when_released(self._sources.whole or self._now, self._window)
-        after = advice.when_released(self._now + cold, self._window) if stays else None
+        released = when_released(self._sources.whole or self._now, self._window)
+        after = when_released(self._now + cold, self._window) if stays else None
         stops = [
-            *advice.of_outage(unknown, self._history, after, self._now),
+            *of_outage(unknown, self._history, after, self._now),
             *(
-                advice.of_wait(each, self._history, solution.wanted, released, self._now)
+                of_wait(each, self._history, solution.wanted, released, self._now)
                 for each in (*holds, *lowering_limits(inputs, solution, self._window, until))
             ),
             *(cause for limit, cause in sorted(steps, key=lambda each: each[0]) if limit < solution.wanted),
@@ -411,7 +414,7 @@ class _FloorJudgement:
             detail = f"the controller would set {solution.target}, were it not for the annotation dry-run"
             notes.append(Refusal(Reason.DRY_RUN, detail=detail))
         ordered = [*fight, *stops, *why] if action == "hold" else [*why, *stops]
-        return tuple(map(advice.advised, (*ordered, *caps(inputs, solution), *bounds_moved(inputs, maximum), *notes)))
+        return tuple(map(advised, (*ordered, *caps(inputs, solution), *bounds_moved(inputs, maximum), *notes)))
 
 
 def known_replicas(hpa: HorizontalPodAutoscaler) -> int | None:

@@ -25,14 +25,13 @@ from msgspec import Struct
 
 from hpa_scaler.annotations.parsing import prefix_of, state_name, state_text, states_of
 from hpa_scaler.annotations.spec import FloorSpec, Problems, Rules
-from hpa_scaler.judge.advice import moment
 from hpa_scaler.judge.decision import Asked, FloorDecision
-from hpa_scaler.judge.history import FloorHistory, State, StateError, decode_state, encode_state, with_floor
+from hpa_scaler.judge.history import FloorHistory, State, StateError, decode_state, encode_state, moment, with_floor
 from tightship.objects import HorizontalPodAutoscaler
 from tightship.objects.autoscaling import FieldManager
 from tightship.objects.counting import counted
-from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import format_duration
 
 MANAGER = "hpa-scaler"
 """Our name as a field manager."""

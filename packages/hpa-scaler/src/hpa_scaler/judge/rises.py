@@ -18,14 +18,23 @@ from hpa_scaler.annotations.promql import lookback
 from hpa_scaler.annotations.queries import range_of
 from hpa_scaler.annotations.spec import FloorSpec, Rules
 from hpa_scaler.annotations.values import INT32_MAX
-from hpa_scaler.judge.advice import moment
 from hpa_scaler.judge.floors import Limit
-from hpa_scaler.judge.history import DAY, Floor, FloorHistory, Raise, Spike, highest_floor, with_floor, with_known
+from hpa_scaler.judge.history import (
+    DAY,
+    Floor,
+    FloorHistory,
+    Raise,
+    Spike,
+    highest_floor,
+    moment,
+    with_floor,
+    with_known,
+)
 from tightship.objects.autoscaling import ScalingPolicy, ScalingRules
 from tightship.objects.counting import counted
-from tightship.objects.durations import format_duration
 from tightship.objects.horizontal import DEFAULT_UP
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.times import format_duration
 
 SHARP = 1.15
 """How many times the floor of the last answer the next one must be to be a jump."""

@@ -34,13 +34,11 @@ from hpa_scaler.annotations.queries import (
     value_query,
 )
 from hpa_scaler.annotations.spec import FloorSpec, QuerySpec, Rules
-from hpa_scaler.judge.advice import with_gap
 from hpa_scaler.judge.floors import QueryTerm
-from hpa_scaler.judge.history import FloorHistory
+from hpa_scaler.judge.history import FloorHistory, with_gap
 from tightship.objects.counting import counted
-from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason, Refusal
-from tightship.objects.times import rfc3339
+from tightship.objects.times import format_duration, rfc3339
 
 HANDOVER = 3600.0
 """Seconds for which the floor is held after one of two alternatives, such as a metric's old name, has lost its data."""

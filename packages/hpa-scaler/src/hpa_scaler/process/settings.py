@@ -21,12 +21,15 @@ from hpa_scaler.annotations.values import SERVER_NAME, format_float, parse_int32
 from hpa_scaler.prometheus.client import DEFAULT, ClientLimits
 from tightship.objects.query_servers import AllowList, Server
 from tightship.objects.selectors import parse_selector
-from tightship.process.settings.fields import Allowed, Flag, Seconds, Share
 from tightship.process.settings.loading import (
+    Allowed,
     ConfigSource,
+    Flag,
     Layered,
     OlderVariables,
+    Seconds,
     SettingsError,
+    Share,
     config_in,
     read_config,
     resolve,

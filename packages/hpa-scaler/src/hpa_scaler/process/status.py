@@ -25,9 +25,8 @@ from hpa_scaler.write.records import Records
 from tightship.documents.document import API_VERSION, Setting, SettingsView
 from tightship.documents.html.page import REFRESH, Page
 from tightship.objects.api_errors import one_line
-from tightship.objects.durations import spell_duration
 from tightship.objects.reasons import Reason
-from tightship.objects.times import rfc3339
+from tightship.objects.times import rfc3339, spell_duration
 from tightship.process.logging import log
 from tightship.process.settings.loading import wire, wire_keys
 

@@ -18,9 +18,8 @@ from hpa_scaler.prometheus.answers import Matrix
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.prometheus.samples import Recorded, Trace, trace_of
 from tightship.objects.counting import counted
-from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason
-from tightship.objects.times import rfc3339
+from tightship.objects.times import format_duration, rfc3339
 
 IN_FLIGHT = 8
 """The most range queries at a time, to all servers together."""

@@ -15,9 +15,8 @@ from msgspec import Struct
 
 from hpa_scaler.annotations.queries import Query, QueryAnswer
 from tightship.objects.counting import counted
-from tightship.objects.durations import format_duration
 from tightship.objects.quoting import quoted
-from tightship.objects.times import rfc3339
+from tightship.objects.times import format_duration, rfc3339
 
 LONGEST = 400 * 86_400.0
 """Seconds that a recording may span, so that a wrong year in one sample does not fill the memory."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tightship.objects.durations import parse_duration
+from tightship.objects.times import parse_duration
 from tightship_simulator.api.budgets import controller_of
 from tightship_simulator.life.changes import Change, Delete, Json, Look, Patch, leaving
 

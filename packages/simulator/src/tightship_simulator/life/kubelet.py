@@ -11,7 +11,7 @@ import zlib
 
 from msgspec import Struct
 
-from tightship.objects.durations import parse_duration
+from tightship.objects.times import parse_duration
 from tightship_simulator.life.changes import (
     Change,
     Delete,

@@ -7,9 +7,9 @@ from random import Random
 import msgspec
 
 from tightship_testkit.disasters.registry import STEPS
-from tightship_testkit.disasters.scenario import Fault, Scenario, Step
+from tightship_testkit.disasters.scenario import Controller, Fault, Scenario, Step
 
-_ANOTHER, _SLOW, _TERMINATED = 0.2, 0.1, 0.2
+_ANOTHER, _SLOW, _TERMINATED, _SURGED = 0.2, 0.1, 0.2, 0.15
 """The parts of stories with each."""
 _LASTS = (30.0, 90.0)
 """Seconds for which admission is slow."""
@@ -39,8 +39,20 @@ def with_neighbours(scenario: Scenario) -> Scenario:
             )
         )
     may("termination-handler", _TERMINATED)
+    controllers = scenario.controllers
+    if scenario.of("Deployment") and rng.random() < _SURGED:
+        args = STEPS["surge-on-cordon"].draw(rng, scenario) or {}
+        steps.append(Step(at=round(rng.uniform(0.0, scenario.story * 0.3), 1), kind="surge-on-cordon", args=args))
+        controllers = [_patient(each) for each in controllers]
     steps.sort(key=lambda each: each.at)
-    return msgspec.structs.replace(scenario, steps=steps, faults=faults)
+    return msgspec.structs.replace(scenario, steps=steps, faults=faults, controllers=controllers)
+
+
+def _patient(controller: Controller) -> Controller:
+    key = {"node-compactor": "afterCordonTimeout", "node-refiner": "after_cordon_timeout"}.get(controller.program)
+    if key is None:
+        return controller
+    return msgspec.structs.replace(controller, settings={**controller.settings, key: "40s"})
 
 
 __all__ = ["with_neighbours"]

@@ -10,7 +10,7 @@ from random import Random
 import msgspec
 
 from tightship_testkit.disasters.registry import Args
-from tightship_testkit.disasters.scenario import Controller, Scenario
+from tightship_testkit.disasters.scenario import Controller, Scenario, Workload
 
 SHARE = 0.2
 """The part of scenarios of nodes that have windows."""
@@ -30,13 +30,25 @@ def with_windows(scenario: Scenario) -> Scenario:
     if scenario.floors is not None or rng.random() >= SHARE:
         return scenario
     controllers = [_windowed(rng, each) for each in scenario.controllers]
-    return msgspec.structs.replace(scenario, controllers=controllers)
+    workloads = [_slow(each) if rng.random() < 0.5 else each for each in scenario.workloads]
+    return msgspec.structs.replace(scenario, controllers=controllers, workloads=workloads)
+
+
+def _slow(workload: Workload) -> Workload:
+    """Return *workload* with pods that take their time, so that drains are under way when windows close."""
+    if workload.kind not in ("Deployment", "StatefulSet") or workload.annotations:
+        return workload
+    spec = {**workload.spec, "terminationGracePeriodSeconds": 30}
+    return msgspec.structs.replace(workload, annotations={"tightship-simulator/stops-after": "15"}, spec=spec)
 
 
 def _windowed(rng: Random, controller: Controller) -> Controller:
     windows, settings = _windows(rng), dict(controller.settings)
     if rng.random() < 0.6:
-        windows["hardStop"] = rng.choice(("0s", "10s", "30s"))
+        windows["hardStop"] = rng.choice(("0s", "0s", "10s", "30s"))
+        one = {"maximumEvictionsInFlight": 1, "nodeDrainTimeout": 100}
+        flat = {"maximum_evictions_in_flight": "1", "node_drain_timeout": "100s"}
+        settings |= flat if controller.program == "node-refiner" else one
     pools: Args = settings.get("nodePools") or {}
     if pools and rng.random() < 0.4:
         settings["nodePools"] = {name: {**each, "windows": windows} for name, each in pools.items()}

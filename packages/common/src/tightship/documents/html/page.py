@@ -27,6 +27,7 @@ SITE = "https://tightship.github.io/tightship"
 REFRESH = 30
 """Seconds after which a page served by a controller reloads."""
 
+_MACROS = "tightship.documents.html/macros.html"
 _REASONS = frozenset(reason.value for reason in Reason)
 _BUFFERED = 500
 """Pieces of a template that become one part of a page."""
@@ -56,6 +57,16 @@ def page_parts(page: Page) -> Iterator[str]:
     stream = _environment().get_template(page.template).stream(page.values, page=page)
     stream.enable_buffering(_BUFFERED)
     return stream
+
+
+def _body(page: Page) -> object:
+    """Return the main part of *page*, for a page of several."""
+    from markupsafe import Markup
+
+    environment = _environment()
+    template, macros = environment.get_template(page.template), environment.get_template(_MACROS).module
+    context = template.new_context({**page.values, "page": page, "m": macros})
+    return Markup("".join(template.blocks["main"](context)))  # noqa: S704 - the template escapes
 
 
 def _text(name: str) -> str:
@@ -95,6 +106,7 @@ def _environment() -> Environment:
     )
     made.globals |= {
         "about": _about,
+        "body": _body,
         "amounts": amounts,
         "counted": counted,
         "money": money,

@@ -395,7 +395,24 @@ class PlanStart:
         """Return this start for other *candidates* and *snapshot*, whose nodes and demands are the same."""
         new = copy(self)
         new.snapshot, new.candidates = snapshot, {candidate.name: candidate for candidate in candidates}
+        vars(new).pop("_rate", None)
         return new
+
+    @cached_property
+    def _rate(self) -> tuple[list[float], float]:
+        """The nodes' sizes, and what candidates with a price cost an hour for each unit of size."""
+        sizes = self.space.sizes()
+        priced = [each for each in self.candidates.values() if each.price is not None]
+        whole = sum(sizes[self.space.index[each.name]] for each in priced)
+        return sizes, sum(each.price or 0 for each in priced) / whole if whole else 1.0
+
+    def worth(self, candidate: Candidate) -> float:
+        """Return what an hour of *candidate* costs, in millionths; without a price as much for its size as others'.
+
+        If no candidate has a price, the node's size counts.
+        """
+        sizes, rate = self._rate
+        return rate * sizes[self.space.index[candidate.name]] if candidate.price is None else candidate.price
 
     def begin(self) -> None:
         """Undo what plans have changed in the space."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tightship.objects.durations import format_duration
 from tightship.objects.reasons import Reason
+from tightship.objects.times import format_duration
 from tightship.planning.changes import Change, subjects
 from tightship.planning.evaluate import Evaluation, Judge
 from tightship.planning.facts import NodeFacts
@@ -62,6 +62,8 @@ class SettingChanges:
             return self._grace(evaluation)
         if reason is Reason.MAX_NODES_REACHED:
             return self._longer(len(evaluation.facts))
+        if reason is Reason.SAVING_TOO_SMALL:
+            return self.setting(reason, "minimum_saving", 0.0, flag="--min-saving-per-eviction 0")
         return self.own(reason, fact, evaluation)
 
     def winning(self, values: Mapping[str, Any]) -> Sequence[str]:

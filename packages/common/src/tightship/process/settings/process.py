@@ -21,8 +21,16 @@ from pydantic_settings import SettingsConfigDict
 from tightship.draining.ledger import CLAIMS_LEASE, CLAIMS_NAMESPACE
 from tightship.kube.host import token
 from tightship.process.logging import FORMATS, LEVELS
-from tightship.process.settings.fields import Allowed, Flag, Seconds
-from tightship.process.settings.loading import EnvironmentSource, FlagSource, Layered, OlderVariables, resolve
+from tightship.process.settings.loading import (
+    Allowed,
+    EnvironmentSource,
+    Flag,
+    FlagSource,
+    Layered,
+    OlderVariables,
+    Seconds,
+    resolve,
+)
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """The file with a pod's own namespace."""

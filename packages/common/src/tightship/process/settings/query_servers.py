@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from tightship.objects.query_servers import CONCURRENCY, TIMEOUT, Server, Tls, parse_address, parse_server
-from tightship.process.settings.fields import Seconds
+from tightship.process.settings.loading import Seconds
 
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 _SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie"})

@@ -21,8 +21,7 @@ from tightship.objects.schedulers import SCHEDULERS, Scoring
 from tightship.objects.selectors import Taint
 from tightship.planning.demand import KEPT_FOR, ReservedDemand
 from tightship.planning.plan.model import CANDIDATE, Placement, SteeringRules
-from tightship.process.settings.fields import SWITCHABLE_RULES, BudgetField, Flag, Rules, Seconds, Share
-from tightship.process.settings.loading import Layered
+from tightship.process.settings.loading import SWITCHABLE_RULES, BudgetField, Flag, Layered, Rules, Seconds, Share
 from tightship.process.settings.windows import WindowsSetting
 from tightship.rules.eviction_rules import EvictionRules, RestartMode, awaited_for
 from tightship.rules.rates import Rates
@@ -311,6 +310,16 @@ MostRemovals = Annotated[
     Field(default=None, ge=1, alias="maximumNodesInPlan"),
     Flag("--max-nodes N", "removals after which the plan stops, 1 or more (default: no limit)", "plan"),
 ]
+LeastSaving = Annotated[
+    float,
+    Field(default=0.0, ge=0, allow_inf_nan=False, alias="minimumSavingPerEviction"),
+    Flag(
+        "--min-saving-per-eviction AMOUNT",
+        "what removing a node must save a month for each pod that it evicts, in the currency of the prices, 0 or more "
+        "(default: 0, whatever it saves)",
+        "plan",
+    ),
+]
 PoolLabels = Annotated[
     tuple[str, ...],
     Field(default=KNOWN_POOL_LABELS, alias="nodePoolLabels"),
@@ -371,6 +380,7 @@ class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys, RateKeys):
 
     placement: HowSure
     max_nodes: MostRemovals
+    minimum_saving: LeastSaving
     pool_labels: PoolLabels
     disabled_rules: DisabledRules
     schedulers: Schedulers

@@ -12,8 +12,8 @@ from pydantic import BeforeValidator, Field, InstanceOf
 from pydantic_core import PydanticCustomError
 
 from tightship.kube.host import wall
-from tightship.objects.durations import DurationError, parse_duration
 from tightship.objects.quoting import quoted
+from tightship.objects.times import DurationError, parse_duration
 from tightship.process.settings.calendars import CalendarError, freeze_spans
 from tightship.process.settings.loading import TELLS_ALL
 from tightship.rules.windows import HORIZON, Window, WindowError, Windows, parse_window, scheduled

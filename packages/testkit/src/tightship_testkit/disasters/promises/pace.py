@@ -259,3 +259,25 @@ class NoChurn(Promise):
             return
         detail = f"{author} began to drain {node}, {self.world.now - at:.0f} s after {name} was added"
         self.broken(f"Pool {pool}", f"{detail} within {self.soon:g} s of one that we had drained")
+
+
+@promise
+class OneWaitsAfterItsCordon(Promise):
+    """Of all nodes, one at a time is cordoned for budgets that open only then, whichever controllers run."""
+
+    name = "one-waits-after-its-cordon"
+    text = "One node at a time in the cluster waits for budgets that open after a cordon."
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._lost = False
+
+    def changed(self, change: Change, author: str) -> None:
+        if change.object["kind"] == "Lease" and change.object["metadata"]["name"] == CLAIMS and not ours(author):
+            self._lost = True
+        if self._lost or not begun(change, author):
+            return
+        records = {each["metadata"]["name"]: owned(each) for each in self.world.store.list("Node")}
+        waits = [name for name, each in records.items() if each.get("waitsFor") and each["phase"] == "Claimed"]
+        if len(waits) > 1:
+            self.broken(f"Node {change.object['metadata']['name']}", f"{', '.join(waits)} wait at once")

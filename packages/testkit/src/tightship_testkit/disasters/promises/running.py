@@ -167,5 +167,6 @@ def _bound(team: Team) -> float:
 
     emptied = of("nodeDrainTimeout", "node_drain_timeout", 1800.0)
     waits = of("settleTime", "settle_time", 5.0) + of("awaitCompletionFor", "await_completion_for", 0.0)
+    waits += of("afterCordonTimeout", "after_cordon_timeout", 900.0)
     # A pod that comes late has an empty node be emptied once more.
     return 2 * emptied + waits + of("handOverTimeout", "hand_over_timeout", 3600.0) + TAKEOVER

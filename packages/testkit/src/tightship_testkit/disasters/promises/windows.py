@@ -56,7 +56,11 @@ class NothingOutsideWindows(Promise):
     name = "nothing-outside-windows"
     text = "No drain begins outside of its windows, and none goes on when they have been closed for hardStop."
     late = 6.0
-    """Seconds from a judgement to its claim or eviction: a look at the ledger, two writes, the pace of evictions."""
+    """Seconds from a judgement to its claim: a look at the ledger, and two writes."""
+    off = 3.0
+    """Seconds by which the time that replicas go by, the API server's, differs from the true one."""
+    stops = 2.0
+    """Seconds from a look at a node in drain to its next eviction."""
 
     def changed(self, change: Change, author: str) -> None:
         program = begun(change, author)
@@ -83,14 +87,14 @@ class NothingOutsideWindows(Promise):
             self.broken(subject, f"{author} {did} outside of its windows: {found[-1]}")
 
     def _closed(self, windows: Json, author: str, *, stopped: bool) -> bool:
-        """Whether *windows* have been closed for so long that even who is late, or whose clock is off, must know."""
-        stop = seconds(windows["hardStop"]) if stopped and windows.get("hardStop") is not None else 0.0
+        """Whether *windows* have been closed for so long that even who is late must know."""
         if stopped and windows.get("hardStop") is None:
             return False
-        # Who met a fault may have waited for an answer; an eviction that was sent may be on its way for as long.
-        late = self.late + abs(self.world.skewed) + 20.0 * self.world.blind(author, 0.0)
-        first, last = self.world.wall - stop - late, self.world.wall + abs(self.world.skewed)
-        return not any(is_open(windows, first + at) for at in range(int(last - first) + 1))
+        late = self.stops + seconds(windows["hardStop"]) if stopped else self.late
+        # Who met a fault may have waited for an answer.
+        late += 20.0 * self.world.blind(author, 0.0) + self.off
+        now = self.world.wall + self.off
+        return not any(is_open(windows, now - at / 2) for at in range(int(2 * (late + self.off)) + 1))
 
 
 __all__ = ["NothingOutsideWindows", "is_open"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from tightship_simulator.life.changes import with_condition
+from tightship_simulator.life.openers import EvictionAutoscaler
 from tightship_testkit.disasters.cluster import SHOP
 from tightship_testkit.disasters.drawing import MissingError, one_of, share
 from tightship_testkit.disasters.promises.reading import COST, COST_MARK
@@ -22,6 +23,26 @@ def _whose(rng: Random, scenario: Scenario) -> Args:
     if not found:
         raise MissingError
     return {"program": rng.choice(found)}
+
+
+@step(lives=one_of(0.0, 60.0, 600.0, 600.0), cooldown=one_of(5.0, 20.0), most=one_of(1, 4), weight=0)
+async def surge_on_cordon(world: World, *, lives: float, cooldown: float, most: int) -> None:
+    """Azure's eviction-autoscaler guards every Deployment and surges what a cordon displaces, until it dies."""
+    world.tell(f"eviction-autoscaler guards all Deployments for {lives:g} s")
+    for each in world.store.list("Deployment", SHOP):
+        name = each["metadata"]["name"]
+        meta = {"name": name, "namespace": SHOP, "annotations": {"ownedBy": "EvictionAutoScaler", "target": name}}
+        spec = {"minAvailable": each["spec"]["replicas"], "selector": {"matchLabels": {"app": name}}}
+        for guard in world.store.list("PodDisruptionBudget", SHOP):
+            if (guard["spec"].get("selector") or {}).get("matchLabels") == spec["selector"]["matchLabels"]:
+                world.store.delete("PodDisruptionBudget", guard["metadata"]["name"], SHOP)
+        guarded = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec}
+        world.store.create("PodDisruptionBudget", guarded)
+    actor = EvictionAutoscaler(cooldown, most)
+    world.simulation.living.others.append(actor)
+    world.simulation.living.wake()
+    await world.pause(lives)
+    actor.dead = True
 
 
 @step(cost=one_of("-2147483648", "-7", "0", "12", "none"), over=share(0.3), every=one_of(1, 2), weight=0)

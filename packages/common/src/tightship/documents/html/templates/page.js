@@ -70,8 +70,8 @@
     return null;
   };
   const lines = (pairs) => {
-    const fleet = document.querySelector(".fleet");
-    fleet?.querySelector(".lines")?.remove();
+    document.querySelector(".lines")?.remove();
+    const fleet = (pairs[0]?.[0].closest(".plan") ?? document).querySelector(".fleet");
     if (!fleet || !pairs.length) return;
     const drawn = pairs.slice(0, LINES).flatMap(([from, to]) => {
       const begin = point(from, "before"), end = point(to, "after");
@@ -155,7 +155,7 @@
       const about = at(word.textContent)?.querySelector("a");
       if (about) word.replaceWith(about.cloneNode(true));
     }
-    for (const link of event.target.open ? event.target.querySelectorAll(".why a[href^='#b']:not(.told)") : []) {
+    for (const link of event.target.open ? event.target.querySelectorAll(".why a.shared:not(.told)") : []) {
       const cells = rowOf(link)?.cells, fix = document.createElement("small");
       if (!cells) continue;
       link.classList.add("told");

@@ -1,0 +1,154 @@
+"""What each eviction buys: plans against the proof at ten numbers of nodes, on openb and fleets of other seeds.
+
+    python bench/frontier.py                 evictions over the proven least, and the time of the proof
+    python bench/frontier.py --strategies    what balanced saves beside least-utilized at equal evictions
+    python bench/frontier.py --json
+
+The bars: at each number of nodes the plan has at most 5 % more evictions than proven, and ten proofs take one second.
+Every node may go. With ``--strategies`` prices are those of ``bench/money.py`` on openb (steepness 0.15), elsewhere by
+core and GiB; a ratio compares the money saved by the first removals of both plans with as many evictions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import msgspec
+from clusters import RECIPES, cluster
+from gap import exclusive_fleet
+from money import CORE, GIB, hourly
+from planning import every_node, openb
+from unseen import _generated
+
+from tightship.cli.snapshot_file import parse, read_file
+from tightship.cluster import Snapshot
+from tightship.frontier.guided import Guided
+from tightship.frontier.program import Program
+from tightship.objects.money import HOURS_PER_MONTH, INSTANCE_TYPE_LABELS, MICROS
+from tightship.objects.selectors import Taint
+from tightship.planning.plan import STRATEGIES, Judgement, Plan, Planner, SteeringRules, make_plan
+from tightship.planning.plan.model import CANDIDATE
+from tightship.rules.disruption import DisruptionLedger
+from tightship.search.limits import limits_of
+from tightship.search.problem import extract
+from tightship_testkit.builders import Json
+
+BAR, SECONDS, POINTS = 1.05, 1.0, 10
+STEERED = SteeringRules(Taint(CANDIDATE, "PreferNoSchedule", "bench"), 400)
+
+FLEETS: dict[str, Callable[[], Snapshot]] = {
+    "300 nodes, 60 % full, excludes itself": partial(exclusive_fleet, 8801, 4, 0.6, 300, (2, 24)),
+    "250 nodes, 85 % full, excludes itself": partial(exclusive_fleet, 8802, 3, 0.85, 250, (2, 40)),
+    "600 nodes, pools and rules": partial(_generated, 8803, 600, 9000, 0),
+}
+
+
+def fleets() -> Iterator[tuple[str, Snapshot]]:
+    """Yield the clusters by name, openb first if it is at hand."""
+    data = openb()
+    if data is not None:
+        yield "openb", read_file(str(data))
+    for name, made in FLEETS.items():
+        yield name, made()
+
+
+def measure(name: str, seen: Snapshot) -> Iterator[Json]:
+    """Yield what plans take at ten numbers of nodes of *seen*."""
+    judgement, nodes = every_node(seen), len(seen.nodes)
+    planner = Planner(seen, DisruptionLedger(seen), judgement.candidates, "possible")
+    problem = extract(planner, limits_of(judgement.gates, planner))
+    assert problem is not None
+    most = len(make_plan(seen, every_node, STRATEGIES["fewest-nodes"], "possible").removals)
+    numbers = [round(most * part / POINTS) for part in range(1, POINTS + 1)]
+    start = time.process_time()
+    program = Program(problem)
+    choices = [program.fewest(removed) for removed in numbers]
+    proving = time.process_time() - start
+    if not program.solved:
+        sys.exit("no proof without the solver: pip install 'tightship[solver]'")
+    for removed, choice in zip(numbers, choices, strict=True):
+        assert choice is not None
+        guided = Guided(program, choice.share, removed, least=choice.least, prices=choice.prices)
+        start = time.process_time()
+        plan = make_plan(seen, every_node, guided, "possible")
+        yield {
+            "fleet": name,
+            "kept": nodes - removed,
+            "short": removed - len(plan.removals),
+            "proven": choice.least,
+            "evictions": plan.evictions,
+            "over": round(plan.evictions / max(1, choice.least), 4) if plan.evictions else 1.0,
+            "plan s": round(time.process_time() - start, 2),
+            "all proofs s": round(proving, 2),
+        }
+
+
+def priced(seen: Snapshot) -> Judgement:
+    """Return the judgement that lets every node go, with prices."""
+    judgement, found = every_node(seen), []
+    for each in judgement.candidates:
+        node = seen.nodes[each.name].node
+        machine = node.labels.get(INSTANCE_TYPE_LABELS[0], "")
+        cores, gib = node.allocatable["cpu"] / 1000, node.allocatable["memory"] / 2**30
+        price = hourly(machine, 0.15) if machine.startswith("openb-") else CORE * cores + GIB * gib
+        found.append(msgspec.structs.replace(each, price=round(price * MICROS)))
+    return msgspec.structs.replace(judgement, candidates=tuple(found))
+
+
+def compare(name: str, seen: Snapshot) -> Iterator[Json]:
+    """Yield what the strategies save of *seen*, and balanced beside least-utilized at equal evictions."""
+    prices = {each.name: (each.price or 0) * HOURS_PER_MONTH / MICROS for each in priced(seen).candidates}
+
+    def curve(plan: Plan) -> list[tuple[int, float]]:
+        found = [(0, 0.0)]
+        for each in plan.removals:
+            found.append((found[-1][0] + len(each.moves), found[-1][1] + prices[each.node]))
+        return found
+
+    for placement, steering in (("likely", STEERED), ("possible", None)):
+        curves = {
+            strategy: curve(make_plan(seen, priced, STRATEGIES[strategy], placement, steering=steering))  # type: ignore[arg-type]
+            for strategy in STRATEGIES
+        }
+        plain, balanced = curves["least-utilized"], curves["balanced"]
+        equal = min(plain[-1][0], balanced[-1][0])
+
+        def saved(of: list[tuple[int, float]], part: float, equal: int = equal) -> float:
+            return max(money for evictions, money in of if evictions <= part * equal)
+
+        yield {
+            "fleet": name,
+            "placement": placement,
+            **{strategy: [len(of) - 1, of[-1][0], round(of[-1][1])] for strategy, of in curves.items()},
+            "at": [round(saved(balanced, part) / max(1, saved(plain, part)), 3) for part in (0.25, 0.5, 0.75, 1)],
+        }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--strategies", action="store_true", help="compare balanced with least-utilized instead")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    chosen = parser.parse_args()
+    rows: list[Json] = []
+    known = list(fleets())
+    if chosen.strategies:
+        known += [(name, parse(json.dumps(cluster(recipe)).encode(), name)) for name, recipe in RECIPES.items()]
+    for name, seen in known:
+        for row in (compare if chosen.strategies else measure)(name, seen):
+            rows.append(row)
+            if not chosen.json:
+                print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+    if chosen.json:
+        print(json.dumps(rows, indent=2))
+    if chosen.strategies:
+        return 0
+    return 0 if all(row["over"] <= BAR and not row["short"] and row["all proofs s"] <= SECONDS for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

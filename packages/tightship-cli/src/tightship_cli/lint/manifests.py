@@ -1,0 +1,328 @@
+"""Manifests of a repository as a snapshot: what their controllers would make of them, so that the same rules judge.
+
+Each template becomes one Ready pod, each budget gets the status that the disruption controller would compute with
+every replica Ready (``pkg/controller/disruption/disruption.go``).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from tightship.cli.object_file import DocumentError, FileError, files_in, marked_documents, read_bytes, unpack
+from tightship.cluster import NOT_IN_FILE, ClusterState, Snapshot
+from tightship.kube.resources import BY_KIND
+from tightship.objects import WORKLOAD_KINDS, ObjectError, decode
+from tightship.objects.meta import qualified
+from tightship.objects.selectors import LabelSelector
+from tightship_cli.lint.rules import RULES, Finding, found, in_order
+
+Json = dict[str, Any]
+Key = tuple[str, str, str]
+"""(kind, namespace, name)."""
+
+ALLOWED = "allowed are manifests of Kubernetes: YAML or JSON with kind and metadata.name"
+
+_CLUSTER = re.compile(rb"""["']?kind["']?\s*:\s*["']?(?:Node|ClusterSnapshot)["']?\s*(?:[,}\r\n]|$)""")
+_TEMPLATE = re.compile(rb"\{\{-?\s")
+_HOOK = "helm.sh/hook"
+
+_POD_TEMPLATE = ("spec", "template")
+_TEMPLATES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("Deployment", "Rollout.argoproj.io", "CloneSet.apps.kruise.io", *WORKLOAD_KINDS), _POD_TEMPLATE),
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+}
+_MADE: Mapping[str, str] = {"Deployment": "ReplicaSet", "Rollout.argoproj.io": "ReplicaSet", "CronJob": "Job"}
+"""What stands between a kind and its pods."""
+_JUDGED = frozenset({"Pod", "PodDisruptionBudget", "HorizontalPodAutoscaler", *_TEMPLATES})
+_SCALED = frozenset({"Deployment", "Rollout.argoproj.io", "CloneSet.apps.kruise.io", "ReplicaSet", "StatefulSet"})
+_SCALED |= {"ReplicationController"}
+"""Kinds with replicas, by which the disruption controller computes percentages and ``maxUnavailable``."""
+
+_REMOVED: Mapping[tuple[str, str], tuple[str, str]] = {
+    ("PodDisruptionBudget", "policy/v1beta1"): ("1.25", "policy/v1"),
+    ("HorizontalPodAutoscaler", "autoscaling/v2beta1"): ("1.25", "autoscaling/v2"),
+    ("HorizontalPodAutoscaler", "autoscaling/v2beta2"): ("1.26", "autoscaling/v2"),
+    ("CronJob", "batch/v1beta1"): ("1.25", "batch/v1"),
+    **{
+        (kind, version): ("1.16", "apps/v1")
+        for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
+        for version in ("extensions/v1beta1", "apps/v1beta1", "apps/v1beta2")
+    },
+}
+"""Versions of budgets, autoscalers and workloads that are gone: (since, instead), from the deprecation guide."""
+
+
+class _Written(Struct):
+    """An object as written in *file*, with its *node* of YAML."""
+
+    kind: str
+    content: Json
+    file: str
+    node: yaml.Node
+
+
+class Manifests(Struct, frozen=True):
+    """The *snapshot* that manifests stand for, *findings* about the writing alone, and *warnings* for people."""
+
+    snapshot: Snapshot
+    findings: tuple[Finding, ...]
+    warnings: tuple[str, ...]
+    written: Mapping[Key, _Written]
+
+    def located(self, findings: Sequence[Finding]) -> list[Finding]:
+        """Return *findings* with file and line; advice is about the manifest, not about the running object."""
+        return in_order(self._located(each) for each in findings)
+
+    def _located(self, finding: Finding) -> Finding:
+        known, rule = self.written.get((finding.kind, finding.namespace, finding.name)), RULES[finding.rule]
+        fix = rule.help if "kubectl " in finding.fix else finding.fix
+        if known is None:
+            return msgspec.structs.replace(finding, fix=fix)
+        lines = (_line(known.node, field.split(".")) for field in rule.fields)
+        line = next((each for each in lines if each), 0) or known.node.start_mark.line + 1
+        return msgspec.structs.replace(finding, fix=fix, file=known.file, line=line)
+
+
+def is_cluster(raw: bytes) -> bool:
+    """Whether *raw*, the bytes of a file, holds a node or a snapshot: a cluster, and no repository."""
+    try:
+        return _CLUSTER.search(unpack(raw)) is not None
+    except DocumentError:
+        return False
+
+
+def read_manifests(files: Sequence[tuple[bytes, str, bool]]) -> Manifests:
+    """Return the manifests in *files*: the bytes, the name, and whether the file is one of a folder.
+
+    What isn't Kubernetes' in a file of a folder is a warning, else an error. Raises :class:`FileError`.
+    """
+    reader = _Reader()
+    for raw, name, of_folder in files:
+        reader.read(raw, name, of_folder)
+    if not reader.written and not reader.problems:
+        reader.problems.append(f"{', '.join(name for _, name, _ in files[:3])}: holds no manifest; {ALLOWED}")
+        reader.problems += reader.warnings
+    if reader.problems:
+        raise FileError(tuple(reader.problems))
+    return reader.manifests()
+
+
+def files_of_folder(path: str) -> list[str]:
+    """Return the files of the folder *path* but those in hidden folders; *path* itself if that is a file."""
+    inside = files_in(path)
+    return [each for each in inside if each == path or not _hidden(Path(each).relative_to(path))]
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") or part == "node_modules" for part in path.parts[:-1])
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.written: dict[Key, _Written] = {}
+        self.problems: list[str] = []
+        self.warnings: list[str] = []
+        self.state = ClusterState()
+        self.findings: list[Finding] = []
+
+    def read(self, raw: bytes, name: str, of_folder: bool) -> None:
+        """Take every object of a file."""
+        strange = self.warnings if of_folder else self.problems
+        try:
+            whole = unpack(raw)
+            for document, node in marked_documents(whole):
+                if not self._take(document, node, name) and not (of_folder and name.endswith(".json")):
+                    strange.append(f"{name}:{node.start_mark.line + 1}: not Kubernetes'; {ALLOWED}")
+        except DocumentError as error:
+            if str(error) == "is empty" and of_folder:
+                return
+            helm = "a template of Helm: give what `helm template` prints" if _TEMPLATE.search(raw) else ""
+            strange.append(f"{name}: {helm or f'{error}'.partition('; the file begins')[0] + '; ' + ALLOWED}")
+
+    def _take(self, document: object, node: yaml.Node, file: str) -> bool:
+        if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
+            return False
+        if document["kind"].endswith("List") and isinstance(document.get("items"), list):
+            items = _child(node, "items")
+            nodes = items.value if isinstance(items, yaml.SequenceNode) else [node] * len(document["items"])
+            taken = [self._take(each, at, file) for each, at in zip(document["items"], nodes, strict=True)]
+            return all(taken)
+        meta = document.get("metadata")
+        if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
+            return False
+        kind = qualified(document["kind"], str(document.get("apiVersion", "")))
+        name = str(meta.get("name") or meta["generateName"])
+        key = (kind, str(meta.get("namespace") or "default"), name)
+        known = self.written.get(key)
+        if known is not None:
+            patch = kind in _TEMPLATES and not (_template(document, kind) or {}).get("spec")
+            if kind in _JUDGED and not patch:
+                here, there = f"{file}:{node.start_mark.line + 1}", f"{known.file}:{known.node.start_mark.line + 1}"
+                self.warnings.append(f"{here}: {kind} {name} is in {there} too, which counts; lint each cluster alone")
+            return True
+        self.written[key] = _Written(kind, document, file, node)
+        return True
+
+    def manifests(self) -> Manifests:
+        """Return what has been read as one cluster."""
+        pods = [pod for key, each in self.written.items() for pod in self._pods(key, each)]
+        for key, each in self.written.items():
+            self._single(key, each, pods)
+        present = {each.kind for each in self.written.values()} | {"ReplicaSet"} | set(WORKLOAD_KINDS)
+        for kind in BY_KIND.keys() - present - {"Pod"}:
+            self.state.mark_missing(kind, NOT_IN_FILE)
+        snapshot = self.state.snapshot()
+        return Manifests(snapshot, tuple(self.findings), tuple(self.warnings), self.written)
+
+    def _add(self, key: Key, kind: str, content: Json) -> None:
+        try:
+            self.state.upsert(kind, decode(kind, msgspec.json.encode(content)))
+        except ObjectError as error:
+            self.findings.append(found("Unreadable", key, error.problem))
+
+    def _pods(self, key: Key, written: _Written) -> Iterator[tuple[Json, str, int]]:
+        """Add the pods of *written*, and yield each with the kind above it and how many there would be."""
+        kind, namespace, name = key
+        content = written.content
+        since = _REMOVED.get((content["kind"], str(content.get("apiVersion", ""))))
+        if since is not None:
+            gone = f"{content['apiVersion']} is gone since Kubernetes {since[0]}"
+            self.findings.append(found("RemovedApi", key, gone, f"write {since[1]}"))
+        template = content if kind == "Pod" else _template(content, kind)
+        if template is None or _HOOK in ((content.get("metadata") or {}).get("annotations") or {}):
+            return
+        replicas = self._replicas(key, content)
+        meta = {**(template.get("metadata") or {}), "name": name, "namespace": namespace}
+        if kind != "Pod":
+            maker, made = _MADE.get(kind), f"{name}-1"
+            owner = {"kind": kind.partition(".")[0], "name": name, "uid": name, "controller": True}
+            owner["apiVersion"] = str(content.get("apiVersion", ""))
+            if maker is not None:
+                above = {"name": made, "namespace": namespace, "uid": made, "ownerReferences": [owner]}
+                self._add(key, maker, {"metadata": above, "spec": {"replicas": replicas, "template": template}})
+                owner = {"kind": maker, "name": made, "uid": made, "controller": True}
+            elif kind in WORKLOAD_KINDS:
+                top = {"name": name, "namespace": namespace, "uid": name}
+                self._add(key, kind, {"metadata": top, "spec": {**content["spec"], "replicas": replicas}})
+            meta |= {"name": f"{name}-1-1", "ownerReferences": [owner]}
+        ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        pod = {"metadata": meta, "spec": _defaulted(template.get("spec") or {}), "status": ready}
+        node = pod["spec"].get("nodeName")
+        if node:
+            self._add(key, "Node", {"metadata": {"name": str(node)}})
+        self._add(key, "Pod", pod)
+        yield pod, kind, replicas
+
+    def _replicas(self, key: Key, content: Json) -> int:
+        """Return how many pods there may be: an HPA's maxReplicas, else those written."""
+        for each in self.written.values():
+            spec = each.content.get("spec")
+            if each.kind == "HorizontalPodAutoscaler" and isinstance(spec, dict) and _aims(each.content) == key:
+                return int(spec["maxReplicas"]) if isinstance(spec.get("maxReplicas"), int) else 1
+        replicas = (content.get("spec") or {}).get("replicas", 1) if key[0] in _SCALED else 1
+        return replicas if isinstance(replicas, int) else 1
+
+    def _single(self, key: Key, written: _Written, pods: list[tuple[Json, str, int]]) -> None:
+        kind, namespace, name = key
+        content = {**written.content, "metadata": {**written.content["metadata"], "name": name, "namespace": namespace}}
+        if kind == "PodDisruptionBudget":
+            self._add(key, kind, {**content, "status": _status(content, pods)})
+        elif kind == "HorizontalPodAutoscaler":
+            self._add(key, kind, content)
+            target = self.written.get(_aims(content))
+            if target is not None and (target.content.get("spec") or {}).get("replicas") is not None:
+                count = target.content["spec"]["replicas"]
+                detail = f"replicas {count}, which HPA {name} sets too: each apply goes back to {count}"
+                self.findings.append(found("ReplicasBesideHpa", _aims(content), detail))
+
+
+def _aims(hpa: Json) -> Key:
+    reference = (hpa.get("spec") or {}).get("scaleTargetRef") or {}
+    kind = qualified(str(reference.get("kind", "")), str(reference.get("apiVersion", "")))
+    return kind, str(hpa["metadata"].get("namespace") or "default"), str(reference.get("name", ""))
+
+
+def _template(content: Json, kind: str) -> Json | None:
+    found: Any = content
+    for step in _TEMPLATES.get(kind, ("no template",)):
+        found = found.get(step) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def _defaulted(spec: Json) -> Json:
+    """Return *spec* with the requests that the API server derives from limits."""
+    made: Json = deepcopy(spec)
+    for each in [*(made.get("containers") or []), *(made.get("initContainers") or [])]:
+        asked = each.get("resources") if isinstance(each, dict) else None
+        if isinstance(asked, dict) and isinstance(asked.get("limits"), dict):
+            asked["requests"] = {**asked["limits"], **(asked.get("requests") or {})}
+    return made
+
+
+def _status(budget: Json, pods: list[tuple[Json, str, int]]) -> Json:
+    """Return the status of *budget* with every replica Ready."""
+    spec = budget.get("spec") if isinstance(budget.get("spec"), dict) else {}
+    assert isinstance(spec, dict)
+    least, most = spec.get("minAvailable", 1), spec.get("maxUnavailable")
+    try:
+        selector = msgspec.convert(spec.get("selector"), LabelSelector | None)
+    except msgspec.ValidationError:
+        return {}  # the object is unreadable, which is said already
+    expected, unscaled = 0, ""
+    for pod, kind, replicas in pods:
+        meta = pod["metadata"]
+        if meta["namespace"] != budget["metadata"]["namespace"] or selector is None:
+            continue
+        if selector.matches(meta.get("labels") or {}):
+            expected += replicas
+            unscaled = unscaled or ("" if kind in _SCALED else f"{kind} {meta['name']}")
+    if unscaled and (most is not None or not isinstance(least, int)):
+        why = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed"}
+        return {"conditions": [{**why, "message": f"{unscaled} has no replicas to count by"}], "expectedPods": expected}
+    wanted = _count(least, expected) if most is None else max(0, expected - _count(most, expected))
+    allowed = max(0, expected - wanted)
+    health = {"currentHealthy": expected, "desiredHealthy": wanted, "expectedPods": expected}
+    return {"disruptionsAllowed": allowed, **health, "observedGeneration": 1 << 30}
+
+
+def _count(value: object, of: int) -> int:
+    """Return a number or a percentage of pods, rounded up (``intstr.GetScaledValueFromIntOrPercent``)."""
+    if isinstance(value, int):
+        return value
+    share = str(value).removesuffix("%")
+    return math.ceil(int(share) * of / 100) if share.isascii() and share.isdigit() else 0
+
+
+def _child(node: yaml.Node, key: str) -> yaml.Node | None:
+    pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    return next((value for name, value in pairs if getattr(name, "value", None) == key), None)
+
+
+def _line(node: yaml.Node, path: Sequence[str]) -> int:
+    """Return the line of the field *path* below *node*, 0 if it is not there."""
+    line, at = 0, node
+    for step in path:
+        pairs = at.value if isinstance(at, yaml.MappingNode) else []
+        hit = next(((name, value) for name, value in pairs if getattr(name, "value", None) == step), None)
+        if hit is None:
+            return 0
+        line, at = hit[0].start_mark.line + 1, hit[1]
+    return line
+
+
+def read_paths(paths: Sequence[str]) -> list[tuple[bytes, str, bool]]:
+    """Return the bytes of the files at *paths*, the name of each, and whether it came with a folder."""
+    files: list[tuple[bytes, str, bool]] = []
+    for path in paths:
+        inside = files_of_folder(path)
+        files += [(*read_bytes(each), inside != [path]) for each in inside]
+    return files
