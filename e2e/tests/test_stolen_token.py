@@ -27,6 +27,7 @@ RELEASE, NAMESPACE, SHOP, NODE = "held", "held-back", "shop", "precious"
 COMPACTOR, REFINER, SCALER = (f"{RELEASE}-{name}" for name in ("node-compactor", "node-refiner", "hpa-scaler"))
 LEGACY = "estafette.io/node-compactor-state"
 DRAIN = "tightship.dev/drain"
+RESTARTED_AT, RESTART = "kubectl.kubernetes.io/restartedAt", "2026-01-01T00:00:00.000Z"
 THEIRS: Json = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
 DRAINING: Json = {"key": "tightship.dev/draining", "value": "op", "effect": "NoSchedule"}
 CANDIDATE: Json = {"key": "tightship.dev/candidate", "value": "node-compactor", "effect": "PreferNoSchedule"}
@@ -38,6 +39,7 @@ def _wide(group: str, *resources: str) -> Json:
 
 WIDE = [
     _wide("", "nodes", "nodes/status", "pods", "pods/eviction", "configmaps"),
+    _wide("apps", "deployments", "deployments/scale", "deployments/status"),
     _wide("coordination.k8s.io", "leases"),
     _wide("events.k8s.io", "events"),
     _wide("autoscaling", "horizontalpodautoscalers", "horizontalpodautoscalers/status"),
@@ -105,6 +107,18 @@ def _event(reporter: str, name: str, account: str = SCALER) -> Try:
     return Try(account, EVENTS.format(SHOP), body, "POST")
 
 
+def _deployment(body: Json, sub: str = "") -> Try:
+    return Try(COMPACTOR, RESOURCES["Deployment"].path(SHOP, "theirs", sub), body)
+
+
+def _template(spec: Json | None = None, **metadata: object) -> Try:
+    return _deployment({"spec": {"template": {"metadata": metadata, **({"spec": spec} if spec else {})}}})
+
+
+def _restart(at: str) -> Try:
+    return _template(annotations={RESTARTED_AT: at})
+
+
 def _recorded(maximum: int) -> str:
     return f'{{"originalMax":{maximum},"applied":3}}'
 
@@ -142,6 +156,23 @@ REFUSED: dict[str, Try] = {
         REFINER, VICTIM, {"gracePeriodSeconds": 0, "preconditions": {"uid": "{uid}"}}, "DELETE"
     ),
     "a deletion of whoever has the name": Try(COMPACTOR, VICTIM, None, "DELETE"),
+    "an image of a Deployment": _template({"containers": [{"name": "main", "image": "evil"}]}),
+    "an image with a restart": _template(
+        {"containers": [{"name": "main", "image": "evil"}]}, annotations={RESTARTED_AT: RESTART}
+    ),
+    "a service account of a Deployment": _template({"serviceAccountName": "admin"}),
+    "a host's namespace": _template({"hostPID": True}),
+    "replicas": _deployment({"spec": {"replicas": 9}}),
+    "replicas by the scale": _deployment({"spec": {"replicas": 9}}, "scale"),
+    "a paused rollout": _deployment({"spec": {"paused": True}}),
+    "another strategy": _deployment({"spec": {"strategy": {"type": "Recreate", "rollingUpdate": None}}}),
+    "an annotation of a Deployment": _deployment({"metadata": {"annotations": {"example.com/a": "b"}}}),
+    "a label of a Deployment": _deployment({"metadata": {"labels": {"a": "b"}}}),
+    "another annotation of its template": _template(annotations={"example.com/a": "b"}),
+    "no annotation of its template": _template(annotations={"example.com/kept": None}),
+    "a label of its template": _template(labels={"version": "2"}),
+    "a restart that is no time": _restart("now"),
+    "a Deployment's status": _deployment({"status": {"observedGeneration": 99}}, "status"),
     "a label of a pod": Try(COMPACTOR, VICTIM, {"metadata": {"labels": {"app": "other"}}}),
     "an image of a pod": Try(
         COMPACTOR, VICTIM, [{"op": "replace", "path": "/spec/containers/0/image", "value": "evil"}], kind="json"
@@ -207,6 +238,7 @@ WORK: dict[str, Try] = {
     "a Lease": _lease(NAMESPACE, COMPACTOR),
     "the claims": _lease("kube-system", "tightship-claims"),
     "an Event": _event("tightship.dev/hpa-scaler", "c"),
+    "a restart": _restart(RESTART),
     "a landing": Try(COMPACTOR, LANDINGS, {"data": {"6d0dd2a8-6f4c-4d2e-9a53-000000000001": NODE}}),
     "a floor": _bounds("ours", _recorded(10), minReplicas=5),
     "a floor above the maximum": _bounds("ours", _recorded(10), minReplicas=20, maxReplicas=21),
@@ -230,7 +262,7 @@ class Held(Struct, frozen=True):
         own = {"replicaCount": 0, "rbac": {"additionalRules": WIDE if wide else []}}
         values = {
             "global": {"dryRun": False},
-            "node-compactor": {**own, "config": {"steering": "hints", "deletionCost": True}},
+            "node-compactor": {**own, "config": {"steering": "hints", "deletionCost": True, "makeBeforeBreak": "all"}},
             "node-refiner": own,
             "hpa-scaler": own,
         }
@@ -267,6 +299,20 @@ async def furnish(api: Client) -> str:
             "kind": "Pod",
             "metadata": {"name": "victim", "namespace": SHOP, "labels": {"app": "web"}},
             "spec": {"containers": [container], "schedulingGates": [{"name": "example.com/waits"}]},
+        }
+    )
+    await api.create(
+        {
+            "kind": "Deployment",
+            "metadata": {"name": "theirs", "namespace": SHOP},
+            "spec": {
+                "replicas": 0,
+                "selector": {"matchLabels": {"app": "theirs"}},
+                "template": {
+                    "metadata": {"labels": {"app": "theirs"}, "annotations": {"example.com/kept": "yes"}},
+                    "spec": {"containers": [container]},
+                },
+            },
         }
     )
     await api.create({"kind": "ConfigMap", "metadata": {"name": "theirs", "namespace": SHOP}, "data": {"a": "b"}})
@@ -310,7 +356,7 @@ async def all_stands(api: Client) -> list[object]:
     node = await api.get("Node", NODE)
     node["spec"]["taints"] = [each for each in node["spec"]["taints"] if each not in _lifecycle(node)]
     things = [node, await api.get("Pod", "victim", SHOP), *hpas]
-    things += [await api.get("ConfigMap", "theirs", SHOP)]
+    things += [await api.get("ConfigMap", "theirs", SHOP), await api.get("Deployment", "theirs", SHOP)]
     kept = ("labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp", "uid")
     reported = [
         ({key: each["metadata"].get(key) for key in kept}, each.get("spec"), each.get("data")) for each in things

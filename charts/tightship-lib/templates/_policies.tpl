@@ -29,6 +29,7 @@
 {{- if include "tightship-lib.drains" . -}}
 {{- $kinds = concat $kinds (list "Nodes" "Evictions") -}}
 {{- if include "tightship-lib.pilot" . -}}{{- $kinds = append $kinds "Landings" -}}{{- end -}}
+{{- if include "tightship-lib.restarts" . -}}{{- $kinds = append $kinds "Deployments" -}}{{- end -}}
 {{- else -}}
 {{- $kinds = append $kinds "Autoscalers" -}}
 {{- end -}}
@@ -170,6 +171,37 @@ validations:
       variables.options.all(k, k in ['apiVersion', 'kind', 'preconditions'] || k == 'gracePeriodSeconds' &&
       request.operation == 'DELETE' && variables.options[k] == oldObject.spec.terminationGracePeriodSeconds)
     message: this account may evict or delete a pod only with the grace period that the pod asks for
+{{- end -}}
+
+{{/* What `kubectl rollout restart` writes, and nothing else of a Deployment. */}}
+{{- define "tightship-lib.policyOfDeployments" -}}
+{{- $at := "kubectl.kubernetes.io/restartedAt" -}}
+matchConstraints:
+  resourceRules:
+    - apiGroups: [apps]
+      apiVersions: ["*"]
+      operations: [UPDATE]
+      resources: [deployments, deployments/*]
+variables:
+  - name: before
+    expression: "has(oldObject.spec.template.metadata.annotations) ? oldObject.spec.template.metadata.annotations : {}"
+  - name: after
+    expression: "has(object.spec.template.metadata.annotations) ? object.spec.template.metadata.annotations : {}"
+validations:
+  - expression: >-
+      (!has(request.subResource) || request.subResource == '') &&
+      {{- include "tightship-lib.same" (dict "one" "object" "other" "oldObject" "but" "['metadata', 'spec', 'status']") | nindent 6 }} &&
+      {{- include "tightship-lib.same" (dict "one" "object.metadata" "other" "oldObject.metadata" "but" (include "tightship-lib.serverFields" list)) | nindent 6 }} &&
+      {{- include "tightship-lib.same" (dict "one" "object.spec" "other" "oldObject.spec" "but" "['template']") | nindent 6 }}
+    message: this account may change nothing of a Deployment but one annotation of its template
+  - expression: >-
+      {{- include "tightship-lib.same" (dict "one" "object.spec.template" "other" "oldObject.spec.template" "but" "['metadata']") | nindent 6 }} &&
+      {{- include "tightship-lib.same" (dict "one" "object.spec.template.metadata" "other" "oldObject.spec.template.metadata" "but" "['annotations']") | nindent 6 }} &&
+      {{- include "tightship-lib.same" (dict "one" "variables.after" "other" "variables.before" "but" (printf "['%s']" $at)) | nindent 6 }}
+    message: this account may change nothing in the template of a Deployment but the annotation {{ $at }}
+  - expression: >-
+      '{{ $at }}' in variables.after && variables.after['{{ $at }}'].matches('^[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}[.][0-9]{3}Z$')
+    message: this account may restart a Deployment with a time only
 {{- end -}}
 
 {{/* RBAC can't restrict `create` to a name. */}}

@@ -159,6 +159,11 @@ subjects:
   verbs: [list, watch]
 {{- end -}}
 
+{{/* "true" if drains restart Deployments. YAML 1.1 reads `off` as false. */}}
+{{- define "tightship-lib.restarts" -}}
+{{- if has (.Values.config.makeBeforeBreak | toString | lower) (list "marked" "all") -}}true{{- end -}}
+{{- end -}}
+
 {{/* What every controller of nodes may do: docs/permissions.md. Takes a dict: root, and from the configuration
      evictionMethod, scaleUpVeto and disabledRules, whatever the keys are called there. */}}
 {{- define "tightship-lib.nodeRules" -}}
@@ -170,7 +175,17 @@ subjects:
 {{- if not (has "BufferNeedsNode" (.disabledRules | default list)) }}
 {{ include "tightship-lib.bufferReads" $root }}
 {{- end }}
+{{- if include "tightship-lib.restarts" $root }}
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [list, watch]
+{{- end }}
 {{- if include "tightship-lib.live" $root }}
+{{- if include "tightship-lib.restarts" $root }}
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [get, patch]
+{{- end }}
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get, patch]

@@ -66,6 +66,9 @@ RUNNING_ONLY = frozenset(
 ELSEWHERE = frozenset(
     {
         Reason.NOT_SELECTED,
+        Reason.MAKE_BEFORE_BREAK,
+        Reason.NOT_RESTARTABLE,
+        Reason.ROLLOUT_UNFINISHED,
         Reason.OPENS_AFTER_CORDON,
         Reason.NOT_OPENED,
         Reason.MAX_EVICTIONS_REACHED,

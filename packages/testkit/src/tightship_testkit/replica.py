@@ -129,7 +129,7 @@ RULES: list[Json] = [
         "resources": ["horizontalpodautoscalers"],
         "verbs": ["get", "list", "watch", "patch"],
     },
-    {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]},
+    {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list", "watch", "patch"]},
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
     {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},

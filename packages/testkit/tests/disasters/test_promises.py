@@ -15,9 +15,11 @@ from tightship_testkit.disasters.groups import DISRUPTIONS, MINIMUM, NODE_POOL, 
 from tightship_testkit.disasters.known import finding
 from tightship_testkit.disasters.observer import Observer
 from tightship_testkit.disasters.promises.installations import INSTALLATIONS
+from tightship_testkit.disasters.promises.restarts import RESTARTED_AT
 from tightship_testkit.disasters.promises.savings import CLAIMS, SAVINGS
 from tightship_testkit.disasters.promises.stopping import STOP
 from tightship_testkit.disasters.registry import PROMISES
+from tightship_testkit.disasters.restarting import MARK
 from tightship_testkit.disasters.rogue_replicas import RogueReplica, RogueStory, Step, play
 from tightship_testkit.disasters.run import run
 from tightship_testkit.disasters.scenario import (
@@ -38,6 +40,7 @@ NAME = "node-compactor-0"
 DRAINING = {"key": "tightship.dev/draining", "value": "op1", "effect": "NoSchedule"}
 GOING = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
 SOFT = {"key": "tightship.dev/candidate", "value": "node-compactor", "effect": "PreferNoSchedule"}
+DEPLOYMENTS = "/apis/apps/v1/namespaces/shop/deployments"
 LEADS_AT = 8.0
 NOWHERE = {"affinity": drawn(None, ["gone"]), "nodeSelector": {"no": "where"}}
 
@@ -122,6 +125,11 @@ def edited(by: str, kind: str, name: str, change: Callable[[Json], object]) -> A
             on.world.store.modify(kind, name or on.home, "" if kind == "Node" else "shop", change)
 
     return edit
+
+
+def restarts(name: str, at: str) -> Act:
+    template = {"metadata": {"annotations": {RESTARTED_AT: at}}}
+    return lambda on: on.ask("PATCH", f"{DEPLOYMENTS}/{name}", {"spec": {"template": template}})
 
 
 def another_writes(on: Drainer) -> None:
@@ -289,6 +297,10 @@ ROGUES = {
         8, claim(phase="Evicting"), Drainer.evict,
         workloads=[Workload(name="web", replicas=3, labels={"jobset.sigs.k8s.io/jobset-name": "web"})],
     ),
+    "never-without-a-ready-pod": leader(
+        8, claim(phase="Evicting"), Drainer.evict, workloads=[Workload(name="web", marks={MARK: "true"})]
+    ),
+    "restarted-once": leader(8, claim(), restarts("web", "2026-01-05T08:00:00.000Z")),
     "only-from-nodes-in-drain": leader(Drainer.evict),
     "somewhere-to-go": leader(claim("n1", phase="Evicting"), 21, Drainer.evict, **ALONE),
     "no-eviction-loop": leader(

@@ -14,6 +14,7 @@ from tightship.objects import (
     AutoscalerStatus,
     CapacityBuffer,
     CSINode,
+    Deployment,
     GroupRule,
     HorizontalPodAutoscaler,
     Namespace,
@@ -200,6 +201,19 @@ class Anew(Struct, frozen=True):
         return f"VerticalPodAutoscaler {self.autoscaler} will have it made anew with {', '.join(told)}" if told else ""
 
 
+class Restart(Struct, frozen=True):
+    """How pods on *nodes* leave them without an eviction: *deployment* (``namespace/name``) is restarted.
+
+    Where that is impossible, *problem* says why and *fix* what helps; *waits* says that time does.
+    """
+
+    deployment: str
+    nodes: frozenset[str]
+    problem: str = ""
+    fix: str = ""
+    waits: bool = False
+
+
 class Snapshot(Struct, frozen=True):
     """A cluster at one moment. Mappings are ordered by key, so that equal clusters iterate equally.
 
@@ -210,7 +224,8 @@ class Snapshot(Struct, frozen=True):
     land, by the uid of the pod: one still to be evicted, or its replacement. *beside* says which installation judges,
     and which ones are beside it. *schedulers* filter nodes as kube-scheduler does; see
     :class:`~tightship.rules.eviction_rules.EvictionRules`. *abandoned* are nodes that have been cordoned by others,
-    or not Ready, for so long that no room is kept for their pods any more.
+    or not Ready, for so long that no room is kept for their pods any more. *restarts* are by the uid of the controller
+    of the pods that no drain evicts: see :func:`tightship.rules.restarting.with_restarts`.
     """
 
     nodes: Mapping[str, NodeView]
@@ -225,6 +240,7 @@ class Snapshot(Struct, frozen=True):
     attachments: Mapping[str, VolumeAttachment] = {}
     namespaces: Mapping[str, Namespace] = {}
     workloads: Mapping[str, Mapping[str, Workload]] = {}
+    deployments: Mapping[str, Deployment] = {}
     autoscalers: Mapping[str, HorizontalPodAutoscaler] = {}
     buffers: Mapping[str, CapacityBuffer] = {}
     templates: Mapping[str, StoredTemplate] = {}
@@ -245,6 +261,12 @@ class Snapshot(Struct, frozen=True):
     abandoned: frozenset[str] = frozenset()
     missing: Mapping[str, str] = {}
     unreadable: tuple[Unreadable, ...] = ()
+    restarts: Mapping[str, Restart] = {}
+
+    def restart_of(self, pod: Pod) -> Restart | None:
+        """Return the restart that would move *pod* off its node; ``None`` for a pod that a drain would evict."""
+        found = self.restarts.get(pod.owner.uid) if self.restarts and pod.owner is not None else None
+        return found if found is not None and pod.node in found.nodes else None
 
     def requests_anew(self, pod: Pod) -> Resources:
         """Return what *pod* will request once it is made anew."""

@@ -36,13 +36,24 @@ from tightship.rules.evictability import Evictability, Sorted
 from tightship.rules.eviction_rules import EvictionRules
 from tightship.rules.nodes import drain_record
 from tightship.rules.rates import workload_of
+from tightship.rules.restarting import deployment_of, rolling_out, with_restarts
 from tightship.scheduler.devices import with_devices
 from tightship.scheduler.space import Space
 
 TRANSIENT = frozenset(
-    {Reason.PDB_EXHAUSTED, Reason.PDB_NOT_CURRENT, Reason.PDB_SPENT_BY_PLAN, Reason.OPENS_AFTER_CORDON}
+    {
+        Reason.PDB_EXHAUSTED,
+        Reason.PDB_NOT_CURRENT,
+        Reason.PDB_SPENT_BY_PLAN,
+        Reason.OPENS_AFTER_CORDON,
+        Reason.MAKE_BEFORE_BREAK,
+        Reason.ROLLOUT_UNFINISHED,
+    }
 )
 """Refusals that end by themselves. A drain under way waits for their end."""
+
+_BY_ROLLOUT = frozenset({Reason.MAKE_BEFORE_BREAK, Reason.ROLLOUT_UNFINISHED})
+"""Refusals that the drain's own look at rollouts replaces."""
 
 _PLACES = frozenset({Reason.NO_PLACE, Reason.NO_PLACE_TOGETHER, Reason.SCHEDULER_MAY_STRAND})
 
@@ -98,6 +109,10 @@ class Assessment:
             view = NodeView(at, here, sum_up(here))
             snapshot = msgspec.structs.replace(snapshot, nodes={**snapshot.nodes, name: view})
         snapshot = msgspec.structs.replace(with_devices(snapshot), schedulers=eviction.schedulers)
+        self._record = drain_record(at) if at is not None else None
+        # Whoever has restarted a Deployment looks no more for a place of its new pods.
+        begins = self._record is not None and self._record.phase is Phase.CLAIMED and self._record.deadline is None
+        snapshot = with_restarts(snapshot, eviction.restarts, places=begins)
         if name in snapshot.nodes:
             here = tuple(each for each in snapshot.nodes[name].pods if not each.finished)
         self.snapshot = snapshot
@@ -108,6 +123,9 @@ class Assessment:
         self.ledger = DisruptionLedger(snapshot)
         self.sorted: Sorted = Evictability(snapshot, eviction, now, self.ledger.covers).sort(here)
         unreadable = [each for each in snapshot.unreadable if each.kind == "Pod" and each.node == name]
+        self._moving = self._pods_by_rollout()
+        self._rolling = tuple(pod for pods in self._moving.values() for pod in pods)
+        self._restart, self._unfinished = self._rollouts()
         self._unreadable = [Refusal(Reason.POD_UNREADABLE, e.key, e.problem, f"fix pod {e.key}") for e in unreadable]
 
     def rest(self, placement: Placement, ahead: ReservedDemand = ReservedDemand()) -> list[Refusal]:
@@ -123,7 +141,8 @@ class Assessment:
         record = drain_record(self.node)
         begun = record is None or record.phase is not Phase.CLAIMED
         # Once evictions have begun, pods that this drain has evicted may take all the time that is left.
-        refusals = [*parted(found.refusals)[0], *self._unreadable, *(() if begun else found.outlasting)]
+        kept = [each for each in parted(found.refusals)[0] if each.reason not in _BY_ROLLOUT]
+        refusals = [*kept, *self._unreadable, *(() if begun else found.outlasting)]
         if refusals:
             return sorted(refusals)
         if begun and not found.evict:
@@ -147,7 +166,46 @@ class Assessment:
 
     def left(self, tries: Mapping[str, Try]) -> list[Pod]:
         """Return the pods to evict, without those that go by themselves after the answers in *tries*."""
-        return [pod for pod in self.sorted.evict if not _going(pod, tries)]
+        rolling = {pod.uid for pod in self._rolling}
+        return [pod for pod in self.sorted.evict if not _going(pod, tries) and pod.uid not in rolling]
+
+    def _pods_by_rollout(self) -> dict[str, list[Pod]]:
+        """Return the pods that go by a rollout, by Deployment: those that must, and all of one that was restarted."""
+        restarts = {} if self._record is None else self._record.restarts
+        found: dict[str, list[Pod]] = {}
+        for pod in self.sorted.evict if self.snapshot.restarts or restarts else ():
+            above = deployment_of(self.snapshot, pod)
+            if above is not None and (above.key in restarts or self.snapshot.restart_of(pod) is not None):
+                found.setdefault(above.key, []).append(pod)
+        return found
+
+    def _rollouts(self) -> tuple[tuple[str, ...], list[Refusal]]:
+        """Return the Deployments to restart now, and why the rollout of one will not do it.
+
+        A Deployment is restarted once for a drain: its template has the drain's time from then on. Where it has not,
+        the generation in the record tells that nothing was written yet.
+        """
+        record, begin, against = self._record, list[str](), list[Refusal]()
+        if record is None or not record.owns_node:
+            return (), against
+        for key in self._moving:
+            found, before = self.snapshot.deployments[key], record.restarts.get(key)
+            if found.restarted_at == record.restart_time:
+                if found.failed:
+                    detail = "it was restarted, and its rollout makes no progress"
+                    fix = f"kubectl -n {found.namespace} rollout status deployment/{found.name}"
+                    against.append(Refusal(Reason.ROLLOUT_UNFINISHED, key, detail, fix))
+            elif before == found.generation or (before is None and found.settled):
+                begin.append(key)
+            elif before is not None and found.settled:
+                detail = "somebody else changed it meanwhile, so nobody knows whether this drain has restarted it"
+                against.append(Refusal(Reason.ROLLOUT_UNFINISHED, key, detail))
+        under_way = sum(key in record.restarts for key in self._moving if key not in begin)
+        return tuple(begin[: max(0, self._rules.most_in_flight - under_way)]), against
+
+    def _rollouts_to_end(self) -> list[Refusal]:
+        """Return what the drain still waits for before its first eviction, by Deployment."""
+        return [rolling_out(key, self.name) for key in self._moving]
 
     def findings(
         self,
@@ -174,7 +232,7 @@ class Assessment:
         """
         left = self.left(tries)
         leaving = [*self.sorted.leaving, *(pod for pod in self.sorted.evict if _going(pod, tries))]
-        refusing = [*self._unreadable, *self.sorted.refusals]
+        refusing = [*self._unreadable, *(each for each in self.sorted.refusals if each.reason not in _BY_ROLLOUT)]
         budgets = [] if self._rules.past_budgets else self.ledger.charge(left)[1]
         lasting = [each for each in budgets if each.reason not in TRANSIENT]
         against = [*refusing, *lasting, *_fatal(left, tries), *back]
@@ -185,13 +243,14 @@ class Assessment:
         if record is not None and record.phase is Phase.CLAIMED:
             refusing, opens = parted(refusing)
             against, _ = parted(against)
-            opens += [each for each in budgets if each.reason in TRANSIENT]
+            opens += [*(each for each in budgets if each.reason in TRANSIENT), *self._rollouts_to_end()]
             if record.waits_for:
                 against = [each for each in against if each.reason not in TRANSIENT]
             else:
                 # The claim did not count as one that waits.
-                against += [each for each in opens if each.reason in AFTER_CORDON]
+                against += [each for each in opens if each.reason in AFTER_CORDON - _BY_ROLLOUT]
                 opens = []
+        against += self._unfinished
         now_or_later = self._next(left, leaving, tries, rests)
         began = record.entered(Phase.CLAIMED) if record is not None else None
         return Findings(
@@ -213,6 +272,8 @@ class Assessment:
             releasing=releasing,
             met=met,
             not_ready_since=not_ready_since,
+            rolling=self._rolling,
+            restart=self._restart,
             rested=rested,
         )
 
@@ -263,7 +324,7 @@ class Assessment:
         tries: Mapping[str, Try],
         progress: float | None,
     ) -> list[Refusal]:
-        if record is None or not left or leaving or self.sorted.awaits:
+        if record is None or not left or leaving or self.sorted.awaits or self._rolling:
             return []
         began = record.entered(Phase.EVICTING)
         if began is None or self._now < max(began, progress or 0.0) + self._rules.pod_timeout:

@@ -20,6 +20,8 @@ class EventKind(StrEnum):
     TAKEN_OVER = "taken_over"
     PHASE = "phase"
     EVICTION = "eviction"
+    RESTART = "restart"
+    """The drain restarted the Deployment that *text* names."""
     ENDED = "ended"
     TROUBLE = "trouble"
     """A request failed, and the drain retries it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from tightship.drain.rules import DrainRules
-from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Step, Wait, Write
+from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Restart, Step, Wait, Write
 from tightship.objects import Node
 from tightship.objects.counting import counted
 from tightship.objects.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, UNDER_WAY, DrainRecord, Ending, Phase
@@ -198,7 +198,7 @@ def _claimed(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules,
     if seen.opens:
         return _waits_to_open(record, seen, rules, now)
     record = msgspec.structs.replace(record, reason="", deadline=None)
-    if not (seen.evict or seen.awaits or seen.leaving):
+    if not seen.left:
         return Write(_enter(record, Phase.DRAINED, now))
     timeout = rules.node_timeout + (rules.await_timeout if seen.awaits else 0.0)
     return Write(_enter(record, Phase.EVICTING, now, deadline=now + timeout))
@@ -218,6 +218,8 @@ def _waits_to_open(record: DrainRecord, seen: Findings, rules: DrainRules, now: 
     pending = _waiting_too_long(seen, rules, now)
     if pending is not None:
         return give_up(record, pending, now)
+    if seen.restart:
+        return Restart(seen.restart)
     return Wait(min(now + LOOK_AGAIN, record.deadline), first.detail)
 
 
@@ -229,7 +231,7 @@ def _evicting(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules
     unmoved = next((found for pod in seen.leaving if (found := outlasting(pod, now)) is not None), None)
     deadline = None if record.deadline is None else record.deadline + seen.rested
     overdue = deadline is not None and now >= deadline
-    empty = not (seen.evict or seen.awaits or seen.leaving)
+    empty = not seen.left
     hopeless = _hopeless(seen, rules, now)
     if hopeless is not None:
         return give_up(record, hopeless, now)
@@ -239,8 +241,9 @@ def _evicting(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules
         return Write(_enter(record, Phase.DRAINED, now, deadline=None))
     if overdue or unmoved is not None:
         return give_up(record, unmoved or _overdue(node, seen), now)
-    if seen.next and not seen.awaits:
-        return Evict(seen.next)
+    # Rollouts end first: a node that is given back meanwhile has lost no pod.
+    if seen.restart or (seen.next and not (seen.awaits or seen.rolling)):
+        return Restart(seen.restart) if seen.restart else Evict(seen.next)
     until = min(x for x in (now + LOOK_AGAIN, seen.due, deadline) if x is not None)
     return Wait(max(until, now + 0.1), _waits_for(seen))
 
@@ -248,7 +251,7 @@ def _evicting(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules
 def _drained(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step:
     if seen.stopping:
         return Over(Ending.PARKED)
-    if seen.evict or seen.awaits:
+    if seen.evict or seen.awaits or seen.rolling:
         # A pod got past the cordon: by node name, by a toleration, or by a scheduler that did not see the cordon.
         return Write(_enter(record, Phase.EVICTING, now, deadline=now + rules.node_timeout))
     waiting = _waiting_too_long(seen, rules, now)
@@ -310,9 +313,9 @@ def _hopeless(seen: Findings, rules: DrainRules, now: float) -> Refusal | None:
     """Return a reason to give up that waiting does not change."""
     if seen.refusing:
         return seen.refusing[0]
-    if not (seen.evict or seen.awaits or seen.leaving):
+    if not seen.left:
         return None
-    if seen.against and (seen.evict or seen.awaits):
+    if seen.against and (seen.evict or seen.awaits or seen.rolling):
         return seen.against[0]
     return seen.late[0] if seen.late else _waiting_too_long(seen, rules, now)
 
@@ -326,7 +329,7 @@ def _waiting_too_long(seen: Findings, rules: DrainRules, now: float) -> Refusal 
 
 
 def _overdue(node: Node, seen: Findings) -> Refusal:
-    left = [pod.key for pod in (*seen.evict, *seen.awaits, *seen.leaving)]
+    left = [pod.key for pod in seen.left]
     shown = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
     return Refusal(Reason.DRAIN_DEADLINE, node.name, f"the time for the drain is up, still here: {shown}")
 
@@ -334,6 +337,8 @@ def _overdue(node: Node, seen: Findings) -> Refusal:
 def _waits_for(seen: Findings) -> str:
     if seen.awaits:
         return f"waits for {counted(len(seen.awaits), 'pod to finish by itself', 'pods to finish by themselves')}"
+    if seen.rolling:
+        return f"waits until rollouts have moved {counted(len(seen.rolling), 'pod')}"
     if seen.leaving:
         return f"waits for {counted(len(seen.leaving), 'pod')} to go"
     return f"waits until {counted(len(seen.evict), 'pod')} may be evicted"

@@ -23,7 +23,8 @@ class Findings(Struct, frozen=True, kw_only=True):
     for too long. *pending* are pods without a node that were created since the drain began and could run here. *fresh*
     says that the server just listed the pods, *judged* that *against* includes a new search for places. *stopping* says
     that somebody else continues the drain; *releasing* says that nobody does, so the node is given back. *met* is when
-    the present drive first saw the node in its phase. *rested* are the seconds for which pauses of
+    the present drive first saw the node in its phase. *rolling* are pods that a rollout of their Deployment moves, and
+    *restart* the Deployments (``namespace/name``) to restart for it now. *rested* are the seconds for which pauses of
     workloads have held the drain up.
     """
 
@@ -46,6 +47,13 @@ class Findings(Struct, frozen=True, kw_only=True):
     met: float = 0.0
     not_ready_since: float | None = None
     rested: float = 0.0
+    rolling: tuple[Pod, ...] = ()
+    restart: tuple[str, ...] = ()
+
+    @property
+    def left(self) -> tuple[Pod, ...]:
+        """The pods for which the drain still has to wait."""
+        return (*self.evict, *self.awaits, *self.rolling, *self.leaving)
 
 
 class NodeChange(Enum):
@@ -75,6 +83,12 @@ class Evict(Struct, frozen=True):
     pods: tuple[Pod, ...]
 
 
+class Restart(Struct, frozen=True):
+    """Restart these Deployments (``namespace/name``), each at most once for the drain."""
+
+    deployments: tuple[str, ...]
+
+
 class Write(Struct, frozen=True):
     """Write *record* (``None``: remove the annotation) with *change*. *because* is the cause, for people."""
 
@@ -89,4 +103,4 @@ class Over(Struct, frozen=True):
     ending: Ending
 
 
-Step = Wait | Look | Evict | Write | Over
+Step = Wait | Look | Evict | Restart | Write | Over

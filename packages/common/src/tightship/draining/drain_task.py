@@ -31,9 +31,18 @@ from tightship.drain.assessment import Assessment, Returning, Try, tried
 from tightship.drain.events import DrainEvent, EventKind, EventSink
 from tightship.drain.machine import advance
 from tightship.drain.rules import DrainRules
-from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Step, Wait, Write
+from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Restart, Step, Wait, Write
 from tightship.draining.extensions import Guide
-from tightship.draining.writing import LiveNode, NodePatch, patch_node, read_node, record_patch, send_away
+from tightship.draining.writing import (
+    LiveNode,
+    NodePatch,
+    patch_node,
+    read_deployment,
+    read_node,
+    record_patch,
+    restart_deployment,
+    send_away,
+)
 from tightship.kube.cache import ClusterCache
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic
@@ -251,8 +260,8 @@ class Drive:
                         if live is not None:
                             looked = await self._look(live.node)
                         continue
-                    case Evict(pods=pods):
-                        doubted = await self._evict(pods, sure=asked)
+                    case Evict() | Restart():
+                        doubted = await self._act(step, live, sure=asked)
                         looked = before if doubted else None
                     case Write():
                         if live is not None and self._tools.leading():
@@ -281,7 +290,7 @@ class Drive:
             node = self._last
         if node is not None and not ask and self._current(node):
             step = await self._ask(snapshot, node, looked)
-            if isinstance(step, (Wait, Look, Evict)) or (isinstance(step, Write) and step.change is NodeChange.NOTHING):
+            if not isinstance(step, Write | Over) or (isinstance(step, Write) and step.change is NodeChange.NOTHING):
                 return step, LiveNode(node, node.resource_version, ())
         live = await read_node(self._tools.connection, self._name)
         if live is not None and live.node.uid != self._uid:
@@ -330,8 +339,11 @@ class Drive:
             rests=rests,
             rested=self._rested,
         )
-        if seen.awaits or seen.leaving or resting or not node.ready:
+        if seen.awaits or seen.leaving or seen.rolling or resting or not node.ready:
             self._progress = now
+        if self._displaced is not None:
+            self._displaced |= {owner_mark(pod.owner.uid) for pod in seen.rolling if pod.owner is not None}
+        self._evicted |= {pod.uid for pod in seen.rolling}
         return advance(self._op, record, seen, settings.rules, now)
 
     def _believed(self, record: DrainRecord, rules: DrainRules, now: float) -> DrainRecord:
@@ -384,6 +396,14 @@ class Drive:
         self._rejudged, self._rest = now, tuple(sorted([*rest, *broken]))
         return _Looked(pods, self._rest)
 
+    async def _act(self, step: Evict | Restart, live: LiveNode | None, *, sure: bool) -> bool:
+        """Evict or restart. Return true if this first needs a *sure* look."""
+        if isinstance(step, Evict):
+            return await self._evict(step.pods, sure=sure)
+        if sure and live is not None:
+            await self._restart(live, step.deployments)
+        return not sure
+
     async def _evict(self, pods: Sequence[Pod], *, sure: bool) -> bool:
         """Evict *pods* once their replacements are expected. Return true if this first needs a *sure* look."""
         if not await self.guided.ready(pods):
@@ -414,6 +434,25 @@ class Drive:
 
         await asyncio.gather(*(one(pod) for pod in pods))
         return False
+
+    async def _restart(self, live: LiveNode, deployments: Sequence[str]) -> None:
+        """Restart *deployments*, none of them a second time; the record of *live* tells of each before its write."""
+        tools = self._tools
+        for key in deployments:
+            record = drain_record(live.node)
+            found = await read_deployment(tools.connection, key)
+            if record is None or found is None or found[0].restarted_at == record.restart_time:
+                continue
+            deployment, version = found
+            noted = record.restarts.get(key)
+            if noted is None and deployment.settled and tools.beginning():
+                noted = deployment.generation
+                record = msgspec.structs.replace(record, restarts={**record.restarts, key: noted})
+                live = await tools.patch(live, record_patch(live, record, NodeChange.NOTHING))
+                self._last, self._record, self._wrote = live.node, record, monotonic()
+            if noted == deployment.generation:
+                await restart_deployment(tools.connection, key, version, record.restart_time, only_if=tools.beginning)
+                tools.tell(DrainEvent(EventKind.RESTART, live.node, record, text=key))
 
     def _count(self, pod: Pod, now: float) -> None:
         """Count the eviction of *pod*, which the server granted or may have granted."""

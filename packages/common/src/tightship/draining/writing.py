@@ -19,11 +19,12 @@ from msgspec import Struct
 from tightship.drain.answers import EvictionResult, classify
 from tightship.drain.steps import NodeChange
 from tightship.kube.connection import WRITE_TIMEOUT, Connection
-from tightship.objects import Node, ObjectError, Pod, decode
+from tightship.objects import DEPLOYMENT, Deployment, Node, ObjectError, Pod, decode
 from tightship.objects.api_errors import BadAnswer, KubeError, NotFound, NotSent
 from tightship.objects.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, DrainRecord, encode_record
 from tightship.objects.pod import DRAINING
 from tightship.objects.unreadable import UNREADABLE
+from tightship.objects.workloads import RESTARTED_AT
 
 Taint = dict[str, object]
 """A taint as it is on the wire."""
@@ -160,6 +161,45 @@ def record_patch(live: LiveNode, record: DrainRecord | None, change: NodeChange)
 
 def _others(live: LiveNode) -> tuple[Taint, ...]:
     return tuple(taint for taint in live.taints if taint.get("key") != DRAINING.key)
+
+
+async def read_deployment(connection: Connection, key: str) -> tuple[Deployment, str] | None:
+    """Return Deployment *key* (``namespace/name``) and its version from the server, ``None`` if it does not exist."""
+    path = _deployment(key)
+    try:
+        raw = await connection.request("GET", path, timeout=READ_TIMEOUT)
+    except NotFound:
+        return None
+    try:
+        found, wire = decode(DEPLOYMENT, raw), msgspec.json.decode(raw, type=_Wire)
+    except (*UNREADABLE, ObjectError) as error:
+        raise BadAnswer("GET", path, connection.server, f"not a Deployment: {error}") from error
+    assert isinstance(found, Deployment)
+    return found, wire.metadata.resource_version
+
+
+async def restart_deployment(
+    connection: Connection, key: str, version: str, at: str, *, only_if: Callable[[], bool]
+) -> None:
+    """Restart Deployment *key*, if it still has *version*, as ``kubectl rollout restart`` does; *at* is what it writes.
+
+    Raises like :func:`patch_node`.
+    """
+    template = {"metadata": {"annotations": {RESTARTED_AT: at}}}
+    await connection.request(
+        "PATCH",
+        _deployment(key),
+        params={"fieldManager": FIELD_MANAGER},
+        body=msgspec.json.encode({"metadata": {"resourceVersion": version}, "spec": {"template": template}}),
+        content_type="application/merge-patch+json",
+        timeout=WRITE_TIMEOUT,
+        only_if=only_if,
+    )
+
+
+def _deployment(key: str) -> str:
+    namespace, _, name = key.partition("/")
+    return f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
 
 
 async def send_away(

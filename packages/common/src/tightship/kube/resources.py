@@ -9,6 +9,7 @@ from tightship.objects import (
     AUTOSCALER,
     CAPACITY_BUFFER,
     CONFIG_MAP,
+    DEPLOYMENT,
     KINDS,
     LEADER_WORKER_SET,
     NODE_POOL,
@@ -87,6 +88,7 @@ RESOURCES = (
     Resource("StatefulSet", "apps", "v1", "statefulsets"),
     Resource("DaemonSet", "apps", "v1", "daemonsets"),
     Resource("Job", "batch", "v1", "jobs"),
+    Resource(DEPLOYMENT, "apps", "v1", "deployments"),
     Resource(AUTOSCALER, "autoscaling", "v2", "horizontalpodautoscalers"),
     Resource(CAPACITY_BUFFER, "autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", also=("v1alpha1",), extension=True),
     Resource(POD_TEMPLATE, "", "v1", "podtemplates"),
@@ -107,11 +109,16 @@ AUTOSCALERS = msgspec.structs.replace(BY_KIND[AUTOSCALER], required=True)
 """HorizontalPodAutoscalers, as a required kind."""
 
 
-def resources(*, autoscalers: bool, buffers: bool) -> tuple[Resource, ...]:
-    """Return the :data:`RESOURCES` that rules need: with HorizontalPodAutoscalers if *autoscalers* is true, and with
-    CapacityBuffers and PodTemplates if *buffers* is true.
+def resources(*, autoscalers: bool, buffers: bool, restarts: bool = False) -> tuple[Resource, ...]:
+    """Return the :data:`RESOURCES` that rules need: with HorizontalPodAutoscalers if *autoscalers* is true, with
+    CapacityBuffers and PodTemplates if *buffers* is true, and with Deployments if *restarts* is true.
     """
-    left_out = {AUTOSCALER: not autoscalers, CAPACITY_BUFFER: not buffers, POD_TEMPLATE: not buffers}
+    left_out = {
+        AUTOSCALER: not autoscalers,
+        CAPACITY_BUFFER: not buffers,
+        POD_TEMPLATE: not buffers,
+        DEPLOYMENT: not restarts,
+    }
     return tuple(each for each in RESOURCES if not left_out.get(each.kind, False))
 
 

@@ -46,7 +46,7 @@ from tightship.nodes.node_writes import NodeWrites
 from tightship.nodes.page_advice import MeasuredAdvice, PageAdvice
 from tightship.nodes.soft_taints import next_to_go
 from tightship.nodes.status import Shown, Situation, nothing_yet, show
-from tightship.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE, ApiObject, Owner, Workload
+from tightship.objects import AUTOSCALER, CAPACITY_BUFFER, DEPLOYMENT, POD_TEMPLATE, ApiObject, Owner, Workload
 from tightship.objects.api_errors import Forbidden, KubeError, one_line
 from tightship.objects.drain_record import Begun, Ending, Finished, PastDrains, Phase
 from tightship.objects.reasons import Reason, Refusal
@@ -78,7 +78,9 @@ async def serve_nodes(
     @asynccontextmanager
     async def make(frame: Frame[NodeSettings]) -> AsyncIterator[ConsolidationLoop]:
         # The first pass follows buffers, and their templates if there are any.
-        read = resources(autoscalers=controller.judge(frame.live.current).ahead.replicas > 0, buffers=False)
+        judge = controller.judge(frame.live.current)
+        restarts = judge.rules.eviction.restarts != "off"
+        read = resources(autoscalers=judge.ahead.replicas > 0, buffers=False, restarts=restarts)
         async with ClusterCache(frame.connection, resources=read, crashed=frame.wake.set) as cache:
             loop = ConsolidationLoop(frame, run, controller, cache)
             tasks = loop.begin()
@@ -339,6 +341,8 @@ class ConsolidationLoop(Controller):
         """Read the demand without pods that the settings ask for; read templates only if there may be buffers."""
         cache, ahead, timeout = self._cache, judge.ahead, self._frame.run.request_timeout
         await cache.follow(BY_KIND[AUTOSCALER], wanted=ahead.replicas > 0, timeout=timeout)
+        restarts = judge.rules.eviction.restarts != "off"
+        await cache.follow(BY_KIND[DEPLOYMENT], wanted=restarts, timeout=timeout)
         await cache.follow(BY_KIND[CAPACITY_BUFFER], wanted=ahead.buffers, timeout=timeout)
         templates = ahead.buffers and CAPACITY_BUFFER not in cache.missing
         await cache.follow(BY_KIND[POD_TEMPLATE], wanted=templates, timeout=timeout)
@@ -742,6 +746,8 @@ class DrainReporter:
                 self._phase(news)
             case EventKind.EVICTION:
                 self._eviction(news)
+            case EventKind.RESTART:
+                self._node(news, "RestartedDeployment", f"restarted deployment {news.text}, whose pods leave the node")
             case EventKind.ENDED:
                 ending = news.ending or Ending.NOT_OURS
                 log(_drain_log, logging.INFO, "drain ended", node=news.node.name, op=_op(news), ending=ending.value)

@@ -10,6 +10,7 @@ from tightship.objects.buffers import StoredTemplate as StoredTemplate
 from tightship.objects.decode import AUTOSCALER as AUTOSCALER
 from tightship.objects.decode import CAPACITY_BUFFER as CAPACITY_BUFFER
 from tightship.objects.decode import CONFIG_MAP as CONFIG_MAP
+from tightship.objects.decode import DEPLOYMENT as DEPLOYMENT
 from tightship.objects.decode import KINDS as KINDS
 from tightship.objects.decode import LEADER_WORKER_SET as LEADER_WORKER_SET
 from tightship.objects.decode import NODE_POOL as NODE_POOL
@@ -38,5 +39,6 @@ from tightship.objects.vertical import VerticalPodAutoscaler as VerticalPodAutos
 from tightship.objects.volume import Volume as Volume
 from tightship.objects.workloads import SAME_NAME as SAME_NAME
 from tightship.objects.workloads import WORKLOAD_KINDS as WORKLOAD_KINDS
+from tightship.objects.workloads import Deployment as Deployment
 from tightship.objects.workloads import Namespace as Namespace
 from tightship.objects.workloads import Workload as Workload

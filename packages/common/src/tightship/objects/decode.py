@@ -57,7 +57,15 @@ from tightship.objects.storage import (
 )
 from tightship.objects.unreadable import UNREADABLE
 from tightship.objects.vertical import VerticalPodAutoscaler, VerticalPodAutoscalerWire
-from tightship.objects.workloads import WORKLOAD_KINDS, Namespace, NamespaceWire, Workload, WorkloadWire
+from tightship.objects.workloads import (
+    WORKLOAD_KINDS,
+    Deployment,
+    DeploymentWire,
+    Namespace,
+    NamespaceWire,
+    Workload,
+    WorkloadWire,
+)
 
 ApiObject: TypeAlias = (
     Node
@@ -72,6 +80,7 @@ ApiObject: TypeAlias = (
     | VolumeAttachment
     | Namespace
     | Workload
+    | Deployment
     | HorizontalPodAutoscaler
     | CapacityBuffer
     | StoredTemplate
@@ -100,6 +109,7 @@ class ObjectError(ValueError):
 
 AUTOSCALER = "HorizontalPodAutoscaler"
 CAPACITY_BUFFER = "CapacityBuffer"
+DEPLOYMENT = "Deployment"
 POD_TEMPLATE = "PodTemplate"
 NODE_POOL = "NodePool"
 CONFIG_MAP = "ConfigMap"
@@ -123,6 +133,7 @@ _WIRES: dict[str, tuple[type[Any], Callable[[Any], ApiObject]]] = {
     VOLUME_ATTACHMENT: (VolumeAttachmentWire, VolumeAttachmentWire.attachment),
     "Namespace": (NamespaceWire, NamespaceWire.namespace),
     AUTOSCALER: (HorizontalPodAutoscalerWire, HorizontalPodAutoscalerWire.autoscaler),
+    DEPLOYMENT: (DeploymentWire, DeploymentWire.deployment),
     CAPACITY_BUFFER: (CapacityBufferWire, CapacityBufferWire.buffer),
     POD_TEMPLATE: (StoredTemplateWire, StoredTemplateWire.stored),
     NODE_POOL: (NodePoolWire, NodePoolWire.pool),

@@ -59,6 +59,7 @@ class DrainRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     another. *since* maps each phase, ``Marked`` included, to when this drain last entered it (``Drained``: first).
     *prior_unschedulable* is what a restore puts back. *attempts* counts consecutive drains given up, and *next_try* is
     when another may start. *reason* explains the phase in the words of :class:`tightship.objects.reasons.Reason`.
+    *restarts* are the Deployments (``namespace/name``) that the drain restarts, each with its generation before.
     *waits_for* names what the drain waits for between its cordon and its first eviction or, in ``Backoff``, has waited
     for in vain (:mod:`tightship.rules.after_cordon`); *deadline* is when a wait ends.
     """
@@ -76,6 +77,7 @@ class DrainRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     next_try: float | None = None
     reason: str = ""
     plan_hash: str = ""
+    restarts: Mapping[str, int] = {}
     waits_for: tuple[str, ...] = ()
 
     @property
@@ -86,6 +88,14 @@ class DrainRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     def entered(self, phase: Phase) -> float | None:
         """Return when the drain entered *phase*, ``None`` if it has not."""
         return self.since.get(phase.value)
+
+    @property
+    def restart_time(self) -> str:
+        """What the drain writes as :data:`~tightship.objects.workloads.RESTARTED_AT`: when it began.
+
+        The same for whoever continues the drain, so that a second write of the value restarts nothing.
+        """
+        return rfc3339_ms(self.since.get(Phase.CLAIMED.value, 0.0))
 
 
 class _Head(Struct):

@@ -94,7 +94,7 @@ def _fields(types: tuple[type[Struct], ...]) -> _Cut:
     for of in types:
         hints = get_type_hints(of, include_extras=True)
         cuts |= {each.encode_name: _cut_of(hints[each.name]) for each in msgspec.structs.fields(of)}
-    if "annotations" in cuts:
+    if any(_mapping(get_type_hints(of).get("annotations")) for of in types):
         cuts["annotations"] = lambda value: dict(kept_annotations(value)) if isinstance(value, dict) else value
 
     def cut(value: Any) -> Any:
@@ -106,6 +106,10 @@ def _fields(types: tuple[type[Struct], ...]) -> _Cut:
         return _LEFT_OUT if types == (Volume,) and [*kept] == ["name"] else kept
 
     return cut
+
+
+def _mapping(hint: Any) -> bool:
+    return any(get_origin(each) is dict for each in get_args(hint))
 
 
 def _present(values: Any) -> list[Any]:

@@ -75,6 +75,9 @@ class Reason(StrEnum):
     TOLERATES_CORDON = "ToleratesCordon"
     OTHER_SCHEDULER = "OtherScheduler"
     GANG_WOULD_BREAK = "GangWouldBreak"
+    MAKE_BEFORE_BREAK = "MakeBeforeBreak"
+    NOT_RESTARTABLE = "NotRestartable"
+    ROLLOUT_UNFINISHED = "RolloutUnfinished"
     GRACE_PERIOD_TOO_LONG = "GracePeriodTooLong"
     POD_UNREADABLE = "PodUnreadable"
 

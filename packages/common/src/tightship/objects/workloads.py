@@ -1,9 +1,13 @@
-"""The controllers of pods, and namespaces: enough to know that they exist and who owns them."""
+"""The controllers of pods, and namespaces: enough to know that they exist and who owns them.
+
+Of Deployments also what tells how their rollouts go.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
 
+import msgspec
 from msgspec import Struct
 
 from tightship.objects.meta import (
@@ -11,13 +15,21 @@ from tightship.objects.meta import (
     NOBODY,
     ManagedBy,
     Metadata,
+    Namespaced,
     Owner,
     Present,
     kept_annotations,
     managed_by,
     seconds,
 )
+from tightship.objects.node import Condition
 from tightship.objects.selectors import Labels
+
+RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
+"""The annotation of a pod template that ``kubectl rollout restart`` writes."""
+
+MAKE_BEFORE_BREAK = "tightship.dev/make-before-break"
+"""The annotation of a workload, and the label of a namespace, that ask for a restart instead of evictions."""
 
 WORKLOAD_KINDS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job"})
 """Controllers that recreate their pods elsewhere (DaemonSet: on every node), as Cluster Autoscaler has them."""
@@ -38,7 +50,8 @@ class Workload(Struct, frozen=True, gc=False):
     *annotations* are those of the pod template that some rule reads, ``None`` without a template. With *afterwards*
     the controller replaces a terminating pod only once it has gone. *managed* tells who deploys the object; a
     ReplicaSet has the annotations of its Deployment. *since* (seconds since 1970) is when the object was created or,
-    with 0 replicas, when its spec was last written, as far as that is known.
+    with 0 replicas, when its spec was last written, as far as that is known. *mark* is the value of
+    :data:`MAKE_BEFORE_BREAK`, if the object has one.
     """
 
     kind: str
@@ -52,6 +65,49 @@ class Workload(Struct, frozen=True, gc=False):
     afterwards: bool = False
     managed: ManagedBy = NOBODY
     since: int = 0
+    mark: str | None = None
+
+
+class Deployment(Namespaced, frozen=True, gc=False):
+    """A Deployment, with the numbers of its spec and status that tell how its rollout goes.
+
+    *surge* and *unavailable* are ``maxSurge`` and ``maxUnavailable`` in pods; both are 0 if the strategy is no rolling
+    update. *restarted_at* is the template's annotation :data:`RESTARTED_AT`. *progressing* is the reason of the
+    condition of that name, empty without one.
+    """
+
+    uid: str
+    generation: int
+    replicas: int
+    surge: int
+    unavailable: int
+    paused: bool
+    deleted: bool
+    restarted_at: str
+    observed_generation: int
+    existing: int
+    updated: int
+    available: int
+    progressing: str = ""
+
+    @property
+    def settled(self) -> bool:
+        """Whether no rollout is under way, and all pods are available.
+
+        As ``DeploymentComplete`` has it (``pkg/controller/deployment/util/deployment_util.go``).
+        """
+        counts = {self.existing, self.updated, self.available}
+        return self.seen and counts == {self.replicas} and self.progressing in ("", "NewReplicaSetAvailable")
+
+    @property
+    def seen(self) -> bool:
+        """Whether the status is that of the present spec."""
+        return self.observed_generation >= self.generation
+
+    @property
+    def failed(self) -> bool:
+        """Whether the present rollout has made no progress for ``progressDeadlineSeconds``."""
+        return self.seen and self.progressing == "ProgressDeadlineExceeded"
 
 
 class Namespace(Struct, frozen=True, gc=False):
@@ -135,8 +191,93 @@ class WorkloadWire(Struct, frozen=True, gc=False):
             annotations=spec.annotations,
             afterwards=kind in SAME_NAME or spec.afterwards,
             managed=managed_by(meta, owned=False),
+            mark=(meta.annotations or EMPTY).get(MAKE_BEFORE_BREAK),
             since=meta.written if spec.replicas == 0 else meta.created,
         )
+
+
+class _Restarted(Struct, frozen=True, gc=False):
+    at: str = msgspec.field(default="", name=RESTARTED_AT)
+
+
+class _RestartedMetadata(Struct, frozen=True, gc=False):
+    annotations: _Restarted | None = None
+
+
+class _RestartedTemplate(Struct, frozen=True, gc=False):
+    metadata: _RestartedMetadata | None = None
+
+
+class _RollingUpdate(Struct, frozen=True, rename="camel", gc=False):
+    max_surge: int | str | None = None
+    max_unavailable: int | str | None = None
+
+
+class _Strategy(Struct, frozen=True, rename="camel", gc=False):
+    type: str = "RollingUpdate"
+    rolling_update: _RollingUpdate | None = None
+
+
+class _DeploymentSpec(Struct, frozen=True, gc=False):
+    replicas: int | None = None
+    strategy: _Strategy | None = None
+    paused: bool = False
+    template: _RestartedTemplate | None = None
+
+
+class _DeploymentStatus(Struct, frozen=True, rename="camel", gc=False):
+    observed_generation: int = 0
+    replicas: int = 0
+    updated_replicas: int = 0
+    available_replicas: int = 0
+    conditions: tuple[Condition, ...] | None = None
+
+
+class DeploymentWire(Struct, frozen=True, gc=False):
+    """A Deployment on the wire."""
+
+    metadata: Metadata
+    spec: _DeploymentSpec = _DeploymentSpec()
+    status: _DeploymentStatus | None = None
+
+    def deployment(self) -> Deployment:
+        meta, spec, status = self.metadata, self.spec, self.status or _DeploymentStatus()
+        replicas = 1 if spec.replicas is None else spec.replicas
+        strategy = spec.strategy or _Strategy()
+        surge, unavailable = 0, 0
+        if strategy.type == "RollingUpdate":
+            rolling = strategy.rolling_update or _RollingUpdate()
+            # Without both, a rollout could not proceed (ResolveFenceposts); a surge of 0 is never of use here.
+            surge = _pods(rolling.max_surge, replicas, up=True)
+            unavailable = _pods(rolling.max_unavailable, replicas, up=False)
+        marked = spec.template.metadata if spec.template is not None else None
+        progressing = next((each.reason for each in status.conditions or () if each.type == "Progressing"), "")
+        return Deployment(
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            generation=meta.generation,
+            replicas=replicas,
+            surge=surge,
+            unavailable=unavailable,
+            paused=spec.paused,
+            deleted=seconds(meta.deletion_timestamp) is not None,
+            restarted_at=marked.annotations.at if marked is not None and marked.annotations is not None else "",
+            observed_generation=status.observed_generation,
+            existing=status.replicas,
+            updated=status.updated_replicas,
+            available=status.available_replicas,
+            progressing=progressing,
+        )
+
+
+def _pods(written: int | str | None, replicas: int, *, up: bool) -> int:
+    """Return the number of pods that a field of a rolling update means; both are a quarter by default."""
+    text = "25%" if written is None else str(written)
+    if not text.endswith("%"):
+        return int(text)
+    share = int(text[:-1]) * replicas
+    return -(-share // 100) if up else share // 100
 
 
 class NamespaceWire(Struct, frozen=True, gc=False):

@@ -43,6 +43,7 @@ from tightship.rules.disruption_cost import cost_remarks
 from tightship.rules.health import HealthRules, brake
 from tightship.rules.karpenter import karpenter_pool
 from tightship.rules.rates import Rates, crowded, planned, rate_checks, refused_by_rate
+from tightship.rules.restarting import with_restarts
 from tightship.rules.rollouts import Rollouts
 from tightship.rules.windows import WindowRules, window_checks
 from tightship.scheduler.devices import with_devices
@@ -207,7 +208,7 @@ class Evaluator:
         read = self._read
         if read is None or read[0] is not snapshot or read[1] is not judge or read[2:4] != (landings, beside):
             seen = msgspec.structs.replace(with_devices(snapshot), schedulers=judge.rules.eviction.schedulers)
-            wanted = with_demand(seen, judge.ahead)
+            wanted = with_restarts(with_demand(seen, judge.ahead), judge.rules.eviction.restarts)
             # A search evaluates a snapshot that has both already.
             if landings:
                 wanted = msgspec.structs.replace(wanted, landings=dict(landings))

@@ -16,7 +16,7 @@ from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.times import format_duration
 from tightship.rules.nodes import drain_record
 
-AFTER_CORDON = frozenset({Reason.OPENS_AFTER_CORDON})
+AFTER_CORDON = frozenset({Reason.OPENS_AFTER_CORDON, Reason.MAKE_BEFORE_BREAK})
 """Refusals for these reasons can end once the node is cordoned."""
 
 

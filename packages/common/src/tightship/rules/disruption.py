@@ -96,11 +96,13 @@ class DisruptionLedger:
         """Yield the pods that need an allowance, with their budgets and the budgets' keys. Add pods that no allowance
         would help to *refusals*.
         """
-        without, plain = self._without, self._plain
+        without, plain, restarts = self._without, self._plain, self._snapshot.restarts
         for pod in pods:
             # A pass asks for every pod of a fleet. Nearly all have no budget, or are Ready under one in force.
             if pod.template in without:
                 continue
+            if restarts and self._snapshot.restart_of(pod) is not None:
+                continue  # a rollout asks no budget
             known = plain.get(pod.template)
             if known is not None and pod.ready and pod.phase != "Pending":
                 yield pod, known[0], known[1]

@@ -20,6 +20,7 @@ from tightship.objects.times import DurationError, format_duration, parse_durati
 from tightship.rules.controllers import LOSING, RECREATING, UNKNOWN
 from tightship.rules.eviction_rules import EvictionRules
 from tightship.rules.gangs import Gangs
+from tightship.rules.restarting import rolling_out
 from tightship.rules.terminating import OVERDUE, outlasting
 
 DO_NOT_DRAIN = "tightship.dev/do-not-drain"
@@ -142,6 +143,7 @@ class Evictability:
                 and not spec.tolerates_drain
                 and spec.grace <= self._longest_grace
                 and not self._gangs.marked(template)
+                and owner.uid not in self._snapshot.restarts
                 and self._plainly_controlled(template, owner)
             )
         return free
@@ -265,6 +267,15 @@ class Evictability:
         fix = f"shorten terminationGracePeriodSeconds of {named(self._snapshot, pod)}, or give drains more than {asked}"
         return [Refusal(Reason.GRACE_PERIOD_TOO_LONG, pod.key, detail, fix)]
 
+    def _restart(self, pod: Pod) -> list[Refusal]:
+        restart = self._snapshot.restart_of(pod)
+        if restart is None:
+            return []
+        if not restart.problem:
+            return [rolling_out(restart.deployment, pod.node)]
+        reason = Reason.ROLLOUT_UNFINISHED if restart.waits else Reason.NOT_RESTARTABLE
+        return [Refusal(reason, pod.key, restart.problem, restart.fix)]
+
     def _pinned(self, pod: Pod) -> list[Refusal]:
         pinned = self._pinned_to(pod.template)
         if not pinned or pinned != pod.node:
@@ -298,6 +309,7 @@ _RULES = (
     Evictability._system,
     Evictability._job,
     Evictability._gang,
+    Evictability._restart,
     Evictability._grace,
     Evictability._pinned,
     Evictability._scheduling,

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Literal
 
 from msgspec import Struct
 
 from tightship.objects.reasons import Reason
 from tightship.objects.schedulers import SCHEDULERS, Scoring
+
+RestartMode = Literal["off", "marked", "all"]
+"""Which Deployments drains restart instead of evicting their pods: none, marked ones, or all that need it."""
 
 
 class EvictionRules(Struct, frozen=True):
@@ -16,7 +20,8 @@ class EvictionRules(Struct, frozen=True):
 
     A pod that only *awaited* reasons keep ends by itself, and a drain waits for its end instead of leaving the node
     alone. A pod with a grace period above *longest_grace* seconds, the time of a drain, stays. *schedulers* are those
-    that filter nodes as kube-scheduler does, by name, with how they score.
+    that filter nodes as kube-scheduler does, by name, with how they score. *restarts* says which Deployments drains
+    restart: see :mod:`tightship.rules.restarting`.
     """
 
     disabled: frozenset[Reason] = frozenset()
@@ -24,6 +29,7 @@ class EvictionRules(Struct, frozen=True):
     awaited: frozenset[Reason] = frozenset()
     longest_grace: float = math.inf
     schedulers: Mapping[str, Scoring] = SCHEDULERS
+    restarts: RestartMode = "off"
 
 
 ENDS_BY_ITSELF = frozenset({Reason.JOB_RUNNING, Reason.SAFE_TO_EVICT_ON_COMPLETION})

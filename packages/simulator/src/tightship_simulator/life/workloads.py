@@ -34,6 +34,7 @@ from tightship_simulator.life.index import Index
 SURGE = 0.25
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _HASH = "pod-template-hash"
+_UNDER_WAY = "ReplicaSetUpdated"
 _POLICY = "podReplacementPolicy"
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _CONTROLLERS = ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet", "ReplicationController", "Job", "Node")
@@ -199,7 +200,11 @@ def deploy(deployment: Json, sets: list[Json]) -> list[Change]:
             changes.append(Patch(each, {"spec": {"replicas": keep}}))
     total = sum(int((each.get("status") or {}).get("replicas", 0)) for each in sets)
     updated = sum(int((each.get("status") or {}).get("replicas", 0)) for each in current)
-    return changes + _status(deployment, total, sum(_ready_of(each) for each in sets), updatedReplicas=updated)
+    healthy = sum(_ready_of(each) for each in sets)
+    # DeploymentComplete and its condition (pkg/controller/deployment/progress.go); nothing here has a deadline.
+    done = updated == total == healthy == wanted
+    progress = {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable" if done else _UNDER_WAY}
+    return changes + _status(deployment, total, healthy, updatedReplicas=updated, conditions=[progress])
 
 
 def hash_of(template: Json) -> str:
@@ -220,6 +225,7 @@ def _replica_set(deployment: Json, digest: str, replicas: int) -> Json:
             "name": f"{name}-{digest}",
             "namespace": namespace,
             "labels": marked,
+            "annotations": dict(deployment["metadata"].get("annotations") or {}),
             "ownerReferences": [reference(deployment)],
         },
         "spec": {
@@ -236,7 +242,7 @@ def _ready_of(item: Json) -> int:
     return int((item.get("status") or {}).get("readyReplicas", 0))
 
 
-def _status(owner: Json, count: int, healthy: int, **more: int) -> list[Change]:
+def _status(owner: Json, count: int, healthy: int, **more: object) -> list[Change]:
     seen = owner["metadata"].get("generation", 1)
     status = {
         "replicas": count, "readyReplicas": healthy, "availableReplicas": healthy, "observedGeneration": seen, **more

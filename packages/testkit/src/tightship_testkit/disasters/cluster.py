@@ -72,7 +72,9 @@ def template(spec: Workload) -> Json:
 def workload(spec: Workload) -> Json:
     """Return a workload; what runs in the cluster makes its pods."""
     made = template(spec)
-    meta = {"name": spec.name, "namespace": SHOP, "creationTimestamp": _AGE}
+    meta: Json = {"name": spec.name, "namespace": SHOP, "creationTimestamp": _AGE}
+    if spec.marks:
+        meta["annotations"] = dict(spec.marks)
     if spec.kind == "Pod":
         return {"apiVersion": "v1", "kind": "Pod", "metadata": {**made["metadata"], **meta}, "spec": made["spec"]}
     count: Json = {} if spec.kind == "DaemonSet" else {"replicas": spec.replicas}

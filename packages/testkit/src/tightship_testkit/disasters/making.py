@@ -13,6 +13,7 @@ from tightship_testkit.disasters.floors.making import drawn_faults, floors_only,
 from tightship_testkit.disasters.neighbours import with_neighbours
 from tightship_testkit.disasters.piloting import with_pilot
 from tightship_testkit.disasters.registry import STEPS, Args
+from tightship_testkit.disasters.restarting import with_restarts
 from tightship_testkit.disasters.scenario import (
     Autoscaler,
     Budget,
@@ -52,7 +53,8 @@ def make(seed: int) -> Scenario:
 
 
 def _newer(scenario: Scenario) -> Scenario:
-    return with_windows(with_neighbours(with_sleepers(with_autoscalers(with_extensions(with_pilot(scenario))))))
+    everything = with_neighbours(with_sleepers(with_autoscalers(with_extensions(with_pilot(scenario)))))
+    return with_restarts(with_windows(everything))
 
 
 def _nodes(seed: int) -> Scenario:

@@ -59,6 +59,8 @@ class Workload(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     finalizers: list[str] = []
+    marks: dict[str, str] = {}
+    """Annotations of the workload itself."""
     spec: Args = {}
 
 

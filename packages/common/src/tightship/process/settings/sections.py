@@ -23,7 +23,7 @@ from tightship.planning.demand import KEPT_FOR, ReservedDemand
 from tightship.planning.plan.model import CANDIDATE, Placement, SteeringRules
 from tightship.process.settings.loading import SWITCHABLE_RULES, BudgetField, Flag, Layered, Rules, Seconds, Share
 from tightship.process.settings.windows import WindowsSetting
-from tightship.rules.eviction_rules import EvictionRules, awaited_for
+from tightship.rules.eviction_rules import EvictionRules, RestartMode, awaited_for
 from tightship.rules.rates import Rates
 from tightship.rules.windows import Windows
 
@@ -32,12 +32,21 @@ _log = logging.getLogger(__name__)
 _RULES = DrainRules()
 
 
+Restarts = Annotated[RestartMode, BeforeValidator(lambda value: "off" if value in (False, "false") else value)]
+"""YAML 1.1 reads ``off`` as false."""
+
+
 class DrainKeys(Layered):
     """How a drain proceeds: :class:`tightship.drain.rules.DrainRules` has these names and defaults."""
 
     eviction_method: Literal["evict", "delete"] = Field(default="evict", alias="evictionMethod")
     """``evict`` asks the API server, which respects every PodDisruptionBudget. ``delete`` deletes the pods **past every
     PodDisruptionBudget**, as the older controller did: budgets then neither keep a node nor slow its drain."""
+    restarts: Restarts = Field(default="off", alias="makeBeforeBreak")
+    """Whether a Deployment is restarted by its own rollout, which starts a new pod before it ends one, where evicting
+    its pods would leave none Ready: ``off``, ``marked`` (annotation, or label of the namespace,
+    ``tightship.dev/make-before-break: "true"``), or ``all`` that have no ``false`` there. Needs the right to patch
+    Deployments."""
     settle: Seconds = Field(default=_RULES.settle, alias="settleTime")
     """Time between cordoning a node and listing and judging its pods once more, so that a binding under way becomes
     visible (Cluster Autoscaler's ``--node-delete-delay-after-taint`` and Karpenter's minimum are 5 s)."""
@@ -402,7 +411,9 @@ class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys, RateKeys):
         """The rules for pods, which a drain and the plan before it share."""
         awaited = awaited_for(self.await_timeout)
         schedulers = {**SCHEDULERS, **self.schedulers}
-        return EvictionRules(self.disabled_rules, self.system_pod_timeout, awaited, self.node_timeout, schedulers)
+        return EvictionRules(
+            self.disabled_rules, self.system_pod_timeout, awaited, self.node_timeout, schedulers, self.restarts
+        )
 
     @property
     def ahead(self) -> ReservedDemand:

@@ -17,6 +17,7 @@ from tightship_testkit.disasters.promises import (
     pace,
     raising,
     rates,
+    restarts,
     running,
     savings,
     silence,
@@ -26,6 +27,6 @@ from tightship_testkit.disasters.promises import (
 
 __all__ = [
     "bounds", "cordons", "displaced", "drains", "evictions", "following", "gangs", "groups", "installations",
-    "landings", "leading", "lowering", "others", "pace", "raising", "rates", "running", "savings", "silence",
-    "stopping", "windows",
+    "landings", "leading", "lowering", "others", "pace", "raising", "rates", "restarts", "running", "savings",
+    "silence", "stopping", "windows",
 ]  # fmt: skip

@@ -23,6 +23,7 @@ from tightship_testkit.disasters.promises.reading import (
     annotations as notes_of,
 )
 from tightship_testkit.disasters.registry import promise
+from tightship_testkit.disasters.restarting import restarts
 from tightship_testkit.disasters.team import prices
 from tightship_testkit.disasters.world import Json, Team, World
 
@@ -142,6 +143,8 @@ class OnlyDocumentedRights(Promise):
         allowed |= _of_pilot(team, full, request.name)
         if full == "pods" and team is not None and team.ever(prices):
             allowed.add("patch")
+        if full == "deployments" and team is not None and team.ever(restarts):
+            allowed |= {"get", "list", "patch", "watch"}
         if request.verb not in allowed:
             self.broken(request.by, f"asked for {request.verb} {full}")
         if full == "leases" and request.name not in ("", ours(request.by), "tightship-claims"):
