@@ -27,6 +27,7 @@ _ORDER = (
     ("tightship.deletion_costs", "costs on pods of nodes that go next"),
     ("tightship.advice", "what each blocker costs"),
     ("tightship.frontier", "what evictions buy"),
+    ("tightship.fit", "which machine types would carry it"),
     ("tightship.search", "a search for better plans"),
     ("tightship.prices", "price lists, OpenCost, clouds"),
     ("tightship.process", "settings, logs, metrics, HTTP"),
