@@ -69,6 +69,7 @@ _DRAINS: Mapping[str, float] = {
     "backoff": 1,
     "backoffLimit": 2,
     "holdOff": 600,
+    "workloadPause": 0,
 }
 """Seconds, by the keys of the compactor."""
 

@@ -32,11 +32,11 @@ from tightship.planning.plan.reserving import moving_nodes
 from tightship.rules.after_cordon import AFTER_CORDON, parted
 from tightship.rules.displacing import with_abandoned
 from tightship.rules.disruption import DisruptionLedger
-from tightship.rules.evictability import Evictability, Sorted
+from tightship.rules.evictability import Evictability, Sorted, rolling_out
 from tightship.rules.eviction_rules import EvictionRules
 from tightship.rules.nodes import drain_record
 from tightship.rules.rates import workload_of
-from tightship.rules.restarting import deployment_of, rolling_out, with_restarts
+from tightship.rules.restarting import deployment_of, with_restarts
 from tightship.scheduler.devices import with_devices
 from tightship.scheduler.space import Space
 

@@ -20,7 +20,6 @@ from tightship.objects.times import DurationError, format_duration, parse_durati
 from tightship.rules.controllers import LOSING, RECREATING, UNKNOWN
 from tightship.rules.eviction_rules import EvictionRules
 from tightship.rules.gangs import Gangs
-from tightship.rules.restarting import rolling_out
 from tightship.rules.terminating import OVERDUE, outlasting
 
 DO_NOT_DRAIN = "tightship.dev/do-not-drain"
@@ -346,3 +345,9 @@ def all_local_volumes(pod: Pod) -> str:
 
 def _describe(volume: Volume) -> str:
     return f"{'hostPath' if volume.host_path is not None else 'emptyDir'} {volume.name}"
+
+
+def rolling_out(deployment: str, node: str) -> Refusal:
+    """Return what a drain of *node* waits for, after its cordon, where it restarts *deployment*."""
+    detail = f"its rollout replaces the pods on node {node} once the node is cordoned, since none would be Ready else"
+    return Refusal(Reason.MAKE_BEFORE_BREAK, deployment, detail)

@@ -17,7 +17,6 @@ from tightship.cluster import Snapshot
 from tightship.cluster.snapshot import Restart
 from tightship.objects import DEPLOYMENT, Deployment, Owner, Pod
 from tightship.objects.counting import counted
-from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.workloads import MAKE_BEFORE_BREAK
 from tightship.rules.eviction_rules import RestartMode
 from tightship.scheduler.space import Space
@@ -73,12 +72,6 @@ def with_restarts(snapshot: Snapshot, mode: RestartMode, *, places: bool = True)
         restart = Restart(deployment, nodes, problem, fix, waits)
         found |= {pod.owner.uid: restart for pod in pods if pod.owner is not None}
     return msgspec.structs.replace(snapshot, restarts=found)
-
-
-def rolling_out(deployment: str, node: str) -> Refusal:
-    """Return what a drain of *node* waits for, after its cordon, where it restarts *deployment*."""
-    detail = f"its rollout replaces the pods on node {node} once the node is cordoned, since none would be Ready else"
-    return Refusal(Reason.MAKE_BEFORE_BREAK, deployment, detail)
 
 
 def deployment_of(snapshot: Snapshot, pod: Pod) -> Deployment | None:
