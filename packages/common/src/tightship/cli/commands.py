@@ -235,14 +235,14 @@ class Commands:
     def plan(self, arguments: argparse.Namespace) -> int:
         """Print the plan of one cluster, and return the exit code."""
         if FRONTIER is not None and arguments.frontier:
-            inputs, evaluation, judge, _ = self._judge(arguments)
+            inputs, evaluation, judge, _ = self._judge(arguments, (), load_snapshot)
             with Progress() as progress:
                 progress.say(f"planning with few and with many evictions on {counted(len(inputs.facts), 'node')}")
                 bought = _bought("--frontier", FRONTIER, evaluation, judge, None)
             curve = frontier_document(inputs, bought)
             write_rendered(self.name, FRONTIER_VIEW, curve, arguments, inputs.warnings)
             return EXIT_WOULD_CHANGE if arguments.exit_code and bought else 0
-        document, inputs = self.planned(arguments)
+        document, inputs = self.planned(arguments, load_snapshot)
         if arguments.output is None:
             few = len(inputs.snapshot.nodes) < SUMMARY_FROM or arguments.no_headers
             arguments.output = "table" if few else "summary"
@@ -253,7 +253,7 @@ class Commands:
         return EXIT_WOULD_CHANGE if arguments.exit_code and document.summary.nodes.removed else 0
 
     def planned(
-        self, arguments: argparse.Namespace, load: Loader = load_snapshot, stream: TextIO | None = None
+        self, arguments: argparse.Namespace, load: Loader, stream: TextIO | None = None
     ) -> tuple[NodePlan, Inputs]:
         """Return the plan of the cluster that *load* gives, and what it is made of; progress goes to *stream*."""
         inputs, _, _, advising = self._judge(arguments, (), load, stream)
@@ -266,13 +266,11 @@ class Commands:
         return plan_document(inputs, arguments.sort_by), inputs
 
     def _explain(self, arguments: argparse.Namespace) -> int:
-        document, warnings = self.explained(arguments)
+        document, warnings = self.explained(arguments, load_snapshot)
         write_rendered(self.name, EXPLANATION, document, arguments, warnings)
         return 0
 
-    def explained(
-        self, arguments: argparse.Namespace, load: Loader = load_snapshot
-    ) -> tuple[NodeExplanation, tuple[str, ...]]:
+    def explained(self, arguments: argparse.Namespace, load: Loader) -> tuple[NodeExplanation, tuple[str, ...]]:
         """Return all about the nodes that *arguments* name, in the cluster that *load* gives, and warnings."""
         inputs, evaluation, _, advising = self._judge(arguments, arguments.nodes, load)
         names = tuple(dict.fromkeys(arguments.nodes))
@@ -287,8 +285,8 @@ class Commands:
     def _judge(
         self,
         arguments: argparse.Namespace,
-        named: Sequence[str] = (),
-        load: Loader = load_snapshot,
+        named: Sequence[str],
+        load: Loader,
         stream: TextIO | None = None,
     ) -> tuple[Inputs, Evaluation, Judge, Callable[[Inputs, Sequence[str]], Inputs] | None]:
         most = _choose_places(arguments)

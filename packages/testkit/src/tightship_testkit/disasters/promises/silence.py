@@ -120,7 +120,7 @@ _NODES = {
     ),
     "pods/eviction": frozenset({"create"}),
     "events": frozenset({"create"}),
-    "leases": frozenset({"create", "get", "update"}),
+    "leases": frozenset({"create", "get", "update", "watch"}),
 }  # fmt: skip
 _NODES["nodes"] = _READ | {"get", "patch"}
 
