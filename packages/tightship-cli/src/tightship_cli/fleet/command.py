@@ -19,7 +19,7 @@ from tightship.cli.commands import ADVICE_TIME, EXITS, Commands
 from tightship.cli.object_file import DocumentError, FileError, files_in, read_bytes, unpack
 from tightship.cli.output import write_rendered
 from tightship.cli.progress import Progress
-from tightship.cli.source import file_source, load_snapshot, files_of
+from tightship.cli.source import file_source, files_of, load_snapshot
 from tightship.cluster import Snapshot
 from tightship.documents.document import Generator
 from tightship.documents.formats import formats_of
