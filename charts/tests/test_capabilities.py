@@ -152,7 +152,7 @@ def test_the_version_of_a_cloud_counts_as_its_release(render: Render, chart: str
     assert {POLICY, FENCE, "flowcontrol.apiserver.k8s.io/v1/FlowSchema"} <= {kind(each) for each in rendered.objects}
 
 
-GITOPS = (Path(__file__).parents[2] / "docs/gitops.md").read_text(encoding="utf-8")
+GITOPS = (Path(__file__).parents[2] / "docs/operations.md").read_text(encoding="utf-8")
 
 
 def test_the_page_about_gitops_names_every_kind_that_the_charts_ask_for() -> None:

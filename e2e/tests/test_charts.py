@@ -178,7 +178,7 @@ def test_a_second_install_changes_nothing(cluster: Cluster, chart: str) -> None:
 
 
 def test_what_is_rendered_without_hooks_is_applied_again_with_another_image(cluster: Cluster) -> None:
-    """By ``kubectl apply``, as docs/gitops.md says; with the hooks the second time fails."""
+    """By ``kubectl apply``, as docs/operations.md says; with the hooks the second time fails."""
 
     def apply(release: str, tag: str, *flags: str) -> str:
         values = {**everything("node-refiner"), "image": {"tag": tag}, "claims": {"namespace": ""}}

@@ -84,12 +84,12 @@ hpa-scaler then has a Role in each of these namespaces, and no ClusterRole. Thes
 `http.secure.enabled` and `flowSchema.enabled` (objects of the cluster), and, unless a role that aggregates to `admin`
 has them, objects of other projects, such as monitors and alerts. If Argo Rollouts is installed
 without its aggregated roles, set `optionalRights.rollouts=false`. Controllers of nodes need ClusterRoles: a tenant
-can't install them. With a GitOps tool, kustomize or `helm template`, read [GitOps](../../docs/gitops.md).
+can't install them. With a GitOps tool, kustomize or `helm template`, read [GitOps](../../docs/operations.md#gitops).
 """
 
 _NO_TENANTS = """\
 The chart creates ClusterRoles, because nodes belong to no namespace: a tenant without rights on the cluster can't
-install it. With a GitOps tool, kustomize or `helm template`, read [GitOps](../../docs/gitops.md).
+install it. With a GitOps tool, kustomize or `helm template`, read [GitOps](../../docs/operations.md#gitops).
 """
 
 _UMBRELLA = """\
