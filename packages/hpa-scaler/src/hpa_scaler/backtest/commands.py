@@ -436,7 +436,7 @@ async def _load(
     pasts = []
     for hpa in asked:
         past = _past(arguments, configured, hpa, specs[hpa.key], recorded)
-        if any(value_query(query) in past.traces for query in specs[hpa.key][0].queries):
+        if any(value_query(query) in past.traces for query in past.yardstick.queries):
             pasts.append(msgspec.structs.replace(past, proposed=hpa.key in proposed))
         else:
             warnings.append(f"{hpa.key}: has no recorded past, and is left out")
@@ -556,7 +556,6 @@ def _stretch(arguments: argparse.Namespace, pasts: Sequence[RecordedHpa]) -> tup
     traces = [
         past.traces[value_query(query)]
         for past in pasts
-        if past.yardstick is not None
         for query in past.yardstick.queries
         if value_query(query) in past.traces
     ]
@@ -579,7 +578,7 @@ def _assumed(arguments: argparse.Namespace, pasts: Sequence[RecordedHpa]) -> Ite
             f"{which}: the HPA's own metrics are not recorded; it is taken to follow the traffic, at "
             f"{arguments.hpa_target:g} of what requests-per-replica says"
         )
-    rollouts = sum(1 for past in pasts if past.yardstick is not None and past.yardstick.rollout_check)
+    rollouts = sum(1 for past in pasts if past.yardstick.rollout_check)
     if rollouts:
         yield f"{counted(rollouts, 'HPA')}: rollouts are not recorded, and hold nothing"
 
