@@ -59,7 +59,6 @@ def test_a_log_holds_the_past_of_its_hpas() -> None:
     [past], web = pasts_of_log(log())
     assert (web.begin, web.interval) == (NOW, 75)
     assert (past.hpa.min_replicas, past.hpa.max_replicas) == (3, 100)
-    assert past.yardstick is not None
     trace = past.traces[value_query(past.yardstick.queries[0])]
     assert [trace.value(NOW + 75 * number) for number in (0, 59, 61, 91)] == [100, 100, 200, None]
     assert len(trace.gaps(150)) == 1

@@ -16,7 +16,6 @@ def right(seed: int) -> bool:
     """Whether the load of one replica is fitted within a tenth, or not known."""
     known = truth(seed)
     asked = known.past.yardstick
-    assert asked is not None
     fit = fit_load(known.past, asked.queries[0], known.setup.begin, known.setup.end)
     return fit.per_replica is None or abs(fit.per_replica / known.per_replica - 1) <= 0.1
 
@@ -35,7 +34,6 @@ def test_no_suggestion_is_short_of_replicas_where_today_is_not(seed: int) -> Non
     known = truth(seed, days=2)
     found = suggest(known.past, known.setup)
     asked = known.past.yardstick
-    assert asked is not None
     if found.per_replica is None:
         assert found.why
         return
@@ -50,7 +48,6 @@ def test_no_suggestion_is_short_of_replicas_where_today_is_not(seed: int) -> Non
 def test_a_past_of_hours_tells_nothing() -> None:
     known = truth(3, days=1)
     asked = known.past.yardstick
-    assert asked is not None
     fit = fit_load(known.past, asked.queries[0], known.setup.begin, known.setup.begin + 3 * 3600)
     assert fit.per_replica is None
     assert fit.sure == "can't tell"
@@ -66,7 +63,6 @@ def fitted(seed: int, wanted: float = 1.0, several: float = 0.0) -> tuple[LoadFi
     """Return the fit and the truth, with *wanted* times what the metrics asked for, and *several* series of a part."""
     known = truth(seed)
     asked, metrics = known.past.yardstick, known.past.wanted
-    assert asked is not None
     assert metrics is not None
     counts = bytearray(
         2 if count and place < several * len(metrics.counts) else count for place, count in enumerate(metrics.counts)
@@ -96,7 +92,6 @@ def test_the_records_of_two_clusters_tell_nothing(several: float, is_known: bool
 def test_metrics_of_one_name_tell_nothing_where_no_replicas_prove_them() -> None:
     known = truth(0)
     asked = known.past.yardstick
-    assert asked is not None
     twins = msgspec.structs.replace(known.past.hpa, namesakes=True)
     past = msgspec.structs.replace(known.past, hpa=twins)
     ends = known.setup.begin, known.setup.end

@@ -16,7 +16,7 @@ from hpa_scaler.documents import EXPLANATION, PLAN, PlanContext, explanation_doc
 from hpa_scaler.documents.views import replay_text
 from hpa_scaler.judge.decision import DropState
 from hpa_scaler.judge.decision_log import LogError, log_lines, replay
-from hpa_scaler.process.commands import ORDERS, CommandSettings, add_options, judge_selected
+from hpa_scaler.process.commands import EXITS, ORDERS, CommandSettings, add_options, judge_selected
 from hpa_scaler.process.forecasts import made_by, offline
 from hpa_scaler.process.loop import serve
 from hpa_scaler.process.release import add_release
@@ -36,9 +36,6 @@ from tightship.cli.progress import Progress
 from tightship.cli.run_command import add_run
 from tightship.documents.formats import formats_of
 from tightship.kube import host
-
-_EXITS = """exit codes: 0 done; 1 an error, or a difference in a replay; 2 with --exit-code, when a floor would move;
-64 wrong usage; 130 interrupted; 141 the reader closed the pipe."""
 
 _serve = partial(serve, forecasts_from=made_by(FORECASTS))
 
@@ -67,7 +64,7 @@ def build_parser() -> Parser:
 
 def fill(parser: Parser, program: str) -> argparse._SubParsersAction[CommandParser]:
     """Make *parser* the parser of the commands that write nothing, under the name *program*, and return these."""
-    parser.prog, parser.epilog = program, _EXITS
+    parser.prog, parser.epilog = program, EXITS
     parser.description = "Keeps minReplicas of HorizontalPodAutoscalers in line with traffic."
     parser.set_defaults(run=lambda _: no_command(parser), log_level=None, verbose=0)
     parser.add_argument("--version", action="version", version=version_line(program, hpa_scaler.__version__))
@@ -75,7 +72,7 @@ def fill(parser: Parser, program: str) -> argparse._SubParsersAction[CommandPars
     plan = commands.add_parser(
         "plan",
         help="show where the floor of each HPA would go, and why",
-        epilog=_EXITS,
+        epilog=EXITS,
         description="Show where the floor of each annotated HPA would go in the next cycle, by what its queries answer "
         "now, and why. Writes nothing to the cluster.",
     )
@@ -96,7 +93,7 @@ def fill(parser: Parser, program: str) -> argparse._SubParsersAction[CommandPars
     explain = commands.add_parser(
         "explain",
         help="show everything about the named HPAs: queries, floors, reasons, what is remembered",
-        epilog=_EXITS,
+        epilog=EXITS,
         description="Show all about the named HPAs: their queries and answers, every floor that was compared, all "
         "reasons, and what is remembered of them. Looks at these HPAs alone. Writes nothing to the cluster.",
     )
@@ -109,7 +106,7 @@ def fill(parser: Parser, program: str) -> argparse._SubParsersAction[CommandPars
     again = commands.add_parser(
         "replay",
         help="repeat every decision of a decision log, and show what differs",
-        epilog=_EXITS,
+        epilog=EXITS,
         description="Repeat every decision of a decision log offline, and print each one that comes out differently.",
     )
     again.usage = f"{program} replay [--set SET] LOG"

@@ -47,10 +47,10 @@ from hpa_scaler.documents.document import FloorHead
 from hpa_scaler.judge.decision_log import LogError
 from hpa_scaler.judge.judge import asked_of
 from hpa_scaler.judge.ownership import ownership, state_of
-from hpa_scaler.process.commands import CommandSettings, add_inputs, named, selection_of
-from hpa_scaler.process.fleet import HpaFleet, Say, UnknownNamespaceError, fleet_of_cluster, fleet_of_files
+from hpa_scaler.process.commands import EXITS, CommandSettings, add_inputs, client_of, named, selected_fleet
+from hpa_scaler.process.fleet import Say
 from hpa_scaler.process.forecasts import Forecasts
-from hpa_scaler.process.settings import CYCLES_APART, PROGRAM, allowed_of, limits_of, servers_of
+from hpa_scaler.process.settings import CYCLES_APART, PROGRAM
 from hpa_scaler.process.status import settings_view
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.prometheus.ranges import RangeRequest, fetch
@@ -66,7 +66,7 @@ from tightship.cli.arguments import (
 from tightship.cli.object_file import DocumentError, read_bytes, unpack
 from tightship.cli.output import write_file, write_rendered
 from tightship.cli.progress import Progress
-from tightship.cli.source import connected, file_source, files_of, reading
+from tightship.cli.source import reading
 from tightship.documents.document import API_VERSION, Generator, SettingsView, Source
 from tightship.documents.formats import formats_of
 from tightship.kube import host
@@ -76,9 +76,6 @@ from tightship.objects.money import INSTANCE_TYPE_LABELS, MICROS, NO_PRICES, Nod
 from tightship.objects.quoting import near, quoted
 from tightship.objects.resources import NOTHING
 from tightship.objects.times import ALLOWED_FORMS, parse_duration, parse_rfc3339, rfc3339
-
-_EXITS = """exit codes: 0 done; 1 an error, or a difference in a replay; 2 with --exit-code, when a floor would move;
-64 wrong usage; 130 interrupted; 141 the reader closed the pipe."""
 
 _T = TypeVar("_T")
 
@@ -200,7 +197,7 @@ def add_backtest(
     past = commands.add_parser(
         "backtest",
         help="show what these annotations, or others, would have done over the past",
-        epilog=_EXITS,
+        epilog=EXITS,
         description="Replay the recorded past, cycle by cycle, with the controller's own judgement and a model of the "
         "HPA: floors, replicas, replica-hours, money, and minutes short of replicas, for several sets of annotations "
         "side by side. Writes nothing to the cluster.",
@@ -210,7 +207,7 @@ def add_backtest(
     fit = commands.add_parser(
         "suggest",
         help="show which values to annotate, fitted to the past",
-        epilog=_EXITS,
+        epilog=EXITS,
         description="Fit what one replica carries to the recorded past, and print the annotations that follow, with "
         "the reason of each, or why the past does not tell. Each suggestion is replayed beside today's annotations. "
         "Writes nothing to the cluster.",
@@ -396,8 +393,8 @@ async def _load(
 ) -> RecordedHpas:
     """Return the selected HPAs with their past. With *propose*, a query is looked for where an HPA has none."""
     process, settings, rules = configured.process, configured.settings, configured.rules
-    fleet, source = await _fleet(arguments, configured, say)
-    hpas = named(arguments.names, fleet.hpas) if arguments.names else list(fleet.hpas)
+    async with selected_fleet(arguments, configured, say) as (fleet, source, _):
+        hpas = named(arguments.names, fleet.hpas) if arguments.names else list(fleet.hpas)
     _check_targets(variants, hpas)
     now = arguments.now if arguments.now is not None else host.wall()
     specs: dict[str, list[FloorSpec]] = {}
@@ -408,7 +405,7 @@ async def _load(
     if propose and not arguments.past:
         without = [hpa for hpa in hpas if not any(spec.queries for spec in specs[hpa.key])]
         say(f"looking for queries of {counted(len(without), 'HPA')}")
-        async with _client(configured) as client:
+        async with client_of(configured) as client:
             proposed = await proposed_specs(client, without, settings.query_deadline)
         specs |= {key: [spec] for key, spec in proposed.items()}
     asked = [hpa for hpa in hpas if specs[hpa.key]]
@@ -428,7 +425,7 @@ async def _load(
             stretch = f"--from {rfc3339(begin)} --to {rfc3339(end)}"
             raise UsageError(f"{stretch}: allowed is a stretch of up to a year")
         queries = dict.fromkeys(query for hpa in asked for query in _questions(hpa, specs[hpa.key]))
-        async with _client(configured) as client:
+        async with client_of(configured) as client:
             recorded = await fetch(client, list(queries), RangeRequest(begin, end, arguments.step), say)
     if arguments.save_past is not None:
         write_file("--save-past", arguments.save_past, encode_past(recorded))
@@ -436,7 +433,7 @@ async def _load(
     pasts = []
     for hpa in asked:
         past = _past(arguments, configured, hpa, specs[hpa.key], recorded)
-        if any(value_query(query) in past.traces for query in specs[hpa.key][0].queries):
+        if any(value_query(query) in past.traces for query in past.yardstick.queries):
             pasts.append(msgspec.structs.replace(past, proposed=hpa.key in proposed))
         else:
             warnings.append(f"{hpa.key}: has no recorded past, and is left out")
@@ -463,25 +460,6 @@ async def _load(
         settings=settings_view(settings, process, configured.config, files),
     )
     return RecordedHpas(head, pasts, setup, (*warnings, *_assumed(arguments, pasts)))
-
-
-def _client(configured: CommandSettings) -> PrometheusClient:
-    settings = configured.settings
-    return PrometheusClient(servers_of(settings, configured.process), allowed_of(settings), limits=limits_of(settings))
-
-
-async def _fleet(arguments: argparse.Namespace, configured: CommandSettings, say: Say) -> tuple[HpaFleet, Source]:
-    selection = selection_of(arguments, configured.settings.namespaces, configured.settings.label_selector)
-    paths = files_of(arguments)
-    try:
-        if paths:
-            say(reading(paths))
-            return fleet_of_files(paths, selection), file_source(paths)
-        say("connecting")
-        async with await connected(arguments) as connection:
-            return await fleet_of_cluster(connection, selection, say), Source("cluster", connection.context)
-    except UnknownNamespaceError as error:
-        raise CliError(*error.problems) from error
 
 
 def _check_targets(variants: Sequence[Variant], hpas: Sequence[HorizontalPodAutoscaler]) -> None:
@@ -556,7 +534,6 @@ def _stretch(arguments: argparse.Namespace, pasts: Sequence[RecordedHpa]) -> tup
     traces = [
         past.traces[value_query(query)]
         for past in pasts
-        if past.yardstick is not None
         for query in past.yardstick.queries
         if value_query(query) in past.traces
     ]
@@ -579,7 +556,7 @@ def _assumed(arguments: argparse.Namespace, pasts: Sequence[RecordedHpa]) -> Ite
             f"{which}: the HPA's own metrics are not recorded; it is taken to follow the traffic, at "
             f"{arguments.hpa_target:g} of what requests-per-replica says"
         )
-    rollouts = sum(1 for past in pasts if past.yardstick is not None and past.yardstick.rollout_check)
+    rollouts = sum(1 for past in pasts if past.yardstick.rollout_check)
     if rollouts:
         yield f"{counted(rollouts, 'HPA')}: rollouts are not recorded, and hold nothing"
 

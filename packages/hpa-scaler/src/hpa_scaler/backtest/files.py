@@ -101,8 +101,7 @@ def read_csv(text: str, name: str, zone: tzinfo | None = None, series: str = "")
     # A column of labels beside one column of numbers: a row for each series.
     keys = [" ".join(row[place] for place in texts) for _, row in rows] if texts and numbers != free else []
     names = list(dict.fromkeys(keys)) if keys else [header[place] for place in numbers]
-    if series and series not in names:
-        raise RecordingError(f"{name}: holds no series {quoted(series)}; allowed are {listed(names)}")
+    _check_series(series, names, name)
     chosen = series or names[0]
     value = numbers[0] if keys else numbers[names.index(chosen)]
     remarks = []
@@ -412,13 +411,17 @@ def read_promtool(text: str, name: str, series: str = "") -> tuple[Trace, list[s
 
 def _of_series(found: Sequence[tuple[str, Samples]], name: str, series: str) -> tuple[Trace, list[str]]:
     names = [each for each, _ in found]
-    if series and series not in names:
-        raise RecordingError(f"{name}: holds no series {quoted(series)}; allowed are {listed(names)}")
+    _check_series(series, names, name)
     found = [each for each in found if series in ("", each[0])]
     trace, remarks = trace_of([samples for _, samples in found], name)
     if len(found) > 1:
         remarks.append(f"{name}: holds {len(found)} series, {listed(names)}; --series NAME reads just one")
     return trace, remarks
+
+
+def _check_series(series: str, names: Sequence[str], name: str) -> None:
+    if series and series not in names:
+        raise RecordingError(f"{name}: holds no series {quoted(series)}; allowed are {listed(names)}")
 
 
 class _SavedTrace(Struct, omit_defaults=True):
@@ -484,7 +487,7 @@ def decode_past(raw: bytes, name: str) -> Recorded:
 
 def read_pasts(
     paths: Sequence[str],
-    hpas: Sequence[tuple[HorizontalPodAutoscaler, FloorSpec | None]],
+    hpas: Sequence[tuple[HorizontalPodAutoscaler, FloorSpec]],
     zone: tzinfo | None = None,
     series: str = "",
 ) -> Recorded:
@@ -527,7 +530,7 @@ def read_pasts(
 
 
 def _recorded_by(
-    name: str, hpas: Sequence[tuple[HorizontalPodAutoscaler, FloorSpec | None]]
+    name: str, hpas: Sequence[tuple[HorizontalPodAutoscaler, FloorSpec]]
 ) -> tuple[HorizontalPodAutoscaler, FloorSpec]:
     """Return the one of *hpas* whose first query the file called *name* records."""
     if len(hpas) != 1:
@@ -535,7 +538,7 @@ def _recorded_by(
             f"{name}: records one query, and {counted(len(hpas), 'HPA')} may be meant: write NAMESPACE/NAME=FILE"
         )
     hpa, spec = hpas[0]
-    if spec is None or not spec.queries:
+    if not spec.queries:
         raise CliError(f"{name}: {hpa.key} has no query that the file could record: give one by --set or an annotation")
     return hpa, spec
 

@@ -273,7 +273,7 @@ def _since(votes: Sequence[tuple[float, float]]) -> float:
 def suggest(past: RecordedHpa, setup: BacktestSetup, say: Callable[[str], None] = lambda _: None) -> HpaSuggestion:
     """Return what to write for the HPA of *past*, beside its annotations of today."""
     spec = past.yardstick
-    if spec is None or not spec.queries:
+    if not spec.queries:
         return _suggestion(past, setup, LoadFit("there is no query to follow"))
     if len(spec.queries) > 1:
         why = "the HPA has several queries, and the past doesn't say which of them its load follows"
@@ -381,7 +381,7 @@ def _suggestion(
     after: Replay | None = None,
 ) -> HpaSuggestion:
     hpa, prefix = past.hpa, prefix_of(past.hpa.annotations, setup.rules.prefix)
-    queries = past.yardstick.queries if past.yardstick is not None else ()
+    queries = past.yardstick.queries
     annotations = [SuggestedAnnotation(name_of(prefix, name), text, why) for name, text, why in advice]
     if annotations and not enabled(hpa.annotations, prefix):
         annotations.insert(0, SuggestedAnnotation(f"{prefix}/{ENABLE}", "true", "the HPA is not opted in yet"))
@@ -407,7 +407,7 @@ def _suggestion(
         found,
         kubectl=shlex.join(["kubectl", "-n", hpa.namespace, "annotate", "--overwrite", "hpa", hpa.name, *settings]),
         values=_yaml("autoscaling:\n  annotations:", texts, "    "),
-        kustomize=_yaml(_PATCH.format(name=_json(hpa.name), namespace=_json(hpa.namespace)), texts, "          "),
+        kustomize=_yaml(_PATCH.format(name=as_json(hpa.name), namespace=as_json(hpa.namespace)), texts, "          "),
     )
 
 
@@ -422,11 +422,12 @@ _PATCH = """patches:
 
 
 def _yaml(head: str, texts: Mapping[str, str | None], indent: str) -> str:
-    return "".join([f"{head}\n", *(f"{indent}{key}: {_json(text)}\n" for key, text in texts.items())])
+    return "".join([f"{head}\n", *(f"{indent}{key}: {as_json(text)}\n" for key, text in texts.items())])
 
 
-def _json(text: str | None) -> str:
-    return msgspec.json.encode(text).decode()
+def as_json(thing: object) -> str:
+    """Return *thing* as JSON in one line, which YAML takes too."""
+    return msgspec.json.encode(thing).decode()
 
 
 def _replayed(replay: Replay | None) -> Replayed | None:

@@ -99,7 +99,7 @@ class RecordedHpa(Struct, frozen=True):
 
     hpa: HorizontalPodAutoscaler
     traces: Mapping[Query, Trace]
-    yardstick: FloorSpec | None
+    yardstick: FloorSpec
     wanted: Trace | None = None
     replicas: Trace | None = None
     share: float = 1.0
@@ -109,7 +109,7 @@ class RecordedHpa(Struct, frozen=True):
     def need(self, now: float) -> float | None:
         """Return the replicas that the true traffic needs at *now*, not rounded; ``None`` if that is unknown."""
         needs = []
-        for query in self.yardstick.queries if self.yardstick is not None else ():
+        for query in self.yardstick.queries:
             trace = self.traces.get(value_query(query))
             value = None if trace is None else trace.value(now)
             if value is None:
@@ -303,8 +303,6 @@ class Replay:
         for as long after as the queries look back.
         """
         past, setup, spec = self.past, self.setup, self.past.yardstick
-        if spec is None:
-            return []
         traces = [past.traces[key] for each in spec.queries if (key := value_query(each)) in past.traces]
         gaps = {gap for trace in traces for gap in trace.gaps(2 * setup.interval) if setup.begin <= gap[0] < setup.end}
         longest = max((range_of(query, spec, math.inf) for query in spec.queries), default=0.0)
@@ -436,9 +434,9 @@ class Caution(Struct, frozen=True, rename="camel"):
 class VariantEntry(Struct, frozen=True, rename="camel"):
     """One set of annotations; replica-hours are rounded to a tenth, minutes to whole minutes.
 
-    *short_minutes* is how long each ready replica had to carry more than a tenth above what one carries, ``None`` if
-    nothing says what that is; *short_by_hour* has these minutes by the hour of the day (UTC). *unknown_minutes* had no
-    known traffic. *micros* is the cost of the replica-hours, in millionths of a currency.
+    *short_minutes* is how long each ready replica had to carry more than a tenth above what one carries;
+    *short_by_hour* has these minutes by the hour of the day (UTC). *unknown_minutes* had no known traffic. *micros* is
+    the cost of the replica-hours, in millionths of a currency.
     """
 
     name: str
@@ -515,7 +513,7 @@ def backtest_document(
 
 
 def _hpa(past: RecordedHpa, row: Sequence[Replay], price: NodePrice | None) -> HpaBacktest:
-    queries = past.yardstick.queries if past.yardstick is not None else ()
+    queries = past.yardstick.queries
     wanted = "its own metrics" if past.wanted is not None else "its traffic" if queries else "nothing that is known"
     return HpaBacktest(
         namespace=past.hpa.namespace,
@@ -541,7 +539,7 @@ def _entry(replay: Replay, price: NodePrice | None) -> VariantEntry:
         replica_hours=round(hours, 1),
         replica_hours_a_week=round(replay.week(), 1),
         micros=None if price is None else round(hours * price.hourly),
-        short_minutes=None if replay.past.yardstick is None else round(replay.short / 60),
+        short_minutes=round(replay.short / 60),
         short_by_hour=tuple(round(by_hour[hour] * replay.setup.interval / 60) for hour in range(24)),
         unknown_minutes=round(replay.unknown / 60),
         worst=replay.moment(),

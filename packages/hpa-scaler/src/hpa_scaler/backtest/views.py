@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
-from hpa_scaler.backtest.fit import FloorSuggestions, HpaSuggestion, Replayed
+from hpa_scaler.backtest.fit import FloorSuggestions, HpaSuggestion, Replayed, as_json
 from hpa_scaler.backtest.replay import FloorBacktest, Found, Replay, VariantEntry, WorstMoment
 from hpa_scaler.documents.chart import Chart, Series, drawn
 from tightship.documents.html.page import Page
@@ -261,12 +259,8 @@ def _ways(hpa: HpaSuggestion) -> Iterator[tuple[str, str]]:
     meta = {"name": hpa.name, "namespace": hpa.namespace, "annotations": texts}
     whole = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": meta}
     yield "kubectl", hpa.kubectl or ""
-    yield "values of a chart", _json({"autoscaling": {"annotations": texts}})
-    yield "Kustomize", _json({"patches": [{"patch": _json(whole)}]})
-
-
-def _json(thing: object) -> str:
-    return msgspec.json.encode(thing).decode()
+    yield "values of a chart", as_json({"autoscaling": {"annotations": texts}})
+    yield "Kustomize", as_json({"patches": [{"patch": as_json(whole)}]})
 
 
 SUGGESTIONS = View(_suggestions_printout, _suggestions_columns, _suggestions_page)

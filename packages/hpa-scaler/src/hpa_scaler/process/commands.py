@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from msgspec import Struct
@@ -68,6 +69,9 @@ from tightship.process.settings.loading import SettingsError
 from tightship.process.settings.process import load_process
 
 _log = logging.getLogger(__name__)
+
+EXITS = """exit codes: 0 done; 1 an error, or a difference in a replay; 2 with --exit-code, when a floor would move;
+64 wrong usage; 130 interrupted; 141 the reader closed the pipe."""
 
 _ACTIONS = ("raise", "lower", "hold", "skip")
 
@@ -171,28 +175,41 @@ async def judge_selected(
     Raises :class:`CliError`, :class:`~tightship.cli.object_file.FileError`,
     :class:`~hpa_scaler.annotations.outcome_file.OutcomeFileError` and :class:`~tightship.objects.api_errors.KubeError`.
     """
-    settings = configured.settings
-    selection = selection_of(arguments, settings.namespaces, settings.label_selector)
     if arguments.outcomes is not None and arguments.prometheus_server_url is not None:
         raise UsageError("--outcomes has the answers and --prometheus-server-url asks for them: give only one")
+    async with selected_fleet(arguments, configured, say) as (fleet, source, connection):
+        inputs = _Inputs(fleet, source, arguments.outcomes, forecasts, connection)
+        return await _judged(inputs, configured, now, names, say)
+
+
+@asynccontextmanager
+async def selected_fleet(
+    arguments: argparse.Namespace, configured: CommandSettings, say: Say
+) -> AsyncIterator[tuple[HpaFleet, Source, Connection | None]]:
+    """Read the HPAs that *arguments* select, from files or over a connection, which stays open in the context.
+
+    Raises :class:`CliError`, and the errors of files and of the API.
+    """
+    selection = selection_of(arguments, configured.settings.namespaces, configured.settings.label_selector)
     paths = files_of(arguments)
-    if paths:
-        say(reading(paths))
-        try:
-            fleet = fleet_of_files(paths, selection)
-        except UnknownNamespaceError as error:
-            raise CliError(*error.problems) from error
-        inputs = _Inputs(fleet, file_source(paths), arguments.outcomes, forecasts)
-        return await _judged(inputs, configured, now, names, say)
-    say("connecting")
-    async with await connected(arguments) as connection:
-        say(f"connecting to {connection.server}")
-        try:
+    try:
+        if paths:
+            say(reading(paths))
+            yield fleet_of_files(paths, selection), file_source(paths), None
+            return
+        say("connecting")
+        async with await connected(arguments) as connection:
+            say(f"connecting to {connection.server}")
             fleet = await fleet_of_cluster(connection, selection, say)
-        except UnknownNamespaceError as error:
-            raise CliError(*error.problems) from error
-        inputs = _Inputs(fleet, Source("cluster", connection.context), arguments.outcomes, forecasts, connection)
-        return await _judged(inputs, configured, now, names, say)
+            yield fleet, Source("cluster", connection.context), connection
+    except UnknownNamespaceError as error:
+        raise CliError(*error.problems) from error
+
+
+def client_of(configured: CommandSettings) -> PrometheusClient:
+    """Return a client for the servers in the settings."""
+    settings = configured.settings
+    return PrometheusClient(servers_of(settings, configured.process), allowed_of(settings), limits=limits_of(settings))
 
 
 class _Inputs(Struct, frozen=True):
@@ -284,11 +301,9 @@ async def _asked(
     *,
     forecasts: ForecastMaker,
 ) -> tuple[dict[Query, Outcome], Expectations]:
-    settings = configured.settings
     say(f"asking {counted(len(queries), 'query', 'queries')}")
-    servers, limits = servers_of(settings, configured.process), limits_of(settings)
-    async with PrometheusClient(servers, allowed_of(settings), limits=limits) as client:
-        outcomes = await client.ask(queries, settings.query_deadline)
+    async with client_of(configured) as client:
+        outcomes = await client.ask(queries, configured.settings.query_deadline)
         return outcomes, await forecasts(client, _log, lambda: now).read(keys, now, say)
 
 
