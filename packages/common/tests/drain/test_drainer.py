@@ -88,6 +88,22 @@ async def test_two_pods_of_one_workload_go_a_pause_apart_though_that_is_longer_t
     assert sorted(bench.api.evicted) == MOVED
 
 
+async def test_who_takes_over_in_the_middle_of_a_rest_rests_once_more_and_ends_the_drain(bench: Bench) -> None:
+    rules = msgspec.structs.replace(FAST.rules, workload_pause=250.0, node_timeout=300.0, pod_timeout=60.0)
+    settings = msgspec.structs.replace(FAST, rules=rules)
+    first = await bench.replica()
+    first.settings = settings
+    assert await first.claim() is None
+    await until(lambda: bool(bench.api.evicted), 60.0)
+    await asyncio.sleep(200)
+    first.process.kill()
+    second = await bench.replica("b", 2)
+    second.settings = settings
+    await second.settled()
+    assert [each.ending for each in second.reported(EventKind.ENDED)] == [Ending.HANDED_OVER]
+    assert sorted(bench.api.evicted) == MOVED
+
+
 async def test_a_drain_that_breaks_off_by_a_defect_is_told_and_taken_up_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
