@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -19,7 +21,7 @@ from tightship.objects.drain_record import Begun, Spent
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.times import parse_rfc3339
 from tightship.rules.limits import CLUSTER
-from tightship.rules.rates import DAY, HOUR, SKEW, Rates, marks_of, planned, rate_checks, refused_by_rate
+from tightship.rules.rates import DAY, HOUR, SKEW, Rates, marks_of, newcomers, planned, rate_checks, refused_by_rate
 from tightship_testkit.builders import controller, node, pod, pod_of, snapshot
 from tightship_testkit.simulated import Simulated
 
@@ -264,6 +266,42 @@ RESTS = [
                          ids=[each[0] for each in RESTS])  # fmt: skip
 def test_a_workload_rests(rates: Rates, begun: Begun, evicts: tuple[Pod, ...], goes: bool) -> None:
     assert (refused_by_rate([rates], begun, "n1", evicts) is None) is goes
+
+
+STABLE = Rates(min_stable_time=300, node_timeout=1800)
+NEW = [
+    ("no pod made since, long ago", 400, [], True),
+    ("no pod made since, and none could be Ready so long", 200, [], False),
+    ("an older pod isn't Ready", 400, [(-60, math.inf)], True),
+    ("the new one isn't Ready", 400, [(5, math.inf)], False),
+    ("the new one has just become Ready", 400, [(5, 390)], False),
+    ("the new one has been Ready for less", 400, [(5, 101)], False),
+    ("the new one has been Ready for so long", 400, [(5, 100)], True),
+    ("one of two has", 400, [(5, 100), (9, 350)], False),
+    ("made before by a clock that is slow", 400, [(-SKEW, math.inf)], False),
+]
+
+
+@pytest.mark.parametrize(("at", "young", "goes"), [each[1:] for each in NEW], ids=[each[0] for each in NEW])
+def test_a_workload_rests_until_its_replacements_are_stable(
+    at: float, young: list[tuple[float, float]], goes: bool
+) -> None:
+    found = {"Deployment shop/shop": [(NOON + made, NOON + ready) for made, ready in young]}
+    begun = msgspec.structs.replace(after(at), newcomers=found)
+    assert (refused_by_rate([STABLE], begun, "n1", web("shop")) is None) is goes
+
+
+def test_the_young_pods_of_a_workload_know_since_when_they_are_ready() -> None:
+    owner, labels = controller("ReplicaSet", "shop-5d9"), {"pod-template-hash": "5d9"}
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-28T12:00:00Z"}
+    raw = pod(owner=owner, labels=labels)
+    made = pod_of(snapshot(node(), raw)).created
+    raw["status"] = {**raw.get("status", {}), "conditions": [ready]}
+    [(created, since)] = newcomers(snapshot(node(), raw), made + 60.0)["Deployment shop/shop"]
+    assert (created, since) == (made, datetime(2026, 11, 28, 12, tzinfo=UTC).timestamp())
+    ready["status"] = "False"
+    assert newcomers(snapshot(node(), raw), made + 60.0)["Deployment shop/shop"] == [(made, math.inf)]
+    assert not newcomers(snapshot(node(), raw), made + DAY + 1)
 
 
 def test_a_check_shows_the_last_evictions_and_the_next() -> None:

@@ -20,9 +20,10 @@ PLANS: Json = {
     "blockingSystemPodTimeout": "13m",
     "maximumScaleUpReplicas": 12,
     "workloadPause": "14m",
+    "minStableTime": "15m",
 }
 """Settings of plans that drains go by too."""
-EVICTION = EvictionRules(frozenset({Reason.LOCAL_STORAGE}), 780, ENDS_BY_ITSELF, 180)
+EVICTION = EvictionRules(frozenset({Reason.LOCAL_STORAGE}), 780, ENDS_BY_ITSELF, 180, restarts="all")
 
 
 def test_the_defaults_are_the_machines() -> None:
@@ -32,6 +33,7 @@ def test_the_defaults_are_the_machines() -> None:
 def test_every_setting_of_a_drain_reaches_it() -> None:
     values: Json = {
         "evictionMethod": "delete",
+        "makeBeforeBreak": "all",
         "settleTime": "1s",
         "podEvictionTimeout": "2m",
         "nodeDrainTimeout": "3m",
@@ -63,6 +65,7 @@ def test_every_setting_of_a_drain_reaches_it() -> None:
         hold_off=600,
         most_in_flight=11,
         workload_pause=840,
+        min_stable_time=900,
         past_budgets=True,
     )
     ahead = ReservedDemand(12, buffers=True, recommended=True)

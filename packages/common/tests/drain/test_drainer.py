@@ -73,9 +73,12 @@ async def test_a_drain_claims_evicts_each_pod_once_and_hands_over(bench: Bench) 
     assert all("spec" not in each for each in more)
 
 
-async def test_two_pods_of_one_workload_go_a_pause_apart_though_that_is_longer_than_all_timeouts(bench: Bench) -> None:
+@pytest.mark.parametrize("setting", ["workload_pause", "min_stable_time"])
+async def test_two_pods_of_one_workload_go_a_rest_apart_though_that_is_longer_than_all_timeouts(
+    bench: Bench, setting: str
+) -> None:
     replica = await bench.replica()
-    rules = msgspec.structs.replace(FAST.rules, workload_pause=600.0, node_timeout=300.0, pod_timeout=60.0)
+    rules = msgspec.structs.replace(FAST.rules, node_timeout=300.0, pod_timeout=60.0, **{setting: 600.0})
     replica.settings = msgspec.structs.replace(FAST, rules=rules)
     began = asyncio.get_running_loop().time()
     assert await replica.claim() is None
@@ -85,6 +88,22 @@ async def test_two_pods_of_one_workload_go_a_pause_apart_though_that_is_longer_t
     await until(lambda: not replica.drainer.driving, 300.0)
     assert asyncio.get_running_loop().time() - began >= 600
     assert [each.ending for each in replica.reported(EventKind.ENDED)] == [Ending.HANDED_OVER]
+    assert sorted(bench.api.evicted) == MOVED
+
+
+async def test_who_takes_over_in_the_middle_of_a_rest_rests_once_more_and_ends_the_drain(bench: Bench) -> None:
+    rules = msgspec.structs.replace(FAST.rules, workload_pause=600.0, node_timeout=300.0, pod_timeout=60.0)
+    settings = msgspec.structs.replace(FAST, rules=rules)
+    first = await bench.replica()
+    first.settings = settings
+    assert await first.claim() is None
+    await until(lambda: bool(bench.api.evicted), 60.0)
+    await asyncio.sleep(400)
+    first.process.kill()
+    second = await bench.replica("b", 2)
+    second.settings = settings
+    await second.settled()
+    assert [each.ending for each in second.reported(EventKind.ENDED)] == [Ending.HANDED_OVER]
     assert sorted(bench.api.evicted) == MOVED
 
 

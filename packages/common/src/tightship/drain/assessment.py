@@ -293,7 +293,7 @@ class Assessment:
         due: list[float] = []
         ledger = DisruptionLedger(self.snapshot)
         resting = {name: until for name, until in rests.items() if until > self._now}
-        pause = self._rules.workload_pause
+        pause = self._rules.rest
         for pod in ordered:
             name = workload_of(pod) if pause else ""
             last = tries.get(pod.uid)

@@ -29,5 +29,12 @@ class DrainRules(Struct, frozen=True, kw_only=True):
     most_in_flight: int = 10
     workload_pause: float = 0.0
     """Seconds between two evictions of one workload's pods."""
+    min_stable_time: float = 0.0
+    """Seconds for which the replacement of an evicted pod must have been Ready before the workload's next eviction."""
     past_budgets: bool = False
     """Delete pods instead of evicting them, in spite of every PDB, as the older controller did."""
+
+    @property
+    def rest(self) -> float:
+        """Least seconds between two evictions of one workload's pods."""
+        return max(self.workload_pause, self.min_stable_time)

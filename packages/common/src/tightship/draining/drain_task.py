@@ -57,7 +57,7 @@ from tightship.planning.demand import ReservedDemand
 from tightship.planning.plan.model import Placement
 from tightship.rules.eviction_rules import EvictionRules
 from tightship.rules.nodes import drain_record, opt_outs
-from tightship.rules.rates import workload_of
+from tightship.rules.rates import newcomers, stable_at, workload_of
 
 SHORTEST_PAUSE = 0.2
 """Least seconds between two looks, because a busy cluster changes all the time."""
@@ -210,8 +210,8 @@ class Drive:
         # Nobody knows what an earlier drive of this drain has evicted.
         self._displaced: set[str] | None = set() if record.phase is Phase.CLAIMED else None
         self._evicted = set[str]()
-        # Until when workloads rest, ``None`` before the first look; what others may not know of their evictions.
-        self._rests: dict[str, float] | None = {} if record.phase is Phase.CLAIMED else None
+        # When workloads were last evicted from, ``None`` before the first look; what others may not know of that.
+        self._hit: dict[str, float] | None = {} if record.phase is Phase.CLAIMED else None
         self._rested, self._asked = 0.0, tools.clock()
         self.marks = Counter[str]()
 
@@ -314,12 +314,20 @@ class Drive:
         rest: Sequence[Refusal] | None = looked.rest if looked is not None else None
         if rest is None and record is not None and record.phase is Phase.EVICTING and record.op == self._op:
             rest = await self._judged(sight, settings, now)
-        pause = settings.rules.workload_pause
-        if self._rests is None:  # nobody knows whose pods the former leader has just evicted
-            self._rests = dict.fromkeys(map(workload_of, sight.sorted.evict), now + pause)
-        rests = self._rests if pause else {}
-        resting = any(rests.get(workload_of(pod), 0.0) > now for pod in sight.left(self._tries)) if rests else False
-        self._rested += now - self._asked if resting else 0.0
+        pause, least = settings.rules.rest, settings.rules.min_stable_time
+        if self._hit is None:  # nobody knows whose pods the former leader has just evicted
+            self._hit = dict.fromkeys(map(workload_of, sight.sorted.evict), now)
+            began = record.entered(Phase.EVICTING) if record is not None and pause else None
+            # Nor for how long its drain rested: a claim allows rests of as long as a drain may take.
+            self._rested = min(now - began, settings.rules.node_timeout) if began is not None else 0.0
+        hit = self._hit if pause else {}
+        young = newcomers(snapshot, now) if least and hit else {}
+        rests = {name: max(at + pause, stable_at(young.get(name, ()), at, least)) for name, at in hit.items()}
+        left = {workload_of(pod) for pod in sight.left(self._tries)} if hit else set[str]()
+        resting = any(rests.get(name, 0.0) > now for name in left)
+        # Pods that don't become Ready don't hold up the deadline, so the node is given back.
+        if any(hit[name] + pause > now for name in left & hit.keys()):
+            self._rested += now - self._asked
         self._asked = now
         back = self._returning.refuses(sight.left(self._tries), snapshot)
         node_refusals = settings.node_refusals(snapshot, node) if record is not None and record.owns_node else ()
@@ -456,9 +464,9 @@ class Drive:
 
     def _count(self, pod: Pod, now: float) -> None:
         """Count the eviction of *pod*, which the server granted or may have granted."""
-        if (workload := workload_of(pod)) and self._rests is not None:
+        if (workload := workload_of(pod)) and self._hit is not None:
             self.marks[owner_mark(workload)] += pod.uid not in self._evicted
-            self._rests[workload] = now + self._tools.settings().rules.workload_pause
+            self._hit[workload] = now
         self._evicted.add(pod.uid)
 
     async def _write(self, live: LiveNode, step: Write) -> None:

@@ -391,6 +391,7 @@ class ConsolidationLoop(Controller):
             fact = evaluation.facts[removal.node]
 
             def allows(claims: Sequence[Claim], begun: Begun) -> Refusal | None:
+                begun = msgspec.structs.replace(begun, newcomers=evaluation.newcomers)
                 ahead = {claim.node: claim.op for claim in claims if claim.waits} if fact.opens else {}
                 return judge.room(
                     removal.node, evaluation.facts, {claim.node for claim in claims}, begun

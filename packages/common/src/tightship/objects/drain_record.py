@@ -8,7 +8,7 @@ to phase.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum, StrEnum
 from functools import lru_cache
 from typing import Annotated
@@ -204,13 +204,15 @@ class Begun(Struct, frozen=True):
 
     *workloads* has the times and counts of evictions in the last day by mark of the workload, or by the beginning of a
     mark for several workloads; a drain under way counts at infinity. *problem* says why nobody can tell, as half a
-    sentence.
+    sentence. *newcomers* are the young pods of each workload, by its name: when each was created, and since when it has
+    been Ready, at infinity if it isn't.
     """
 
     spent: tuple[Spent, ...] = ()
     now: float = 0.0
     problem: str = ""
     workloads: Mapping[str, tuple[tuple[float, int], ...]] = {}
+    newcomers: Mapping[str, Sequence[tuple[float, float]]] = {}
 
     def with_drain(self, spent: Spent | None, workloads: Mapping[str, int]) -> Begun:
         """Return the same with a drain under way, which has *spent* and may evict so many pods of *workloads*."""

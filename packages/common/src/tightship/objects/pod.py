@@ -140,6 +140,7 @@ class Pod(Struct, frozen=True, gc=False):
     resize. *deletion* is when the pod's grace period ends (the API's ``deletionTimestamp``), or ``None``. *gates* are
     the names of its scheduling gates, *claims* the resource claims made for it: (name in the spec, name of the claim).
     *finalizers* are those that hold a terminating pod. *unschedulable* says that kube-scheduler has found no node.
+    *ready_since* is when a Ready pod became so, or ``None``.
     """
 
     name: str
@@ -158,6 +159,7 @@ class Pod(Struct, frozen=True, gc=False):
     claims: tuple[tuple[str, str], ...] = ()
     finalizers: tuple[str, ...] = ()
     unschedulable: bool = False
+    ready_since: int | None = None
 
     @property
     def gated(self) -> bool:
@@ -273,10 +275,11 @@ class _ClaimStatus(Struct, frozen=True, rename="camel", gc=False):
     resource_claim_name: str = ""
 
 
-class _Condition(Struct, frozen=True, gc=False):
+class _Condition(Struct, frozen=True, rename="camel", gc=False):
     type: str
     status: str
     reason: str = ""
+    last_transition_time: datetime | None = None
 
 
 class _PodStatus(Struct, frozen=True, rename="camel", gc=False):
@@ -308,11 +311,12 @@ class PodWire(Struct, frozen=True, gc=False):
             spec.volumes = tuple(volume for volume in spec.volumes if volume.matters) or None
         interned = _intern_spec(spec)
         template = _intern_template(meta.namespace, meta.labels, interned, meta.controller)
-        ready = False
+        ready, ready_since = False, None
         infeasible = unschedulable = False
         for condition in status.conditions or ():
             if condition.type == "Ready":
                 ready = condition.status == "True"
+                ready_since = seconds(condition.last_transition_time) if ready else None
             elif condition.type == "PodScheduled":
                 unschedulable = condition.status == "False" and condition.reason == "Unschedulable"
             elif condition.type == "PodResizePending":
@@ -334,6 +338,7 @@ class PodWire(Struct, frozen=True, gc=False):
             claims=tuple((each.name, each.resource_claim_name) for each in status.resource_claim_statuses or ()),
             finalizers=(meta.finalizers or ()) if meta.deletion_timestamp is not None else (),
             unschedulable=unschedulable,
+            ready_since=ready_since,
         )
 
 

@@ -42,7 +42,7 @@ from tightship.rules.displacing import with_abandoned
 from tightship.rules.disruption_cost import cost_remarks
 from tightship.rules.health import HealthRules, brake
 from tightship.rules.karpenter import karpenter_pool
-from tightship.rules.rates import Rates, crowded, planned, rate_checks, refused_by_rate
+from tightship.rules.rates import Rates, crowded, newcomers, planned, rate_checks, refused_by_rate
 from tightship.rules.restarting import with_restarts
 from tightship.rules.rollouts import Rollouts
 from tightship.rules.windows import WindowRules, window_checks
@@ -135,7 +135,7 @@ class Evaluation(Struct, frozen=True, kw_only=True):
 
     The *plan* is the direction. *held* says which of its nodes have to wait and why, *unhealthy* why all of them do;
     *paused* are the pools that recent results forbid draining; *history* has those results as *snapshot* shows them.
-    *rates* has what the rates say to each
+    *newcomers* are the workloads' young pods, as in :class:`Begun`. *rates* has what the rates say to each
     planned node alone, *windows* what the windows say to each pool. *unknown_minimums* are pools of planned nodes of
     which nothing tells the minimum size.
     """
@@ -152,6 +152,7 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     forecast: Forecast | None = None
     unknown_minimums: tuple[str, ...] = ()
     rates: Mapping[str, tuple[Check, ...]] = {}
+    newcomers: Mapping[str, Sequence[tuple[float, float]]] = {}
     windows: Mapping[str, tuple[Check, ...]] = {}
 
     @property
@@ -263,7 +264,9 @@ def paced(evaluation: Evaluation, judge: Judge, history: PastDrains, now: float,
         or rollouts.refusal(windows[pool], name, now)
         for name, pool in pools.items()
     }
-    begun = msgspec.structs.replace(history.begun, now=now)
+    stable = any(each.min_stable_time for pool in {*pools.values()} for each in judge.rates(pool))
+    young = newcomers(snapshot, now) if stable else {}
+    begun = msgspec.structs.replace(history.begun, now=now, newcomers=young)
     now_begun, rates = begun, dict[str, tuple[Check, ...]]()
     ahead = waiting(snapshot)
     for name, pool in pools.items():
@@ -281,6 +284,7 @@ def paced(evaluation: Evaluation, judge: Judge, history: PastDrains, now: float,
         unhealthy=unhealthy,
         paused=additions.keys(),
         rates=rates,
+        newcomers=young,
         windows=opened,
     )
 

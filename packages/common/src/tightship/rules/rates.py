@@ -11,13 +11,14 @@ drain with several of them waits in between.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from msgspec import Struct
 
+from tightship.cluster import Snapshot
 from tightship.objects import Pod
 from tightship.objects.counting import counted
 from tightship.objects.drain_record import Begun, Spent, owner_mark
@@ -41,7 +42,8 @@ class Rates(Struct, frozen=True, kw_only=True):
     """Most nodes whose drains may begin, and most pods that they may evict, in an hour and in a day; 0 is no limit.
 
     The rates apply to *of_pool*, or to the cluster if that is ``None``. *workload_pause* seconds go by between two
-    evictions of one workload's pods; a drain waits for that for *node_timeout* in all.
+    evictions of one workload's pods, and the replacements have been Ready for *min_stable_time*; a drain waits for that
+    for *node_timeout* in all.
     """
 
     of_pool: str | None = None
@@ -50,6 +52,7 @@ class Rates(Struct, frozen=True, kw_only=True):
     evictions_per_hour: int = 0
     evictions_per_day: int = 0
     workload_pause: float = 0.0
+    min_stable_time: float = 0.0
     workload_evictions_per_day: int = 0
     node_timeout: float = 0.0
 
@@ -57,7 +60,12 @@ class Rates(Struct, frozen=True, kw_only=True):
     def limited(self) -> bool:
         """Whether there is any rate."""
         of_nodes = self.nodes_per_hour or self.nodes_per_day or self.evictions_per_hour or self.evictions_per_day
-        return bool(of_nodes or self.workload_pause or self.workload_evictions_per_day)
+        return bool(of_nodes or self.rest or self.workload_evictions_per_day)
+
+    @property
+    def rest(self) -> float:
+        """Least seconds between two evictions of one workload's pods."""
+        return max(self.workload_pause, self.min_stable_time)
 
 
 def workload_of(pod: Pod) -> str:
@@ -75,26 +83,44 @@ def marks_of(pods: Iterable[Pod]) -> dict[str, int]:
     return {owner_mark(name): many for name, many in Counter(map(workload_of, pods)).items() if name}
 
 
+def newcomers(snapshot: Snapshot, now: float) -> Mapping[str, Sequence[tuple[float, float]]]:
+    """Return the pods of *snapshot* by workload that may replace one evicted in the last day; see :class:`Begun`."""
+    found = defaultdict[str, list[tuple[float, float]]](list)
+    for pod in chain(snapshot.unscheduled, *(view.pods for view in snapshot.nodes.values())):
+        if pod.created > now - DAY and not pod.finished and pod.deletion is None and (name := workload_of(pod)):
+            since = pod.created if pod.ready_since is None else pod.ready_since
+            found[name].append((pod.created, since if pod.ready else math.inf))
+    return found
+
+
+def stable_at(young: Iterable[tuple[float, float]], last: float, least: float) -> float:
+    """Return when all pods of a workload made since its *last* eviction have been Ready for *least* seconds.
+
+    Infinity stands for one that isn't Ready. *young* are the workload's, as in :class:`Begun`.
+    """
+    return max([last, *(ready for created, ready in young if created >= last - SKEW)]) + least if least else last
+
+
 def rate_checks(rates: Sequence[Rates], begun: Begun, node: str, pods: Sequence[Pod]) -> Iterator[Check]:
     """Yield what *rates* say to a drain of *node* that begins now and evicts *pods*, after what has *begun*."""
     for each in rates:
         yield from _checks(each, begun, node, len(pods))
-        if each.workload_pause or each.workload_evictions_per_day:
+        if each.rest or each.workload_evictions_per_day:
             yield from (crowded(each, pods), *_rest(each, begun, pods))
 
 
 def crowded(rates: Rates, pods: Sequence[Pod]) -> Check:
     """Return whether the pauses of a drain that evicts *pods* fit into its time."""
     [(name, many)] = Counter(filter(None, map(workload_of, pods))).most_common(1) or [("", 0)]
-    waits = max(0, many - 1) * rates.workload_pause
-    pauses = f"{counted(max(0, many - 1), 'pause')} of {format_duration(rates.workload_pause)}"
+    waits = max(0, many - 1) * rates.rest
+    pauses = f"{counted(max(0, many - 1), 'pause')} of {format_duration(rates.rest)}"
     detail = f"has {counted(many, 'pod')} of {name}: {pauses}, of at most {format_duration(rates.node_timeout)} in all"
-    fix = "lower workloadPause, raise nodeDrainTimeout, or spread the workload's pods"
+    fix = "lower workloadPause or minStableTime, raise nodeDrainTimeout, or spread the workload's pods"
     return Check("workloads on it", Reason.RATE_LIMITED, waits <= rates.node_timeout, detail, fix)
 
 
 def _rest(rates: Rates, begun: Begun, pods: Sequence[Pod]) -> Iterator[Check]:
-    gate, fix = "workloads' rest", "wait, or lower workloadPause"
+    gate, fix = "workloads' rest", "wait, or lower workloadPause or minStableTime"
     if problem := _problem(begun):
         yield Check(gate, Reason.RATE_LIMITED, False, f"nobody knows it: {problem}", UNREADABLE_FIX)
         return
@@ -102,11 +128,15 @@ def _rest(rates: Rates, begun: Begun, pods: Sequence[Pod]) -> Iterator[Check]:
     for name, takes in Counter(filter(None, map(workload_of, pods))).items():
         found = [each for each in begun.evicted(owner_mark(name)) if each[0] > since]
         last, many = max(found, default=(-math.inf, 0))[0], sum(each[1] for each in found)
-        until, most = last + rates.workload_pause + SKEW, rates.workload_evictions_per_day
-        if rates.workload_pause and until > begun.now:
+        until, most = last + rates.rest + SKEW, rates.workload_evictions_per_day
+        if found:
+            until = max(until, stable_at(begun.newcomers.get(name, ()), last, rates.min_stable_time))
+        if rates.rest and until > begun.now:
             when = (
                 "a drain under way evicts its pods"
                 if last == math.inf
+                else f"{_ago(last, begun)}, and a pod made since isn't Ready"
+                if until == math.inf
                 else f"{_ago(last, begun)}, {_next(until, begun)}"
             )
             said.append((until, Check(gate, Reason.RATE_LIMITED, False, f"{name}: {when}", fix)))

@@ -265,6 +265,11 @@ class RateKeys(Layered):
     ] = Field(default=600.0, alias="workloadPause")
     """How long a workload (a Deployment, StatefulSet or whatever controls its pods) rests after an eviction of one of
     its pods, whichever controller's drain evicted it. 0 lets workloads not rest."""
+    min_stable_time: Annotated[
+        Seconds, Flag("--min-stable-time DURATION", "how long a replacement must have been Ready", rank=-1)
+    ] = Field(default=0.0, alias="minStableTime")
+    """For how long the replacements of an evicted pod must have been Ready before the next eviction of a pod of their
+    workload. 0 waits for no replacement."""
     workload_evictions_per_day: Annotated[
         int, Flag("--workload-evictions-per-day N", "evictions of a workload's pods in 24 hours", rank=-1)
     ] = Field(default=0, ge=0, alias="workloadEvictionsPerDay")
