@@ -28,6 +28,7 @@ from tightship.fit.view import FIT, fit_document
 from tightship.nodes.annexes import PRICES
 from tightship.objects.counting import counted
 from tightship.objects.money import Prices
+from tightship.objects.quantity import amount
 from tightship.objects.quoting import near, quoted
 from tightship.objects.selectors import parse_selector
 from tightship.objects.times import rfc3339
@@ -190,6 +191,12 @@ def _usage(path: str) -> Recommended:
             found[each.metadata.namespace, each.spec.target_ref.name, container.container_name] = container.target
     if not any(found.values()):
         raise ValueError(f"{path}: recommends nothing; {allowed}")
+    for key, target in found.items():
+        for name, text in target.items():
+            try:
+                amount(name, text)
+            except ValueError as error:
+                raise ValueError(f"{path}: {'/'.join(key)}: {name}: {error}") from error
     return Recommended(path, found)
 
 
