@@ -135,11 +135,28 @@ def test_recommended_requests_are_a_second_answer(
     assert f"if you did what {usage} recommends" in then["told"]
 
 
+def test_pools_are_printed_as_configuration(cli: Cli, file: Path) -> None:
+    (_, _, found) = fitted(cli("-f", file, "-o", "json"))["answers"][0]["alternatives"]
+    outcome = cli("-f", file, "--as", "computeclass")
+    assert outcome.code == 0
+    assert outcome.out.startswith("# any, for what runs now: ")
+    classes = list(yaml.safe_load_all(outcome.out))
+    assert [each["metadata"]["name"] for each in classes] == ["general", "gpu", "memory", "small"]
+    types = [rule["machineType"] for each in classes for rule in each["spec"]["priorities"]]
+    assert sorted(types) == sorted(each["type"] for each in found["machines"])
+
+
 BAD: list[tuple[list[str], int, str]] = [
     (["--pool", "gerneral"], 1, "no node is in pool 'gerneral'; the pools are general, gpu"),
     (["--types", "n9z"], 1, "--types 'n9z' is no machine type and no family"),
     (["--types", "n2,,e2"], 64, "'n2,,e2' is no list of types"),
     (["--choose-from", "anny"], 64, "'anny' is no choice of machines; allowed are same-types, same-family, any"),
+    (["--as", "helm"], 64, "'helm' is no form of configuration; allowed are nodepool, computeclass, eksctl, aks, terr"),
+    (
+        ["--as", "aks"],
+        1,
+        "--as aks describes pools of Azure, pool 'general' is of Google Cloud; allowed for it is comp",
+    ),
     (["--at-most", "0"], 64, "'0' is no number of them; allowed is 1 or more"),
     (["--least-nodes", "-1"], 64, "'-1' is no number of them; allowed is 1 or more"),
     (["--spot", "a b"], 64, "--spot"),

@@ -17,17 +17,19 @@ from tightship.cli.arguments import (
     value_of,
 )
 from tightship.cli.object_file import FileError, read_bytes
-from tightship.cli.output import write_rendered
+from tightship.cli.output import text_of, write_document, write_rendered
 from tightship.cli.progress import Progress
 from tightship.cli.source import load_snapshot
 from tightship.documents.document import Generator
 from tightship.documents.formats import formats_of
+from tightship.documents.money import money
 from tightship.fit import fit
 from tightship.fit.model import LEAST_NODES, MODES, Asked, FitError, Fitted, Recommended
+from tightship.fit.snippets import FORMS, best_of, snippets
 from tightship.fit.view import FIT, fit_document
 from tightship.nodes.annexes import PRICES
 from tightship.objects.counting import counted
-from tightship.objects.money import Prices
+from tightship.objects.money import HOURS_PER_MONTH, Prices
 from tightship.objects.quantity import amount
 from tightship.objects.quoting import near, quoted
 from tightship.objects.selectors import parse_selector
@@ -51,6 +53,7 @@ def add_fit(commands: argparse._SubParsersAction[CommandParser], generator: Gene
         description=_DESCRIPTION,
         epilog=f"examples:\n  {program} fit --pool web                    # one pool, of any types\n"
         f"  {program} fit --types m7i,c7i --at-most 2   # two types of two families\n"
+        f"  {program} fit --pool web --as nodepool        # the pool as configuration\n"
         f"  {program} fit -f cluster.json -o json\n\n{_EXITS}",
     )
     parser.usage = f"{program} fit [-f FILE | --context NAME] [flags]"
@@ -89,6 +92,13 @@ def add_fit(commands: argparse._SubParsersAction[CommandParser], generator: Gene
         help="the same again with requests as FILE recommends: the JSON of krr, or of `kubectl get vpa -A -o json`",
     )
     group.add_argument("--prices", metavar="FILE", help="prices of machines, as for plan: see docs/money.md")
+    group.add_argument(
+        "--as",
+        metavar="FORM",
+        dest="form",
+        type=value_of(_form),
+        help="print the pools of the cheapest alternative as configuration instead: one of " + ", ".join(FORMS),
+    )
     add_time_argument(group)
     add_output_arguments(parser, formats_of(FIT), table=False)
     add_logging_arguments(parser)
@@ -102,6 +112,14 @@ def add_fit(commands: argparse._SubParsersAction[CommandParser], generator: Gene
 def _mode(text: str) -> str:
     if text not in MODES:
         raise ValueError(f"{quoted(text)} is no choice of machines; allowed are {', '.join(MODES)}{near(text, MODES)}")
+    return text
+
+
+def _form(text: str) -> str:
+    if text not in FORMS:
+        raise ValueError(
+            f"{quoted(text)} is no form of configuration; allowed are {', '.join(FORMS)}{near(text, FORMS)}"
+        )
     return text
 
 
@@ -221,9 +239,25 @@ def _fit(arguments: argparse.Namespace, generator: Generator) -> int:
         )
         progress.say(f"looking for machines for {counted(loaded.snapshot.pod_count, 'pod')}")
         fitted = _answered(asked)
+    if arguments.form is not None:
+        _write_snippets(arguments.form, fitted)
+        return 0
     document = fit_document(generator, loaded.source, rfc3339(loaded.at), fitted, loaded.warnings)
     write_rendered(generator.name, FIT, document, arguments, loaded.warnings)
     return 0
+
+
+def _write_snippets(form: str, fitted: Fitted) -> None:
+    """Write the pools of the best alternative as configuration, after a line on what this is."""
+    best = best_of(fitted)
+    cost = money(best.micros_per_hour * HOURS_PER_MONTH, fitted.currency)
+    left = f"; {counted(len(best.unplaced), 'pod')} without a place" if best.unplaced else ""
+    told = f"# {best.mode}, for {fitted.answers[-1].told}: {counted(best.nodes, 'node')}, {cost} a month{left}\n"
+    try:
+        texts = [text_of(each) for each in snippets(form, fitted, best)]
+    except FitError as error:
+        raise CliError(str(error)) from error
+    write_document(told + ("---\n" if form in ("nodepool", "computeclass") else "").join(texts), always_utf8=True)
 
 
 def _answered(asked: Asked) -> Fitted:
