@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -109,7 +110,7 @@ def test_eksctl_has_a_group_for_each_type() -> None:
 def test_aks_has_a_command_for_each_type() -> None:
     commands = [shlex.split(each, comments=True) for each in texts("aks", "Azure")]
     assert all(each[:4] == ["az", "aks", "nodepool", "add"] for each in commands)
-    given = [dict(zip(each[4:], each[5:], strict=False)) for each in commands]
+    given = [dict(pairwise(each)) for each in commands]
     assert [(each["--node-vm-size"], each["--max-count"], each.get("--priority")) for each in given] == [
         ("Standard_D4s_v5", "3", None),
         ("Standard_E8s_v5", "1", None),
