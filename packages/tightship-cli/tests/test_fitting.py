@@ -151,11 +151,11 @@ BAD: list[tuple[list[str], int, str]] = [
     (["--types", "n9z"], 1, "--types 'n9z' is no machine type and no family"),
     (["--types", "n2,,e2"], 64, "'n2,,e2' is no list of types"),
     (["--choose-from", "anny"], 64, "'anny' is no choice of machines; allowed are same-types, same-family, any"),
-    (["--as", "helm"], 64, "'helm' is no form of configuration; allowed are nodepool, computeclass, eksctl, aks, terr"),
+    (["--as", "helm"], 64, "'helm' is no form of pools; allowed are nodepool, computeclass, eksctl, aks, terraform"),
     (
         ["--as", "aks"],
         1,
-        "--as aks describes pools of Azure, pool 'general' is of Google Cloud; allowed for it is comp",
+        "--as aks describes pools of Azure, pool 'general' is of Google Cloud; allowed for",
     ),
     (["--at-most", "0"], 64, "'0' is no number of them; allowed is 1 or more"),
     (["--least-nodes", "-1"], 64, "'-1' is no number of them; allowed is 1 or more"),

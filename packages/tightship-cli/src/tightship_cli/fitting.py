@@ -117,9 +117,7 @@ def _mode(text: str) -> str:
 
 def _form(text: str) -> str:
     if text not in FORMS:
-        raise ValueError(
-            f"{quoted(text)} is no form of configuration; allowed are {', '.join(FORMS)}{near(text, FORMS)}"
-        )
+        raise ValueError(f"{quoted(text)} is no form of pools; allowed are {', '.join(FORMS)}{near(text, FORMS)}")
     return text
 
 
