@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import msgspec
 import pytest
@@ -146,6 +151,82 @@ def test_pools_are_printed_as_configuration(cli: Cli, file: Path) -> None:
     assert sorted(types) == sorted(each["type"] for each in found["machines"])
 
 
+@contextmanager
+def prometheus(replicas: dict[str, tuple[str, str, int]]) -> Iterator[tuple[str, list[str]]]:
+    """Serve a sample of each metric at :data:`PEAK`: namespace, name, replicas. Yields the address and the queries."""
+    queries: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            form = {key: values[0] for key, values in parse_qs(body).items()}
+            queries.append(form["query"])
+            at = PEAK if float(form["start"]) <= PEAK <= float(form["end"]) else None
+            result = [
+                {
+                    "metric": {"namespace": space, metric.split("_")[1]: name},
+                    "values": [[at, str(count)]],
+                }
+                for metric, (space, name, count) in replicas.items()
+                if metric in form["query"] and at is not None
+            ]
+            sent = {"status": "success", "data": {"resultType": "matrix", "result": result}}
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(msgspec.json.encode(sent))
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", queries
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+PEAK = datetime(2026, 11, 19, 2, tzinfo=UTC).timestamp()
+
+
+def test_the_peak_is_a_second_answer(cli: Cli, items: list[Json], file: Path) -> None:
+    pod = running(items)
+    space, name = pod["metadata"]["namespace"], deployment(items, pod)
+    given = {
+        "kube_deployment_status_replicas": (space, name, 40),
+        "kube_statefulset_status_replicas": ("gone", "gone", 3),
+    }
+    with prometheus(given) as (url, queries):
+        found = fitted(cli("-f", file, "--choose-from", "same-types", "--prometheus", url, "-o", "json"))
+    now, then = found["answers"]
+    assert (then["demand"], then["told"]) == ("peak", "the peak of the last 14 days, 2026-11-19T02:00:00Z")
+    of_it = [
+        each
+        for each in items
+        if each["kind"] == "Pod"
+        and each["metadata"]["namespace"] == space
+        and each["metadata"].get("ownerReferences") == pod["metadata"]["ownerReferences"]
+    ]
+    assert then["pods"] - now["pods"] == 40 - len(of_it)
+    untold, gone = then["remarks"]
+    assert untold.endswith("of workloads without a series: as many as now")
+    assert gone == "3 pods of the peak were of workloads without a pod now: left out"
+    assert len(queries) == 28
+
+
+def test_a_server_without_the_series_is_one_line(cli: Cli, file: Path) -> None:
+    with prometheus({}) as (url, _):
+        outcome = cli("-f", file, "--prometheus", url)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert f"--prometheus {url}: no series kube_deployment_status_replicas in the last 14 days" in outcome.err
+    outcome = cli("-f", file, "--prometheus", url)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert f"--prometheus {url}: ConnectionFailed" in outcome.err
+
+
 BAD: list[tuple[list[str], int, str]] = [
     (["--pool", "gerneral"], 1, "no node is in pool 'gerneral'; the pools are general, gpu"),
     (["--types", "n9z"], 1, "--types 'n9z' is no machine type and no family"),
@@ -157,6 +238,7 @@ BAD: list[tuple[list[str], int, str]] = [
         1,
         "--as aks describes pools of Azure, pool 'general' is of Google Cloud; allowed for",
     ),
+    (["--prometheus", "prometheus:9090"], 64, "'prometheus:9090' is not an http or https address"),
     (["--at-most", "0"], 64, "'0' is no number of them; allowed is 1 or more"),
     (["--least-nodes", "-1"], 64, "'-1' is no number of them; allowed is 1 or more"),
     (["--spot", "a b"], 64, "--spot"),

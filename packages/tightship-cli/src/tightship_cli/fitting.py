@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from functools import partial
 
 import msgspec
@@ -31,11 +32,13 @@ from tightship.nodes.annexes import PRICES
 from tightship.objects.counting import counted
 from tightship.objects.money import HOURS_PER_MONTH, Prices
 from tightship.objects.quantity import amount
+from tightship.objects.query_servers import parse_server
 from tightship.objects.quoting import near, quoted
 from tightship.objects.selectors import parse_selector
 from tightship.objects.times import rfc3339
 from tightship.objects.unreadable import UNREADABLE
 from tightship.planning.demand import ReservedDemand
+from tightship_cli.past import DAYS, read_past
 
 _DESCRIPTION = """Show which machine types, and how many, would carry the pods of a pool or of the cluster at the least
 money: every pod with its requests, selectors, taints, affinity, spread and volumes, beside DaemonSets and what kubelets
@@ -90,6 +93,12 @@ def add_fit(commands: argparse._SubParsersAction[CommandParser], generator: Gene
         metavar="FILE",
         type=value_of(_usage),
         help="the same again with requests as FILE recommends: the JSON of krr, or of `kubectl get vpa -A -o json`",
+    )
+    group.add_argument(
+        "--prometheus",
+        metavar="URL",
+        type=value_of(parse_server),
+        help=f"the same again for the peak of the last {DAYS} days, by the metrics of kube-state-metrics",
     )
     group.add_argument("--prices", metavar="FILE", help="prices of machines, as for plan: see docs/money.md")
     group.add_argument(
@@ -224,6 +233,10 @@ def _fit(arguments: argparse.Namespace, generator: Generator) -> int:
     prices = _prices(arguments.prices)
     with Progress() as progress:
         loaded = load_snapshot(arguments, progress, ReservedDemand())
+        past = None
+        if arguments.prometheus is not None:
+            progress.say(f"reading the past of {arguments.prometheus}")
+            past = asyncio.run(read_past(arguments.prometheus, loaded.at))
         asked = Asked(
             snapshot=loaded.snapshot,
             prices=prices,
@@ -234,6 +247,7 @@ def _fit(arguments: argparse.Namespace, generator: Generator) -> int:
             spot=arguments.spot,
             least_nodes=arguments.least_nodes,
             recommended=arguments.usage,
+            past=past,
         )
         progress.say(f"looking for machines for {counted(loaded.snapshot.pod_count, 'pod')}")
         fitted = _answered(asked)
