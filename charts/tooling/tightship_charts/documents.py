@@ -15,6 +15,7 @@ from hpa_scaler.backtest.replay import FloorBacktest
 from hpa_scaler.documents.document import FloorExplanation, FloorPlan
 from tightship.documents.document import NodeExplanation, NodePlan
 from tightship.documents.frontier import NodeFrontier
+from tightship.fit.view import FitDocument
 from tightship_charts.places import CHARTS
 from tightship_cli.fleet.document import FleetPlan
 from tightship_cli.lint.views import LintReport
@@ -26,6 +27,7 @@ DOCUMENTS = (
     NodePlan,
     NodeExplanation,
     NodeFrontier,
+    FitDocument,
     FloorPlan,
     FloorExplanation,
     FloorBacktest,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from functools import partial
 
 import msgspec
@@ -17,22 +18,27 @@ from tightship.cli.arguments import (
     value_of,
 )
 from tightship.cli.object_file import FileError, read_bytes
-from tightship.cli.output import write_rendered
+from tightship.cli.output import text_of, write_document, write_rendered
 from tightship.cli.progress import Progress
 from tightship.cli.source import load_snapshot
 from tightship.documents.document import Generator
 from tightship.documents.formats import formats_of
+from tightship.documents.money import money
 from tightship.fit import fit
 from tightship.fit.model import LEAST_NODES, MODES, Asked, FitError, Fitted, Recommended
+from tightship.fit.snippets import FORMS, best_of, snippets
 from tightship.fit.view import FIT, fit_document
 from tightship.nodes.annexes import PRICES
 from tightship.objects.counting import counted
-from tightship.objects.money import Prices
+from tightship.objects.money import HOURS_PER_MONTH, Prices
+from tightship.objects.quantity import amount
+from tightship.objects.query_servers import parse_server
 from tightship.objects.quoting import near, quoted
 from tightship.objects.selectors import parse_selector
 from tightship.objects.times import rfc3339
 from tightship.objects.unreadable import UNREADABLE
 from tightship.planning.demand import ReservedDemand
+from tightship_cli.past import DAYS, read_past
 
 _DESCRIPTION = """Show which machine types, and how many, would carry the pods of a pool or of the cluster at the least
 money: every pod with its requests, selectors, taints, affinity, spread and volumes, beside DaemonSets and what kubelets
@@ -50,6 +56,7 @@ def add_fit(commands: argparse._SubParsersAction[CommandParser], generator: Gene
         description=_DESCRIPTION,
         epilog=f"examples:\n  {program} fit --pool web                    # one pool, of any types\n"
         f"  {program} fit --types m7i,c7i --at-most 2   # two types of two families\n"
+        f"  {program} fit --pool web --as nodepool        # the pool as configuration\n"
         f"  {program} fit -f cluster.json -o json\n\n{_EXITS}",
     )
     parser.usage = f"{program} fit [-f FILE | --context NAME] [flags]"
@@ -87,7 +94,20 @@ def add_fit(commands: argparse._SubParsersAction[CommandParser], generator: Gene
         type=value_of(_usage),
         help="the same again with requests as FILE recommends: the JSON of krr, or of `kubectl get vpa -A -o json`",
     )
+    group.add_argument(
+        "--prometheus",
+        metavar="URL",
+        type=value_of(parse_server),
+        help=f"the same again for the peak of the last {DAYS} days, by the metrics of kube-state-metrics",
+    )
     group.add_argument("--prices", metavar="FILE", help="prices of machines, as for plan: see docs/money.md")
+    group.add_argument(
+        "--as",
+        metavar="FORM",
+        dest="form",
+        type=value_of(_form),
+        help="print the pools of the cheapest alternative as configuration instead: one of " + ", ".join(FORMS),
+    )
     add_time_argument(group)
     add_output_arguments(parser, formats_of(FIT), table=False)
     add_logging_arguments(parser)
@@ -101,6 +121,12 @@ def add_fit(commands: argparse._SubParsersAction[CommandParser], generator: Gene
 def _mode(text: str) -> str:
     if text not in MODES:
         raise ValueError(f"{quoted(text)} is no choice of machines; allowed are {', '.join(MODES)}{near(text, MODES)}")
+    return text
+
+
+def _form(text: str) -> str:
+    if text not in FORMS:
+        raise ValueError(f"{quoted(text)} is no form of pools; allowed are {', '.join(FORMS)}{near(text, FORMS)}")
     return text
 
 
@@ -190,6 +216,12 @@ def _usage(path: str) -> Recommended:
             found[each.metadata.namespace, each.spec.target_ref.name, container.container_name] = container.target
     if not any(found.values()):
         raise ValueError(f"{path}: recommends nothing; {allowed}")
+    for key, target in found.items():
+        for name, text in target.items():
+            try:
+                amount(name, text)
+            except ValueError as error:
+                raise ValueError(f"{path}: {'/'.join(key)}: {name}: {error}") from error
     return Recommended(path, found)
 
 
@@ -201,6 +233,10 @@ def _fit(arguments: argparse.Namespace, generator: Generator) -> int:
     prices = _prices(arguments.prices)
     with Progress() as progress:
         loaded = load_snapshot(arguments, progress, ReservedDemand())
+        past = None
+        if arguments.prometheus is not None:
+            progress.say(f"reading the past of {arguments.prometheus}")
+            past = asyncio.run(read_past(arguments.prometheus, loaded.at))
         asked = Asked(
             snapshot=loaded.snapshot,
             prices=prices,
@@ -211,12 +247,29 @@ def _fit(arguments: argparse.Namespace, generator: Generator) -> int:
             spot=arguments.spot,
             least_nodes=arguments.least_nodes,
             recommended=arguments.usage,
+            past=past,
         )
         progress.say(f"looking for machines for {counted(loaded.snapshot.pod_count, 'pod')}")
         fitted = _answered(asked)
+    if arguments.form is not None:
+        _write_snippets(arguments.form, fitted)
+        return 0
     document = fit_document(generator, loaded.source, rfc3339(loaded.at), fitted, loaded.warnings)
     write_rendered(generator.name, FIT, document, arguments, loaded.warnings)
     return 0
+
+
+def _write_snippets(form: str, fitted: Fitted) -> None:
+    """Write the pools of the best alternative as configuration, after a line on what this is."""
+    best = best_of(fitted)
+    cost = money(best.micros_per_hour * HOURS_PER_MONTH, fitted.currency)
+    left = f"; {counted(len(best.unplaced), 'pod')} without a place" if best.unplaced else ""
+    told = f"# {best.mode}, for {fitted.answers[-1].told}: {counted(best.nodes, 'node')}, {cost} a month{left}\n"
+    try:
+        texts = [text_of(each) for each in snippets(form, fitted, best)]
+    except FitError as error:
+        raise CliError(str(error)) from error
+    write_document(told + ("---\n" if form in ("nodepool", "computeclass") else "").join(texts), always_utf8=True)
 
 
 def _answered(asked: Asked) -> Fitted:

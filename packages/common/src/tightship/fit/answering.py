@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.state import sum_up
-from tightship.fit.demands import with_recommended
+from tightship.fit.demands import at_peak, with_recommended
 from tightship.fit.machines import ARCH, HOSTNAME, Machine, Market, Pool, pools_of, requested, type_of, wanted_types
 from tightship.fit.model import Alternative, Answer, Asked, Chosen, FitError, Fitted, PoolLook, Present
 from tightship.fit.packing import ROUNDS, Estate, Kind, bought
@@ -31,6 +31,8 @@ def answer(asked: Asked) -> Fitted:
         raise FitError(f"--at-most {asked.at_most} is no number of machine types; allowed is 1 or more")
     pools, alone = pools_of(asked)
     demands: list[tuple[str, str, Snapshot, tuple[str, ...]]] = [("now", "what runs now", asked.snapshot, ())]
+    if asked.past is not None:
+        demands.append(("peak", *at_peak(asked.snapshot, asked.past)))
     if asked.recommended is not None:
         demands.append(("recommended", *with_recommended(asked.snapshot, asked.recommended)))
     market = Market(asked)

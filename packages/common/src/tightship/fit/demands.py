@@ -1,4 +1,4 @@
-"""Another demand than the present one: requests as VPA or krr recommend them."""
+"""Other demands than the present one: the replicas of a peak, and requests as VPA or krr recommend them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,71 @@ import msgspec
 
 from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.owners import owners_of
-from tightship.fit.model import Recommended
+from tightship.fit.model import Past, Recommended
 from tightship.objects import Pod, PodTemplate
 from tightship.objects.counting import counted
 from tightship.objects.resources import ResourceRequirements, effective_requests, scoring_requests
+from tightship.objects.times import rfc3339
 
 
 def workload(snapshot: Snapshot, pod: Pod) -> str:
     """Return the name of the topmost controller of *pod*, or its own."""
     above = owners_of(pod.template, snapshot.workloads)
     return above[-1][2] if above else pod.name
+
+
+def at_peak(snapshot: Snapshot, past: Past) -> tuple[str, Snapshot, tuple[str, ...]]:
+    """Return in words when the peak was, the cluster with the replicas of then, and remarks.
+
+    The peak is when pods as they are now would have requested most, of CPU and memory as shares of what nodes offer.
+    Pods of workloads that *past* doesn't know stay as they are, and are told.
+    """
+    known: dict[tuple[str, str, str], list[Pod]] = {}
+    untold = 0
+    for pod in (*(pod for view in snapshot.nodes.values() for pod in view.pods), *snapshot.unscheduled):
+        if pod.daemon or pod.mirror or pod.deletion is not None:
+            continue
+        keys = [(pod.namespace, kind, name) for _, kind, name in owners_of(pod.template, snapshot.workloads)]
+        key = next((each for each in keys if each in past.replicas), None)
+        if key is None:
+            untold += 1
+        else:
+            known.setdefault(key, []).append(pod)
+    offered = {
+        name: max(1, sum(view.node.allocatable.get(name, 0) for view in snapshot.nodes.values()))
+        for name in ("cpu", "memory")
+    }
+    total: dict[float, float] = {}
+    for key, pods in known.items():
+        share = sum(pod.requests.get(name, 0) / whole for name, whole in offered.items() for pod in pods) / len(pods)
+        for at, replicas in past.replicas[key].items():
+            total[at] = total.get(at, 0.0) + share * replicas
+    if not total:
+        return "the peak, which is unknown", snapshot, ("no series is of a workload that runs now; pods are as now",)
+    peak = max(total, key=lambda at: (total[at], at))
+    dropped: set[str] = set()
+    added: dict[str, list[Pod]] = {}
+    for key, pods in known.items():
+        wanted = past.replicas[key].get(peak, 0)
+        dropped.update(pod.key for pod in pods[wanted:])
+        for number in range(len(pods), wanted):
+            like = pods[number % len(pods)]
+            added.setdefault(like.node, []).append(msgspec.structs.replace(like, name=f"{like.name}-{number}", uid=""))
+    views = {
+        name: NodeView(
+            view.node, (*(pod for pod in view.pods if pod.key not in dropped), *added.get(name, ())), view.usage
+        )
+        for name, view in snapshot.nodes.items()
+    }
+    waiting = (*(pod for pod in snapshot.unscheduled if pod.key not in dropped), *added.get("", ()))
+    remarks = []
+    if untold:
+        remarks.append(f"{counted(untold, 'pod')} of workloads without a series: as many as now")
+    gone = sum(found.get(peak, 0) for key, found in past.replicas.items() if key not in known)
+    if gone:
+        remarks.append(f"{counted(gone, 'pod')} of the peak were of workloads without a pod now: left out")
+    told = f"the peak of the last {counted(past.days, 'day')}, {rfc3339(peak)}"
+    return told, msgspec.structs.replace(snapshot, nodes=views, unscheduled=waiting), tuple(remarks)
 
 
 def with_recommended(snapshot: Snapshot, recommended: Recommended) -> tuple[str, Snapshot, tuple[str, ...]]:

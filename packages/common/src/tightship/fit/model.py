@@ -29,6 +29,13 @@ class Recommended(Struct, frozen=True):
     requests: Mapping[tuple[str, str, str], Mapping[str, str]]
 
 
+class Past(Struct, frozen=True):
+    """Replicas of the last *days*, by seconds since 1970, of each (namespace, kind, name) of a workload."""
+
+    days: int
+    replicas: Mapping[tuple[str, str, str], Mapping[float, int]]
+
+
 class Asked(Struct, frozen=True):
     """The question: machines for the pods of *pools* of *snapshot*, or of all pools.
 
@@ -46,6 +53,7 @@ class Asked(Struct, frozen=True):
     spot: LabelSelector | None = None
     least_nodes: int = LEAST_NODES
     recommended: Recommended | None = None
+    past: Past | None = None
     seconds: float = 5.0
 
 
@@ -92,7 +100,7 @@ class Present(Struct, frozen=True, rename="camel"):
 
 
 class Answer(Struct, frozen=True, rename="camel"):
-    """Alternatives for one *demand*: ``now`` or ``recommended``; *told* says in words which."""
+    """Alternatives for one *demand*: ``now``, ``peak`` or ``recommended``; *told* says in words which."""
 
     demand: str
     told: str

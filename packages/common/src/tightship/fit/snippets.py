@@ -1,0 +1,268 @@
+"""An alternative as configuration: pools as Karpenter, GKE, eksctl, AKS and Terraform describe them.
+
+* NodePool: https://karpenter.sh/docs/concepts/nodepools/
+* ComputeClass: https://cloud.google.com/kubernetes-engine/docs/reference/crds/computeclass
+* ClusterConfig: https://docs.aws.amazon.com/eks/latest/eksctl/schema.html
+* ``az aks nodepool add``: https://learn.microsoft.com/cli/azure/aks/nodepool
+* ``aws_eks_node_group``: https://registry.terraform.io/providers/hashicorp/aws/latest/docs/resources/eks_node_group
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from tightship.cluster.pools import KNOWN_POOL_LABELS, shown
+from tightship.fit.machines import ARCH, OS, ZONE
+from tightship.fit.model import Alternative, Chosen, FitError, Fitted, PoolLook
+from tightship.fit.shapes import Shape, cloud_of
+from tightship.objects.money import INSTANCE_TYPE_LABELS
+from tightship.objects.quoting import quoted
+
+Json = dict[str, Any]
+
+_OWN = re.compile(
+    r"(?!node-restriction\.)([\w.-]+\.)?(kubernetes\.io|k8s\.io|k8s\.aws|karpenter\.sh|cloud\.google\.com|eksctl\.io|"
+    r"amazonaws\.com|azure\.com|tightship\.dev)/|storage(profile|tier)$"
+)
+"""Labels that the clouds, the kubelet and controllers set, and of which most are refused in configuration."""
+
+_NAMES = {"aks": (r"[^a-z0-9]", "", 12), "terraform": (r"[^a-z0-9_]", "_", 60)}
+"""What a name can't hold, what stands for it, and how long a name may be."""
+
+
+class _Part(Struct, frozen=True):
+    """Nodes of one pool that are configured together: of *machines*, all spot or none."""
+
+    name: str
+    look: PoolLook
+    machines: Sequence[Chosen]
+    labels: Mapping[str, str]
+    taints: Sequence[Mapping[str, str]]
+
+    @property
+    def zones(self) -> list[str]:
+        return sorted({zone for each in self.machines for zone in each.zones if zone})
+
+    @property
+    def count(self) -> int:
+        return sum(each.count for each in self.machines)
+
+
+def best_of(fitted: Fitted) -> Alternative:
+    """Return the alternative of the last demand that leaves the fewest pods without a place, for the least money."""
+    found = fitted.answers[-1].alternatives
+    return min(found, key=lambda each: (len(each.unplaced), each.micros_per_hour))
+
+
+def snippets(form: str, fitted: Fitted, found: Alternative) -> Iterator[str | Json]:
+    """Yield the pools of *found* in the *form*, one of :data:`FORMS`: text, or plain data for YAML.
+
+    Raises :class:`FitError` for a pool of a cloud that the form doesn't describe.
+    """
+    clouds, by_type, made = FORMS[form]
+    looks = {each.name: each for each in fitted.pools}
+    for name in dict.fromkeys(each.pool for each in found.machines):
+        if looks[name].cloud not in clouds:
+            fitting = ", ".join(each for each, (others, *_) in FORMS.items() if looks[name].cloud in others)
+            where = looks[name].cloud or "no cloud that we know"
+            raise FitError(
+                f"--as {form} describes pools of {' and '.join(clouds)}, pool {quoted(shown(name))} is of {where}; "
+                + (f"allowed for it is {fitting}" if fitting else "--pool names others")
+            )
+    yield from made(list(_parts(form, found, looks, by_type)))
+
+
+def _parts(form: str, found: Alternative, looks: Mapping[str, PoolLook], by_type: bool) -> Iterator[_Part]:
+    parts: dict[tuple[str, bool, str], list[Chosen]] = {}
+    for each in found.machines:
+        parts.setdefault((each.pool, each.spot, each.type if by_type else ""), []).append(each)
+    seen: set[str] = set()
+    for (pool, spot, kind), machines in parts.items():
+        look = looks[pool]
+        several = kind and sum((pool, spot) == key[:2] for key in parts) > 1
+        words = [pool or "pool", *(["spot"] if spot else []), *([kind.removeprefix("Standard_")] if several else [])]
+        labels = {
+            key: value for key, value in look.labels.items() if not _OWN.match(key) and key not in KNOWN_POOL_LABELS
+        }
+        taints = [
+            taint for each in look.taints if not (taint := _taint(each))["key"].endswith("azure.com/scalesetpriority")
+        ]
+        yield _Part(_name(form, words, seen), look, machines, labels, taints)
+
+
+def _name(form: str, words: Sequence[str], seen: set[str]) -> str:
+    """Return a name that no pool in *seen* has."""
+    strange, instead, longest = _NAMES.get(form, (r"[^a-z0-9-]", "-", 60))
+    name = re.sub(strange, instead, "-".join(words).lower())
+    name = (name if name[:1].isalpha() else f"n{name}").strip("-_")
+    tried, number = name[:longest], 1
+    while tried in seen:
+        number += 1
+        tried = f"{name[: longest - len(str(number))]}{number}"
+    seen.add(tried)
+    return tried
+
+
+def _taint(text: str) -> dict[str, str]:
+    head, _, effect = text.rpartition(":")
+    key, equals, value = head.partition("=")
+    return {"key": key, **({"value": value} if equals else {}), "effect": effect}
+
+
+def _shape(kind: str) -> Shape | None:
+    cloud = cloud_of(kind)
+    return None if cloud is None else cloud.types[kind]
+
+
+def _node_pools(parts: Sequence[_Part]) -> Iterator[Json]:
+    for part in parts:
+        group, kind = {"AWS": ("karpenter.k8s.aws", "EC2NodeClass")}.get(
+            part.look.cloud, ("karpenter.azure.com", "AKSNodeClass")
+        )
+        wanted = {
+            INSTANCE_TYPE_LABELS[0]: [each.type for each in part.machines],
+            ARCH: [part.look.arch],
+            OS: ["linux"],
+            "karpenter.sh/capacity-type": ["spot" if part.machines[0].spot else "on-demand"],
+            **({ZONE: part.zones} if part.zones else {}),
+        }
+        spec = {
+            "nodeClassRef": {"group": group, "kind": kind, "name": "default"},
+            **({"taints": part.taints} if part.taints else {}),
+            "requirements": [
+                {"key": key, "operator": "In", "values": list(dict.fromkeys(values))} for key, values in wanted.items()
+            ],
+        }
+        shapes = [(each.count, _shape(each.type)) for each in part.machines]
+        cpu = sum(count * shape.cpu for count, shape in shapes if shape is not None)
+        known = all(shape is not None for _, shape in shapes)
+        yield {
+            "apiVersion": "karpenter.sh/v1",
+            "kind": "NodePool",
+            "metadata": {"name": part.name},
+            "spec": {
+                "template": {**({"metadata": {"labels": dict(part.labels)}} if part.labels else {}), "spec": spec},
+                "limits": {**({"cpu": str(cpu)} if known else {}), "nodes": str(part.count)},
+            },
+        }
+
+
+def _compute_classes(parts: Sequence[_Part]) -> Iterator[str | Json]:
+    for part in parts:
+        priorities = []
+        for each in part.machines:
+            shape = _shape(each.type)
+            gpu = {"gpu": {"type": shape.gpu, "count": shape.gpus}} if shape is not None and shape.gpus else {}
+            zones = sorted(zone for zone in each.zones if zone)
+            place = {"location": {"zones": zones}} if zones else {}
+            priorities.append({"machineType": each.type, "spot": each.spot, **gpu, **place})
+        taints = [each for each in part.taints if not each["key"].startswith("nvidia.com/")]  # GKE sets these itself
+        look: Json = {"nodeLabels": dict(part.labels)} if part.labels else {}
+        look |= {"taints": taints} if taints else {}
+        yield {
+            "apiVersion": "cloud.google.com/v1",
+            "kind": "ComputeClass",
+            "metadata": {"name": part.name},
+            "spec": {
+                "description": "Nodes: " + ", ".join(f"{each.count} x {each.type}" for each in part.machines),
+                "priorities": priorities,
+                "nodePoolAutoCreation": {"enabled": True},
+                **({"nodePoolConfig": look} if look else {}),
+                "whenUnsatisfiable": "DoNotScaleUp",
+            },
+        }
+
+
+def _eksctl(parts: Sequence[_Part]) -> Iterator[Json]:
+    groups = [
+        {
+            "name": part.name,
+            "instanceTypes": [each.type for each in part.machines],
+            "spot": part.machines[0].spot,
+            **({"availabilityZones": part.zones} if part.zones else {}),
+            "minSize": 0,
+            "desiredCapacity": part.count,
+            "maxSize": part.count,
+            **({"labels": dict(part.labels)} if part.labels else {}),
+            **({"taints": part.taints} if part.taints else {}),
+        }
+        for part in parts
+    ]
+    region = next((zone.rstrip("abcdefghijklmnopqrstuvwxyz") for part in parts for zone in part.zones), "REGION")
+    head = {"apiVersion": "eksctl.io/v1alpha5", "kind": "ClusterConfig"}
+    yield {**head, "metadata": {"name": "CLUSTER", "region": region}, "managedNodeGroups": groups}
+
+
+def _aks(parts: Sequence[_Part]) -> Iterator[str]:
+    for part in parts:
+        (machine,) = part.machines
+        words = ["az aks nodepool add", '--resource-group "$RESOURCE_GROUP"', '--cluster-name "$CLUSTER"']
+        words += [f"--name {part.name}", f"--node-vm-size {shlex.quote(machine.type)}", f"--node-count {part.count}"]
+        words += ["--enable-cluster-autoscaler --min-count 0", f"--max-count {part.count}"]
+        zones = [zone.rpartition("-")[2] for zone in part.zones if "-" in zone]
+        words += [f"--zones {' '.join(zones)}"] if zones else []
+        labels = [shlex.quote(f"{key}={value}") for key, value in part.labels.items()]
+        words += [f"--labels {' '.join(labels)}"] if labels else []
+        taints = [f"{each['key']}={each.get('value', '')}:{each['effect']}" for each in part.taints]
+        words += [f"--node-taints {shlex.quote(','.join(taints))}"] if taints else []
+        words += ["--priority Spot --eviction-policy Delete --spot-max-price -1"] if machine.spot else []
+        yield " \\\n  ".join(words) + f"  # {part.look.arch}\n"
+
+
+def _terraform(parts: Sequence[_Part]) -> Iterator[str]:
+    for part in parts:
+        (machine,) = part.machines
+        shape = _shape(machine.type)
+        kind = "NVIDIA" if shape is not None and shape.gpu and shape.gpu != "amd" else "STANDARD"
+        arch = {"arm64": "ARM_64"}.get(part.look.arch, "x86_64")
+        yield (
+            f"# in {', '.join(part.zones) or 'any zone'}\n"
+            f'resource "aws_eks_node_group" "{part.name}" {{\n'
+            "  cluster_name    = var.cluster_name\n"
+            f"  node_group_name = {_hcl(part.name)}\n"
+            "  node_role_arn   = var.node_role_arn\n"
+            "  subnet_ids      = var.subnet_ids\n"
+            f"  instance_types  = [{_hcl(machine.type)}]\n"
+            f'  ami_type        = "AL2023_{arch}_{kind}"\n'
+            f'  capacity_type   = "{"SPOT" if machine.spot else "ON_DEMAND"}"\n'
+            + (f"  labels          = {{ {_entries(part.labels)} }}\n" if part.labels else "")
+            + "\n  scaling_config {\n"
+            f"    min_size     = 0\n    desired_size = {part.count}\n    max_size     = {part.count}\n  }}\n"
+            + "".join(
+                "\n  taint {\n"
+                + "".join(f"    {key:6} = {_hcl(_effect(key, value))}\n" for key, value in taint.items())
+                + "  }\n"
+                for taint in part.taints
+            )
+            + "}\n"
+        )
+
+
+def _entries(labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{_hcl(key)} = {_hcl(value)}" for key, value in labels.items())
+
+
+def _effect(key: str, value: str) -> str:
+    """Return ``NO_SCHEDULE`` for the effect ``NoSchedule``, any other value as it is."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", value).upper() if key == "effect" else value
+
+
+def _hcl(text: str) -> str:
+    """Return a string of HCL, which begins expressions with ``${`` and ``%{``."""
+    return re.sub(r"([$%])\{", r"\1\1{", json.dumps(text))
+
+
+FORMS: Mapping[str, tuple[tuple[str, ...], bool, Callable[[Sequence[_Part]], Iterator[str | Json]]]] = {
+    "nodepool": (("AWS", "Azure"), False, _node_pools),
+    "computeclass": (("Google Cloud",), False, _compute_classes),
+    "eksctl": (("AWS",), True, _eksctl),
+    "aks": (("Azure",), True, _aks),
+    "terraform": (("AWS",), True, _terraform),
+}
+"""By the word of a form: the clouds whose pools it describes, whether each type is a pool of its own, and the form."""
