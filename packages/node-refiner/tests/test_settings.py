@@ -208,7 +208,7 @@ def test_a_node_whose_drain_failed_waits_for_the_gap_unless_told_otherwise(data:
 
 
 REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
-    ("an unknown key", {"time_gaps": "5"}, ("time_gaps: unknown key; allowed are afterCordonTimeout, awaitCompletionFor,",)),
+    ("an unknown key", {"time_gaps": "5"}, ("time_gaps: unknown key; allowed are afterCordonTimeout,",)),
     ("a field's name", {"settle": "5s"}, ("settle: unknown key", "settleTime")),
     ("a misspelt key", {"nodeDrainTimout": "5m"}, ("nodeDrainTimout: unknown key; did you mean nodeDrainTimeout? ",)),
     ("a share above 1", {"maximum_not_ready_node_percentage": "150%"}, ("percentage: '150%': is not a ratio",)),
