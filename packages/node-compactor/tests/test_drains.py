@@ -37,7 +37,7 @@ def test_a_drain_goes_by_the_settings_and_the_rules_of_the_plan_before_it() -> N
     assert found.eviction.disabled == {Reason.LOCAL_STORAGE}
     assert found.placement == "possible"
     plain = COMPACTOR.drain_settings(load_settings({}))
-    assert plain.rules == DrainRules()
+    assert plain.rules == DrainRules(workload_pause=600)
     assert (plain.eviction.awaited, plain.placement) == (frozenset(), "likely")
 
 

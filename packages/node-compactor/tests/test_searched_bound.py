@@ -139,7 +139,7 @@ def test_the_strategy_may_be_the_setting_that_costs_most(cli: Any, tmp_path: Pat
     items = [workload(), sized("large", 16), *(pod(f"large-{each}", on="large", cpu="800m") for each in range(8))]
     for name in ("a", "b", "c", "d"):
         items += [sized(name, 4), pod(name, on=name, cpu="2")]
-    found = of_search(cli, written(items, tmp_path), "--limit", "1.5")
+    found = of_search(cli, written(items, tmp_path), "--limit", "1.5", "--workload-pause", "0")
     assert found["greedy"]["nodesAfter"] == 4
     assert found["costliest"]["flags"] == ["--strategy fewest-nodes"]
     assert found["costliest"]["gain"]["nodes"] == 3

@@ -333,7 +333,8 @@ def facts_of(
             fact = msgspec.structs.replace(fact, ratio_before=known.cpu_ratio)
         own = judge.refusals(fact, now)
         if len(fact.evict) > 1 and not own and not fact.refusals:
-            own += refusals((crowded(each, fact.evict) for each in judge.rates(fact.pool)), fact.view.name)
+            found = (check for each in judge.rates(fact.pool) for check in crowded(each, fact.evict))
+            own += refusals(found, fact.view.name)
         if len(snapshot.beside.listed) > 1 and (other := snapshot.beside.refusal(fact.view.node)) is not None:
             own.append(other)
         return msgspec.structs.replace(fact, refusals=tuple(sorted((*fact.refusals, *own)))) if own else fact

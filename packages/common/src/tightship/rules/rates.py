@@ -106,17 +106,19 @@ def rate_checks(rates: Sequence[Rates], begun: Begun, node: str, pods: Sequence[
     for each in rates:
         yield from _checks(each, begun, node, len(pods))
         if each.rest or each.workload_evictions_per_day:
-            yield from (crowded(each, pods), *_rest(each, begun, pods))
+            yield from (*crowded(each, pods), *_rest(each, begun, pods))
 
 
-def crowded(rates: Rates, pods: Sequence[Pod]) -> Check:
-    """Return whether the pauses of a drain that evicts *pods* fit into its time."""
+def crowded(rates: Rates, pods: Sequence[Pod]) -> Iterator[Check]:
+    """Yield whether the pauses of a drain that evicts *pods* fit into its time, if there are any."""
     [(name, many)] = Counter(filter(None, map(workload_of, pods))).most_common(1) or [("", 0)]
-    waits = max(0, many - 1) * rates.rest
-    pauses = f"{counted(max(0, many - 1), 'pause')} of {format_duration(rates.rest)}"
+    if many < 2:
+        return
+    waits = (many - 1) * rates.rest
+    pauses = f"{counted(many - 1, 'pause')} of {format_duration(rates.rest)}"
     detail = f"has {counted(many, 'pod')} of {name}: {pauses}, of at most {format_duration(rates.node_timeout)} in all"
     fix = "lower workloadPause or minStableTime, raise nodeDrainTimeout, or spread the workload's pods"
-    return Check("workloads on it", Reason.RATE_LIMITED, waits <= rates.node_timeout, detail, fix)
+    yield Check("workloads on it", Reason.RATE_LIMITED, waits <= rates.node_timeout, detail, fix)
 
 
 def _rest(rates: Rates, begun: Begun, pods: Sequence[Pod]) -> Iterator[Check]:
@@ -230,5 +232,8 @@ def refused_by_rate(rates: Sequence[Rates], begun: Begun, node: str, pods: Seque
 
 
 def planned(begun: Begun, pool: str, pods: Sequence[Pod]) -> Begun:
-    """Return *begun* with one more drain in *pool*, which begins now and evicts *pods*."""
-    return begun.with_drain(Spent(begun.now, pool, 1, len(pods)), marks_of(pods))
+    """Return *begun* with one more drain in *pool*, which begins now and evicts *pods*.
+
+    Their workloads count from the claim: until then nothing keeps the next node of a plan from going instead.
+    """
+    return begun.with_drain(Spent(begun.now, pool, 1, len(pods)), {})
