@@ -120,6 +120,8 @@ def sample(key: str, schema: Json, default: str) -> object:
     """A value that *schema* allows and that is not the default."""
     if key == "prices":
         return {"currency": "EUR", "instanceTypes": {"changed": 0.5}}
+    if key == "windows":
+        return {"allow": ["Mon-Fri 20:00-06:00"], "timeZone": "Europe/Berlin"}
     if "properties" in schema:
         return {name: sample(name, each, "") for name, each in schema["properties"].items()}
     if "enum" in schema:
@@ -203,6 +205,7 @@ def test_every_annotation_may_have_a_default(render: Render) -> None:
         "missingData": "zero",
         "maxReplicasPolicy": "clamp",
         "loweringWindow": "10m",
+        "lowerDuring": "Mon-Fri 20:00-06:00",
         "queryRange": "10m",
         "holdCoolDown": "10m",
         "forecast": "daily",

@@ -57,7 +57,7 @@ class ToySettings(NodeSettings):
 
 
 def parse(data: Mapping[str, str]) -> ToySettings:
-    return load(ToySettings, {"settleTime": 0, "pendingTimeout": "1h", **data})
+    return load(ToySettings, {"settleTime": 0, "pendingTimeout": "1h", "workloadPause": "0", **data})
 
 
 class ToyGates(Gates):

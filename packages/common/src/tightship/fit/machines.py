@@ -29,7 +29,7 @@ _PLACE = frozenset(
 _OF_TYPE = re.compile(
     r"karpenter\.(k8s\.aws|azure\.com)/(instance|sku)-|cloud\.google\.com/(machine-family|gke-cpu|gke-boot|gke-local|"
     r"gke-accel|gke-gpu|gke-max|gke-memory)|kubernetes\.azure\.com/(sku|accel)|k8s\.amazonaws\.com/accel|nvidia\.com/|"
-    r"feature\.node\.kubernetes\.io/|topology\.(ebs|gke|disk)\.csi|\w+\.kubernetes\.io/instance-type$"
+    r"feature\.node\.kubernetes\.io/|topology\.(ebs|gke|disk)\.csi|(node|beta)\.kubernetes\.io/instance-type$"
 )
 """Labels that say something of the machine's type or its place, and are not its pool's."""
 

@@ -17,7 +17,7 @@ TYPES = "instance_types.json"
 MIB = 2**20
 GIB = 2**30
 
-_SHARED = re.compile(r"t\d\w*\.|[a-z0-9]+-flex\.|Standard_(A|B)\d|e2-(micro|small|medium)$|f1-|g1-|.*[.-]metal")
+_SHARED = re.compile(r"t\d[a-z]{0,2}\.|[a-z0-9]{2,8}-flex\.|Standard_(A|B)\d|e2-(micro|small|medium)$|f1-|g1-")
 """Machines that share their CPUs or that hold them back (T and -flex of AWS, B of Azure), and bare metal: nobody gets
 these unless they have them or name them."""
 
@@ -59,7 +59,7 @@ def cloud_of(kind: str) -> Cloud | None:
 
 def shared(kind: str) -> bool:
     """Whether *kind* is a type that is for nobody who doesn't ask for it."""
-    return _SHARED.match(kind) is not None
+    return _SHARED.match(kind) is not None or ".metal" in kind or "-metal" in kind
 
 
 def family(kind: str) -> str:
