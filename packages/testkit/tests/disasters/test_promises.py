@@ -327,6 +327,13 @@ ROGUES = {
     ),
     "left-to-handler": leader(marked_by_handler("n1"), claim("n1")),
     "within-drain-budget": leader(claim("n1"), claim("n2", "op2")),
+    "no-rate-passed": leader(
+        claim("n1"), claim("n2", "op2"), **reported(maximumNodesPerHour=1, maximumNodesInDrain=2)
+    ),
+    "workloads-rest": leader(
+        8, claim(phase="Evicting"), Drainer.evict, 5, Drainer.looks, claim(op="op2", phase="Evicting"), Drainer.evict,
+        **reported(workloadPause=10),
+    ),
     "one-waits-after-its-cordon": leader(waiting("n1"), waiting("n2", "op2")),
     "minimums-kept": leader(claim("n1"), by="node-refiner-0", **reported("node-refiner", minimum_nodes=3)),
     "waits-until-well": leader(
@@ -370,7 +377,7 @@ ROGUES = {
     "drains-end": leader(
         claim("n1"),
         story=10.0, quiet=80.0,
-        **reported(nodeDrainTimeout=2, settleTime=1, handOverTimeout=1, awaitCompletionFor=0),
+        **reported(nodeDrainTimeout=2, settleTime=1, handOverTimeout=1, awaitCompletionFor=0, afterCordonTimeout=0),
     ),
     "given-back-in-time": leader(claim("n1", phase="Restoring"), story=40.0),
     "no-label-outlives-its-plan": leader(
