@@ -60,7 +60,24 @@ def test_where_the_api_is_not_served_or_nothing_is_written_there_is_no_policy(re
 
 @each_node_chart
 def test_the_job_that_gives_back_after_a_dry_run_is_held_too(render: Render, chart: str) -> None:
-    assert about(render(chart, {"dryRun": True}, apis=[FENCE]).hooks) == {"nodes", "leases"}
+    """Its right on pods as well, which takes deletion costs off them after a rollback."""
+    hooks = render(chart, {"dryRun": True}, apis=[FENCE]).hooks
+    assert about(hooks) == {"nodes", "leases", "pods"}
+    [account] = [each["metadata"]["name"] for each in hooks if each["kind"] == "ServiceAccount"]
+    [policy] = [each for each in hooks if about([each]) == {"pods"}]
+    [rule] = policy["spec"]["matchConstraints"]["resourceRules"]
+    assert rule["operations"] == ["UPDATE"]
+    assert set(rule["resources"]) == {"pods", "pods/*"}
+    [condition] = policy["spec"]["matchConditions"]
+    assert condition["expression"] == f"request.userInfo.username == 'system:serviceaccount:ns:{account}'"
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    kind = "ValidatingAdmissionPolicyBinding"
+    [bound] = [each["spec"] for each in hooks if each["kind"] == kind and each["metadata"]["name"].endswith(".pods")]
+    assert bound == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+    for each in hooks:
+        for granted in each["rules"] if each["kind"] in {"ClusterRole", "Role"} else []:
+            if "pods" in granted["resources"]:
+                assert set(granted["verbs"]) <= {"get", "list", "watch", "patch"}
 
 
 @each_node_chart

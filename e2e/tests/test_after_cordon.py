@@ -11,8 +11,8 @@ from drains import site
 from tightship_e2e import ControlPlane
 from tightship_simulator.api.budgets import matches
 from tightship_simulator.life.openers import EvictionAutoscaler
-from tightship_testkit.client import Client
-from tightship_testkit.drains import SETTINGS, small
+from tightship_testkit.client import Client, wait_for
+from tightship_testkit.drains import DEADLINE, SETTINGS, small
 from tightship_testkit.drains import removing as removing_by
 
 
@@ -40,20 +40,25 @@ def test_a_surge_after_the_cordon_opens_the_budget(empty_plane: ControlPlane, tm
     async def work(api: Client) -> None:
         async with site(empty_plane, api, tmp_path, cluster, settings) as on:
             actor = EvictionAutoscaler(cooldown=3)
-            life = asyncio.create_task(surging(api, actor))
-            try:
-                async with removing_by(api):
-                    on.start()
+
+            async def waits() -> bool:
+                return "OpensAfterCordon" in {each["reason"] for each in await api.list("Event")}
+
+            async with removing_by(api):
+                on.start()
+                # A surge within the settle time would leave nothing to wait for.
+                await wait_for(waits, DEADLINE, "the drain waits")
+                assert "Evicted" not in {each["reason"] for each in await api.list("Event")}
+                life = asyncio.create_task(surging(api, actor))
+                try:
                     gone = asyncio.create_task(on.gone("n1"))
                     await asyncio.wait((life, gone), return_when=asyncio.FIRST_COMPLETED)
                     assert not life.done(), life.exception()
                     await gone
                     await on.free()
-            finally:
-                life.cancel()
+                finally:
+                    life.cancel()
             assert actor.surges
             assert min(on.recorder.least_spare.values()) >= 0
-            events = await api.list("Event")
-            assert any(each["reason"] == "OpensAfterCordon" for each in events)
 
     empty_plane.run(work)
