@@ -377,7 +377,7 @@ ROGUES = {
     "drains-end": leader(
         claim("n1"),
         story=10.0, quiet=80.0,
-        **reported(nodeDrainTimeout=2, settleTime=1, handOverTimeout=1, awaitCompletionFor=0, afterCordonTimeout=0),
+        **reported(nodeDrainTimeout=2, settleTime=1, handOverTimeout=1, awaitCompletionFor=0),
     ),
     "given-back-in-time": leader(claim("n1", phase="Restoring"), story=40.0),
     "no-label-outlives-its-plan": leader(

@@ -87,7 +87,8 @@ class DrainsEnd(Promise):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._began: dict[str, float] = {}
-        self._alone: dict[str, float] = {}
+        self._waited: set[str] = set()
+        """Drains that have waited for what opens after a cordon."""
 
     def passed(self) -> None:
         now, open_ = self.world.now, set()
@@ -101,11 +102,14 @@ class DrainsEnd(Promise):
             if self._excused(node, record, team):
                 self._began[op] = now
             began = max(self._began.setdefault(op, now), self.world.scenario.story)
-            bound = _bound(team)
+            if record.get("waitsFor") or (record.get("phase") == "Claimed" and record.get("deadline")):
+                self._waited.add(op)
+            bound = _bound(team, op in self._waited)
             if now - began > bound:
                 detail = f"is in drain by {team.program} for {now - self._began[op]:.0f} s, now {record.get('phase')}"
                 self.broken(f"Node {name}", f"{detail}; {bound:.0f} s are allowed{self.world.clocks()}")
         self._began = {op: since for op, since in self._began.items() if op in open_}
+        self._waited &= open_
 
     def _excused(self, node: Json, record: Json, team: Team) -> bool:
         """Whether it is not the controller's to end it now."""
@@ -159,7 +163,7 @@ class GivenBackInTime(Promise):
         return any(each.name == holder and not each.process.frozen for each in replicas)
 
 
-def _bound(team: Team) -> float:
+def _bound(team: Team, waited: bool) -> float:
     settings = team.settings
 
     def of(camel: str, snake: str, default: float) -> float:
@@ -167,6 +171,6 @@ def _bound(team: Team) -> float:
 
     emptied = of("nodeDrainTimeout", "node_drain_timeout", 1800.0)
     waits = of("settleTime", "settle_time", 5.0) + of("awaitCompletionFor", "await_completion_for", 0.0)
-    waits += of("afterCordonTimeout", "after_cordon_timeout", 900.0)
+    waits += of("afterCordonTimeout", "after_cordon_timeout", 900.0) if waited else 0.0
     # A pod that comes late has an empty node be emptied once more.
     return 2 * emptied + waits + of("handOverTimeout", "hand_over_timeout", 3600.0) + TAKEOVER
