@@ -14,10 +14,11 @@ from tiny_fleets import TinyFleet, TinyNode, TinyPod, tiny_fleet
 from tightship.cli.snapshot_file import read_file
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan import STRATEGIES, Candidate, Planner, SearchRules, make_plan
+from tightship.planning.solver import solver_installed
 from tightship.rules.disruption import DisruptionLedger
 from tightship.search.bound import bound
 from tightship.search.limits import limits_of
-from tightship.search.linear import solved, solver_installed
+from tightship.search.linear import solved
 from tightship.search.problem import Problem, extract
 from tightship.search.relaxation import Duals, Relaxation, nothing, proven, relaxed
 from tightship.search.strategy import Searching
@@ -153,5 +154,5 @@ def test_the_real_cluster_needs_364_nodes_or_365() -> None:
 
 
 def test_without_the_solver_there_are_no_duals_of_its(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightship.search.linear.find_spec", lambda _: None)
+    monkeypatch.setattr("tightship.planning.solver.find_spec", lambda _: None)
     assert solved(relaxed(problem_of(tiny_fleet(1))), 60.0) is None

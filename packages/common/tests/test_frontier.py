@@ -35,7 +35,7 @@ def whole(fleet: Snapshot) -> Problem:
 @pytest.mark.parametrize("solver", [pytest.param(True, marks=needs_solver), False])
 def test_no_plan_evicts_fewer_pods_than_proven(solver: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not solver:
-        monkeypatch.setattr("tightship.frontier.program.find_spec", lambda _: None)
+        monkeypatch.setattr("tightship.planning.solver.find_spec", lambda _: None)
     missed: Counter[int] = Counter()
     for seed in range(300):
         fleet = tiny_fleet(seed)

@@ -16,8 +16,8 @@ from tightship.documents.build import search_summary
 from tightship.planning.evaluate import Horizon, evaluate
 from tightship.planning.plan import SearchRules
 from tightship.planning.plan.model import Searched
+from tightship.planning.solver import solver_installed
 from tightship.search import search
-from tightship.search.linear import solver_installed
 from tightship_simulator import random_cluster
 from tightship_testkit.builders import NOW as BUILT
 from tightship_testkit.builders import budget, node, pod, snapshot, when, workload
@@ -163,7 +163,7 @@ def test_every_output_has_the_bound_and_the_setting(cli: Any, cluster: Path) -> 
 
 @pytest.mark.parametrize(
     "broken",
-    [("tightship.search.linear.find_spec", None), ("tightship.search.strategy.solved_bound", None)],
+    [("tightship.planning.solver.find_spec", None), ("tightship.search.strategy.solved_bound", None)],
     ids=["not installed", "out of time"],
 )
 def test_without_an_answer_of_the_solver_the_line_says_how_to_get_one(

@@ -9,12 +9,12 @@ the machine costs. Then no machines carry the pods for less than each pod's chea
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import msgspec
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
+
+from tightship.planning.solver import passed, solver_installed
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -85,14 +85,14 @@ def reduced(program: Program, *, scaled: bool) -> NDArray[np.intp]:
 def solve(program: Program, seconds: float) -> Solved:
     """Return the least that the kinds cost, each of which some column allows."""
     if not len(program.count):
-        return Solved(0.0, np.zeros(len(program.cost)), np.zeros(0), by_solver=find_spec("highspy") is not None)
+        return Solved(0.0, np.zeros(len(program.cost)), np.zeros(0), by_solver=solver_installed())
     columns = reduced(program, scaled=False)
     whole = len(columns) * len(program.count) <= WHOLE
     if not whole:
         columns = reduced(program, scaled=True)
     all_columns = _part(program, columns)
     used, coarse = np.arange(len(columns)), None
-    solver = find_spec("highspy") is not None
+    solver = solver_installed()
     if solver and all_columns.allowed.sum() > MOST_PAIRS:
         used, coarse = _promising(all_columns, seconds)
     some = _part(all_columns, used)
@@ -222,25 +222,16 @@ def _highs(program: Program, seconds: float, *, whole: bool) -> _Optimum | None:
     own = kinds + resources * columns + np.arange(len(lone))
     rows, cols = [*rows, own, own], [*cols, pieces[lone], at[lone]]
     entries += [np.ones(len(lone)), -np.ones(len(lone))]
-    row, col, value = np.concatenate(rows), np.concatenate(cols), np.concatenate(entries)
-    order = np.argsort(row, kind="stable")
     total = kinds + resources * columns + len(lone)
-    solver = highspy.Highs()
-    for option, setting in {"output_flag": False, "threads": 1, "time_limit": seconds, "mip_rel_gap": 1e-3}.items():
-        solver.setOptionValue(option, setting)
-    given = highspy.HighsLp()
-    given.num_col_, given.num_row_ = columns + len(at), total
-    given.col_cost_ = np.concatenate([program.cost, np.zeros(len(at))])
-    given.col_lower_, given.col_upper_ = np.zeros(columns + len(at)), np.full(columns + len(at), np.inf)
-    given.row_lower_ = np.concatenate([program.count, np.full(total - kinds, -np.inf)])
-    given.row_upper_ = np.concatenate([program.count, np.zeros(total - kinds)])
-    given.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    given.a_matrix_.start_ = np.searchsorted(row[order], np.arange(total + 1)).astype(np.int32)
-    given.a_matrix_.index_, given.a_matrix_.value_ = col[order].astype(np.int32), value[order]
-    if whole:
-        kinds_of = [highspy.HighsVarType.kInteger] * columns + [highspy.HighsVarType.kContinuous] * len(at)
-        given.integrality_ = kinds_of
-    solver.passModel(given)
+    solver = passed(
+        np.concatenate([program.cost, np.zeros(len(at))]),
+        np.full(columns + len(at), np.inf),
+        np.concatenate([program.count, np.full(total - kinds, -np.inf)]),
+        np.concatenate([program.count, np.zeros(total - kinds)]),
+        (np.concatenate(rows), np.concatenate(cols), np.concatenate(entries)),
+        seconds=seconds,
+        whole=columns if whole else 0,
+    )
     solver.run()
     status = solver.getModelStatus()
     optimal = status == highspy.HighsModelStatus.kOptimal

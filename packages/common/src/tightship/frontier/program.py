@@ -13,18 +13,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from tightship.planning.solver import passed, solver_installed
 from tightship.search.problem import Problem
 from tightship.search.relaxation import ROUNDING, rules_of, sorts_of
 
 MOST_FLOWS = 400_000
 """Most pairs of a sort of nodes and a kind of pods: more would take too much memory."""
+
+SECONDS = 60.0
+"""Most seconds of wall time that the solver takes for one number of nodes."""
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.intp]
@@ -75,7 +78,7 @@ class Program:
         self.room = np.zeros((int(self.sorts.max(initial=-1)) + 1, problem.free.shape[1]))
         self._unit = np.ones(problem.free.shape[1])
         self._solver: Any = None
-        if find_spec("highspy") is not None:
+        if solver_installed():
             self._build()
 
     @property
@@ -190,7 +193,7 @@ class Program:
         self._matrix = rows.sorted()
         self._costs = np.concatenate([self.evictions[may], np.zeros(len(to))])
         self._most = np.concatenate([np.ones(len(may)), pods.sum(axis=0)[what]])
-        self._solver = self._passed()
+        self._solver = passed(self._costs, self._most, self._lower, self._upper, self._matrix, seconds=SECONDS)
 
     def _exclusive(self) -> Iterator[tuple[_Ints, _Floats]]:
         """Yield groups of kinds of which a node takes one pod, by required anti-affinity, and which nodes take one."""
@@ -205,19 +208,3 @@ class Program:
         )
         for row, group in by_row.items():
             yield np.array(group, dtype=np.intp), (~(sure & (marks.start[row] > 0))).astype(np.float64)
-
-    def _passed(self) -> Any:
-        import highspy
-
-        solver = highspy.Highs()
-        for option, value in (("output_flag", False), ("threads", 1), ("time_limit", 60.0)):
-            solver.setOptionValue(option, value)
-        given, (rows, columns, values) = highspy.HighsLp(), self._matrix
-        given.num_col_, given.num_row_ = len(self._costs), len(self._lower)
-        given.col_cost_, given.col_lower_, given.col_upper_ = self._costs, np.zeros_like(self._costs), self._most
-        given.row_lower_, given.row_upper_ = self._lower, self._upper
-        given.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        given.a_matrix_.start_ = np.searchsorted(rows, np.arange(len(self._lower) + 1)).astype(np.int32)
-        given.a_matrix_.index_, given.a_matrix_.value_ = columns.astype(np.int32), values
-        solver.passModel(given)
-        return solver

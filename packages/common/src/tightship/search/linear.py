@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import numpy as np
 from numpy.typing import NDArray
 
+from tightship.planning.solver import Entries, passed, solver_installed
 from tightship.search.problem import Problem
 from tightship.search.relaxation import AtMost, Duals, Relaxation, nothing, proven, relaxed
-
-
-def solver_installed() -> bool:
-    """Whether HiGHS is there."""
-    return find_spec("highspy") is not None
 
 
 def solved_bound(problem: Problem, seconds: float) -> int | None:
@@ -36,18 +30,8 @@ def solved(relaxation: Relaxation, seconds: float) -> Duals | None:
     import highspy
 
     program, rows = _Program(relaxation), len(relaxation.at_most)
-    solver = highspy.Highs()
-    solver.setOptionValue("log_to_console", False)
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
-    solver.setOptionValue("time_limit", seconds)
-    given = highspy.HighsLp()
-    given.num_col_, given.num_row_ = len(program.costs), len(program.lower)
-    given.col_cost_, given.col_lower_, given.col_upper_ = program.costs, np.zeros_like(program.costs), program.most
-    given.row_lower_, given.row_upper_ = program.lower, program.upper
-    given.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    given.a_matrix_.start_, given.a_matrix_.index_, given.a_matrix_.value_ = program.matrix()
-    solver.passModel(given)
+    lower, upper = program.lower, program.upper
+    solver = passed(program.costs, program.most, lower, upper, program.entries(), seconds=seconds)
     solver.run()
     if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         return None
@@ -77,8 +61,8 @@ class _Program:
         self._of = np.full(relaxation.allowed.shape, -1, dtype=np.intp)
         self._of[self._sorts, self._kinds] = nodes + np.arange(pods)
 
-    def matrix(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
-        """Return where each row starts, the columns and the values of its entries."""
+    def entries(self) -> Entries:
+        """Return what is not 0 in the matrix."""
         given = self._given
         nodes, resources = np.arange(len(given.columns)), given.capacity.shape[1]
         pods = len(nodes) + np.arange(len(self._sorts))
@@ -100,11 +84,9 @@ class _Program:
         for number, rule in enumerate(given.rules, first + len(given.at_most)):
             some = np.flatnonzero(rule.weights)
             add(np.full(len(some), number), some, rule.weights[some])
-        all_rows, all_values = np.concatenate(rows), np.concatenate(values)
-        order = np.argsort(all_rows, kind="stable")
-        order = order[all_values[order] != 0]
-        start = np.searchsorted(all_rows[order], np.arange(len(self.lower) + 1))
-        return start.astype(np.int32), np.concatenate(columns)[order].astype(np.int32), all_values[order]
+        all_values = np.concatenate(values)
+        some = all_values != 0
+        return np.concatenate(rows)[some], np.concatenate(columns)[some], all_values[some]
 
     def _pods_and_nodes(
         self, number: int, row: AtMost, nodes: NDArray[np.intp]
