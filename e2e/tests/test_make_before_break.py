@@ -1,6 +1,6 @@
 """Deployments of one replica are moved by their own rollouts on a real control plane, while the controller is killed.
 
-``TIGHTSHIP_MOVES=1000`` asks for that many moves instead of a dozen; ``bench/notes.md`` has the figures of such a run.
+``TIGHTSHIP_MOVES=1000`` asks for that many moves instead of a dozen.
 """
 
 from __future__ import annotations

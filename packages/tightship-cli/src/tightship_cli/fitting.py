@@ -8,7 +8,7 @@ from functools import partial
 
 import msgspec
 
-from tightship.cli.app import CliError
+from tightship.cli.app import CliError, UsageError
 from tightship.cli.arguments import (
     CommandParser,
     add_cluster_arguments,
@@ -56,7 +56,7 @@ def add_fit(commands: argparse._SubParsersAction[CommandParser], generator: Gene
         description=_DESCRIPTION,
         epilog=f"examples:\n  {program} fit --pool web                    # one pool, of any types\n"
         f"  {program} fit --types m7i,c7i --at-most 2   # two types of two families\n"
-        f"  {program} fit --pool web --as nodepool        # the pool as configuration\n"
+        f"  {program} fit --pool web --as nodepool     # the pool as configuration\n"
         f"  {program} fit -f cluster.json -o json\n\n{_EXITS}",
     )
     parser.usage = f"{program} fit [-f FILE | --context NAME] [flags]"
@@ -139,7 +139,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _count(text: str, least: int) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < least:
-        raise ValueError(f"{quoted(text)} is no number of them; allowed is {least} or more")
+        raise ValueError(f"{quoted(text)} is not a count; allowed is a whole number from {least}")
     return int(text)
 
 
@@ -230,6 +230,8 @@ def _known(value: float | str | None) -> bool:
 
 
 def _fit(arguments: argparse.Namespace, generator: Generator) -> int:
+    if arguments.form is not None and arguments.output != "table":
+        raise UsageError(f"--as prints configuration, and -o {arguments.output} a document; allowed is one of them")
     prices = _prices(arguments.prices)
     with Progress() as progress:
         loaded = load_snapshot(arguments, progress, ReservedDemand())

@@ -172,7 +172,7 @@ def add_cluster_arguments(
         action="append",
         help=f"read the cluster from FILE instead of an API server: what `kubectl get {kinds} -A -o json` "
         "(or yaml) prints, .gz too, or cluster-info dump, or a folder of such files; - for standard input; repeatable: "
-        "the files are read together",
+        "the files are read together" + (", those that each hold a cluster side by side" if several else ""),
     )
     add_server_arguments(group, several=several)
     return group
