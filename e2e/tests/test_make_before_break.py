@@ -127,6 +127,7 @@ class Killer:
 
 
 @pytest.mark.takes(40)
+@pytest.mark.timeout(max(600, 5 * MOVES))
 def test_no_deployment_is_without_a_ready_pod_or_restarted_twice_while_its_drains_are_killed(on_site: Run) -> None:
     rounds = -(-MOVES // EACH)
     cluster = as_list(spare("m0"))
