@@ -14,9 +14,13 @@ def world(said: list[Violation], **settings: object) -> Any:
     return SimpleNamespace(now=100.0, skewed=0.0, broken=said.append, ledger=lambda _: "ns", team=lambda _: team)
 
 
-def evicted(name: str, by: str, at: float, owner: str = "rs") -> Eviction:
+def evicted(name: str, by: str, at: float, owner: str = "rs", node: str = "n1") -> Eviction:
     owners = [{"controller": True, "uid": owner}]
-    return Eviction({"metadata": {"name": name, "uid": name, "ownerReferences": owners}}, None, by, at, "op")
+    pod = {
+        "metadata": {"name": name, "uid": name, "ownerReferences": owners},
+        "spec": {"nodeName": node} if node else {},
+    }
+    return Eviction(pod, None, by, at, "op")
 
 
 def claimed(name: str) -> Any:
@@ -31,6 +35,7 @@ def test_an_eviction_of_a_workload_in_its_pause_is_seen_whoever_evicted_before()
     promise.evicted(evicted("a", "node-compactor-1", 1.0))
     promise.evicted(evicted("b", "node-refiner-1", 12.0))
     promise.evicted(evicted("z", "node-refiner-1", 13.0, owner="other"))
+    promise.evicted(evicted("waits for a node", "node-refiner-1", 14.0, node=""))
     assert said == []
     promise.evicted(evicted("c", "node-compactor-1", 15.0))
     assert [each.subject for each in said] == ["Pod c"]

@@ -67,7 +67,10 @@ class NoRatePassed(_Counting):
 
 @promise
 class WorkloadsRest(_Counting):
-    """Between two evictions of one controller's pods goes by the pause of whoever evicts the second."""
+    """Between two evictions of one controller's pods goes by the pause of whoever evicts the second.
+
+    A pod without a node is none that an eviction takes from anybody: ``steering: hints`` has such a pod made anew.
+    """
 
     name = "workloads-rest"
     text = "rests between evictions of its pods"
@@ -78,7 +81,7 @@ class WorkloadsRest(_Counting):
 
     def evicted(self, eviction: Eviction) -> None:
         owner = controller(eviction.pod)
-        if owner is None:
+        if owner is None or not eviction.pod["spec"].get("nodeName"):
             return
         uid = str(owner["uid"])
         before = self._last.get(uid)

@@ -221,7 +221,10 @@ class SwitchedOffBeginsNothing(Promise):
 
 @promise
 class NothingLeft(Promise):
-    """Of replicas that were told to end nothing is left that nobody would see to."""
+    """Of replicas that were told to end nothing is left that nobody would see to.
+
+    A drain that waits for what opens after its cordon has a deadline, and stays for the next leader, as evictions do.
+    """
 
     name = "nothing-left"
     text = "No soft taint or deletion cost outlives its controller; a claimed node is restored."
@@ -267,5 +270,10 @@ class NothingLeft(Promise):
             name, record = node["metadata"]["name"], owned(node)
             if any(each["key"] == CANDIDATE and whose(each.get("value")) == team.program for each in taints(node)):
                 self.broken(f"Node {name}", f"carries the soft taint of {team.program}, which has ended")
-            if record.get("controller") == team.program and record.get("phase") in ("Claimed", "Restoring"):
+            waits = record.get("phase") == "Claimed" and record.get("deadline")
+            if (
+                record.get("controller") == team.program
+                and record.get("phase") in ("Claimed", "Restoring")
+                and not waits
+            ):
                 self.broken(f"Node {name}", f"is {record['phase']} by {team.program}, which has ended")
