@@ -6,7 +6,9 @@ import json
 from typing import Any, ClassVar
 
 from tightship_simulator.api.store import Change
+from tightship_testkit.disasters.landings import label_of
 from tightship_testkit.disasters.promises.base import Promise
+from tightship_testkit.disasters.promises.reading import cordoned, owned, taints
 from tightship_testkit.disasters.registry import promise
 
 INSTALLATIONS = "tightship.dev/installations"
@@ -17,7 +19,10 @@ _WRITES = frozenset({"Lease", "Event"})
 
 @promise
 class InstallationsApart(Promise):
-    """As long as the first one drains all pools, the second writes nothing but Leases and Events, and evicts nobody."""
+    """As long as the first one drains all pools, the second writes nothing but Leases and Events, and evicts nobody.
+
+    But for what it began while the first one was stopped: that it gives back.
+    """
 
     name = "installations-apart"
     text = "No node changes hands between two live installations of one controller."
@@ -35,7 +40,7 @@ class InstallationsApart(Promise):
         program = self.world.others.get(author)
         if program is None or thing["kind"] in _WRITES or self.world.now < self._lost + LOST:
             return
-        if not self._drains(program):
+        if not self._drains(program) or _gives_back(change):
             return
         self.broken(f"{thing['kind']} {thing['metadata']['name']}", f"{author} wrote it, and {program} runs elsewhere")
 
@@ -50,6 +55,22 @@ class InstallationsApart(Promise):
             return any(each.name not in team.dry for each in team.alive)
         pools = listed[0].get("pools") or {}
         return bool(pools) and all(pools.values())
+
+
+def _gives_back(change: Change) -> bool:
+    """Whether a change of a node takes something of a controller off it, and puts nothing on it."""
+    if change.object["kind"] != "Node" or change.previous is None:
+        return False
+    old, new = _taken(change.previous), _taken(change.object)
+    return new != old and new - old <= {"Restoring", "Backoff"}
+
+
+def _taken(node: dict[str, Any]) -> set[str]:
+    """Return what controllers have on *node*: taints, a cordon, a label, and the phase of a drain."""
+    found = {f"{each['key']}={each.get('value')}" for each in taints(node)}
+    found |= {"cordon"} if cordoned(node) else set()
+    found |= {f"label {label_of(node)}"} if label_of(node) is not None else set()
+    return found | ({str(owned(node).get("phase"))} if owned(node) else set())
 
 
 def _notes(thing: dict[str, Any] | None) -> dict[str, str]:

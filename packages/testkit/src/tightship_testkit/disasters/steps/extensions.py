@@ -27,10 +27,16 @@ def _whose(rng: Random, scenario: Scenario) -> Args:
 
 @step(lives=one_of(0.0, 60.0, 600.0, 600.0), cooldown=one_of(5.0, 20.0), most=one_of(1, 4), weight=0)
 async def surge_on_cordon(world: World, *, lives: float, cooldown: float, most: int) -> None:
-    """Azure's eviction-autoscaler guards every Deployment and surges what a cordon displaces, until it dies."""
-    world.tell(f"eviction-autoscaler guards all Deployments for {lives:g} s")
+    """Azure's eviction-autoscaler guards Deployments and surges what a cordon displaces, until it dies.
+
+    Those with an HPA it leaves out: the stories know of each HPA whose bounds are whose, and not of a surge.
+    """
+    world.tell(f"eviction-autoscaler guards Deployments without an HPA for {lives:g} s")
+    scaled = {each["spec"]["scaleTargetRef"]["name"] for each in world.store.list("HorizontalPodAutoscaler", SHOP)}
     for each in world.store.list("Deployment", SHOP):
         name = each["metadata"]["name"]
+        if name in scaled:
+            continue
         meta = {"name": name, "namespace": SHOP, "annotations": {"ownedBy": "EvictionAutoScaler", "target": name}}
         spec = {"minAvailable": each["spec"]["replicas"], "selector": {"matchLabels": {"app": name}}}
         for guard in world.store.list("PodDisruptionBudget", SHOP):
