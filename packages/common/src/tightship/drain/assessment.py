@@ -222,7 +222,7 @@ class Assessment:
         releasing: bool = False,
         met: float = 0.0,
         rests: Mapping[str, float] = {},
-        rested: float = 0.0,
+        rests_until: float = 0.0,
     ) -> Findings:
         """Return everything that the machine decides on.
 
@@ -274,7 +274,7 @@ class Assessment:
             not_ready_since=not_ready_since,
             rolling=self._rolling,
             restart=self._restart,
-            rested=rested,
+            rests_until=rests_until,
         )
 
     def _next(

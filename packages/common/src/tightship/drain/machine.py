@@ -229,7 +229,7 @@ def _evicting(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules
     if not node.ready:
         return _not_ready(record, node, seen, rules, now)
     unmoved = next((found for pod in seen.leaving if (found := outlasting(pod, now)) is not None), None)
-    deadline = None if record.deadline is None else record.deadline + seen.rested
+    deadline = record.deadline
     overdue = deadline is not None and now >= deadline
     empty = not seen.left
     hopeless = _hopeless(seen, rules, now)
@@ -237,8 +237,9 @@ def _evicting(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules
         return give_up(record, hopeless, now)
     if (overdue or empty or unmoved is not None) and not seen.fresh:
         return Look()
-    if empty:
-        return Write(_enter(record, Phase.DRAINED, now, deadline=None))
+    later = None if overdue else _with_rests(record, seen, now)
+    if empty or later is not None:
+        return Write(later or _enter(record, Phase.DRAINED, now, deadline=None))
     if overdue or unmoved is not None:
         return give_up(record, unmoved or _overdue(node, seen), now)
     # Rollouts end first: a node that is given back meanwhile has lost no pod.
@@ -246,6 +247,18 @@ def _evicting(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules
         return Restart(seen.restart) if seen.restart else Evict(seen.next)
     until = min(x for x in (now + LOOK_AGAIN, seen.due, deadline) if x is not None)
     return Wait(max(until, now + 0.1), _waits_for(seen))
+
+
+def _with_rests(record: DrainRecord, seen: Findings, now: float) -> DrainRecord | None:
+    """Return *record* with the deadline moved by pauses that it does not know; ``None`` if it knows them all.
+
+    The node has the new deadline, so that whoever takes over knows how long the drain may take.
+    """
+    known = max(now, record.rests_until or 0.0)
+    if record.deadline is None or not seen.left or seen.rests_until <= known:
+        return None
+    deadline = record.deadline + seen.rests_until - known
+    return msgspec.structs.replace(record, deadline=deadline, rests_until=seen.rests_until)
 
 
 def _drained(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step:

@@ -24,8 +24,8 @@ class Findings(Struct, frozen=True, kw_only=True):
     says that the server just listed the pods, *judged* that *against* includes a new search for places. *stopping* says
     that somebody else continues the drain; *releasing* says that nobody does, so the node is given back. *met* is when
     the present drive first saw the node in its phase. *rolling* are pods that a rollout of their Deployment moves, and
-    *restart* the Deployments (``namespace/name``) to restart for it now. *rested* are the seconds for which pauses of
-    workloads have held the drain up.
+    *restart* the Deployments (``namespace/name``) to restart for it now. *rests_until* is when the
+    last pause of a workload with a pod here ends.
     """
 
     node: Node | None
@@ -46,7 +46,7 @@ class Findings(Struct, frozen=True, kw_only=True):
     releasing: bool = False
     met: float = 0.0
     not_ready_since: float | None = None
-    rested: float = 0.0
+    rests_until: float = 0.0
     rolling: tuple[Pod, ...] = ()
     restart: tuple[str, ...] = ()
 

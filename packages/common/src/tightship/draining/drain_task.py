@@ -212,7 +212,6 @@ class Drive:
         self._evicted = set[str]()
         # When workloads were last evicted from, ``None`` before the first look; what others may not know of that.
         self._hit: dict[str, float] | None = {} if record.phase is Phase.CLAIMED else None
-        self._rested, self._asked = 0.0, tools.clock()
         self.marks = Counter[str]()
 
     @property
@@ -317,18 +316,11 @@ class Drive:
         pause, least = settings.rules.rest, settings.rules.min_stable_time
         if self._hit is None:  # nobody knows whose pods the former leader has just evicted
             self._hit = dict.fromkeys(map(workload_of, sight.sorted.evict), now)
-            began = record.entered(Phase.EVICTING) if record is not None and pause else None
-            # Nor for how long its drain rested: a claim allows rests of as long as a drain may take.
-            self._rested = min(now - began, settings.rules.node_timeout) if began is not None else 0.0
         hit = self._hit if pause else {}
         young = newcomers(snapshot, now) if least and hit else {}
         rests = {name: max(at + pause, stable_at(young.get(name, ()), at, least)) for name, at in hit.items()}
         left = {workload_of(pod) for pod in sight.left(self._tries)} if hit else set[str]()
         resting = any(rests.get(name, 0.0) > now for name in left)
-        # Pods that don't become Ready don't hold up the deadline, so the node is given back.
-        if any(hit[name] + pause > now for name in left & hit.keys()):
-            self._rested += now - self._asked
-        self._asked = now
         back = self._returning.refuses(sight.left(self._tries), snapshot)
         node_refusals = settings.node_refusals(snapshot, node) if record is not None and record.owns_node else ()
         self._not_ready_since = None if node.ready else (self._not_ready_since or now)
@@ -345,7 +337,8 @@ class Drive:
             releasing=self._tools.releasing(),
             met=self._met[1],
             rests=rests,
-            rested=self._rested,
+            # Pods that don't become Ready don't move the deadline, so the node is given back.
+            rests_until=max((hit[name] + pause for name in left & hit.keys()), default=0.0),
         )
         if seen.awaits or seen.leaving or seen.rolling or resting or not node.ready:
             self._progress = now
@@ -361,6 +354,8 @@ class Drive:
         """
         if self._met[0] is not record.phase or not self._met[1]:
             longest = rules.node_timeout + rules.await_timeout
+            if rules.rest:  # a claim allows pauses of as long as a drain may take
+                longest += max(rules.node_timeout, rules.rest)
             if record.phase is Phase.CLAIMED:
                 longest = rules.settle + rules.after_cordon_timeout
             self._met = (record.phase, now, now + longest)

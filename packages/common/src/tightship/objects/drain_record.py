@@ -61,7 +61,8 @@ class DrainRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     when another may start. *reason* explains the phase in the words of :class:`tightship.objects.reasons.Reason`.
     *restarts* are the Deployments (``namespace/name``) that the drain restarts, each with its generation before.
     *waits_for* names what the drain waits for between its cordon and its first eviction or, in ``Backoff``, has waited
-    for in vain (:mod:`tightship.rules.after_cordon`); *deadline* is when a wait ends.
+    for in vain (:mod:`tightship.rules.after_cordon`); *deadline* is when a wait ends, or the evictions: pauses of
+    workloads until *rests_until* have moved it.
     """
 
     phase: Phase
@@ -79,6 +80,7 @@ class DrainRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     plan_hash: str = ""
     restarts: Mapping[str, int] = {}
     waits_for: tuple[str, ...] = ()
+    rests_until: float | None = None
 
     @property
     def owns_node(self) -> bool:

@@ -63,6 +63,8 @@ class RestartedOnce(Promise):
 
     def changed(self, change: Change, author: str) -> None:
         thing, before = change.object, change.previous
+        if author == "etcd":
+            self._restarts.clear()  # what etcd has lost may be written once more
         if thing["kind"] != "Deployment" or not ours(author) or before is None:
             return
         name = thing["metadata"]["name"]
