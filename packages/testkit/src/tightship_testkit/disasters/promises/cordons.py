@@ -26,6 +26,10 @@ TAKEOVER = 55.0
 NOTICED = 3.0
 
 
+SUCCESSION = 120.0
+"""Seconds after which an installation that dies is succeeded by another one: docs/drain.md."""
+
+
 @promise
 class CordonHasOwner(Promise):
     """A node that we have cordoned has somebody alive who is responsible, or gets one within a takeover."""
@@ -63,7 +67,8 @@ class CordonHasOwner(Promise):
             why = self._alone(record, [each for each in teams if each is not None])
             if why:
                 alone[name] = self._since.get(name, self.world.now)
-                if self.world.now - alone[name] > TAKEOVER + self.world.scenario.admission:
+                late = SUCCESSION if holder_of(record) in self.world.others else 0.0
+                if self.world.now - alone[name] > late + TAKEOVER + self.world.scenario.admission:
                     detail = f"is cordoned in {record.get('phase', 'no phase')}"
                     self.broken(f"Node {name}", f"{detail} for {self.world.now - alone[name]:.0f} s: {why}")
         self._since = alone
