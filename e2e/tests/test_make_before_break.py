@@ -61,7 +61,11 @@ class Watched:
         """Watch a kind for ever."""
         api, path = self._api, RESOURCES[kind].path(None if kind == "Node" else "shop")
         session = aiohttp.ClientSession(
-            api.server, connector=connector(tls=api.trust), headers=api.headers, read_bufsize=1 << 20
+            api.server,
+            connector=connector(tls=api.trust),
+            headers=api.headers,
+            read_bufsize=1 << 20,
+            timeout=aiohttp.ClientTimeout(total=None),
         )
         async with session, session.get(path, params={"watch": "true"}) as answer:
             async for line in answer.content:
