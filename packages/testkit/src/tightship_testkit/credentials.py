@@ -6,6 +6,7 @@ import datetime
 import ipaddress
 import json
 import ssl
+import tempfile
 from pathlib import Path
 
 from cryptography import x509
@@ -115,7 +116,10 @@ def _pem(certificate: x509.Certificate) -> bytes:
 
 
 def write_kubeconfig(path: Path, *, server: str, ca_file: Path, token: str) -> Path:
-    """Write a kubeconfig with one context. JSON is YAML, and every client reads it."""
+    """Write a kubeconfig with one context. JSON is YAML, and every client reads it.
+
+    A process that reads the older file in the same moment, like a second replica, sees the older or the new one.
+    """
     name = "tightship-e2e"
     cluster = {"server": server, "certificate-authority": str(ca_file)}
     config = {
@@ -126,6 +130,6 @@ def write_kubeconfig(path: Path, *, server: str, ca_file: Path, token: str) -> P
         "users": [{"name": name, "user": {"token": token}}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
     }
-    path.write_text(json.dumps(config, indent=2))
-    path.chmod(0o600)
-    return path
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=path.name, delete=False) as written:
+        json.dump(config, written, indent=2)
+    return Path(written.name).replace(path)
