@@ -17,6 +17,7 @@ from tightship.planning.evaluate import Facts
 from tightship.planning.facts import CountInPlan, NodeFacts, count_before_plan
 from tightship.planning.plan import Candidate, Gates, Planner
 from tightship.rules.checks import Check, refusals
+from tightship.rules.disruption_cost import saving_check
 from tightship.rules.limits import (
     CLUSTER,
     Count,
@@ -27,7 +28,6 @@ from tightship.rules.limits import (
     zone_budget,
     zone_kind,
 )
-from tightship.rules.saving import saving_check
 
 
 def pool_checks(pool: str, settings: PoolSettings | None) -> tuple[Check, ...]:

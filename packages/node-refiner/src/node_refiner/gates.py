@@ -31,9 +31,9 @@ from tightship.planning.plan.model import CANDIDATE
 from tightship.planning.plan.strategies import NewPlanner, Outcome
 from tightship.rules.checks import Check, refusals, remark
 from tightship.rules.disruption import DisruptionLedger, RenewedLedger
+from tightship.rules.disruption_cost import saving_check
 from tightship.rules.limits import CLUSTER, Limit, group_minimum, zone_budget
 from tightship.rules.nodes import drain_record
-from tightship.rules.saving import saving_check
 
 _SPENT = Reason.PDB_SPENT_BY_PLAN
 
