@@ -15,7 +15,7 @@ from tightship.cluster import Headroom, Snapshot
 from tightship.documents.explain import DrainAlone
 from tightship.documents.warnings import warnings_of
 from tightship.drain.assessment import Assessment
-from tightship.drain.rules import DrainRules
+from tightship.drain.machine import DrainRules
 from tightship.objects import ObjectError, decode
 from tightship.objects.buffers import StoredTemplate
 from tightship.objects.reasons import Reason
@@ -23,7 +23,7 @@ from tightship.planning import demand
 from tightship.planning.demand import ReservedDemand, with_demand
 from tightship.planning.plan import STRATEGIES, Placement, Plan, Planner, make_plan
 from tightship.rules.disruption import DisruptionLedger
-from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.evictability import EvictionRules
 from tightship_testkit.builders import state_of
 
 Json = dict[str, Any]

@@ -11,8 +11,7 @@ from tightship.objects.meta import qualified
 from tightship.objects.reasons import Reason
 from tightship.rules.controllers import LOSING, RECREATING
 from tightship.rules.disruption import DisruptionLedger
-from tightship.rules.evictability import Evictability, Fate, PodVerdict
-from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.evictability import Evictability, EvictionRules, Fate, PodVerdict
 from tightship_testkit.builders import NOW, node, pod, pod_of, state_of, workload
 
 KRUISE = "apps.kruise.io/v1beta1"

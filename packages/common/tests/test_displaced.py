@@ -11,13 +11,13 @@ from cluster_builder import node, one, pod, snapshot
 from tightship.cluster import Snapshot
 from tightship.documents.warnings import warnings_of
 from tightship.drain.assessment import Assessment
-from tightship.drain.rules import DrainRules
+from tightship.drain.machine import DrainRules
 from tightship.objects import Node
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan import Candidate, Planner
 from tightship.rules.displacing import displaced_since, displaces, with_abandoned
 from tightship.rules.disruption import DisruptionLedger
-from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.evictability import EvictionRules
 
 Json = dict[str, Any]
 NOW = 1_790_000_000.0

@@ -11,7 +11,7 @@ import pytest
 
 from tightship.objects.reasons import Reason
 from tightship.planning.demand import SWITCHABLE as DEMAND_RULES
-from tightship.rules.eviction_rules import SWITCHABLE as POD_RULES
+from tightship.rules.evictability import SWITCHABLE as POD_RULES
 from tightship.rules.nodes import SWITCHABLE as NODE_RULES
 
 ROOT = Path(__file__).parents[3]

@@ -8,9 +8,7 @@ import pytest
 
 from tightship.objects.reasons import Reason
 from tightship.rules.disruption import DisruptionLedger
-from tightship.rules.evictability import Evictability, Fate, PodVerdict
-from tightship.rules.eviction_rules import SWITCHABLE, EvictionRules
-from tightship.rules.terminating import outlasting
+from tightship.rules.evictability import SWITCHABLE, Evictability, EvictionRules, Fate, PodVerdict, outlasting
 from tightship_testkit.builders import DAY, NOW, budget, controller, node, pod, pod_of, state_of, workload
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ from tightship.cluster import Snapshot
 from tightship.documents.warnings import warnings_of
 from tightship.objects.reasons import Reason
 from tightship.planning.facts import FactRules, gather
-from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.evictability import EvictionRules
 from tightship_testkit.builders import NOW, controller, decoded, node, pod, state_of, workload
 
 Json = dict[str, Any]

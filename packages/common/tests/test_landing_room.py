@@ -10,11 +10,11 @@ import pytest
 from cluster_builder import HOST, node, pod, snapshot
 
 from tightship.drain.assessment import Assessment, all_land
-from tightship.drain.rules import DrainRules
+from tightship.drain.machine import DrainRules
 from tightship.objects.reasons import Reason
 from tightship.planning.plan import Planner
 from tightship.rules.disruption import DisruptionLedger
-from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.evictability import EvictionRules
 from tightship.scheduler.space import Space
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ from cluster_builder import HOST, anti_affinity, node, pod, snapshot
 
 from tightship.cluster import Snapshot
 from tightship.drain.assessment import Assessment
-from tightship.drain.rules import DrainRules
+from tightship.drain.machine import DrainRules
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan import (
     STRATEGIES,
@@ -24,7 +24,7 @@ from tightship.planning.plan import (
     make_plan,
 )
 from tightship.rules.disruption import DisruptionLedger
-from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.evictability import EvictionRules
 
 
 class NoGates:

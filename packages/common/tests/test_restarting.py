@@ -8,9 +8,7 @@ import msgspec
 import pytest
 
 from tightship.drain.assessment import Assessment
-from tightship.drain.machine import advance
-from tightship.drain.rules import DrainRules
-from tightship.drain.steps import Evict, Restart, Step, Wait, Write
+from tightship.drain.machine import DrainRules, Evict, Restart, Step, Wait, Write, advance
 from tightship.objects import Deployment, decode
 from tightship.objects.drain_record import DrainRecord, Phase, encode_record
 from tightship.objects.pod import DRAINING
@@ -18,7 +16,7 @@ from tightship.objects.projection import projected
 from tightship.objects.reasons import Reason
 from tightship.objects.workloads import MAKE_BEFORE_BREAK, RESTARTED_AT
 from tightship.planning.facts import FactRules, gather
-from tightship.rules.eviction_rules import EvictionRules, RestartMode
+from tightship.rules.evictability import EvictionRules, RestartMode
 from tightship.rules.restarting import with_restarts
 from tightship_testkit.builders import NOW, budget, controller, decoded, node, pod, snapshot, workload
 

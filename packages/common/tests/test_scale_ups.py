@@ -12,13 +12,13 @@ from tightship.cluster import Snapshot
 from tightship.documents.explain import DrainAlone
 from tightship.documents.warnings import warnings_of
 from tightship.drain.assessment import Assessment
-from tightship.drain.rules import DrainRules
+from tightship.drain.machine import DrainRules
 from tightship.objects.reasons import Reason
 from tightship.planning.demand import ReservedDemand, with_starting
 from tightship.planning.plan import STRATEGIES, Placement, Plan, Planner, make_plan
 from tightship.planning.plan.reserving import MOST_IN_THE_WAY
 from tightship.rules.disruption import DisruptionLedger
-from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.evictability import EvictionRules
 
 Json = dict[str, Any]
 PLACEMENTS: list[Placement] = ["possible", "likely"]

@@ -11,8 +11,7 @@ from test_plans import judge
 from tightship.objects.schedulers import SCHEDULERS
 from tightship.planning.plan import STRATEGIES, make_plan
 from tightship.rules.disruption import DisruptionLedger
-from tightship.rules.evictability import Evictability
-from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.evictability import Evictability, EvictionRules
 from tightship.scheduler.scoring import scheduler_choice, scheduler_scores
 from tightship.scheduler.space import Space
 

@@ -10,14 +10,14 @@ from node_compactor.controller import COMPACTOR
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import CompactorSettings, load_settings
 from tightship.cluster import Snapshot
-from tightship.drain.rules import DrainRules
+from tightship.drain.machine import DrainRules
 from tightship.objects.drain_record import DrainRecord, Phase, encode_record
 from tightship.objects.reasons import Reason
 from tightship.planning.evaluate import Facts, evaluate
 from tightship.planning.facts import FactRules, gather, plannable
 from tightship.planning.plan import PerPool, Plan, Strategy
 from tightship.process.settings.loading import SettingsError
-from tightship.rules.eviction_rules import ENDS_BY_ITSELF
+from tightship.rules.evictability import ENDS_BY_ITSELF
 from tightship_testkit.builders import NOW, budget, controller, node, pod, snapshot, workload
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ from node_compactor.settings import CompactorSettings, load_settings
 from tightship.cluster.pools import KNOWN_POOL_LABELS
 from tightship.objects.reasons import Reason
 from tightship.process.settings.loading import SWITCHABLE_RULES, Budget, SettingsError, parse_budget
-from tightship.rules.eviction_rules import SWITCHABLE as POD_RULES
+from tightship.rules.evictability import SWITCHABLE as POD_RULES
 from tightship.rules.nodes import SWITCHABLE as NODE_RULES
 
 Json = dict[str, Any]

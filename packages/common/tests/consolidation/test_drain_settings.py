@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tightship.drain.rules import DrainRules
+from tightship.drain.machine import DrainRules
 from tightship.objects.reasons import Reason
 from tightship.planning.demand import ReservedDemand
 from tightship.process.settings.loading import load
 from tightship.process.settings.sections import DrainKeys
-from tightship.rules.eviction_rules import ENDS_BY_ITSELF, EvictionRules
+from tightship.rules.evictability import ENDS_BY_ITSELF, EvictionRules
 
 from .toy import TOY, ToySettings
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest_asyncio
 
 from tightship.drain.events import DrainEvent, EventKind
-from tightship.drain.rules import DrainRules
+from tightship.drain.machine import DrainRules
 from tightship.draining.claims import CLAIMS_ANNOTATION, Claim, Wish, claims_in, take
 from tightship.draining.drain_manager import Drainer, Order
 from tightship.draining.drain_task import DrainSettings, Tools
@@ -25,7 +25,7 @@ from tightship.objects.api_errors import KubeError
 from tightship.objects.drain_record import DrainRecord, Finished, Phase
 from tightship.objects.reasons import Reason, Refusal
 from tightship.process.loop import in_thread
-from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.evictability import EvictionRules
 from tightship.rules.nodes import drain_record
 from tightship_simulator.virtual.process import Process
 from tightship_testkit.builders import controller, decoded, node, pod

@@ -7,9 +7,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightship.drain.machine import LOOK_AGAIN, advance, claimed
-from tightship.drain.rules import DrainRules
-from tightship.drain.steps import Findings, Look, NodeChange, Over, Step, Wait, Write
+from tightship.drain.machine import (
+    LOOK_AGAIN,
+    DrainRules,
+    Findings,
+    Look,
+    NodeChange,
+    Over,
+    Step,
+    Wait,
+    Write,
+    advance,
+    claimed,
+)
 from tightship.objects import Node
 from tightship.objects.drain_record import (
     DRAIN_ANNOTATION,

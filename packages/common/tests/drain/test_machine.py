@@ -9,9 +9,19 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tightship.drain.machine import advance, claimed
-from tightship.drain.rules import DrainRules
-from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Step, Wait, Write
+from tightship.drain.machine import (
+    DrainRules,
+    Evict,
+    Findings,
+    Look,
+    NodeChange,
+    Over,
+    Step,
+    Wait,
+    Write,
+    advance,
+    claimed,
+)
 from tightship.draining.writing import LiveNode, NodePatch, claim_patch, record_patch
 from tightship.objects import Pod
 from tightship.objects.drain_record import (

@@ -9,13 +9,12 @@ import pytest
 
 from tightship.drain.answers import EvictionAnswer, EvictionResult
 from tightship.drain.assessment import RETRY_FIRST, RETRY_LAST, Assessment, Try, tried
-from tightship.drain.rules import DrainRules
-from tightship.drain.steps import Findings
+from tightship.drain.machine import DrainRules, Findings
 from tightship.objects import Pod
 from tightship.objects.drain_record import DrainRecord, Phase
 from tightship.objects.pod import DRAINING
 from tightship.objects.reasons import Reason, Refusal
-from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.evictability import EvictionRules
 from tightship_testkit.builders import NOW, budget, controller, decoded, node, pod, snapshot, workload
 
 Json = dict[str, Any]

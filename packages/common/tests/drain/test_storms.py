@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tightship.drain.events import DrainEvent, EventKind
-from tightship.drain.rules import DrainRules
+from tightship.drain.machine import DrainRules
 from tightship.draining.claims import claims_in
 from tightship.draining.drain_manager import Drainer, Order
 from tightship.draining.drain_task import DrainSettings, Tools

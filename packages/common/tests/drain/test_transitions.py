@@ -9,9 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tightship.drain.machine import KEPT, advance, claimed
-from tightship.drain.rules import DrainRules
-from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Step, Wait, Write
+from tightship.drain.machine import (
+    KEPT,
+    DrainRules,
+    Evict,
+    Findings,
+    Look,
+    NodeChange,
+    Over,
+    Step,
+    Wait,
+    Write,
+    advance,
+    claimed,
+)
 from tightship.objects import Node, Pod
 from tightship.objects.drain_record import FIELD_MANAGER, DrainRecord, Ending, Phase, decode_record, encode_record
 from tightship.objects.pod import DRAINING

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tightship.drain.steps import NodeChange
+from tightship.drain.machine import NodeChange
 from tightship.draining.writing import LiveNode, NodePatch, claim_patch, patch_node, read_node, record_patch
 from tightship.kube.connection import Connection
 from tightship.objects.api_errors import BadAnswer, KubeError, NotFound

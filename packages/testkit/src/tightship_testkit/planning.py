@@ -12,8 +12,7 @@ from tightship.objects import KINDS, decode
 from tightship.objects.reasons import Refusal
 from tightship.planning.plan import Candidate, Gates, Judgement, Plan, Planner
 from tightship.rules.disruption import DisruptionLedger
-from tightship.rules.evictability import Evictability, Fate
-from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.evictability import Evictability, EvictionRules, Fate
 from tightship.rules.nodes import judge_node
 from tightship_simulator import Move, Removal
 

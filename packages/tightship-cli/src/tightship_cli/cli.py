@@ -24,7 +24,7 @@ from tightship.cli.snapshot_command import add_snapshot
 from tightship.cluster.pools import KNOWN_POOL_LABELS
 from tightship.documents.document import Generator
 from tightship.planning.plan import STRATEGIES, Placement
-from tightship.rules.eviction_rules import SWITCHABLE as POD_RULES
+from tightship.rules.evictability import SWITCHABLE as POD_RULES
 from tightship.rules.nodes import SWITCHABLE as NODE_RULES
 from tightship_cli import __version__
 from tightship_cli.converting import add_config

@@ -20,7 +20,7 @@ from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.changes import Change, Scenario, TimeLimit, subjects
 from tightship.planning.evaluate import Evaluation
 from tightship.planning.plan import Move, Plan
-from tightship.rules.eviction_rules import SWITCHABLE as POD_RULES
+from tightship.rules.evictability import SWITCHABLE as POD_RULES
 from tightship.rules.nodes import SWITCHABLE as NODE_RULES
 
 Measured = Literal["plan", "extension"]

@@ -223,7 +223,7 @@ class Snapshot(Struct, frozen=True):
     buffers. *landings* are the nodes where drains under way want pods to
     land, by the uid of the pod: one still to be evicted, or its replacement. *beside* says which installation judges,
     and which ones are beside it. *schedulers* filter nodes as kube-scheduler does; see
-    :class:`~tightship.rules.eviction_rules.EvictionRules`. *abandoned* are nodes that have been cordoned by others,
+    :class:`~tightship.rules.evictability.EvictionRules`. *abandoned* are nodes that have been cordoned by others,
     or not Ready, for so long that no room is kept for their pods any more. *restarts* are by the uid of the controller
     of the pods that no drain evicts: see :func:`tightship.rules.restarting.with_restarts`.
     """

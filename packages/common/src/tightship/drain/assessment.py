@@ -17,8 +17,7 @@ from msgspec import Struct
 from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.state import sum_up
 from tightship.drain.answers import FATAL, GOING, EvictionAnswer, EvictionResult
-from tightship.drain.rules import DrainRules
-from tightship.drain.steps import Findings
+from tightship.drain.machine import DrainRules, Findings
 from tightship.objects import Node, Pod
 from tightship.objects.counting import counted
 from tightship.objects.drain_record import DrainRecord, Phase
@@ -32,8 +31,7 @@ from tightship.planning.plan.reserving import moving_nodes
 from tightship.rules.after_cordon import AFTER_CORDON, parted
 from tightship.rules.displacing import with_abandoned
 from tightship.rules.disruption import DisruptionLedger
-from tightship.rules.evictability import Evictability, Sorted, rolling_out
-from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.evictability import Evictability, EvictionRules, Sorted, rolling_out
 from tightship.rules.nodes import drain_record
 from tightship.rules.rates import workload_of
 from tightship.rules.restarting import deployment_of, with_restarts

@@ -7,19 +7,151 @@ before acting on it, so the next leader can continue from the annotation alone.
 
 from __future__ import annotations
 
-import msgspec
+from enum import Enum
 
-from tightship.drain.rules import DrainRules
-from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Restart, Step, Wait, Write
-from tightship.objects import Node
+import msgspec
+from msgspec import Struct
+
+from tightship.objects import Node, Pod
 from tightship.objects.counting import counted
 from tightship.objects.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, UNDER_WAY, DrainRecord, Ending, Phase
 from tightship.objects.pod import DRAINING
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.times import doubled, format_duration
 from tightship.rules.after_cordon import awaited
+from tightship.rules.evictability import outlasting
 from tightship.rules.nodes import owner_elsewhere
-from tightship.rules.terminating import outlasting
+
+
+class DrainRules(Struct, frozen=True, kw_only=True):
+    """The rules of a drain, as the settings of a controller give them; all times are in seconds.
+
+    A claimed node is left alone for *settle*, so that bindings under way become visible. One pod may refuse to go for
+    *pod_timeout*; the evictions of a node may take *node_timeout*. A drain waits *await_timeout* for pods that end by
+    themselves (0: such pods keep their node). With *keep_drained*, a drained node that nobody takes is kept instead of
+    restored. What opens after a cordon has *after_cordon_timeout* to do so.
+    """
+
+    settle: float = 5.0
+    pod_timeout: float = 600.0
+    node_timeout: float = 1800.0
+    await_timeout: float = 0.0
+    not_ready_timeout: float = 300.0
+    pending_timeout: float = 30.0
+    after_cordon_timeout: float = 900.0
+    hand_over_timeout: float = 3600.0
+    keep_drained: bool = False
+    backoff: float = 300.0
+    backoff_limit: float = 6 * 3600.0
+    hold_off: float = 4 * 3600.0
+    most_in_flight: int = 10
+    workload_pause: float = 0.0
+    """Seconds between two evictions of one workload's pods."""
+    min_stable_time: float = 0.0
+    """Seconds for which the replacement of an evicted pod must have been Ready before the workload's next eviction."""
+    past_budgets: bool = False
+    """Delete pods instead of evicting them, in spite of every PDB, as the older controller did."""
+
+    @property
+    def rest(self) -> float:
+        """Least seconds between two evictions of one workload's pods."""
+        return max(self.workload_pause, self.min_stable_time)
+
+
+class Findings(Struct, frozen=True, kw_only=True):
+    """The findings of one look at a node and its pods.
+
+    *evict* are pods to evict that nobody is deleting yet, *awaits* pods that end by themselves, *leaving* pods that
+    terminate. *node_refusals* are those of the node as a whole; each would have prevented the claim. *next* are the
+    pods of *evict* to evict now; more may be due at *due*. *against* is everything that waiting does not change:
+    opt-outs, no place, a budget that never allows an eviction, a fatal answer. *refusing* is the part of it about pods
+    that are here and may not be evicted any more: they opted out meanwhile. *opens* is what can still end after
+    the cordon, and part of neither; with any of it, nothing is evicted. *late* names pods that have refused to go
+    for too long. *pending* are pods without a node that were created since the drain began and could run here. *fresh*
+    says that the server just listed the pods, *judged* that *against* includes a new search for places. *stopping* says
+    that somebody else continues the drain; *releasing* says that nobody does, so the node is given back. *met* is when
+    the present drive first saw the node in its phase. *rolling* are pods that a rollout of their Deployment moves, and
+    *restart* the Deployments (``namespace/name``) to restart for it now. *rests_until* is when the
+    last pause of a workload with a pod here ends.
+    """
+
+    node: Node | None
+    evict: tuple[Pod, ...] = ()
+    awaits: tuple[Pod, ...] = ()
+    leaving: tuple[Pod, ...] = ()
+    node_refusals: tuple[Refusal, ...] = ()
+    next: tuple[Pod, ...] = ()
+    due: float | None = None
+    against: tuple[Refusal, ...] = ()
+    refusing: tuple[Refusal, ...] = ()
+    opens: tuple[Refusal, ...] = ()
+    late: tuple[Refusal, ...] = ()
+    pending: tuple[Pod, ...] = ()
+    fresh: bool = False
+    judged: bool = False
+    stopping: bool = False
+    releasing: bool = False
+    met: float = 0.0
+    not_ready_since: float | None = None
+    rests_until: float = 0.0
+    rolling: tuple[Pod, ...] = ()
+    restart: tuple[str, ...] = ()
+
+    @property
+    def left(self) -> tuple[Pod, ...]:
+        """The pods for which the drain still has to wait."""
+        return (*self.evict, *self.awaits, *self.rolling, *self.leaving)
+
+
+class NodeChange(Enum):
+    """The change of a node besides its annotation."""
+
+    NOTHING = "nothing"
+    RESTORE = "restore"
+    """Remove our taint, and restore ``spec.unschedulable``."""
+    UNTAINT = "untaint"
+    """Remove our taint; the cordon belongs to somebody else."""
+
+
+class Wait(Struct, frozen=True):
+    """Wait until *until*, or until the cluster changes."""
+
+    until: float
+    why: str
+
+
+class Look(Struct, frozen=True):
+    """List the node's pods from the server, judge the rest, and ask again."""
+
+
+class Evict(Struct, frozen=True):
+    """Evict these pods, each independently."""
+
+    pods: tuple[Pod, ...]
+
+
+class Restart(Struct, frozen=True):
+    """Restart these Deployments (``namespace/name``), each at most once for the drain."""
+
+    deployments: tuple[str, ...]
+
+
+class Write(Struct, frozen=True):
+    """Write *record* (``None``: remove the annotation) with *change*. *because* is the cause, for people."""
+
+    record: DrainRecord | None
+    change: NodeChange = NodeChange.NOTHING
+    because: Refusal | None = None
+
+
+class Over(Struct, frozen=True):
+    """The drain is over for this drive."""
+
+    ending: Ending
+
+
+Step = Wait | Look | Evict | Restart | Write | Over
+
 
 KEPT = 6 * 3600.0
 """Seconds for which the record keeps a drained node; renewed after half of them."""

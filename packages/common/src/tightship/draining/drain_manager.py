@@ -24,8 +24,7 @@ import msgspec
 from tightship.cluster import Snapshot
 from tightship.cluster.installations import Beside
 from tightship.drain.events import DrainEvent, EventKind
-from tightship.drain.machine import claimed, inherited, mended
-from tightship.drain.steps import NodeChange
+from tightship.drain.machine import NodeChange, claimed, inherited, mended
 from tightship.draining.claims import Allows, Claim, Wish, claims_in, dropping, rested, take
 from tightship.draining.drain_task import Drive, Tools, collected
 from tightship.draining.history import adding, catching_up

@@ -29,9 +29,19 @@ from tightship.cluster import Snapshot
 from tightship.drain.answers import GOING, EvictionAnswer
 from tightship.drain.assessment import Assessment, Returning, Try, tried
 from tightship.drain.events import DrainEvent, EventKind, EventSink
-from tightship.drain.machine import advance
-from tightship.drain.rules import DrainRules
-from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Restart, Step, Wait, Write
+from tightship.drain.machine import (
+    DrainRules,
+    Evict,
+    Findings,
+    Look,
+    NodeChange,
+    Over,
+    Restart,
+    Step,
+    Wait,
+    Write,
+    advance,
+)
 from tightship.draining.extensions import Guide
 from tightship.draining.writing import (
     LiveNode,
@@ -55,7 +65,7 @@ from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.times import doubled
 from tightship.planning.demand import ReservedDemand
 from tightship.planning.plan.model import Placement
-from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.evictability import EvictionRules
 from tightship.rules.nodes import drain_record, opt_outs
 from tightship.rules.rates import newcomers, stable_at, workload_of
 

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.drain.answers import EvictionResult, classify
-from tightship.drain.steps import NodeChange
+from tightship.drain.machine import NodeChange
 from tightship.kube.connection import WRITE_TIMEOUT, Connection
 from tightship.objects import DEPLOYMENT, Deployment, Node, ObjectError, Pod, decode
 from tightship.objects.api_errors import BadAnswer, KubeError, NotFound, NotSent

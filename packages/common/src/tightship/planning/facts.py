@@ -23,8 +23,7 @@ from tightship.rules.additions import Added
 from tightship.rules.after_cordon import parted, paused, pausing
 from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.disruption_cost import total_cost
-from tightship.rules.evictability import Evictability
-from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.evictability import Evictability, EvictionRules
 from tightship.rules.limits import Count, count_nodes
 from tightship.rules.node_groups import NodeGroups
 from tightship.rules.nodes import (

@@ -6,8 +6,10 @@ Each rule has its own :class:`~tightship.objects.reasons.Reason`, by which users
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from typing import Literal
 
 from msgspec import Struct
 
@@ -16,11 +18,56 @@ from tightship.cluster.owners import annotating, named
 from tightship.objects import WORKLOAD_KINDS, Owner, Pod, PodTemplate, Volume, Workload
 from tightship.objects.pod import EXPENDABLE
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.schedulers import SCHEDULERS, Scoring
 from tightship.objects.times import DurationError, format_duration, parse_duration
 from tightship.rules.controllers import LOSING, RECREATING, UNKNOWN
-from tightship.rules.eviction_rules import EvictionRules
 from tightship.rules.gangs import Gangs
-from tightship.rules.terminating import OVERDUE, outlasting
+
+RestartMode = Literal["off", "marked", "all"]
+"""Which Deployments drains restart instead of evicting their pods: none, marked ones, or all that need it."""
+
+
+class EvictionRules(Struct, frozen=True):
+    """The rules that apply. *disabled* holds the reasons of rules switched off; *system_pod_timeout* is in seconds.
+
+    A pod that only *awaited* reasons keep ends by itself, and a drain waits for its end instead of leaving the node
+    alone. A pod with a grace period above *longest_grace* seconds, the time of a drain, stays. *schedulers* are those
+    that filter nodes as kube-scheduler does, by name, with how they score. *restarts* says which Deployments drains
+    restart: see :mod:`tightship.rules.restarting`.
+    """
+
+    disabled: frozenset[Reason] = frozenset()
+    system_pod_timeout: float = 3600.0
+    awaited: frozenset[Reason] = frozenset()
+    longest_grace: float = math.inf
+    schedulers: Mapping[str, Scoring] = SCHEDULERS
+    restarts: RestartMode = "off"
+
+
+ENDS_BY_ITSELF = frozenset({Reason.JOB_RUNNING, Reason.SAFE_TO_EVICT_ON_COMPLETION})
+"""Reasons that :class:`EvictionRules` may await."""
+
+
+def awaited_for(timeout: float) -> frozenset[Reason]:
+    """Return the reasons that a drain awaits if it waits *timeout* seconds for pods that end by themselves."""
+    return ENDS_BY_ITSELF if timeout > 0 else frozenset()
+
+
+SWITCHABLE = ENDS_BY_ITSELF | {
+    Reason.POD_DO_NOT_DRAIN,
+    Reason.NOT_SAFE_TO_EVICT,
+    Reason.POD_DO_NOT_DISRUPT,
+    Reason.PREFER_NO_EVICTION,
+    Reason.NOT_REPLICATED,
+    Reason.CUSTOM_CONTROLLER,
+    Reason.CONTROLLER_NOT_FOUND,
+    Reason.LOCAL_STORAGE,
+    Reason.KUBE_SYSTEM_POD,
+    Reason.TOLERATES_CORDON,
+    Reason.GANG_WOULD_BREAK,
+    Reason.OTHER_SCHEDULER,
+}
+"""Reasons that :class:`EvictionRules` can disable."""
 
 DO_NOT_DRAIN = "tightship.dev/do-not-drain"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -351,3 +398,48 @@ def rolling_out(deployment: str, node: str) -> Refusal:
     """Return what a drain of *node* waits for, after its cordon, where it restarts *deployment*."""
     detail = f"its rollout replaces the pods on node {node} once the node is cordoned, since none would be Ready else"
     return Refusal(Reason.MAKE_BEFORE_BREAK, deployment, detail)
+
+
+STUCK_AFTER = 60
+"""Seconds past the end of its grace period after which a terminating pod counts as stuck, as for Karpenter
+(``IsStuckTerminating`` in pkg/utils/pod/scheduling.go); Cluster Autoscaler waits 30 s (utils/drain/drain.go)."""
+
+OVERDUE = 10
+"""Seconds past the end of its grace period after which a terminating pod keeps a drain from beginning: the pod may be
+stuck soon, and others would be evicted for nothing."""
+
+_REMOVES = {
+    "batch.kubernetes.io/job-tracking": "the Job controller",
+    "foregroundDeletion": "the garbage collector, once all that the pod owns is gone,",
+    "orphan": "the garbage collector",
+}
+"""Who removes the finalizers of Kubernetes itself."""
+
+
+def outlasting(pod: Pod, now: float, has: float = math.inf, patience: float = STUCK_AFTER) -> Refusal | None:
+    """Return why *pod*, if it terminates, is still here when a drain gives up that has *has* seconds from *now*.
+
+    Plan, claim and drain ask alike. A pod that should be gone *patience* seconds ago is stuck: a finalizer holds it, or
+    its kubelet or its volumes don't let go.
+    """
+    if pod.deletion is None:
+        return None
+    if now <= pod.deletion + patience:
+        left = pod.deletion - now
+        if left <= has:
+            return None
+        detail = f"terminates, and may take {format_duration(left)} more; a drain has only {format_duration(has)}"
+        return Refusal(Reason.GRACE_PERIOD_TOO_LONG, pod.key, detail, f"wait until {pod.key} has gone")
+    past = format_duration(now - pod.deletion)
+    if not pod.finalizers:
+        return Refusal(Reason.POD_STUCK, pod.key, f"should have been gone {past} ago")
+    held = f"finalizer{'s' if len(pod.finalizers) > 1 else ''} {', '.join(pod.finalizers)}"
+    holds = "hold" if len(pod.finalizers) > 1 else "holds"
+    who = ", ".join(dict.fromkeys(_removes(each) for each in pod.finalizers))
+    detail = f"should have been gone {past} ago, but {held} {holds} it"
+    return Refusal(Reason.STUCK_FINALIZER, pod.key, detail, f"see why {who} does not remove {held}")
+
+
+def _removes(finalizer: str) -> str:
+    domain = finalizer.partition("/")[0] if "/" in finalizer else finalizer
+    return _REMOVES.get(finalizer) or f"the controller of {domain}"

@@ -18,7 +18,7 @@ from tightship.cluster.snapshot import Restart
 from tightship.objects import DEPLOYMENT, Deployment, Owner, Pod
 from tightship.objects.counting import counted
 from tightship.objects.workloads import MAKE_BEFORE_BREAK
-from tightship.rules.eviction_rules import RestartMode
+from tightship.rules.evictability import RestartMode
 from tightship.scheduler.space import Space
 
 _ENDS = frozenset({"DaemonSet", "Job"})

@@ -27,7 +27,7 @@ from tightship.documents.presentation import written
 from tightship.kube.host import wall
 from tightship.planning.demand import ReservedDemand
 from tightship.process.settings.process import load_process
-from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.evictability import EvictionRules
 from tightship_cli.lint.manifests import Manifests, is_cluster, read_manifests, read_paths
 from tightship_cli.lint.rules import LEVELS, lint
 from tightship_cli.lint.views import LintReport, at_least, junit, printout, report, sarif

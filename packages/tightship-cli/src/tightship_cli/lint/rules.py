@@ -25,8 +25,7 @@ from tightship.objects.meta import qualified
 from tightship.objects.reasons import Reason
 from tightship.objects.times import format_duration
 from tightship.rules.disruption import DisruptionLedger
-from tightship.rules.evictability import Evictability
-from tightship.rules.eviction_rules import EvictionRules
+from tightship.rules.evictability import Evictability, EvictionRules
 
 Level = Literal["error", "warning", "note"]
 

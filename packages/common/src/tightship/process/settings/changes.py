@@ -18,7 +18,7 @@ from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Plan
 from tightship.process.settings.loading import flags_of, nested, wire, wire_keys
 from tightship.process.settings.sections import NodeSettings
-from tightship.rules.eviction_rules import ENDS_BY_ITSELF
+from tightship.rules.evictability import ENDS_BY_ITSELF
 
 AWAITED = 3600.0
 """Seconds for which advice would have drains wait for pods that end by themselves."""

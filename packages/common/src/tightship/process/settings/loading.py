@@ -35,7 +35,7 @@ from tightship.objects.reasons import Reason
 from tightship.objects.times import ALLOWED_FORMS, DurationError, parse_duration, spell_duration
 from tightship.objects.unreadable import UNREADABLE
 from tightship.planning.demand import SWITCHABLE as SWITCHABLE_DEMAND_RULES
-from tightship.rules.eviction_rules import SWITCHABLE as SWITCHABLE_POD_RULES
+from tightship.rules.evictability import SWITCHABLE as SWITCHABLE_POD_RULES
 from tightship.rules.nodes import SWITCHABLE as SWITCHABLE_NODE_RULES
 from tightship.rules.windows import Windows
 

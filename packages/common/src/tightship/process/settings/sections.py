@@ -14,7 +14,7 @@ import msgspec
 from pydantic import BeforeValidator, Field, InstanceOf, ValidationInfo, field_validator
 
 from tightship.cluster.pools import KNOWN_POOL_LABELS
-from tightship.drain.rules import DrainRules
+from tightship.drain.machine import DrainRules
 from tightship.objects.money import Prices
 from tightship.objects.reasons import Reason
 from tightship.objects.schedulers import SCHEDULERS, Scoring
@@ -23,7 +23,7 @@ from tightship.planning.demand import KEPT_FOR, ReservedDemand
 from tightship.planning.plan.model import CANDIDATE, Placement, SteeringRules
 from tightship.process.settings.loading import SWITCHABLE_RULES, BudgetField, Flag, Layered, Rules, Seconds, Share
 from tightship.process.settings.windows import WindowsSetting
-from tightship.rules.eviction_rules import EvictionRules, RestartMode, awaited_for
+from tightship.rules.evictability import EvictionRules, RestartMode, awaited_for
 from tightship.rules.rates import Rates
 from tightship.rules.windows import Windows
 
@@ -37,7 +37,7 @@ Restarts = Annotated[RestartMode, BeforeValidator(lambda value: "off" if value i
 
 
 class DrainKeys(Layered):
-    """How a drain proceeds: :class:`tightship.drain.rules.DrainRules` has these names and defaults."""
+    """How a drain proceeds: :class:`tightship.drain.machine.DrainRules` has these names and defaults."""
 
     eviction_method: Literal["evict", "delete"] = Field(default="evict", alias="evictionMethod")
     """``evict`` asks the API server, which respects every PodDisruptionBudget. ``delete`` deletes the pods **past every
