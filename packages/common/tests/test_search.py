@@ -15,8 +15,8 @@ from search_fleets import OWNER, exclusive_fleet, gpu_fleet
 from tightship.cluster import Snapshot
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan import STRATEGIES, Candidate, Judgement, Plan, Planner, SearchRules, make_plan
-from tightship.planning.plan.engine import after
 from tightship.planning.plan.model import Searched
+from tightship.planning.plan.strategies import after
 from tightship.rules.disruption import DisruptionLedger
 from tightship.search.bound import bound
 from tightship.search.improve import Effort, Packed, improve

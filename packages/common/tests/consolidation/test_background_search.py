@@ -17,7 +17,7 @@ from tightship.kube.host import HOST, Host
 from tightship.nodes.background_search import REST, BackgroundSearch, SearchState
 from tightship.planning.evaluate import Evaluation, Evaluator, Facts
 from tightship.planning.plan import STRATEGIES, Placement, Plan, Strategy
-from tightship.planning.plan.engine import after
+from tightship.planning.plan.strategies import after
 from tightship.search import search
 from tightship_testkit.planning import NOW, plain, snapshot_of
 

@@ -19,7 +19,7 @@ from tightship.planning.changes import Change, Scenario
 from tightship.planning.evaluate import Evaluation, Facts, Horizon, Judge, facts_of
 from tightship.planning.facts import candidates_of, judgement, plannable
 from tightship.planning.plan import Judgement, Plan, Planner, Removal
-from tightship.planning.plan.engine import planned_round
+from tightship.planning.plan.strategies import planned_round
 from tightship.rules.disruption import DisruptionLedger
 
 

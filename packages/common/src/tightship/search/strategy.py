@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from tightship.objects.reasons import Refusal
-from tightship.planning.plan.engine import straightened
 from tightship.planning.plan.model import Candidate, Removal, Searched, SearchRules
 from tightship.planning.plan.planner import Planner
-from tightship.planning.plan.strategies import Gates, NewPlanner, Outcome, Strategy
+from tightship.planning.plan.strategies import Gates, NewPlanner, Outcome, Strategy, straightened
 from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.disruption_cost import total_cost
 from tightship.scheduler.scoring import Choice
