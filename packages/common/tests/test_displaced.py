@@ -15,9 +15,9 @@ from tightship.drain.machine import DrainRules
 from tightship.objects import Node
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan import Candidate, Planner
-from tightship.rules.displacing import displaced_since, displaces, with_abandoned
 from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.evictability import EvictionRules
+from tightship.rules.nodes import displaced_since, displaces, with_abandoned
 
 Json = dict[str, Any]
 NOW = 1_790_000_000.0

@@ -23,10 +23,10 @@ from tightship.objects.money import HOURLY_PRICE, annotation_problem
 from tightship.objects.storage import CSI_DRIVER, STORAGE_CAPACITY, VOLUME_ATTACHMENT
 from tightship.planning.demand import MOST_IN_BUFFERS
 from tightship.rules.checks import Check
-from tightship.rules.displacing import displaces
 from tightship.rules.gangs import LEADER_WORKER_SET_NAME
 from tightship.rules.karpenter import POOL_LABEL
 from tightship.rules.node_groups import MINIMUM_SIZE
+from tightship.rules.nodes import displaces
 
 UNREADABLE_SHOWN = 10
 """Most unreadable objects that warnings name."""

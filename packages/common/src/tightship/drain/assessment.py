@@ -29,10 +29,9 @@ from tightship.planning.plan import Candidate, Planner
 from tightship.planning.plan.model import Placement
 from tightship.planning.plan.reserving import moving_nodes
 from tightship.rules.after_cordon import AFTER_CORDON, parted
-from tightship.rules.displacing import with_abandoned
 from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.evictability import Evictability, EvictionRules, Sorted, rolling_out
-from tightship.rules.nodes import drain_record
+from tightship.rules.nodes import drain_record, with_abandoned
 from tightship.rules.rates import workload_of
 from tightship.rules.restarting import deployment_of, with_restarts
 from tightship.scheduler.devices import with_devices

@@ -25,8 +25,7 @@ from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.resources import Resources
 from tightship.objects.selectors import Taint
 from tightship.planning.plan.model import Candidate, Placement
-from tightship.rules.displacing import displaces
-from tightship.rules.nodes import drain_record, draining
+from tightship.rules.nodes import displaces, drain_record, draining
 from tightship.scheduler.scoring import best_fit, nodes_to_find, scheduler_choice
 from tightship.scheduler.space import Memory, PodDemand, Space
 from tightship.scheduler.topology import NodeMask

@@ -135,7 +135,7 @@ class NodeKeys(HealthKeys, RegretKeys):
 
 class ScaleUpKeys(Layered):
     """Room for replicas that HPAs are about to start (:mod:`tightship.planning.demand`), and for pods
-    that others will move (:mod:`tightship.rules.displacing`).
+    that others will move (:mod:`tightship.rules.nodes`).
     """
 
     scale_up_veto: Annotated[
