@@ -11,7 +11,7 @@ from node_compactor.advice import CompactorChanges
 from node_compactor.controller import POSSIBLE
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import CompactorSettings
-from tightship.nodes.page_advice import FRESH, MeasuredAdvice, PageAdvice
+from tightship.nodes.background import FRESH, MeasuredAdvice, PageAdvice
 from tightship.planning.evaluate import evaluate
 from tightship_testkit.builders import NOW, node, pod, snapshot, workload
 
@@ -41,7 +41,7 @@ async def measured(advice: PageAdvice) -> MeasuredAdvice | None:
 
 def judged(advice: PageAdvice, tunable: CompactorChanges) -> None:
     cluster = snapshot(node("n1"), node("n2"), workload(), pod(notes={SAFE: "false"}), pod("web-2", on="n2"))
-    advice.judged(evaluate(cluster, CompactorJudge(SETTINGS), NOW), tunable)
+    advice.judged(evaluate(cluster, CompactorJudge(SETTINGS), NOW), lambda: tunable)
 
 
 async def test_who_reads_the_page_gets_what_was_measured_once() -> None:

@@ -12,7 +12,7 @@ from tightship.kube.host import HOST, Host
 from tightship_testkit.execution import Carried, Execution
 from tightship_testkit.planning import snapshot_of
 
-from .test_background_search import Judge
+from .test_background import Judge
 
 
 @pytest.fixture(autouse=True)

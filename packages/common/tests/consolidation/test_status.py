@@ -15,7 +15,7 @@ from playwright.async_api import Browser
 from tightship.documents.advice import AdviceEntry, AdviceSummary, ChangeEntry, GainEntry
 from tightship.documents.document import Generator, SettingsView
 from tightship.documents.html.page import Page, render_page
-from tightship.nodes.page_advice import MeasuredAdvice
+from tightship.nodes.background import MeasuredAdvice
 from tightship.nodes.status import Situation, Status, nothing_yet, show
 from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, encode_record
 from tightship.objects.money import HOURLY_PRICE

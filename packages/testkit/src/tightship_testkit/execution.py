@@ -18,7 +18,7 @@ from msgspec import Struct
 from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.state import sum_up
 from tightship.nodes.annexes import SEARCH
-from tightship.nodes.background_search import BackgroundSearch
+from tightship.nodes.background import BackgroundSearch
 from tightship.objects import Pod
 from tightship.planning.evaluate import Evaluator, Judge
 from tightship.planning.plan import Plan, Removal

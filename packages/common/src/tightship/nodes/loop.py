@@ -38,12 +38,11 @@ from tightship.kube.connection import Connection
 from tightship.kube.reflector import list_all
 from tightship.kube.resources import BY_KIND, resources
 from tightship.nodes import annexes
-from tightship.nodes.background_search import BackgroundSearch
+from tightship.nodes.background import BackgroundSearch, MeasuredAdvice, PageAdvice
 from tightship.nodes.controller import AnyController
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship.nodes.node_prices import NodePrices
 from tightship.nodes.node_writes import NodeWrites
-from tightship.nodes.page_advice import MeasuredAdvice, PageAdvice
 from tightship.nodes.soft_taints import next_to_go
 from tightship.nodes.status import Shown, Situation, nothing_yet, show
 from tightship.objects import AUTOSCALER, CAPACITY_BUFFER, DEPLOYMENT, POD_TEMPLATE, ApiObject, Owner, Workload
@@ -277,9 +276,7 @@ class ConsolidationLoop(Controller):
         as_if = await self._as_if.plan(evaluation, settings)
         situation = self._situation(off, history.finished, evaluation, settings)
         self._shown = await in_thread(show, evaluation, situation, as_if)
-        changes = self._controller.changes(settings)
-        if changes is not None:
-            self._advice.judged(evaluation, changes)
+        self._advice.judged(evaluation, partial(self._controller.changes, settings))
         if leading and self._may_begin():
             await self._writes.notes(snapshot, self._controller.notes(evaluation, settings), self._may_begin)
             await self._steer(evaluation, settings)

@@ -27,8 +27,7 @@ from tightship.documents.money import money
 from tightship.documents.plan_view import plan_page
 from tightship.documents.warnings import warnings_of
 from tightship.draining.extensions import LandingFigures
-from tightship.nodes.background_search import SearchState
-from tightship.nodes.page_advice import MeasuredAdvice
+from tightship.nodes.background import MeasuredAdvice, SearchState
 from tightship.objects.counting import counted
 from tightship.objects.drain_record import Finished
 from tightship.objects.times import rfc3339
@@ -141,7 +140,7 @@ class Situation(Struct, frozen=True, kw_only=True):
 
 class Shown(Struct, frozen=True):
     """One pass, ready to be served. *page* draws itself from *json* on request, because few people open it; it takes
-    the :class:`~tightship.nodes.page_advice.MeasuredAdvice` so far, if any.
+    the :class:`~tightship.nodes.background.MeasuredAdvice` so far, if any.
     """
 
     json: bytes

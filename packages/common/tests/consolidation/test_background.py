@@ -14,7 +14,7 @@ from search_fleets import gpu_fleet
 
 from tightship.cluster import Snapshot
 from tightship.kube.host import HOST, Host
-from tightship.nodes.background_search import REST, BackgroundSearch, SearchState
+from tightship.nodes.background import REST, BackgroundSearch, SearchState
 from tightship.planning.evaluate import Evaluation, Evaluator, Facts
 from tightship.planning.plan import STRATEGIES, Placement, Plan, Strategy
 from tightship.planning.plan.strategies import after
