@@ -1,9 +1,8 @@
-"""A format is one file: a module of ``tightship.documents.formats``, and every command takes its name after ``-o``."""
+"""A format is one row of ``tightship.documents.formats``, and every command takes its name after ``-o``."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,8 @@ import node_refiner.controller
 from tightship.documents import formats
 from tightship.documents.explanation_view import EXPLANATION
 from tightship.documents.plan_view import PLAN
+from tightship.documents.presentation import Document, View
+from tightship.documents.terminal import Terminal
 from tightship_testkit import commands
 from tightship_testkit.commands import Outcome
 
@@ -23,31 +24,17 @@ NODES = PACKAGES / "node-compactor" / "tests" / "data" / "cluster.yaml"
 FLOORS = PACKAGES / "hpa-scaler" / "tests" / "data"
 VIEWS = (PLAN, EXPLANATION, hpa_scaler.documents.PLAN, hpa_scaler.documents.EXPLANATION, hpa_scaler.documents.RELEASE)
 
-OUTLINE = '''
-"""An outline: titles, and how many rows there are below them."""
 
-from tightship.documents.formats import Format
-from tightship.documents.presentation import Document, View
-from tightship.documents.terminal import Terminal
-
-
-def _render(document: Document, view: View[Document], terminal: Terminal) -> str:
+def outline(document: Document, view: View[Document], terminal: Terminal) -> str:
+    """Return an outline: titles, and how many rows there are below them."""
     printout = view.printout(document)
-    titles = "".join(f"# {block.title}\\n" for block in printout.blocks if block.title)
-    return f"{len(printout.grid.columns[0].cells)} rows\\n" if printout.grid else titles
-
-
-FORMAT = Format(_render)
-'''
+    titles = "".join(f"# {block.title}\n" for block in printout.blocks if block.title)
+    return f"{len(printout.grid.columns[0].cells)} rows\n" if printout.grid else titles
 
 
 @pytest.fixture
-def _outline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    (tmp_path / "outline.py").write_text(OUTLINE, encoding="utf-8")
-    monkeypatch.setattr(formats, "__path__", [*formats.__path__, str(tmp_path)])
-    yield
-    sys.modules.pop("tightship.documents.formats.outline", None)
-    vars(formats).pop("outline", None)
+def _outline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "FORMATS", {**formats.FORMATS, "outline": formats.Format(outline)})
 
 
 @pytest.fixture
@@ -68,7 +55,7 @@ def test_every_kind_of_document_has_the_formats_that_can_show_it() -> None:
 
 
 @pytest.mark.usefixtures("_outline")
-def test_a_module_that_is_put_there_is_a_format_of_everything_it_can_show() -> None:
+def test_a_row_that_is_added_is_a_format_of_everything_it_can_show() -> None:
     assert {list(formats.formats_of(view))[-1] for view in VIEWS} == {"outline"}
 
 
@@ -88,7 +75,7 @@ def test_commands_of_the_hpa_scaler_take_it(run: Callable[..., Outcome]) -> None
     assert (explained.code, explained.out.splitlines()[:2]) == (0, ["# HPA shop/web", "# Why"])
 
 
-def test_without_the_module_the_format_does_not_exist(run: Callable[..., Outcome]) -> None:
+def test_without_the_row_the_format_does_not_exist(run: Callable[..., Outcome]) -> None:
     refused = run("hpa-scaler", "plan", "-o", "outline")
     assert refused.code == 64
     assert "choose from" in refused.err
