@@ -11,9 +11,8 @@ from node_compactor.settings import load_settings
 from tightship.cli.object_file import FileError
 from tightship.cli.snapshot_file import read_file
 from tightship.cluster import Snapshot
-from tightship.documents.build import plan_document
+from tightship.documents.build import Inputs, plan_document
 from tightship.documents.document import Generator, SettingsView, Source
-from tightship.documents.inputs import Inputs
 from tightship.objects.reasons import Reason
 from tightship.planning.evaluate import Evaluation, Horizon, evaluate
 from tightship.planning.facts import candidates_of

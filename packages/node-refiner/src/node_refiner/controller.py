@@ -28,8 +28,8 @@ from node_refiner.settings import RefinerSettings
 from tightship.cli.app import run
 from tightship.cli.arguments import add_plan_flags, given
 from tightship.cli.commands import Commands
+from tightship.documents.build import share
 from tightship.documents.document import ExcessSummary, SettingsView
-from tightship.documents.inputs import share
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.nodes.controller import NodeController, OwnMetrics
 from tightship.objects.counting import counted

@@ -12,7 +12,7 @@ from tightship.advice.catalogue import Catalogue
 from tightship.advice.extension import Extension
 from tightship.cluster import Snapshot
 from tightship.documents.advice import AdviceEntry, AdviceSummary, BundleMove, ChangeEntry, GainEntry, NodeBundle
-from tightship.documents.inputs import Inputs
+from tightship.documents.build import Inputs
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.changes import AdviceAsked, Change, Scenario, TimeLimit, Tunable
 from tightship.planning.evaluate import Evaluation, Evaluator, Horizon, evaluate

@@ -33,7 +33,7 @@ from tightship.cli.run_command import add_run
 from tightship.cli.source import LoadedCluster, load_snapshot
 from tightship.cluster import Snapshot
 from tightship.cluster.pools import pool_of, shown
-from tightship.documents.build import plan_document
+from tightship.documents.build import Inputs, plan_document
 from tightship.documents.difference import DIFFERENCE, difference
 from tightship.documents.document import Generator, NodeExplanation, NodePlan, PendingSummary
 from tightship.documents.explain import explanation_document
@@ -41,7 +41,6 @@ from tightship.documents.explanation_view import EXPLANATION
 from tightship.documents.formats import formats_of
 from tightship.documents.frontier import FRONTIER as FRONTIER_VIEW
 from tightship.documents.frontier import frontier_document
-from tightship.documents.inputs import Inputs
 from tightship.documents.plan_view import PLAN, plan_view
 from tightship.documents.shown_rows import SUMMARY_FROM, ShownRows
 from tightship.documents.warnings import warnings_of

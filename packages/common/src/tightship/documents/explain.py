@@ -10,15 +10,7 @@ from msgspec import Struct
 from tightship.cluster import Budgets, NodeView, Snapshot
 from tightship.cluster.pools import KNOWN_POOL_LABELS, pool_of
 from tightship.cluster.snapshot import Usage
-from tightship.documents.document import (
-    BudgetEntry,
-    FreeingChange,
-    GateCheck,
-    NodeDetail,
-    NodeExplanation,
-    PodEntry,
-)
-from tightship.documents.inputs import (
+from tightship.documents.build import (
     Inputs,
     by_importance,
     other_resources,
@@ -26,6 +18,14 @@ from tightship.documents.inputs import (
     refusal_entry,
     share,
     share_of,
+)
+from tightship.documents.document import (
+    BudgetEntry,
+    FreeingChange,
+    GateCheck,
+    NodeDetail,
+    NodeExplanation,
+    PodEntry,
 )
 from tightship.documents.money import node_cost
 from tightship.objects import Pod

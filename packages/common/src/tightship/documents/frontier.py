@@ -14,7 +14,7 @@ from tightship.documents.presentation import Column, Grid, Printout, TextLine, V
 
 if TYPE_CHECKING:
     # hpa-scaler uses documents too, and has no numpy, which plans need.
-    from tightship.documents.inputs import Inputs
+    from tightship.documents.build import Inputs
     from tightship.planning.frontier import Bought
 
 WIDTH, HEIGHT, MARGIN = 720, 360, 60

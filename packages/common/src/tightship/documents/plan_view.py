@@ -15,6 +15,7 @@ from tightship.cluster.pools import shown
 from tightship.documents.advice import AdviceEntry, advice_lines, gained, numbered, patches, together
 from tightship.documents.amounts import age, amount, cores, cores_pair, memory, memory_pair, percent, short
 from tightship.documents.blockers import SHOWN, blocker_grid
+from tightship.documents.build import extended_resources
 from tightship.documents.document import (
     ExcessSummary,
     KarpenterSummary,
@@ -34,7 +35,6 @@ from tightship.documents.document import (
 )
 from tightship.documents.html.fleet import Bar, Slot, fleet_of
 from tightship.documents.html.page import Page
-from tightship.documents.inputs import extended_resources
 from tightship.documents.money import an_hour, change, hourly, money, money_lines, monthly, origin
 from tightship.documents.presentation import (
     Block,

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, InstanceOf
 from tightship.advice import advise
 from tightship.cluster.installations import Beside
 from tightship.deletion_costs import pod_costs
-from tightship.documents.inputs import Inputs
+from tightship.documents.build import Inputs
 from tightship.draining.extensions import Guide, Landed, PodCosts
 from tightship.draining.installations import Installations
 from tightship.frontier import frontier

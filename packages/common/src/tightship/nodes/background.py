@@ -19,8 +19,8 @@ from functools import partial
 from msgspec import Struct
 
 from tightship.documents.advice import AdviceSummary, GainEntry
+from tightship.documents.build import Inputs
 from tightship.documents.document import Generator, SettingsView, Source
-from tightship.documents.inputs import Inputs
 from tightship.kube.host import HOST, monotonic
 from tightship.nodes.annexes import ADVISE, SEARCH
 from tightship.objects.api_errors import one_line

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from tightship.cluster.installations import Installation
 from tightship.cluster.pools import shown
-from tightship.documents.build import plan_document
+from tightship.documents.build import Inputs, plan_document, refusal_entry
 from tightship.documents.document import (
     API_VERSION,
     ExcessSummary,
@@ -22,7 +22,6 @@ from tightship.documents.document import (
     Source,
 )
 from tightship.documents.html.page import REFRESH, Page
-from tightship.documents.inputs import Inputs, refusal_entry
 from tightship.documents.money import money
 from tightship.documents.plan_view import plan_page
 from tightship.documents.warnings import warnings_of
