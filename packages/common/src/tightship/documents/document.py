@@ -12,8 +12,22 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from tightship.documents.advice import AdviceEntry, AdviceSummary, GainEntry, NodeBundle
-from tightship.documents.blockers import Blocker
 from tightship.documents.money import MoneySummary, MonthTotals, NodeCost
+
+
+class Blocker(Struct, frozen=True, rename="camel"):
+    """A *reason* with the *thing* behind it (a workload, a budget, a pool) and the number of *nodes* that it keeps.
+
+    It alone keeps *alone* of them, which cost *micros_alone* in a month, *micros* all of them; both are ``null`` if no
+    node has a price.
+    """
+
+    reason: str
+    thing: str
+    nodes: int
+    alone: int
+    micros: int | None = None
+    micros_alone: int | None = None
 
 
 class SearchedPlan(Struct, frozen=True, rename="camel"):

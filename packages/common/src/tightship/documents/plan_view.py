@@ -14,9 +14,9 @@ from msgspec import Struct
 from tightship.cluster.pools import shown
 from tightship.documents.advice import AdviceEntry, advice_lines, gained, numbered, patches, together
 from tightship.documents.amounts import age, amount, cores, cores_pair, memory, memory_pair, percent, short
-from tightship.documents.blockers import SHOWN, blocker_grid
 from tightship.documents.build import extended_resources
 from tightship.documents.document import (
+    Blocker,
     ExcessSummary,
     KarpenterSummary,
     KeptBy,
@@ -109,7 +109,7 @@ class Row(Struct, frozen=True):
         return blockers(self.stuck)
 
 
-class Blocker(Struct, frozen=True):
+class TeamBlocker(Struct, frozen=True):
     """What keeps *nodes* in the part of a team: a reason with its detail and fix, and the pods behind it."""
 
     reason: str
@@ -135,7 +135,7 @@ class Team(Struct, frozen=True, kw_only=True):
     nodes: int
     alone: int
     micros: int
-    blockers: Sequence[Blocker]
+    blockers: Sequence[TeamBlocker]
     changes: Sequence[tuple[int, AdviceEntry]]
     evicted: int
     moves: Sequence[tuple[str, int]]
@@ -343,7 +343,7 @@ def teams_of(plan: NodePlan, owners: Mapping[str, str] = {}, *, within: str = ""
             alone=alone[name],
             micros=micros[name],
             blockers=sorted(
-                (Blocker(*key, pods, tuple(where)) for key, (pods, where) in kept.get(name, {}).items()),
+                (TeamBlocker(*key, pods, tuple(where)) for key, (pods, where) in kept.get(name, {}).items()),
                 key=lambda each: -len(each.nodes),
             ),
             changes=[
@@ -668,6 +668,24 @@ def _now(plan: NodePlan, *, brief: bool) -> Iterator[TextLine]:
         for name, totals in summary.other.items():
             yield figure(short(name).replace("gpu", "GPU"), _extended_line(name, totals))
     yield from _pools(plan, POOLS_IN_SUMMARY if brief else None)
+
+
+SHOWN = 10
+"""Most blockers that the output for people names."""
+
+
+def blocker_grid(found: tuple[Blocker, ...], currency: str, most: int = SHOWN) -> Grid:
+    """Return a table of the first *most* blockers."""
+    rows = found[:most]
+    columns = [
+        Column("WHAT IS BEHIND IT", [each.thing for each in rows]),
+        Column("BLOCKER", [each.reason for each in rows], style="why"),
+        Column("NODES", [f"{each.nodes:,}" for each in rows], ">"),
+        Column("ALONE", [f"{each.alone:,}" for each in rows], ">"),
+    ]
+    if any(each.micros_alone is not None for each in rows):
+        columns.append(Column("A MONTH", [money(each.micros_alone or 0, currency) for each in rows], ">"))
+    return Grid(columns, (GridShape(names=63), GridShape(shortest=24)))
 
 
 def _kept(plan: NodePlan) -> Iterator[Block]:

@@ -7,11 +7,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from tightship.documents.blockers import SHOWN, Blocker
-from tightship.documents.document import API_VERSION, Generator, NodePlan, NodeTotals
+from tightship.documents.document import API_VERSION, Blocker, Generator, NodePlan, NodeTotals
 from tightship.documents.html.page import Page
 from tightship.documents.money import MonthTotals, change, money
-from tightship.documents.plan_view import plan_page, teams_of
+from tightship.documents.plan_view import SHOWN, plan_page, teams_of
 from tightship.documents.presentation import Block, Column, Grid, GridShape, Printout, TextLine, View, figure, warning
 from tightship.objects.counting import counted
 
