@@ -11,11 +11,19 @@ import yaml
 
 from tightship.cli.output import text_of
 from tightship.documents.amounts import cores, memory, memory_pair
-from tightship.documents.document import ExcessSummary, NodeEntry, NodePlan, PendingSummary, Share, ShareTotals
+from tightship.documents.document import (
+    ORDERS,
+    ExcessSummary,
+    NodeEntry,
+    NodePlan,
+    PendingSummary,
+    Share,
+    ShareTotals,
+    sorted_nodes,
+)
 from tightship.documents.formats import formats_of
 from tightship.documents.plan_view import PLAN
 from tightship.documents.presentation import reason_words
-from tightship.documents.shown_rows import ORDERS, sorted_nodes
 from tightship.documents.terminal import Terminal, clean
 
 from .plans import GIB, node, plan, refusal

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar, get_origin
 from pydantic import BaseModel
 
 from tightship.cli.app import EXIT_USAGE, CliError
-from tightship.documents.shown_rows import DEFAULT_ORDER, ORDERS, SHOW, SUMMARY_FROM, SUMMARY_ROWS
+from tightship.documents.document import DEFAULT_ORDER, ORDERS, SHOW, SUMMARY_FROM, SUMMARY_ROWS
 from tightship.objects.quoting import near, quoted
 from tightship.objects.selectors import parse_selector
 from tightship.objects.times import ALLOWED_FORMS, parse_duration, parse_rfc3339

@@ -35,14 +35,13 @@ from tightship.cluster import Snapshot
 from tightship.cluster.pools import pool_of, shown
 from tightship.documents.build import Inputs, plan_document
 from tightship.documents.difference import DIFFERENCE, difference
-from tightship.documents.document import Generator, NodeExplanation, NodePlan, PendingSummary
+from tightship.documents.document import SUMMARY_FROM, Generator, NodeExplanation, NodePlan, PendingSummary, ShownRows
 from tightship.documents.explain import explanation_document
 from tightship.documents.explanation_view import EXPLANATION
 from tightship.documents.formats import formats_of
 from tightship.documents.frontier import FRONTIER as FRONTIER_VIEW
 from tightship.documents.frontier import frontier_document
 from tightship.documents.plan_view import PLAN, plan_view
-from tightship.documents.shown_rows import SUMMARY_FROM, ShownRows
 from tightship.documents.warnings import warnings_of
 from tightship.kube.host import monotonic
 from tightship.nodes.annexes import ADVISE, FRONTIER, SEARCH, Frontier

@@ -14,6 +14,7 @@ from tightship.cluster.pools import pool_of, shown
 from tightship.documents.advice import AdviceEntry, AdviceSummary, GainEntry, NodeBundle
 from tightship.documents.document import (
     API_VERSION,
+    DEFAULT_ORDER,
     Blocker,
     ExcessSummary,
     Generator,
@@ -36,9 +37,9 @@ from tightship.documents.document import (
     Source,
     StuckNode,
     Summary,
+    sorted_nodes,
 )
 from tightship.documents.money import NodeCost, money_summary, month_totals, node_cost
-from tightship.documents.shown_rows import DEFAULT_ORDER, sorted_nodes
 from tightship.objects import Pod
 from tightship.objects.counting import counted
 from tightship.objects.reasons import Reason, Refusal

@@ -31,6 +31,7 @@ from tightship.documents.document import (
     Setting,
     Share,
     ShareTotals,
+    ShownRows,
     Summary,
 )
 from tightship.documents.html.fleet import Bar, Slot, fleet_of
@@ -48,7 +49,6 @@ from tightship.documents.presentation import (
     figure,
     warning,
 )
-from tightship.documents.shown_rows import ShownRows
 from tightship.documents.terminal import length, pad
 from tightship.objects.counting import counted
 from tightship.objects.reasons import Reason
