@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tightship.nodes.node_prices import AGAIN, REFRESH, NodePrices
+from tightship.nodes.loop import PRICES_AGAIN, PRICES_EVERY, NodePrices
 from tightship.objects.query_servers import Server
 from tightship.prices import opencost
 from tightship.prices.lists import read_prices
@@ -27,7 +27,7 @@ class OpenCost:
         self.says: dict[str, int] | None = {"n1": 500_000}
         self.asked: list[str] = []
         self.now = 0.0
-        self.prices: NodePrices[NodeSettings] = NodePrices(logging.getLogger("t"), lambda: self.now)
+        self.prices = NodePrices(logging.getLogger("t"), lambda: self.now)
 
     def answer(self, server: Server, _: object) -> Mapping[str, int]:
         self.asked.append(str(server.address))
@@ -52,11 +52,11 @@ async def test_settings_get_the_prices_and_stay_the_same_while_these_do(cost: Op
     await cost.prices.refresh(own)
     first = cost.prices.applied(own)
     assert first.prices.nodes == {"n1": 500_000}
-    cost.now = REFRESH
+    cost.now = PRICES_EVERY
     await cost.prices.refresh(own)
     assert len(cost.asked) == 2
     assert cost.prices.applied(own) is first
-    cost.now, cost.says = 2 * REFRESH, {"n1": 1}
+    cost.now, cost.says = 2 * PRICES_EVERY, {"n1": 1}
     await cost.prices.refresh(own)
     assert cost.prices.applied(own).prices.nodes == {"n1": 1}
 
@@ -64,13 +64,13 @@ async def test_settings_get_the_prices_and_stay_the_same_while_these_do(cost: Op
 async def test_a_server_that_is_away_leaves_the_last_prices_in_use_and_is_told(cost: OpenCost) -> None:
     own = settings()
     await cost.prices.refresh(own)
-    cost.now, cost.says = REFRESH, None
+    cost.now, cost.says = PRICES_EVERY, None
     await cost.prices.refresh(own)
     assert cost.prices.applied(own).prices.nodes == {"n1": 500_000}
     assert cost.prices.problems == ("openCost http://p:9090: can't be asked: no route: the last prices stay in use",)
     await cost.prices.refresh(own)
     assert len(cost.asked) == 2
-    cost.now, cost.says = REFRESH + AGAIN, {"n1": 500_000}
+    cost.now, cost.says = PRICES_EVERY + PRICES_AGAIN, {"n1": 500_000}
     await cost.prices.refresh(own)
     assert cost.prices.problems == ()
 

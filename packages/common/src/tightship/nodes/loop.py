@@ -41,7 +41,6 @@ from tightship.nodes import annexes
 from tightship.nodes.background import BackgroundSearch, MeasuredAdvice, PageAdvice
 from tightship.nodes.controller import AnyController
 from tightship.nodes.metrics import ConsolidationMetrics
-from tightship.nodes.node_prices import NodePrices
 from tightship.nodes.node_writes import NodeWrites
 from tightship.nodes.soft_taints import next_to_go
 from tightship.nodes.status import Shown, Situation, nothing_yet, show
@@ -58,6 +57,7 @@ from tightship.process.http import Draw
 from tightship.process.logging import log
 from tightship.process.loop import Runtime, in_thread
 from tightship.process.serving import Configuration, Controller, Frame, serve
+from tightship.process.settings.loading import SettingsError
 from tightship.process.settings.process import NodeProcessSettings
 from tightship.process.settings.sections import NodeSettings
 from tightship.rules.additions import learned
@@ -132,7 +132,7 @@ class ConsolidationLoop(Controller):
         )
         guide = annexes.GUIDE
         self._guide = Guide() if guide is None else guide(frame, run, cache, self._installations, self._metrics.landed)
-        self._prices: NodePrices[NodeSettings] = NodePrices(frame.logger, self._clock)
+        self._prices = NodePrices(frame.logger, self._clock)
         tools = Tools(
             connection=frame.connection,
             cache=cache,
@@ -616,6 +616,55 @@ class PassLog:
 def _pools(names: Sequence[str]) -> str:
     more = len(names) - POOLS_SHOWN
     return f"the pools {', '.join(names[:POOLS_SHOWN])}" + (f" and {more} more" if more > 0 else "")
+
+
+PRICES_EVERY = 240.0
+"""Seconds for which a server's prices are new enough: less than the usual time between two passes."""
+
+PRICES_AGAIN = 60.0
+"""Seconds after a failure before the next question about prices."""
+
+
+class NodePrices:
+    """Adds the prices of a server such as OpenCost to settings; while it does not answer, the last ones stay in use."""
+
+    def __init__(self, logger: logging.Logger, clock: Callable[[], float]) -> None:
+        self._log = logger
+        self._clock = clock
+        self._ask: Callable[[], Mapping[str, int]] | None = None
+        self._nodes: Mapping[str, int] = {}
+        self._next = 0.0
+        self._last: tuple[NodeSettings, NodeSettings] | None = None
+        self.problems: tuple[str, ...] = ()
+        """Why the prices may be old, or missing; empty if the server has answered."""
+
+    async def refresh(self, settings: NodeSettings) -> None:
+        """Ask the server that the price list of *settings* names, if its last answer is too old."""
+        ask = settings.prices.ask
+        if ask != self._ask:
+            self._ask, self._nodes, self._next, self._last, self.problems = ask, {}, 0.0, None, ()
+        if self._ask is None or self._clock() < self._next:
+            return
+        try:
+            nodes = await in_thread(self._ask)
+        except SettingsError as error:
+            self._next = self._clock() + PRICES_AGAIN
+            if not self.problems:
+                log(self._log, logging.WARNING, "no new prices from OpenCost", error=str(error))
+            kept = "the last prices stay in use" if self._nodes else "its nodes have other prices, or none"
+            self.problems = (f"{error}: {kept}",)
+            return
+        self._next, self.problems = self._clock() + PRICES_EVERY, ()
+        if nodes != self._nodes:
+            self._nodes, self._last = nodes, None
+
+    def applied(self, settings: NodeSettings) -> NodeSettings:
+        """Return *settings* with the prices; the same ones while neither changes."""
+        if not self._nodes:
+            return settings
+        if self._last is None or self._last[0] is not settings:
+            self._last = settings, settings.priced(self._nodes)
+        return self._last[1]
 
 
 EVERY = 600.0
