@@ -27,7 +27,7 @@ FORBIDDEN = {
 ALLOWED = {
     "tightship/kube/host.py": "the one place: everybody else asks it",
     "tightship/process/loop.py": "the thread that ends a process whose event loop hangs",
-    "tightship/cli/progress.py": "a line in a terminal, drawn by a thread while people wait",
+    "tightship/cli/output.py": "a line in a terminal, drawn by a thread while people wait",
     "tightship_simulator/api/store.py": "the default of a clock that is an argument",
     "tightship_simulator/ports.py": "real ports of loopback",
 }

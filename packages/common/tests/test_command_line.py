@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from tightship.cli.output import terminal_of
-from tightship.cli.progress import Progress
+from tightship.cli.output import Progress, terminal_of
 from tightship.objects.selectors import SelectorError, parse_selector
 from tightship.process.settings.loading import parse_ratio
 
@@ -59,7 +58,7 @@ class Screen(io.StringIO):
 
 
 def test_progress_is_silent_for_quick_work_and_off_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightship.cli.progress.PATIENCE", 60.0)  # quick, on a busy machine too
+    monkeypatch.setattr("tightship.cli.output.PATIENCE", 60.0)  # quick, on a busy machine too
     quick, pipe = Screen(), io.StringIO()
     for stream in (quick, pipe):
         with Progress(stream) as progress:
@@ -68,7 +67,7 @@ def test_progress_is_silent_for_quick_work_and_off_a_terminal(monkeypatch: pytes
 
 
 def test_progress_shows_on_a_terminal_and_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightship.cli.progress.PATIENCE", 0.0)
+    monkeypatch.setattr("tightship.cli.output.PATIENCE", 0.0)
     screen = Screen()
     deadline = time.monotonic() + 30
     with Progress(screen) as progress:
@@ -80,7 +79,7 @@ def test_progress_shows_on_a_terminal_and_leaves_no_trace(monkeypatch: pytest.Mo
 
 
 def test_off_a_terminal_a_line_tells_for_which_server_a_command_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightship.cli.progress.SILENCE", 0.0)
+    monkeypatch.setattr("tightship.cli.output.SILENCE", 0.0)
     pipe = io.StringIO()
     deadline = time.monotonic() + 30
     with Progress(pipe) as progress:

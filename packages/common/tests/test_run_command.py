@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from tightship.cli.arguments import Parser
-from tightship.cli.run_command import add_run
+from tightship.cli.arguments import Parser, add_run
 from tightship.process.loop import Runtime
 from tightship.process.settings.loading import BadFlagsError
 from tightship.process.settings.process import Name, Ports, Positive, ProcessSettings, RunWords, variable

@@ -27,13 +27,20 @@ from tightship.cli.arguments import (
     Parser,
     add_logging_arguments,
     add_output_arguments,
+    add_run,
     environment,
     set_up_logging,
 )
 from tightship.cli.object_file import DocumentError, read_bytes, unpack
-from tightship.cli.output import no_command, print_version, version_line, write_document, write_file, write_rendered
-from tightship.cli.progress import Progress
-from tightship.cli.run_command import add_run
+from tightship.cli.output import (
+    Progress,
+    no_command,
+    print_version,
+    version_line,
+    write_document,
+    write_file,
+    write_rendered,
+)
 from tightship.documents.formats import formats_of
 from tightship.kube import host
 

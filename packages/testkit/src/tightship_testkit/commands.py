@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
-from tightship.cli import progress
+from tightship.cli import output
 from tightship.cli.app import run
 
 NOW = "2026-03-10T00:00:00Z"
@@ -43,7 +43,7 @@ def call(
         given += ["--now", NOW]
     try:
         # On a loaded machine an import alone may outlast the silence; a test of progress lines sets 0.
-        with patch.object(progress, "SILENCE", progress.SILENCE and _HOUR):
+        with patch.object(output, "SILENCE", output.SILENCE and _HOUR):
             code = run(name, command, given)
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else 1

@@ -18,8 +18,7 @@ from tightship.cli.arguments import (
     value_of,
 )
 from tightship.cli.object_file import FileError, read_bytes
-from tightship.cli.output import text_of, write_document, write_rendered
-from tightship.cli.progress import Progress
+from tightship.cli.output import Progress, text_of, write_document, write_rendered
 from tightship.cli.source import load_snapshot
 from tightship.documents.document import Generator
 from tightship.documents.formats import formats_of

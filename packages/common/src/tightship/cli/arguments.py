@@ -1,4 +1,4 @@
-"""Arguments that all commands share, and flags that set fields of settings."""
+"""Arguments that all commands share, flags that set fields of settings, and ``run``, which is made of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from textwrap import wrap
 from typing import Any, NoReturn, TypeVar, get_origin
 
@@ -19,7 +20,10 @@ from tightship.documents.document import DEFAULT_ORDER, ORDERS, SHOW, SUMMARY_FR
 from tightship.objects.quoting import near, quoted
 from tightship.objects.selectors import parse_selector
 from tightship.objects.times import ALLOWED_FORMS, parse_duration, parse_rfc3339
+from tightship.process.logging import LoggingError, set_up
+from tightship.process.loop import Runtime, run_controller
 from tightship.process.settings.loading import Flag, SettingsError, flags_of
+from tightship.process.settings.process import ProcessSettings, load_process
 
 REQUEST_TIMEOUT = 30.0
 """Seconds that a command waits for the answer to a request."""
@@ -348,3 +352,70 @@ def set_up_logging(level: str | None, verbose: int) -> None:
 def environment() -> dict[str, str]:
     """Return the process's environment without empty values."""
     return {name: text for name, text in os.environ.items() if text}
+
+
+_Settings = TypeVar("_Settings", bound=ProcessSettings)
+
+Serve = Callable[[Runtime, _Settings, Mapping[str, str]], Awaitable[None]]
+"""Runs a controller with its settings and the environment until ``runtime.stop``."""
+
+_EPILOG = """Everything can also be set in the environment; flags come first. {live} come from the ConfigMap, live.
+exit codes: 0 stopped by SIGTERM; 1 an error; 64 wrong usage; 130 interrupted."""
+
+_TITLES = {"cluster": "cluster", "": "configuration", "logging": "logging"}
+
+
+def add_run(
+    commands: argparse._SubParsersAction[CommandParser],
+    program: str,
+    version: str,
+    settings: type[_Settings],
+    serve: Serve[_Settings],
+) -> None:
+    """Add the command to *commands*; *serve* runs the controller *program* with its *settings*."""
+    words = settings.words
+    run = commands.add_parser(
+        "run",
+        help=f"run the controller: {words.does}",
+        description=words.description,
+        epilog=_EPILOG.format(live=words.live[:1].upper() + words.live[1:]),
+    )
+    run.usage = f"{program} run [flags]"
+    own = {flag.topic: flag.topic for flag in flags_of(settings).values() if flag.topic not in _TITLES}
+    for topic, title in (_TITLES | own).items():
+        add_flags(
+            run.add_argument_group(title), settings, topic, otherwise=partial(_otherwise, settings), live=words.live
+        )
+
+    def begin(arguments: argparse.Namespace) -> int:
+        return _run(given(arguments, settings), program, version, settings, serve)
+
+    run.set_defaults(run=begin)
+
+
+def _otherwise(settings: type[ProcessSettings], field: str, flag: Flag) -> str:
+    """Return the variable and the default that apply without *flag*; empty if its help names them already."""
+    if "default" in flag.help:
+        return ""
+    default = settings.model_fields[field].default
+    values = default if isinstance(default, tuple) else (default,)
+    texts = (f"{each:g}" if isinstance(each, float) else str(each) for each in values)
+    switch = str(default).lower() if isinstance(default, bool) else ",".join(texts)
+    return f" (default: ${settings.variables(field)[0]}" + ("" if default is None else f", else {switch}") + ")"
+
+
+def _run(
+    given: Mapping[str, object], program: str, version: str, settings: type[_Settings], serve: Serve[_Settings]
+) -> int:
+    variables = environment()
+    try:
+        loaded = load_process(settings, variables, given)
+        set_up(loaded.log_format, loaded.log_level, environment=variables)
+    except LoggingError as error:
+        raise CliError(str(error)) from error
+
+    async def main(runtime: Runtime) -> None:
+        await serve(runtime, loaded, variables)
+
+    logging.getLogger(program.replace("-", "_")).info("%s %s", program, version)
+    return run_controller(main, loaded.grace, name=program)

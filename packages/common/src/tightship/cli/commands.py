@@ -22,14 +22,13 @@ from tightship.cli.arguments import (
     add_cluster_arguments,
     add_logging_arguments,
     add_output_arguments,
+    add_run,
     environment,
     set_up_logging,
     value_of,
 )
 from tightship.cli.object_file import DocumentError, FileError, read_bytes, unpack
-from tightship.cli.output import no_command, print_version, version_line, write_rendered
-from tightship.cli.progress import Progress
-from tightship.cli.run_command import add_run
+from tightship.cli.output import Progress, no_command, print_version, version_line, write_rendered
 from tightship.cli.source import LoadedCluster, load_snapshot
 from tightship.cluster import Snapshot
 from tightship.cluster.pools import pool_of, shown

@@ -15,8 +15,7 @@ import msgspec
 
 from tightship.cli.app import CliError, UsageError
 from tightship.cli.arguments import CommandParser, add_logging_arguments, add_server_arguments
-from tightship.cli.output import abandon
-from tightship.cli.progress import Progress
+from tightship.cli.output import Progress, abandon
 from tightship.cli.pseudonyms import anonymous
 from tightship.cli.snapshot_file import LEASE, SnapshotHead
 from tightship.cli.source import connected, read_counts, telling

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from tightship.cli.app import UsageError
 from tightship.cli.arguments import REQUEST_TIMEOUT, environment
-from tightship.cli.progress import Progress
+from tightship.cli.output import Progress
 from tightship.cluster import Snapshot
 from tightship.documents.document import Source
 from tightship.draining.begun import begun_in, counts_of

@@ -64,8 +64,7 @@ from tightship.cli.arguments import (
     value_of,
 )
 from tightship.cli.object_file import DocumentError, read_bytes, unpack
-from tightship.cli.output import write_file, write_rendered
-from tightship.cli.progress import Progress
+from tightship.cli.output import Progress, write_file, write_rendered
 from tightship.cli.source import reading
 from tightship.documents.document import API_VERSION, Generator, SettingsView, Source
 from tightship.documents.formats import formats_of

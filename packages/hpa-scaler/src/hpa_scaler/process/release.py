@@ -30,8 +30,7 @@ from tightship.cli.arguments import (
     add_server_arguments,
     environment,
 )
-from tightship.cli.output import write_rendered
-from tightship.cli.progress import Progress
+from tightship.cli.output import Progress, write_rendered
 from tightship.cli.source import connected
 from tightship.documents.document import API_VERSION, Generator, Source
 from tightship.documents.formats import formats_of

@@ -17,8 +17,7 @@ from tightship.cli.app import EXIT_WOULD_CHANGE, CliError, UsageError, cut
 from tightship.cli.arguments import CommandParser
 from tightship.cli.commands import ADVICE_TIME, EXITS, Commands
 from tightship.cli.object_file import DocumentError, FileError, files_in, read_bytes, unpack
-from tightship.cli.output import write_rendered
-from tightship.cli.progress import Progress
+from tightship.cli.output import Progress, write_rendered
 from tightship.cli.source import file_source, files_of, load_snapshot
 from tightship.cluster import Snapshot
 from tightship.documents.document import Generator

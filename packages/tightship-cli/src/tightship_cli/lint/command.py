@@ -18,8 +18,7 @@ from tightship.cli.arguments import (
     add_time_argument,
     environment,
 )
-from tightship.cli.output import terminal_of, write_document
-from tightship.cli.progress import Progress
+from tightship.cli.output import Progress, terminal_of, write_document
 from tightship.cli.snapshot_file import parsed
 from tightship.cli.source import LoadedCluster, file_source, files_of, load_snapshot
 from tightship.documents.document import Generator
