@@ -4,6 +4,6 @@
 them in a snapshot, and :mod:`~tightship.advice.adviser` plans.
 """
 
-from tightship.advice.advising import advise
+from tightship.advice.adviser import advise
 
 __all__ = ["advise"]
