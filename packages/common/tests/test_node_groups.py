@@ -12,9 +12,8 @@ from tightship.cluster import Snapshot
 from tightship.cluster.pools import KNOWN_POOL_LABELS
 from tightship.documents.warnings import warnings_of
 from tightship.objects import NodeGroup
-from tightship.objects.reasons import Reason
+from tightship.objects.reasons import Check, Reason, refusals
 from tightship.planning.facts import FactRules, NodeFacts, count_at_claim, count_before_plan, gather, not_autoscaled
-from tightship.rules.checks import Check, refusals
 from tightship.rules.limits import Count, count_in_drain, group_kind, group_minimum
 from tightship.rules.node_groups import MINIMUM_SIZE, NodeGroups
 from tightship.rules.nodes import NodeRules

@@ -18,7 +18,7 @@ from tightship.nodes.controller import NodeController, NodeNote, OwnMetrics
 from tightship.nodes.loop import serve_nodes
 from tightship.objects import Node
 from tightship.objects.drain_record import DRAIN_ANNOTATION, Begun, DrainRecord, Finished, Phase, Price, decode_record
-from tightship.objects.reasons import Refusal
+from tightship.objects.reasons import Check, Refusal
 from tightship.planning.evaluate import Evaluation, Facts, Judge
 from tightship.planning.facts import FactRules, NodeFacts, count_at_claim
 from tightship.planning.plan import Candidate, Gates, Move, Placement, Planner, Removal, Strategy
@@ -26,7 +26,6 @@ from tightship.process.settings.loading import Budget, load
 from tightship.process.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
 from tightship.process.settings.sections import NodeSettings
 from tightship.rules.additions import Pause
-from tightship.rules.checks import Check
 from tightship.rules.limits import CLUSTER, claimable, node_budget
 from tightship.rules.nodes import opt_outs
 from tightship.scheduler.scoring import best_fit

@@ -11,12 +11,11 @@ from node_compactor.settings import CompactorSettings, PoolSettings
 from tightship.cluster.pools import shown
 from tightship.objects import NodeGroup
 from tightship.objects.counting import counted
-from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.reasons import Check, Reason, Refusal, refusals
 from tightship.objects.times import format_duration
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import CountInPlan, NodeFacts, count_before_plan
 from tightship.planning.plan import Candidate, Gates, Planner
-from tightship.rules.checks import Check, refusals
 from tightship.rules.disruption_cost import saving_check
 from tightship.rules.limits import (
     CLUSTER,

@@ -26,14 +26,13 @@ from tightship.cluster import Snapshot
 from tightship.cluster.pools import pool_of, shown
 from tightship.objects import Node
 from tightship.objects.drain_record import Begun, Ending, Finished
-from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.reasons import Check, Reason, Refusal, refusals
 from tightship.planning.demand import ReservedDemand
 from tightship.planning.evaluate import Facts, Judge
 from tightship.planning.facts import FactRules, NodeFacts, added, count_at_claim, not_autoscaled
 from tightship.planning.plan import STRATEGIES, STRATEGIES_BY_CPU, PerPool, Placement, Strategy
 from tightship.planning.utilization import UtilizationRules
 from tightship.rules.additions import EVERY_POOL, Pause, longest, newest, pause
-from tightship.rules.checks import Check, refusals
 from tightship.rules.limits import CLUSTER, claimable, count_in_drain, group_minimum, node_budget, zone_budget
 from tightship.rules.node_groups import NodeGroups
 from tightship.rules.nodes import NodeRules, opt_outs, undeletable

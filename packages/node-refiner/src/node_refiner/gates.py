@@ -22,14 +22,13 @@ from tightship.cluster import Snapshot
 from tightship.objects import Node
 from tightship.objects.counting import counted
 from tightship.objects.drain_record import Phase
-from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.reasons import Check, Reason, Refusal, refusals, remark
 from tightship.objects.times import format_duration, rfc3339
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import CountInPlan, candidates_of, count_before_plan
 from tightship.planning.plan import Candidate, Gates, Ordered, Planner, Removal
 from tightship.planning.plan.model import CANDIDATE
 from tightship.planning.plan.strategies import NewPlanner, Outcome
-from tightship.rules.checks import Check, refusals, remark
 from tightship.rules.disruption import DisruptionLedger, RenewedLedger
 from tightship.rules.disruption_cost import saving_check
 from tightship.rules.limits import CLUSTER, Limit, group_minimum, zone_budget

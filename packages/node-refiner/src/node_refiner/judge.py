@@ -19,13 +19,12 @@ from node_refiner.settings import RefinerSettings
 from tightship.cluster import Snapshot
 from tightship.objects import Node
 from tightship.objects.drain_record import Begun, Finished, Phase
-from tightship.objects.reasons import Refusal
+from tightship.objects.reasons import Refusal, refusals
 from tightship.planning.demand import ReservedDemand
 from tightship.planning.evaluate import Facts, Judge
 from tightship.planning.facts import FactRules, NodeFacts, added, count_at_claim, not_autoscaled
 from tightship.planning.plan import Placement, Strategy
 from tightship.rules.additions import Pause, longest, newest, pause
-from tightship.rules.checks import refusals
 from tightship.rules.limits import CLUSTER, claimable, count_in_drain, group_minimum, node_budget, zone_budget
 from tightship.rules.node_groups import NodeGroups
 from tightship.rules.nodes import NodeRules, drain_record, opt_outs, undeletable

@@ -17,12 +17,11 @@ from node_refiner.ordering import Scoring
 from node_refiner.settings import RefinerSettings
 from tightship.objects import Node, NodeGroup
 from tightship.objects.counting import counted
-from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.reasons import Check, Reason, Refusal, refusals
 from tightship.objects.resources import Resources
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Removal
-from tightship.rules.checks import Check, refusals
 from tightship.rules.limits import CLUSTER, Count, Limit, group_kind, zone_kind
 
 

@@ -29,12 +29,11 @@ from tightship.documents.document import (
 )
 from tightship.documents.money import node_cost
 from tightship.objects import Pod
-from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.reasons import Check, Reason, Refusal
 from tightship.objects.times import rfc3339
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Candidate, Placement, Planner, Removal
 from tightship.planning.utilization import Utilization
-from tightship.rules.checks import Check
 from tightship.rules.disruption import DisruptionLedger
 
 TELLING_LABELS = (

@@ -20,9 +20,9 @@ from tightship.objects import (
 from tightship.objects.autoscaler_status import STATUS_NAME
 from tightship.objects.counting import counted
 from tightship.objects.money import HOURLY_PRICE, annotation_problem
+from tightship.objects.reasons import Check
 from tightship.objects.storage import CSI_DRIVER, STORAGE_CAPACITY, VOLUME_ATTACHMENT
 from tightship.planning.demand import MOST_IN_BUFFERS
-from tightship.rules.checks import Check
 from tightship.rules.gangs import LEADER_WORKER_SET_NAME
 from tightship.rules.karpenter import POOL_LABEL
 from tightship.rules.node_groups import MINIMUM_SIZE

@@ -1,4 +1,4 @@
-"""Every reason that Tightship gives, each with one name.
+"""Every reason that Tightship gives, each with one name; and the checks and refusals that give them.
 
 A member's value is, verbatim, the metric label, the Event reason, the word that the CLI prints and the anchor in
 ``docs/reasons.md`` (a test compares the page with this enum).
@@ -6,6 +6,7 @@ A member's value is, verbatim, the metric label, the Event reason, the word that
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from msgspec import Struct
@@ -267,3 +268,34 @@ class Refusal(Struct, frozen=True, order=True, gc=False, omit_defaults=True):
     def __str__(self) -> str:
         about = f"{self.reason} {self.subject}" if self.subject else str(self.reason)
         return f"{about}: {self.detail}" if self.detail else about
+
+
+class Check(Struct, frozen=True, gc=False):
+    """One gate of a controller, asked about removing one node. A refusal is a closed check.
+
+    *gate* names the gate for people. *reason* is the reason it refuses with, ``None`` for a remark that keeps no node.
+    *detail* has the numbers, *fix* the smallest change that opens the gate, or nothing.
+    """
+
+    gate: str
+    reason: Reason | None
+    open: bool
+    detail: str
+    fix: str = ""
+
+    def refusal(self, subject: str) -> Refusal | None:
+        """Return why *subject* (a node) may not go, ``None`` while the gate is open."""
+        if self.open or self.reason is None:
+            return None
+        return Refusal(self.reason, subject, self.detail, self.fix)
+
+
+def remark(name: str, detail: str) -> Check:
+    """Return something worth knowing that keeps no node."""
+    return Check(name, None, True, detail)
+
+
+def refusals(checks: Iterable[Check | None], subject: str) -> list[Refusal]:
+    """Return the refusals of the closed ones of *checks* for *subject*, in order; ``None`` stands for no gate."""
+    found = (None if each is None else each.refusal(subject) for each in checks)
+    return sorted(each for each in found if each is not None)

@@ -18,7 +18,7 @@ from tightship.cluster.installations import Beside
 from tightship.cluster.pools import shown
 from tightship.objects import Node
 from tightship.objects.drain_record import Begun, Finished, PastDrains
-from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.reasons import Check, Reason, Refusal, refusals, remark
 from tightship.planning.demand import ReservedDemand, with_demand
 from tightship.planning.facts import FactRules, NodeFacts, added, candidates_of, gather, judgement, plannable
 from tightship.planning.plan import (
@@ -37,7 +37,6 @@ from tightship.planning.plan import (
 from tightship.planning.savings import settled
 from tightship.rules.additions import AdditionRules, Pause, after_additions, learned, longest
 from tightship.rules.after_cordon import waiting, waiting_elsewhere
-from tightship.rules.checks import Check, refusals, remark
 from tightship.rules.disruption_cost import cost_remarks
 from tightship.rules.health import HealthRules, brake
 from tightship.rules.karpenter import karpenter_pool

@@ -17,8 +17,7 @@ from tightship.objects import Pod
 from tightship.objects.counting import counted
 from tightship.objects.money import HOURS_PER_MONTH, MICROS
 from tightship.objects.quoting import quoted
-from tightship.objects.reasons import Reason
-from tightship.rules.checks import Check, remark
+from tightship.objects.reasons import Check, Reason, remark
 
 DISRUPTION_COST = "node-autoscaling.kubernetes.io/disruption-cost"
 KARPENTER_COST = "karpenter.sh/disruption-cost"

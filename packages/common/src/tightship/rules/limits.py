@@ -27,8 +27,7 @@ from tightship.objects.autoscaler_status import NodeGroup
 from tightship.objects.counting import counted
 from tightship.objects.drain_record import DRAIN_ANNOTATION, UNDER_WAY, Phase
 from tightship.objects.pod import CORDON, DRAINING
-from tightship.objects.reasons import Reason, Refusal
-from tightship.rules.checks import Check
+from tightship.objects.reasons import Check, Reason, Refusal
 from tightship.rules.nodes import drain_record, draining, owner_elsewhere
 
 CLUSTER = "the cluster"

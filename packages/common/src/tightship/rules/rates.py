@@ -22,9 +22,8 @@ from tightship.cluster import Snapshot
 from tightship.objects import Pod
 from tightship.objects.counting import counted
 from tightship.objects.drain_record import Begun, Spent, owner_mark
-from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.reasons import Check, Reason, Refusal, remark
 from tightship.objects.times import format_duration, rfc3339
-from tightship.rules.checks import Check, remark
 from tightship.rules.limits import CLUSTER, Count, Limit
 
 HOUR, DAY = 3600.0, 86400.0

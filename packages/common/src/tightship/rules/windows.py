@@ -19,9 +19,8 @@ from msgspec import Struct
 
 from tightship.objects.cron import CronError, Schedule, parse_schedule
 from tightship.objects.quoting import quoted
-from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.reasons import Check, Reason, Refusal
 from tightship.objects.times import format_duration
-from tightship.rules.checks import Check
 
 DAY = 86400.0
 

@@ -72,9 +72,8 @@ from hpa_scaler.judge.ownership import contested, not_ours, ownership, state_of
 from hpa_scaler.judge.rises import Wanted, judge_rise, judge_spike, limits, maximum_limit, rise_ceiling, time_to_know
 from hpa_scaler.judge.sources import evidence_queries, longest_look, lowering_window, outage, own, read_sources
 from tightship.objects import HorizontalPodAutoscaler
-from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.reasons import Reason, Refusal, refusals
 from tightship.objects.times import format_duration
-from tightship.rules.checks import refusals
 from tightship.rules.windows import window_checks
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.state import sum_up
 from tightship.objects import Pod
-from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.reasons import Check, Reason, Refusal
 from tightship.planning.plan.model import (
     Candidate,
     Move,
@@ -32,7 +32,6 @@ from tightship.planning.plan.model import (
 from tightship.planning.plan.planner import Going, Planner
 from tightship.planning.plan.reserving import PlanStart
 from tightship.planning.utilization import Measure
-from tightship.rules.checks import Check
 from tightship.rules.disruption import DisruptionLedger, RenewedLedger
 from tightship.rules.disruption_cost import total_cost
 from tightship.scheduler.fitting import Leaving, stuck_in_turn
