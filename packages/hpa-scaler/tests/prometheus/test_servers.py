@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from hpa_scaler.annotations.queries import Failure, QueryAnswer
-from tightship.kube.server_access import CredentialsError, ServerCredentials
+from tightship.kube.connector import CredentialsError, ServerCredentials
 from tightship.objects.query_servers import Tls
 from tightship.objects.reasons import Reason
 from tightship_testkit.credentials import Authority

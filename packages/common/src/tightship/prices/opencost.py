@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from tightship.kube.server_access import CredentialsError, ServerCredentials, proxy_of
+from tightship.kube.connector import CredentialsError, ServerCredentials, proxy_for
 from tightship.objects.money import parse_price
 from tightship.objects.query_servers import Server
 from tightship.objects.quoting import quoted
@@ -65,7 +65,7 @@ def node_costs(server: Server, credentials: ServerCredentials) -> Mapping[str, i
     try:
         access = credentials.access()
         request = urllib.request.Request(f"{server.address}/api/v1/query?{query}", headers=dict(access.headers))  # noqa: S310 - http only
-        if proxy := proxy_of(server.address):
+        if proxy := proxy_for(str(server.address)):
             _through(request, proxy)
         with _opened(request, access.tls, server.timeout) as answer:
             series = msgspec.json.decode(_read(answer), type=_Answer).data.result

@@ -33,9 +33,8 @@ from hpa_scaler.annotations.queries import Failure, Outcome, Query
 from hpa_scaler.annotations.spec import ServerRef
 from hpa_scaler.prometheus.answers import Matrix, Moment, matrix, outcome
 from tightship import __version__
-from tightship.kube.connector import connector, obstacle
+from tightship.kube.connector import CredentialsError, ServerAccess, ServerCredentials, connector, obstacle, proxy_for
 from tightship.kube.host import monotonic, wall
-from tightship.kube.server_access import CredentialsError, ServerAccess, ServerCredentials, proxy_of
 from tightship.objects.api_errors import one_line
 from tightship.objects.query_servers import Address, AddressError, AllowList, Server, is_guarded, parse_address
 from tightship.objects.reasons import Reason
@@ -300,7 +299,7 @@ async def _sent(
         headers={**(access.headers if own else {}), **(_FORM if posts else {})},
         ssl=access.tls if own else True,
         server_hostname=access.server_name if own else None,
-        proxy=proxy_of(hop.address),
+        proxy=proxy_for(str(hop.address)),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),
         allow_redirects=False,
     ) as response:
