@@ -8,8 +8,7 @@ from typing import Any, cast
 from hpa_builder import CYCLE, HpaCycles, answer, failure, hpa, spec
 
 from hpa_scaler.annotations.spec import PREFIX
-from hpa_scaler.write.applying import FloorEvents
-from hpa_scaler.write.records import Records
+from hpa_scaler.write.applying import FloorEvents, Records
 from tightship.objects import AUTOSCALER
 from tightship.process.events import EventRecorder, ObjectRef
 

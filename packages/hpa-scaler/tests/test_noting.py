@@ -10,7 +10,7 @@ from hpa_builder import QUERY, HpaCycles, answer, failure, hpa, spec
 from hpa_scaler.annotations.queries import Failure, Query
 from hpa_scaler.annotations.spec import PREFIX, FloorSpec
 from hpa_scaler.judge.ownership import Ending
-from hpa_scaler.write.records import Records
+from hpa_scaler.write.applying import Records
 
 BAND = spec(prometheus_query=QUERY, requests_per_replica="10", deadband="15%")
 WINDOW = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="10m")

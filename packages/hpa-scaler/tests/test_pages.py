@@ -19,7 +19,7 @@ from hpa_scaler.documents.pages import CHARTED, Row, Scale
 from hpa_scaler.judge.decision import DropState, FloorDecision, Subject
 from hpa_scaler.judge.judge import Cycle, judge_cycle
 from hpa_scaler.process.status import ServedCycle, Timelines, nothing_yet, show
-from hpa_scaler.write.records import Records
+from hpa_scaler.write.applying import Records
 from tightship.documents.document import Generator, SettingsView, Source
 from tightship.documents.html.page import Page, render_page
 from tightship.process.settings.live import Standing, deleted, refused

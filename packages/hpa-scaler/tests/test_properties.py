@@ -20,7 +20,7 @@ from hpa_scaler.judge.floors import ratio_floor, solve
 from hpa_scaler.judge.history import Floor, FloorHistory, State, encode_state
 from hpa_scaler.judge.judge import judge_one
 from hpa_scaler.judge.ownership import change, restoration, state_of
-from hpa_scaler.write.records import Records
+from hpa_scaler.write.applying import Records
 from tightship.objects import HorizontalPodAutoscaler
 from tightship.objects.reasons import QUERY_FAILURES, Reason
 

@@ -12,7 +12,7 @@ from hpa_scaler.annotations.parsing import name_of
 from hpa_scaler.annotations.spec import PREFIX, STATE
 from hpa_scaler.judge.history import FloorHistory
 from hpa_scaler.judge.ownership import change, ownership, restoration, state_of
-from hpa_scaler.write.records import Records
+from hpa_scaler.write.applying import Records
 from tightship.objects import HorizontalPodAutoscaler
 from tightship.objects.autoscaling import FieldManager
 

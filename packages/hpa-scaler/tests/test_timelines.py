@@ -15,7 +15,7 @@ from hpa_scaler.judge.decision import DropState, count_drops, judge_drops
 from hpa_scaler.judge.judge import Cycle
 from hpa_scaler.judge.ownership import ENDINGS, Ending
 from hpa_scaler.process.status import KEPT, Timelines
-from hpa_scaler.write.records import Records
+from hpa_scaler.write.applying import Records
 
 ASKED = spec(prometheus_query="q", requests_per_replica="10")
 DRY = spec(prometheus_query="q", requests_per_replica="10", dry_run="true")

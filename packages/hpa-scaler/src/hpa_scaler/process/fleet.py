@@ -18,8 +18,7 @@ from hpa_scaler.judge.decision import Asked
 from hpa_scaler.judge.judge import asked_of, questions, wants_rollout
 from hpa_scaler.judge.ownership import restoration, state_of, surged
 from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.write.applying import OptedOut
-from hpa_scaler.write.records import Records
+from hpa_scaler.write.applying import OptedOut, Records
 from tightship.cli.object_file import FileError, read_all
 from tightship.cli.remarks import Repeated
 from tightship.kube.connection import Connection

@@ -46,9 +46,8 @@ from hpa_scaler.process.settings import (
 )
 from hpa_scaler.process.status import DecisionLogFile, Timelines, nothing_yet, settings_view, show
 from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.write.applying import Applier, CycleWrites, FloorEvents, WritesDone, judge_again, read_again
+from hpa_scaler.write.applying import Applier, CycleWrites, FloorEvents, Records, WritesDone, judge_again, read_again
 from hpa_scaler.write.metrics import ScalerMetrics
-from hpa_scaler.write.records import Records
 from tightship.documents.document import Generator, Source
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic, wall

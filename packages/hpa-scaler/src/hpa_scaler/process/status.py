@@ -21,7 +21,7 @@ from hpa_scaler.judge.judge import Cycle
 from hpa_scaler.judge.ownership import Ending
 from hpa_scaler.process.settings import ScalerRunSettings, ScalerSettings, servers_of
 from hpa_scaler.prometheus.client import CircuitState
-from hpa_scaler.write.records import Records
+from hpa_scaler.write.applying import Records
 from tightship.documents.document import API_VERSION, Setting, SettingsView
 from tightship.documents.html.page import REFRESH, Page
 from tightship.objects.api_errors import one_line
