@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from node_refiner.controller import REFINER
-from node_refiner.gates import CONTROLLER
-from node_refiner.judge import RefinerJudge
+from node_refiner.judge import CONTROLLER, RefinerJudge
 from node_refiner.settings import RefinerSettings
 from tightship.cluster.installations import Beside
 from tightship.documents.document import Generator, SettingsView

@@ -20,8 +20,7 @@ from prometheus_client import CollectorRegistry
 
 import node_compactor
 from node_compactor.advice import CompactorChanges
-from node_compactor.gates import CompactorGates
-from node_compactor.judge import CompactorJudge
+from node_compactor.judge import CompactorGates, CompactorJudge
 from node_compactor.marking import CONTROLLER, mark_writes, marked_since
 from node_compactor.older import DATA_KEY, METRIC_PREFIX, METRICS, PROCESS_VARIABLES, VARIABLES, native
 from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings, load_settings

@@ -6,8 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 
 from node_refiner.excess import is_counted, remains
-from node_refiner.gates import RefinerGates
-from node_refiner.judge import RefinerJudge
+from node_refiner.judge import RefinerGates, RefinerJudge
 from node_refiner.outlook import Outlook
 from node_refiner.settings import RefinerSettings
 from tightship.objects.reasons import Reason

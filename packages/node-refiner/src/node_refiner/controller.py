@@ -20,8 +20,7 @@ from prometheus_client import CollectorRegistry
 
 import node_refiner
 from node_refiner.advice import RefinerChanges
-from node_refiner.gates import CONTROLLER, RefinerGates
-from node_refiner.judge import RefinerJudge
+from node_refiner.judge import CONTROLLER, RefinerGates, RefinerJudge
 from node_refiner.older import KEYS, METRIC_PREFIX, METRICS, VARIABLES, native
 from node_refiner.outlook import Outlook
 from node_refiner.settings import RefinerSettings
