@@ -121,6 +121,28 @@ def test_nothing_stands_against(given: Json) -> None:
     assert judged(given) == PodVerdict(Fate.EVICT)
 
 
+HOST_VOLUME = {"hostPath": {"path": "/mnt/data"}}
+NFS_VOLUME = {"nfs": {"server": "files", "path": "/"}}
+
+
+@pytest.mark.parametrize(
+    ("source", "notes", "kept"),
+    [
+        (HOST_VOLUME, {}, True),  # kubernetes#96859: on each node the pod finds another directory
+        (HOST_VOLUME, {f"{CA}/safe-to-evict-local-volumes": "data"}, False),
+        (HOST_VOLUME | {"nodeAffinity": {"required": {"nodeSelectorTerms": []}}}, {}, False),  # a matter of places
+        (NFS_VOLUME, {}, False),
+    ],
+)
+def test_a_claim_of_a_host_path_is_local_data(source: Json, notes: Json, *, kept: bool) -> None:
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c", "namespace": "shop"}}
+    claim |= {"spec": {"volumeName": "pv"}, "status": {"phase": "Bound"}}
+    volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"}, "spec": source}
+    given = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}], "notes": notes}
+    verdict = judged(given, EvictionRules(), claim, volume)
+    assert reasons(verdict) == ({Reason.LOCAL_STORAGE} if kept else set())
+
+
 EXPENDABLE = {"priority": -11, "naked": True, "namespace": "kube-system", "age": 60, "volumes": [DISK]}
 
 

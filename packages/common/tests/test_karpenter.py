@@ -161,6 +161,12 @@ def test_both_rules_can_be_switched_off() -> None:
         ("0 0 1 * *", "2026-03-03T00:00:00", 49, True),
         ("0 0 13 * fri", "2026-03-06T01:00:00", 2, True),  # a Friday, though not the 13th: either counts
         ("0 0 13 * fri", "2026-03-07T01:00:00", 2, False),
+        # robfig/cron, spec_test.go: with a step both fields choose days, and either counts.
+        ("0 0 */10 * sun", "2012-07-15T01:00:00", 2, True),
+        ("0 0 1,15 * sun", "2012-06-15T01:00:00", 2, True),
+        ("0 0 1,15 * *", "2012-07-09T01:00:00", 2, False),
+        ("0 0 */1 * mon", "2012-07-15T01:00:00", 2, False),
+        ("30 8 ? jul sun", "2012-07-16T09:00:00", 2, False),
         ("0 22 * dec-dec ?", "2026-03-07T22:30:00", 2, False),
         ("0 22 * * *", "2026-03-07T02:30:00", 8, True),
         ("@hourly", "2026-03-07T02:30:00", 24 * 400, True),

@@ -42,6 +42,7 @@ def deny(*texts: str, zone: str = "UTC") -> Windows:
         ("Fri-Mon", "2026-12-01T12:00", False),
         ("mon,wed-fri 09:00-17:00", "2026-12-02T09:00", True),
         ("mon,wed-fri 09:00-17:00", "2026-12-01T09:00", False),
+        ("Mon-Fri 9:00-17:00", "2026-12-01T09:00", True),
     ],
 )
 def test_a_window_is_open_from_its_beginning_until_its_end(text: str, moment: str, is_open: bool) -> None:
@@ -107,6 +108,28 @@ def test_of_an_hour_that_comes_twice_a_denied_window_has_both() -> None:
     assert windows.state(at("2026-10-25T02:10", BERLIN)).until == at("2026-10-25T02:30", BERLIN, fold=1)
 
 
+def test_a_denied_schedule_in_an_hour_that_comes_twice_begins_twice() -> None:
+    # As robfig/cron has it (spec_test.go, "1am nightly job (runs twice)").
+    windows = Windows(deny=(scheduled("0 2 * * *", 1800.0),), zone=BERLIN)
+    for fold in (0, 1):
+        assert not windows.state(at("2026-10-25T02:10", BERLIN, fold=fold)).open
+    allowed = Windows(allow=(scheduled("0 2 * * *", 1800.0),), zone=BERLIN)
+    assert [allowed.state(at("2026-10-25T02:10", BERLIN, fold=fold)).open for fold in (0, 1)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("zone", "moment", "is_open"),
+    [
+        ("US/Pacific", "2026-11-30T09:30", True),  # an alias, of which tzdata still has a file
+        ("Asia/Calcutta", "2026-11-30T09:30", True),
+        ("Pacific/Apia", "2011-12-29T20:30", False),
+        ("Pacific/Apia", "2011-12-31T09:30", False),  # after a Thursday: the island had no Friday that week
+    ],
+)
+def test_a_window_is_one_of_its_zone(zone: str, moment: str, *, is_open: bool) -> None:
+    assert allow("Mon,Fri 9:00-17:00", zone=zone).state(at(moment, zone)).open is is_open
+
+
 def test_a_change_of_half_an_hour_counts_as_well() -> None:
     # On Lord Howe Island 2026-10-04 goes from 02:00 to 02:30.
     state = allow("02:15-04:00", zone="Australia/Lord_Howe").state(at("2026-10-03T15:00"))
@@ -157,6 +180,24 @@ def test_what_is_no_window_is_refused_by_name(text: str) -> None:
 def test_a_schedule_that_is_none_is_refused(schedule: str, duration: float) -> None:
     with pytest.raises(WindowError):
         scheduled(schedule, duration)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "says"),
+    [
+        ("0 20 * * 7", "7 is no day of the week from 0 to 6; Sunday is 0"),
+        ("0 20 L * *", "'L' is no day of the month; allowed are numbers, *, lists, ranges and steps"),
+        ("0 20 * * mon#1", "'mon#1' is no day of the week; allowed are numbers, sun to sat, *, lists"),
+        ("0 20 * january *", "'january' is no month; allowed are numbers, jan to dec, *"),
+        ("0_1 * * * *", "'0_1' is no minute"),
+        ("*/x * * * *", "'x' is no step"),
+        ("CRON_TZ=Europe/Berlin 0 20 * * 1-5", "the key timeZone names the zone"),
+    ],
+)
+def test_what_other_dialects_of_cron_have_is_told_with_what_is_allowed(schedule: str, says: str) -> None:
+    with pytest.raises(WindowError) as error:
+        scheduled(schedule, 3600.0)
+    assert says in str(error.value)
 
 
 def test_times_are_shown_in_their_zone() -> None:

@@ -350,7 +350,7 @@ class Catalogue:
         if reason in _REMOVED:
             key, value = _carried(_REMOVED[reason], pod.annotations), None
         elif reason is Reason.LOCAL_STORAGE:
-            key, value = SAFE_LOCAL_VOLUMES, all_local_volumes(pod)
+            key, value = SAFE_LOCAL_VOLUMES, all_local_volumes(self._snapshot, pod)
         elif reason in _VOUCHED:
             key, value = SAFE_TO_EVICT, "true"
         elif reason is Reason.GANG_WOULD_BREAK:
@@ -368,7 +368,7 @@ class Catalogue:
     def _annotating(self, reason: Reason, thing: str, key: str, value: str | None, pods: Collection[Pod]) -> Change:
         made: dict[AnnotationEdit, None] = {}
         for each in pods:
-            own = all_local_volumes(each) if reason is Reason.LOCAL_STORAGE else value
+            own = all_local_volumes(self._snapshot, each) if reason is Reason.LOCAL_STORAGE else value
             made |= dict.fromkeys(annotation_changes(self._snapshot, each, key, own))
         steps = [(each, self._reached(each)) for each in made]
 

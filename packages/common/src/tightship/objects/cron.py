@@ -83,7 +83,8 @@ def parse_schedule(text: str) -> Schedule:
 
 
 def _any(part: str) -> bool:
-    return any(each.partition("/")[0] in ("*", "?") for each in part.split(","))
+    # A step makes a field a choice of days (robfig/cron#70): "0 0 */10 * sun" begins on those days and on Sundays.
+    return any(each in ("*", "?", "*/1", "?/1") for each in part.split(","))
 
 
 def _field(part: str, low: int, high: int, name: str) -> frozenset[int]:
@@ -96,13 +97,19 @@ def _field(part: str, low: int, high: int, name: str) -> frozenset[int]:
         else:
             begin = _number(first, name)
             end = _number(last, name) if dash else high if slash else begin
-        every = int(step) if slash else 1
+        every = _number(step, "step") if slash else 1
         if not (low <= begin <= end <= high) or every < 1:
-            raise ValueError(f"{each} is no {name} from {low} to {high}")
+            sunday = "; Sunday is 0" if high == 6 else ""
+            raise ValueError(f"{each} is no {name} from {low} to {high}{sunday}")
         found.update(range(begin, end + 1, every))
     return frozenset(found)
 
 
 def _number(word: str, name: str) -> int:
     names, first = {"month": (_MONTHS, 1), "day of the week": (_DAYS, 0)}.get(name, ((), 0))
-    return names.index(word.lower()) + first if word.lower() in names else int(word)
+    if word.lower() in names:
+        return names.index(word.lower()) + first
+    if not (word.isascii() and word.isdigit()):
+        allowed = f"numbers, {names[0]} to {names[-1]}" if names else "numbers"
+        raise ValueError(f"{quoted(word)} is no {name}; allowed are {allowed}, *, lists, ranges and steps")
+    return int(word)

@@ -49,7 +49,9 @@ class PersistentVolume(Struct, frozen=True, gc=False):
     *driver* and *handle* name a CSI volume. *plugin* is the in-tree plugin that the driver replaces, if any, and
     *translated* the affinity on nodes where it does. *counted* volumes count against a node's attach limit. *problem*
     says why kube-scheduler can't translate the volume. *size* is in bytes. *claim* is the (namespace, name, uid) of the
-    claim that the volume is for; other volumes are *available*, and have all their labels.
+    claim that the volume is for; other volumes are *available*, and have all their labels. One that is *on_each_node*
+    is a ``hostPath`` without node affinity: kube-scheduler takes it for reachable, and each node has a directory of its
+    own (kubernetes#96859).
     """
 
     name: str
@@ -68,6 +70,7 @@ class PersistentVolume(Struct, frozen=True, gc=False):
     storage_class: str = ""
     claim: tuple[str, str, str] | None = None
     available: bool = False
+    on_each_node: bool = False
 
 
 class StorageClass(Struct, frozen=True, gc=False):
@@ -175,6 +178,7 @@ class _VolumeSpec(InTreeVolume, frozen=True, rename="camel", gc=False):
     rbd: Present | None = None
     iscsi: Present | None = None
     fc: Present | None = None
+    host_path: Present | None = None
 
 
 class PersistentVolumeWire(Struct, frozen=True, gc=False):
@@ -211,6 +215,7 @@ class PersistentVolumeWire(Struct, frozen=True, gc=False):
             storage_class=(meta.annotations or EMPTY).get(_BETA_CLASS, spec.storage_class_name),
             claim=(claim.namespace, claim.name, claim.uid) if claim else None,
             available=available,
+            on_each_node=spec.host_path is not None and affinity is None,
         )
 
 

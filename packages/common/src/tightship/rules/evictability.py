@@ -7,7 +7,7 @@ Each rule has its own :class:`~tightship.objects.reasons.Reason`, by which users
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Literal
 
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from tightship.cluster import Snapshot
 from tightship.cluster.owners import annotating, named
-from tightship.objects import WORKLOAD_KINDS, Owner, Pod, PodTemplate, Volume, Workload
+from tightship.objects import WORKLOAD_KINDS, Owner, Pod, PodTemplate, Workload
 from tightship.objects.pod import EXPENDABLE
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.schedulers import SCHEDULERS, Scoring
@@ -182,7 +182,7 @@ class Evictability:
             free = self._free[template] = (
                 owner is not None
                 and owner.kind in ("ReplicaSet", "StatefulSet")
-                and not any(volume.local for volume in spec.volumes)
+                and not any(local_volumes(self._snapshot, template))
                 and template.namespace != "kube-system"
                 and spec.scheduler in self._rules.schedulers
                 and spec.priority >= EXPENDABLE
@@ -274,11 +274,11 @@ class Evictability:
         if _vouched_for(pod):
             return []
         safe = safe_volumes(pod)
-        losing = [volume for volume in pod.spec.volumes if volume.local and volume.name not in safe]
+        losing = [what for name, what in local_volumes(self._snapshot, pod.template) if name not in safe]
         if not losing:
             return []
-        detail = f"would lose {', '.join(_describe(volume) for volume in losing)}"
-        fix = annotating(self._snapshot, pod, SAFE_LOCAL_VOLUMES, all_local_volumes(pod))
+        detail = f"would lose {', '.join(losing)}"
+        fix = annotating(self._snapshot, pod, SAFE_LOCAL_VOLUMES, all_local_volumes(self._snapshot, pod))
         return [Refusal(Reason.LOCAL_STORAGE, pod.key, detail, fix)]
 
     def _system(self, pod: Pod) -> list[Refusal]:
@@ -384,14 +384,21 @@ def safe_volumes(pod: Pod) -> list[str]:
     return [name.strip() for name in pod.annotations.get(SAFE_LOCAL_VOLUMES, "").split(",") if name.strip()]
 
 
-def all_local_volumes(pod: Pod) -> str:
+def all_local_volumes(snapshot: Snapshot, pod: Pod) -> str:
     """Return the value of the annotation after which *pod* may lose every local volume that it has."""
-    safe = safe_volumes(pod)
-    return ",".join([*safe, *(each.name for each in pod.spec.volumes if each.local and each.name not in safe)])
+    return ",".join(dict.fromkeys([*safe_volumes(pod), *(name for name, _ in local_volumes(snapshot, pod.template))]))
 
 
-def _describe(volume: Volume) -> str:
-    return f"{'hostPath' if volume.host_path is not None else 'emptyDir'} {volume.name}"
+def local_volumes(snapshot: Snapshot, template: PodTemplate) -> Iterator[tuple[str, str]]:
+    """Yield the name of each volume that a pod of *template* would find empty on another node, and what it is."""
+    for volume in template.spec.volumes:
+        if volume.local:
+            yield volume.name, f"{'hostPath' if volume.host_path is not None else 'emptyDir'} {volume.name}"
+        elif volume.persistent_volume_claim is not None and snapshot.volumes:
+            claim = snapshot.claims.get(f"{template.namespace}/{volume.persistent_volume_claim.claim_name}")
+            bound = claim and snapshot.volumes.get(claim.volume)
+            if claim and bound and bound.on_each_node:
+                yield volume.name, f"{volume.name}, claim {claim.name}: volume {bound.name} is a hostPath of this node"
 
 
 def rolling_out(deployment: str, node: str) -> Refusal:

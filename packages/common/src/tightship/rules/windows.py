@@ -34,7 +34,7 @@ ALLOWED_FORMS = 'weekdays, times or both, such as "Mon-Fri 20:00-06:00", or a sc
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _WINDOW = re.compile(
-    r"(?P<days>[a-z]{3}(?:[-,][a-z]{3})*)?\s*(?:(?P<begin>\d\d:\d\d)\s*-\s*(?P<end>\d\d:\d\d))?",
+    r"(?P<days>[a-z]{3}(?:[-,][a-z]{3})*)?\s*(?:(?P<begin>\d\d?:\d\d)\s*-\s*(?P<end>\d\d?:\d\d))?",
     re.ASCII | re.IGNORECASE,
 )
 
@@ -71,8 +71,9 @@ class Window(Struct, frozen=True):
             day = first + timedelta(days=number)
             if self.schedule is not None:
                 for minute in self.schedule.minutes_of(day):
-                    begin = _instant(day, minute, zone)
-                    yield Span(begin, begin + self.duration, self.text)
+                    for second in (False, True) if denied else (False,):
+                        begin = _instant(day, minute, zone, second=second)
+                        yield Span(begin, begin + self.duration, self.text)
             elif day.weekday() in self.weekdays:
                 ends = day if self.end > self.begin else day + timedelta(days=1)
                 yield Span(_instant(day, self.begin, zone), _instant(ends, self.end, zone, second=denied), self.text)
@@ -217,7 +218,8 @@ def scheduled(schedule: str, duration: float) -> Window:
     try:
         parsed = parse_schedule(schedule)
     except CronError as error:
-        raise WindowError(str(error)) from error
+        zone = "; the key timeZone names the zone" if "TZ=" in schedule else ""
+        raise WindowError(f"{error}{zone}") from error
     return Window(f"{schedule} for {format_duration(duration)}", schedule=parsed, duration=duration)
 
 
@@ -262,7 +264,7 @@ def _weekdays(text: str, days: str) -> frozenset[int]:
 
 
 def _minute(text: str, clock: str) -> int:
-    hour, minute = int(clock[:2]), int(clock[3:])
+    hour, minute = map(int, clock.split(":"))
     if minute > 59 or hour * 60 + minute > 24 * 60:
         raise WindowError(f"{quoted(text)} has no time of day in {quoted(clock)}; allowed are 00:00 to 24:00")
     return hour * 60 + minute
