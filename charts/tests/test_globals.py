@@ -13,7 +13,7 @@ from tightship import __version__
 from tightship_charts.matrix import APIS, Values
 from tightship_charts.places import CHARTS, CONTROLLERS, UMBRELLA
 from tightship_charts.values import shared_defaults
-from tightship_e2e.helm import Helm
+from tightship_e2e.helm import Helm, HelmError
 
 OPENSHIFT = "security.openshift.io/v1"
 IDS = {"runAsUser", "runAsGroup", "fsGroup"}
@@ -88,7 +88,24 @@ def test_replicas_and_labels_of_monitors_are_written_once(render: Render) -> Non
 def test_global_values_of_other_charts_are_nothing_of_ours(render: Render, chart: str) -> None:
     """Many charts have ``global.env: production``, and a parent passes what is global to all of its parts."""
     foreign: Values = {"env": "production", "extraVolumes": {}, "image": {"tag": "x"}, "compatibility": {"x": 1}}
+    foreign |= {"logLevel": 2, "networkPolicy": {"create": True}}  # cert-manager's, and Argo CD's
+    foreign |= {each: {"x": 1} for each in ("serviceMonitor", "podMonitor", "prometheusRule")}
     assert render(chart, {"global": foreign}).objects == render(chart).objects
+
+
+@each_chart
+def test_pull_secrets_may_be_names_as_for_istio_and_kube_prometheus_stack(render: Render, chart: str) -> None:
+    rendered = render(chart, {"global": {"imagePullSecrets": ["all"]}, "imagePullSecrets": ["own", {"name": "other"}]})
+    assert rendered.pod["imagePullSecrets"] == [{"name": "all"}, {"name": "own"}, {"name": "other"}]
+
+
+@each_chart
+@pytest.mark.parametrize("above", ["", "global"])
+def test_a_variable_that_is_no_text_is_refused_by_name(helm: Helm, charts: Path, chart: str, above: str) -> None:
+    """The API server would refuse it: helm keeps ``--set env[0].value=5`` a number."""
+    values: Values = {"env": [{"name": "A", "value": 5}]}
+    with pytest.raises(HelmError, match=r"env/0/value': got number, want null or string"):
+        helm.template(charts / chart, {above: values} if above else values)
 
 
 def test_anchors_have_a_place(helm: Helm, charts: Path) -> None:

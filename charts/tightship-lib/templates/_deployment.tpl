@@ -191,7 +191,7 @@ probes
   value: {{ . | quote }}
 {{- end }}
 - name: LOG_LEVEL
-  value: {{ $v.log.level | default .Values.global.logLevel | default "info" }}
+  value: {{ $v.log.level | default (kindIs "string" .Values.global.logLevel | ternary .Values.global.logLevel "") | default "info" }}
 - name: LOG_FORMAT
   value: {{ $v.log.format | default .Values.global.logFormat | default "text" }}
 - name: HTTP_HOST

@@ -54,8 +54,10 @@ spec:
 {{- $dns := $v.dnsPolicy | default (ternary "ClusterFirstWithHostNet" "" $v.hostNetwork) -}}
 {{- $security := include "tightship-lib.securityContext" (list $root $v.podSecurityContext) | fromYaml -}}
 {{- $class := include "tightship-lib.priorityClass" $root -}}
+{{- $secrets := list -}}
+{{- range $v.imagePullSecrets -}}{{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) .) -}}{{- end -}}
 {{- $given := dict "affinity" $t.affinity "dnsConfig" $v.dnsConfig "dnsPolicy" $dns "hostAliases" $v.hostAliases "hostNetwork" $v.hostNetwork -}}
-{{- $given = merge $given (dict "imagePullSecrets" $v.imagePullSecrets "nodeSelector" $v.nodeSelector "priorityClassName" $class) -}}
+{{- $given = merge $given (dict "imagePullSecrets" $secrets "nodeSelector" $v.nodeSelector "priorityClassName" $class) -}}
 {{- $given = merge $given (dict "runtimeClassName" $v.runtimeClassName "securityContext" $security "tolerations" $v.tolerations) -}}
 {{- $given = merge $given (dict "volumes" (concat $volumes ($t.extraVolumes | default list))) -}}
 {{- range $key, $value := $given -}}

@@ -24,6 +24,11 @@ _TEXT: Json = {"type": "string"}
 # Templates write it into a line of YAML: with a second line a value would be a key of its own.
 _LINE: Json = _TEXT | {"pattern": r"^[^\r\n]*$"}
 _NAME: Json = _TEXT | {"pattern": "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?$"}
+_VARIABLE: Json = {
+    "type": "object",
+    "properties": {"value": {"type": ["string", "null"]}},
+}
+"""The API server refuses a value that is a number or a boolean."""
 _PERCENTAGE = "^(100|[0-9]{1,2})%$"
 
 KINDS: Mapping[str, Json] = {
@@ -67,7 +72,9 @@ KINDS: Mapping[str, Json] = {
     "object": _OBJECT,
     "objects": {"type": "array", "items": _OBJECT},
     # Another chart of a parent may have a global value of the same name: what is no list is nothing of ours.
+    "our log level": {"enum": ["", *range(11), *LEVELS]},  # cert-manager's are numbers
     "our objects": {"items": _OBJECT},
+    "our variables": {"items": _VARIABLE},
     "objects or strings": {"type": "array", "items": {"type": ["object", "string"]}},
     "one or more ports": {"type": "array", "items": _PORT, "minItems": 1},
     "port": _PORT,
@@ -83,6 +90,7 @@ KINDS: Mapping[str, Json] = {
     "strategy": {"type": "object", "properties": {"type": {"enum": ["RollingUpdate", "Recreate"]}}},
     "strings": {"type": "array", "items": _TEXT},
     "strings by name": {"type": "object", "additionalProperties": _TEXT},
+    "variables": {"type": "array", "items": _VARIABLE},
     "unique ports": {"type": "array", "items": _PORT, "uniqueItems": True},
 }
 """What a kind allows. Beside these, ``A|B`` is one of these words, and ``list of A|B`` a list of them."""
@@ -100,9 +108,10 @@ def schema_of(chart: str) -> Json:
     said = {each.dotted: each for each in documented(chart)}
     schema = _closed(defaults(chart), (), said, {"config": config_schema(chart)} if chart in MODELS else {})
     schema["properties"]["global"] |= {"required": [], "additionalProperties": True}
-    compatibility = schema["properties"]["global"]["properties"]["compatibility"]
-    for known in (compatibility, compatibility["properties"]["openshift"]):
-        known |= {"required": [], "additionalProperties": True}  # other charts have these words too
+    known = schema["properties"]["global"]["properties"]
+    shared = ("compatibility", "networkPolicy", "serviceMonitor", "podMonitor", "prometheusRule")
+    for part in (*(known[each] for each in shared), known["compatibility"]["properties"]["openshift"]):
+        part |= {"required": [], "additionalProperties": True}  # other charts have these words too
     if chart == UMBRELLA:
         # Each of them checks its own values.
         for controller in CONTROLLERS:
