@@ -48,6 +48,12 @@ NOTHING = ""
         ("(sum(x) * 0 or sum(y)) * vector(0) or sum(z)", "sum(z)"),
         ("ceil(clamp_min(sum(x) or vector(0), 3))", "sum(x)"),
         ("sum(x + y or vector(0))", "count(x + y)"),
+        # A value that is always the same, while its series are there: not those of the last alternative.
+        ("(sum(x) > 10) * 0 + 20 or vector(3)", "sum(x)"),
+        ("(max(incident) == 1) * 0 + 20 or (sum(y) > 5) * 0 + 10 or vector(3)", "max(incident) | sum(y)"),
+        ("clamp_max(sum(x), 0) + 5 default 2", "clamp_max(sum(x), 0) + 5"),
+        ("(hour() > 8) * 0 + 20 or vector(3)", NOTHING),
+        ("(absent(x) * 0) + 20 or vector(3)", NOTHING),
         ("sum(x or y * 0)", "count(x)"),
         ("(sum(a) or vector(0)) + (sum(b) or vector(0))", "sum(a) | sum(b)"),
         ("sum(a) / ((sum(b) or vector(0)) + sum(c))", "sum(b)"),

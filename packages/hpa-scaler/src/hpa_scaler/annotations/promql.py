@@ -578,17 +578,23 @@ def _constant(node: Expression) -> bool:
     """Whether *node* needs no data, or has always the same value: numbers, functions of the time, products with 0."""
     if node.kind == "selector":
         return node.name in _NO_DATA
-    constants = [_constant(each) for each in node.args]
-    return all(constants) or node.function in _ABSENT or _zero(node, constants)
+    return all(map(_constant, node.args)) or node.function in _ABSENT or _zero(node)
 
 
-def _zero(node: Expression, constants: list[bool]) -> bool:
-    """Whether *node* is 0 where its data are there, as ``sum(up)*0`` is; *constants* says which operands need none."""
+def _selects(node: Expression) -> bool:
+    """Whether *node* has series only where others have some, even if their value is always the same."""
+    if node.kind == "selector":
+        return node.name not in _NO_DATA
+    return node.function not in _ABSENT and any(_selects(each) for each in node.args)
+
+
+def _zero(node: Expression) -> bool:
+    """Whether *node* is 0 where its data are there, as ``sum(up)*0`` is."""
     if node.operator == "-":
         return node.args[0].text == node.args[1].text
     if node.operator not in ("*", "/") and node.function != "clamp_max":
         return False
-    zeros = [constant and number_of(each) == 0 for each, constant in zip(node.args, constants, strict=True)]
+    zeros = [number_of(each) == 0 and _constant(each) for each in node.args]
     return zeros[0] if node.operator == "/" else any(zeros)
 
 
@@ -623,17 +629,22 @@ def _plain(node: Expression) -> bool:
 
 
 class _Place(Struct, frozen=True):
-    """Where an expression stands: whether a fallback hides it, and the offset of the subqueries around it."""
+    """Where an expression stands: whether a fallback hides it, and the offset of the subqueries around it.
+
+    It *decides* if another alternative answers where it has no series, and may answer less, whatever its own value.
+    """
 
     hidden: bool = False
     shift: str = ""
     group: str = ""
     optional: bool = False
+    decides: bool = False
 
 
 def _operands(node: Expression, place: _Place) -> Iterator[Operand]:
     """Yield the operands in *node* that a fallback hides."""
-    name, constant = node.function or node.operator, _constant(node)
+    name, decides = node.function or node.operator, place.decides and _selects(node)
+    constant = _constant(node) and not decides
     single = name == "scalar" and not constant and all(_plain(each) for each in node.args)
     if single or (place.hidden and not constant and _plain(node)):
         text = node.text if single else _counted(node)
@@ -641,7 +652,7 @@ def _operands(node: Expression, place: _Place) -> Iterator[Operand]:
             text = f"last_over_time(({text})[1m:1m]{place.shift})"
         yield Operand(text, node.text, place.group, place.optional, single)
         return
-    if _zero(node, [_constant(each) for each in node.args]):
+    if _zero(node) and not decides:
         return
     alternatives = _alternatives(node)
     several = sum(not _constant(each) for each in alternatives) > 1
@@ -650,11 +661,15 @@ def _operands(node: Expression, place: _Place) -> Iterator[Operand]:
         shift=f"{node.after}{place.shift}" if node.kind == "range" else place.shift,
         group=place.group or (node.text if several else ""),
         optional=(place.optional or name in _ABSENT) and not node.filters,
+        decides=place.decides,
     )
     condition = _Place(below.hidden, below.shift, optional=True)
+    deciding = msgspec.structs.replace(below, decides=True)
     for number, each in enumerate(alternatives or node.args):
         if name in _SETS and number:
             yield from _operands(each, condition)
+        elif name in _EITHER and number + 1 < len(alternatives) and not _zero(each):
+            yield from _operands(each, deciding)
         elif name != "info" or not number:
             yield from _operands(each, below)
 
