@@ -36,6 +36,12 @@ ANSWERS: list[tuple[str, Json, list[Json], list[Reason]]] = [
     ("a budget that wants all pods", {}, [budget(status=NEVER)], [Reason.PDB_NEVER_ALLOWS]),
     ("maxUnavailable 0", {}, [budget(status=ILL, maxUnavailable=0)], [Reason.PDB_NEVER_ALLOWS]),
     ("maxUnavailable 0%", {}, [budget(status=ILL, maxUnavailable="0%")], [Reason.PDB_NEVER_ALLOWS]),
+    (
+        "no rule at all, of which no pods are expected",
+        {},
+        [budget(status={**NONE, "currentHealthy": 2, "desiredHealthy": 0, "expectedPods": 0}, minAvailable=None)],
+        [Reason.PDB_NEVER_ALLOWS],
+    ),
     ("a status older than the spec", {}, [budget(generation=2)], [Reason.PDB_NOT_CURRENT]),
     ("a status never written", {}, [budget(observed=0)], [Reason.PDB_NOT_CURRENT]),
     ("a failed sync", {}, [budget(failed="no scale")], [Reason.PDB_SYNC_FAILED]),

@@ -112,14 +112,18 @@ def budget(
     status: Json | None = None,
     **spec: object,
 ) -> Json:
-    """Return a PodDisruptionBudget for ``app: web`` that allows one disruption; *selector* ``None`` selects that."""
+    """Return a PodDisruptionBudget for ``app: web`` that allows one disruption; *selector* ``None`` selects that.
+
+    Without a rule in *spec* there is ``minAvailable: 1``.
+    """
+    rule = spec if {"minAvailable", "maxUnavailable"} & spec.keys() else {"minAvailable": 1, **spec}
     condition = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": failed}
     counts = {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2}
     chosen = {"matchLabels": {"app": "web"}} if selector is None else selector
     return {
         "kind": "PodDisruptionBudget",
         "metadata": {"name": name, "namespace": namespace, "generation": generation},
-        "spec": {"selector": chosen, **spec},
+        "spec": {"selector": chosen, **rule},
         "status": {
             **counts,
             **(status or {}),

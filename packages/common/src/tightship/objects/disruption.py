@@ -42,12 +42,19 @@ class PodDisruptionBudget(Namespaced, frozen=True, gc=False):
         """The rule as written, such as ``minAvailable 2``."""
         if self.max_unavailable is not None:
             return f"maxUnavailable {self.max_unavailable}"
-        return f"minAvailable {1 if self.min_available is None else self.min_available}"
+        return "neither minAvailable nor maxUnavailable" if self.unset else f"minAvailable {self.min_available}"
+
+    @property
+    def unset(self) -> bool:
+        """Whether the budget has no rule: the API server accepts that, and the disruption controller expects no pods
+        then and allows nothing (``getExpectedPodCount`` and ``updatePdbStatus`` in pkg/controller/disruption).
+        """
+        return self.max_unavailable is None and self.min_available is None
 
     @property
     def never_allows(self) -> bool:
         """Whether the rule forbids every disruption even if all expected pods are healthy."""
-        if self.max_unavailable in (0, "0%"):
+        if self.unset or self.max_unavailable in (0, "0%"):
             return True
         return self.expected_pods > 0 and self.desired_healthy >= self.expected_pods
 

@@ -249,7 +249,8 @@ class DisruptionLedger:
             fix = f"see what keeps PDB {budget.key} shut on a cordoned node"
             return Refusal(Reason.OPENS_AFTER_CORDON, budget.key, detail, fix)
         if opens is None and self._never_allows(budget):
-            detail = f"PDB {budget.name} ({budget.rule}) can never allow an eviction: {health}"
+            counts = "" if budget.unset else f": {health}"
+            detail = f"PDB {budget.name} ({budget.rule}) can never allow an eviction{counts}"
             return Refusal(Reason.PDB_NEVER_ALLOWS, pod.key, detail, _loosen(budget, pod))
         detail = f"PDB {budget.name} ({budget.rule}) allows no eviction now: {health}"
         missing = max(1, budget.desired_healthy + 1 - budget.current_healthy)
@@ -264,7 +265,7 @@ class DisruptionLedger:
         """
         if not budget.never_allows:
             return False
-        of_replicas = budget.max_unavailable is not None or isinstance(budget.min_available, str)
+        of_replicas = not isinstance(budget.min_available, int)
         return of_replicas or budget.desired_healthy >= self._pods_to_be(budget)
 
     def _pods_to_be(self, budget: PodDisruptionBudget) -> int:
@@ -313,7 +314,7 @@ def _loosen(budget: PodDisruptionBudget, pod: Pod) -> str:
 
 
 def _loosened(budget: PodDisruptionBudget, pod: Pod) -> str:
-    if budget.max_unavailable is not None:
+    if budget.unset or budget.max_unavailable is not None:
         return f"set maxUnavailable of PDB {budget.key} to 1 or more"
     lower = f"lower minAvailable of PDB {budget.key}"
     if isinstance(budget.min_available, str):
