@@ -452,7 +452,7 @@ def _worth(each: Blocker) -> tuple[int, int, int, int, str, str]:
 
 def _thing(snapshot: Snapshot, pod: Pod | None, refusal: Refusal, pool: str) -> str:
     if pod is None:
-        return f"pool {shown(pool)}"
+        return refusal.subject if refusal.reason is Reason.LOCAL_STORAGE else f"pool {shown(pool)}"
     if refusal.reason in OF_BUDGETS:
         found = snapshot.budgets.of(pod.template)
         if len(found) == 1:

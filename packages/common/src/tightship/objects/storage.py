@@ -51,7 +51,7 @@ class PersistentVolume(Struct, frozen=True, gc=False):
     says why kube-scheduler can't translate the volume. *size* is in bytes. *claim* is the (namespace, name, uid) of the
     claim that the volume is for; other volumes are *available*, and have all their labels. One that is *on_each_node*
     is a ``hostPath`` without node affinity: kube-scheduler takes it for reachable, and each node has a directory of its
-    own (kubernetes#96859).
+    own (kubernetes#96859). *host* is the label of the one node that reaches the volume, if its affinity names a host.
     """
 
     name: str
@@ -71,6 +71,7 @@ class PersistentVolume(Struct, frozen=True, gc=False):
     claim: tuple[str, str, str] | None = None
     available: bool = False
     on_each_node: bool = False
+    host: tuple[str, str] | None = None
 
 
 class StorageClass(Struct, frozen=True, gc=False):
@@ -216,7 +217,20 @@ class PersistentVolumeWire(Struct, frozen=True, gc=False):
             claim=(claim.namespace, claim.name, claim.uid) if claim else None,
             available=available,
             on_each_node=spec.host_path is not None and affinity is None,
+            host=_host(affinity),
         )
+
+
+_HOSTS = ("/hostname", "/nodename", "/node")
+"""How the labels end by which local volumes name their node: ``kubernetes.io/hostname``, ``openebs.io/nodename``,
+``topology.topolvm.io/node``, ``topology.hostpath.csi/node``."""
+
+
+def _host(affinity: NodeSelector | None) -> tuple[str, str] | None:
+    terms = affinity.node_selector_terms if affinity is not None else ()
+    wanted = (terms[0].match_expressions or ()) if len(terms) == 1 else ()
+    single = (each for each in wanted if each.operator == "In" and len(each.values) == 1)
+    return next(((each.key, each.values[0]) for each in single if each.key.endswith(_HOSTS)), None)
 
 
 class _TopologyExpression(Struct, frozen=True, gc=False):

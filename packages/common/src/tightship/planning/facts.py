@@ -24,6 +24,7 @@ from tightship.rules.after_cordon import parted, paused, pausing
 from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.disruption_cost import total_cost
 from tightship.rules.evictability import Evictability, EvictionRules
+from tightship.rules.held_data import HeldData
 from tightship.rules.limits import Count, count_nodes
 from tightship.rules.node_groups import NodeGroups
 from tightship.rules.nodes import (
@@ -102,7 +103,7 @@ def gather(
     """
     ledger = DisruptionLedger(snapshot)
     pods = Evictability(snapshot, rules.eviction, now, ledger.covers)
-    groups = NodeGroups(snapshot.autoscaler_statuses, rules.pool_labels)
+    groups, data = NodeGroups(snapshot.autoscaler_statuses, rules.pool_labels), HeldData(snapshot)
     unreadable: dict[str, list[Refusal]] = {}
     for each in snapshot.unreadable:
         if each.kind == "Pod" and each.node:
@@ -116,6 +117,7 @@ def gather(
         refusals = [
             *judge_node(view, now, rules.nodes, snapshot.node_pools),
             *undeletable(snapshot, view.node, rules.nodes, now),
+            *data.refusals(view, rules.nodes),
             *_selection(view, only),
             *not_autoscaled(view.node, groups, rules.nodes),
             *found.refusals,

@@ -1,0 +1,60 @@
+"""A node whose disk holds the data of a claim stays, though no pod uses them now (kubernetes/autoscaler#4369)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cluster_builder import HOST, ZONE, node, pod, snapshot
+
+from tightship.objects.reasons import Reason
+from tightship.planning.facts import FactRules, gather
+from tightship.rules.nodes import NodeRules
+
+Json = dict[str, Any]
+
+TOPOLVM = "topology.topolvm.io/node"
+
+
+def claim(volume: str = "pv") -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data-db-0", "namespace": "default"},
+        "spec": {"volumeName": volume},
+        "status": {"phase": "Bound"},
+    }
+
+
+def volume(key: str, *values: str) -> Json:
+    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}]
+    spec = {
+        "claimRef": {"name": "data-db-0", "namespace": "default"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+    }
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"}, "spec": spec}
+
+
+USING = pod("db-0", "n1", volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data-db-0"}}])
+
+ROWS: list[tuple[str, list[Json], bool]] = [
+    ("a local volume", [claim(), volume(HOST, "n1")], True),
+    ("a volume of TopoLVM", [claim(), volume(TOPOLVM, "n1")], True),
+    ("a pod uses the claim: no other place takes it", [claim(), volume(HOST, "n1"), USING], False),
+    ("a pod of another claim", [claim(), volume(HOST, "n1"), pod("web", "n1")], True),
+    ("the claim is gone", [volume(HOST, "n1")], False),
+    ("a later claim of that name has another volume", [claim("other"), volume(HOST, "n1")], False),
+    ("two nodes reach the volume", [claim(), volume(HOST, "n1", "n2")], False),
+    ("another node's", [claim(), volume(HOST, "n2")], False),
+    ("a disk of the zone", [claim(), volume(ZONE, "a")], False),
+]
+
+
+@pytest.mark.parametrize(("things", "kept"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_a_node_keeps_the_data_of_a_claim(things: list[Json], *, kept: bool) -> None:
+    nodes = [node("n1", zone="a", labels={TOPOLVM: "n1"}), node("n2", zone="b")]
+    seen = snapshot([*nodes, *things])
+    found = [each for each in gather(seen, FactRules(), 0.0)["n1"].refusals if each.reason is Reason.LOCAL_STORAGE]
+    assert [each.subject for each in found] == ["claim default/data-db-0"] * kept
+    off = FactRules(nodes=NodeRules(frozenset({Reason.LOCAL_STORAGE})))
+    assert Reason.LOCAL_STORAGE not in {each.reason for each in gather(seen, off, 0.0)["n1"].refusals}
