@@ -42,6 +42,12 @@ ANSWERS: list[tuple[str, Json, list[Json], list[Reason]]] = [
         [budget(status={**NONE, "currentHealthy": 2, "desiredHealthy": 0, "expectedPods": 0}, minAvailable=None)],
         [Reason.PDB_NEVER_ALLOWS],
     ),
+    (
+        "maxUnavailable 1 over pods without controllers",
+        {},
+        [budget(status={**NONE, "currentHealthy": 2, "desiredHealthy": 0, "expectedPods": 0}, maxUnavailable=1)],
+        [Reason.PDB_NEVER_ALLOWS],
+    ),
     ("a status older than the spec", {}, [budget(generation=2)], [Reason.PDB_NOT_CURRENT]),
     ("a status never written", {}, [budget(observed=0)], [Reason.PDB_NOT_CURRENT]),
     ("a failed sync", {}, [budget(failed="no scale")], [Reason.PDB_SYNC_FAILED]),

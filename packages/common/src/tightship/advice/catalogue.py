@@ -111,7 +111,9 @@ def _loosening(budget: PodDisruptionBudget) -> Change:
     patch: dict[str, int | None] = dict(rule)
     if "maxUnavailable" in rule and budget.min_available is not None:
         patch["minAvailable"] = None
-    only = (budget.current_healthy if budget.unset else budget.expected_pods) <= 1
+    if "minAvailable" in rule and budget.max_unavailable is not None:
+        patch["maxUnavailable"] = None
+    only = (budget.current_healthy if budget.uncounted else budget.expected_pods) <= 1
     few = "nothing runs while the only pod under this budget moves" if only else ""
     return _patched(Reason.PDB_NEVER_ALLOWS, budget, new, patch, few)
 

@@ -113,12 +113,13 @@ def loosened(budget: PodDisruptionBudget) -> tuple[PodDisruptionBudget, dict[str
     A percentage becomes ``maxUnavailable: 1``. A number stays a number: ``maxUnavailable`` does not work for pods
     without a controller.
     """
-    if isinstance(budget.min_available, int):
-        wanted = max(0, min(budget.desired_healthy, budget.expected_pods) - 1)
-        new = msgspec.structs.replace(budget, min_available=wanted, desired_healthy=wanted)
+    if budget.uncounted or isinstance(budget.min_available, int):
+        least = budget.current_healthy if budget.uncounted else min(budget.desired_healthy, budget.expected_pods)
+        wanted = max(0, least - 1)
+        new = msgspec.structs.replace(budget, min_available=wanted, max_unavailable=None, desired_healthy=wanted)
         rule = {"minAvailable": wanted}
     else:
-        wanted = max(0, (budget.current_healthy if budget.unset else budget.expected_pods) - 1)
+        wanted = max(0, budget.expected_pods - 1)
         new = msgspec.structs.replace(budget, max_unavailable=1, min_available=None, desired_healthy=wanted)
         rule = {"maxUnavailable": 1}
     return msgspec.structs.replace(new, disruptions_allowed=max(0, budget.current_healthy - wanted)), rule

@@ -46,15 +46,22 @@ class PodDisruptionBudget(Namespaced, frozen=True, gc=False):
 
     @property
     def unset(self) -> bool:
-        """Whether the budget has no rule: the API server accepts that, and the disruption controller expects no pods
-        then and allows nothing (``getExpectedPodCount`` and ``updatePdbStatus`` in pkg/controller/disruption).
-        """
+        """Whether the budget has no rule, which the API server accepts."""
         return self.max_unavailable is None and self.min_available is None
+
+    @property
+    def uncounted(self) -> bool:
+        """Whether the disruption controller expects no pods, though there are some, and so allows nothing: without a
+        rule, or where it counts the replicas of controllers and pods have none (``getExpectedPodCount`` and
+        ``updatePdbStatus`` in pkg/controller/disruption). A number of ``minAvailable`` counts pods.
+        """
+        nothing = self.expected_pods == 0 < self.current_healthy
+        return self.unset or (nothing and not isinstance(self.min_available, int))
 
     @property
     def never_allows(self) -> bool:
         """Whether the rule forbids every disruption even if all expected pods are healthy."""
-        if self.unset or self.max_unavailable in (0, "0%"):
+        if self.uncounted or self.max_unavailable in (0, "0%"):
             return True
         return self.expected_pods > 0 and self.desired_healthy >= self.expected_pods
 

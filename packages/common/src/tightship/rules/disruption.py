@@ -249,7 +249,8 @@ class DisruptionLedger:
             fix = f"see what keeps PDB {budget.key} shut on a cordoned node"
             return Refusal(Reason.OPENS_AFTER_CORDON, budget.key, detail, fix)
         if opens is None and self._never_allows(budget):
-            counts = "" if budget.unset else f": {health}"
+            counts = "it counts replicas of controllers, which these pods lack" if budget.uncounted else health
+            counts = "" if budget.unset else f": {counts}"
             detail = f"PDB {budget.name} ({budget.rule}) can never allow an eviction{counts}"
             return Refusal(Reason.PDB_NEVER_ALLOWS, pod.key, detail, _loosen(budget, pod))
         detail = f"PDB {budget.name} ({budget.rule}) allows no eviction now: {health}"
@@ -314,7 +315,9 @@ def _loosen(budget: PodDisruptionBudget, pod: Pod) -> str:
 
 
 def _loosened(budget: PodDisruptionBudget, pod: Pod) -> str:
-    if budget.unset or budget.max_unavailable is not None:
+    if budget.uncounted:
+        return f"give PDB {budget.key} a number for minAvailable, and no maxUnavailable"
+    if budget.max_unavailable is not None:
         return f"set maxUnavailable of PDB {budget.key} to 1 or more"
     lower = f"lower minAvailable of PDB {budget.key}"
     if isinstance(budget.min_available, str):
