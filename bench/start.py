@@ -7,7 +7,8 @@
 
 The API is the embedded one, in a process of its own; each controller is a dry run that judges once and then waits.
 *start* is the processor time, user and system, until its first judgement is logged; *idle* the proportional set size
-(PSS) a while later, and *own* the part of that which nothing else maps. Medians. Exit code 1 when a bar does not hold.
+(PSS) a while later, which depends on who else on this machine maps the same interpreter and libraries; *alone* the
+resident one, which is what PSS comes to where nobody does. Medians. Exit code 1 when a bar does not hold.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ def serve(nodes: int, pods: int, kubeconfig: Path) -> None:
 
 
 def memory(pid: int) -> tuple[float, float]:
-    """Return MiB of a process: its PSS, and what of that is private."""
+    """Return MiB of a process: its PSS, and all that is resident."""
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     kib = {name: int(size) for name, size in re.findall(r"^(\w+): +(\d+) kB", rollup, flags=re.MULTILINE)}
-    return kib["Pss"] / 1024, (kib["Private_Clean"] + kib["Private_Dirty"]) / 1024
+    return kib["Pss"] / 1024, kib["Rss"] / 1024
 
 
 async def measure(program: Path, kubeconfig: Path, folder: Path) -> tuple[float, float, float]:
-    """Return what one start of *program* took: seconds of a processor, MiB of PSS, and MiB of its own."""
+    """Return what one start of *program* took: seconds of a processor, MiB of PSS, and MiB resident."""
     port, probes = free_ports(2)
     config = folder / "config.d"
     config.mkdir(exist_ok=True)
@@ -111,8 +112,8 @@ def main() -> int:
             server.join(0.1)
         for each in chosen.only or CONTROLLERS:
             turns = [asyncio.run(measure(chosen.bin / each, kubeconfig, folder)) for _ in range(chosen.turns)]
-            start, idle, own = (statistics.median(one) for one in zip(*turns, strict=True))
-            found.append({"controller": each, "start": start, "idle": idle, "own": own})
+            start, idle, alone = (statistics.median(one) for one in zip(*turns, strict=True))
+            found.append({"controller": each, "start": start, "idle": idle, "alone": alone})
         server.terminate()
     if chosen.json:
         print(json.dumps(found, indent=2))
@@ -121,7 +122,7 @@ def main() -> int:
         for each in found:
             print(
                 f"{each['controller']:15}  {each['start']:4.2f} s until its first judgement (bar {START_BAR:g})  "
-                f"{each['idle']:5.1f} MiB idle (bar {IDLE_BAR:g}), {each['own']:5.1f} of its own"
+                f"{each['idle']:5.1f} MiB idle (bar {IDLE_BAR:g}), {each['alone']:5.1f} alone"
             )
     return int(any(each["start"] > START_BAR or each["idle"] > IDLE_BAR for each in found))
 

@@ -52,10 +52,10 @@ def name_run(options: argparse.Namespace) -> None:
 def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is for other providers."""
     provider = config.getoption("provider")
-    wanted = [each for each in items if all(provider in mark.args for mark in each.iter_markers("providers"))]
-    if len(wanted) < len(items):
-        config.hook.pytest_deselected(items=[each for each in items if each not in wanted])
-        items[:] = wanted
+    others = {each for each in items if any(provider not in mark.args for mark in each.iter_markers("providers"))}
+    if others:
+        config.hook.pytest_deselected(items=list(others))
+        items[:] = [each for each in items if each not in others]
 
 
 __all__ = [

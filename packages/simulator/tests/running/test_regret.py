@@ -16,7 +16,7 @@ from tightship_testkit.replica import COMPACTOR, REFINER, Program, Replica, Sett
 
 pytestmark = [pytest.mark.virtual_time, pytest.mark.slow, pytest.mark.takes(8)]
 
-WINDOW = 600.0
+WINDOW = 200.0
 """Seconds in which a node counts as come back, and of the first pause."""
 
 

@@ -29,7 +29,7 @@ TAKEOVER = 15 + 2 * 2 + 0.5
 """Seconds after which a lost leader has been succeeded: what its Lease may last, and two looks of the standby, 1.5 to
 2.5 s apart: one that sees the last renewal, and one after that has run out."""
 LATER = {**SETTINGS, "neededMarkedTimeForRemoval": "3600s"}
-STEPS = 24
+STEPS = 12
 """Steps of two drains, evenly apart, at which the leader is lost."""
 HOW = pytest.mark.parametrize("how", ["SIGKILL", "SIGSTOP"])
 

@@ -29,9 +29,9 @@ from tightship_simulator.api.requests import asked, target_of
 from tightship_simulator.api.store import AUTHOR
 from tightship_testkit.disasters.drawing import one_of, share
 from tightship_testkit.disasters.promises.base import Asked, ours
-from tightship_testkit.disasters.registry import FAULTS, WATCH, WRITES, Kind, fault
+from tightship_testkit.disasters.registry import FAULTS, PERSON, WATCH, WRITES, Kind, fault
 from tightship_testkit.disasters.scenario import Fault, Scenario
-from tightship_testkit.disasters.world import SENT
+from tightship_testkit.disasters.world import SENT, writing_as
 
 if TYPE_CHECKING:
     from tightship_testkit.disasters.observer import Observer
@@ -66,6 +66,10 @@ class Way:
         answer = await self._handler(self._request)
         self._door.answered(self.about, answer.status)
         return answer
+
+    def overtaken(self) -> None:
+        """Have somebody else change a taint of theirs on the node of this request now."""
+        self._door.taint(self.about.name)
 
     def cut(self) -> web.StreamResponse:
         """Break the connection off."""
@@ -135,6 +139,19 @@ class Door:
         """Tell the observer of a request that reached the server."""
         if self._observer is not None:
             self._observer.asked(_with(about, code=code, done=self.now))
+
+    def taint(self, node: str) -> None:
+        """Put a taint of a person's on *node*, or another value of it."""
+        if self._world is None or self._world.store.find("Node", node) is None:
+            return
+
+        def change(thing: dict[str, Any]) -> None:
+            others = [each for each in thing["spec"].get("taints") or [] if each["key"] != _OVERTAKES]
+            value = {"key": _OVERTAKES, "value": str(self.met), "effect": "PreferNoSchedule"}
+            thing["spec"]["taints"] = [*others, value]
+
+        with writing_as(PERSON):
+            self._world.store.modify("Node", node, change=change)
 
     def _world_blind(self, about: Asked, until: float) -> None:
         """Note how long this process may know less than there is: a watch until the fault is over."""
@@ -277,6 +294,16 @@ async def failing(_: Way, code: int, wait: int = 0) -> web.StreamResponse:
 async def conflicting(_: Way) -> web.StreamResponse:
     """Another write came first, or so the server says."""
     return refusal(_CODES[409](0))
+
+
+_OVERTAKES = "example.com/overtakes"
+
+
+@fault(verbs=frozenset({"update", "patch"}), weight=0)
+async def overtaken(way: Way) -> web.StreamResponse:
+    """Somebody taints a node after it was read, and just before a write of it."""
+    way.overtaken()
+    return await way.through()
 
 
 @fault(verbs=frozenset({"list"}))

@@ -1,0 +1,46 @@
+"""Which seeds ``make test`` runs: few, in which everything that is drawn occurs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from functools import cache
+
+from tightship_testkit.disasters.making import make
+from tightship_testkit.disasters.scenario import Scenario
+
+OF = 300
+"""The seeds to choose from."""
+TIMES = 3
+"""In how many of the chosen each kind of step and fault occurs: one may come when nothing is going on."""
+
+
+def traits(scenario: Scenario) -> dict[Hashable, int]:
+    """Return what occurs in *scenario*, each with how many of the chosen must have it."""
+    kinds: dict[Hashable, int] = {each.kind: TIMES for each in (*scenario.steps, *scenario.faults)}
+    others: set[Hashable] = {tuple(each.program for each in scenario.controllers)}
+    for work in scenario.workloads:
+        others |= {("workload", each) for each in (work.kind, *work.annotations, *work.finalizers, *work.spec)}
+    for each in scenario.controllers:
+        words = [choice for choice in each.settings.items() if isinstance(choice[1], bool | str)]
+        others |= {(each.program, what) for what in (len(each.skews), each.namespace, each.landings, *each.settings)}
+        others |= {(each.program, *choice) for choice in (*words, *each.variables.items())}
+    return kinds | dict.fromkeys(others, 1)
+
+
+@cache
+def chosen() -> tuple[int, ...]:
+    """Return few seeds that have every trait of all :data:`OF` as often as is wanted, found by a greedy choice."""
+    found = {seed: traits(make(seed)) for seed in range(OF)}
+    there = Counter(trait for each in found.values() for trait in each)
+    wanted = {trait: min(times, there[trait]) for each in found.values() for trait, times in each.items()}
+    taken: list[int] = []
+    while any(wanted.values()):
+        best = max(found, key=lambda seed: sum(wanted[trait] > 0 for trait in found[seed]))
+        taken.append(best)
+        for trait in found.pop(best):
+            wanted[trait] = max(0, wanted[trait] - 1)
+    return tuple(sorted(taken))
+
+
+__all__ = ["chosen", "traits"]
