@@ -86,7 +86,7 @@ AFTERWARDS = (
     ("hpa-scaler", "release", "--all-namespaces"),
     ("kubectl", "annotate", "nodes", "--all", f"{ANNOTATION}-"),
 )
-"""What docs/drain.md has a person do after an uninstall."""
+"""What docs/operations.md has a person do after an uninstall."""
 
 
 def settings(controller: str, url: str) -> dict[str, Any]:

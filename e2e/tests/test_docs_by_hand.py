@@ -1,4 +1,4 @@
-"""A command of docs/drain.md for people, when no controller runs any more."""
+"""A command of docs/operations.md for people, when no controller runs any more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tightship_testkit.client import Client, Json
 from tightship_testkit.manifests import node
 from tightship_testkit.marks import ANNOTATION, STEERING, TAINT
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "drain.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 
 
 def test_a_person_gets_every_node_back_that_a_lost_controller_left(empty_plane: ControlPlane) -> None:

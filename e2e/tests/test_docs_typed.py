@@ -30,10 +30,7 @@ SOON = {"--set dryRun=true": "--set dryRun=true --set interval=1s"}
 """A test has no minute to wait for the next pass."""
 
 
-@pytest.mark.parametrize("pages", [("five-steps.md", "choose-hpa-values.md", "rollback.md")])
-def test_the_way_from_a_first_look_to_running_and_back(
-    on_shop_cluster: Live, tmp_path: Path, pages: tuple[str, ...]
-) -> None:
+def test_the_way_from_a_first_look_to_running_and_back(on_shop_cluster: Live, tmp_path: Path) -> None:
     async def work(on: ShopCluster) -> None:
         await on.metrics.backfill("".join(past(hours=6)))
         typist = Typist(on, tmp_path, {"NODE": "general-0"})
@@ -41,8 +38,9 @@ def test_the_way_from_a_first_look_to_running_and_back(
         none = {key: None for key in older if key.startswith(PREFIX)}
         await on.api.patch(HPA, "web", {"metadata": {"annotations": none}}, SHOP)
         async with autoscaler(on):
-            for page in pages:
-                await typist.page(page)
+            await typist.page("five-steps.md")
+            await typist.page("hpa-scaler.md", last="hpa-scaler-\n")
+            await typist.page("operations.md", first="annotate lease", last="get nodes -o custom-columns")
         assert await on.provider.controllers(SYSTEM) == []
         assert [each for each in await on.left_behind() if "tightship" in each] == []
 
@@ -59,11 +57,10 @@ def past(hours: int) -> Iterator[str]:
     yield "# EOF\n"
 
 
-PLATFORMS = ("eks-cluster-autoscaler.md", "eks-karpenter.md", "gke.md", "aks.md", "on-premises.md")
 STATUS = {"nodeGroups": [{"name": "general", "health": {"minSize": 1, "maxSize": 9}}]}
 
 
-def test_the_how_tos_for_each_platform(on_shop_cluster: Live, tmp_path: Path) -> None:
+def test_the_how_to_for_each_platform(on_shop_cluster: Live, tmp_path: Path) -> None:
     async def work(on: ShopCluster) -> None:
         await on.provider.add_node("spare-0", "spare")
         await on.provider.add_node("spare-1", "spare")
@@ -74,10 +71,9 @@ def test_the_how_tos_for_each_platform(on_shop_cluster: Live, tmp_path: Path) ->
             body = {"metadata": {"name": "general"}, "spec": {"disruption": disruption}}
             path = "/apis/karpenter.sh/v1/nodepools"
             await on.api.call("POST", path, body={"apiVersion": "karpenter.sh/v1", "kind": "NodePool", **body})
-            for page in PLATFORMS:
-                await typist.page(page)
-                # Nothing is in drain, so nobody waits for what would give nodes back.
-                await typist.type(f"helm uninstall {RELEASE} -n {SYSTEM} --no-hooks")
+            await typist.page("platforms.md")
+            # Nothing is in drain, so nobody waits for what would give nodes back.
+            await typist.type(f"helm uninstall {RELEASE} -n {SYSTEM} --no-hooks")
             assert "spare-0" not in await on.nodes("spare")
 
     on_shop_cluster(work, by_night=True)

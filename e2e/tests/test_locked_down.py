@@ -198,7 +198,7 @@ def test_the_job_says_what_to_type_in_its_place(empty_plane: ControlPlane, helm:
     [job] = [each for each in text if each["kind"] == "Job"]
     said = job["metadata"]["annotations"]["tightship.dev/if-this-job-fails"]
     command = said.partition("this frees them: ")[2]
-    page = Path(__file__).resolve().parents[2] / "docs" / "rollback.md"
+    page = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
     assert command in page.read_text()
     ours = {"key": "tightship.dev/draining", "value": "op", "effect": "NoSchedule"}
     other = {"key": "example.com/other", "effect": "NoSchedule"}

@@ -324,9 +324,9 @@ def test_what_an_uninstall_without_its_hooks_leaves_is_ended_by_a_release_that_i
 
 
 @pytest.mark.parametrize("command", AFTERWARDS, ids=[each[0] for each in AFTERWARDS])
-def test_what_is_done_after_an_uninstall_is_what_the_page_about_drains_says(command: tuple[str, ...]) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs/drain.md").read_text()
-    assert f"`{' '.join(command)}`" in page.partition("## Uninstalling")[2]
+def test_what_is_done_after_an_uninstall_is_what_the_page_about_operations_says(command: tuple[str, ...]) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/operations.md").read_text()
+    assert f"$ {' '.join(command)}\n" in page.partition("## Remove it")[2]
 
 
 @pytest.mark.parametrize("controller", ["node-compactor", "node-refiner"])
@@ -422,10 +422,10 @@ async def _floors(on: ShopCluster, wanted: dict[str, int]) -> None:
 
 
 @pytest.mark.takes(3)
-def test_the_page_about_drains_gives_stranded_nodes_back_without_another_installation(
+def test_the_page_about_operations_gives_stranded_nodes_back_without_another_installation(
     empty_plane: ControlPlane,
 ) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs/drain.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs/operations.md").read_text()
     script = (
         page.partition("To get nodes back without another installation")[2].partition("```sh\n")[2].partition("```")[0]
     )

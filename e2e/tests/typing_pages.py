@@ -55,10 +55,13 @@ class Typist:
         }
 
     async def page(self, name: str, *, first: str = "", last: str = "") -> None:
-        """Type the page's commands, from the first that contains *first* up to the one that contains *last*."""
+        """Type the page's commands, from the first that contains *first* up to the one that contains *last*.
+
+        A line's end counts as contained.
+        """
         lines = typed(name)
         begin = next(place for place, (line, _) in enumerate(lines) if first in line)
-        end = next((place for place, (line, _) in enumerate(lines) if last and last in line), len(lines) - 1)
+        end = next((place for place, (line, _) in enumerate(lines) if last and last in f"{line}\n"), len(lines) - 1)
         for line, shown in lines[begin : end + 1]:
             await self.type(line, shown)
 

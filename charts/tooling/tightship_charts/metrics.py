@@ -19,11 +19,10 @@ _HEAD = """\
 <!-- Made by `make charts` from the code: edit that. -->
 # Metrics
 
-Every controller serves `/metrics` on each of its ports but the probes'. Series of nodes, pools and HPAs that are gone
-vanish with the next pass. A standby replica shows no plan and no HPA, so nothing is counted twice. Every controller
-shows the same savings: take their `max`. Words of the labels `reason`, `outcome` and `result` are
-[reasons](reasons.md) where they begin with a capital. [Alerts](alerts.md) come with the charts. The older
-controllers' names are in [moving](moving.md).
+Every controller serves `/metrics` on each of its ports but the probes'. Counters end with `_total`; histograms are
+marked; all others are gauges. Series of nodes, pools and HPAs that are gone vanish with the next pass. A standby
+replica shows no plan and no HPA. Every controller shows the same savings: take their `max`. Words of the labels
+`reason`, `outcome` and `result` that begin with a capital are [reasons](reasons.md).
 
 With Kubernetes service discovery the label `namespace` becomes `exported_namespace`, unless `honorLabels` is set.
 `perHPAMetrics: false` of hpa-scaler switches off the series with the label `hpa`.
@@ -33,8 +32,7 @@ _TAIL = """\
 Some label values of hpa-scaler:
 
 * `tightship_hpa_writes_total`: `written`; `unneeded`, the HPA had changed; `refused` by the API server; `gone`, deleted
-  meanwhile; `failed`, not made; `unheard`, the answer was lost, and the next cycle finds out; `left` to the next cycle
-  or leader.
+  meanwhile; `failed`, not made; `unheard`, the answer was lost; `left` to the next cycle or leader.
 * Servers that HPAs name by address share the value `by-url` of `server`. A circuit is `closed`, `open` or `half-open`.
 """
 
@@ -59,7 +57,7 @@ def _section(title: str, add: Callable[[CollectorRegistry], object]) -> Iterator
     if isinstance(made, RunMetrics):
         made.watch_cache(dict)
     yield f"## {title}\n"
-    yield "| metric | type | labels | what |\n|---|---|---|---|"
+    yield "| metric{labels} | what |\n|---|---|"
     for collector in registry._collector_to_names:
         if collector in before:
             continue
@@ -67,10 +65,12 @@ def _section(title: str, add: Callable[[CollectorRegistry], object]) -> Iterator
         for family in collector.describe() if hasattr(collector, "describe") else collector.collect():
             if not family.name.startswith("tightship_"):
                 continue
-            counter = family.type == "counter"
-            kind = "counter" if family.type == "unknown" else family.type
-            labels = ", ".join(f"`{each}`" for each in names or getattr(family, "_labelnames", None) or ())
-            yield f"| `{family.name}{'_total' * counter}` | {kind} | {labels} | {family.documentation} |"
+            total = "_total" * (family.type == "counter")
+            marked = " (histogram)" * (family.type == "histogram")
+            labels = ", ".join(names or getattr(family, "_labelnames", None) or ())
+            labels = labels and f"{{{labels}}}"
+            what = family.documentation.removeprefix("The number of ")
+            yield f"| `{family.name}{total}{labels}`{marked} | {what} |"
     yield ""
 
 

@@ -20,17 +20,15 @@ _HEAD = """\
 <!-- Made by `make charts` from the enum Reason and charts/tooling/reasons.yaml: edit those. -->
 # Every reason
 
-Each third-level heading is one word that Tightship prints: why a node stays, and why the floor of an HPA is where it
-is. Plans, Events, metrics, annotations and pages use the same word. A node or an HPA shows all of its reasons, those
-of nodes in the order of this page.
+Each third-level heading is a word that Tightship prints in plans, Events, metrics, annotations and pages: why a node
+stays, or why the floor of an HPA is where it is. A node or an HPA shows all of its reasons. The detail beside each says
+which pod, budget, node or server is meant, with numbers, times and the answers of others; `explain` adds the smallest
+change that would remove the reason. Where no bullet says what to do, nothing is wrong.
 
-* `plan` names the reasons of every node or HPA; `explain` shows each with its numbers and the smallest change that
-  would remove it.
-* "Switch off" names the option that leaves a rule out of one plan; `disabledRules: [WORD, ...]` leaves it out for
-  good, and you vouch that its case is harmless in your cluster. Rules without that line can't be switched off: a
-  setting that the entry names governs them, the API server would refuse, or nothing could be judged.
-* The commands change your cluster; `plan` and `explain` never do. An annotation on a pod is gone with that pod: to
-  keep a change, make it in the template of the controller.
+* `--disable-rule WORD` leaves a *switchable* rule out of one plan; `disabledRules: [WORD, ...]` leaves it out for good,
+  and you vouch that its case is harmless in your cluster. The other rules stay on: a setting governs them, the API
+  server would refuse, or nothing could be judged.
+* An annotation on a pod is gone with that pod: to keep a change, make it in the template of the controller.
 * `PREFIX` is the prefix of an HPA's annotations, `tightship.dev` unless `ANNOTATION_PREFIX` says otherwise.
 """
 
@@ -42,14 +40,13 @@ pods are healthy.
 """,
     "A drain under way was given up, or handed to someone else": """\
 Only a running controller gives these: in an Event on the node, in `reason` of `tightship.dev/drain`, and in
-`tightship_drains_total`. It removes our taint, sets the cordon back to what it was, and tries again after a growing
-pause ([Backoff](#backoff)); pods that have moved stay where they are. Reasons from above appear here too, if their
-cause comes up in mid-drain.
+`tightship_drains_total`. It undoes taint and cordon, and tries again after a growing pause ([Backoff](#backoff)); pods
+that have moved stay where they are. Reasons from above appear here too.
 """,
     "The HPA is not ours to move": "The controller changes nothing, and what it set before stays.\n",
     "A query has no usable answer": """\
-None of these lowers a floor; the ratio and other queries of the HPA may still raise it. After `missing-data-after`
-cycles in a row `missing-data` applies, which by default holds the floor.
+None of these lowers a floor; the ratio and other queries of the HPA may still raise it. [What replaces a missing
+answer](hpa-scaler.md#when-a-query-has-no-answer) is up to you.
 """,
 }
 """What holds for all reasons of a group."""
@@ -83,12 +80,12 @@ def _group(title: str, words: list[Reason]) -> Iterator[str]:
         text = texts()[reason]
         yield f"### {reason}\n"
         yield f"{text['means']}\n"
-        if "only" in text:
-            yield f"* Only: {text['only']}"
-        yield f"* Do: {text['do']}"
+        bullets = [f"* Only: {text['only']}"] if "only" in text else []
+        if text["do"] != "Nothing.":
+            bullets.append(f"* Do: {text['do']}")
         if reason in SWITCHABLE_RULES:
-            yield f"* Switch off: `--disable-rule {reason}`"
-        yield ""
+            bullets.append("* Switchable")
+        yield from (*bullets, "") if bullets else ()
 
 
 __all__ = ["REASONS", "groups", "reasons", "texts"]

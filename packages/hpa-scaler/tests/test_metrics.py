@@ -174,11 +174,10 @@ def registered() -> dict[str, tuple[str, tuple[str, ...]]]:
 
 
 def documented() -> dict[str, tuple[str, tuple[str, ...]]]:
-    rows = re.findall(r"^\| (`[a-z_`, ]+) \| (\w+) \|(.*?)\|", DOCS.read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z_]+)(?:{(.+)})?`(?: \((\w+)\))? \|", DOCS.read_text(), re.MULTILINE)
     return {
-        name: (kind, tuple(re.findall(r"`(\w+)`", labels)))
-        for names, kind, labels in rows
-        for name in re.findall(r"`(\w+)`", names)
+        name: (kind or ("counter" if name.endswith("_total") else "gauge"), tuple(labels.split(", ")) if labels else ())
+        for name, labels, kind in rows
     }
 
 

@@ -1,10 +1,11 @@
-"""The services of ``docs/choose-hpa-values.md``, as they document themselves, asked with that page's settings.
+"""The services of ``docs/hpa-scaler.md``, as they document themselves, asked with that page's settings.
 
 Each stand-in answers only what its service would answer: this path, these credentials, these parameters.
 """
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,8 +25,9 @@ from tightship.process.settings.query_servers import ServerSettings, server_of
 
 from .conftest import Prometheus, asking, body, one, says
 
-PAGE = Path(__file__).parents[4] / "docs" / "choose-hpa-values.md"
-EXAMPLE = yaml.safe_load(PAGE.read_text().partition("```yaml\n")[2].partition("```")[0])
+PAGE = Path(__file__).parents[4] / "docs" / "hpa-scaler.md"
+[BLOCK] = re.findall(r"```yaml\n(prometheusServers:\n.*?)```", PAGE.read_text(), re.DOTALL)
+EXAMPLE = yaml.safe_load(BLOCK)
 SERVERS = EXAMPLE["prometheusServers"]
 TOKEN = "s3cret"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
