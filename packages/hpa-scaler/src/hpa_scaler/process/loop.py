@@ -200,8 +200,6 @@ class ScalerLoop(Controller):
         events: FloorEvents,
         records: Records,
         waits_for: Callable[[], Sequence[str]],
-        clock: Callable[[], float] = wall,
-        monotonic: Callable[[], float] = monotonic,
     ) -> None:
         self._frame = frame
         self._run = run
@@ -210,8 +208,6 @@ class ScalerLoop(Controller):
         self._metrics = metrics
         self._events = events
         self._waits_for = waits_for
-        self._clock = clock
-        self._monotonic = monotonic
         self._log = frame.logger
         self._records = records
         rate = frame.live.current.writes_per_second
@@ -223,11 +219,11 @@ class ScalerLoop(Controller):
         self._term: _Role | None = None
         self._drops = DropState()
         self._last: CycleWrites | None = None
-        self._timelines = Timelines(records, clock(), writes=False)
+        self._timelines = Timelines(records, wall(), writes=False)
         self._cluster = run.cluster_name or frame.connection.cluster
         self._shown = nothing_yet(frame.program.name, "No cycle has run yet.", self._cluster)
         self.raiser = ImmediateRaiser(
-            frame.connection, self._records, self._applier, metrics, may=self._may, logger=self._log, clock=clock
+            frame.connection, self._records, self._applier, metrics, may=self._may, logger=self._log, clock=wall
         )
         """Acts between two cycles."""
 
@@ -260,7 +256,7 @@ class ScalerLoop(Controller):
         # Commands show how the leader continues; here another leader may have judged without writing.
         gap = (1 - JITTER) * self._run.interval
         rules = msgspec.structs.replace(rules_of(settings, self._run), handover_gap=gap)
-        inputs = _CycleInputs(settings, rules, term, self._monotonic() + self._run.cycle_deadline)
+        inputs = _CycleInputs(settings, rules, term, monotonic() + self._run.cycle_deadline)
         try:
             await self._cycle(inputs)
         except _Stopping:
@@ -271,11 +267,11 @@ class ScalerLoop(Controller):
         last, term = self._last, self._term
         if last is None or term is None:
             return
-        until = self._monotonic() + self._run.stop_timeout
+        until = monotonic() + self._run.stop_timeout
         async with self.raiser.lock:
             # Nothing was judged since the last cycle, nor will be: the next leader continues from now.
-            last = msgspec.structs.replace(last, now=self._clock())
-            await self._applier.remember(last, lambda: self._holds(term) and self._monotonic() < until)
+            last = msgspec.structs.replace(last, now=wall())
+            await self._applier.remember(last, lambda: self._holds(term) and monotonic() < until)
 
     def _term_now(self) -> _Role | None:
         """Return the role in which this replica may run a cycle now, ``None`` for a standby."""
@@ -300,7 +296,7 @@ class ScalerLoop(Controller):
         self._forecasts.forget()
         self._drops = DropState()
         self._last = self.raiser.last = None
-        self._timelines = Timelines(self._records, self._clock(), writes=term is not None and term.writes)
+        self._timelines = Timelines(self._records, wall(), writes=term is not None and term.writes)
 
     def _stand_by(self) -> None:
         frame = self._frame
@@ -319,7 +315,7 @@ class ScalerLoop(Controller):
         selection = Selection(settings.namespaces, settings.label_selector)
         self.raiser.touched.clear()
         fleet = await self._in_time(fleet_of_cluster(self._frame.connection, selection, lambda _: None), inputs)
-        seen = await in_thread(sort_fleet, fleet, settings.defaults, rules, self._clock(), self._records)
+        seen = await in_thread(sort_fleet, fleet, settings.defaults, rules, wall(), self._records)
         del fleet
         self._records.retain(seen.asked.keys(), [hpa.uid for hpa in seen.others])
         self._forecasts.want(forecasts_of(seen.asked.values()))
@@ -415,7 +411,7 @@ class ScalerLoop(Controller):
         self._last = todo
 
         def may() -> bool:
-            return self._may() and self._monotonic() < inputs.until
+            return self._may() and monotonic() < inputs.until
 
         done = await self._applier.apply(todo, may)
         final = done.final(cycle)
@@ -454,7 +450,7 @@ class ScalerLoop(Controller):
         stop = self._frame.runtime.stop
         task, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
         try:
-            left = max(0.0, inputs.until - self._monotonic())
+            left = max(0.0, inputs.until - monotonic())
             await asyncio.wait((task, stopping), timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()
