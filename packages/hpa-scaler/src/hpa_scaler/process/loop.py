@@ -58,7 +58,7 @@ from tightship.objects import ApiObject, HorizontalPodAutoscaler, ObjectError
 from tightship.objects.api_errors import Forbidden, KubeError, one_line
 from tightship.objects.reasons import Reason, Refusal
 from tightship.process.events import ObjectRef
-from tightship.process.http import Draw
+from tightship.process.http import Draw, Write
 from tightship.process.logging import log
 from tightship.process.loop import JITTER, Runtime, in_thread
 from tightship.process.serving import Configuration, Controller, Frame
@@ -236,8 +236,8 @@ class ScalerLoop(Controller):
         """Return why no cycle can run yet."""
         return self._waits_for()
 
-    def status(self) -> bytes:
-        """Return the last cycle as JSON."""
+    def status(self) -> Write:
+        """Return a function that writes the last cycle as JSON."""
         return self._shown.json
 
     def page(self) -> Draw:
@@ -344,7 +344,7 @@ class ScalerLoop(Controller):
             await self._record(again, f"{seen.now:.3f}-again", DropState(), rules, seen.now)
         self._metrics.counted(final, seen.passed_over, done.endings)
         self._metrics.cautioned(await in_thread(self._timelines.note, final, done.endings, seen.now))
-        await self._show(final, seen, inputs)
+        self._show(final, seen, inputs)
         self._say(cycle, seen, inputs.term)
 
     async def _record(self, cycle: Cycle, name: str, before: DropState, rules: Rules, now: float) -> None:
@@ -370,7 +370,7 @@ class ScalerLoop(Controller):
         ]
         return judge_cycle(subjects, self._drops, inputs.rules, seen.now)
 
-    async def _show(self, cycle: Cycle, seen: ListedHpas, inputs: _CycleInputs) -> None:
+    def _show(self, cycle: Cycle, seen: ListedHpas, inputs: _CycleInputs) -> None:
         frame, run, settings = self._frame, self._run, inputs.settings
         place = str(run.config_path) if run.config_path else f"ConfigMap {run.namespace}/{run.config_map}"
         circuits = self._client.circuits()
@@ -392,8 +392,7 @@ class ScalerLoop(Controller):
             now=seen.now,
             warnings=tuple(str(Refusal(Reason.UNREADABLE, detail=problem)) for problem in seen.problems),
         )
-        self._shown = await in_thread(
-            show,
+        self._shown = show(
             context,
             self._timelines.recent(),
             leader=frame.elector.holder,
