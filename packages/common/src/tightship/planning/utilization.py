@@ -69,14 +69,3 @@ def _less(amounts: Resources, parts: list[Resources]) -> Resources:
         for name, amount in part.items():
             left[name] = max(0, left.get(name, 0) - amount)
     return left
-
-
-def total(parts: Mapping[str, Utilization]) -> Utilization:
-    """Return the sum over nodes: the utilization of a cluster or a pool."""
-    requested: dict[str, int] = {}
-    allocatable: dict[str, int] = {}
-    for each in parts.values():
-        for into, amounts in ((requested, each.requested), (allocatable, each.allocatable)):
-            for name, amount in amounts.items():
-                into[name] = into.get(name, 0) + amount
-    return Utilization(requested, allocatable)
