@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tightship.planning.utilization import Utilization, UtilizationRules, utilization
+from tightship.planning.plan.model import Utilization, UtilizationRules, utilization
 from tightship_testkit.builders import NOW, controller, node, pod, snapshot
 
 Json = dict[str, Any]
