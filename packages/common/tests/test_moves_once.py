@@ -22,7 +22,7 @@ from tightship.planning.plan import (
     forecast,
     make_plan,
 )
-from tightship.planning.utilization import measured, utilization
+from tightship.planning.plan.model import measured, utilization
 
 Json = dict[str, Any]
 TAINT = Taint("tightship.dev/candidate", "PreferNoSchedule", "node-compactor")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tightship.planning.utilization import Utilization, UtilizationRules, total, utilization
+from tightship.planning.plan.model import Utilization, UtilizationRules, utilization
 from tightship_testkit.builders import NOW, controller, node, pod, snapshot
 
 Json = dict[str, Any]
@@ -77,9 +77,3 @@ def test_more_daemonset_pods_than_the_node_has_make_no_negative_room() -> None:
     big = pod("agent", owner=controller("DaemonSet", "agent"), cpu="5")
     found = used(big, rules=UtilizationRules(ignore_daemonsets=True))
     assert (found.requested["cpu"], found.allocatable["cpu"], found.ratio("cpu")) == (0, 0, 0.0)
-
-
-def test_a_total_is_the_sum_of_both_sides() -> None:
-    found = total({"n1": used(WEB), "n2": used(AGENT)})
-    assert found.ratio("cpu") == pytest.approx(1500 / 8000, abs=1e-9)
-    assert found.requested["pods"] == 2

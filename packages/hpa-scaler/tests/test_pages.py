@@ -170,7 +170,7 @@ def served(**changes: Any) -> list[str]:
     judged = judge_cycle([subject], DropState(), Rules(), NOW)
     made = show(plan_context(judged), kept().recent(), **given)
     page = made.page()
-    assert json.loads(made.json)["plan"]["summary"]["hpas"] == 1
+    assert json.loads(made.json())["plan"]["summary"]["hpas"] == 1
     assert page.refresh == 30
     assert ", leader me</p>" in render_page(page)
     return list(page.alerts)
@@ -251,7 +251,7 @@ def test_the_page_of_a_running_controller_has_each_hpa_over_time() -> None:
 
 def test_the_status_does_not_grow_with_what_is_remembered() -> None:
     short, long = shown_after([100.0, 205.0]), shown_after([100.0, 205.0] * 50)
-    assert len(long[0].json) - len(short[0].json) < 100
+    assert len(long[0].json()) - len(short[0].json()) < 100
     assert len(render_page(long[0].page())) - len(render_page(short[0].page())) > 1000
 
 

@@ -115,7 +115,7 @@ def test_status_and_page_have_the_figures_that_it_goes_by() -> None:
         figures=reported,
         excess=REFINER.excess(found, RefinerSettings()),
     )
-    status = msgspec.json.decode(show(found, situation).json)
+    status = msgspec.json.decode(show(found, situation).json())
     assert status["kind"] == "RefinerStatus"
     assert status["plan"]["summary"]["excess"]["couldGo"] == 3
 

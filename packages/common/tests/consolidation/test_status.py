@@ -55,7 +55,7 @@ def decision(unhealthy: Refusal | None = None, **data: str) -> Evaluation:
 
 def shown(found: Evaluation, **changed: Any) -> tuple[Json, Page]:
     made = show(found, msgspec.structs.replace(PLAIN, **changed))
-    return json.loads(made.json), made.page()
+    return json.loads(made.json()), made.page()
 
 
 def table(page: Page, heading: str) -> list[list[str]]:
@@ -242,7 +242,7 @@ def test_nothing_that_is_never_filled_is_shown() -> None:
 
 def test_the_advice_that_was_measured_is_on_the_page_with_its_time() -> None:
     made = show(decision(), PLAIN)
-    kept = {each["reason"] for each in json.loads(made.json)["plan"]["summary"]["keptBy"]}
+    kept = {each["reason"] for each in json.loads(made.json())["plan"]["summary"]["keptBy"]}
     piece = AdviceEntry(GainEntry(2, None), (ChangeEntry("NoPlace", "shop/x", None),), ("kubectl x",), None, (), ())
     advice = AdviceSummary(10.0, 1, 0, (piece,), None, ())
     told = render_page(
@@ -256,5 +256,5 @@ def test_the_advice_that_was_measured_is_on_the_page_with_its_time() -> None:
 
 def test_before_the_first_pass() -> None:
     made = nothing_yet(NAME, "ToyStatus", "prod")
-    assert made.json == b'{"apiVersion":"tightship.dev/v1","kind":"ToyStatus","cluster":"prod","plan":null}\n'
+    assert made.json() == b'{"apiVersion":"tightship.dev/v1","kind":"ToyStatus","cluster":"prod","plan":null}\n'
     assert (made.page().title, made.page().alerts) == (f"prod · {NAME}", ("No pass has run yet.",))

@@ -28,8 +28,8 @@ async def main() -> None:
         series.labels(f"node-{number}").set(number)
     page = plan_page(plan(*(node(f"node-{number}") for number in range(NODES))))
     status = b'{"filler": "%s"}' % (b"x" * 5_000_000)
-    draw = lambda: page  # noqa: E731 - one object, as a controller's is until its next pass
-    content = Content(registry=registry, heartbeats=(), not_ready=list, status=lambda: status, page=lambda: draw)
+    draw, write = lambda: page, lambda: status  # one object each, as a controller's are until its next pass
+    content = Content(registry=registry, heartbeats=(), not_ready=list, status=lambda: write, page=lambda: draw)
     async with HttpServer(content, host="127.0.0.1", ports=(0,), probe_port=0) as server:
         print(server.ports[0], server.probe_port, flush=True)
         await stop.wait()

@@ -36,7 +36,7 @@ class Scene:
             registry=new_registry("node-compactor", "1"),
             heartbeats=beats,
             not_ready=lambda: self.reasons,
-            status=self.status,
+            status=lambda: self.status,
             page=lambda: self.page,
         )
 

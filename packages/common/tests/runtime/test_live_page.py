@@ -53,7 +53,7 @@ class Scene:
             registry=new_registry("x", "1"),
             heartbeats=(),
             not_ready=list,
-            status=lambda: b"{}",
+            status=lambda: lambda: b"{}",
             page=lambda: self.draw,
         )
         return HttpServer(content, host=HOST, ports=(self.port,))

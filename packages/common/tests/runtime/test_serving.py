@@ -63,8 +63,8 @@ class Toy:
     async def stop(self) -> None:
         self.led_at_stop = self.frame.leading()
 
-    def status(self) -> bytes:
-        return b'{"toy": true}'
+    def status(self) -> Callable[[], bytes]:
+        return lambda: b'{"toy": true}'
 
     def page(self) -> Callable[[], Page]:
         return lambda: Page("toy")

@@ -33,7 +33,7 @@ from tightship.objects.counting import counted
 from tightship.objects.times import format_duration
 from tightship.planning.evaluate import Evaluation, Facts
 from tightship.planning.plan import STRATEGIES
-from tightship.planning.utilization import Measure
+from tightship.planning.plan.model import Measure
 from tightship.process.metrics import PREFIX, OlderName, Row, SnapshotGauge, snapshots
 from tightship.process.settings.loading import (
     ConfigSource,

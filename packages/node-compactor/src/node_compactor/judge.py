@@ -44,7 +44,7 @@ from tightship.planning.plan import (
     Planner,
     Strategy,
 )
-from tightship.planning.utilization import UtilizationRules
+from tightship.planning.plan.model import UtilizationRules
 from tightship.rules.additions import EVERY_POOL, Pause, longest, newest, pause
 from tightship.rules.disruption_cost import saving_check
 from tightship.rules.limits import (

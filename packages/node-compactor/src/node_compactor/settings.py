@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from node_compactor.older import native
 from tightship.nodes.annexes import PricesSetting
 from tightship.planning.plan import STRATEGIES
-from tightship.planning.utilization import Measure
+from tightship.planning.plan.model import Measure
 from tightship.process.settings.loading import (
     BudgetField,
     ConfigSource,

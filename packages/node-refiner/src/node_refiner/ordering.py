@@ -159,6 +159,3 @@ _FIRST: Mapping[CandidateOrder, Callable[[list[Pod]], _Keys]] = {
     "balanced": _by_priority,
     "pods-priority": _by_priority,
 }
-
-
-__all__ = ["Keys", "Scoring", "single_replicas"]

@@ -106,6 +106,3 @@ class RefinerSettings(NodeSettings):
         if isinstance(value, str) and get_origin(cls.model_fields[field].annotation) in (tuple, frozenset):
             return [part.strip() for part in value.split(",") if part.strip()]
         return value.strip() if isinstance(value, str) else value
-
-
-__all__ = ["CandidateOrder", "RefinerSettings"]

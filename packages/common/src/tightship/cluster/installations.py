@@ -101,6 +101,3 @@ class Beside(Struct, frozen=True):
 def short(lease: str) -> str:
     """Return *lease* in a form that fits into the value of a taint."""
     return f"{crc32(lease.encode()):08x}"
-
-
-__all__ = ["EVERY_OTHER", "Beside", "Installation", "short"]

@@ -47,8 +47,7 @@ from tightship.objects.resources import Resources
 from tightship.objects.times import rfc3339
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Forecast, Plan, Removal
-from tightship.planning.plan.model import Searched
-from tightship.planning.utilization import Utilization
+from tightship.planning.plan.model import Searched, Utilization
 from tightship.rules.karpenter import karpenter_pool
 
 

@@ -33,7 +33,7 @@ from tightship.objects.reasons import Check, Reason, Refusal
 from tightship.objects.times import rfc3339
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Candidate, Placement, Planner, Removal
-from tightship.planning.utilization import Utilization
+from tightship.planning.plan.model import Utilization
 from tightship.rules.disruption import DisruptionLedger
 
 TELLING_LABELS = (

@@ -674,9 +674,9 @@ SHOWN = 10
 """Most blockers that the output for people names."""
 
 
-def blocker_grid(found: tuple[Blocker, ...], currency: str, most: int = SHOWN) -> Grid:
-    """Return a table of the first *most* blockers."""
-    rows = found[:most]
+def blocker_grid(found: tuple[Blocker, ...], currency: str) -> Grid:
+    """Return a table of the first blockers."""
+    rows = found[:SHOWN]
     columns = [
         Column("WHAT IS BEHIND IT", [each.thing for each in rows]),
         Column("BLOCKER", [each.reason for each in rows], style="why"),

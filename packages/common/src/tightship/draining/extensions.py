@@ -133,6 +133,3 @@ class PodCosts:
         """Whether a pod carries, or may carry, a cost that can be removed."""
         del snapshot
         return False
-
-
-__all__ = ["Guide", "Landed", "LandingFigures", "PodCosts"]

@@ -188,6 +188,3 @@ def _decode(lease: Lease) -> tuple[Installation, ...] | None:
 def _with(lease: Lease, installations: Sequence[Installation]) -> Mapping[str, str]:
     value = msgspec.json.encode(installations).decode()
     return fitted({**lease.annotations, INSTALLATIONS_ANNOTATION: value})
-
-
-__all__ = ["INSTALLATIONS_ANNOTATION", "Installations", "lasts"]

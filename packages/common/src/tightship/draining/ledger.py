@@ -194,6 +194,3 @@ def _stamped(lease: Lease, annotations: Mapping[str, str]) -> Lease:
     now = int(wall() * 1_000_000)
     stamp = micro_time(now if micro_time(now) != lease.renewed else now + 1)
     return msgspec.structs.replace(lease, annotations=annotations, renewed=stamp)
-
-
-__all__ = ["CLAIMS_LEASE", "CLAIMS_NAMESPACE", "Edit", "Ledger", "LedgerContended"]

@@ -692,9 +692,9 @@ class ClusterCredentials:
         self._expires = None if loaded.valid_for is None else self._clock() + loaded.valid_for
 
 
-def contexts(file: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ) -> list[str]:
+def contexts(file: str | os.PathLike[str] | None = None) -> list[str]:
     """Return the names of the contexts in the kubeconfig files that :func:`find` reads. Raises :class:`ConfigError`."""
-    files, must_exist = _files(file, environ)
+    files, must_exist = _files(file, os.environ)
     documents = read_kubeconfigs(files, must_exist=must_exist)
     entries = (each for _, document in documents if isinstance(each := document.get("contexts"), list))
     named = (entry["name"] for each in entries for entry in each if isinstance(entry, dict) and entry.get("name"))

@@ -263,9 +263,3 @@ def _pods(snapshot: Snapshot) -> Iterator[Pod]:
     yield from snapshot.unscheduled
     for view in snapshot.nodes.values():
         yield from view.pods
-
-
-__all__ = [
-    "ExpectedLanding", "Landing", "Landings", "led", "pods_of", "room_for", "takes_pods",
-    "wished",
-]  # fmt: skip

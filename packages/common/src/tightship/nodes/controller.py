@@ -184,5 +184,3 @@ class NodeController(ABC, Generic[S]):
 
 
 AnyController = NodeController[Any]
-
-__all__ = ["AnyController", "NodeController", "NodeNote", "OwnMetrics"]

@@ -53,7 +53,7 @@ from tightship.planning.facts import added
 from tightship.planning.plan import Plan, Removal
 from tightship.planning.savings import saved, settled
 from tightship.process.events import EventRecorder, ObjectRef
-from tightship.process.http import Draw
+from tightship.process.http import Draw, Write
 from tightship.process.logging import log
 from tightship.process.loop import Runtime, in_thread
 from tightship.process.serving import Configuration, Controller, Frame, serve
@@ -197,8 +197,8 @@ class ConsolidationLoop(Controller):
         """Whether a drain, soft taint or deletion cost of this controller is left, or may be, for somebody to end."""
         return self._unfinished
 
-    def status(self) -> bytes:
-        """Return the last pass as JSON."""
+    def status(self) -> Write:
+        """Return a function that writes the last pass as JSON."""
         return self._shown.json
 
     def page(self) -> Draw:
@@ -275,7 +275,7 @@ class ConsolidationLoop(Controller):
         self._own.update(evaluation)
         as_if = await self._as_if.plan(evaluation, settings)
         situation = self._situation(off, history.finished, evaluation, settings)
-        self._shown = await in_thread(show, evaluation, situation, as_if)
+        self._shown = show(evaluation, situation, as_if)
         self._advice.judged(evaluation, partial(self._controller.changes, settings))
         if leading and self._may_begin():
             await self._writes.notes(snapshot, self._controller.notes(evaluation, settings), self._may_begin)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 
 import msgspec
 from msgspec import Struct
@@ -33,6 +33,7 @@ from tightship.objects.times import rfc3339
 from tightship.planning.evaluate import Evaluation
 from tightship.planning.plan import Plan
 from tightship.planning.savings import saved
+from tightship.process.http import Write
 from tightship.rules.nodes import drain_record
 
 STATUS = "tightship.documents.html/status.html"
@@ -138,11 +139,11 @@ class Situation(Struct, frozen=True, kw_only=True):
 
 
 class Shown(Struct, frozen=True):
-    """One pass, ready to be served. *page* draws itself from *json* on request, because few people open it; it takes
-    the :class:`~tightship.nodes.background.MeasuredAdvice` so far, if any.
+    """One pass, made into *json* or a *page* on request, because few ask; a page takes the
+    :class:`~tightship.nodes.background.MeasuredAdvice` so far, if any.
     """
 
-    json: bytes
+    json: Write
     page: Callable[..., Page]
 
 
@@ -150,14 +151,19 @@ def nothing_yet(name: str, kind: str, cluster: str) -> Shown:
     """Return the status of the controller *name* before the first pass."""
     status = msgspec.json.encode({"apiVersion": API_VERSION, "kind": kind, "cluster": cluster, "plan": None})
     page = Page(f"{cluster} · {name}", alerts=("No pass has run yet.",), refresh=5)
-    return Shown(status + b"\n", lambda *_: page)
+    return Shown(lambda: status + b"\n", lambda *_: page)
 
 
 def show(evaluation: Evaluation, situation: Situation, as_if: Plan | None = None) -> Shown:
-    """Return the status of *evaluation*. Takes as long as ``plan -o json``, so call it in a thread.
+    """Return the status of *evaluation*. What it is made into takes as long as ``plan -o json``, so a thread makes it.
 
     *as_if* is the plan as if Karpenter did not consolidate, if anything is left to it.
     """
+    written = cache(partial(_written, evaluation, situation, as_if))
+    return Shown(written, partial(_page, written, tuple(situation.figures)))
+
+
+def _written(evaluation: Evaluation, situation: Situation, as_if: Plan | None) -> bytes:
     inputs = Inputs(
         generator=situation.generator,
         source=Source("cluster", situation.cluster),
@@ -200,8 +206,7 @@ def show(evaluation: Evaluation, situation: Situation, as_if: Plan | None = None
         held={name: refusal_entry(refusal) for name, refusal in sorted(evaluation.held.items())},
         plan=plan_document(inputs),
     )
-    written = msgspec.json.format(msgspec.json.encode(status), indent=2) + b"\n"
-    return Shown(written, partial(_page, written, tuple(situation.figures)))
+    return msgspec.json.format(msgspec.json.encode(status), indent=2) + b"\n"
 
 
 def _drains(evaluation: Evaluation) -> tuple[DrainEntry, ...]:
@@ -226,8 +231,8 @@ def _drains(evaluation: Evaluation) -> tuple[DrainEntry, ...]:
     return tuple(found)
 
 
-def _page(written: bytes, figures: tuple[tuple[str, str], ...], measured: MeasuredAdvice | None = None) -> Page:
-    status = msgspec.json.decode(written, type=Status)
+def _page(write: Write, figures: tuple[tuple[str, str], ...], measured: MeasuredAdvice | None = None) -> Page:
+    status = msgspec.json.decode(write(), type=Status)
     plan = msgspec.structs.replace(status.plan, held=status.held)
     if measured is not None:
         kept = (msgspec.structs.replace(each, gain=measured.costs.get(each.reason)) for each in plan.summary.kept_by)

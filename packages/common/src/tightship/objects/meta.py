@@ -253,6 +253,3 @@ def _tools(labels: Mapping[str, str], notes: Mapping[str, str]) -> Iterator[str]
             if key in values:
                 # An application's tracking id is NAME:GROUP/KIND:NAMESPACE/NAME.
                 yield tool.format(values[key].partition(":")[0].strip())
-
-
-__all__ = ["NOBODY", "ManagedBy", "managed_by"]

@@ -6,5 +6,3 @@ import msgspec
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """No JSON of the type, no UTF-8, or thousands of brackets in brackets."""
-
-__all__ = ["UNREADABLE"]

@@ -18,7 +18,7 @@ from tightship.objects.drain_record import Phase
 from tightship.objects.money import NO_PRICES, NodePrice, Prices, price_of
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan import Candidate, Gates, Judgement, Planner
-from tightship.planning.utilization import Utilization, UtilizationRules, utilization
+from tightship.planning.plan.model import Utilization, UtilizationRules, utilization
 from tightship.rules.additions import Added
 from tightship.rules.after_cordon import parted, paused, pausing
 from tightship.rules.disruption import DisruptionLedger

@@ -142,6 +142,3 @@ class Access:
     async def _post(self, path: str, version: str, kind: str, spec: object) -> bytes:
         body = msgspec.json.encode({"apiVersion": version, "kind": kind, "spec": spec})
         return await self._connection.request("POST", path, body=body, timeout=REVIEW_TIMEOUT)
-
-
-__all__ = ["Access", "Denial"]

@@ -91,6 +91,3 @@ def _made(name: str) -> bytes:
         raise OSError(
             f"a certificate needs the program openssl, or a folder with tls.crt and tls.key: {error}"
         ) from error
-
-
-__all__ = ["Certificate"]

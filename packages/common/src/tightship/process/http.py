@@ -230,6 +230,8 @@ READY = ("/readyz", "/readiness")
 
 Draw = Callable[[], Page]
 """Draws a page, in a thread. One such object always draws the same page."""
+Write = Callable[[], bytes]
+"""Writes JSON, in a thread. One such object always writes the same."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Asked = Callable[[str, str], Awaitable[Denial | None]]
 """Says why a request with this header ``Authorization`` may not get this path, ``None`` if it may."""
@@ -239,13 +241,14 @@ class Content(Struct, frozen=True):
     """The sources of everything served. Each request calls the functions on the event loop, so they must be quick.
 
     *heartbeats* belong to the loops that must run. *not_ready* returns why the replica is not ready, one line each; a
-    synced standby is ready. *status* returns JSON, *page* a function that draws the status for people.
+    synced standby is ready. *status* returns a function that writes the status as JSON, *page* one that draws it for
+    people: few ask for either, so both are made on request.
     """
 
     registry: CollectorRegistry
     heartbeats: Sequence[Heartbeat]
     not_ready: Callable[[], Sequence[str]]
-    status: Callable[[], bytes]
+    status: Callable[[], Write]
     page: Callable[[], Draw]
 
 
@@ -370,8 +373,8 @@ class HttpServer:
         return _verdict(not reasons, reasons)
 
     async def _status(self, request: web.Request) -> web.StreamResponse:
-        status = self._content.status()
-        body = await self._status_sent.get(status, lambda: _packed((status,)))
+        write = self._content.status()
+        body = await self._status_sent.get(write, lambda: _packed((write(),)))
         return await _send(request, body, {"Content-Type": "application/json"})
 
     async def _page(self, request: web.Request) -> web.StreamResponse:

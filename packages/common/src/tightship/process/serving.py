@@ -27,7 +27,7 @@ from tightship.kube.leases import STOP_ANNOTATION, Elector, LeaseTiming
 from tightship.process.access import Access
 from tightship.process.certificate import Certificate
 from tightship.process.events import EventRecorder, ObjectRef, cut
-from tightship.process.http import Content, Draw, HttpServer
+from tightship.process.http import Content, Draw, HttpServer, Write
 from tightship.process.logging import log
 from tightship.process.loop import Heartbeat, Runtime, any_of, every
 from tightship.process.metrics import RunMetrics, new_registry
@@ -144,8 +144,8 @@ class Controller(ABC):
         """Finish the writes, or leave them in good order. The Lease is released afterwards."""
 
     @abstractmethod
-    def status(self) -> bytes:
-        """Return the last pass as JSON."""
+    def status(self) -> Write:
+        """Return a function that writes the last pass as JSON."""
 
     @abstractmethod
     def page(self) -> Draw:

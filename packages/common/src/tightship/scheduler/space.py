@@ -701,7 +701,6 @@ class PodDemand(Struct, frozen=True, eq=False):
     scoring: tuple[int, int]
     static: NodeMask
     """Nodes that labels, taints and the reach of volumes allow."""
-    static_count: int
     hardness: tuple[int, float]
     """Where pods stand in the order of placing, the hardest first: pods that few nodes allow, pods tied to others, the
     rest; larger requests first."""
@@ -998,7 +997,6 @@ class Space:
             rows=rows,
             scoring=scoring,
             static=static,
-            static_count=count,
             hardness=(level, -max((amount * float(self.scale[row]) for row, amount in rows), default=0.0)),
             affinity=affinity,
             spread=spread,

@@ -58,7 +58,7 @@ from tightship.objects import ApiObject, HorizontalPodAutoscaler, ObjectError
 from tightship.objects.api_errors import Forbidden, KubeError, one_line
 from tightship.objects.reasons import Reason, Refusal
 from tightship.process.events import ObjectRef
-from tightship.process.http import Draw
+from tightship.process.http import Draw, Write
 from tightship.process.logging import log
 from tightship.process.loop import JITTER, Runtime, in_thread
 from tightship.process.serving import Configuration, Controller, Frame
@@ -200,8 +200,6 @@ class ScalerLoop(Controller):
         events: FloorEvents,
         records: Records,
         waits_for: Callable[[], Sequence[str]],
-        clock: Callable[[], float] = wall,
-        monotonic: Callable[[], float] = monotonic,
     ) -> None:
         self._frame = frame
         self._run = run
@@ -210,8 +208,6 @@ class ScalerLoop(Controller):
         self._metrics = metrics
         self._events = events
         self._waits_for = waits_for
-        self._clock = clock
-        self._monotonic = monotonic
         self._log = frame.logger
         self._records = records
         rate = frame.live.current.writes_per_second
@@ -223,11 +219,11 @@ class ScalerLoop(Controller):
         self._term: _Role | None = None
         self._drops = DropState()
         self._last: CycleWrites | None = None
-        self._timelines = Timelines(records, clock(), writes=False)
+        self._timelines = Timelines(records, wall(), writes=False)
         self._cluster = run.cluster_name or frame.connection.cluster
         self._shown = nothing_yet(frame.program.name, "No cycle has run yet.", self._cluster)
         self.raiser = ImmediateRaiser(
-            frame.connection, self._records, self._applier, metrics, may=self._may, logger=self._log, clock=clock
+            frame.connection, self._records, self._applier, metrics, may=self._may, logger=self._log, clock=wall
         )
         """Acts between two cycles."""
 
@@ -240,8 +236,8 @@ class ScalerLoop(Controller):
         """Return why no cycle can run yet."""
         return self._waits_for()
 
-    def status(self) -> bytes:
-        """Return the last cycle as JSON."""
+    def status(self) -> Write:
+        """Return a function that writes the last cycle as JSON."""
         return self._shown.json
 
     def page(self) -> Draw:
@@ -260,7 +256,7 @@ class ScalerLoop(Controller):
         # Commands show how the leader continues; here another leader may have judged without writing.
         gap = (1 - JITTER) * self._run.interval
         rules = msgspec.structs.replace(rules_of(settings, self._run), handover_gap=gap)
-        inputs = _CycleInputs(settings, rules, term, self._monotonic() + self._run.cycle_deadline)
+        inputs = _CycleInputs(settings, rules, term, monotonic() + self._run.cycle_deadline)
         try:
             await self._cycle(inputs)
         except _Stopping:
@@ -271,11 +267,11 @@ class ScalerLoop(Controller):
         last, term = self._last, self._term
         if last is None or term is None:
             return
-        until = self._monotonic() + self._run.stop_timeout
+        until = monotonic() + self._run.stop_timeout
         async with self.raiser.lock:
             # Nothing was judged since the last cycle, nor will be: the next leader continues from now.
-            last = msgspec.structs.replace(last, now=self._clock())
-            await self._applier.remember(last, lambda: self._holds(term) and self._monotonic() < until)
+            last = msgspec.structs.replace(last, now=wall())
+            await self._applier.remember(last, lambda: self._holds(term) and monotonic() < until)
 
     def _term_now(self) -> _Role | None:
         """Return the role in which this replica may run a cycle now, ``None`` for a standby."""
@@ -300,7 +296,7 @@ class ScalerLoop(Controller):
         self._forecasts.forget()
         self._drops = DropState()
         self._last = self.raiser.last = None
-        self._timelines = Timelines(self._records, self._clock(), writes=term is not None and term.writes)
+        self._timelines = Timelines(self._records, wall(), writes=term is not None and term.writes)
 
     def _stand_by(self) -> None:
         frame = self._frame
@@ -319,7 +315,7 @@ class ScalerLoop(Controller):
         selection = Selection(settings.namespaces, settings.label_selector)
         self.raiser.touched.clear()
         fleet = await self._in_time(fleet_of_cluster(self._frame.connection, selection, lambda _: None), inputs)
-        seen = await in_thread(sort_fleet, fleet, settings.defaults, rules, self._clock(), self._records)
+        seen = await in_thread(sort_fleet, fleet, settings.defaults, rules, wall(), self._records)
         del fleet
         self._records.retain(seen.asked.keys(), [hpa.uid for hpa in seen.others])
         self._forecasts.want(forecasts_of(seen.asked.values()))
@@ -348,7 +344,7 @@ class ScalerLoop(Controller):
             await self._record(again, f"{seen.now:.3f}-again", DropState(), rules, seen.now)
         self._metrics.counted(final, seen.passed_over, done.endings)
         self._metrics.cautioned(await in_thread(self._timelines.note, final, done.endings, seen.now))
-        await self._show(final, seen, inputs)
+        self._show(final, seen, inputs)
         self._say(cycle, seen, inputs.term)
 
     async def _record(self, cycle: Cycle, name: str, before: DropState, rules: Rules, now: float) -> None:
@@ -374,7 +370,7 @@ class ScalerLoop(Controller):
         ]
         return judge_cycle(subjects, self._drops, inputs.rules, seen.now)
 
-    async def _show(self, cycle: Cycle, seen: ListedHpas, inputs: _CycleInputs) -> None:
+    def _show(self, cycle: Cycle, seen: ListedHpas, inputs: _CycleInputs) -> None:
         frame, run, settings = self._frame, self._run, inputs.settings
         place = str(run.config_path) if run.config_path else f"ConfigMap {run.namespace}/{run.config_map}"
         circuits = self._client.circuits()
@@ -396,8 +392,7 @@ class ScalerLoop(Controller):
             now=seen.now,
             warnings=tuple(str(Refusal(Reason.UNREADABLE, detail=problem)) for problem in seen.problems),
         )
-        self._shown = await in_thread(
-            show,
+        self._shown = show(
             context,
             self._timelines.recent(),
             leader=frame.elector.holder,
@@ -415,7 +410,7 @@ class ScalerLoop(Controller):
         self._last = todo
 
         def may() -> bool:
-            return self._may() and self._monotonic() < inputs.until
+            return self._may() and monotonic() < inputs.until
 
         done = await self._applier.apply(todo, may)
         final = done.final(cycle)
@@ -454,7 +449,7 @@ class ScalerLoop(Controller):
         stop = self._frame.runtime.stop
         task, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
         try:
-            left = max(0.0, inputs.until - self._monotonic())
+            left = max(0.0, inputs.until - monotonic())
             await asyncio.wait((task, stopping), timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from threading import Lock
 
@@ -27,6 +27,7 @@ from tightship.documents.html.page import REFRESH, Page
 from tightship.objects.api_errors import one_line
 from tightship.objects.reasons import Reason
 from tightship.objects.times import rfc3339, spell_duration
+from tightship.process.http import Write
 from tightship.process.logging import log
 from tightship.process.settings.loading import wire, wire_keys
 
@@ -195,9 +196,9 @@ class CautionSpent(Struct, frozen=True, rename="camel"):
 
 
 class ServedCycle(Struct, frozen=True):
-    """One cycle, ready to serve. Few people open the *page*, so each request draws it from the *json*."""
+    """One cycle, made into *json* or a *page* on request, because few ask."""
 
-    json: bytes
+    json: Write
     page: Callable[[], Page]
 
 
@@ -205,7 +206,7 @@ def nothing_yet(name: str, why: str, cluster: str, leader: str = "") -> ServedCy
     """Return the output while there is no cycle to show; *why* says the reason, *cluster* is its name."""
     told = {"apiVersion": API_VERSION, "kind": KIND, "cluster": cluster, "leader": leader, "plan": None}
     page = Page(f"{cluster} · {name}", alerts=(why,), refresh=5)
-    return ServedCycle(msgspec.json.encode(told) + b"\n", lambda: page)
+    return ServedCycle(lambda: msgspec.json.encode(told) + b"\n", lambda: page)
 
 
 def show(
@@ -220,27 +221,32 @@ def show(
 ) -> ServedCycle:
     """Return the status of a cycle, and a page that also shows the timelines in *recent*.
 
-    *problems* are problems of the configuration. This takes as long as ``plan -o json``: call it in a thread.
+    *problems* are problems of the configuration. What it is made into takes as long as ``plan -o json``, so a thread
+    makes it.
     """
-    cause = context.cycle.verdict.cause
-    status = ScalerStatus(
-        api_version=API_VERSION,
-        kind=KIND,
-        cluster=context.source.name,
-        dry_run=dry_run,
-        leader=leader,
-        correlated_drop=None if cause is None else cause.detail,
-        servers=dict(sorted(circuits.items())),
-        problems=tuple(problems),
-        plan=plan_document(context),
-        caution=caution,
-    )
-    written = msgspec.json.format(msgspec.json.encode(status), indent=2) + b"\n"
+
+    @cache
+    def written() -> bytes:
+        cause = context.cycle.verdict.cause
+        status = ScalerStatus(
+            api_version=API_VERSION,
+            kind=KIND,
+            cluster=context.source.name,
+            dry_run=dry_run,
+            leader=leader,
+            correlated_drop=None if cause is None else cause.detail,
+            servers=dict(sorted(circuits.items())),
+            problems=tuple(problems),
+            plan=plan_document(context),
+            caution=caution,
+        )
+        return msgspec.json.format(msgspec.json.encode(status), indent=2) + b"\n"
+
     return ServedCycle(written, partial(_page, written, recent))
 
 
-def _page(written: bytes, recent: RecentTimelines) -> Page:
-    status = msgspec.json.decode(written, type=ScalerStatus)
+def _page(write: Write, recent: RecentTimelines) -> Page:
+    status = msgspec.json.decode(write(), type=ScalerStatus)
     return plan_page(status.plan, recent, template=STATUS, alerts=_alerts(status), refresh=REFRESH, status=status)
 
 

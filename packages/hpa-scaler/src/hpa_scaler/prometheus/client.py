@@ -457,12 +457,10 @@ class PrometheusClient:
         *,
         limits: ClientLimits = ClientLimits(),
         observe: Observer | None = None,
-        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._directory = ServerDirectory(servers, allowed)
         self._limits = limits
         self._observe = observe
-        self._clock = clock
         self._circuits: dict[Server, Circuit] = {}
         self._credentials: dict[Server, ServerCredentials] = {}
         self._resolver: GuardedResolver | None = None
@@ -507,7 +505,7 @@ class PrometheusClient:
         Equal queries to one server are sent once, whatever names the server has. *asks* lists the queries of each HPA.
         One HPA's queries take at most half of the *deadline*, and the first query of each HPA goes first.
         """
-        turns = Turns(asks, SHARE * deadline, self._clock)
+        turns = Turns(asks, SHARE * deadline, monotonic)
         outcomes: dict[Query, Outcome] = {}
         asked: dict[Server, dict[str, list[Query]]] = {}
         for query in queries:
@@ -518,9 +516,7 @@ class PrometheusClient:
                 asked.setdefault(server, {}).setdefault(query.text, []).append(query)
         # Forget servers that nobody queries any more, or that were reconfigured.
         circuits, credentials, limits = self._circuits, self._credentials, self._limits
-        self._circuits = {
-            each: circuits.get(each) or Circuit(limits.failures, limits.pause, self._clock) for each in asked
-        }
+        self._circuits = {each: circuits.get(each) or Circuit(limits.failures, limits.pause) for each in asked}
         self._credentials = {each: credentials.get(each) or ServerCredentials(each) for each in asked}
         late = Failure(Reason.TIMED_OUT, f"not answered within the {deadline:g} s of the cycle")
         outcomes |= {query: late for texts in asked.values() for same in texts.values() for query in same}
@@ -613,22 +609,22 @@ class PrometheusClient:
         late = Failure(Reason.TIMED_OUT, f"the queries of this HPA have had their {turns.share:g} s of the cycle")
         if left <= 0:
             return late
-        began = self._clock()
+        began = monotonic()
         try:
             async with asyncio.timeout(left if left < server.timeout else None):
                 return await self._ask_one(server, access, text, labels=any(each.labels for each in queries))
         except TimeoutError:
             return late
         finally:
-            turns.spend(queries, self._clock() - began)
+            turns.spend(queries, monotonic() - began)
 
     async def _ask_one(self, server: Server, access: ServerAccess, text: str, *, labels: bool = False) -> Outcome:
         assert self._session is not None
         # Without a time, as in the older controller: the server's clock matches its samples, ours may not.
         form = {"query": text, "timeout": f"{max(1, round(server.timeout * 1000))}ms"}
-        began = self._clock()
+        began = monotonic()
         exchanged = await exchange(self._session, self._directory, server, access, QueryForm(form, labels))
-        seconds = self._clock() - began
+        seconds = monotonic() - began
         assert not isinstance(exchanged.outcome, Matrix)
         failure = exchanged.outcome if isinstance(exchanged.outcome, Failure) else None
         if failure is not None and failure.reason in _OUTAGES and not exchanged.by_server:

@@ -14,9 +14,8 @@ from tightship.cluster.state import add
 from tightship.objects import Pod
 from tightship.objects.counting import counted
 from tightship.objects.reasons import Reason, Refusal
-from tightship.planning.plan.model import Candidate, Move, Placement, Removal, SteeringRules
+from tightship.planning.plan.model import Candidate, Measure, Move, Placement, Removal, SteeringRules, measured
 from tightship.planning.plan.reserving import SHOWN, PlacedPod, PlanStart, is_displaced
-from tightship.planning.utilization import Measure, measured
 from tightship.rules.after_cordon import parted
 from tightship.rules.disruption import Charge, DisruptionLedger
 from tightship.rules.disruption_cost import total_cost

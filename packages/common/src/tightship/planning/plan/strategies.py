@@ -20,6 +20,7 @@ from tightship.objects import Pod
 from tightship.objects.reasons import Check, Reason, Refusal
 from tightship.planning.plan.model import (
     Candidate,
+    Measure,
     Move,
     Placement,
     Plan,
@@ -31,7 +32,6 @@ from tightship.planning.plan.model import (
 )
 from tightship.planning.plan.planner import Going, Planner
 from tightship.planning.plan.reserving import PlanStart
-from tightship.planning.utilization import Measure
 from tightship.rules.disruption import DisruptionLedger, RenewedLedger
 from tightship.rules.disruption_cost import total_cost
 from tightship.scheduler.fitting import Leaving, stuck_in_turn
