@@ -39,6 +39,12 @@ def percent(ratio: float | None) -> str:
     return "-" if ratio is None else f"{ratio * 100:.0f}%"
 
 
+def moved(before: float | None, after: float | None) -> str:
+    """Return ``45% → 51%``, or a single value if both are the same."""
+    first, second = percent(before), percent(after)
+    return first if first == second else f"{first} → {second}"
+
+
 def amount(resource: str, number: int) -> str:
     """Return an amount of an extended resource, or of huge pages."""
     return memory(number) if resource.startswith("hugepages-") else f"{number:,}"

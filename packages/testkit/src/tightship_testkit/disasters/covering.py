@@ -17,7 +17,8 @@ TIMES = 3
 
 def traits(scenario: Scenario) -> dict[Hashable, int]:
     """Return what occurs in *scenario*, each with how many of the chosen must have it."""
-    kinds: dict[Hashable, int] = {each.kind: TIMES for each in (*scenario.steps, *scenario.faults)}
+    kinds: dict[Hashable, int] = {each.kind: TIMES for each in scenario.steps}
+    kinds |= {each.kind: TIMES for each in scenario.faults}
     others: set[Hashable] = {tuple(each.program for each in scenario.controllers)}
     for work in scenario.workloads:
         others |= {("workload", each) for each in (work.kind, *work.annotations, *work.finalizers, *work.spec)}
