@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from node_refiner.older import native
 from tightship_charts.matrix import merge
 from tightship_e2e.names import RELEASE, SHOP, SYSTEM
 from tightship_e2e.providers import ImpossibleError, Provider, Values
@@ -96,7 +95,7 @@ def settings(controller: str, url: str) -> dict[str, Any]:
         "node-compactor": {
             "config": with_units({**QUICK, "nodePools": {"general": pool}, "neededMarkedTimeForRemoval": "1s"})
         },
-        "node-refiner": {"config": native({**QUICK_REFINER, "time_gap": "4s"}).values},
+        "node-refiner": {"config": with_units({**QUICK_REFINER, "clusterCoolDownAfterDrain": "4s"})},
         "hpa-scaler": {
             "config": {"circuitBreakerPause": "1s", "prometheusServers": {"default": {"timeout": "1s"}}},
             "prometheusServerUrl": url,

@@ -105,12 +105,12 @@ def build() -> Refiners:
 
 
 def config(g: Refiners) -> Json:
-    """Return the data of the ConfigMap: a minimum that the sixth node would break, of the nodes as they are counted."""
+    """Return the configuration: a minimum that the sixth node would break, of the nodes as they are counted."""
     return {
-        "excess_nodes_threshold": "3",
-        "minimum_nodes": str(remaining(g) - GOING + 3),
-        "minimum_non_tainted_nodes": "2",
-        "maximum_nodes_in_plan": str(LENGTH),
+        "excessNodesThreshold": 3,
+        "minimumNodeCount": remaining(g) - GOING + 3,
+        "minimumNonTaintedNodeCount": 2,
+        "maximumNodesInPlan": LENGTH,
     }
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from node_refiner.older import native
 from tightship_simulator import random_cluster
 from tightship_simulator.generate import off_peak_cluster
 from tightship_testkit.advice import Followed, planned_by
@@ -32,10 +31,9 @@ def test_every_piece_of_advice_gains_what_it_says(cli: Any, tmp_path: Path, seed
 def test_every_piece_of_advice_about_the_golden_cluster_gains_what_it_says(
     cli: Any, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
-    objects, older = (json.loads((GOLDEN / name).read_text()) for name in ("cluster.json", "config.json"))
-    # Advice names native keys, which an older configuration must not have beside its own.
+    objects, settings = (json.loads((GOLDEN / name).read_text()) for name in ("cluster.json", "config.json"))
     report = Followed()
-    report.follow(objects["items"], native(older).values, planned_by(cli, tmp_path, "2026-10-01T12:00:00Z"), {}, flags)
+    report.follow(objects["items"], settings, planned_by(cli, tmp_path, "2026-10-01T12:00:00Z"), {}, flags)
     assert report.pieces > 1
     assert report.broken == []
 

@@ -182,7 +182,7 @@ def test_the_settings_of_a_document_read_back(cli: Any, cluster: Path) -> None:
 
 def test_the_summary_says_what_shapes_the_plan() -> None:
     settings = load_settings(
-        {"cpu_weight": "1", "memory_weight": "1", "maximum_nodes_in_plan": 3, "disabled_rules": "LocalStorage"}
+        {"cpuWeight": 1, "memoryWeight": 1, "maximumNodesInPlan": 3, "disabledRules": ["LocalStorage"]}
     )
     assert summarize(settings, "c.yaml") == (
         "threshold 2, minimum 2 nodes and 2 untainted (from c.yaml); weights 1 CPU, 1 memory; at most 3 removals; "

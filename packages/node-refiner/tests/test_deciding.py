@@ -452,5 +452,5 @@ def test_what_will_start_on_nodes_that_are_not_counted_leaves_the_excess_alone()
 
 @pytest.mark.parametrize("text", ["false", "F", "0"])
 def test_the_veto_is_switched_off_as_the_other_switches_are(text: str) -> None:
-    settings = REFINER.configured({"scale_up_veto": text, "maximum_scale_up_replicas": "7"}, {})
+    settings = REFINER.configured({"scaleUpVeto": text, "maximumScaleUpReplicas": "7"}, {})
     assert (settings.scale_up_veto, settings.scale_up_replicas) == (False, 7)

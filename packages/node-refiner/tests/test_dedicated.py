@@ -1,4 +1,4 @@
-"""Dedicated pools: nodes with the same taints that keep pods away, counted by themselves if ``count_tainted`` is on."""
+"""Dedicated pools: nodes with equal taints that keep pods away, counted by themselves with ``countTaintedNodes``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 GPU = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
 GPU_POOL = "dedicated=gpu:NoSchedule"
-ON = {"count_tainted": True, "minimum_nodes": 0, "minimum_non_tainted_nodes": 0}
+ON = {"countTaintedNodes": True, "minimumNodeCount": 0, "minimumNonTaintedNodeCount": 0}
 
 
 def cluster(plain: int, gpu: int, **gpu_spec: Any) -> list[Json]:
@@ -62,7 +62,7 @@ def test_a_dedicated_pool_has_an_excess_of_its_own() -> None:
 
 
 def test_without_the_setting_tainted_nodes_stay_and_count_for_nothing() -> None:
-    found = judged(cluster(4, 4), count_tainted=False)
+    found = judged(cluster(4, 4), countTaintedNodes=False)
     assert removed(found) == (2, 0)
     assert list(found.gates.outlooks) == [""]
     assert [each.reason for each in found.plan.refusals["g1"]] == [Reason.TAINTED]
@@ -75,8 +75,8 @@ def test_each_pool_ends_by_itself() -> None:
 
 def test_the_minimums_count_all_nodes_and_the_untainted_ones() -> None:
     assert removed(judged(cluster(4, 4))) == (2, 2)
-    assert removed(judged(cluster(4, 4), minimum_nodes=6)) == (2, 0)
-    assert removed(judged(cluster(4, 4), minimum_non_tainted_nodes=4)) == (0, 2)
+    assert removed(judged(cluster(4, 4), minimumNodeCount=6)) == (2, 0)
+    assert removed(judged(cluster(4, 4), minimumNonTaintedNodeCount=4)) == (0, 2)
     assert sum(removed(judged(cluster(4, 4), limit=3))) == 3
 
 
@@ -103,7 +103,7 @@ def test_a_drain_of_a_dedicated_node_goes_on_under_its_own_taints() -> None:
     g1 = found.nodes["g1"].node
     assert draining(g1)
     assert RefinerJudge(load_settings(dict(ON))).node_refusals(found, g1) == []
-    without = RefinerJudge(load_settings({**ON, "count_tainted": False}))
+    without = RefinerJudge(load_settings({**ON, "countTaintedNodes": False}))
     assert [each.reason for each in without.node_refusals(found, g1)] == [Reason.TAINTED]
 
 
@@ -117,6 +117,6 @@ def test_a_group_at_its_minimum_size_could_not_go_either() -> None:
             each["metadata"]["labels"]["agentpool"] = "a"
     assert len(judged(items).gates.outlook.turns) == 2
     assert removed(judged(items)) == (1, 0)
-    found = judged(items, excess_nodes_threshold=1)
+    found = judged(items, excessNodesThreshold=1)
     assert removed(found) == (2, 0)
     assert {each.reason for found in found.plan.refusals.values() for each in found} == {Reason.NODE_GROUP_MIN_SIZE}

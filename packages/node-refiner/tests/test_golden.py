@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from node_refiner.controller import REFINER
+from node_refiner.controller import load_settings
 from node_refiner.judge import RefinerJudge
 from tightship.cluster import Snapshot
 from tightship.objects.reasons import Reason
@@ -20,7 +20,7 @@ class TestGoldenCluster(GoldenSuite):
     others = COMPACTORS
 
     def evaluated(self, snapshot: Snapshot, horizon: Horizon = Horizon()) -> Evaluation:
-        judge = RefinerJudge(REFINER.configured(self.golden.read("config.json"), {}))
+        judge = RefinerJudge(load_settings(self.golden.read("config.json")))
         return evaluate(snapshot, judge, self.golden.now, horizon)
 
 

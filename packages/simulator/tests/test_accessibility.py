@@ -102,7 +102,7 @@ async def test_a_plan_of_floors(browser: Browser, plan_of_floors: str) -> None:
 @pytest.fixture(
     params=[
         (COMPACTOR, QUICK, {**QUICK, "nodePools": {"*": {"enabled": "perhaps"}}}),
-        (REFINER, quick(), quick(time_gap="soon")),
+        (REFINER, quick(), quick(clusterCoolDownAfterDrain="soon")),
     ],
     ids=["node-compactor", "node-refiner"],
 )

@@ -127,6 +127,8 @@ async def test_several_kubeconfigs_are_merged_and_the_first_current_context_coun
     ("text", "problem"),
     [
         pytest.param("", "holds no configuration", id="empty"),
+        pytest.param('{"kind": "List"}', "kind 'List': allowed is Config; plan -f reads snapshots", id="a snapshot"),
+        pytest.param("kind: [Config]", r"kind .*: allowed is Config", id="a kind that is no text"),
         pytest.param("{a: [", "kubeconfig .*config", id="not YAML"),
         pytest.param("{contexts: []}", "no current-context", id="no context"),
         pytest.param("{current-context: x}", "no context 'x'", id="unknown context"),

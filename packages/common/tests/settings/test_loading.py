@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -26,6 +27,7 @@ from tightship.process.settings.loading import (
     Translation,
     flags_of,
     load,
+    read_config,
     resolve,
 )
 
@@ -141,3 +143,13 @@ def test_flags_are_made_of_fields_and_given_by_field() -> None:
     text = parser.format_help()
     assert "one word; repeatable" in text
     assert "how long: 100%" in text
+
+
+@pytest.mark.parametrize("text", ['{"kind": "List", "items": []}', "kind: ClusterSnapshot\nanonymized: true\n"])
+def test_a_snapshot_in_place_of_a_configuration_is_one_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "cluster.json"
+    path.write_text(text)
+    with pytest.raises(SettingsError) as refused:
+        read_config(str(path), ("config.yaml",), flat={"drainer_enabled"})
+    [problem] = refused.value.problems
+    assert re.fullmatch(r".*cluster\.json: kind '\w+': allowed are settings, or a ConfigMap with them", problem)

@@ -1,20 +1,17 @@
 """SAP node-refiner's names in configuration and environment, each as the native one.
 
-Its ConfigMap has one key in snake case for each setting, every value is a text, and a plain number of a duration means
-minutes (``cmInformer.go``). Keys that node-refiner has besides may be written in that style too.
+Its ConfigMap has one key in snake case for each of six settings, every value is a text, and a plain number of a
+duration means minutes (``UpdateSettings`` in ``drainer.go``). Native keys may stand beside them.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from node_refiner.settings import RefinerSettings
 from tightship.objects.quoting import set_twice
 from tightship.objects.times import DurationError, parse_duration, spell_duration
-from tightship.process.settings.loading import OlderVariables, Translation, is_duration, wire_keys, without_unit
-
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+from tightship.process.settings.loading import OlderVariables, Translation, without_unit
 
 KEYS: Mapping[str, str] = {
     "drainer_enabled": "enabled",
@@ -22,10 +19,10 @@ KEYS: Mapping[str, str] = {
     "time_since_last_addition": "clusterCoolDownAfterNodeAdded",
     "minimum_nodes": "minimumNodeCount",
     "minimum_non_tainted_nodes": "minimumNonTaintedNodeCount",
-    "count_tainted": "countTaintedNodes",
-    **{snake: key for key in wire_keys(RefinerSettings).values() if (snake := _HUMP.sub("_", key).lower()) != key},
+    "excess_nodes_threshold": "excessNodesThreshold",
 }
-"""The native key of each key in snake case."""
+"""The native key of each older one."""
+_MINUTES = frozenset(("time_gap", "time_since_last_addition"))
 
 METRIC_PREFIX = "node_refiner_"
 
@@ -49,15 +46,11 @@ VARIABLES = OlderVariables(
 DRAIN_TIMEOUT = "8m30s"
 """The time that SAP node-refiner gives a drain (``drainer.go``)."""
 
-_DURATIONS = frozenset(
-    wire_keys(RefinerSettings)[name] for name, field in RefinerSettings.model_fields.items() if is_duration(field)
-)
-
 
 def native(values: Mapping[str, object]) -> Translation:
     """Return the configuration *values* in native keys.
 
-    With a key in snake case, drains have SAP node-refiner's times, a node whose drain failed is tried again after the
+    With an older key, drains have SAP node-refiner's times, a node whose drain failed is tried again after the
     gap, and workloads don't rest, unless native keys say otherwise.
     """
     found = Translation({key: value for key, value in values.items() if key not in KEYS})
@@ -68,7 +61,8 @@ def native(values: Mapping[str, object]) -> Translation:
         found.older[(key,)] = (older,)
         if key in values:
             found.problems.append(set_twice(older, key))
-        found.values.setdefault(key, _read(key, value))
+        minutes = older in _MINUTES and without_unit(value)
+        found.values.setdefault(key, f"{str(value).strip()}m" if minutes else value)
     if found.older:
         given = found.values
         implied = {"nodeDrainTimeout": DRAIN_TIMEOUT, "podEvictionTimeout": DRAIN_TIMEOUT, "backoff": _backoff(given)}
@@ -78,12 +72,6 @@ def native(values: Mapping[str, object]) -> Translation:
                 given[key] = text
                 found.notes.append(f"{key}: {text}, as SAP node-refiner")
     return found
-
-
-def _read(key: str, value: object) -> object:
-    if key in _DURATIONS and without_unit(value):
-        return f"{str(value).strip()}m"
-    return value.replace("_", "-") if key == "candidateOrder" and isinstance(value, str) else value
 
 
 def _backoff(values: Mapping[str, object]) -> str:

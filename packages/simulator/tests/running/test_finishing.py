@@ -222,7 +222,7 @@ async def test_a_controller_that_has_a_successor_leaves_it_what_it_holds(tmp_pat
 
 
 async def test_a_refiner_that_becomes_a_dry_run_gives_its_node_back(tmp_path: Path) -> None:
-    async with ground(tmp_path, lasting(), {**QUICK_REFINER, "hand_over_timeout": "3600s"}, REFINER) as on:
+    async with ground(tmp_path, lasting(), {**QUICK_REFINER, "handOverTimeout": "3600s"}, REFINER) as on:
         live = on.start(**SHORT)
         names = ("n1", "n2", "n3")
         await on.seen(lambda: any("Drained" in on.recorder.phases(each) for each in names), "a node is drained")

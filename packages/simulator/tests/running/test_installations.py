@@ -176,10 +176,10 @@ async def test_a_drain_in_a_pool_that_is_not_the_survivors_is_given_back(tmp_pat
 
 
 async def test_of_two_refiners_the_first_holds_the_cluster(tmp_path: Path) -> None:
-    async with ground(tmp_path, two_pools(), quick(time_gap="4s"), REFINER) as on:
+    async with ground(tmp_path, two_pools(), quick(clusterCoolDownAfterDrain="4s"), REFINER) as on:
         first = begin(on)
         await first.says('"leader":true')
-        second = await beside(on, quick(time_gap="4s"), REFINER)
+        second = await beside(on, quick(clusterCoolDownAfterDrain="4s"), REFINER)
         with on.removing():
             await on.seen(lambda: len(claimed(on)) >= 2, "two nodes are claimed")
         assert set(claimed(on).values()) == {first.name}

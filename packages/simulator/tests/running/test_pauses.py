@@ -56,7 +56,7 @@ async def after_a_success(on: Ground) -> float:
 async def after_a_failure(on: Ground) -> float:
     await on.phase("n4", "Claimed")
     await refuse(on, "n4")
-    await on.configured(quick(settle_time="5s", time_gap=HOUR))
+    await on.configured(quick(settleTime="5s", clusterCoolDownAfterDrain=HOUR))
     await given_back(on, "n4")
     await on.free()
     await relent(on)
@@ -64,10 +64,10 @@ async def after_a_failure(on: Ground) -> float:
 
 
 PAUSES: list[tuple[Pause, str, int | str]] = [
-    (after_an_addition, "time_since_last_addition", "5s"),
-    (after_a_success, "time_gap", "5s"),
+    (after_an_addition, "clusterCoolDownAfterNodeAdded", "5s"),
+    (after_a_success, "clusterCoolDownAfterDrain", "5s"),
     # What no budget lets go has to be there before its node has settled.
-    (after_a_failure, "time_gap", HOUR),
+    (after_a_failure, "clusterCoolDownAfterDrain", HOUR),
 ]
 """Each with the setting of its length, and for how long a node settles until it has begun."""
 
@@ -86,7 +86,7 @@ async def begins(on: Ground, before: int) -> NodeWrite:
 async def test_killed_in_a_pause_nothing_begins_early(
     tmp_path: Path, pause: Pause, key: str, settles: int | str
 ) -> None:
-    settings = quick(settle_time=settles, **{key: HOUR})
+    settings = quick(settleTime=settles, **{key: HOUR})
     async with ground(tmp_path, two_to_spare(), settings, REFINER) as on:
         first = start(on)
         await on.passes(first, 1)
@@ -106,7 +106,7 @@ async def test_killed_in_a_pause_nothing_begins_early(
 
 
 async def test_killed_while_a_node_settles_its_pods_are_left_for_as_long(tmp_path: Path) -> None:
-    async with ground(tmp_path, two_to_spare(), quick(settle_time=HOUR, time_gap=HOUR), REFINER) as on:
+    async with ground(tmp_path, two_to_spare(), quick(settleTime=HOUR, clusterCoolDownAfterDrain=HOUR), REFINER) as on:
         first = start(on)
         await on.phase("n4", "Claimed")
         await on.passes(first, 1)
@@ -133,7 +133,7 @@ async def test_killed_while_a_node_settles_its_pods_are_left_for_as_long(tmp_pat
 async def test_killed_in_a_drain_it_is_ended_and_the_next_one_waits(tmp_path: Path, phase: str, unseen: bool) -> None:
     """The pause after a drain holds too where the autoscaler took the node while nobody was there to see it."""
     cluster = two_to_spare("4s" if phase == "Evicting" else "")
-    async with ground(tmp_path, cluster, quick(time_gap=HOUR), REFINER) as on:
+    async with ground(tmp_path, cluster, quick(clusterCoolDownAfterDrain=HOUR), REFINER) as on:
         first = start(on)
         await on.phase("n4", phase)
         await on.seen(lambda: bool(on.yard.evicted()), "a pod is evicted")

@@ -64,15 +64,15 @@ def compactors(rng: random.Random) -> Json:
 
 def refiners(rng: random.Random) -> Json:
     return {
-        "excess_nodes_threshold": str(rng.choice((0, 0.5, 1, 2, 4))),
-        "minimum_nodes": str(rng.randrange(6)),
-        "minimum_non_tainted_nodes": str(rng.randrange(6)),
-        "candidate_order": rng.choice(("score", "fewest_evictions", "pods_priority")),
+        "excessNodesThreshold": str(rng.choice((0, 0.5, 1, 2, 4))),
+        "minimumNodeCount": str(rng.randrange(6)),
+        "minimumNonTaintedNodeCount": str(rng.randrange(6)),
+        "candidateOrder": rng.choice(("score", "fewest-evictions", "pods-priority")),
         # The surest placement takes a hundred times as long: one in eight is enough.
         "placement": rng.choice(("possible", "likely")),
-        "time_since_last_addition": rng.choice(("0s", "900d")),
-        "maximum_nodes_in_drain": rng.choice(("1", "3", "50%")),
-        **({"maximum_nodes_in_plan": str(rng.randrange(1, 5))} if rng.random() < 0.3 else {}),
+        "clusterCoolDownAfterNodeAdded": rng.choice(("0s", "900d")),
+        "maximumNodesInDrain": rng.choice(("1", "3", "50%")),
+        **({"maximumNodesInPlan": str(rng.randrange(1, 5))} if rng.random() < 0.3 else {}),
     }
 
 

@@ -53,7 +53,7 @@ def written(on: Ground) -> list[str]:
 @pytest.mark.parametrize(("threshold", "goes"), [(1, 2), (2, 1)])
 async def test_the_excess_of_a_half_full_cluster_goes(tmp_path: Path, threshold: int, goes: int) -> None:
     """Every node is at the autoscaler's threshold, so that it keeps them all."""
-    async with ground(tmp_path, half_full(), quick(excess_nodes_threshold=threshold), REFINER) as on:
+    async with ground(tmp_path, half_full(), quick(excessNodesThreshold=threshold), REFINER) as on:
         await limit(on, 7)
         replica = on.start()
         with on.removing() as remover:
@@ -87,10 +87,10 @@ async def test_a_node_with_a_pod_that_no_budget_lets_go_is_not_touched(tmp_path:
         await all_ready(on.api)
 
 
-@pytest.mark.parametrize("minimum", ["minimum_nodes", "minimum_non_tainted_nodes"])
+@pytest.mark.parametrize("minimum", ["minimumNodeCount", "minimumNonTaintedNodeCount"])
 async def test_a_minimum_is_never_gone_below(tmp_path: Path, minimum: str) -> None:
     """A fifth node has a taint, and counts for one of them only."""
-    there = 5 if minimum == "minimum_nodes" else 4
+    there = 5 if minimum == "minimumNodeCount" else 4
     tainted = node("kept", taints=[{"key": "example.com/kept", "effect": "NoSchedule"}])
     async with ground(tmp_path, half_full(tainted), quick(**{minimum: there}), REFINER) as on:
         replica = on.start(**ALONE)
@@ -111,7 +111,7 @@ async def test_a_minimum_is_never_gone_below(tmp_path: Path, minimum: str) -> No
 
 async def test_switched_off_it_stays_so_when_its_configuration_is_deleted(tmp_path: Path) -> None:
     """As an uninstall does: the defaults would drain."""
-    async with ground(tmp_path, one_to_spare(), quick(drainer_enabled="false"), REFINER) as on:
+    async with ground(tmp_path, one_to_spare(), quick(enabled="false"), REFINER) as on:
         replica = on.start()
         await on.passes(replica)
         assert await on.api.delete("ConfigMap", on.team, NAMESPACE)
@@ -155,7 +155,7 @@ async def test_a_dry_run_writes_nothing_and_plans_the_same(tmp_path: Path) -> No
         # The log of requests holds what it has read, so that an empty list of writes means something.
         assert {"nodes", "pods"} <= {each.object_ref.resource for each in on.events}
         assert written(on) == []
-        await on.configured(quick(time_since_last_addition=HOUR))
+        await on.configured(quick(clusterCoolDownAfterNodeAdded=HOUR))
         real = on.start()
         await real.says('"leader":true')
         await on.passes(real, 2)

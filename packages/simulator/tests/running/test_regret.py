@@ -24,7 +24,7 @@ WINDOW = 200.0
 @pytest.mark.parametrize("program", [COMPACTOR, REFINER], ids=["node-compactor", "node-refiner"])
 async def test_a_node_that_comes_back_pauses_its_pool_whoever_leads(tmp_path: Path, program: Program) -> None:
     settings: Settings = (
-        {**SETTINGS, "regretWindow": WINDOW} if program is COMPACTOR else quick(regret_window=f"{WINDOW:g}s")
+        {**SETTINGS, "regretWindow": WINDOW} if program is COMPACTOR else quick(regretWindow=f"{WINDOW:g}s")
     )
     cluster = small() if program is COMPACTOR else one_to_spare()
     async with ground(tmp_path, cluster, settings, program) as on:

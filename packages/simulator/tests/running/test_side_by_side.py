@@ -37,7 +37,7 @@ async def test_compactor_and_refiner_drain_one_cluster_together(tmp_path: Path, 
         await on.seen(lambda: bool(on.recorder.in_drain()), "the compactor has begun")
         ledger = f"{on.team}-claims"
         on.team = new_team()
-        await on.staff(REFINER, quick(time_gap="4s"))
+        await on.staff(REFINER, quick(clusterCoolDownAfterDrain="4s"))
         on.start(CLAIMS_LEASE_NAME=ledger, **CALM, **{REFINER.interval: EVERY})
 
         with on.removing() as remover:

@@ -301,7 +301,7 @@ _COMPACTOR = {
     "minimumNodeAge": 1200, "neededMarkedTimeForRemoval": 300, "coolDownAfterNodeAdded": 600,
     "coolDownAfterFailure": 600, "clusterCoolDownAfterFailure": 180,
 }  # fmt: skip
-_REFINER = {"timeGap": 600, "timeSinceLastAddition": HOUR}
+_REFINER = {"clusterCoolDownAfterDrain": 600, "clusterCoolDownAfterNodeAdded": HOUR}
 _VARIABLES = {
     name: {
         interval: str(seconds / SPEED),
@@ -323,12 +323,8 @@ def _config(name: str, more: Json) -> Json:
         times = {key: _part(seconds) for key, seconds in (_DRAINS | _COMPACTOR).items()}
         pool = {"enabled": True, "scaleDownCPURequestRatioLimit": 0.8, "scaleDownRequiredUnderutilizedNodeCount": 0}
         return {"data": {"config.json": json.dumps(with_units({"nodePools": {"*": pool}, **times, **more}))}}
-    times = {_snake(key): _part(seconds) for key, seconds in (_DRAINS | _REFINER).items()}
-    return {"data": {key: str(value) for key, value in {**times, **more}.items()}}
-
-
-def _snake(key: str) -> str:
-    return "".join(f"_{each.lower()}" if each.isupper() else each for each in key)
+    times = {key: _part(seconds) for key, seconds in (_DRAINS | _REFINER).items()}
+    return {"data": {"config.json": json.dumps(with_units({"workloadPause": "0s", **times, **more}))}}
 
 
 __all__ = ["BOTH", "CPUS", "SPEED", "Outcome", "live_for"]

@@ -12,8 +12,8 @@ from tightship_testkit.replica import QUICK_REFINER, Settings
 ALONE = {"LEADER_ELECT": "false"}
 """No Lease of an election is written or waited for."""
 KEEP = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-HOUR = 60
-"""Minutes, the unit of plain numbers."""
+HOUR = 3600
+"""Seconds."""
 
 
 def quick(**changes: object) -> Settings:

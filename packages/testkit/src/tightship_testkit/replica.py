@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -31,14 +30,12 @@ Settings = Mapping[str, object]
 class Program:
     """A controller: its *name*, which its account bears too, and its *module*.
 
-    *interval* is the variable for the pause between two passes. A *flat* one reads a key of its ConfigMap for each
-    setting, the others one text that holds them all.
+    *interval* is the variable for the pause between two passes.
     """
 
     name: str
     module: str
     interval: str
-    flat: bool = False
 
     @property
     def user(self) -> str:
@@ -49,13 +46,11 @@ class Program:
         """Return the data of a ConfigMap with settings (a text as it is)."""
         if isinstance(settings, str):
             return {"config.yaml": settings}
-        if self.flat:
-            return {key: str(value) for key, value in settings.items()}
         return {"config.yaml": json.dumps(with_units(settings))}
 
 
 COMPACTOR = Program("node-compactor", "node_compactor", "INTERVAL")
-REFINER = Program("node-refiner", "node_refiner", "INTERVAL", flat=True)
+REFINER = Program("node-refiner", "node_refiner", "INTERVAL")
 SCALER = Program("hpa-scaler", "hpa_scaler", "INTERVAL")
 ACCOUNT = COMPACTOR.name
 USER = COMPACTOR.user
@@ -71,7 +66,7 @@ _DRAINS: Mapping[str, float] = {
     "holdOff": 600,
     "workloadPause": 0,
 }
-"""Seconds, by the keys of the compactor."""
+"""Seconds."""
 
 QUICK: Settings = {
     "nodePools": {
@@ -91,11 +86,11 @@ QUICK: Settings = {
 """A configuration whose pauses are as short as a test wants them."""
 
 QUICK_REFINER: Settings = {
-    "excess_nodes_threshold": 1,
-    "time_gap": 0,
-    "time_since_last_addition": 0,
-    **{re.sub("[A-Z]", lambda hump: f"_{hump[0].lower()}", key): f"{value}s" for key, value in _DRAINS.items()},
-    "maximum_api_failures": 1000,
+    "excessNodesThreshold": 1,
+    "clusterCoolDownAfterDrain": 0,
+    "clusterCoolDownAfterNodeAdded": 0,
+    **_DRAINS,
+    "maximumAPIFailures": 1000,
 }
 """The same for the refiner; its minimums are those it has by itself."""
 

@@ -336,6 +336,9 @@ def read_kubeconfigs(files: list[Path], *, must_exist: bool) -> Documents:
             raise ConfigError(f"kubeconfig {path}: not YAML: {one_line(error)}") from error
         if not isinstance(document, dict):
             raise ConfigError(f"kubeconfig {path}: holds no configuration")
+        # client-go's clientcmd.Load decodes a file without a kind as a Config, and refuses every other kind.
+        if (kind := document.get("kind") or "Config") != "Config":
+            raise ConfigError(f"kubeconfig {path}: kind {quoted(kind)}: allowed is Config; plan -f reads snapshots")
         documents.append((path, document))
     if not documents:
         raise ConfigError(f"kubeconfig {os.pathsep.join(map(str, files))}: no such file")

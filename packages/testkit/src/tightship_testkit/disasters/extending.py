@@ -16,7 +16,7 @@ from tightship_testkit.disasters.scenario import Controller, Scenario, Step, Wor
 
 SHARE = 0.4
 """The part of scenarios with any of it."""
-COSTS = {"node-compactor": ("deletionCost", "scaleInTimeout"), "node-refiner": ("deletion_cost", "scale_in_timeout")}
+COSTS = frozenset(("node-compactor", "node-refiner"))
 _STEPS = {"price-pods": 3.0, "maintain": 3.0, "switch-costs": 2.0, "resize-buffer": 1.5}
 """Kinds of steps, and how often each is drawn."""
 _BEGIN, _END = 10.0, 0.75
@@ -156,9 +156,7 @@ def _vertical(rng: Random, workload: Workload) -> list[Args]:
 def _controller(rng: Random, controller: Controller) -> Controller:
     if controller.program not in COSTS or rng.random() < 0.4:
         return controller
-    key, timeout = COSTS[controller.program]
-    flat = controller.program == "node-refiner"
-    more: Args = {key: "true" if flat else True, timeout: rng.choice(("0s", "10s", "40s"))}
+    more: Args = {"deletionCost": True, "scaleInTimeout": rng.choice(("0s", "10s", "40s"))}
     return msgspec.structs.replace(controller, settings={**controller.settings, **more})
 
 

@@ -172,23 +172,23 @@ def _controller(rng: Random, program: str, pools: list[Pool]) -> Controller:
 
 def _refiner(rng: Random) -> Args:
     settings: Args = {
-        "excess_nodes_threshold": rng.choice((0, 1, 1)), "minimum_nodes": rng.choice((1, 1, 2, 3)),
-        "minimum_non_tainted_nodes": 1, "time_gap": rng.choice(("0s", "10s")),
-        "time_since_last_addition": rng.choice(("0s", "20s")), "settle_time": rng.choice(("1s", "4s", "6s")),
-        "pod_eviction_timeout": "30s", "node_drain_timeout": "40s", "hand_over_timeout": "30s", "backoff": "10s",
-        "backoff_limit": "40s", "hold_off": "200s", "not_ready_timeout": "20s", "pending_timeout": "15s",
-        "pending_after_drain_timeout": "20s",
+        "excessNodesThreshold": rng.choice((0, 1, 1)), "minimumNodeCount": rng.choice((1, 1, 2, 3)),
+        "minimumNonTaintedNodeCount": 1, "clusterCoolDownAfterDrain": rng.choice(("0s", "10s")),
+        "clusterCoolDownAfterNodeAdded": rng.choice(("0s", "20s")), "settleTime": rng.choice(("1s", "4s", "6s")),
+        "podEvictionTimeout": "30s", "nodeDrainTimeout": "40s", "handOverTimeout": "30s", "backoff": "10s",
+        "backoffLimit": "40s", "holdOff": "200s", "notReadyTimeout": "20s", "pendingTimeout": "15s",
+        "pendingAfterDrainTimeout": "20s", "workloadPause": "0s",
     }  # fmt: skip
-    _vary(rng, settings, "maximum_nodes_in_drain", ("2", "3", "40%"))
-    _vary(rng, settings, "candidate_order", ("fewest_evictions", "pods_priority"))
+    _vary(rng, settings, "maximumNodesInDrain", ("2", "3", "40%"))
+    _vary(rng, settings, "candidateOrder", ("fewest-evictions", "pods-priority"))
     _vary(rng, settings, "placement", ("possible",))
-    _vary(rng, settings, "await_completion_for", ("20s",))
-    _vary(rng, settings, "when_not_taken", ("keep",), 0.08)
-    _vary(rng, settings, "drainer_enabled", ("false",), 0.04)
-    _vary(rng, settings, "steering", ("false",), 0.1)
-    _vary(rng, settings, "eviction_method", ("delete",), 0.03)
-    _vary(rng, settings, "workload_pause", ("10s", "20s"))
-    _vary(rng, settings, "maximum_nodes_per_hour", ("1", "3"), 0.15)
+    _vary(rng, settings, "awaitCompletionFor", ("20s",))
+    _vary(rng, settings, "whenNotTaken", ("keep",), 0.08)
+    _vary(rng, settings, "enabled", (False,), 0.04)
+    _vary(rng, settings, "steering", (False,), 0.1)
+    _vary(rng, settings, "evictionMethod", ("delete",), 0.03)
+    _vary(rng, settings, "workloadPause", ("10s", "20s"))
+    _vary(rng, settings, "maximumNodesPerHour", (1, 3), 0.15)
     return settings
 
 

@@ -62,10 +62,9 @@ def _overtaken(scenario: Scenario) -> list[Fault]:
 
 
 def _patient(controller: Controller) -> Controller:
-    key = {"node-compactor": "afterCordonTimeout", "node-refiner": "after_cordon_timeout"}.get(controller.program)
-    if key is None:
+    if controller.program == "hpa-scaler":
         return controller
-    return msgspec.structs.replace(controller, settings={**controller.settings, key: "40s"})
+    return msgspec.structs.replace(controller, settings={**controller.settings, "afterCordonTimeout": "40s"})
 
 
 __all__ = ["with_neighbours"]

@@ -41,13 +41,12 @@ def with_restarts(scenario: Scenario) -> Scenario:
 
 def restarts(settings: Args) -> bool:
     """Whether a controller is told to restart Deployments."""
-    return settings.get("makeBeforeBreak", settings.get("make_before_break", "off")) != "off"
+    return settings.get("makeBeforeBreak", "off") != "off"
 
 
 def _restarting(controller: Controller, mode: str) -> Controller:
-    after = {"after_cordon_timeout": "60s"} if controller.program == "node-refiner" else {"afterCordonTimeout": 60}
-    key = "make_before_break" if controller.program == "node-refiner" else "makeBeforeBreak"
-    return msgspec.structs.replace(controller, settings={**controller.settings, key: mode, **after})
+    more = {"makeBeforeBreak": mode, "afterCordonTimeout": 60}
+    return msgspec.structs.replace(controller, settings={**controller.settings, **more})
 
 
 def _asking(rng: Random, workload: Workload, mode: str) -> Workload:

@@ -48,8 +48,6 @@ class Team:
         """Return the data of a ConfigMap with *settings*; a text as it is."""
         if isinstance(settings, str):
             return {"config.yaml": settings}
-        if self.program == "node-refiner" and "windows" not in settings:
-            return {key: str(value) for key, value in settings.items()}
         return {"config.yaml": json.dumps(with_units(settings))}
 
     def configured(self, settings: Json, now: float) -> None:
@@ -83,4 +81,4 @@ class Team:
 
 def prices(settings: Mapping[str, Any]) -> bool:
     """Whether a controller is told to write deletion costs."""
-    return str(settings.get("deletionCost", settings.get("deletion_cost", False))).lower() == "true"
+    return str(settings.get("deletionCost", False)).lower() == "true"

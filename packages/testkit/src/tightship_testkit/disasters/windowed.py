@@ -47,8 +47,7 @@ def _windowed(rng: Random, controller: Controller) -> Controller:
     if rng.random() < 0.6:
         windows["hardStop"] = rng.choice(("0s", "0s", "10s", "30s"))
         one = {"maximumEvictionsInFlight": 1, "nodeDrainTimeout": 100}
-        flat = {"maximum_evictions_in_flight": "1", "node_drain_timeout": "100s"}
-        settings |= flat if controller.program == "node-refiner" else one
+        settings |= one
     pools: Args = settings.get("nodePools") or {}
     if pools and rng.random() < 0.4:
         settings["nodePools"] = {name: {**each, "windows": windows} for name, each in pools.items()}

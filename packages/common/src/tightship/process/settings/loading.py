@@ -595,8 +595,11 @@ def _unwrapped(
     found: Mapping[str, object], name: str, keys: Sequence[str], flat: Collection[str]
 ) -> Mapping[str, object]:
     """Return the configuration inside a ConfigMap manifest, or *found* itself if it is not a manifest."""
-    if found.get("kind") != "ConfigMap":
+    kind = found.get("kind")
+    if kind is None:
         return found
+    if kind != "ConfigMap":
+        raise SettingsError([f"{name}: kind {quoted(kind)}: allowed are settings, or a ConfigMap with them"])
     data = found.get("data")
     if data is not None and not isinstance(data, Mapping):
         raise SettingsError([f"{name}: the ConfigMap's data is {type(data).__name__}, not a mapping of settings"])

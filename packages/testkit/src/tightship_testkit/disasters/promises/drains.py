@@ -96,7 +96,7 @@ class Settles(Promise):
         ):
             return
         recent = team.recent(self.world.now)
-        wanted = min(seconds(each.get("settleTime", each.get("settle_time", 5))) for each in recent)
+        wanted = min(seconds(each.get("settleTime", 5)) for each in recent)
         if self.world.now < began + wanted - 0.5:
             detail = f"{self.world.now - began:.1f} s after its claim, {wanted:g} s must pass"
             self.broken(f"Node {name}", f"{eviction.by} evicted {eviction.name} {detail}")
@@ -192,7 +192,7 @@ class PausesKept(Promise):
         recent = team.recent(self.world.now)
         pool = (change.object["metadata"].get("labels") or {}).get(POOL)
         if program == "node-refiner":
-            pause, mates = min(seconds(each.get("time_since_last_addition", 0)) for each in recent), None
+            pause, mates = min(seconds(each.get("clusterCoolDownAfterNodeAdded", 0)) for each in recent), None
         else:
             pause, mates = min(seconds(each.get("coolDownAfterNodeAdded", 0)) for each in recent), pool
         for node in self.world.store.list("Node"):
@@ -241,10 +241,7 @@ class PendingGetsItsNode(Promise):
             if team is None or record.get("phase") not in ("Evicting", "Drained") or not self._driven(node, record):
                 continue
             began = self.world.began_at(str(record.get("op"))) or 0.0
-            limit = max(
-                seconds(each.get("pendingTimeout", each.get("pending_timeout", 30)))
-                for each in team.recent(self.world.now)
-            )
+            limit = max(seconds(each.get("pendingTimeout", 30)) for each in team.recent(self.world.now))
             for pod in waiting:
                 if created(pod) < self.world.wall - (self.world.now - began) + 2 or not self._fits(pod, node):
                     continue

@@ -68,8 +68,7 @@ class WithinDrainBudget(Promise):
         claims, mine = self._claims(program), str(owned(change.object).get("op"))
         after = claims.partition(f'"{mine}"')[2]
         out = {name: each for name, each in out.items() if f'"{each.get("op")}"' not in after}
-        key = "maximum_nodes_in_drain" if program == "node-refiner" else "maximumNodesInDrain"
-        most = max(_most(each.get(key), len(nodes)) for each in team.recent(self.world.now))
+        most = max(_most(each.get("maximumNodesInDrain"), len(nodes)) for each in team.recent(self.world.now))
         name = change.object["metadata"]["name"]
         if len(out) > most:
             whose = sorted({str(each.get("controller")) for each in out.values()})
@@ -132,7 +131,7 @@ class MinimumsKept(Promise):
         name, pool = change.object["metadata"]["name"], _pool(change.object)
         recent = team.recent(self.world.now)
         if program == "node-refiner":
-            least, where = min(int(each.get("minimum_nodes", 2)) for each in recent), ""
+            least, where = min(int(each.get("minimumNodeCount", 2)) for each in recent), ""
         else:
             pools = [(each.get("nodePools") or {}) for each in recent]
             least = min(int((each.get(pool) or each.get("*") or {}).get("minimumNodeCount", 0)) for each in pools)
@@ -175,8 +174,9 @@ class WaitsUntilWell(Promise):
         self._look_at_nodes(change, author)
         if self.world.skewed > 10 or program not in self._ended:
             return
-        key = "pending_after_drain_timeout" if program == "node-refiner" else "pendingAfterDrainTimeout"
-        limit = max(seconds(each.get(key, "120s")) for each in team.recent(self.world.now)) + MARGIN
+        limit = (
+            max(seconds(each.get("pendingAfterDrainTimeout", "120s")) for each in team.recent(self.world.now)) + MARGIN
+        )
         ended = self._ended[program]
         for pod in self.world.store.list("Pod"):
             age = self.world.wall - created(pod)

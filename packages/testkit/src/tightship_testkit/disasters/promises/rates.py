@@ -26,14 +26,10 @@ class _Counting(Promise):
         if change.object["kind"] == "Lease" and change.object["metadata"]["name"] == CLAIMS and not ours(author):
             self.edited = self.world.now
 
-    def settings(self, program: str, key: str, snake: str) -> list[float]:
+    def settings(self, program: str, key: str) -> list[float]:
         """Return the recent values of a setting of *program*; 0 is no limit."""
         team = self.world.team(program)
-        return (
-            [0.0]
-            if team is None
-            else [seconds(each.get(key, each.get(snake, 0))) for each in team.recent(self.world.now)]
-        )
+        return [0.0] if team is None else [seconds(each.get(key, 0)) for each in team.recent(self.world.now)]
 
     def together(self) -> bool:
         """Whether both controllers count under one Lease."""
@@ -57,7 +53,7 @@ class NoRatePassed(_Counting):
         if not program:
             return
         self._begun.append((self.world.now, program))
-        most = max(each or math.inf for each in self.settings(program, "maximumNodesPerHour", "maximum_nodes_per_hour"))
+        most = max(each or math.inf for each in self.settings(program, "maximumNodesPerHour"))
         since = max(self.edited, self.world.now - HOUR)
         many = sum(at > since and (by == program or self.together()) for at, by in self._begun)
         if many > most:
@@ -86,7 +82,7 @@ class WorkloadsRest(_Counting):
         uid = str(owner["uid"])
         before = self._last.get(uid)
         self._last[uid] = eviction
-        pause = min(self.settings(eviction.program, "workloadPause", "workload_pause"))
+        pause = min(self.settings(eviction.program, "workloadPause"))
         if before is None or before.sent < self.edited:
             return
         if before.pod["metadata"]["uid"] == eviction.pod["metadata"]["uid"]:

@@ -165,7 +165,7 @@ def gang(pod: Json) -> str:
 
 def deletes(settings: Mapping[str, Any]) -> bool:
     """Whether a controller is told to delete pods past their budgets."""
-    return "delete" in (settings.get("evictionMethod"), settings.get("eviction_method"))
+    return settings.get("evictionMethod") == "delete"
 
 
 def seconds(value: object) -> float:

@@ -70,7 +70,7 @@ class LeadersLead(Promise):
     def ended(self) -> None:
         for program, team in self.world.teams.items():
             running = [each for each in team.alive if not each.process.frozen and each.name not in team.dry]
-            if not running or str(team.settings.get("drainer_enabled", "true")).lower() == "false":
+            if not running or not team.settings.get("enabled", True):
                 continue
             ago = self.world.now - self._renewed.get(program, 0.0)
             if ago > TAKEOVER:
@@ -117,7 +117,7 @@ class DrainsEnd(Promise):
             return True
         if has_taint(node, TO_BE_DELETED) or terminating(node) or leaving(node):
             return True
-        kept = str(team.settings.get("whenNotTaken") or team.settings.get("when_not_taken")) == "keep"
+        kept = str(team.settings.get("whenNotTaken")) == "keep"
         return (kept and record.get("phase") == "Drained") or not ready(node)
 
 
@@ -166,11 +166,11 @@ class GivenBackInTime(Promise):
 def _bound(team: Team, waited: bool) -> float:
     settings = team.settings
 
-    def of(camel: str, snake: str, default: float) -> float:
-        return seconds(settings.get(camel, settings.get(snake, default)))
+    def of(key: str, default: float) -> float:
+        return seconds(settings.get(key, default))
 
-    emptied = of("nodeDrainTimeout", "node_drain_timeout", 1800.0)
-    waits = of("settleTime", "settle_time", 5.0) + of("awaitCompletionFor", "await_completion_for", 0.0)
-    waits += of("afterCordonTimeout", "after_cordon_timeout", 900.0) if waited else 0.0
+    emptied = of("nodeDrainTimeout", 1800.0)
+    waits = of("settleTime", 5.0) + of("awaitCompletionFor", 0.0)
+    waits += of("afterCordonTimeout", 900.0) if waited else 0.0
     # A pod that comes late has an empty node be emptied once more.
-    return 2 * emptied + waits + of("handOverTimeout", "hand_over_timeout", 3600.0) + TAKEOVER
+    return 2 * emptied + waits + of("handOverTimeout", 3600.0) + TAKEOVER

@@ -167,7 +167,7 @@ def _off(team: Team) -> bool:
     """Whether the settings that were last written let nothing be drained."""
     settings = team.settings
     if team.program == "node-refiner":
-        return str(settings.get("drainer_enabled", "true")).lower() == "false"
+        return not settings.get("enabled", True)
     return not any(each.get("enabled") for each in (settings.get("nodePools") or {}).values())
 
 

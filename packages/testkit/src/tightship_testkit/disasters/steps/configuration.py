@@ -21,18 +21,17 @@ def _of_nodes(rng: Random, scenario: Scenario) -> str:
 
 def _edited(rng: Random, scenario: Scenario) -> Args:
     chosen = _of_nodes(rng, scenario)
-    flat = chosen == "node-refiner"
     key, value = rng.choice(
         (
-            ("maximum_nodes_in_drain" if flat else "maximumNodesInDrain", rng.choice((1, 2, 3, "50%"))),
-            ("settle_time" if flat else "settleTime", rng.choice(("1s", "6s"))),
-            ("hand_over_timeout" if flat else "handOverTimeout", rng.choice(("10s", "30s"))),
-            ("node_drain_timeout" if flat else "nodeDrainTimeout", rng.choice(("15s", "40s"))),
-            ("steering", rng.choice(("taints", "false")) if flat else rng.choice(("taints", False))),
-            ("minimum_nodes" if flat else "maximumEvictionsInFlight", rng.choice((1, 3))),
+            ("maximumNodesInDrain", rng.choice((1, 2, 3, "50%"))),
+            ("settleTime", rng.choice(("1s", "6s"))),
+            ("handOverTimeout", rng.choice(("10s", "30s"))),
+            ("nodeDrainTimeout", rng.choice(("15s", "40s"))),
+            ("steering", rng.choice(("taints", False))),
+            ("minimumNodeCount" if chosen == "node-refiner" else "maximumEvictionsInFlight", rng.choice((1, 3))),
         )
     )
-    return {"program": chosen, "key": key, "value": str(value) if flat else value}
+    return {"program": chosen, "key": key, "value": value}
 
 
 @step(_edited, weight=2)
@@ -43,12 +42,7 @@ def configure(world: World, *, program: str, key: str, value: object) -> None:
     world.configure(team, {**team.settings, key: value})
 
 
-_FLAT = {"garbage": {"": "{"}, "unknown": {"maximum_nodes_in_drain": "9", "bogus": "1"}, "value": {"time_gap": "soon"}}
-_NESTED = {
-    "garbage": "nodePools: {",
-    "unknown": "nodePools: {'*': {enabled: true}}\nmaximumNodesInDrain: 9\nbogus: 1\n",
-    "value": "nodePools: {'*': {enabled: perhaps}}\n",
-}
+_WRONG = {"garbage": "nodePools: {", "unknown": "maximumNodesInDrain: 9\nbogus: 1\n", "value": "holdOff: soon\n"}
 
 
 @step(program=program, kind=one_of("garbage", "unknown", "value"))
@@ -57,12 +51,7 @@ def configure_wrongly(world: World, *, program: str, kind: str) -> None:
     team = world.team_of(program)
     world.tell(f"{program}: a configuration with {kind} in it")
     team.spoilt = world.now if team.spoilt is None else team.spoilt
-    text = _NESTED[kind]
-    data = (
-        {key or "bogus": value for key, value in _FLAT[kind].items()}
-        if program == "node-refiner"
-        else {"config.yaml": text}
-    )
+    data = {"config.yaml": _WRONG[kind]}
     name, namespace = CONFIG_MAPS[program], team.controller.namespace
     if world.store.find("ConfigMap", name, namespace) is not None:
         world.store.modify("ConfigMap", name, namespace, lambda each: {**each, "data": data})
@@ -79,7 +68,7 @@ async def switch_off(world: World, *, program: str, seconds: float, moment: str 
     before = dict(team.settings)
     world.tell(f"{program} is switched off")
     if program == "node-refiner":
-        world.configure(team, {**before, "drainer_enabled": "false"})
+        world.configure(team, {**before, "enabled": False})
     else:
         pools = {name: {**each, "enabled": False} for name, each in (before.get("nodePools") or {}).items()}
         world.configure(team, {**before, "nodePools": pools})

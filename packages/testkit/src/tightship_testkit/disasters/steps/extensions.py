@@ -15,11 +15,11 @@ from tightship_testkit.disasters.scenario import Scenario
 from tightship_testkit.disasters.steps.people import NODE
 from tightship_testkit.disasters.world import Json, World
 
-_KEYS = {"node-compactor": "deletionCost", "node-refiner": "deletion_cost"}
+_OF_NODES = ("node-compactor", "node-refiner")
 
 
 def _whose(rng: Random, scenario: Scenario) -> Args:
-    found = [each.program for each in scenario.controllers if each.program in _KEYS]
+    found = [each.program for each in scenario.controllers if each.program in _OF_NODES]
     if not found:
         raise MissingError
     return {"program": rng.choice(found)}
@@ -94,7 +94,7 @@ async def switch_costs(world: World, *, program: str, on: bool, moment: str) -> 
         await world.in_drain([moment], 100.0)
     if not world.quiet:
         world.tell(f"{program}: deletion costs are {'on' if on else 'off'}")
-        world.configure(team, {**team.settings, _KEYS[program]: str(on).lower() if program == "node-refiner" else on})
+        world.configure(team, {**team.settings, "deletionCost": on})
 
 
 @step(replicas=one_of(0, 1, 3, 8), weight=0)
