@@ -45,7 +45,7 @@ def test_every_piece_of_advice_gains_what_it_says_on_twenty_fleets(cli: Any, tmp
     report, plan = Followed(), planned_by(cli, tmp_path, FLEET_TIME)
     for seed in seeds:
         report.follow(off_peak_cluster(seed, nodes=12)["items"], None, plan, {})
-    assert report.pieces > 5
+    assert report.pieces > 2
     assert report.broken == []
 
 

@@ -25,7 +25,7 @@ from tightship_testkit.virtual import run_virtually
 
 pytestmark = pytest.mark.virtual_time
 
-WAIT: Json = {**SETTINGS, "afterCordonTimeout": "60s", "holdOff": "900s", "handOverTimeout": "600s"}
+WAIT: Json = {**SETTINGS, "afterCordonTimeout": "60s", "holdOff": "300s", "handOverTimeout": "600s"}
 
 
 def surging(name: str, available: int, **labels: str) -> Json:
@@ -116,13 +116,13 @@ async def test_a_node_whose_budget_stays_shut_is_given_back_untouched_and_not_tr
             [entry] = (await replica.status())["inDrain"]
             assert (entry["phase"], entry["deadline"] > "") == ("Claimed", True)
             await on.phase(waits, "Backoff")
-            await asyncio.sleep(600)
+            await asyncio.sleep(200)
             assert len(claims_made(on.events)) == 1
             assert on.yard.evicted() == []
             plan = {each["name"]: each["reasons"] for each in (await replica.status())["plan"]["nodes"]}
             assert "NotOpened" in plan["n4" if waits == "n1" else "n1"]
             aks.dead = False
-            await asyncio.sleep(400)
+            await asyncio.sleep(150)
         assert len(claims_made(on.events)) == 2
 
 

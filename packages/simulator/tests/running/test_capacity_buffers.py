@@ -27,10 +27,10 @@ def test_no_node_of_ours_comes_back_for_a_buffer(version: str) -> None:
 
 
 @pytest.mark.parametrize("controller", BOTH)
-def test_over_a_day_with_rollouts_no_node_comes_back_for_a_buffer_of_a_workload(controller: str) -> None:
+def test_over_half_a_day_with_rollouts_no_node_comes_back_for_a_buffer_of_a_workload(controller: str) -> None:
     """The buffer is twice as large as Deployment w0, says the autoscaler. Each hour a Deployment is rolled over."""
     share = {"percentage": 200}
-    day = live_for(24, constant(8, 4), nodes=9, share=share, controllers=[controller], rollouts_every=HOUR)
+    day = live_for(12, constant(8, 4), nodes=9, share=share, controllers=[controller], rollouts_every=HOUR)
     assert day.removed, "there was a node to spare"
     assert day.evictions
     assert day.added == []
