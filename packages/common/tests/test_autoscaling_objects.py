@@ -68,6 +68,38 @@ def test_what_is_judged_is_kept() -> None:
     assert hpa.scale_down.select_policy == "Disabled"
 
 
+V1 = "autoscaling.alpha.kubernetes.io/"
+INACTIVE = '[{"type":"ScalingActive","status":"False","reason":"FailedGetResourceMetric","message":"no requests"}]'
+RULES = '{"ScaleUp":null,"ScaleDown":{"SelectPolicy":"Min","Policies":[{"Type":"Pods","Value":4,"PeriodSeconds":60}]}}'
+PODS = '[{"type":"Pods","pods":{"metricName":"rps","targetAverageValue":"10"}}]'
+CPU = (("cpu", ""),)
+
+
+@pytest.mark.parametrize(
+    ("notes", "cpu", "reason", "rules", "utilization"),
+    [
+        ({"conditions": INACTIVE}, 80, "FailedGetResourceMetric", None, CPU),
+        ({"behavior": RULES, "metrics": PODS}, None, None, "Min", ()),
+        ({"metrics": PODS}, 80, None, None, CPU),
+        ({"conditions": "{", "behavior": "[]", "metrics": "x"}, None, None, None, CPU),
+        ({}, None, None, None, CPU),
+    ],
+    ids=["conditions", "behavior and metrics", "metrics and CPU", "unreadable", "none"],
+)
+def test_what_autoscaling_v1_says_in_annotations_is_read(
+    notes: Json, cpu: int | None, reason: str | None, rules: str | None, utilization: Any
+) -> None:
+    """As `kubectl get hpa -o yaml` wrote it up to Kubernetes 1.22, and `kubectl get hpa.v1.autoscaling` does today."""
+    thing = autoscaler({"targetCPUUtilizationPercentage": cpu}, {}, annotations={V1 + key: notes[key] for key in notes})
+    hpa = read({**thing, "apiVersion": "autoscaling/v1"})
+    active = hpa.condition("ScalingActive")
+    assert (active.reason if active else None) == reason
+    assert (hpa.scale_down.select_policy if hpa.scale_down else None) == rules
+    assert hpa.utilization == utilization
+    assert not read(thing).conditions  # the API server passes over them in other versions
+    assert read(thing).scale_down is None
+
+
 def test_what_hpas_have_in_common_is_held_once() -> None:
     condition = {"type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale", "message": "of this one alone"}
     behavior = {"scaleUp": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 90}]}}

@@ -16,11 +16,11 @@ Json = dict[str, Any]
 TOPOLVM = "topology.topolvm.io/node"
 
 
-def claim(volume: str = "pv") -> Json:
+def claim(volume: str = "pv", **meta: Any) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "data-db-0", "namespace": "default"},
+        "metadata": {"name": "data-db-0", "namespace": "default", **meta},
         "spec": {"volumeName": volume},
         "status": {"phase": "Bound"},
     }
@@ -35,12 +35,24 @@ def volume(key: str, *values: str) -> Json:
     return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"}, "spec": spec}
 
 
-USING = pod("db-0", "n1", volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data-db-0"}}])
+THEN = "2026-01-01T00:00:00Z"
+OWN = [{"apiVersion": "v1", "kind": "Pod", "name": "data", "uid": "u", "controller": True}]
+
+
+def using(**more: Any) -> Json:
+    return pod("db-0", "n1", volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data-db-0"}}], **more)
+
 
 ROWS: list[tuple[str, list[Json], bool]] = [
     ("a local volume", [claim(), volume(HOST, "n1")], True),
     ("a volume of TopoLVM", [claim(), volume(TOPOLVM, "n1")], True),
-    ("a pod uses the claim: no other place takes it", [claim(), volume(HOST, "n1"), USING], False),
+    ("a pod uses the claim: no other place takes it", [claim(), volume(HOST, "n1"), using()], False),
+    ("the pod of the claim has ended", [claim(), volume(HOST, "n1"), using(phase="Succeeded")], True),
+    ("the pod of the claim goes", [claim(), volume(HOST, "n1"), using(deletionTimestamp=THEN)], True),
+    ("a DaemonSet's pod needs no other place", [claim(), volume(HOST, "n1"), using(owner="DaemonSet/db")], True),
+    ("an expendable pod needs none", [claim(), volume(HOST, "n1"), using(priority=-100)], True),
+    ("an ephemeral volume of a pod", [claim(ownerReferences=OWN), volume(HOST, "n1")], False),
+    ("the claim goes", [claim(deletionTimestamp=THEN), volume(HOST, "n1")], False),
     ("a pod of another claim", [claim(), volume(HOST, "n1"), pod("web", "n1")], True),
     ("the claim is gone", [volume(HOST, "n1")], False),
     ("a later claim of that name has another volume", [claim("other"), volume(HOST, "n1")], False),

@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from tightship.objects.meta import EMPTY, ManagedFields, Metadata, Namespaced, Owner, seconds
@@ -147,6 +148,7 @@ class _Spec(Struct, frozen=True, rename="camel", gc=False):
     min_replicas: int | None = None
     behavior: _Behavior | None = None
     metrics: Any = None
+    target_cpu: int | None = msgspec.field(default=None, name="targetCPUUtilizationPercentage")
 
     @property
     def namesakes(self) -> bool:
@@ -207,9 +209,12 @@ class HorizontalPodAutoscalerWire(Struct, frozen=True, gc=False):
     metadata: _Metadata
     spec: _Spec
     status: _Status = _Status()
+    api_version: str = msgspec.field(default="", name="apiVersion")
 
     def autoscaler(self) -> HorizontalPodAutoscaler:
         meta, spec, status = self.metadata, self.spec, self.status
+        if self.api_version == "autoscaling/v1":
+            spec, status = _of_v1(meta.annotations or EMPTY, spec, status)
         behavior, target = spec.behavior or _Behavior(), spec.scale_target_ref
         managers = (each.manager_of_bounds() for each in meta.managed_fields or ())
         return HorizontalPodAutoscaler(
@@ -238,6 +243,35 @@ class HorizontalPodAutoscalerWire(Struct, frozen=True, gc=False):
             namesakes=spec.namesakes,
             utilization=_paired(spec.utilization),
         )
+
+
+def _of_v1(notes: Labels, spec: _Spec, status: _Status) -> tuple[_Spec, _Status]:
+    """Return *spec* and *status* with what autoscaling/v1 says in annotations; it passes over what can't be read."""
+    cpu = {"resource": {"name": "cpu", "targetAverageUtilization": spec.target_cpu}}
+    metrics = _noted(notes, "metrics", list[Any], [])
+    return (
+        msgspec.structs.replace(
+            spec,
+            behavior=_noted(notes, "behavior", _Behavior, spec.behavior),
+            metrics=metrics if spec.target_cpu is None else [*metrics, cpu],
+        ),
+        msgspec.structs.replace(status, conditions=_noted(notes, "conditions", tuple[Condition, ...], None)),
+    )
+
+
+def _noted(notes: Labels, name: str, kind: Any, default: Any) -> Any:
+    """Return the annotation *name* of autoscaling/v1 as a *kind*. Go's own names of fields are in it, in capitals."""
+    try:
+        thing = msgspec.json.decode(notes[f"autoscaling.alpha.kubernetes.io/{name}"])
+        return msgspec.convert(_uncapitalized(thing), kind)
+    except (KeyError, msgspec.DecodeError):
+        return default
+
+
+def _uncapitalized(thing: Any) -> Any:
+    if isinstance(thing, dict):
+        return {f"{key[:1].lower()}{key[1:]}": _uncapitalized(each) for key, each in thing.items()}
+    return [_uncapitalized(each) for each in thing] if isinstance(thing, list) else thing
 
 
 @lru_cache(4096)

@@ -27,7 +27,7 @@ class PersistentVolumeClaim(Namespaced, frozen=True, gc=False):
     """A claim; *volume* is empty until one is chosen, and *bound* false until that is agreed upon.
 
     *size* is in bytes, ``None`` without a request. kube-scheduler has chosen *selected_node* for a volume to be made.
-    *lost* claims have lost their volume.
+    *lost* claims have lost their volume. The *own* claims of pods are those of their generic ephemeral volumes.
     """
 
     volume: str
@@ -41,6 +41,7 @@ class PersistentVolumeClaim(Namespaced, frozen=True, gc=False):
     bound: bool = True
     lost: bool = False
     deleting: bool = False
+    own: bool = False
 
 
 class PersistentVolume(Struct, frozen=True, gc=False):
@@ -150,6 +151,7 @@ class PersistentVolumeClaimWire(Struct, frozen=True, gc=False):
             bound=_BIND_COMPLETED in notes or self.status.phase != "Pending",
             lost=self.status.phase == "Lost",
             deleting=meta.deletion_timestamp is not None,
+            own=(owner := meta.controller) is not None and owner.kind == "Pod",
         )
 
 

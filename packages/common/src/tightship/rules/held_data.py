@@ -23,7 +23,7 @@ class HeldData:
             if volume.host is None or volume.claim is None:
                 continue
             claim = snapshot.claims.get("/".join(volume.claim[:2]))
-            if claim is not None and claim.volume == volume.name:
+            if claim is not None and claim.volume == volume.name and not (claim.own or claim.deleting):
                 self._volumes[volume.host][claim.key] = volume.name
         self._labels = {label for label, _ in self._volumes}
 
@@ -34,7 +34,7 @@ class HeldData:
         labels = view.node.labels
         places = ((label, labels[label]) for label in self._labels if label in labels)
         held = {claim: volume for place in places for claim, volume in self._volumes.get(place, {}).items()}
-        used = _used(view.pods) if held else set()  # where a pod uses the claim, no other node is a place for the pod
+        used = _used(view.pods) if held else set()  # no other node is a place for their pods
         return [
             Refusal(
                 Reason.LOCAL_STORAGE,
@@ -48,9 +48,11 @@ class HeldData:
 
 
 def _used(pods: Iterable[Pod]) -> set[str]:
+    """The claims of the pods that need another place."""
     return {
         f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}"
         for pod in pods
+        if pod.deletion is None and not (pod.daemon or pod.mirror or pod.expendable)
         for volume in pod.spec.volumes
         if volume.persistent_volume_claim is not None
     }
