@@ -19,10 +19,11 @@ from tightship.cluster import NodeView, Snapshot
 from tightship.documents.advice import AdviceEntry, AdviceSummary, BundleMove, ChangeEntry, GainEntry, NodeBundle
 from tightship.documents.build import Inputs
 from tightship.objects.reasons import Reason, Refusal
-from tightship.planning.changes import AdviceAsked, Change, Scenario, TimeLimit, Tunable, subjects
+from tightship.planning.changes import AdviceAsked, Change, Scenario, TimeLimit, Tunable
 from tightship.planning.evaluate import Evaluation, Evaluator, Facts, Horizon, Judge, evaluate, facts_of
 from tightship.planning.facts import candidates_of, judgement, plannable
 from tightship.planning.plan import Judgement, Move, Plan, Planner, Removal
+from tightship.planning.plan.model import subjects
 from tightship.planning.plan.strategies import planned_round
 from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.evictability import SWITCHABLE as POD_RULES
