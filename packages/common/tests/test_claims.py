@@ -19,11 +19,12 @@ from tightship.draining.claims import (
     Claim,
     ClaimsUnreadable,
     Wish,
+    adding,
     claims_in,
     dropping,
+    past_drains,
     take,
 )
-from tightship.draining.history import adding, past_drains
 from tightship.draining.ledger import Ledger, LedgerContended
 from tightship.kube.connection import Connection
 from tightship.objects.api_errors import ConnectionFailed, Forbidden, KubeError, Unavailable

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from links import Direct, virtually
 
-from tightship.draining.claims import CLAIMS_ANNOTATION, ClaimsUnreadable, claims_in
-from tightship.draining.history import past_drains
+from tightship.draining.claims import CLAIMS_ANNOTATION, ClaimsUnreadable, claims_in, past_drains
 from tightship.draining.lease_room import (
     ADDITIONS_ANNOTATION,
     HISTORY_ANNOTATION,

@@ -14,9 +14,8 @@ import pytest
 from node_compactor.advice import CompactorChanges
 from node_compactor.controller import EVERY_POOL
 from node_compactor.settings import load_settings
-from tightship.advice.adviser import Adviser
+from tightship.advice.adviser import Adviser, Extension
 from tightship.advice.catalogue import Catalogue
-from tightship.advice.extension import Extension
 from tightship.cli.snapshot_file import read_file
 from tightship.documents.document import NodePlan
 from tightship.documents.formats import formats_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tightship.draining.history import past_drains
+from tightship.draining.claims import past_drains
 from tightship.draining.lease_room import SAVINGS_ANNOTATION
 from tightship.kube.leases import Lease
 from tightship.objects.drain_record import Finished, PastDrains, Price

@@ -13,10 +13,9 @@ import pytest_asyncio
 
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.machine import DrainRules
-from tightship.draining.claims import CLAIMS_ANNOTATION, Claim, Wish, claims_in, take
+from tightship.draining.claims import CLAIMS_ANNOTATION, Claim, Wish, claims_in, past_drains, take
 from tightship.draining.drain_manager import Drainer, Order
 from tightship.draining.drain_task import DrainSettings, Tools
-from tightship.draining.history import past_drains
 from tightship.draining.ledger import Ledger
 from tightship.kube.cache import ClusterCache
 from tightship.kube.connection import Connection, connect

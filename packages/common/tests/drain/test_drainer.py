@@ -13,9 +13,8 @@ import pytest
 
 from tightship.drain.events import EventKind
 from tightship.draining import drain_task as driving
-from tightship.draining.claims import Claim, dropping
+from tightship.draining.claims import Claim, adding, dropping
 from tightship.draining.drain_manager import ELSEWHERE_WATCHED, ORPHAN_AFTER, Order
-from tightship.draining.history import adding
 from tightship.objects.api_errors import KubeError
 from tightship.objects.drain_record import (
     DRAIN_ANNOTATION,

@@ -9,8 +9,18 @@ import msgspec
 import pytest
 from links import Direct, virtually
 
-from tightship.draining.claims import CLAIMS_ANNOTATION, Claim, Wish, dropping, take
-from tightship.draining.history import KEPT, adding, catching_up, past_drains, remembering
+from tightship.draining.claims import (
+    CLAIMS_ANNOTATION,
+    KEPT,
+    Claim,
+    Wish,
+    adding,
+    catching_up,
+    dropping,
+    past_drains,
+    remembering,
+    take,
+)
 from tightship.draining.lease_room import (
     HISTORY_ANNOTATION,
     LIMIT,

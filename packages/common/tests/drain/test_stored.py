@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tightship.draining.claims import Claim, claims_in
-from tightship.draining.history import past_drains, remembering
+from tightship.draining.claims import Claim, claims_in, past_drains, remembering
 from tightship.kube.leases import Lease
 from tightship.objects.drain_record import (
     Addition,

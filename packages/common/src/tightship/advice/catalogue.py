@@ -41,9 +41,10 @@ from tightship.objects import Owner, Pod, PodDisruptionBudget, PodTemplate
 from tightship.objects.counting import counted
 from tightship.objects.karpenter import WHEN_EMPTY
 from tightship.objects.reasons import Reason, Refusal
-from tightship.planning.changes import Change, Tunable, subjects
+from tightship.planning.changes import Change, Tunable
 from tightship.planning.evaluate import Evaluation
 from tightship.planning.facts import NodeFacts
+from tightship.planning.plan.model import subjects
 from tightship.rules.evictability import (
     DO_NOT_DISRUPT,
     DO_NOT_DRAIN,

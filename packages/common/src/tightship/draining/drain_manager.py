@@ -25,9 +25,8 @@ from tightship.cluster import Snapshot
 from tightship.cluster.installations import Beside
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.machine import NodeChange, claimed, inherited, mended
-from tightship.draining.claims import Allows, Claim, Wish, claims_in, dropping, rested, take
+from tightship.draining.claims import Allows, Claim, Wish, adding, catching_up, claims_in, dropping, rested, take
 from tightship.draining.drain_task import Drive, Tools, collected
-from tightship.draining.history import adding, catching_up
 from tightship.draining.installations import Installations
 from tightship.draining.ledger import Ledger
 from tightship.draining.writing import LiveNode, as_written, claim_patch, read_node, record_patch

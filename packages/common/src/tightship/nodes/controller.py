@@ -26,8 +26,7 @@ from tightship.planning.changes import Tunable
 from tightship.planning.evaluate import Evaluation, Judge
 from tightship.process.settings.process import NodeProcessSettings
 from tightship.process.settings.sections import NodeSettings
-from tightship.rules.rollouts import Rollouts
-from tightship.rules.windows import stopped_by
+from tightship.rules.windows import Rollouts, stopped_by
 
 S = TypeVar("S", bound=NodeSettings)
 

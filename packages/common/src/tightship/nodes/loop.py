@@ -26,11 +26,10 @@ from tightship.cluster.installations import Beside
 from tightship.cluster.pools import shown
 from tightship.drain.answers import FATAL, GOING, EvictionAnswer
 from tightship.drain.events import DrainEvent, EventKind
-from tightship.draining.claims import Claim, exhausted
+from tightship.draining.claims import Claim, exhausted, past_drains, remembering
 from tightship.draining.drain_manager import Drainer, Order
 from tightship.draining.drain_task import Tools
 from tightship.draining.extensions import Guide, PodCosts
-from tightship.draining.history import past_drains, remembering
 from tightship.draining.installations import Installations, lasts
 from tightship.draining.ledger import Ledger
 from tightship.kube.cache import CacheCrashed, ClusterCache

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
 
 from tightship.cluster import Snapshot
-from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.reasons import Reason
 from tightship.planning.evaluate import Evaluation, Horizon, Judge
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Plan
@@ -96,8 +96,3 @@ class AdviceAsked(Struct, frozen=True):
     base: Evaluation
     horizon: Horizon
     limits: TimeLimit
-
-
-def subjects(refusals: Mapping[str, Sequence[Refusal]], reason: Reason) -> Iterator[tuple[str, Refusal]]:
-    """Yield the refusals with *reason*, each with its node."""
-    return ((name, each) for name, found in refusals.items() for each in found if each.reason is reason)

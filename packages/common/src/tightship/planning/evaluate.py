@@ -43,8 +43,7 @@ from tightship.rules.karpenter import karpenter_pool
 from tightship.rules.nodes import with_abandoned
 from tightship.rules.rates import Rates, crowded, newcomers, planned, rate_checks, refused_by_rate
 from tightship.rules.restarting import with_restarts
-from tightship.rules.rollouts import Rollouts
-from tightship.rules.windows import WindowRules, window_checks
+from tightship.rules.windows import Rollouts, WindowRules, window_checks
 from tightship.scheduler.devices import with_devices
 
 Facts = Mapping[str, NodeFacts]

@@ -20,7 +20,6 @@ from hpa_scaler.judge.ownership import restoration, state_of, surged
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.write.applying import OptedOut, Records
 from tightship.cli.object_file import FileError, read_all
-from tightship.cli.remarks import Repeated
 from tightship.kube.connection import Connection
 from tightship.kube.reflector import list_all
 from tightship.kube.resources import AUTOSCALERS
@@ -99,6 +98,8 @@ def fleet_of_files(paths: Sequence[str], selection: Selection) -> HpaFleet:
     Raises :class:`~tightship.cli.object_file.FileError` if the files have malformed content, or no HPA; and
     :class:`UnknownNamespaceError`.
     """
+    from tightship.cli.snapshot_file import Repeated  # which a running controller never needs
+
     hpas: dict[str, HorizontalPodAutoscaler] = {}
     targets: dict[tuple[str, str, str], ScaleTarget] = {}
     repeated = Repeated()

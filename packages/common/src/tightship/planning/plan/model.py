@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -220,3 +220,8 @@ class SearchRules(Struct, frozen=True, kw_only=True):
     warm: tuple[Plan, ...] = ()
     stop: Callable[[], bool] | None = None
     solving: float = 0.0
+
+
+def subjects(refusals: Mapping[str, Sequence[Refusal]], reason: Reason) -> Iterator[tuple[str, Refusal]]:
+    """Yield the refusals with *reason*, each with its node."""
+    return ((name, each) for name, found in refusals.items() for each in found if each.reason is reason)

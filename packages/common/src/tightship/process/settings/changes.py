@@ -12,10 +12,11 @@ from pydantic import BaseModel
 
 from tightship.objects.reasons import Reason
 from tightship.objects.times import format_duration
-from tightship.planning.changes import Change, subjects
+from tightship.planning.changes import Change
 from tightship.planning.evaluate import Evaluation, Judge
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Plan
+from tightship.planning.plan.model import subjects
 from tightship.process.settings.loading import flags_of, nested, wire, wire_keys
 from tightship.process.settings.sections import NodeSettings
 from tightship.rules.evictability import ENDS_BY_ITSELF
