@@ -41,7 +41,7 @@ def with_restarts(scenario: Scenario) -> Scenario:
 
 def restarts(settings: Args) -> bool:
     """Whether a controller is told to restart Deployments."""
-    return settings.get("makeBeforeBreak", "off") != "off"
+    return bool(settings.get("makeBeforeBreak", "off") != "off")
 
 
 def _restarting(controller: Controller, mode: str) -> Controller:
