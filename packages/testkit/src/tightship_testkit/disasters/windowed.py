@@ -46,8 +46,8 @@ def _windowed(rng: Random, controller: Controller) -> Controller:
     windows, settings = _windows(rng), dict(controller.settings)
     if rng.random() < 0.6:
         windows["hardStop"] = rng.choice(("0s", "0s", "10s", "30s"))
-        one = {"maximumEvictionsInFlight": 1, "nodeDrainTimeout": 100}
-        flat = {"maximum_evictions_in_flight": "1", "node_drain_timeout": "100s"}
+        one = {"maximumEvictionsInFlight": 1, "nodeDrainTimeout": 200, "workloadPause": 15}
+        flat = {"maximum_evictions_in_flight": "1", "node_drain_timeout": "200s", "workload_pause": "15s"}
         settings |= flat if controller.program == "node-refiner" else one
     pools: Args = settings.get("nodePools") or {}
     if pools and rng.random() < 0.4:

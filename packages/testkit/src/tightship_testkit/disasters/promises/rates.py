@@ -6,13 +6,20 @@ import math
 from typing import Any
 
 from tightship_simulator.api.store import Change
-from tightship_testkit.disasters.promises.base import Eviction, Promise, ours
+from tightship_testkit.disasters.promises.base import Eviction, Json, Promise, ours
 from tightship_testkit.disasters.promises.drains import begun
 from tightship_testkit.disasters.promises.pace import CLAIMS
 from tightship_testkit.disasters.promises.reading import controller, seconds
 from tightship_testkit.disasters.registry import promise
 
 HOUR = 3600.0
+
+PAUSE = 600.0
+"""Seconds that a workload rests where nothing else is set."""
+
+
+def _older(settings: Json) -> bool:
+    return any("_" in key for key in settings)
 
 
 class _Counting(Promise):
@@ -26,14 +33,16 @@ class _Counting(Promise):
         if change.object["kind"] == "Lease" and change.object["metadata"]["name"] == CLAIMS and not ours(author):
             self.edited = self.world.now
 
-    def settings(self, program: str, key: str, snake: str) -> list[float]:
-        """Return the recent values of a setting of *program*; 0 is no limit."""
+    def settings(self, program: str, key: str, snake: str, default: float = 0.0) -> list[float]:
+        """Return the recent values of a setting of *program*; 0 is no limit.
+
+        *default* is that of native configurations; one with keys of the older controller has none.
+        """
         team = self.world.team(program)
-        return (
-            [0.0]
-            if team is None
-            else [seconds(each.get(key, each.get(snake, 0))) for each in team.recent(self.world.now)]
-        )
+        if team is None:
+            return [0.0]
+        found = team.recent(self.world.now)
+        return [seconds(each.get(key, each.get(snake, 0.0 if _older(each) else default))) for each in found]
 
     def together(self) -> bool:
         """Whether both controllers count under one Lease."""
@@ -86,7 +95,7 @@ class WorkloadsRest(_Counting):
         uid = str(owner["uid"])
         before = self._last.get(uid)
         self._last[uid] = eviction
-        pause = min(self.settings(eviction.program, "workloadPause", "workload_pause"))
+        pause = min(self.settings(eviction.program, "workloadPause", "workload_pause", PAUSE))
         if before is None or before.sent < self.edited:
             return
         if before.pod["metadata"]["uid"] == eviction.pod["metadata"]["uid"]:
