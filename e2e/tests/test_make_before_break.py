@@ -29,6 +29,8 @@ Json = dict[str, Any]
 MOVES = int(os.environ.get("TIGHTSHIP_MOVES", "12"))
 EACH = 4 if MOVES <= 12 else 16
 """Deployments, all of them on one node at a time."""
+PATIENCE = 90.0 if MOVES <= 12 else 600.0
+"""Seconds for one drain: its controller may be killed in each step of many in a row, and starts in seconds."""
 ALONE = {"LEADER_ELECT": "false"}
 RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 DRAIN = "tightship.dev/drain"
@@ -162,7 +164,7 @@ def test_no_deployment_is_without_a_ready_pod_or_restarted_twice_while_its_drain
         try:
             async with removing(api):
                 for number in range(rounds):
-                    await on.gone(f"m{number}", 60 + 30)
+                    await on.gone(f"m{number}", PATIENCE)
                     if number + 1 == rounds:
                         break
                     fresh = spare(f"m{number + 2}", pool="rest")
@@ -183,4 +185,5 @@ def test_no_deployment_is_without_a_ready_pod_or_restarted_twice_while_its_drain
         assert not [each.call.path for each in on.proxy.log if each.call.path.endswith("/eviction")]
 
     # Nodes are added all the time here, which is no sign that a drain was a mistake.
-    on_site(work, cluster, settings={**SETTINGS, "makeBeforeBreak": "all", "afterCordonTimeout": 60, "regretWindow": 0})
+    own = {"makeBeforeBreak": "all", "afterCordonTimeout": PATIENCE - 30, "regretWindow": 0}
+    on_site(work, cluster, settings={**SETTINGS, **own})

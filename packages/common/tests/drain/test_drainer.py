@@ -90,6 +90,37 @@ async def test_two_pods_of_one_workload_go_a_rest_apart_though_that_is_longer_th
     assert sorted(bench.api.evicted) == MOVED
 
 
+async def test_a_drain_that_rests_looks_now_and_then_however_busy_the_cluster_is(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look judges the whole cluster: 1,000 nodes cost tens of milliseconds."""
+    looks = 0
+    ask = driving.Drive._ask
+
+    def counted(*given: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return ask(*given)
+
+    monkeypatch.setattr(driving.Drive, "_ask", counted)
+    replica = await bench.replica()
+    rules = msgspec.structs.replace(FAST.rules, node_timeout=300.0, workload_pause=60.0)
+    replica.settings = msgspec.structs.replace(FAST, rules=rules)
+    assert await replica.claim() is None
+    await until(lambda: len(bench.api.evicted) == 1, 30.0)
+    await asyncio.sleep(5)
+    looks, sent = 0, len(replica.sent())
+    for number in range(200):
+        bench.api.edit_node("n2", lambda node, number=number: node["metadata"]["labels"].update(beat=str(number)))
+        await asyncio.sleep(0.2)
+    assert 10 <= looks <= 15
+    assert [each.call.path for each in replica.sent()[sent:] if each.call.verb != "GET"] == []
+    replica.drainer.wake()
+    await asyncio.sleep(0.5)
+    assert looks <= 16
+    assert len(bench.api.evicted) == 1
+
+
 async def test_who_takes_over_in_the_middle_of_a_rest_rests_once_more_and_ends_the_drain(bench: Bench) -> None:
     rules = msgspec.structs.replace(FAST.rules, workload_pause=600.0, node_timeout=300.0, pod_timeout=60.0)
     settings = msgspec.structs.replace(FAST, rules=rules)

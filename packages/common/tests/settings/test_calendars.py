@@ -91,6 +91,70 @@ def test_an_event_under_way_counts() -> None:
     assert spans("DTSTART;VALUE=DATE:20261101\nDTEND;VALUE=DATE:20261120\nSUMMARY:Over") == ()
 
 
+WEEKLY = "DTSTART;TZID={}:20261123T090000\nDURATION:PT1H\nRRULE:FREQ=WEEKLY;{}\nSUMMARY:Release"
+
+OF_OTHERS = (
+    "DTSTART:20261123T080000Z\nDTEND:20261123T090000Z\nORGANIZER;CN=Sixt SE\nRELATED-TO:1\n"
+    "X-APPLE-STRUCTURED-LOCATION;X-ADDRESS=4041 Linz;X-APPLE-RADIUS=49.9:geo:1,2\n"
+    "BEGIN:VALARM\nX-WR-ALARMUID:1\nEND:VALARM"
+)
+PERIODS = (
+    "DTSTART:20261123T080000Z\nDURATION:PT1H\nRRULE:FREQ=DAILY;COUNT=1\n"
+    "RDATE;VALUE=PERIOD:20261125T080000Z/PT3H,20261126T080000Z/20261126T090000Z"
+)
+
+
+@pytest.mark.parametrize(
+    ("event", "begins"),
+    [
+        # Exchange and Google end repetitions by date or by local time; the library wants UTC.
+        (WEEKLY.format("Europe/Berlin", "UNTIL=20261130"), ["2026-11-23T09:00", "2026-11-30T09:00"]),
+        (WEEKLY.format("Europe/Berlin", "UNTIL=20261130T090000"), ["2026-11-23T09:00", "2026-11-30T09:00"]),
+        (WEEKLY.format("Europe/Berlin", "COUNT=2; BYDAY=MO, TU"), ["2026-11-23T09:00", "2026-11-24T09:00"]),
+        # Zones as Outlook, Evolution and Mozilla call them, without a definition beside them.
+        (WEEKLY.format("W. Europe Standard Time", "COUNT=1"), ["2026-11-23T09:00"]),
+        (WEEKLY.format('"Eastern Standard Time"', "COUNT=1"), ["2026-11-23T15:00"]),
+        (WEEKLY.format("/freeassociation.sourceforge.net/Europe/Berlin", "COUNT=1"), ["2026-11-23T09:00"]),
+        (WEEKLY.format("/mozilla.org/20070129_1/America/New_York", "COUNT=1"), ["2026-11-23T15:00"]),
+        ("DTSTART:20261123T090000\nDTEND:20261123T100000", ["2026-11-23T09:00"]),
+        ("DTSTART:20261123T090000\nDTEND:20261123T100000\nDURATION:PT1H\nSTATUS:Confirmed", ["2026-11-23T09:00"]),
+        # Apple, Exchange and CalDAV servers add what the library can't read.
+        (
+            OF_OTHERS,
+            ["2026-11-23T09:00"],
+        ),
+        # Dates beside repetitions, and times that are added as periods.
+        (
+            "DTSTART;TZID=Europe/Berlin:20261123T090000\nDURATION:PT1H\nRDATE;TZID=Europe/Berlin:20261125T090000",
+            ["2026-11-23T09:00", "2026-11-25T09:00"],
+        ),
+        (
+            PERIODS,
+            ["2026-11-23T09:00", "2026-11-25T09:00", "2026-11-26T09:00"],
+        ),
+        # What no longer matters keeps no calendar away.
+        ("DTSTART:20201224T100000Z\nSUMMARY:Reminder", []),
+        ("DTSTART:20261224T100000Z\nSTATUS:CANCELLED", []),
+    ],
+)  # fmt: skip
+def test_calendars_are_as_others_write_them(event: str, begins: list[str]) -> None:
+    assert [each.begin for each in spans(event)] == list(map(at, begins))
+
+
+def test_a_repetition_may_be_moved_or_cancelled_by_its_time_in_utc() -> None:
+    moved = "UID:0\nRECURRENCE-ID:20261130T080000Z\nDTSTART:20261201T120000Z\nDURATION:PT1H"
+    cancelled = "UID:0\nRECURRENCE-ID:20261207T080000Z\nDTSTART:20261207T080000Z\nDURATION:PT1H\nSTATUS:CANCELLED"
+    text = calendar(WEEKLY.format("Europe/Berlin", "COUNT=3"), moved, cancelled)
+    found = freeze_spans(text.replace("UID:1\n", "").replace("UID:2\n", ""), "Europe/Berlin", NOW)
+    assert [each.begin for each in found] == [at("2026-11-23T09:00"), at("2026-12-01T13:00")]
+
+
+def test_several_calendars_in_one_text_are_one() -> None:
+    day = "DTSTART;VALUE=DATE:20261224\nSUMMARY:{}"
+    text = calendar(day.format("a")) + calendar(day.format("b"))
+    assert [each.name for each in freeze_spans(text, "Europe/Berlin", NOW)] == ["a", "b"]
+
+
 WHOLE = calendar("DTSTART;VALUE=DATE:20261224\nSUMMARY:off")
 
 
@@ -102,6 +166,9 @@ WHOLE = calendar("DTSTART;VALUE=DATE:20261224\nSUMMARY:off")
         (WHOLE.replace("END:VCALENDAR\n", ""), "0 times END:VCALENDAR"),
         (WHOLE.replace("END:VEVENT\n", ""), "0 times END:VEVENT"),
         (calendar("DTSTART:20261224T100000Z\nSUMMARY:Freeze"), "'Freeze' has no end"),
+        (calendar("DTSTART:20261224T100000Z\nDTEND:20261224T100000Z\nSUMMARY:Freeze"), "'Freeze' has no end"),
+        (calendar("SUMMARY:Freeze\nDTEND:20261224T100000Z"), "'Freeze' has no DTSTART"),
+        (calendar(WEEKLY.format("Customized Time Zone", "COUNT=1")), "Customized Time Zone"),
         (calendar("DTSTART:2026\nDURATION:PT1H\nSUMMARY:x"), "2026"),
         (calendar("DTSTART:20261124T100000Z\nDURATION:PT1H\nRRULE:FREQ=SECONDLY\nSUMMARY:x"), ""),
         (calendar("DTSTART:20261124T100000Z\nDURATION:PT1M\nRRULE:FREQ=HOURLY;INTERVAL=0\nSUMMARY:x"), ""),

@@ -41,6 +41,15 @@ def test_an_eviction_of_a_workload_in_its_pause_is_seen_whoever_evicted_before()
     assert [each.subject for each in said] == ["Pod c"]
 
 
+def test_a_workload_rests_ten_minutes_where_nothing_is_set() -> None:
+    for settings, broken in (({}, True), ({"workloadPause": "0s"}, False)):
+        said: list[Violation] = []
+        promise = WorkloadsRest(world(said, **settings))
+        promise.evicted(evicted("a", "node-compactor-1", 1.0))
+        promise.evicted(evicted("b", "node-compactor-1", 500.0))
+        assert bool(said) is broken, settings
+
+
 def test_a_drain_beyond_the_rate_is_seen_whoever_began_the_others() -> None:
     said: list[Violation] = []
     promise = NoRatePassed(world(said, maximumNodesPerHour=1))

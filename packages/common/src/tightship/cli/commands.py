@@ -123,7 +123,7 @@ _OF_EXPLAIN = frozenset({"positional arguments", "options", "cluster", "output",
 
 N = TypeVar("N", bound=NodeSettings)
 
-Loader: TypeAlias = Callable[[argparse.Namespace, Progress, ReservedDemand], LoadedCluster]
+Loader: TypeAlias = Callable[[argparse.Namespace, Progress, ReservedDemand, bool], LoadedCluster]
 """Loads the cluster that arguments name; :func:`~tightship.cli.source.load_snapshot` has its errors."""
 
 
@@ -295,7 +295,7 @@ class Commands:
             solving = 0.0 if named else SOLVING  # an explanation shows no bound
             search = SearchRules(seconds=seconds, clock=monotonic, solving=solving)
         with Progress(stream) as progress:
-            loaded = load(arguments, progress, judge.ahead)
+            loaded = load(arguments, progress, judge.ahead, judge.rules.eviction.restarts != "off")
             snapshot, now = loaded.snapshot, loaded.at
             _check_names(named, snapshot)
             selected = _selected(arguments, snapshot, judge.rules.pool_labels)

@@ -39,11 +39,13 @@ class LoadedCluster(Struct, frozen=True):
     uncounted: tuple[str, ...] = ()
 
 
-def load_snapshot(arguments: argparse.Namespace, progress: Progress, ahead: ReservedDemand) -> LoadedCluster:
+def load_snapshot(
+    arguments: argparse.Namespace, progress: Progress, ahead: ReservedDemand, restarts: bool = False
+) -> LoadedCluster:
     """Return the cluster that the arguments of :func:`~tightship.cli.arguments.add_cluster_arguments` name.
 
-    *ahead* limits the demand without pods that an API server is asked for. The time is that of ``--now``; else the
-    latest on which the clocks in a file agree, so that an old file is judged as the cluster was.
+    *ahead* limits the demand without pods that is read; Deployments are read for *restarts* only. The time is that of
+    ``--now``; else the latest on which the clocks in a file agree, so that an old file is judged as the cluster was.
 
     Raises :class:`UsageError`, :class:`~tightship.cli.object_file.FileError` or a
     :class:`~tightship.objects.api_errors.KubeError`.
@@ -54,12 +56,13 @@ def load_snapshot(arguments: argparse.Namespace, progress: Progress, ahead: Rese
         from tightship.kube.resources import resources
 
         progress.say(reading(paths))
-        found = read_files(paths, resources(autoscalers=ahead.replicas > 0, buffers=ahead.buffers))
+        wanted = resources(autoscalers=ahead.replicas > 0, buffers=ahead.buffers, restarts=restarts)
+        found = read_files(paths, wanted)
         at = arguments.now if arguments.now is not None else found.newest or wall()
         live = found.head is not None and not found.head.anonymized
         source = Source("cluster", found.head.cluster) if found.head and live else file_source(paths)
         return LoadedCluster(found.snapshot, source, at, found.warnings, begun_in(found.counts))
-    found_live = run(_read_live(arguments, progress, ahead))
+    found_live = run(_read_live(arguments, progress, ahead, restarts))
     return found_live if arguments.now is None else msgspec.structs.replace(found_live, at=arguments.now)
 
 
@@ -124,14 +127,16 @@ async def read_counts(connection: Connection) -> tuple[Mapping[str, str], tuple[
         return {}, (f"{ledger.store} can't be read, so rates count nothing that has begun: {one_line(error)}",)
 
 
-async def _read_live(arguments: argparse.Namespace, progress: Progress, ahead: ReservedDemand) -> LoadedCluster:
+async def _read_live(
+    arguments: argparse.Namespace, progress: Progress, ahead: ReservedDemand, restarts: bool
+) -> LoadedCluster:
     from tightship.kube.cache import read_cluster
     from tightship.kube.resources import resources
 
     progress.wait("connecting")
     async with await connected(arguments) as connection:
         progress.wait(f"connecting to {connection.server}")
-        wanted = resources(autoscalers=ahead.replicas > 0, buffers=ahead.buffers)
+        wanted = resources(autoscalers=ahead.replicas > 0, buffers=ahead.buffers, restarts=restarts)
         snapshot = await read_cluster(connection, progress=telling(progress), resources=wanted)
         counts, uncounted = await read_counts(connection)
         source = Source("cluster", connection.context)

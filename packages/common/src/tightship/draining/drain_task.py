@@ -72,6 +72,9 @@ from tightship.rules.rates import newcomers, stable_at, workload_of
 SHORTEST_PAUSE = 0.2
 """Least seconds between two looks, because a busy cluster changes all the time."""
 
+RESTING_PAUSE = 3.0
+"""Least seconds between two looks while nothing but time lets the next pod go: workloads rest for minutes."""
+
 REJUDGE = 15.0
 """Seconds between two searches for places for the pods left."""
 
@@ -211,6 +214,7 @@ class Drive:
         self._not_ready_since: float | None = None
         self._rejudged: float | None = None
         self._rest: tuple[Refusal, ...] | None = None
+        self._resting = False
         # The present phase, when this drive first saw it, and the latest deadline that it can have.
         self._met = (record.phase, 0.0, 0.0)
         self._returning = Returning(_began(record))
@@ -352,6 +356,7 @@ class Drive:
         )
         if seen.awaits or seen.leaving or seen.rolling or resting or not node.ready:
             self._progress = now
+        self._resting = resting and not (seen.next or seen.awaits or seen.leaving or seen.rolling)
         if self._displaced is not None:
             self._displaced |= {owner_mark(pod.owner.uid) for pod in seen.rolling if pod.owner is not None}
         self._evicted |= {pod.uid for pod in seen.rolling}
@@ -487,6 +492,10 @@ class Drive:
 
     async def _pause(self, revision: int, until: float) -> None:
         await asyncio.sleep(SHORTEST_PAUSE)
+        if self._resting and (calm := min(RESTING_PAUSE, until - self._tools.clock())) > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(calm):
+                    await self.wake.wait()
         left = until - self._tools.clock()
         if left <= 0 or self.wake.is_set():
             return

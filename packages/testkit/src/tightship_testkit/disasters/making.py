@@ -14,6 +14,7 @@ from tightship_testkit.disasters.neighbours import with_neighbours
 from tightship_testkit.disasters.piloting import with_pilot
 from tightship_testkit.disasters.registry import STEPS, Args
 from tightship_testkit.disasters.restarting import with_restarts
+from tightship_testkit.disasters.resting import with_rests
 from tightship_testkit.disasters.scenario import (
     Autoscaler,
     Budget,
@@ -54,7 +55,7 @@ def make(seed: int) -> Scenario:
 
 def _newer(scenario: Scenario) -> Scenario:
     everything = with_neighbours(with_sleepers(with_autoscalers(with_extensions(with_pilot(scenario)))))
-    return with_restarts(with_windows(everything))
+    return with_restarts(with_windows(with_rests(everything)))
 
 
 def _nodes(seed: int) -> Scenario:

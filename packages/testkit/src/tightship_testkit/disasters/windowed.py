@@ -46,8 +46,7 @@ def _windowed(rng: Random, controller: Controller) -> Controller:
     windows, settings = _windows(rng), dict(controller.settings)
     if rng.random() < 0.6:
         windows["hardStop"] = rng.choice(("0s", "0s", "10s", "30s"))
-        one = {"maximumEvictionsInFlight": 1, "nodeDrainTimeout": 100}
-        settings |= one
+        settings |= {"maximumEvictionsInFlight": 1, "nodeDrainTimeout": 200, "workloadPause": 15}
     pools: Args = settings.get("nodePools") or {}
     if pools and rng.random() < 0.4:
         settings["nodePools"] = {name: {**each, "windows": windows} for name, each in pools.items()}

@@ -1,20 +1,37 @@
-"""Freeze calendars: iCalendar (RFC 5545) as spans of time in which nothing begins. Read by the library ``ical``."""
+"""Freeze calendars: iCalendar (RFC 5545) as spans of time in which nothing begins. Read by the library ``ical``.
+
+Calendars of Google, Outlook and others have much that the library refuses. It gets what tells times alone: events and
+time zones, each zone by its IANA name where it has one.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct
 
 from tightship.objects.quoting import quoted
 from tightship.rules.windows import HORIZON, Span
 
-if TYPE_CHECKING:
-    from ical.event import Event
-
 MOST = 10_000
 """Events, each repetition counted, that a calendar may have within a year."""
+
+_LINE = re.compile(r"""([A-Za-z-]+)((?:;[\w-]+=(?:"[^"]*"|[^";:])*)*):(.*)""", re.DOTALL)
+_PARAMETER = re.compile(r""";([\w-]+)=((?:"[^"]*"|[^";:])*)""")
+_UNTIL = re.compile(r"UNTIL=(\d{8})(?:T(\d{6})(Z?))?", re.IGNORECASE)
+_OBSERVANCE = ("DTSTART", "TZOFFSETFROM", "TZOFFSETTO", "RRULE", "RDATE")
+_TOLD = {
+    "VEVENT": ("UID", "DTSTART", "DTEND", "DURATION", "RRULE", "RDATE", "EXDATE", "RECURRENCE-ID", "SUMMARY", "STATUS"),
+    "VTIMEZONE": ("TZID",),
+    "STANDARD": _OBSERVANCE,
+    "DAYLIGHT": _OBSERVANCE,
+}
+"""The properties that tell times, by component."""
+_PARAMETERS = frozenset({"VALUE", "TZID", "RANGE"})
 
 
 class CalendarError(ValueError):
@@ -24,49 +41,179 @@ class CalendarError(ValueError):
 def freeze_spans(text: str, zone: str, now: float) -> tuple[Span, ...]:
     """Return the events of the calendar *text* that last at *now* or begin within a year, each with its name.
 
-    Times without a zone, and whole days, are those of *zone*. Cancelled events do not count. An event counts whether
-    others see its owner as busy or not. A repetition that a ``RECURRENCE-ID`` in UTC has moved counts at both times,
-    since the library finds the first one by local time only. Raises :class:`CalendarError`.
+    Times without a zone, and whole days, are those of *zone*; a day without an end is that day. Cancelled events do not
+    count. An event counts whether others see its owner as busy or not. An event that is no longer than a moment, as a
+    time without DTEND or DURATION is by section 3.6.1, would freeze nothing, and is refused while it is to come.
+    Raises :class:`CalendarError`.
     """
     from ical.calendar_stream import IcsCalendarStream
     from ical.exceptions import CalendarParseError
 
-    lines = [line.strip().upper() for line in text.splitlines()]
+    place = ZoneInfo(zone)
+    try:
+        calendar = IcsCalendarStream.calendar_from_ics("\n".join(_essence(text, place)))
+        begin = datetime.fromtimestamp(now, place)
+        found = calendar.timeline_tz(place).overlapping(begin, begin + timedelta(seconds=HORIZON))
+        events = list(islice(found, MOST + 1))
+    except CalendarParseError as error:
+        detail = " ".join(str(error.detailed_error or error).split()).partition(" [type=")[0]
+        raise CalendarError(f"not a calendar by RFC 5545: {detail[:300]}") from error
+    except CalendarError:
+        raise
+    except (ValueError, OverflowError, TypeError, AttributeError) as error:
+        raise CalendarError(f"the calendar can't be followed: {error}") from error
+    if len(events) > MOST:
+        raise CalendarError(f"the calendar has more than {MOST} events within a year")
+    spans = []
+    for each in events:
+        if each.status is not None and each.status.value == "CANCELLED":
+            continue
+        span = each.timespan_of(place)
+        if span.start == span.end:
+            name = quoted(each.summary or each.uid)
+            raise CalendarError(f"event {name} has no end after its beginning: DTEND or DURATION is needed")
+        spans.append(Span(span.start.timestamp(), span.end.timestamp(), each.summary or "an event of the calendar"))
+    return tuple(sorted(spans))
+
+
+class _Property(Struct, frozen=True):
+    name: str
+    parameters: Mapping[str, str]
+    value: str
+
+    def __str__(self) -> str:
+        return "".join((self.name, *(f";{key}={text}" for key, text in self.parameters.items()), ":", self.value))
+
+    def changed(self, value: str) -> _Property:
+        return _Property(self.name, self.parameters, value)
+
+
+def _essence(text: str, place: ZoneInfo) -> Iterator[str]:
+    """Yield the lines of one calendar with what the events and time zones of all in *text* tell of times."""
+    components = list(_components(text))
+    zones: dict[str, str | None] = {}
+    for _, held in components:
+        for each in held:
+            if each.name == "DTSTART" and "RECURRENCE-ID" not in {other.name for other in held}:
+                zones[_value(held, "UID")] = each.parameters.get("TZID", "UTC" if each.value.endswith("Z") else None)
+    yield from ("BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:tightship")
+    for name, held in components:
+        if name == "VEVENT":
+            yield from _event(held, zones, place)
+        elif _value(held, "TZID") and _iana(_value(held, "TZID")) is None:
+            yield from (str(each) for each in held)
+    yield "END:VCALENDAR"
+
+
+def _components(text: str) -> Iterator[tuple[str, list[_Property]]]:
+    """Yield each event and time zone of *text* with its properties. Raises :class:`CalendarError`."""
+    lines = [line.strip("\r") for line in re.sub(r"\r?\n[ \t]", "", text).split("\n")]
+    _check_whole([line.strip().upper() for line in lines])
+    inside: list[str] = []
+    held: list[_Property] = []
+    for line in lines:
+        if (found := _LINE.fullmatch(line)) is None:
+            continue
+        name, value = found[1].upper(), found[3].strip()
+        part = value.upper()
+        if name == "BEGIN":
+            inside.append(part)
+            if part in ("VEVENT", "VTIMEZONE"):
+                held = []
+        elif name == "END" and part in inside:
+            del inside[inside.index(part) :]
+            if part in ("VEVENT", "VTIMEZONE"):
+                yield part, [_Property("BEGIN", {}, part), *held, _Property("END", {}, part)]
+        if inside and name in _TOLD.get(inside[-1], ()):
+            parameters = {key.upper(): text for key, text in _PARAMETER.findall(found[2]) if key.upper() in _PARAMETERS}
+            if (zone := _iana(parameters.get("TZID", ""))) is not None:
+                parameters["TZID"] = zone
+            held.append(_Property(name, parameters, value))
+        elif part in ("STANDARD", "DAYLIGHT") and name in ("BEGIN", "END"):
+            held.append(_Property(name, {}, part))
+
+
+def _check_whole(lines: list[str]) -> None:
     if "BEGIN:VCALENDAR" not in lines:
         raise CalendarError("no BEGIN:VCALENDAR: not a calendar by RFC 5545")
     for part in ("VCALENDAR", "VEVENT"):
         begins, ends = lines.count(f"BEGIN:{part}"), lines.count(f"END:{part}")
         if begins != ends:
             raise CalendarError(f"the calendar is not whole: {begins} times BEGIN:{part}, {ends} times END:{part}")
-    try:
-        calendar = IcsCalendarStream.calendar_from_ics(text)
-        for event in calendar.events:
-            _check(event)
-        place = ZoneInfo(zone)
-        begin = datetime.fromtimestamp(now, place)
-        found = calendar.timeline_tz(place).overlapping(begin, begin + timedelta(seconds=HORIZON))
-        events = list(islice(found, MOST + 1))
-    except CalendarParseError as error:
-        detail = " ".join(str(error.detailed_error or error).split())
-        raise CalendarError(f"not a calendar by RFC 5545: {detail[:300]}") from error
-    except CalendarError:
-        raise
-    except (ValueError, OverflowError, TypeError) as error:
-        raise CalendarError(f"the calendar can't be followed: {error}") from error
-    if len(events) > MOST:
-        raise CalendarError(f"the calendar has more than {MOST} events within a year")
-    return tuple(sorted(_span(each, place) for each in events if not _cancelled(each)))
 
 
-def _check(event: Event) -> None:
-    if event.dtend is None and event.duration is None and isinstance(event.dtstart, datetime):
-        raise CalendarError(f"event {quoted(event.summary or event.uid)} has no end: DTEND or DURATION is needed")
+def _event(held: list[_Property], zones: Mapping[str, str | None], place: ZoneInfo) -> Iterator[str]:
+    """Yield the lines of an event as the library reads it. Raises :class:`CalendarError`."""
+    known = {each.name: each for each in held}
+    start, zone = known.get("DTSTART"), zones.get(_value(held, "UID"))
+    if start is None:
+        raise CalendarError(f"event {quoted(_value(held, 'SUMMARY') or _value(held, 'UID'))} has no DTSTART")
+    periods: list[tuple[_Property, str]] = []
+    for each in held:
+        match each.name:
+            case "STATUS":
+                yield str(each.changed(each.value.upper()))
+            case "RRULE":
+                rule = each.value.replace(" ", "")
+                yield str(each.changed(_UNTIL.sub(lambda found: _until(found, start, place), rule)))
+            case "RECURRENCE-ID":
+                yield str(_of_series(each, zone))
+            case "RDATE" if each.parameters.get("VALUE", "").upper() == "PERIOD":
+                periods += [(each, text) for text in each.value.split(",")]
+            case "RDATE" if "RRULE" not in known:
+                yield str(each)
+                yield str(_Property("RDATE", start.parameters, start.value))  # which the library forgets
+            case "DURATION" if "DTEND" in known:
+                pass
+            case _:
+                yield str(each)
+    for number, (each, text) in enumerate(periods):
+        begin, _, end = text.partition("/")
+        name = "DURATION" if end.startswith("P") else "DTEND"
+        own = {key: text for key, text in each.parameters.items() if key == "TZID"}
+        yield from map(str, (held[0], _Property("UID", {}, f"{_value(held, 'UID')}/{number}")))
+        yield from map(str, (_Property("DTSTART", own, begin), _Property(name, own if name == "DTEND" else {}, end)))
+        yield from (str(known[each]) for each in ("SUMMARY", "STATUS") if each in known)
+        yield str(held[-1])
 
 
-def _cancelled(event: Event) -> bool:
-    return event.status is not None and event.status.value == "CANCELLED"
+def _until(found: re.Match[str], start: _Property, place: ZoneInfo) -> str:
+    """Return the end of repetitions as *start* needs it: in UTC if it has a zone, without one if it has none.
+
+    An end by date has that whole day.
+    """
+    day, clock, utc = found.groups()
+    aware = start.value.endswith("Z") or "TZID" in start.parameters
+    if "T" not in start.value or (clock and bool(utc) == aware):
+        return found[0]
+    zone = ZoneInfo(_iana(start.parameters.get("TZID", "")) or place.key)
+    local = datetime.strptime(f"{day}{clock or '235959'}", "%Y%m%d%H%M%S").replace(tzinfo=UTC if utc else zone)
+    return f"UNTIL={local.astimezone(UTC if aware else place):%Y%m%dT%H%M%S}{'Z' if aware else ''}"
 
 
-def _span(event: Event, zone: ZoneInfo) -> Span:
-    span = event.timespan_of(zone)
-    return Span(span.start.timestamp(), span.end.timestamp(), event.summary or "an event of the calendar")
+def _of_series(moved: _Property, zone: str | None) -> _Property:
+    """Return which repetition is *moved* in the *zone* of its series: the library compares local times."""
+    given = "UTC" if moved.value.endswith("Z") else moved.parameters.get("TZID")
+    if given == zone or not given or not zone or "T" not in moved.value or _iana(given) is None or _iana(zone) is None:
+        return moved
+    at = datetime.strptime(moved.value.rstrip("Z"), "%Y%m%dT%H%M%S").replace(tzinfo=ZoneInfo(given))
+    rest = {key: text for key, text in moved.parameters.items() if key != "TZID"}
+    return _Property(moved.name, {**rest, "TZID": zone}, f"{at.astimezone(ZoneInfo(zone)):%Y%m%dT%H%M%S}")
+
+
+def _iana(name: str) -> str | None:
+    """Return the IANA zone called *name*, as Windows calls it, or as a path that ends in it."""
+    from ical.tzif.extended_timezones import EXTENDED_TIMEZONES
+
+    name = name.strip('"')
+    parts = EXTENDED_TIMEZONES.get(name, name).strip("/").split("/")
+    for at in range(len(parts)):
+        try:
+            return ZoneInfo("/".join(parts[at:])).key
+        except (ValueError, OSError, KeyError):
+            continue
+    return None
+
+
+def _value(held: list[_Property], name: str) -> str:
+    return next((each.value for each in held if each.name == name), "")

@@ -14,6 +14,9 @@ from tightship_testkit.disasters.registry import promise
 
 HOUR = 3600.0
 
+PAUSE = 600.0
+"""Seconds that a workload rests where nothing else is set."""
+
 
 class _Counting(Promise):
     """Knows since when the Lease counts without the help of others: after an edit counting begins anew."""
@@ -26,10 +29,10 @@ class _Counting(Promise):
         if change.object["kind"] == "Lease" and change.object["metadata"]["name"] == CLAIMS and not ours(author):
             self.edited = self.world.now
 
-    def settings(self, program: str, key: str) -> list[float]:
-        """Return the recent values of a setting of *program*; 0 is no limit."""
+    def settings(self, program: str, key: str, default: float = 0.0) -> list[float]:
+        """Return the recent values of a setting of *program*, *default* where it is not set; 0 is no limit."""
         team = self.world.team(program)
-        return [0.0] if team is None else [seconds(each.get(key, 0)) for each in team.recent(self.world.now)]
+        return [0.0] if team is None else [seconds(each.get(key, default)) for each in team.recent(self.world.now)]
 
     def together(self) -> bool:
         """Whether both controllers count under one Lease."""
@@ -82,7 +85,7 @@ class WorkloadsRest(_Counting):
         uid = str(owner["uid"])
         before = self._last.get(uid)
         self._last[uid] = eviction
-        pause = min(self.settings(eviction.program, "workloadPause"))
+        pause = min(self.settings(eviction.program, "workloadPause", PAUSE))
         if before is None or before.sent < self.edited:
             return
         if before.pod["metadata"]["uid"] == eviction.pod["metadata"]["uid"]:
