@@ -18,7 +18,8 @@ from tightship.planning.facts import FactRules, gather, plannable
 from tightship.planning.plan import PerPool, Plan, Strategy
 from tightship.process.settings.loading import SettingsError
 from tightship.rules.evictability import ENDS_BY_ITSELF
-from tightship_testkit.builders import NOW, budget, controller, node, pod, snapshot, workload
+from tightship.rules.windows import Rollouts
+from tightship_testkit.builders import NOW, budget, controller, node, pod, snapshot, when, workload
 
 Json = dict[str, Any]
 OPEN: Json = {
@@ -39,6 +40,19 @@ def test_a_drain_goes_by_the_settings_and_the_rules_of_the_plan_before_it() -> N
     plain = COMPACTOR.drain_settings(load_settings({}))
     assert plain.rules == DrainRules(workload_pause=600)
     assert (plain.eviction.awaited, plain.placement) == (frozenset(), "likely")
+
+
+def test_a_rollout_that_a_drain_has_begun_itself_gives_its_node_not_back_before_its_rest() -> None:
+    """``notBefore`` is asked before a claim alone: make-before-break restarts the Deployments on the node."""
+    meta = {"creationTimestamp": when(NOW - 60), "ownerReferences": [controller("Deployment", "web")]}
+    fresh = workload(replicas=1)
+    fresh["metadata"] |= meta
+    windows: Json = {"windows": {"notBefore": "30m"}, "makeBeforeBreak": "all"}
+    before = snapshot(node("n1"), node("n2"), pod(on="n1"), fresh)
+    rest = CompactorJudge(load_settings({**OPEN, **windows})).pace.windows_of("")
+    assert Rollouts(before).refusal(rest, "n1", NOW) is not None
+    found = kept({**OPEN, **windows}, node("n1", **in_drain(NOW - 90)), node("n2"), pod(on="n1"), fresh)
+    assert found == []
 
 
 def in_drain(since: float) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -32,12 +33,15 @@ async def test_a_node_waits_until_the_replacement_of_its_workloads_last_eviction
     assert 20 + SKEW <= second - first <= 20 + SKEW + LATE
 
 
-async def test_a_controller_asks_for_nothing_more_while_workloads_rest(tmp_path: Path) -> None:
-    """Else a pause of ten minutes costs requests and passes of ten minutes."""
-    counts = {}
-    for pause in ("0s", "40s"):
-        async with ground(tmp_path / pause, TWO, {**BOTH, "workloadPause": pause}) as on:
-            first, second = await claimed(on)
-            counts[pause] = len(on.yard.asked), second - first
-    assert counts["40s"][1] >= 40
-    print(counts)
+async def test_a_controller_writes_nothing_while_workloads_keep_its_next_node(tmp_path: Path) -> None:
+    async with ground(tmp_path, TWO, {**BOTH, "workloadPause": "30s"}) as on:
+        on.start()
+        with on.removing():
+            await on.seen(lambda: any(each.phase == "gone" for each in on.recorder.moments), "one node is gone")
+            await asyncio.sleep(4)
+            before = len(on.yard.written())
+            await asyncio.sleep(15)
+            meanwhile = on.yard.written()[before:]
+            await on.ended_well("n1", "n2")
+    assert [each for each in meanwhile if each.resource not in ("leases", "events")] == []
+    assert sum(each.name.endswith("claims") for each in meanwhile) <= 1

@@ -1,5 +1,5 @@
-"""Gives scenarios workloads that several drains want within their pause, and more nodes to drain than the rate of an
-hour allows.
+"""Makes of some scenarios quiet ones, in which drains want one workload's pods again and again, and more nodes than the
+rate of an hour allows: only pauses, rates and windows keep them.
 
 All of it comes from a source of chance of its own, so that what else a seed draws stays what it was.
 """
@@ -11,52 +11,68 @@ from random import Random
 import msgspec
 
 from tightship_testkit.disasters.registry import Args
-from tightship_testkit.disasters.scenario import Controller, Scenario, Workload
+from tightship_testkit.disasters.scenario import Autoscaler, Controller, Node, Pool, Scenario, Workload
 
 SHARE = 0.3
 """The part of scenarios of nodes in which that happens."""
 
+WINDOWS: Args = {"allow": ["Mon 08:00-08:02"], "hardStop": "0s"}
+"""They close in the middle of a drain whose workloads rest: the story begins on Monday at 08:00 UTC."""
+
+_BOTH: Args = {
+    "settleTime": "1s", "podEvictionTimeout": "30s", "nodeDrainTimeout": "250s", "handOverTimeout": "30s",
+    "backoff": "10s", "backoffLimit": "40s", "holdOff": "200s", "notReadyTimeout": "20s", "pendingTimeout": "15s",
+    "pendingAfterDrainTimeout": "20s", "maximumNodesInDrain": 2, "steering": False,
+}  # fmt: skip
+_OWN: dict[str, Args] = {
+    "node-refiner": {
+        "excessNodesThreshold": 0, "minimumNodeCount": 1, "minimumNonTaintedNodeCount": 1,
+        "clusterCoolDownAfterDrain": "0s", "clusterCoolDownAfterNodeAdded": "20s",
+    },
+    "node-compactor": {
+        "nodePools": {
+            "*": {
+                "enabled": True,
+                "scaleDownCPURequestRatioLimit": 0.9,
+                "scaleDownRequiredUnderutilizedNodeCount": 0,
+                "maximumNodesInDrain": 2,
+            }
+        },
+        "neededMarkedTimeForRemoval": "0s", "minimumNodeAge": "0s", "coolDownAfterNodeAdded": "20s",
+        "coolDownAfterFailure": "10s", "clusterCoolDownAfterFailure": "5s",
+    },
+}  # fmt: skip
+
 
 def with_rests(scenario: Scenario) -> Scenario:
-    """Return *scenario* with pauses and rates that drains meet, or as it is."""
+    """Return *scenario*, or a quiet one in its place."""
     rng = Random(f"rests {scenario.seed}")  # noqa: S311 - a simulation
     if scenario.floors is not None or rng.random() >= SHARE:
         return scenario
-    pause, rate = rng.choice((30, 60, 60)), rng.choice((0, 0, 1, 2))
+    pause, more = rng.choice((30, 60)), rng.choice(("windows", "rate", ""))
     return msgspec.structs.replace(
         scenario,
-        controllers=[_gentle(each, pause, rate) for each in scenario.controllers],
-        workloads=[_spread(rng, each) for each in scenario.workloads],
+        pools=[Pool(name="p0")],
+        nodes=[Node(name=f"n{number}", pool="p0") for number in range(rng.choice((5, 6)))],
+        workloads=[Workload(name=f"w{number}", replicas=rng.choice((5, 8)), cpu="300m") for number in range(2)],
+        budgets=[],
+        objects=[],
+        controllers=[_gentle(each, pause, more) for each in scenario.controllers],
+        steps=[each for each in scenario.steps if each.kind == "kill"],
+        faults=[],
+        autoscaler=Autoscaler(unneeded=10.0, threshold=0.0),
     )
 
 
-def _gentle(controller: Controller, pause: int, rate: int) -> Controller:
-    """Return *controller* that would drain nodes one after the other, but for its pauses and its rate.
-
-    It begins once the nodes have pods.
-    """
-    settings = {**controller.settings, "workloadPause": pause, "nodeDrainTimeout": 200, "maximumNodesInDrain": 2}
-    if controller.program == "node-refiner":
-        settings |= {"excessNodesThreshold": 0, "minimumNodeCount": 1}
-        settings |= {"clusterCoolDownAfterDrain": "0s", "clusterCoolDownAfterNodeAdded": "20s"}
-    else:
-        pools: Args = settings["nodePools"]
-        wide = {"enabled": True, "scaleDownCPURequestRatioLimit": 0.9, "scaleDownRequiredUnderutilizedNodeCount": 0}
-        wide["maximumNodesInDrain"] = 2
-        settings |= {
-            "nodePools": {name: {**each, **wide} for name, each in pools.items()},
-            "coolDownAfterNodeAdded": 20,
-        }
-    if rate:
-        settings["maximumNodesPerHour"] = rate
-    return msgspec.structs.replace(controller, settings=settings)
-
-
-def _spread(rng: Random, workload: Workload) -> Workload:
-    """Return *workload* with small pods on several nodes, if nothing else is to happen to it."""
-    if workload.kind != "Deployment" or workload.annotations or workload.finalizers or rng.random() < 0.3:
-        return workload
-    return msgspec.structs.replace(workload, replicas=rng.choice((4, 6)), cpu="200m", spec={})
+def _gentle(controller: Controller, pause: int, more: str) -> Controller:
+    """Return *controller* with a *pause*, and with the windows or the rate that *more* asks for."""
+    settings = {**_BOTH, **_OWN[controller.program], "workloadPause": f"{pause}s"}
+    if more == "windows":
+        settings["windows"] = WINDOWS
+    elif more == "rate":
+        settings["maximumNodesPerHour"] = 1
+    variables = {key: text for key, text in controller.variables.items() if key not in ("DRY_RUN", "STEERING")}
+    return msgspec.structs.replace(controller, settings=settings, variables=variables, landings=None)
 
 
 __all__ = ["SHARE", "with_rests"]
