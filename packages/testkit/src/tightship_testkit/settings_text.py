@@ -30,10 +30,13 @@ _DURATIONS = frozenset(
         "cordonRoomTimeout",
         "correlatedDropHold",
         "handOverTimeout",
+        "hardStop",
         "holdOff",
+        "minStableTime",
         "minimumNodeAge",
         "neededMarkedTimeForRemoval",
         "nodeDrainTimeout",
+        "notBefore",
         "notReadyTimeout",
         "pendingAfterDrainTimeout",
         "pendingAfterDrainWindow",
@@ -46,6 +49,7 @@ _DURATIONS = frozenset(
         "scaleInTimeout",
         "search",
         "settleTime",
+        "workloadPause",
     ]
 )
 _SHARES = frozenset(

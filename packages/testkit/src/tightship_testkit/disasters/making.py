@@ -202,7 +202,7 @@ def _compactor(rng: Random, pools: list[Pool]) -> Args:
         "settleTime": rng.choice((1, 4, 6)), "podEvictionTimeout": 30, "nodeDrainTimeout": 40, "handOverTimeout": 30,
         "backoff": 10, "backoffLimit": 40, "holdOff": 200, "notReadyTimeout": 20, "pendingTimeout": 15,
         "coolDownAfterNodeAdded": rng.choice((0, 20)), "coolDownAfterFailure": 10, "clusterCoolDownAfterFailure": 5,
-        "pendingAfterDrainTimeout": 20,
+        "pendingAfterDrainTimeout": 20, "workloadPause": 0,
     }  # fmt: skip
     _vary(rng, settings, "maximumNodesInDrain", (2, 3, "40%"))
     _vary(rng, settings, "strategy", ("fewest-nodes",))
