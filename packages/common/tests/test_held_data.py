@@ -14,6 +14,9 @@ from tightship.rules.nodes import NodeRules
 Json = dict[str, Any]
 
 TOPOLVM = "topology.topolvm.io/node"
+ZFS = "openebs.io/nodeid"
+STABLE = "example.com/machine"
+RACK = "example.com/rack"
 
 
 def claim(volume: str = "pv", **meta: Any) -> Json:
@@ -26,11 +29,12 @@ def claim(volume: str = "pv", **meta: Any) -> Json:
     }
 
 
-def volume(key: str, *values: str) -> Json:
+def volume(key: str, *values: str, **source: Json) -> Json:
     terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}]
     spec = {
         "claimRef": {"name": "data-db-0", "namespace": "default"},
         "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+        **source,
     }
     return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"}, "spec": spec}
 
@@ -46,6 +50,10 @@ def using(**more: Any) -> Json:
 ROWS: list[tuple[str, list[Json], bool]] = [
     ("a local volume", [claim(), volume(HOST, "n1")], True),
     ("a volume of TopoLVM", [claim(), volume(TOPOLVM, "n1")], True),
+    ("a volume of OpenEBS' ZFS", [claim(), volume(ZFS, "1")], True),
+    ("a local volume by a label of its own", [claim(), volume(STABLE, "m1", hostPath={"path": "/d"})], True),
+    ("a local volume that two nodes may have", [claim(), volume(RACK, "a", local={"path": "/d"})], False),
+    ("a disk of another machine", [claim(), volume(STABLE, "m1", csi={"driver": "disk.example.com"})], False),
     ("a pod uses the claim: no other place takes it", [claim(), volume(HOST, "n1"), using()], False),
     ("the pod of the claim has ended", [claim(), volume(HOST, "n1"), using(phase="Succeeded")], True),
     ("the pod of the claim goes", [claim(), volume(HOST, "n1"), using(deletionTimestamp=THEN)], True),
@@ -64,7 +72,8 @@ ROWS: list[tuple[str, list[Json], bool]] = [
 
 @pytest.mark.parametrize(("things", "kept"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
 def test_a_node_keeps_the_data_of_a_claim(things: list[Json], *, kept: bool) -> None:
-    nodes = [node("n1", zone="a", labels={TOPOLVM: "n1"}), node("n2", zone="b")]
+    labels = {TOPOLVM: "n1", ZFS: "1", STABLE: "m1", RACK: "a"}
+    nodes = [node("n1", zone="a", labels=labels), node("n2", zone="b", labels={RACK: "a"})]
     seen = snapshot([*nodes, *things])
     found = [each for each in gather(seen, FactRules(), 0.0)["n1"].refusals if each.reason is Reason.LOCAL_STORAGE]
     assert [each.subject for each in found] == ["claim default/data-db-0"] * kept

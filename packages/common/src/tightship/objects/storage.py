@@ -52,7 +52,7 @@ class PersistentVolume(Struct, frozen=True, gc=False):
     says why kube-scheduler can't translate the volume. *size* is in bytes. *claim* is the (namespace, name, uid) of the
     claim that the volume is for; other volumes are *available*, and have all their labels. One that is *on_each_node*
     is a ``hostPath`` without node affinity: kube-scheduler takes it for reachable, and each node has a directory of its
-    own (kubernetes#96859). *host* is the label of the one node that reaches the volume, if its affinity names a host.
+    own (kubernetes#96859). *host* is the label of the node that reaches the volume, if its affinity names a host.
     """
 
     name: str
@@ -182,6 +182,7 @@ class _VolumeSpec(InTreeVolume, frozen=True, rename="camel", gc=False):
     iscsi: Present | None = None
     fc: Present | None = None
     host_path: Present | None = None
+    local: Present | None = None
 
 
 class PersistentVolumeWire(Struct, frozen=True, gc=False):
@@ -219,20 +220,24 @@ class PersistentVolumeWire(Struct, frozen=True, gc=False):
             claim=(claim.namespace, claim.name, claim.uid) if claim else None,
             available=available,
             on_each_node=spec.host_path is not None and affinity is None,
-            host=_host(affinity),
+            host=_host(affinity, local=spec.host_path is not None or spec.local is not None),
         )
 
 
-_HOSTS = ("/hostname", "/nodename", "/node")
-"""How the labels end by which local volumes name their node: ``kubernetes.io/hostname``, ``openebs.io/nodename``,
-``topology.topolvm.io/node``, ``topology.hostpath.csi/node``."""
+_HOSTS = ("/hostname", "/nodename", "/nodeid", "/node", "/host")
+"""How the labels end by which drivers of local volumes name a node: ``kubernetes.io/hostname``, ``openebs.io/nodename``
+and ``openebs.io/nodeid``, ``topology.topolvm.io/node``, ``topology.csi.vmware.com/host``."""
 
 
-def _host(affinity: NodeSelector | None) -> tuple[str, str] | None:
+def _host(affinity: NodeSelector | None, *, local: bool) -> tuple[str, str] | None:
+    """Return the label of the one node that reaches a volume.
+
+    A *local* one may go by any label (local-path-provisioner's ``nodeAffinity``, OpenEBS' ``NodeAffinityLabels``).
+    """
     terms = affinity.node_selector_terms if affinity is not None else ()
     wanted = (terms[0].match_expressions or ()) if len(terms) == 1 else ()
-    single = (each for each in wanted if each.operator == "In" and len(each.values) == 1)
-    return next(((each.key, each.values[0]) for each in single if each.key.endswith(_HOSTS)), None)
+    single = [(each.key, each.values[0]) for each in wanted if each.operator == "In" and len(each.values) == 1]
+    return next((each for each in single if each[0].endswith(_HOSTS)), single[-1] if local and single else None)
 
 
 class _TopologyExpression(Struct, frozen=True, gc=False):

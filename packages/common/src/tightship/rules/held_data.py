@@ -5,7 +5,7 @@ Cluster Autoscaler looks at pods alone, deletes such a node, and the data are go
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from tightship.cluster import NodeView, Snapshot
@@ -26,13 +26,13 @@ class HeldData:
             if claim is not None and claim.volume == volume.name and not (claim.own or claim.deleting):
                 self._volumes[volume.host][claim.key] = volume.name
         self._labels = {label for label, _ in self._volumes}
+        self._nodes = Counter(place for view in snapshot.nodes.values() for place in self._places(view))
 
     def refusals(self, view: NodeView, rules: NodeRules) -> list[Refusal]:
         """Return which claims would lose their data with the node of *view*."""
         if not self._labels or Reason.LOCAL_STORAGE in rules.disabled:
             return []
-        labels = view.node.labels
-        places = ((label, labels[label]) for label in self._labels if label in labels)
+        places = [place for place in self._places(view) if self._nodes[place] == 1]
         held = {claim: volume for place in places for claim, volume in self._volumes.get(place, {}).items()}
         used = _used(view.pods) if held else set()  # no other node is a place for their pods
         return [
@@ -45,6 +45,10 @@ class HeldData:
             for claim, volume in sorted(held.items())
             if claim not in used
         ]
+
+    def _places(self, view: NodeView) -> list[tuple[str, str]]:
+        labels = view.node.labels
+        return [(label, labels[label]) for label in self._labels if label in labels]
 
 
 def _used(pods: Iterable[Pod]) -> set[str]:
