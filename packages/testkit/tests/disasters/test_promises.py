@@ -335,7 +335,7 @@ ROGUES = {
         **reported(workloadPause=10),
     ),
     "one-waits-after-its-cordon": leader(waiting("n1"), waiting("n2", "op2")),
-    "minimums-kept": leader(claim("n1"), by="node-refiner-0", **reported("node-refiner", minimum_nodes=3)),
+    "minimums-kept": leader(claim("n1"), by="node-refiner-0", **reported("node-refiner", minimumNodeCount=3)),
     "waits-until-well": leader(
         claim("n1"),
         writes("n1", {"unschedulable": None, "taints": None}, {"v": 1, "phase": "Backoff"}),
