@@ -38,7 +38,7 @@ from tightship.cluster.owners import (
     top_owner,
 )
 from tightship.objects import Owner, Pod, PodDisruptionBudget, PodTemplate
-from tightship.objects.counting import counted
+from tightship.objects.counting import counted, some
 from tightship.objects.karpenter import WHEN_EMPTY
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.changes import Change, Tunable
@@ -183,9 +183,8 @@ def _of_karpenter(snapshot: Snapshot, refusals: Mapping[str, Sequence[Refusal]])
             continue
         nodes = set[str]().union(*things.values())
         most = sorted(things, key=lambda each: (-len(things[each]), each))
-        more = f" and {len(most) - SHOWN} more" if len(most) > SHOWN else ""
-        what = f"{', '.join(most[:SHOWN])}{more}"
-        yield f"Karpenter consolidates NodePool {pool_name}, but is held on {counted(len(nodes), 'node')} too: {what}"
+        held_on = counted(len(nodes), "node")
+        yield f"Karpenter consolidates NodePool {pool_name}, but is held on {held_on} too: {some(most, SHOWN)}"
 
 
 _REMOVED: Mapping[Reason, tuple[str, ...]] = {
