@@ -29,7 +29,7 @@ from tightship.cli.arguments import add_plan_flags, given
 from tightship.cli.commands import Commands
 from tightship.documents.document import SettingsView
 from tightship.nodes.controller import NodeController, NodeNote, OwnMetrics
-from tightship.objects.counting import counted
+from tightship.objects.counting import counted, some
 from tightship.objects.times import format_duration
 from tightship.planning.evaluate import Evaluation, Facts
 from tightship.planning.plan import STRATEGIES
@@ -92,12 +92,9 @@ def _pools(settings: CompactorSettings, config: str | None) -> str:
     if len(pools) == 1 and EVERY_OTHER_POOL in pools:
         shown[EVERY_OTHER_POOL] = "every pool"
     if len(texts) == 1:
-        names = list(shown.values())
-        more = f" and {len(names) - POOLS_NAMED} more" if len(names) > POOLS_NAMED else ""
-        return f"{texts.pop()}, {', '.join(names[:POOLS_NAMED])}{more} {origin}"
+        return f"{texts.pop()}, {some(list(shown.values()), POOLS_NAMED)} {origin}"
     described = [f"{shown[name]} {_gates(pool)}" for name, pool in pools.items()]
-    more = f" and {len(described) - POOLS_NAMED} more" if len(described) > POOLS_NAMED else ""
-    return f"{'; '.join(described[:POOLS_NAMED])}{more} {origin}"
+    return f"{some(described, POOLS_NAMED, '; ')} {origin}"
 
 
 def _gates(pool: PoolSettings) -> str:

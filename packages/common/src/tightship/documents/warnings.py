@@ -18,7 +18,7 @@ from tightship.objects import (
     Pod,
 )
 from tightship.objects.autoscaler_status import STATUS_NAME
-from tightship.objects.counting import counted
+from tightship.objects.counting import counted, some
 from tightship.objects.money import HOURLY_PRICE, annotation_problem
 from tightship.objects.reasons import Check
 from tightship.objects.storage import CSI_DRIVER, STORAGE_CAPACITY, VOLUME_ATTACHMENT
@@ -181,8 +181,7 @@ def _unreadable_recommendations(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _pools(pools: Sequence[str]) -> str:
-    more = f" and {len(pools) - POOLS_SHOWN} more" if len(pools) > POOLS_SHOWN else ""
-    return f"pool{'s' if len(pools) > 1 else ''} {', '.join(map(shown, pools[:POOLS_SHOWN]))}{more}"
+    return f"pool{'s' if len(pools) > 1 else ''} {some(list(map(shown, pools)), POOLS_SHOWN)}"
 
 
 def _unknown_minimums(snapshot: Snapshot, pools: Sequence[str]) -> Iterator[str]:
@@ -209,10 +208,9 @@ def _abandoned(snapshot: Snapshot) -> Iterator[str]:
     told = {name: displaces(view.node) for name in sorted(snapshot.abandoned) if (view := snapshot.nodes.get(name))}
     with_pods = [name for name in told if any(not (pod.daemon or pod.mirror) for pod in snapshot.nodes[name].pods)]
     if with_pods:
-        first = ", ".join(f"{name} ({told[name]})" for name in with_pods[:NODES_SHOWN])
-        more = f" and {len(with_pods) - NODES_SHOWN} more" if len(with_pods) > NODES_SHOWN else ""
+        first = some([f"{name} ({told[name]})" for name in with_pods], NODES_SHOWN)
         nodes = "node" if len(with_pods) == 1 else "nodes"
-        yield f"no room is kept for the pods of {nodes} {first}{more}: that was longer ago than cordonRoomTimeout"
+        yield f"no room is kept for the pods of {nodes} {first}: that was longer ago than cordonRoomTimeout"
 
 
 def _unreadable_prices(snapshot: Snapshot) -> Iterator[str]:

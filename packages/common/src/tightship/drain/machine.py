@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.objects import Node, Pod
-from tightship.objects.counting import counted
+from tightship.objects.counting import counted, some
 from tightship.objects.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, UNDER_WAY, DrainRecord, Ending, Phase
 from tightship.objects.pod import DRAINING
 from tightship.objects.reasons import Reason, Refusal
@@ -475,8 +475,7 @@ def _waiting_too_long(seen: Findings, rules: DrainRules, now: float) -> Refusal 
 
 def _overdue(node: Node, seen: Findings) -> Refusal:
     left = [pod.key for pod in seen.left]
-    shown = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
-    return Refusal(Reason.DRAIN_DEADLINE, node.name, f"the time for the drain is up, still here: {shown}")
+    return Refusal(Reason.DRAIN_DEADLINE, node.name, f"the time for the drain is up, still here: {some(left)}")
 
 
 def _waits_for(seen: Findings) -> str:

@@ -46,7 +46,7 @@ from tightship.kube.pacing import RetryPolicy
 from tightship.landing.expected import Landings, led, room_for, wished
 from tightship.objects import Node, Pod
 from tightship.objects.api_errors import BadAnswer, Conflict, Forbidden, KubeError, NotFound, NotSent, problem_of
-from tightship.objects.counting import counted
+from tightship.objects.counting import counted, some
 from tightship.objects.drain_record import FIELD_MANAGER
 from tightship.objects.node import LEAVING
 from tightship.objects.reasons import Reason, Refusal
@@ -326,8 +326,7 @@ class MissedLandings:
         """Return why *node* of the plan is not drained now, if a pod that was led found no node."""
         if self._misses:
             pods = sorted(each.pod.key for each in self._misses.values())
-            some = ", ".join(pods[:3]) + (f" and {len(pods) - 3} more" if len(pods) > 3 else "")
-            return Refusal(Reason.LANDING_MISSED, node, f"replacements of evicted pods wait for a node: {some}")
+            return Refusal(Reason.LANDING_MISSED, node, f"replacements of evicted pods wait for a node: {some(pods)}")
         until, pod = self._held.get(node, (0.0, ""))
         if monotonic() >= until:
             return None
@@ -386,9 +385,9 @@ class MissedLandings:
         names: Sequence[str] | None = None
         if all(now < each.since + ALL for each in due):
             names = await self._in_thread(lambda: room_for(snapshot, pods, ours))
-        some = ", ".join(each.key for each in pods[:3]) + (f" and {len(pods) - 3} more" if len(pods) > 3 else "")
+        waiting = some([each.key for each in pods])
         what = ", ".join(names) if names is not None else f"all {counted(len(ours), 'node')} that leave"
-        _log.warning("no node for %s among those that stay: label %s goes from %s", some, LEAVING, what)
+        _log.warning("no node for %s among those that stay: label %s goes from %s", waiting, LEAVING, what)
         for name in names or ():
             self._held[name] = (monotonic() + HELD, pods[0].key)
         places = asyncio.Semaphore(_AT_ONCE)

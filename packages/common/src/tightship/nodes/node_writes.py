@@ -19,6 +19,7 @@ from tightship.nodes.controller import NodeNote
 from tightship.nodes.soft_taints import NEITHER, Marks, labelled_by_others, marked, marks_patch, next_to_go, steer
 from tightship.objects import Node
 from tightship.objects.api_errors import Conflict, NotFound, NotSent, one_line
+from tightship.objects.counting import some
 from tightship.objects.node import LEAVING
 from tightship.objects.reasons import Refusal
 from tightship.planning.evaluate import Evaluation
@@ -168,10 +169,9 @@ class NodeWrites:
             self._steered.discard(live.node.name)
 
     def _say_foreign(self, nodes: Sequence[str]) -> None:
-        some = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
         said = (
-            f"Somebody else labelled nodes with {LEAVING}, which stays: {some}. Replacements of evicted pods keep off "
-            f"them until you remove it: kubectl label node NAME {LEAVING}-"
+            f"Somebody else labelled nodes with {LEAVING}, which stays: {some(nodes)}. Replacements of evicted "
+            f"pods keep off them until you remove it: kubectl label node NAME {LEAVING}-"
             if nodes
             else ""
         )

@@ -13,7 +13,7 @@ from msgspec import Struct
 from tightship.cluster import Snapshot
 from tightship.cluster.owners import annotating
 from tightship.objects import LEADER_WORKER_SET, POD_GROUP, Pod, PodTemplate
-from tightship.objects.counting import counted
+from tightship.objects.counting import counted, some
 from tightship.objects.drain_record import DRAIN_ANNOTATION, Phase, decode_record
 from tightship.objects.groups import GroupRule
 from tightship.objects.reasons import Reason, Refusal
@@ -80,9 +80,8 @@ class Gangs:
         if len(members) < 2 or (agreed and (not elsewhere or self._begun(pod.node))):
             return None
         others = counted(len(members) - 1, "other pod")
-        named = ", ".join(name or "none yet" for name in elsewhere[:SHOWN])
-        more = f" and {len(elsewhere) - SHOWN} more" if len(elsewhere) > SHOWN else ""
-        where = f"also on {counted(len(elsewhere), 'other node')}: {named}{more}" if elsewhere else "all on this node"
+        named = some([name or "none yet" for name in elsewhere], SHOWN)
+        where = f"also on {counted(len(elsewhere), 'other node')}: {named}" if elsewhere else "all on this node"
         detail = f"runs together with {others} of {gang} ({why}), {where}"
         fix = self._fix(gang, why) if elsewhere else annotating(self._snapshot, pod, EVICT_TOGETHER, "true")
         return Refusal(Reason.GANG_WOULD_BREAK, pod.key, detail, fix)

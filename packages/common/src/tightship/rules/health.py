@@ -11,7 +11,7 @@ from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.node_marks import virtual
 from tightship.cluster.snapshot import Usage
 from tightship.objects import Node, Pod
-from tightship.objects.counting import counted
+from tightship.objects.counting import counted, some
 from tightship.objects.drain_record import Finished, owner_mark
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.times import format_duration
@@ -62,7 +62,7 @@ def _not_ready(snapshot: Snapshot, keys: HealthRules) -> list[str]:
         return []
     limit = f"{keys.not_ready_count} or {100 * keys.not_ready_share:g}%"
     nodes_not = counted(len(names), f"of {counted(len(nodes), 'node')} is", f"of {counted(len(nodes), 'node')} are")
-    return [f"{nodes_not} not Ready ({_some(names)}), at most {limit} may be"]
+    return [f"{nodes_not} not Ready ({some(names)}), at most {limit} may be"]
 
 
 def _stranded(snapshot: Snapshot, finished: Sequence[Finished], keys: HealthRules, now: float) -> list[str]:
@@ -93,7 +93,7 @@ def _stranded(snapshot: Snapshot, finished: Sequence[Finished], keys: HealthRule
         return []
     since = format_duration(keys.stranded_after)
     pods = counted(len(names), "pod created since the last drain has", "pods created since the last drain have")
-    return [f"{pods} had no node for {since} or longer ({_some(names)})"]
+    return [f"{pods} had no node for {since} or longer ({some(names)})"]
 
 
 def _displaced(pod: Pod, drains: Sequence[Finished]) -> bool:
@@ -112,7 +112,3 @@ def _could_run(snapshot: Snapshot, pods: Sequence[Pod]) -> list[Pod]:
     empty = {name: NodeView(view.node, (), Usage()) for name, view in snapshot.nodes.items()}
     space = Space(msgspec.structs.replace(snapshot, nodes=empty, unscheduled=()))
     return [pod for pod in pods if space.feasible(space.demand_of(pod)).any()]
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

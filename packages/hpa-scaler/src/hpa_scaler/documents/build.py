@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
 
 from msgspec import Struct
@@ -33,6 +33,7 @@ from hpa_scaler.judge.judge import Cycle
 from hpa_scaler.judge.ownership import restoration, state_of
 from hpa_scaler.judge.sources import lowering_window
 from tightship.documents.document import API_VERSION, Generator, SettingsView, Source
+from tightship.objects.counting import some
 from tightship.objects.reasons import Reason
 from tightship.objects.times import rfc3339
 
@@ -85,17 +86,12 @@ def _lint(context: PlanContext) -> Iterator[str]:
     for (namespace, target), keys in sorted(targets.items()):
         if len(keys) > 1:
             yield (
-                f"{_few(keys)} have the same target, {target} in {namespace}: Kubernetes scales by none of several "
-                "HPAs of the same pods (AmbiguousSelector); keep one"
+                f"{some(sorted(keys), _NAMED)} have the same target, {target} in {namespace}: Kubernetes scales by "
+                "none of several HPAs of the same pods (AmbiguousSelector); keep one"
             )
     for (reason, fix), details in sorted(found.items()):
         same = set(details.values())
-        yield f"{_few(details)}: {same.pop() if len(same) == 1 else reason}: {fix}"
-
-
-def _few(keys: Collection[str]) -> str:
-    more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
-    return ", ".join(sorted(keys)[:_NAMED]) + more
+        yield f"{some(sorted(details), _NAMED)}: {same.pop() if len(same) == 1 else reason}: {fix}"
 
 
 def explanation_document(context: PlanContext, keys: Iterable[str]) -> FloorExplanation:

@@ -36,7 +36,7 @@ from hpa_scaler.annotations.queries import (
 from hpa_scaler.annotations.spec import FloorSpec, QuerySpec, Rules
 from hpa_scaler.judge.floors import QueryTerm
 from hpa_scaler.judge.history import FloorHistory, with_gap
-from tightship.objects.counting import counted
+from tightship.objects.counting import counted, some
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.times import format_duration, rfc3339
 
@@ -446,8 +446,7 @@ def _failed(query: QuerySpec, spec: FloorSpec, outcomes: Outcomes, rules: Rules)
         mine = _targets_of([query], answer)
         if not mine:
             return None
-        more = f" and {len(mine) - _SHOWN} more" if len(mine) > _SHOWN else ""
-        number, of, named = len(mine), "the query", f": {', '.join(map(_shown, mine[:_SHOWN]))}{more}"
+        number, of, named = len(mine), "the query", f": {some(list(map(_shown, mine)), _SHOWN)}"
     detail = f"{counted(number, 'target')} of {of} could not always be scraped within {seconds}{named}"
     fix = "repair the targets; after an hour, failed scrapes no longer hold the floor"
     return Refusal(Reason.FAILED_SCRAPES, detail=detail, fix=fix)

@@ -39,6 +39,7 @@ from tightship.kube.host import run, wall
 from tightship.kube.leases import held_leases
 from tightship.objects import HorizontalPodAutoscaler
 from tightship.objects.api_errors import KubeError, one_line
+from tightship.objects.counting import some
 from tightship.objects.reasons import Reason, Refusal
 from tightship.process.loop import a_few_at_a_time
 from tightship.process.settings.process import load_process
@@ -73,9 +74,8 @@ def _refuse_while_led(hpas: Iterable[HorizontalPodAutoscaler], leaders: Sequence
     keys = [hpa.key for hpa in hpas if enabled(hpa.annotations, rules.prefix)]
     if not leaders or not keys:
         return
-    some = ", ".join(keys[:_NAMED]) + (f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else "")
     raise CliError(
-        f"a controller runs: {'; '.join(leaders)}. It would take up again what is opted in: {some}",
+        f"a controller runs: {'; '.join(leaders)}. It would take up again what is opted in: {some(keys, _NAMED)}",
         f"stop it (kubectl scale deployment hpa-scaler --replicas=0), or opt out (annotation {rules.prefix}/{ENABLE}), "
         "which gives back by itself; --force releases all the same",
     )

@@ -25,6 +25,7 @@ from hpa_scaler.write.applying import Records
 from tightship.documents.document import API_VERSION, Setting, SettingsView
 from tightship.documents.html.page import REFRESH, Page
 from tightship.objects.api_errors import one_line
+from tightship.objects.counting import some
 from tightship.objects.reasons import Reason
 from tightship.objects.times import rfc3339, spell_duration
 from tightship.process.http import Write
@@ -153,8 +154,7 @@ def _summary(settings: ScalerSettings, run: ScalerRunSettings, config: str | Non
         f"{server.address}" if name == "default" else f"{name} ({server.address})"
         for name, server in sorted(servers_of(settings, run).items(), key=lambda item: (item[0] != "default", item[0]))
     ]
-    more = f" and {len(servers) - _NAMED} more" if len(servers) > _NAMED else ""
-    named = f"{', '.join(servers[:_NAMED])}{more}"
+    named = some(servers, _NAMED)
     asked = f"{'servers' if len(servers) > 1 else 'server'} {named}" if servers else "no server is configured"
     parts = [asked if outcomes is None else f"answers from {outcomes}"]
     parts.append(f"lower bound {run.lower_bound}")

@@ -14,7 +14,7 @@ from itertools import pairwise
 from msgspec import Struct
 
 from hpa_scaler.annotations.queries import Query, QueryAnswer
-from tightship.objects.counting import counted
+from tightship.objects.counting import counted, some
 from tightship.objects.quoting import quoted
 from tightship.objects.times import format_duration, rfc3339
 
@@ -117,8 +117,7 @@ Samples = Sequence[tuple[float, float]]
 
 def listed(names: Sequence[str]) -> str:
     """Return *names* of series, the first of many."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(map(quoted, names[:_NAMED])) + more
+    return some(list(map(quoted, names)), _NAMED)
 
 
 def trace_of(series: Sequence[Samples], about: str, step: float | None = None) -> tuple[Trace, list[str]]:

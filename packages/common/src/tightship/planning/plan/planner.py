@@ -12,7 +12,7 @@ from tightship.cluster import Snapshot
 from tightship.cluster.owners import named
 from tightship.cluster.state import add
 from tightship.objects import Pod
-from tightship.objects.counting import counted
+from tightship.objects.counting import counted, some
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan.model import Candidate, Measure, Move, Placement, Removal, SteeringRules, measured
 from tightship.planning.plan.reserving import SHOWN, PlacedPod, PlanStart, is_displaced
@@ -550,9 +550,8 @@ def stuck_together(pod: Pod, budget: str) -> Refusal:
 def needed(node: str, unplaced: Iterable[PlacedPod]) -> Refusal:
     """Return why *node* can't go: replicas about to start, among them *unplaced*, would not all have room."""
     hpas = {placed_pod.starting.hpa: placed_pod.starting for placed_pod in unplaced if placed_pod.starting is not None}
-    first = [str(hpas[key]) for key in sorted(hpas)][:SHOWN]
-    more = f" and {len(hpas) - SHOWN} more" if len(hpas) > SHOWN else ""
-    detail = f"{'; '.join(first)}{more}: without this node not all of them would have room"
+    first = some([str(hpas[key]) for key in sorted(hpas)], SHOWN, "; ")
+    detail = f"{first}: without this node not all of them would have room"
     fix = "wait until they run, or add capacity for them"
     return Refusal(Reason.SCALE_UP_NEEDS_NODE, node, detail, fix)
 
@@ -561,9 +560,8 @@ def needed_by_displaced(node: str, placed_pods: Iterable[PlacedPod]) -> Refusal:
     """Return why *node* can't go: without it there is not room for all of *placed_pods*, pods that others will move."""
     homes = {placed_pod.pod.node: placed_pod.because for placed_pod in placed_pods}
     names = sorted(homes)
-    first = ", ".join(f"{name} ({homes[name]})" for name in names[:SHOWN])
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    first = some([f"{name} ({homes[name]})" for name in names], SHOWN)
     what = "node" if len(names) == 1 else "nodes"
-    detail = f"pods of {what} {first}{more} will have to move: without this node not all would have room"
-    fix = f"wait until no pod is left on {', '.join(names[:SHOWN])}{more}"
+    detail = f"pods of {what} {first} will have to move: without this node not all would have room"
+    fix = f"wait until no pod is left on {some(names, SHOWN)}"
     return Refusal(Reason.OTHER_DRAIN_NEEDS_NODE, node, detail, fix)

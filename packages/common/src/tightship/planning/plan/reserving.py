@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tightship.cluster import Headroom, Snapshot, Starting
 from tightship.cluster.state import add
 from tightship.objects import Pod
+from tightship.objects.counting import some
 from tightship.objects.drain_record import Phase
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.resources import Resources
@@ -156,10 +157,8 @@ class BufferRoom:
         short = [each.of for each, was, lacks in zip(self._units, self._lacking, now, strict=True) if lacks > was]
         if not short:
             return None
-        more = f" and {len(short) - SHOWN} more" if len(short) > SHOWN else ""
-        detail = (
-            f"{'; '.join(str(each) for each in short[:SHOWN])}{more}: without this node that room would be too small"
-        )
+        first = some([str(each) for each in short], SHOWN, "; ")
+        detail = f"{first}: without this node that room would be too small"
         return Refusal(Reason.BUFFER_NEEDS_NODE, node, detail, "shrink the buffer, or add capacity for it")
 
     def _count(self, *, note: bool = False) -> Sequence[int]:
