@@ -16,8 +16,8 @@ from tightship.objects.projection import projected
 from tightship.objects.reasons import Reason
 from tightship.objects.workloads import MAKE_BEFORE_BREAK, RESTARTED_AT
 from tightship.planning.facts import FactRules, gather
+from tightship.rules.after_cordon import with_restarts
 from tightship.rules.evictability import EvictionRules, RestartMode
-from tightship.rules.restarting import with_restarts
 from tightship_testkit.builders import NOW, budget, controller, decoded, node, pod, snapshot, workload
 
 Json = dict[str, Any]

@@ -225,7 +225,7 @@ class Snapshot(Struct, frozen=True):
     and which ones are beside it. *schedulers* filter nodes as kube-scheduler does; see
     :class:`~tightship.rules.evictability.EvictionRules`. *abandoned* are nodes that have been cordoned by others,
     or not Ready, for so long that no room is kept for their pods any more. *restarts* are by the uid of the controller
-    of the pods that no drain evicts: see :func:`tightship.rules.restarting.with_restarts`.
+    of the pods that no drain evicts: see :func:`tightship.rules.after_cordon.with_restarts`.
     """
 
     nodes: Mapping[str, NodeView]

@@ -28,12 +28,11 @@ from tightship.planning.demand import ReservedDemand, with_demand
 from tightship.planning.plan import Candidate, Planner
 from tightship.planning.plan.model import Placement
 from tightship.planning.plan.reserving import moving_nodes
-from tightship.rules.after_cordon import AFTER_CORDON, parted
+from tightship.rules.after_cordon import AFTER_CORDON, deployment_of, parted, with_restarts
 from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.evictability import Evictability, EvictionRules, Sorted, rolling_out
 from tightship.rules.nodes import drain_record, with_abandoned
 from tightship.rules.rates import workload_of
-from tightship.rules.restarting import deployment_of, with_restarts
 from tightship.scheduler.devices import with_devices
 from tightship.scheduler.space import Space
 

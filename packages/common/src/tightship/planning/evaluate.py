@@ -36,13 +36,12 @@ from tightship.planning.plan import (
 )
 from tightship.planning.savings import settled
 from tightship.rules.additions import AdditionRules, Pause, after_additions, learned, longest
-from tightship.rules.after_cordon import waiting, waiting_elsewhere
+from tightship.rules.after_cordon import waiting, waiting_elsewhere, with_restarts
 from tightship.rules.disruption_cost import cost_remarks
 from tightship.rules.health import HealthRules, brake
 from tightship.rules.karpenter import karpenter_pool
 from tightship.rules.nodes import with_abandoned
 from tightship.rules.rates import Rates, crowded, newcomers, planned, rate_checks, refused_by_rate
-from tightship.rules.restarting import with_restarts
 from tightship.rules.windows import Rollouts, WindowRules, window_checks
 from tightship.scheduler.devices import with_devices
 

@@ -33,7 +33,7 @@ class EvictionRules(Struct, frozen=True):
     A pod that only *awaited* reasons keep ends by itself, and a drain waits for its end instead of leaving the node
     alone. A pod with a grace period above *longest_grace* seconds, the time of a drain, stays. *schedulers* are those
     that filter nodes as kube-scheduler does, by name, with how they score. *restarts* says which Deployments drains
-    restart: see :mod:`tightship.rules.restarting`.
+    restart: see :mod:`tightship.rules.after_cordon`.
     """
 
     disabled: frozenset[Reason] = frozenset()
