@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import msgspec
 from clusters import RECIPES, cluster
@@ -34,6 +35,8 @@ from tightship.planning.plan import STRATEGIES, Judgement, Plan, SearchRules, St
 from tightship.planning.plan.model import CANDIDATE
 from tightship_testkit.builders import Json
 
+GOLDEN = Path(__file__).resolve().parents[1] / "packages"
+CONTROLLERS = ("node-compactor", "node-refiner")
 BAR, SECONDS, POINTS = 1.05, 1.0, 10
 STEERED = SteeringRules(Taint(CANDIDATE, "PreferNoSchedule", "bench"), 400)
 
@@ -124,6 +127,7 @@ def main() -> int:
     known = list(fleets())
     if chosen.strategies:
         known += [(name, parse(json.dumps(cluster(recipe)).encode(), name)) for name, recipe in RECIPES.items()]
+        known += [(f"golden, {each}", read_file(GOLDEN / each / "tests/golden/cluster.json")) for each in CONTROLLERS]
     for name, seen in known:
         for row in (compare if chosen.strategies else measure)(name, seen):
             rows.append(row)

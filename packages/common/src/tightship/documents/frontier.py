@@ -137,8 +137,7 @@ def _end(found: NodeFrontier) -> Iterator[TextLine]:
 
 PROVEN = {
     "highs": "no plan of one round that removes as many nodes evicts fewer pods, by a linear program",
-    "none": "by the nodes with the fewest pods alone; pip install 'tightship[solver]' proves more, up to 400,000 sorts of nodes "
-    "times kinds of pods",
+    "none": "by the nodes with the fewest pods alone; pip install 'tightship[solver]' proves more of few kinds of pods",
 }
 
 
