@@ -553,7 +553,7 @@ class _Reader:
         for number, item in enumerate(items, 1):
             self.take(item.copy(), f"{place}, item {number}", kind, api_version)
             taken += memoryview(item).nbytes
-            if isinstance(self.whole, memoryview) and taken - given_back > _LARGE:
+            if isinstance(self.whole, memoryview) and taken - given_back > _LARGE // 4:
                 # What is before the end of this item is done with, and nothing keeps a part of the file.
                 given_back = taken - taken % mmap.PAGESIZE
                 cast("mmap.mmap", self.whole.obj).madvise(mmap.MADV_DONTNEED, 0, given_back)

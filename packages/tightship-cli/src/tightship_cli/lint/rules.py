@@ -73,6 +73,12 @@ RULES: Mapping[str, LintRule] = {
         _BUDGET,
     ),
     "PdbSelectsNothing": LintRule("note", "a budget that selects no pod", "correct the selector", ("spec.selector",)),
+    "PdbKeepsUnhealthy": LintRule(
+        "note",
+        "a budget that doesn't say what of pods that are not Ready: it keeps them while too few others are",
+        "set unhealthyPodEvictionPolicy: AlwaysAllow",
+        ("spec",),
+    ),
     Reason.NOT_REPLICATED: LintRule(
         "error",
         "a pod that no controller would recreate",
