@@ -83,7 +83,7 @@ def priced(seen: Snapshot) -> Judgement:
     for each in judgement.candidates:
         node = seen.nodes[each.name].node
         machine = node.labels.get(INSTANCE_TYPE_LABELS[0], "")
-        cores, gib = node.allocatable["cpu"] / 1000, node.allocatable["memory"] / 2**30
+        cores, gib = node.allocatable.get("cpu", 0) / 1000, node.allocatable.get("memory", 0) / 2**30
         price = hourly(machine, 0.15) if machine.startswith("openb-") else CORE * cores + GIB * gib
         found.append(msgspec.structs.replace(each, price=round(price * MICROS)))
     return msgspec.structs.replace(judgement, candidates=tuple(found))

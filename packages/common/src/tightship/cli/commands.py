@@ -323,9 +323,6 @@ class Commands:
             warnings = (*loaded.uncounted, *warnings)
         if selected is not None and not selected:
             warnings = ("--selector and --pool select no node, so the plan removes none", *warnings)
-        if prove is None and search is not None and evaluation.plan.searched is None and judge.placement == "possible":
-            why = "a search counts nodes, not money, so a plan with strategy balanced or lowest-cost is not searched"
-            warnings = (f"--search does nothing: {why}", *warnings)
         waiting, could_run = pending_pods(evaluation.snapshot)
         inputs = Inputs(
             generator=Generator(self.name, self.version),
