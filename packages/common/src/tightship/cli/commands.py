@@ -386,8 +386,8 @@ def _add_frontier_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--frontier",
         action="store_true",
-        help="ten plans from few to many nodes, each with few evictions and the fewest that are proven possible; sets "
-        "--placement possible",
+        help="one plan in the order of what nodes cost in evictions, told at ten points beside the fewest that are "
+        "proven; sets --placement possible",
     )
     group.add_argument(
         "--evictions",

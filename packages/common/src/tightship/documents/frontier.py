@@ -151,16 +151,8 @@ def headline(found: NodeFrontier, knee: FrontierPoint) -> str:
     return f"{told}, the {last.removed - knee.removed:,} after them {more:.2f}"
 
 
-class _Plot(Struct, frozen=True):
-    """The curves in units: the points of the *plans* and of the *proof*, and where the axes have lines."""
-
-    plans: Sequence[tuple[float, float, FrontierPoint]]
-    proof: Sequence[tuple[float, float]]
-    across: Sequence[tuple[float, str]]
-    up: Sequence[tuple[float, str]]
-
-
-def _plot(points: Sequence[FrontierPoint]) -> _Plot:
+def _plot(points: Sequence[FrontierPoint]) -> dict[str, object]:
+    """Return the curves in units, the points of the plans and of the proof, and where the axes have lines."""
     most, nodes = max((p.evictions for p in points), default=0) or 1, points[-1].removed if points else 1
 
     def at(evictions: float, removed: float) -> tuple[float, float]:
@@ -168,12 +160,12 @@ def _plot(points: Sequence[FrontierPoint]) -> _Plot:
         return round(x, 1), round(HEIGHT - MARGIN - removed / nodes * (HEIGHT - 2 * MARGIN), 1)
 
     parts = (0, 0.25, 0.5, 0.75, 1)
-    return _Plot(
-        [(*at(p.evictions, p.removed), p) for p in points],
-        [at(0, 0), *(at(p.least, p.removed) for p in points)],
-        [(at(part * most, 0)[0], f"{part * most:,.0f}") for part in parts],
-        [(at(0, part * nodes)[1], f"{part * nodes:,.0f}") for part in parts],
-    )
+    return {
+        "plans": [(*at(p.evictions, p.removed), p) for p in points],
+        "proof": [at(0, 0), *(at(p.least, p.removed) for p in points)],
+        "across": [(at(part * most, 0)[0], f"{part * most:,.0f}") for part in parts],
+        "up": [(at(0, part * nodes)[1], f"{part * nodes:,.0f}") for part in parts],
+    }
 
 
 def _page(found: NodeFrontier) -> Page:

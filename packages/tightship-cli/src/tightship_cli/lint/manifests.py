@@ -6,7 +6,6 @@ every replica Ready (``pkg/controller/disruption/disruption.go``).
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -23,7 +22,7 @@ from tightship.kube.resources import BY_KIND
 from tightship.objects import WORKLOAD_KINDS, ObjectError, decode
 from tightship.objects.meta import qualified
 from tightship.objects.selectors import LabelSelector
-from tightship_cli.lint.rules import RULES, Finding, found, in_order
+from tightship_cli.lint.rules import RULES, Finding, count_of, found, in_order
 
 Json = dict[str, Any]
 Key = tuple[str, str, str]
@@ -183,7 +182,7 @@ class _Reader:
         if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
             return False
         if document["kind"].endswith("List") and isinstance(document.get("items", ()), list | None):
-            items, within = document.get("items") or [], _child(node, "items")
+            items, within = document.get("items") or [], _child(node, "items")[1]
             nodes = within.value if isinstance(within, yaml.SequenceNode) else [node] * len(items)
             taken = [self._take(each, at, file) for each, at in zip(items, nodes, strict=True)]
             return all(taken)
@@ -342,35 +341,25 @@ def _status(budget: Json, pods: list[tuple[Json, str, int]]) -> Json:
     if unscaled and (most is not None or not isinstance(least, int)):
         why = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed"}
         return {"conditions": [{**why, "message": f"{unscaled} has no replicas to count by"}], "expectedPods": expected}
-    wanted = _count(least, expected) if most is None else max(0, expected - _count(most, expected))
+    wanted = count_of(least, expected) if most is None else max(0, expected - count_of(most, expected))
     allowed = max(0, expected - wanted)
     health = {"currentHealthy": expected, "desiredHealthy": wanted, "expectedPods": expected}
     return {"disruptionsAllowed": allowed, **health, "observedGeneration": 1 << 30}
 
 
-def _count(value: object, of: int) -> int:
-    """Return a number or a percentage of pods, rounded up (``intstr.GetScaledValueFromIntOrPercent``)."""
-    if isinstance(value, int):
-        return value
-    share = str(value).removesuffix("%")
-    return math.ceil(int(share) * of / 100) if share.isascii() and share.isdigit() else 0
-
-
-def _child(node: yaml.Node, key: str) -> yaml.Node | None:
+def _child(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | tuple[None, None]:
+    """Return the key and the value of the field *key* of *node*, if it is there."""
     pairs = node.value if isinstance(node, yaml.MappingNode) else []
-    return next((value for name, value in pairs if getattr(name, "value", None) == key), None)
+    return next(((name, value) for name, value in pairs if getattr(name, "value", None) == key), (None, None))
 
 
 def _line(node: yaml.Node, path: Sequence[str]) -> int:
     """Return the line of the field *path* below *node*, 0 if it is not there."""
-    line, at = 0, node
+    found: tuple[yaml.Node | None, yaml.Node | None] = (None, node)
     for step in path:
-        pairs = at.value if isinstance(at, yaml.MappingNode) else []
-        hit = next(((name, value) for name, value in pairs if getattr(name, "value", None) == step), None)
-        if hit is None:
-            return 0
-        line, at = hit[0].start_mark.line + 1, hit[1]
-    return line
+        found = _child(found[1], step)
+    name = found[0]
+    return 0 if name is None else name.start_mark.line + 1
 
 
 def read_paths(paths: Sequence[str]) -> list[tuple[bytes, str, bool]]:
