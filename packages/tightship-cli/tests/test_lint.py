@@ -320,7 +320,8 @@ def test_advice_names_the_workload_that_is_written(cli: Cli, tmp_path: Path) -> 
     for kind in ("apps/v1", "Deployment"), ("argoproj.io/v1alpha1", "Rollout"):
         version, name = kind
         workload = {**deployment(replicas=1), "apiVersion": version, "kind": name}
-        found = msgspec.json.decode(cli("lint", "-f", write(tmp_path, workload, budget(minAvailable=1)), "-o", "json").out)
+        path = write(tmp_path, workload, budget(minAvailable=1))
+        found = msgspec.json.decode(cli("lint", "-f", path, "-o", "json").out)
         assert f"raise the replicas of {name}" in found["findings"][0]["fix"]
         assert "ReplicaSet" not in str(found["findings"])
 
