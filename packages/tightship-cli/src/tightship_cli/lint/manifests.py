@@ -269,7 +269,13 @@ class _Reader:
         if kind == "PodDisruptionBudget":
             self._add(key, kind, {**content, "status": _status(content, pods)})
             if "unhealthyPodEvictionPolicy" not in (content.get("spec") or {}):
-                self.findings.append(found("PdbKeepsUnhealthy", key, "pods that are not Ready stay while others fail"))
+                self.findings.append(
+                    found(
+                        "PdbKeepsUnhealthy",
+                        key,
+                        "no unhealthyPodEvictionPolicy: pods that are not Ready may keep their nodes",
+                    )
+                )
         elif kind == "HorizontalPodAutoscaler":
             self._add(key, kind, content)
             target = self.written.get(_aims(content))

@@ -75,7 +75,7 @@ RULES: Mapping[str, LintRule] = {
     "PdbSelectsNothing": LintRule("note", "a budget that selects no pod", "correct the selector", ("spec.selector",)),
     "PdbKeepsUnhealthy": LintRule(
         "note",
-        "a budget that doesn't say what of pods that are not Ready: it keeps them while too few others are",
+        "a budget that keeps pods that are not Ready while too few others are",
         "set unhealthyPodEvictionPolicy: AlwaysAllow",
         ("spec",),
     ),
