@@ -213,7 +213,7 @@ def every_node(snapshot: Snapshot) -> Judgement:
         Candidate(
             name,
             "",
-            view.usage.requested.get("cpu", 0) / view.node.allocatable["cpu"],
+            view.usage.requested.get("cpu", 0) / max(1, view.node.allocatable.get("cpu", 0)),
             tuple(pod for pod in view.pods if not pod.daemon),
         )
         for name, view in snapshot.nodes.items()

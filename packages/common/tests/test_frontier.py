@@ -13,10 +13,10 @@ from tiny_fleets import tiny_fleet
 from tightship.cli.snapshot_file import read_file
 from tightship.cluster import Snapshot
 from tightship.documents.frontier import FrontierPoint, steps, with_knee
-from tightship.frontier.guided import Guided
+from tightship.frontier import frontier
 from tightship.frontier.program import Program
 from tightship.objects.reasons import Reason
-from tightship.planning.plan import STRATEGIES, Planner, make_plan
+from tightship.planning.plan import STRATEGIES, Plan, Planner, Proven, SearchRules, make_plan
 from tightship.rules.disruption import DisruptionLedger
 from tightship.search.limits import limits_of
 from tightship.search.problem import Problem, extract
@@ -86,31 +86,50 @@ def openb() -> Program:
     return Program(whole(read_file(str(OPENB))))
 
 
+def planned(snapshot: Snapshot, most: int | None = None) -> tuple[Plan, Proven]:
+    improve, prove = frontier(most)
+    plan = make_plan(snapshot, judge, improve(STRATEGIES["least-utilized"], SearchRules()), "possible")
+    return plan, prove(plan)
+
+
 @needs_solver
 @pytest.mark.takes(10)
 @pytest.mark.parametrize("fleet", [gpu_fleet(5), exclusive_fleet(4)], ids=["gpu", "exclusive"])
-def test_plans_take_5_percent_more_evictions_than_proven_at_most(fleet: dict[str, object]) -> None:
+def test_each_beginning_of_the_plan_takes_5_percent_more_evictions_than_proven_at_most(
+    fleet: dict[str, object],
+) -> None:
     snapshot = snapshot_of(fleet)
-    program = Program(whole(snapshot))
-    most = len(make_plan(snapshot, judge, STRATEGIES["fewest-nodes"], "possible").removals)
-    for part in (4, 7, 10):
-        removed = most * part // 10
-        choice = program.fewest(removed)
-        assert choice is not None
-        guided = Guided(program, choice.share, removed, least=choice.least, prices=choice.prices)
-        plan = make_plan(snapshot, judge, guided, "possible")
-        assert len(plan.removals) == removed
-        assert choice.least <= plan.evictions <= 1.05 * choice.least
+    plan, proven = planned(snapshot)
+    others = (make_plan(snapshot, judge, STRATEGIES[name], "possible") for name in ("fewest-nodes", "least-utilized"))
+    assert len(plan.removals) >= 0.98 * max(len(each.removals) for each in others)
+    assert proven.solved
+    assert len(proven.points) == 10
+    assert proven.points[-1][:2] == (len(plan.removals), plan.evictions)
+    for removed, evictions, least in proven.points:
+        assert evictions == sum(len(each.moves) for each in plan.removals[:removed])
+        assert least <= evictions <= 1.05 * least
 
 
-@pytest.mark.parametrize("sure", [True, False])
-def test_a_plan_with_a_limit_has_no_more_evictions_and_says_why_nodes_stay(sure: bool) -> None:
+def test_without_a_program_the_nodes_with_the_fewest_pods_are_the_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tightship.search.problem.MOST_CELLS", 0)
     snapshot = snapshot_of(gpu_fleet(6, 60))
-    program = Program(whole(snapshot))
-    worth = np.ones(60)
+    plan, proven = planned(snapshot)
+    assert plan.removals
+    assert not proven.solved
+    fewest = sorted(len(each.evict) for each in judge(snapshot).candidates)
+    assert [each[2] for each in proven.points] == [sum(fewest[: each[0]]) for each in proven.points]
+    assert all(least <= evictions for _, evictions, least in proven.points)
+
+
+@pytest.mark.parametrize("solver", [pytest.param(True, marks=needs_solver), False])
+def test_a_plan_with_a_limit_has_no_more_evictions_and_says_why_nodes_stay(
+    solver: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not solver:
+        monkeypatch.setattr("tightship.planning.solver.find_spec", lambda _: None)
+    snapshot = snapshot_of(gpu_fleet(6, 60))
     for most in (1, 7, 20):
-        guided = Guided(program, program.most(worth, most), 60, most, worth=worth, sure=sure)
-        plan = make_plan(snapshot, judge, guided, "possible")
+        plan, _ = planned(snapshot, most)
         assert plan.evictions <= most
         assert any(each.reason is Reason.MAX_EVICTIONS_REACHED for found in plan.refusals.values() for each in found)
         plain = make_plan(snapshot, judge, STRATEGIES["least-utilized"], "possible")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import msgspec
@@ -359,3 +360,31 @@ def test_no_packing_that_is_found_is_below_the_bound(seed: int) -> None:
     assert len(problem.names) - len(found.closed) >= floor.nodes
     assert floor.exact <= floor.nodes + 1e-6
     assert np.isfinite(floor.prices).all()
+
+
+@pytest.mark.takes(5)
+def test_a_search_of_a_strategy_by_price_keeps_the_plan_that_saves_more_money() -> None:
+    fewer = 0
+    for seed in range(4):
+        snapshot = snapshot_of(gpu_fleet(seed, 40))
+        rng = Random(seed)
+        prices = {name: rng.choice((1, 1, 1, 40)) for name in snapshot.nodes}
+
+        def priced(current: Snapshot, prices: dict[str, int] = prices) -> Judgement:
+            found = judge(current)
+            candidates = (msgspec.structs.replace(each, price=prices[each.name]) for each in found.candidates)
+            return msgspec.structs.replace(found, candidates=tuple(candidates))
+
+        def saved(plan: Plan, prices: dict[str, int] = prices) -> int:
+            return sum(prices[each.node] for each in plan.removals)
+
+        plain = make_plan(snapshot, priced, STRATEGIES["lowest-cost"], "possible")
+        nodes = make_plan(
+            snapshot, priced, Searching(STRATEGIES["fewest-nodes"], SearchRules(iterations=300)), "possible"
+        )
+        found = make_plan(
+            snapshot, priced, Searching(STRATEGIES["lowest-cost"], SearchRules(iterations=300)), "possible"
+        )
+        assert saved(found) >= saved(plain)
+        fewer += saved(nodes) < saved(plain)
+    assert fewer, "a search for fewer nodes alone would have saved less"

@@ -128,9 +128,14 @@ def test_a_strategy_by_price_without_prices_says_what_it_needs(cli: Any, data: P
     assert "strategy lowest-cost needs prices: without any, the plan is that of fewest-nodes" in text
 
 
-def test_a_plan_by_price_is_not_searched_and_says_so(cli: Any, data: Path, prices: Path) -> None:
-    arguments = ("plan", "-f", data / "cluster.yaml", "--strategy", "lowest-cost", "--search", "1s", "--prices", prices)
-    assert "--search does nothing: a search counts nodes, not money" in cli(*arguments).out
+@pytest.mark.parametrize("strategy", ["lowest-cost", "balanced"])
+def test_a_search_of_a_plan_by_price_saves_no_less(strategy: str, cli: Any, data: Path, prices: Path) -> None:
+    given = ("plan", "-f", data / "cluster.yaml", "--strategy", strategy, "--prices", prices, "-o", "json")
+    alone = json.loads(cli(*given, "--placement", "possible").out)["summary"]
+    for more in ((), ("--until-stable",)):
+        summary = json.loads(cli(*given, "--search", "1s", *more).out)["summary"]
+        assert summary["search"]["iterations"]
+        assert summary["money"]["microsPerMonth"]["saved"] >= alone["money"]["microsPerMonth"]["saved"]
 
 
 @pytest.mark.parametrize(

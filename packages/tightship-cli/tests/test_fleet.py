@@ -262,13 +262,17 @@ def test_node_refiner_has_a_fleet_too(cli: Cli, files: tuple[Path, Path]) -> Non
     assert outcome.out.startswith("2 clusters: ")
 
 
+UNLINKED = """[...document.querySelectorAll(".plan")].map((part) =>
+    part.querySelectorAll(".listing .why > li > b").length)"""
+
+
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize("width", [1280, 500])
 async def test_the_page_has_a_part_for_each_cluster(
     width: int, browser: Browser, cli: Cli, files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     page_file = tmp_path / "fleet.html"
-    page_file.write_text(cli("plan", "-f", files[0], "-f", files[1], "-f", tmp_path / "gone.json", "-o", "html").out)
+    page_file.write_text(cli("plan", "-f", files[1], "-f", files[0], "-f", tmp_path / "gone.json", "-o", "html").out)
     async with opened(browser, page_file.as_uri(), width=width) as (page, watch):
         ids = await page.eval_on_selector_all("[id]", "all => all.map((each) => each.id)")
         assert len(ids) == len(set(ids))
@@ -279,8 +283,16 @@ async def test_the_page_has_a_part_for_each_cluster(
         assert await page.locator(".plan").count() == 2
         assert await page.locator(".listing > tbody > tr").count() == 52
         await assert_accessible(page)
-        # An arrow of the second cluster's moves is drawn in its own picture.
+        # Reasons in an opened row of each part link to the reason's chapter, as the part's own table does.
+        await page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+        await page.wait_for_function("document.querySelector('.plan .listing .why > li > a.about')")
+        unlinked = await page.evaluate(UNLINKED)
+        assert unlinked == [0, 0]
+        assert all(await page.evaluate(UNLINKED.replace(" > b", " > a.about")))
+        # An arrow of the second cluster's moves is drawn in its own picture, after a turn of the screen too.
         await page.locator(".plan >> nth=1").locator("tr[data-state=go] a.name").first.click()
         assert await page.locator(".plan >> nth=1").locator("svg.lines path").count() == 1
+        await page.set_viewport_size({"width": width - 20, "height": 700})
+        assert await page.locator(".plan >> nth=1").locator("tr.chosen").count() == 1
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert (watch.said, watch.asked_for) == ([], [page_file.as_uri()])

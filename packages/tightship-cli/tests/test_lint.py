@@ -53,7 +53,12 @@ def made(version: str, kind: str, name: str, spec: Json, **annotations: str) -> 
 
 
 def budget(name: str = "web", app: str = "web", version: str = "policy/v1", **rule: Any) -> Json:
-    return made(version, "PodDisruptionBudget", name, {**rule, "selector": {"matchLabels": {"app": app}}})
+    rule = {"unhealthyPodEvictionPolicy": "AlwaysAllow", **rule, "selector": {"matchLabels": {"app": app}}}
+    return made(version, "PodDisruptionBudget", name, {key: each for key, each in rule.items() if each is not None})
+
+
+def limit_range(**defaults: Any) -> Json:
+    return made("v1", "LimitRange", "defaults", {"limits": [{"type": "Container", **defaults}]})
 
 
 def hpa(name: str = "web", target: str = "web", **more: Any) -> Json:
@@ -113,6 +118,17 @@ CASES: dict[str, tuple[list[Json], dict[str, str]]] = {
         {"MultiplePdbs": "error", "PdbNeverAllows": "error"},
     ),
     "selects nothing": ([deployment(), budget(app="else", maxUnavailable=1)], {"PdbSelectsNothing": "note"}),
+    # kube-prometheus: the operator makes the pods of a custom resource beside the budget.
+    "selects pods that an operator makes": (
+        [made("monitoring.coreos.com/v1", "Prometheus", "k8s", {}), budget(app="else", maxUnavailable=1)],
+        {},
+    ),
+    # kube-linter pdb-unhealthy-pod-eviction-policy: a word on it is enough.
+    "no word on pods that are not Ready": (
+        [deployment(), budget(maxUnavailable=1, unhealthyPodEvictionPolicy=None)],
+        {"PdbKeepsUnhealthy": "note"},
+    ),
+    "IfHealthyBudget": ([deployment(), budget(maxUnavailable=1, unhealthyPodEvictionPolicy="IfHealthyBudget")], {}),
     # kube-linter's pdb-max-unavailable.yaml: the pods are elsewhere, and the budget allows none of them.
     "never, of pods that are elsewhere": (
         [budget(maxUnavailable=0)],
@@ -193,6 +209,26 @@ CASES: dict[str, tuple[list[Json], dict[str, str]]] = {
         {"HpaMissingRequests": "error"},
     ),
     "limits are requests": ([deployment(replicas=None, containers=[LIMITED]), hpa()], {}),
+    # SetDefaults_LimitRangeItem: what a container doesn't ask is the default request, limit, maximum or minimum.
+    **{
+        f"requests by {field} of a LimitRange": (
+            [deployment(replicas=None, containers=[UNREQUESTED]), limit_range(**{field: {"cpu": "1"}}), hpa()],
+            {},
+        )
+        for field in ("defaultRequest", "default", "max", "min")
+    },
+    "a LimitRange of pods makes no requests": (
+        [
+            deployment(replicas=None, containers=[UNREQUESTED]),
+            limit_range(type="Pod", max={"cpu": "1"}),
+            hpa(),
+        ],
+        {"HpaMissingRequests": "error"},
+    ),
+    "a LimitRange of memory": (
+        [deployment(replicas=None, containers=[UNREQUESTED]), limit_range(default={"memory": "1Gi"}), hpa()],
+        {"HpaMissingRequests": "error"},
+    ),
     "a sidecar without": (
         [deployment(replicas=None, initContainers=[{**UNREQUESTED, "restartPolicy": "Always"}]), hpa()],
         {"HpaMissingRequests": "error"},
@@ -275,8 +311,19 @@ def test_a_finding_has_the_line_of_the_field(cli: Cli, tmp_path: Path) -> None:
     )
     found = msgspec.json.decode(cli("lint", "-f", tmp_path / "deploy", "-o", "json").out)["findings"]
     assert [(each["rule"], each["file"], each["line"]) for each in found] == [
-        ("PdbNeverAllows", str(folder / "all.yml"), 20)
+        ("PdbNeverAllows", str(folder / "all.yml"), 20),
+        ("PdbKeepsUnhealthy", str(folder / "all.yml"), 18),
     ]
+
+
+def test_advice_names_the_workload_that_is_written(cli: Cli, tmp_path: Path) -> None:
+    for kind in ("apps/v1", "Deployment"), ("argoproj.io/v1alpha1", "Rollout"):
+        version, name = kind
+        workload = {**deployment(replicas=1), "apiVersion": version, "kind": name}
+        path = write(tmp_path, workload, budget(minAvailable=1))
+        found = msgspec.json.decode(cli("lint", "-f", path, "-o", "json").out)
+        assert f"raise the replicas of {name}" in found["findings"][0]["fix"]
+        assert "ReplicaSet" not in str(found["findings"])
 
 
 def test_a_cluster_is_judged_by_the_rules_of_its_plan(cli: Cli) -> None:
@@ -337,6 +384,16 @@ def test_a_folder_is_read_although_not_all_of_it_is_kubernetes(cli: Cli, tmp_pat
     (tmp_path / "package.json").write_text('{"name": "web"}')
     (tmp_path / "templates").mkdir()
     (tmp_path / "templates" / "web.yaml").write_text("{{- if .Values.x }}\nkind: Pod\n")
+    (tmp_path / "templates" / "api.yaml").write_text("kind: Pod\nmetadata:\n  name: {{.Values.name}}\n")
+    (tmp_path / "templates" / "bare.yaml").write_text(
+        yaml.safe_dump({**POD, "metadata": {"name": "x"}}).replace("name: x", "name: web-{{.Release.Name}}")
+    )
+    (tmp_path / "kustomization.yaml").write_text("resources: [manifests.yaml]\n")
+    (tmp_path / "empty.yaml").write_text("# nothing yet\n---\n")
+    (tmp_path / "list.yaml").write_text("apiVersion: v1\nkind: List\nitems:\n")
+    (tmp_path / "rules.yaml").write_text(
+        yaml.safe_dump(made("v1", "ConfigMap", "rules", {}) | {"data": {"x": "{{ $labels.pod }} is down"}})
+    )
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "x.yaml").write_text("a: [")
     outcome = cli("lint", "-f", tmp_path)
@@ -345,7 +402,7 @@ def test_a_folder_is_read_although_not_all_of_it_is_kubernetes(cli: Cli, tmp_pat
     lines = outcome.err.splitlines()
     assert len(lines) == 2
     assert "values.yaml:1: not Kubernetes'" in outcome.err
-    assert "templates/web.yaml: a template of Helm" in outcome.err
+    assert "templates/api.yaml and 2 more: a template of Helm" in outcome.err
 
 
 def test_standard_input_is_manifests_or_a_cluster(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

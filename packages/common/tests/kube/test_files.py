@@ -366,3 +366,32 @@ def test_a_real_cluster() -> None:
     snapshot = read_file(path)
     assert (len(snapshot.nodes), snapshot.pod_count) == (1523, 2693)
     assert sum(1 for view in snapshot.nodes.values() if not view.pods) == 245
+
+
+@pytest.mark.parametrize("raw", FORMS)
+def test_a_large_file_is_read_like_a_small_one(raw: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "cluster"
+    path.write_bytes(raw)
+    small = read_file(path)
+    monkeypatch.setattr(object_file, "_LARGE", 4)
+    large = read_file(path)
+    assert large.nodes == small.nodes
+    assert large.unscheduled == small.unscheduled
+
+
+def test_a_large_file_is_given_back_while_its_objects_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [{"apiVersion": "v1", "kind": "Node", **node(f"n{each}")} for each in range(40)]
+    pods = [{"apiVersion": "v1", "kind": "Pod", **pod(f"p{each}", node=f"n{each % 40}")} for each in range(400)]
+    path = tmp_path / "cluster.json"
+    path.write_bytes(dump(listed(*nodes, *pods)))
+    small = read_file(path)
+    monkeypatch.setattr(object_file, "_LARGE", 4 * 4096)
+    assert read_file(path).nodes == small.nodes
+    path.write_bytes(dump({"kind": "List", "items": [*nodes, *pods, "just text"]}))
+    with pytest.raises(FileError, match="item 441: not an API object: just text; the file begins with"):
+        read_file(path)
+    path.write_bytes(b'{"kind": "List", "items": [' + b" " * 70_000 + b"\xff]}")
+    with pytest.raises(FileError, match="byte 70027: not UTF-8"):
+        read_file(path)

@@ -32,7 +32,6 @@ from tightship.nodes.controller import NodeController, NodeNote, OwnMetrics
 from tightship.objects.counting import counted, some
 from tightship.objects.times import format_duration
 from tightship.planning.evaluate import Evaluation, Facts
-from tightship.planning.plan import STRATEGIES
 from tightship.planning.plan.model import Measure
 from tightship.process.metrics import PREFIX, OlderName, Row, SnapshotGauge, snapshots
 from tightship.process.settings.loading import (
@@ -282,10 +281,6 @@ class Compactor(NodeController[CompactorSettings]):
     def search(self, settings: CompactorSettings) -> float:
         """Return for how many seconds to search for a better plan."""
         return settings.search
-
-    def by_price(self, settings: CompactorSettings) -> bool:
-        """Whether plans go by price, so that searches, which count nodes, would be in vain."""
-        return any(STRATEGIES[name].by_price for name in {settings.strategy, *settings.strategies})
 
     def judge(self, settings: CompactorSettings) -> CompactorJudge:
         """Return *settings* as rules."""

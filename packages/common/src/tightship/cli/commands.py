@@ -43,7 +43,7 @@ from tightship.documents.frontier import frontier_document
 from tightship.documents.plan_view import PLAN, plan_view
 from tightship.documents.warnings import warnings_of
 from tightship.kube.host import monotonic
-from tightship.nodes.annexes import ADVISE, FRONTIER, SEARCH, Frontier
+from tightship.nodes.annexes import ADVISE, FRONTIER, SEARCH
 from tightship.nodes.controller import AnyController
 from tightship.nodes.loop import serve_nodes
 from tightship.objects.counting import counted
@@ -54,9 +54,8 @@ from tightship.objects.times import parse_duration
 from tightship.objects.unreadable import UNREADABLE
 from tightship.planning.changes import AdviceAsked, Scenario, TimeLimit, Tunable
 from tightship.planning.demand import ReservedDemand
-from tightship.planning.evaluate import Evaluation, Horizon, Judge, evaluate
-from tightship.planning.frontier import Bought
-from tightship.planning.plan import Plan, SearchRules
+from tightship.planning.evaluate import Evaluation, Horizon, evaluate
+from tightship.planning.plan import Plan, Proven, SearchRules
 from tightship.planning.plan.reserving import pending_pods
 from tightship.process.settings.loading import seconds
 from tightship.process.settings.sections import NodeSettings
@@ -231,14 +230,12 @@ class Commands:
 
     def plan(self, arguments: argparse.Namespace) -> int:
         """Print the plan of one cluster, and return the exit code."""
-        if FRONTIER is not None and arguments.frontier:
-            inputs, evaluation, judge, _ = self._judge(arguments, (), load_snapshot)
-            with Progress() as progress:
-                progress.say(f"planning with few and with many evictions on {counted(len(inputs.facts), 'node')}")
-                bought = _bought("--frontier", FRONTIER, evaluation, judge, None)
-            curve = frontier_document(inputs, bought)
+        if getattr(arguments, "frontier", False):
+            inputs, _, prove, _ = self._judge(arguments, (), load_snapshot)
+            assert prove is not None
+            curve = frontier_document(inputs, prove(inputs.plan))
             write_rendered(self.name, FRONTIER_VIEW, curve, arguments, inputs.warnings)
-            return EXIT_WOULD_CHANGE if arguments.exit_code and bought else 0
+            return EXIT_WOULD_CHANGE if arguments.exit_code and curve.points else 0
         document, inputs = self.planned(arguments, load_snapshot)
         if arguments.output is None:
             few = len(inputs.snapshot.nodes) < SUMMARY_FROM or arguments.no_headers
@@ -285,8 +282,12 @@ class Commands:
         named: Sequence[str],
         load: Loader,
         stream: TextIO | None = None,
-    ) -> tuple[Inputs, Evaluation, Judge, Callable[[Inputs, Sequence[str]], Inputs] | None]:
+    ) -> tuple[Inputs, Evaluation, Callable[[Plan], Proven] | None, Callable[[Inputs, Sequence[str]], Inputs] | None]:
         most = _choose_places(arguments)
+        curve = getattr(arguments, "frontier", False)
+        improve, prove = SEARCH, None
+        if FRONTIER is not None and (curve or most is not None):
+            improve, prove = FRONTIER(most)
         controller, given = self.controller, self.controller.flags_given(arguments)
         settings = priced(controller.planned(arguments.config, environment(), given))
         changes, seconds = controller.changes(settings, given), controller.search(settings)
@@ -304,20 +305,12 @@ class Commands:
                 progress.say(f"planning: {counted(removed, 'removal')} after round {rounds}")
 
             doing = "judging" if search is None else f"searching for {search.seconds:g} s for a better plan of"
+            if prove is not None:
+                doing, search = "looking for what evictions buy on", SearchRules()
             progress.say(f"{doing} {counted(len(snapshot.nodes), 'node')}")
-            horizon = Horizon(until_stable=arguments.until_stable, only=selected, forecast=True, search=search)
-            began = monotonic()
-            past = PastDrains(begun=loaded.begun)
-            evaluation = evaluate(snapshot, judge, now, horizon, history=past, improve=SEARCH, progress=tell)
-            if FRONTIER is not None and most is not None:
-                progress.say(f"looking for the plan that saves most with {counted(most, 'eviction')}")
-                for best in _bought("--evictions", FRONTIER, evaluation, judge, most):
-                    horizon = Horizon(only=selected, forecast=True, search=SearchRules())
-                    found = evaluate(
-                        snapshot, judge, now, horizon, history=past, improve=lambda *_, by=best.strategy: by
-                    )
-                    # What the controller's own plan found out about its gates still tells where that plan ends.
-                    evaluation = msgspec.structs.replace(found, gates=evaluation.gates)
+            horizon = Horizon(arguments.until_stable, only=selected, forecast=not curve, search=search)
+            began, past = monotonic(), PastDrains(begun=loaded.begun)
+            evaluation = evaluate(snapshot, judge, now, horizon, history=past, improve=improve, progress=tell)
             planned = monotonic() - began
             as_if = None
             if not named and changes is not None and evaluation.plan.refuses(Reason.KARPENTER_MANAGED):
@@ -330,9 +323,6 @@ class Commands:
             warnings = (*loaded.uncounted, *warnings)
         if selected is not None and not selected:
             warnings = ("--selector and --pool select no node, so the plan removes none", *warnings)
-        if search is not None and evaluation.plan.searched is None and judge.placement == "possible":
-            why = "a search counts nodes, not money, so a plan with strategy balanced or lowest-cost is not searched"
-            warnings = (f"--search does nothing: {why}", *warnings)
         waiting, could_run = pending_pods(evaluation.snapshot)
         inputs = Inputs(
             generator=Generator(self.name, self.version),
@@ -350,10 +340,10 @@ class Commands:
             pending=None if not waiting else PendingSummary(waiting, could_run),
         )
         advising = None
-        if ADVISE is not None and changes is not None and arguments.advice_time and most is None:
+        if ADVISE is not None and changes is not None and arguments.advice_time and prove is None:
             limits = TimeLimit(arguments.advice_time, monotonic, planned)
             advising = partial(ADVISE, AdviceAsked(changes, loaded.snapshot, evaluation, horizon, limits))
-        return inputs, evaluation, judge, advising
+        return inputs, evaluation, prove, advising
 
 
 def _add_advice_argument(group: argparse._ArgumentGroup) -> None:
@@ -396,8 +386,8 @@ def _add_frontier_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--frontier",
         action="store_true",
-        help="ten plans from few to many nodes, each with few evictions and the fewest that are proven possible; sets "
-        "--placement possible",
+        help="one plan in the order of what nodes cost in evictions, told at ten points beside the fewest that are "
+        "proven; sets --placement possible",
     )
     group.add_argument(
         "--evictions",
@@ -406,13 +396,6 @@ def _add_frontier_arguments(parser: argparse.ArgumentParser) -> None:
         help="the plan that saves most with at most N evictions: most money, without prices most nodes; sets "
         "--placement possible",
     )
-
-
-def _bought(flag: str, ask: Frontier, evaluation: Evaluation, judge: Judge, most: int | None) -> Sequence[Bought]:
-    try:
-        return ask(evaluation, judge, most)
-    except ValueError as error:
-        raise CliError(f"{flag}: {error}") from error
 
 
 def _parse_evictions(text: str) -> int:

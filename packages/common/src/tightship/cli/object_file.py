@@ -15,14 +15,16 @@ import codecs
 import gzip
 import io
 import json
+import mmap
 import os
 import re
 import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, TypeAlias
+from typing import IO, TypeAlias, cast, overload
 
 import msgspec
 import yaml
@@ -38,6 +40,12 @@ LARGEST = 4 << 30
 
 LARGEST_RATIO = 200
 """How much larger than itself a compressed file may become. kubectl's output becomes ten to fifty times as large."""
+
+_LARGE = 32 << 20
+"""Bytes from which a file of JSON is given back to the system while its objects are taken."""
+
+_PLAIN = (b'{"', b"{\n", b"{ ", b"{\r", b"[{", b"[\n")
+"""How JSON begins, as kubectl prints it."""
 
 _ALWAYS_ALLOWED = 64 << 20
 """Bytes to which a compressed file may unpack, however small it is."""
@@ -72,8 +80,17 @@ class DocumentError(ValueError):
     """The bytes hold no readable documents; the text says where."""
 
 
-def unpack(raw: bytes) -> bytes:
+@overload
+def unpack(raw: bytes) -> bytes: ...
+@overload
+def unpack(raw: memoryview) -> bytes | memoryview: ...
+def unpack(raw: bytes | memoryview) -> bytes | memoryview:
     """Return *raw* as UTF-8 without a byte order mark, decompressed. Raises :class:`DocumentError`."""
+    if isinstance(raw, memoryview):
+        if bytes(raw[:2]) in _PLAIN:
+            _check_utf8(raw)
+            return raw
+        raw = bytes(raw)
     if raw.startswith(_GZIP):
         try:
             raw = _gunzip(raw)
@@ -116,16 +133,16 @@ def _gunzip(raw: bytes) -> bytes:
     return found
 
 
-def documents(raw: bytes) -> Iterator[bytes | msgspec.Raw]:
+def documents(raw: bytes | memoryview) -> Iterator[bytes | msgspec.Raw]:
     """Yield each document of *raw* (from :func:`unpack`) as JSON. Raises :class:`DocumentError`."""
-    if raw[:_BLOCK].lstrip()[:1] in (b"{", b"["):
+    if bytes(raw[:_BLOCK]).lstrip()[:1] in (b"{", b"["):
         return _json_documents(raw)
-    return _yaml_documents(_without_logs(raw))
+    return _yaml_documents(_without_logs(bytes(raw)))
 
 
-def beginning(raw: bytes) -> str:
+def beginning(raw: bytes | memoryview) -> str:
     """Return the first line of *raw* (from :func:`unpack`) with something on it, quoted."""
-    return quoted(raw[:_BLOCK].decode(errors="replace").strip().partition("\n")[0].strip())
+    return quoted(bytes(raw[:_BLOCK]).decode(errors="replace").strip().partition("\n")[0].strip())
 
 
 def _without_logs(raw: bytes) -> bytes:
@@ -139,7 +156,7 @@ def _without_logs(raw: bytes) -> bytes:
     return _DUMPED.sub(b"", raw)
 
 
-def _check_utf8(raw: bytes) -> None:
+def _check_utf8(raw: bytes | memoryview) -> None:
     """Check in blocks: nobody needs the text of a large dump, which would take as much memory again."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     view = memoryview(raw)
@@ -151,12 +168,12 @@ def _check_utf8(raw: bytes) -> None:
             raise DocumentError(f"byte {start - pending + error.start}: not UTF-8: {error.reason}") from error
 
 
-def _json_documents(raw: bytes) -> Iterator[bytes | msgspec.Raw]:
+def _json_documents(raw: bytes | memoryview) -> Iterator[bytes | msgspec.Raw]:
     try:
         whole = msgspec.json.decode(raw, type=msgspec.Raw)
     except UNREADABLE:
         # Several documents, or broken JSON: the standard parser tells where a document ends and where an error is.
-        yield from _one_by_one(_without_logs(raw).decode())
+        yield from _one_by_one(_without_logs(bytes(raw)).decode())
     else:
         yield whole
 
@@ -377,6 +394,18 @@ def read_bytes(path: str | os.PathLike[str]) -> tuple[bytes, str]:
         raise FileError((f"{name}: {error.strerror or error}",)) from error
 
 
+def _held(path: str | os.PathLike[str]) -> tuple[memoryview, str] | None:
+    """Return the bytes of a large file in memory that can be given back in parts, and its name."""
+    with suppress(OSError, ValueError), Path(path).open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if hasattr(mmap, "MADV_DONTNEED") and _LARGE <= size <= LARGEST:
+            held = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            with memoryview(held) as whole:
+                if file.readinto(whole) == size and not file.read(1):
+                    return memoryview(held), os.fspath(path)
+    return None
+
+
 def _read(stream: IO[bytes], name: str) -> bytes:
     found = read_stream(stream, LARGEST)
     if found is None:
@@ -420,7 +449,7 @@ def read_all(paths: Sequence[str | os.PathLike[str]], known: Known, take: Take) 
         of_folder = files != [os.fspath(path)]
         for file in files:
             try:
-                raw, name = read_bytes(file)
+                raw, name = _held(file) or read_bytes(file)
             except FileError as error:
                 problems += error.problems
             else:
@@ -433,7 +462,13 @@ def read_all(paths: Sequence[str | os.PathLike[str]], known: Known, take: Take) 
 
 
 def read_objects(
-    raw: bytes, name: str, known: Known, take: Take, held: FileObjects | None = None, *, of_folder: bool = False
+    raw: bytes | memoryview,
+    name: str,
+    known: Known,
+    take: Take,
+    held: FileObjects | None = None,
+    *,
+    of_folder: bool = False,
 ) -> FileObjects:
     """Give *take* every *known* object in the bytes of the file called *name*, and return the contents.
 
@@ -442,6 +477,7 @@ def read_objects(
     reader = _Reader(name, known, take, _nothing() if held is None else held, of_folder)
     try:
         reader.whole = unpack(raw)
+        reader.beginning = beginning(reader.whole)
         for number, document in enumerate(documents(reader.whole), 1):
             reader.take(document, f"document {number}")
     except DocumentError as error:
@@ -457,7 +493,8 @@ class _Reader:
     def __init__(self, name: str, known: Known, take: Take, held: FileObjects, of_folder: bool) -> None:
         self._name = name
         self._of_folder = of_folder
-        self.whole = b""
+        self.whole: bytes | memoryview = b""
+        self.beginning = ""
         self._known = known
         self._take = take
         self.held = held
@@ -472,7 +509,7 @@ class _Reader:
             msgspec.json.decode(raw, type=str)
         except UNREADABLE:
             return ""
-        return f"just text; the file begins with {beginning(self.whole)}: {ALLOWED}"
+        return f"just text; the file begins with {self.beginning}: {ALLOWED}"
 
     def _no_object(self, text: str, *, always: bool = False) -> None:
         if self._of_folder and not always:
@@ -512,8 +549,14 @@ class _Reader:
         except UNREADABLE as error:
             self.problem(f"{place}: not a list of API objects: {error}")
             return
+        taken = given_back = 0
         for number, item in enumerate(items, 1):
-            self.take(item, f"{place}, item {number}", kind, api_version)
+            self.take(item.copy(), f"{place}, item {number}", kind, api_version)
+            taken += memoryview(item).nbytes
+            if isinstance(self.whole, memoryview) and taken - given_back > _LARGE // 4:
+                # What is before the end of this item is done with, and nothing keeps a part of the file.
+                given_back = taken - taken % mmap.PAGESIZE
+                cast("mmap.mmap", self.whole.obj).madvise(mmap.MADV_DONTNEED, 0, given_back)
 
     def _take_object(self, kind: str, raw: bytes | msgspec.Raw, place: str) -> None:
         self.held.present.add(kind)

@@ -15,7 +15,7 @@ from tightship.documents.presentation import Column, Grid, Printout, TextLine, V
 if TYPE_CHECKING:
     # hpa-scaler uses documents too, and has no numpy, which plans need.
     from tightship.documents.build import Inputs
-    from tightship.planning.frontier import Bought
+    from tightship.planning.plan import Proven
 
 WIDTH, HEIGHT, MARGIN = 720, 360, 60
 """The plot in units, which are pixels in a wide window, with room for the words at its axes."""
@@ -48,23 +48,22 @@ class NodeFrontier(NodeHead, frozen=True, rename="camel", tag_field="kind", tag=
     warnings: tuple[str, ...] = ()
 
 
-def frontier_document(inputs: Inputs, bought: Sequence[Bought]) -> NodeFrontier:
-    """Return the document of the plans *bought* on the cluster of *inputs*."""
+def frontier_document(inputs: Inputs, proven: Proven) -> NodeFrontier:
+    """Return the document of the plan of *inputs*, of which *proven* tells."""
     nodes = len(inputs.snapshot.nodes)
     prices = {name: fact.price for name, fact in inputs.facts.items() if fact.price is not None}
-    currency = next((price.currency for price in prices.values()), None)
-
-    def point(each: Bought) -> FrontierPoint:
-        gone = [removal.node for removal in each.plan.removals]
-        saved = sum(prices[name].monthly for name in gone if name in prices) if prices else None
-        return FrontierPoint(len(gone), nodes - len(gone), each.plan.evictions, each.least, saved)
-
+    monthly = [prices[each.node].monthly if each.node in prices else 0 for each in inputs.plan.removals]
     return NodeFrontier(
         *inputs.head,
         nodes=nodes,
-        currency=currency,
-        solver="highs" if all(each.solved for each in bought) else "none",
-        points=with_knee([point(each) for each in bought]),
+        currency=next((price.currency for price in prices.values()), None),
+        solver="highs" if proven.solved else "none",
+        points=with_knee(
+            [
+                FrontierPoint(removed, nodes - removed, evictions, least, sum(monthly[:removed]) if prices else None)
+                for removed, evictions, least in proven.points
+            ]
+        ),
         warnings=inputs.warnings,
     )
 
@@ -138,7 +137,7 @@ def _end(found: NodeFrontier) -> Iterator[TextLine]:
 
 PROVEN = {
     "highs": "no plan of one round that removes as many nodes evicts fewer pods, by a linear program",
-    "none": "by the nodes with the fewest pods alone; pip install 'tightship[solver]' proves more",
+    "none": "by the nodes with the fewest pods alone; pip install 'tightship[solver]' proves more of few kinds of pods",
 }
 
 
@@ -152,16 +151,8 @@ def headline(found: NodeFrontier, knee: FrontierPoint) -> str:
     return f"{told}, the {last.removed - knee.removed:,} after them {more:.2f}"
 
 
-class _Plot(Struct, frozen=True):
-    """The curves in units: the points of the *plans* and of the *proof*, and where the axes have lines."""
-
-    plans: Sequence[tuple[float, float, FrontierPoint]]
-    proof: Sequence[tuple[float, float]]
-    across: Sequence[tuple[float, str]]
-    up: Sequence[tuple[float, str]]
-
-
-def _plot(points: Sequence[FrontierPoint]) -> _Plot:
+def _plot(points: Sequence[FrontierPoint]) -> dict[str, object]:
+    """Return the curves in units, the points of the plans and of the proof, and where the axes have lines."""
     most, nodes = max((p.evictions for p in points), default=0) or 1, points[-1].removed if points else 1
 
     def at(evictions: float, removed: float) -> tuple[float, float]:
@@ -169,12 +160,12 @@ def _plot(points: Sequence[FrontierPoint]) -> _Plot:
         return round(x, 1), round(HEIGHT - MARGIN - removed / nodes * (HEIGHT - 2 * MARGIN), 1)
 
     parts = (0, 0.25, 0.5, 0.75, 1)
-    return _Plot(
-        [(*at(p.evictions, p.removed), p) for p in points],
-        [at(0, 0), *(at(p.least, p.removed) for p in points)],
-        [(at(part * most, 0)[0], f"{part * most:,.0f}") for part in parts],
-        [(at(0, part * nodes)[1], f"{part * nodes:,.0f}") for part in parts],
-    )
+    return {
+        "plans": [(*at(p.evictions, p.removed), p) for p in points],
+        "proof": [at(0, 0), *(at(p.least, p.removed) for p in points)],
+        "across": [(at(part * most, 0)[0], f"{part * most:,.0f}") for part in parts],
+        "up": [(at(0, part * nodes)[1], f"{part * nodes:,.0f}") for part in parts],
+    }
 
 
 def _page(found: NodeFrontier) -> Page:

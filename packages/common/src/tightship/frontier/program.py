@@ -34,14 +34,10 @@ _Ints = NDArray[np.intp]
 
 
 class Choice(Struct, frozen=True):
-    """No plan that removes as many nodes evicts fewer than *least* pods; *share* is how much of each node goes.
-
-    ``prices[sort, resource]`` is what room is worth, in evictions.
-    """
+    """No plan that removes as many nodes evicts fewer than *least* pods; *share* is how much of each node goes."""
 
     least: int
     share: _Floats
-    prices: _Floats
 
 
 class _Rows:
@@ -75,8 +71,6 @@ class Program:
         self.evictions = np.bincount(problem.homes[problem.evicted], minlength=nodes).astype(np.float64)
         self._may = np.flatnonzero(problem.closable)
         self.sorts, _ = sorts_of(problem, problem.whole() + problem.slack)
-        self.room = np.zeros((int(self.sorts.max(initial=-1)) + 1, problem.free.shape[1]))
-        self._unit = np.ones(problem.free.shape[1])
         self._solver: Any = None
         if solver_installed():
             self._build()
@@ -96,19 +90,27 @@ class Program:
         share[cheapest] = 1.0
         least = int(self.evictions[cheapest].sum())
         if self._solver is None:
-            return Choice(least, share, np.zeros_like(self.room))
+            return Choice(least, share)
         found, duals = self._run(self._costs, removed, np.inf)
         if duals is None:
-            return None if found is None else Choice(least, share, np.zeros_like(self.room))
+            return None if found is None else Choice(least, share)
         share[may] = found
-        prices = -duals[self._first : self._first + self.room.size].reshape(self.room.shape)
-        return Choice(max(least, self._proven(duals)), share, np.maximum(prices, 0.0) / self._unit)
+        return Choice(max(least, self._proven(duals)), share)
 
-    def most(self, worth: _Floats, evictions: int) -> _Floats:
+    def order(self, points: int) -> _Floats:
+        """Return how early each node goes: of so many choices, from few nodes to the most, how much it is part of."""
+        whole = self.most(np.ones(len(self.problem.names)), np.inf).sum() if self.solved else len(self._may)
+        choices = (self.fewest(int(whole * part / points)) for part in range(1, points + 1))
+        return sum((each.share for each in choices if each is not None), np.zeros(len(self.problem.names)))
+
+    def most(self, worth: _Floats, evictions: float) -> _Floats:
         """Return how much of each node goes where nodes of most *worth* go with at most so many *evictions*."""
         may, share = self._may, np.zeros(len(self.problem.names))
-        if self._solver is not None:
-            found, duals = self._run(np.concatenate([-worth[may], self._costs[len(may) :]]), 0, float(evictions))
+        if self._solver is None:
+            first = may[np.argsort(-worth[may] / np.maximum(self.evictions[may], 0.1), kind="stable")]
+            share[first[np.cumsum(self.evictions[first]) <= evictions]] = 1.0
+        else:
+            found, duals = self._run(np.concatenate([-worth[may], self._costs[len(may) :]]), 0, evictions)
             if found is not None and duals is not None:
                 share[may] = found
         return share
@@ -147,7 +149,8 @@ class Program:
         held = np.zeros_like(problem.free)
         np.add.at(held, problem.homes[~problem.evicted], problem.requests[problem.kinds[~problem.evicted]])
         room = np.maximum(problem.free, 0.0) + held + problem.slack
-        sorts, kinds, largest = self.sorts, len(problem.demands), self.room
+        sorts, kinds = self.sorts, len(problem.demands)
+        largest = np.zeros((int(sorts.max(initial=-1)) + 1, problem.free.shape[1]))
         allowed = np.zeros((len(largest), kinds), dtype=np.bool_)
         np.maximum.at(largest, sorts, room)
         np.logical_or.at(allowed, sorts, problem.allowed)
@@ -156,7 +159,7 @@ class Program:
         to, what = np.nonzero(allowed)
         if len(to) > MOST_FLOWS or not len(may):
             return
-        self._unit = unit = np.maximum(largest.max(axis=0, initial=0.0), 1.0)
+        unit = np.maximum(largest.max(axis=0, initial=0.0), 1.0)
         pods = np.zeros((len(problem.names), kinds))
         np.add.at(pods, (problem.homes, problem.kinds), 1.0)
         flows, rows = len(may) + np.arange(len(to)), _Rows()
@@ -166,7 +169,7 @@ class Program:
         at, which = np.nonzero(pods[may])
         rows.scatter(which, at, -pods[may][at, which])
         # What goes to a sort fits into what its nodes that stay have free.
-        first = self._first = len(rows.upper)
+        first = len(rows.upper)
         for resource in range(room.shape[1]):
             rows.scatter(first + to * room.shape[1] + resource, flows, (problem.requests / unit)[what, resource])
             own = first + sorts[may] * room.shape[1] + resource

@@ -20,9 +20,7 @@ from tightship.kube.connection import Connection
 from tightship.landing import landing_guide
 from tightship.objects.money import PriceReader, Prices
 from tightship.planning.changes import AdviceAsked
-from tightship.planning.evaluate import Evaluation, Judge
-from tightship.planning.frontier import Bought
-from tightship.planning.plan import Improve
+from tightship.planning.plan import Improve, Plan, Proven
 from tightship.prices import prices
 from tightship.process.serving import Frame
 from tightship.process.settings.loading import Flag
@@ -44,7 +42,7 @@ ADVISE: Advise | None = advise
 SEARCH: Improve | None = search
 """What searches for better plans; without it, plans are those of their strategies."""
 
-Frontier: TypeAlias = Callable[[Evaluation, Judge, int | None], Sequence[Bought]]
+Frontier: TypeAlias = Callable[[int | None], tuple[Improve, Callable[[Plan], Proven]]]
 
 FRONTIER: Frontier | None = frontier
 """What says what evictions buy; without it, ``plan`` has neither ``--frontier`` nor ``--evictions``."""

@@ -26,7 +26,7 @@ from tightship.nodes.annexes import ADVISE, SEARCH
 from tightship.objects.api_errors import one_line
 from tightship.objects.times import rfc3339
 from tightship.planning.changes import AdviceAsked, TimeLimit, Tunable
-from tightship.planning.evaluate import AT_ONCE, Evaluation, Facts, Horizon, Judge, evaluate
+from tightship.planning.evaluate import AT_ONCE, Evaluation, Facts, Horizon, Judge, evaluate, score
 from tightship.planning.plan import Plan, SearchRules
 from tightship.process.logging import log
 from tightship.process.loop import in_thread
@@ -183,7 +183,8 @@ class BackgroundSearch:
             self._task = None
         if end.is_set() or not self._may():
             return
-        first, better = self._last is None, _score(plan) > _score(before)
+        priced = evaluation.facts if judge.strategy(evaluation.facts).by_price else {}
+        first, better = self._last is None, score(plan, priced) > score(before, priced)
         keep = _kept(evaluation, plan)
         self._last = _Ended(evaluation.facts, judge, keep, better, self._clock())
         self._searches += 1
@@ -222,10 +223,6 @@ class BackgroundSearch:
             stop=stop,
         )
         return evaluate(evaluation.snapshot, judge, evaluation.now, Horizon(search=rules), improve=SEARCH).plan
-
-
-def _score(plan: Plan) -> tuple[int, int]:
-    return len(plan.removals), -plan.evictions
 
 
 def _kept(evaluation: Evaluation, plan: Plan) -> int:

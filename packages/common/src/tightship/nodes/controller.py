@@ -118,11 +118,6 @@ class NodeController(ABC, Generic[S]):
         del settings
         return 0.0
 
-    def by_price(self, settings: S) -> bool:
-        """Whether plans go by price, so that searches, which count nodes, would be in vain."""
-        del settings
-        return False
-
     @abstractmethod
     def judge(self, settings: S) -> Judge:
         """Return *settings* as rules: gates, order and limits."""

@@ -424,7 +424,7 @@ class ConsolidationLoop(Controller):
         return self._drainer.pauses(node) or self._guide.refusal(node)
 
     def _searching(self, settings: NodeSettings) -> float:
-        return 0.0 if self._controller.by_price(settings) else self._controller.search(settings)
+        return self._controller.search(settings)
 
     def _may_begin(self) -> bool:
         return self._frame.leading() and self._frame.acting()

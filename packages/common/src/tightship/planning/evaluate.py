@@ -379,17 +379,25 @@ def _plan(
     plan = made(searching or strategy)
     if searching is not None:
         plan = msgspec.structs.replace(plan, searched=searching.searched)
-        plan = _over_rounds(plan, made(strategy)) if horizon.until_stable else plan
+        plan = _over_rounds(plan, made(strategy), facts if strategy.by_price else {}) if horizon.until_stable else plan
     return gates, plan
 
 
-def _over_rounds(found: Plan, plain: Plan) -> Plan:
+def score(plan: Plan, priced: Facts) -> tuple[int, int, int]:
+    """Return how good *plan* is: what the nodes that it removes cost by the facts *priced*, their number, evictions."""
+    prices = (priced[each.node].price for each in plan.removals if each.node in priced)
+    return sum(each.hourly for each in prices if each is not None), len(plan.removals), -plan.evictions
+
+
+def _over_rounds(found: Plan, plain: Plan, priced: Facts) -> Plan:
     """Return the better of *found*, whose first round was searched, and *plain*, the strategy's own plan.
+
+    If one saves more money by the facts *priced*, that is better; then the number of nodes counts.
 
     A first round that removes most may take room that later rounds would have used for more nodes.
     """
     searched = found.searched
-    if searched is None or (len(found.removals), -found.evictions) >= (len(plain.removals), -plain.evictions):
+    if searched is None or score(found, priced) >= score(plain, priced):
         return found
     unused = msgspec.structs.replace(searched, removed=searched.greedy_removed, evictions=searched.greedy_evictions)
     return msgspec.structs.replace(plain, searched=unused)

@@ -5,8 +5,8 @@ from tightship.search.strategy import Searching
 
 
 def search(strategy: Strategy, rules: SearchRules) -> Strategy:
-    """Return a strategy that plans as *strategy* does, then searches by *rules* for a plan that removes more.
+    """Return a strategy that plans as *strategy* does, then searches by *rules* for a better plan.
 
-    A search counts nodes, not money, so a strategy by price is returned as it is.
+    Where *strategy* goes by price, a plan that saves more money is the better one.
     """
-    return strategy if strategy.by_price else Searching(strategy, rules)
+    return Searching(strategy, rules)

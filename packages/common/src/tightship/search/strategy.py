@@ -30,19 +30,26 @@ class _Found(Struct, frozen=True):
 
     outcome: Outcome
     removals: Sequence[Removal]
-    broken: int = 0
+    broken: int
+    by_price: bool
 
     @property
     def evictions(self) -> int:
         return sum(len(removal.moves) for removal in self.removals)
 
     @property
-    def score(self) -> tuple[int, int, int, int]:
-        """The nodes removed, those among them with planned maintenance, then costs of disruption and evictions."""
+    def score(self) -> tuple[int, int, int, int, int]:
+        """The money saved, if it counts, and the nodes removed, then those with planned maintenance, and costs."""
         candidates = self.outcome.planner.candidates
+        saved = round(sum(map(self._price, self.removals))) if self.by_price else 0
         maintained = sum(candidates[removal.node].maintenance for removal in self.removals)
         cost = sum(total_cost(move.pod for move in removal.moves) for removal in self.removals)
-        return len(self.removals), maintained, -cost, -self.evictions
+        return saved, len(self.removals), maintained, -cost, -self.evictions
+
+    def _price(self, removal: Removal) -> float:
+        planner = self.outcome.planner
+        priced = any(each.price is not None for each in planner.candidates.values())
+        return planner.start.worth(planner.candidates[removal.node]) if priced else 0.0
 
 
 class Searching(Strategy):
@@ -53,7 +60,7 @@ class Searching(Strategy):
 
     def __init__(self, greedy: Strategy, rules: SearchRules) -> None:
         self.name = greedy.name
-        self.choose = greedy.choose
+        self.choose, self.by_price = greedy.choose, greedy.by_price
         self.searched: Searched | None = None
         self._begun = False
         self._greedy = greedy
@@ -138,7 +145,7 @@ class Searching(Strategy):
         return best
 
     def _found(self, outcome: Outcome, broken: int = 0) -> _Found:
-        return _Found(outcome, straightened(outcome.planner), broken)
+        return _Found(outcome, straightened(outcome.planner), broken, self.by_price)
 
 
 def _unexplained(new_planner: NewPlanner) -> NewPlanner:

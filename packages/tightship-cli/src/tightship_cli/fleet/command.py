@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import copy
+import gc
 import io
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from fnmatch import fnmatchcase
 from pathlib import PurePath
 from queue import Empty, SimpleQueue
+
+import msgspec
 
 from tightship.cli.app import EXIT_WOULD_CHANGE, CliError, UsageError, cut
 from tightship.cli.arguments import CommandParser
@@ -20,7 +23,7 @@ from tightship.cli.object_file import DocumentError, FileError, files_in, read_b
 from tightship.cli.output import Progress, write_rendered
 from tightship.cli.source import file_source, files_of, load_snapshot
 from tightship.cluster import Snapshot
-from tightship.documents.document import Generator
+from tightship.documents.document import Generator, NodePlan
 from tightship.documents.formats import formats_of
 from tightship.kube.credentials import contexts
 from tightship.objects.api_errors import KubeError
@@ -123,10 +126,13 @@ def _whole(path: str) -> bool:
     kinds: set[bytes] = set()
     try:
         for file in files_in(path):
-            kinds.update(each[1] for each in _HOLDS.finditer(unpack(read_bytes(file)[0])))
+            for each in _HOLDS.finditer(unpack(read_bytes(file)[0])):
+                kinds.add(each[1])
+                if len(kinds) > 1 or b"ClusterSnapshot" in kinds:
+                    return True
     except (FileError, DocumentError):
         return True  # and a line of its own, which says so
-    return b"ClusterSnapshot" in kinds or {b"Node", b"Pod"} <= kinds
+    return b"ClusterSnapshot" in kinds
 
 
 def _with(arguments: argparse.Namespace, **values: object) -> argparse.Namespace:
@@ -137,7 +143,7 @@ def _with(arguments: argparse.Namespace, **values: object) -> argparse.Namespace
 
 def _planned(commands: Commands, each: Sequence[argparse.Namespace]) -> list[Planned]:
     """Return the plans, in the order of *each*: contexts four at once, files one by one, since nobody waits there."""
-    found: list[Planned | BaseException | None] = [None] * len(each)
+    found: list[Callable[[], Planned] | BaseException | None] = [None] * len(each)
     waiting: SimpleQueue[tuple[int, argparse.Namespace]] = SimpleQueue()
     for item in enumerate(each):
         waiting.put(item)
@@ -165,10 +171,19 @@ def _planned(commands: Commands, each: Sequence[argparse.Namespace]) -> list[Pla
     for one in found:
         if isinstance(one, BaseException):
             raise one
-    return [one for one in found if isinstance(one, Planned)]
+    return [one() for one in found if callable(one)]
 
 
-def _one(commands: Commands, arguments: argparse.Namespace) -> Planned:
+def _one(commands: Commands, arguments: argparse.Namespace) -> Callable[[], Planned]:
+    """Return what reads the plan from its JSON: of a cluster nothing else is held while others are planned."""
+    planned = _of(commands, arguments)
+    kept, raw = msgspec.structs.replace(planned, plan=None), msgspec.json.encode(planned.plan)
+    del planned
+    gc.collect()
+    return lambda: msgspec.structs.replace(kept, plan=msgspec.json.decode(raw, type=NodePlan | None))
+
+
+def _of(commands: Commands, arguments: argparse.Namespace) -> Planned:
     name = getattr(arguments, "named", "") or arguments.context or file_source(arguments.filename).name
     try:
         plan, inputs = commands.planned(arguments, load_snapshot, io.StringIO())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import add
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from tightship.documents.document import API_VERSION, Blocker, Generator, NodePlan, NodeTotals
@@ -96,7 +98,10 @@ def fleet_plan(generator: Generator, found: Sequence[Planned]) -> FleetPlan:
     spent: dict[str, MonthTotals] = {}
     for each in clusters:
         if each.micros_per_month is not None:
-            spent[each.currency] = _sum(spent.get(each.currency), each.micros_per_month)
+            before, more = spent.get(each.currency, MonthTotals(0, 0, 0)), each.micros_per_month
+            spent[each.currency] = MonthTotals(
+                *map(add, msgspec.structs.astuple(before), msgspec.structs.astuple(more))
+            )
     planned = [(each.name, each.plan, each.teams) for each in found if each.plan is not None]
     blockers = (_blocker(name, plan, each) for name, plan, _ in planned for each in plan.summary.blockers)
     teams = (each for name, plan, teams in planned for each in _teams(name, plan, teams))
@@ -124,12 +129,6 @@ def fleet_plan(generator: Generator, found: Sequence[Planned]) -> FleetPlan:
     )
 
 
-def _sum(first: MonthTotals | None, second: MonthTotals) -> MonthTotals:
-    if first is None:
-        return second
-    return MonthTotals(first.before + second.before, first.after + second.after, first.saved + second.saved)
-
-
 def _worth(each: FleetBlocker) -> tuple[int, int, int, str, str, str]:
     return -(each.micros_alone or 0), -each.alone, -each.nodes, each.cluster, each.reason, each.thing
 
@@ -152,16 +151,8 @@ def _cluster(found: Planned) -> ClusterEntry:
 
 def _blocker(name: str, plan: NodePlan, each: Blocker) -> FleetBlocker:
     spent = plan.summary.money
-    return FleetBlocker(
-        each.reason,
-        each.thing,
-        each.nodes,
-        each.alone,
-        each.micros,
-        each.micros_alone,
-        cluster=name,
-        currency="" if spent is None else spent.currency,
-    )
+    currency = "" if spent is None else spent.currency
+    return FleetBlocker(**msgspec.structs.asdict(each), cluster=name, currency=currency)
 
 
 def _teams(name: str, plan: NodePlan, teams: Mapping[str, str]) -> Iterable[TeamEntry]:

@@ -6,7 +6,6 @@ every replica Ready (``pkg/controller/disruption/disruption.go``).
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -23,7 +22,7 @@ from tightship.kube.resources import BY_KIND
 from tightship.objects import WORKLOAD_KINDS, ObjectError, decode
 from tightship.objects.meta import qualified
 from tightship.objects.selectors import LabelSelector
-from tightship_cli.lint.rules import RULES, Finding, found, in_order
+from tightship_cli.lint.rules import RULES, Finding, count_of, found, in_order
 
 Json = dict[str, Any]
 Key = tuple[str, str, str]
@@ -32,8 +31,9 @@ Key = tuple[str, str, str]
 ALLOWED = "allowed are manifests of Kubernetes: YAML or JSON with kind and metadata.name"
 
 _CLUSTER = re.compile(rb"""["']?kind["']?\s*:\s*["']?(?:Node|ClusterSnapshot)["']?\s*(?:[,}\r\n]|$)""")
-_TEMPLATE = re.compile(rb"\{\{-?\s")
 _HOOK = "helm.sh/hook"
+_HELM = "a template of Helm: give what `helm template` prints"
+_KUSTOMIZE = frozenset({"kustomization.yaml", "kustomization.yml"})
 
 _POD_TEMPLATE = ("spec", "template")
 _TEMPLATES: Mapping[str, tuple[str, ...]] = {
@@ -79,12 +79,20 @@ class Manifests(Struct, frozen=True):
     written: Mapping[Key, _Written]
 
     def located(self, findings: Sequence[Finding]) -> list[Finding]:
-        """Return *findings* with file and line; advice is about the manifest, not about the running object."""
-        return in_order(self._located(each) for each in findings)
+        """Return *findings* with file and line; advice is about the manifest, not about the running object.
+
+        A custom resource may stand for pods that its operator makes, which a budget beside it may select.
+        """
+        custom = {space for kind, space, _ in self.written if "." in kind and not kind.endswith(".k8s.io")}
+        elsewhere = [each for each in findings if each.rule == "PdbSelectsNothing" and each.namespace in custom]
+        return in_order(self._located(each) for each in findings if each not in elsewhere)
 
     def _located(self, finding: Finding) -> Finding:
         known, rule = self.written.get((finding.kind, finding.namespace, finding.name)), RULES[finding.rule]
         fix = rule.help if "kubectl " in finding.fix else finding.fix
+        for kind, space, name in self.written if "-1 " in fix else ():
+            if space == finding.namespace:
+                fix = fix.replace(f"{_MADE.get(kind)}/{name}-1 ", f"{kind.partition('.')[0]}/{name} ")
         if known is None:
             return msgspec.structs.replace(finding, fix=fix)
         lines = (_line(known.node, field.split(".")) for field in rule.fields)
@@ -130,44 +138,68 @@ class _Reader:
     def __init__(self) -> None:
         self.written: dict[Key, _Written] = {}
         self.problems: list[str] = []
-        self.warnings: list[str] = []
+        self._strange: dict[str, list[str]] = {}
+        self._twice: list[str] = []
         self.state = ClusterState()
         self.findings: list[Finding] = []
 
+    @property
+    def warnings(self) -> list[str]:
+        """What of the folders was passed over, a line for each reason."""
+        told = [f"{_first(places)}: {why}" for why, places in self._strange.items()]
+        return told + ([f"{_first(self._twice)}; lint each cluster alone"] if self._twice else [])
+
     def read(self, raw: bytes, name: str, of_folder: bool) -> None:
         """Take every object of a file."""
-        strange = self.warnings if of_folder else self.problems
+
+        def strange(place: str, why: str) -> None:
+            if of_folder:
+                self._strange.setdefault(why, []).append(place)
+            else:
+                self.problems.append(f"{place}: {why}")
+
         try:
-            whole = unpack(raw)
-            for document, node in marked_documents(whole):
-                if not self._take(document, node, name) and not (of_folder and name.endswith(".json")):
-                    strange.append(f"{name}:{node.start_mark.line + 1}: not Kubernetes'; {ALLOWED}")
+            for document, node in marked_documents(unpack(raw)):
+                place = f"{name}:{node.start_mark.line + 1}"
+                if self._take(document, node, name):
+                    continue
+                if isinstance(document, dict) and "{{" in str(document.get("metadata")):
+                    strange(place, _HELM)
+                elif not (of_folder and (name.endswith(".json") or Path(name).name in _KUSTOMIZE)):
+                    strange(place, f"not Kubernetes'; {ALLOWED}")
         except DocumentError as error:
             if str(error) == "is empty" and of_folder:
                 return
-            helm = "a template of Helm: give what `helm template` prints" if _TEMPLATE.search(raw) else ""
-            strange.append(f"{name}: {helm or f'{error}'.partition('; the file begins')[0] + '; ' + ALLOWED}")
+            where, _, why = f"{error}".partition("; the file begins")[0].rpartition(": not YAML: ")
+            if b"{{" in raw:
+                strange(name, _HELM)
+            elif where:
+                strange(f"{name}: {where}", f"not YAML: {why}; {ALLOWED}")
+            else:
+                strange(name, f"{why}; {ALLOWED}")
 
     def _take(self, document: object, node: yaml.Node, file: str) -> bool:
         if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
             return False
-        if document["kind"].endswith("List") and isinstance(document.get("items"), list):
-            items = _child(node, "items")
-            nodes = items.value if isinstance(items, yaml.SequenceNode) else [node] * len(document["items"])
-            taken = [self._take(each, at, file) for each, at in zip(document["items"], nodes, strict=True)]
+        if document["kind"].endswith("List") and isinstance(document.get("items", ()), list | None):
+            items, within = document.get("items") or [], _child(node, "items")[1]
+            nodes = within.value if isinstance(within, yaml.SequenceNode) else [node] * len(items)
+            taken = [self._take(each, at, file) for each, at in zip(items, nodes, strict=True)]
             return all(taken)
         meta = document.get("metadata")
         if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
             return False
         kind = qualified(document["kind"], str(document.get("apiVersion", "")))
         name = str(meta.get("name") or meta["generateName"])
+        if "{{" in f"{name} {meta.get('namespace')}":
+            return False
         key = (kind, str(meta.get("namespace") or "default"), name)
         known = self.written.get(key)
         if known is not None:
             patch = kind in _TEMPLATES and not (_template(document, kind) or {}).get("spec")
             if kind in _JUDGED and not patch:
                 here, there = f"{file}:{node.start_mark.line + 1}", f"{known.file}:{known.node.start_mark.line + 1}"
-                self.warnings.append(f"{here}: {kind} {name} is in {there} too, which counts; lint each cluster alone")
+                self._twice.append(f"{here}: {kind} {name} is in {there} too, which counts")
             return True
         self.written[key] = _Written(kind, document, file, node)
         return True
@@ -215,7 +247,7 @@ class _Reader:
                 self._add(key, kind, {"metadata": top, "spec": {**content["spec"], "replicas": replicas}})
             meta |= {"name": f"{name}-1-1", "ownerReferences": [owner]}
         ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-        pod = {"metadata": meta, "spec": _defaulted(template.get("spec") or {}), "status": ready}
+        pod = {"metadata": meta, "spec": self._defaulted(template.get("spec") or {}, namespace), "status": ready}
         node = pod["spec"].get("nodeName")
         if node:
             self._add(key, "Node", {"metadata": {"name": str(node)}})
@@ -236,6 +268,14 @@ class _Reader:
         content = {**written.content, "metadata": {**written.content["metadata"], "name": name, "namespace": namespace}}
         if kind == "PodDisruptionBudget":
             self._add(key, kind, {**content, "status": _status(content, pods)})
+            if "unhealthyPodEvictionPolicy" not in (content.get("spec") or {}):
+                self.findings.append(
+                    found(
+                        "PdbKeepsUnhealthy",
+                        key,
+                        "no unhealthyPodEvictionPolicy: pods that are not Ready may keep their nodes",
+                    )
+                )
         elif kind == "HorizontalPodAutoscaler":
             self._add(key, kind, content)
             target = self.written.get(_aims(content))
@@ -243,6 +283,35 @@ class _Reader:
                 count = target.content["spec"]["replicas"]
                 detail = f"replicas {count}, which HPA {name} sets too: each apply goes back to {count}"
                 self.findings.append(found("ReplicasBesideHpa", _aims(content), detail))
+
+    def _defaulted(self, spec: Json, namespace: str) -> Json:
+        """Return *spec* with the requests that the API server makes of limits, and a LimitRange of its defaults.
+
+        Sources: ``SetDefaults_Pod`` and ``SetDefaults_LimitRangeItem`` (pkg/apis/core/v1/defaults.go), and
+        ``mergePodResourceRequirements`` (plugin/pkg/admission/limitranger).
+        """
+        made: Json = deepcopy(spec)
+        ranges = [each for key, each in self.written.items() if key[:2] == ("LimitRange", namespace)]
+        for each in [*(made.get("containers") or []), *(made.get("initContainers") or [])]:
+            asked = each.get("resources") if isinstance(each, dict) else None
+            found = dict(_amounts(asked, "limits"))
+            found |= _amounts(asked, "requests")
+            for item in (item for of in ranges for item in (of.content.get("spec") or {}).get("limits") or ()):
+                if isinstance(item, dict) and item.get("type") == "Container":
+                    for field in ("defaultRequest", "default", "max", "min"):
+                        found = {**_amounts(item, field), **found}
+            if found:
+                each["resources"] = {**asked, "requests": found} if isinstance(asked, dict) else {"requests": found}
+        return made
+
+
+def _amounts(of: object, field: str) -> Json:
+    found = of.get(field) if isinstance(of, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _first(places: Sequence[str]) -> str:
+    return places[0] + (f" and {len(places) - 1:,} more" if len(places) > 1 else "")
 
 
 def _aims(hpa: Json) -> Key:
@@ -256,16 +325,6 @@ def _template(content: Json, kind: str) -> Json | None:
     for step in _TEMPLATES.get(kind, ("no template",)):
         found = found.get(step) if isinstance(found, dict) else None
     return found if isinstance(found, dict) else None
-
-
-def _defaulted(spec: Json) -> Json:
-    """Return *spec* with the requests that the API server derives from limits."""
-    made: Json = deepcopy(spec)
-    for each in [*(made.get("containers") or []), *(made.get("initContainers") or [])]:
-        asked = each.get("resources") if isinstance(each, dict) else None
-        if isinstance(asked, dict) and isinstance(asked.get("limits"), dict):
-            asked["requests"] = {**asked["limits"], **(asked.get("requests") or {})}
-    return made
 
 
 def _status(budget: Json, pods: list[tuple[Json, str, int]]) -> Json:
@@ -288,35 +347,25 @@ def _status(budget: Json, pods: list[tuple[Json, str, int]]) -> Json:
     if unscaled and (most is not None or not isinstance(least, int)):
         why = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed"}
         return {"conditions": [{**why, "message": f"{unscaled} has no replicas to count by"}], "expectedPods": expected}
-    wanted = _count(least, expected) if most is None else max(0, expected - _count(most, expected))
+    wanted = count_of(least, expected) if most is None else max(0, expected - count_of(most, expected))
     allowed = max(0, expected - wanted)
     health = {"currentHealthy": expected, "desiredHealthy": wanted, "expectedPods": expected}
     return {"disruptionsAllowed": allowed, **health, "observedGeneration": 1 << 30}
 
 
-def _count(value: object, of: int) -> int:
-    """Return a number or a percentage of pods, rounded up (``intstr.GetScaledValueFromIntOrPercent``)."""
-    if isinstance(value, int):
-        return value
-    share = str(value).removesuffix("%")
-    return math.ceil(int(share) * of / 100) if share.isascii() and share.isdigit() else 0
-
-
-def _child(node: yaml.Node, key: str) -> yaml.Node | None:
+def _child(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | tuple[None, None]:
+    """Return the key and the value of the field *key* of *node*, if it is there."""
     pairs = node.value if isinstance(node, yaml.MappingNode) else []
-    return next((value for name, value in pairs if getattr(name, "value", None) == key), None)
+    return next(((name, value) for name, value in pairs if getattr(name, "value", None) == key), (None, None))
 
 
 def _line(node: yaml.Node, path: Sequence[str]) -> int:
     """Return the line of the field *path* below *node*, 0 if it is not there."""
-    line, at = 0, node
+    found: tuple[yaml.Node | None, yaml.Node | None] = (None, node)
     for step in path:
-        pairs = at.value if isinstance(at, yaml.MappingNode) else []
-        hit = next(((name, value) for name, value in pairs if getattr(name, "value", None) == step), None)
-        if hit is None:
-            return 0
-        line, at = hit[0].start_mark.line + 1, hit[1]
-    return line
+        found = _child(found[1], step)
+    name = found[0]
+    return 0 if name is None else name.start_mark.line + 1
 
 
 def read_paths(paths: Sequence[str]) -> list[tuple[bytes, str, bool]]:

@@ -73,6 +73,12 @@ RULES: Mapping[str, LintRule] = {
         _BUDGET,
     ),
     "PdbSelectsNothing": LintRule("note", "a budget that selects no pod", "correct the selector", ("spec.selector",)),
+    "PdbKeepsUnhealthy": LintRule(
+        "note",
+        "a budget that keeps pods that are not Ready while too few others are",
+        "set unhealthyPodEvictionPolicy: AlwaysAllow",
+        ("spec",),
+    ),
     Reason.NOT_REPLICATED: LintRule(
         "error",
         "a pod that no controller would recreate",
@@ -285,7 +291,7 @@ def _budgets(pods: _Pods) -> Iterator[Finding]:
                 yield found(refusal.reason, where, refusal.detail, refusal.fix)
     for hpa in pods.snapshot.autoscalers.values():
         for budget in {each.key: each for each in _budgets_of(pods, hpa)}.values():
-            wanted = _desired(budget, hpa.min_replicas)
+            wanted = 0 if budget.max_unavailable is not None else count_of(budget.min_available, hpa.min_replicas or 0)
             never = (Reason.PDB_NEVER_ALLOWS, _of(budget)) in told
             if hpa.min_replicas and not never and wanted >= hpa.min_replicas:
                 detail = f"{budget.rule} wants {wanted} of {hpa.min_replicas} pods while HPA {hpa.name} is at its floor"
@@ -309,14 +315,11 @@ def _budgets_of(pods: _Pods, hpa: HorizontalPodAutoscaler) -> Iterator[PodDisrup
         yield from pods.ledger.budgets_of(template)
 
 
-def _desired(budget: PodDisruptionBudget, pods: int) -> int:
-    """Return how many of *pods* must be healthy by ``minAvailable`` (percentages are rounded up, disruption.go)."""
-    wanted = budget.min_available
-    if budget.max_unavailable is not None or wanted is None:
-        return 0
-    share = str(wanted).removesuffix("%")
-    if isinstance(wanted, int):
-        return wanted
+def count_of(value: object, pods: int) -> int:
+    """Return a number or percentage of *pods*, rounded up (``intstr.GetScaledValueFromIntOrPercent``)."""
+    if isinstance(value, int):
+        return value
+    share = str(value).removesuffix("%")
     return math.ceil(int(share) * pods / 100) if share.isascii() and share.isdigit() else 0
 
 

@@ -70,7 +70,7 @@ TOOLS: Mapping[str, ToolRow] = {
     ),
     "frontier": ToolRow(
         ("plan", "--frontier"),
-        "Ten plans from few to many nodes: what each eviction buys, and the fewest evictions proven.",
+        "One plan in the order of what nodes cost in evictions: what each buys, and the fewest proven.",
         {name: each for name, each in _NODES.items() if name in ("pool", "selector")},
         ("config",),
     ),

@@ -4,6 +4,7 @@ from tightship.planning.plan.model import Candidate as Candidate
 from tightship.planning.plan.model import Move as Move
 from tightship.planning.plan.model import Placement as Placement
 from tightship.planning.plan.model import Plan as Plan
+from tightship.planning.plan.model import Proven as Proven
 from tightship.planning.plan.model import Removal as Removal
 from tightship.planning.plan.model import Searched as Searched
 from tightship.planning.plan.model import SearchRules as SearchRules

@@ -137,6 +137,16 @@ def distinct(removals: Iterable[Removal]) -> int:
     return len({move.pod.key for removal in removals for move in removal.moves})
 
 
+class Proven(Struct, frozen=True):
+    """Beginnings of a plan, each with the nodes removed, the evictions, and the fewest that are *proven*.
+
+    *solved* says whether a linear program proves them, or the nodes with the fewest pods alone.
+    """
+
+    points: Sequence[tuple[int, int, int]]
+    solved: bool
+
+
 class Searched(Struct, frozen=True):
     """What a search for a better plan came to, in its first round.
 

@@ -110,7 +110,7 @@
   };
   const select = (row, move) => {
     unmark();
-    chosen = { name: nameOf(row), move: move?.textContent };
+    chosen = { row, name: nameOf(row), move: move?.textContent };
     row.classList.add("chosen");
     const moves = move ? [move] : [...row.querySelectorAll(MOVES)];
     const others = new Map(moves.map((link) => [rowOf(link), link]).filter(([other]) => other));
@@ -152,7 +152,8 @@
   // What keeps many nodes is told once, in the part of its team; an opened row shows it too. So are links to reasons.
   document.addEventListener("toggle", (event) => {
     for (const word of event.target.open ? event.target.querySelectorAll(".why > li > b") : []) {
-      const about = at(word.textContent)?.querySelector("a");
+      const told = `td:is([id="${word.textContent}"], [id$="-${word.textContent}"]) a`;
+      const about = (word.closest(".plan") ?? document).querySelector(told);
       if (about) word.replaceWith(about.cloneNode(true));
     }
     for (const link of event.target.open ? event.target.querySelectorAll(".why a.shared:not(.told)") : []) {
@@ -232,7 +233,8 @@
 
   // A page that is served is fetched anew and put in place; the reader's place, filters and selection stay.
   const restore = () => {
-    const row = chosen && rows.find((each) => nameOf(each) === chosen.name), move = chosen?.move;
+    const same = rows.includes(chosen?.row) ? chosen.row : rows.find((each) => nameOf(each) === chosen?.name);
+    const row = chosen && same, move = chosen?.move;
     if (row) select(row, move && [...row.querySelectorAll(MOVES)].find((link) => link.textContent === move));
     else clear();
   };
