@@ -29,6 +29,8 @@ Json = dict[str, Any]
 MOVES = int(os.environ.get("TIGHTSHIP_MOVES", "12"))
 EACH = 4 if MOVES <= 12 else 16
 """Deployments, all of them on one node at a time."""
+FOREVER = {"watch": "true", "timeoutSeconds": "86400"}
+"""Else the API server ends a watch after half an hour or an hour."""
 PATIENCE = 90.0 if MOVES <= 12 else 600.0
 """Seconds for one drain: its controller may be killed in each step of many in a row, and starts in seconds."""
 ALONE = {"LEADER_ELECT": "false"}
@@ -69,7 +71,7 @@ class Watched:
             read_bufsize=1 << 20,
             timeout=aiohttp.ClientTimeout(total=None),
         )
-        async with session, session.get(path, params={"watch": "true"}) as answer:
+        async with session, session.get(path, params=FOREVER) as answer:
             async for line in answer.content:
                 event = json.loads(line)
                 assert event["type"] in ("ADDED", "MODIFIED", "DELETED"), event

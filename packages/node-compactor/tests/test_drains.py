@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from node_compactor.controller import COMPACTOR
@@ -18,7 +19,6 @@ from tightship.planning.facts import FactRules, gather, plannable
 from tightship.planning.plan import PerPool, Plan, Strategy
 from tightship.process.settings.loading import SettingsError
 from tightship.rules.evictability import ENDS_BY_ITSELF
-from tightship.rules.windows import Rollouts
 from tightship_testkit.builders import NOW, budget, controller, node, pod, snapshot, when, workload
 
 Json = dict[str, Any]
@@ -42,17 +42,23 @@ def test_a_drain_goes_by_the_settings_and_the_rules_of_the_plan_before_it() -> N
     assert (plain.eviction.awaited, plain.placement) == (frozenset(), "likely")
 
 
-def test_a_rollout_that_a_drain_has_begun_itself_gives_its_node_not_back_before_its_rest() -> None:
-    """``notBefore`` is asked before a claim alone: make-before-break restarts the Deployments on the node."""
+def test_a_rollout_gives_a_node_in_drain_back_unless_the_drain_has_begun_it_itself() -> None:
+    """Make-before-break restarts the Deployments on the node, and ``notBefore`` asks about rollouts."""
     meta = {"creationTimestamp": when(NOW - 60), "ownerReferences": [controller("Deployment", "web")]}
     fresh = workload(replicas=1)
     fresh["metadata"] |= meta
-    windows: Json = {"windows": {"notBefore": "30m"}, "makeBeforeBreak": "all"}
-    before = snapshot(node("n1"), node("n2"), pod(on="n1"), fresh)
-    rest = CompactorJudge(load_settings({**OPEN, **windows})).pace.windows_of("")
-    assert Rollouts(before).refusal(rest, "n1", NOW) is not None
-    found = kept({**OPEN, **windows}, node("n1", **in_drain(NOW - 90)), node("n2"), pod(on="n1"), fresh)
-    assert found == []
+    found = snapshot(node("n1"), node("n2"), pod(on="n1"), fresh)
+    settings = load_settings({**OPEN, "windows": {"notBefore": "30m"}, "makeBeforeBreak": "all"})
+    refusals = COMPACTOR.drain_settings(settings, lambda: NOW).node_refusals
+    for restarts, reasons in (
+        ({}, [Reason.OUTSIDE_WINDOW]),
+        ({"shop/web": 3}, []),
+        ({"shop/db": 3}, [Reason.OUTSIDE_WINDOW]),
+    ):
+        record = DrainRecord(phase=Phase.CLAIMED, since={"Claimed": NOW - 90}, restarts=restarts)
+        mine = {"tightship.dev/drain": encode_record(record)}
+        at = msgspec.structs.replace(found.nodes["n1"].node, annotations=mine)
+        assert [each.reason for each in refusals(found, at)] == reasons
 
 
 def in_drain(since: float) -> Json:

@@ -1,4 +1,4 @@
-"""Workloads rest between drains, as seen from outside: the next node is claimed when the replacement is stable."""
+"""Workloads rest between drains and after rollouts, as seen from outside."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from tightship.rules.rates import SKEW
-from tightship_testkit.drains import SETTINGS
+from tightship_testkit.client import wait_for
+from tightship_testkit.drains import SETTINGS, spare
 from tightship_testkit.embedded import Ground, cluster, ground
+from tightship_testkit.manifests import as_list
 
 pytestmark = pytest.mark.virtual_time
 
@@ -45,3 +47,33 @@ async def test_a_controller_writes_nothing_while_workloads_keep_its_next_node(tm
             await on.ended_well("n1", "n2")
     assert [each for each in meanwhile if each.resource not in ("leases", "events")] == []
     assert sum(each.name.endswith("claims") for each in meanwhile) <= 1
+
+
+async def test_a_drain_that_restarts_a_deployment_does_not_wait_for_the_rest_after_that_rollout(tmp_path: Path) -> None:
+    pods = {
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "100m"}}}]},
+    }
+    deployment = {
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": pods},
+    }
+    own = {"makeBeforeBreak": "all", "windows": {"notBefore": "60s"}, "regretWindow": 0}
+    async with ground(tmp_path, as_list(spare("n1")), {**SETTINGS, **own}) as on:
+        await on.api.create({"kind": "Namespace", "metadata": {"name": "shop"}})
+        await on.api.create(deployment)
+
+        async def runs() -> bool:
+            return any(each["status"].get("phase") == "Running" for each in await on.api.list("Pod", "shop"))
+
+        await wait_for(runs, 30, "the pod runs on n1")
+        await on.api.create(spare("n2", pool="rest"))
+        on.start()
+        with on.removing():
+            await on.gone("n1", 180)
+        assert on.yard.evicted() == []
+        phases = [each.phase for each in on.recorder.moments if each.node == "n1"]
+        [restarted] = [each["spec"]["template"]["metadata"] for each in await on.api.list("Deployment", "shop")]
+    assert "kubectl.kubernetes.io/restartedAt" in restarted["annotations"]
+    assert [each for each in phases if each != "Evicting"] == ["Marked", "Claimed", "Drained", "gone"]

@@ -26,6 +26,7 @@ from tightship.planning.changes import Tunable
 from tightship.planning.evaluate import Evaluation, Judge
 from tightship.process.settings.process import NodeProcessSettings
 from tightship.process.settings.sections import NodeSettings
+from tightship.rules.nodes import drain_record
 from tightship.rules.windows import Rollouts, stopped_by
 
 S = TypeVar("S", bound=NodeSettings)
@@ -136,7 +137,9 @@ class NodeController(ABC, Generic[S]):
 
         def node_refusals(snapshot: Snapshot, node: Node) -> list[Refusal]:
             windows, now = settings.windows_of(self.pool_of(node, settings)), clock()
-            found = (stopped_by(windows, node.name, now), Rollouts(snapshot).refusal(windows, node.name, now))
+            record = drain_record(node)
+            rollout = Rollouts(snapshot).refusal(windows, node.name, now, record.restarts if record is not None else ())
+            found = (stopped_by(windows, node.name, now), rollout)
             return [*judge.node_refusals(snapshot, node), *(each for each in found if each is not None)]
 
         return DrainSettings(

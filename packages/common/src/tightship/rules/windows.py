@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta, tzinfo
 from functools import cached_property, lru_cache
 from typing import Protocol
@@ -313,13 +313,17 @@ class Rollouts:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
 
-    def refusal(self, windows: Iterable[Windows], node: str, now: float) -> Refusal | None:
-        """Return why *windows* let *node* wait at *now*: the pod whose rollout ended last, ``None`` without any."""
+    def refusal(self, windows: Iterable[Windows], node: str, now: float, own: Collection[str] = ()) -> Refusal | None:
+        """Return why *windows* let *node* wait at *now*: the pod whose rollout ended last, ``None`` without any.
+
+        *own* are the Deployments (``namespace/name``) that the node's drain has itself restarted.
+        """
         rest = max((each.not_before for each in windows), default=0.0)
         view = self._snapshot.nodes.get(node)
         if not rest or view is None:
             return None
-        ends = {pod.owner.uid: (self._end(pod, now), pod) for pod in view.pods if pod.owner and pod.deletion is None}
+        pods = [pod for pod in view.pods if pod.deletion is None and not (own and self._above(pod) in own)]
+        ends = {pod.owner.uid: (self._end(pod, now), pod) for pod in pods if pod.owner}
         end, pod = max(ends.values(), key=lambda each: each[0], default=(0.0, None))
         if pod is None or now - end >= rest:
             return None
@@ -327,6 +331,15 @@ class Rollouts:
         what += "is rolling out" if end >= now else f"ended a rollout {format_duration(now - end)} ago"
         detail = f"{what}; its pods move no earlier than {format_duration(rest)} after a rollout (notBefore)"
         return Refusal(Reason.OUTSIDE_WINDOW, node, detail, f"wait {format_duration(end + rest - now)}")
+
+    def _above(self, pod: Pod) -> str:
+        """Return what rolls *pod* out, without its kind."""
+        known = (
+            None
+            if pod.owner is None
+            else self._snapshot.workloads.get(pod.owner.kind, {}).get(f"{pod.namespace}/{pod.owner.name}")
+        )
+        return "" if known is None or known.owner is None else f"{pod.namespace}/{known.owner.name}"
 
     def _end(self, pod: Pod, now: float) -> float:
         """Return when the last rollout of *pod*'s workload ended, *now* while one is under way, 0 without any."""
