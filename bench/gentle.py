@@ -108,7 +108,8 @@ def main() -> None:
         print(json.dumps(run(options.child, options.days)))
         return
     print(
-        f"{'pause':>6}{'node-hours':>12}{'evictions':>11}{'removed':>9}{'twice':>7}{'pod and day':>13}{'99th':>7}{'an hour':>9}"
+        f"{'pause':>6}{'node-hours':>12}{'evictions':>11}{'removed':>9}{'twice':>7}"
+        f"{'pod and day':>13}{'99th':>7}{'an hour':>9}"
     )
     first = None
     for pause in options.pauses:

@@ -13,7 +13,7 @@ import msgspec
 from tightship_testkit.disasters.registry import Args
 from tightship_testkit.disasters.scenario import Autoscaler, Controller, Node, Pool, Scenario, Workload
 
-SHARE = 0.3
+SHARE = 0.2
 """The part of scenarios of nodes in which that happens."""
 
 WINDOWS: Args = {"allow": ["Mon 08:00-08:02"], "hardStop": "0s"}
