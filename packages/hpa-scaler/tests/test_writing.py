@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -11,8 +12,10 @@ from hpa_builder import NO_AGE, NOW, QUERY, HpaCycles, annotated, answer, hpa, j
 
 from hpa_scaler.annotations.spec import Rules
 from hpa_scaler.judge.history import FloorHistory, State, decode_state, encode_state
-from hpa_scaler.judge.ownership import change, remember, restoration, state_of
+from hpa_scaler.judge.ownership import Patch, change, remember, restoration, state_of
+from hpa_scaler.write.applying import PlannedPatch, send
 from tightship.objects import HorizontalPodAutoscaler
+from tightship.objects.api_errors import NotSent
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 ANNOTATION = "/metadata/annotations/tightship.dev~1hpa-scaler-state"
@@ -212,3 +215,24 @@ def test_a_restored_hpa_may_be_taken_up_again() -> None:
     again = HpaCycles(hpa(found.minimum, found.maximum, 5), ASKED)
     again.cycle(answer(70))
     assert again.history.original_min == 5
+
+
+@pytest.mark.parametrize("leads", [True, False])
+async def test_a_write_is_left_whose_sender_leads_no_longer_when_its_turn_comes(leads: bool) -> None:
+    sent: list[str] = []
+
+    class Server:
+        async def request(self, verb: str, path: str, *, only_if: Callable[[], bool] | None, **_: object) -> bytes:
+            # As a connection asks: once there is a free one.
+            if only_if is not None and not only_if():
+                raise NotSent(verb, path, "nowhere", "not sent")
+            sent.append(path)
+            return b"{}"
+
+    async def may() -> bool:
+        return True
+
+    connection: Any = Server()
+    patch = Patch("/hpa", {}, b"[]", None)
+    ended = await send(connection, hpa(5), lambda _: PlannedPatch(patch, None), may, lambda: leads)
+    assert (ended.ending, sent) == (("written", ["/hpa"]) if leads else ("left", []))

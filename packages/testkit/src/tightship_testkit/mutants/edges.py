@@ -34,7 +34,8 @@ FLOORS = (3, 6, 9)
 class Edge(Struct, frozen=True):
     """A precaution that is left out: in *function* of *module*, *instead* stands for *text*, which is there once.
 
-    *test* notices what no disaster can show: in a disaster the clocks of processes go on whatever happens to these.
+    *test* notices what disasters do not show: a leader whose clock stood still, or who led no more when its request to an
+    HPA left.
     """
 
     name: str
@@ -148,7 +149,9 @@ EDGES = (
     Edge("bounds are set on a new HPA of the same name", _OWNERSHIP, "_patch",
          '{"op": "test", "path": "/metadata/uid", "value": about.uid}',
          '{"op": "test", "path": "/metadata/name", "value": about.name}', FLOORS),
-    Edge("bounds are set by whoever leads no longer", _APPLYING, "_patched", "only_if=only_if", "only_if=None", FLOORS),
+    Edge("bounds are set by whoever leads no longer", _APPLYING, "_patched", "only_if=only_if", "only_if=None", FLOORS,
+         test="packages/hpa-scaler/tests/test_writing.py"
+              "::test_a_write_is_left_whose_sender_leads_no_longer_when_its_turn_comes"),
     Edge("a return drops what the user had", _OWNERSHIP, "restoration", "minimum = min(own.minimum, maximum)",
          "minimum = hpa.min_replicas", FLOORS),
     Edge("our own floor counts as the user's after a lost answer", _OWNERSHIP, "valid_history",
