@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from tightship.cluster import Snapshot
-from tightship.objects import Node, Pod
 from tightship.objects.money import NO_PRICES, Prices
 from tightship.objects.selectors import LabelSelector
 
@@ -129,11 +128,3 @@ class Fitted(Struct, frozen=True, rename="camel"):
     pools: tuple[PoolLook, ...]
     answers: tuple[Answer, ...]
     left_alone: Mapping[str, int]
-
-
-class Packed(Struct, frozen=True):
-    """A machine of an alternative as a node, with its own pods (DaemonSets') first, then those placed on it."""
-
-    node: Node
-    daemons: tuple[Pod, ...]
-    pods: tuple[Pod, ...]
