@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import msgspec
 import numpy as np
@@ -27,7 +27,7 @@ from tightship.fit.machines import (
     wanted_types,
 )
 from tightship.fit.model import Alternative, Answer, Asked, Chosen, FitError, Fitted, PoolLook, Present
-from tightship.fit.packing import Packing
+from tightship.fit.packing import Filled, Packing
 from tightship.fit.program import Bools, Program, Solved, solve
 from tightship.objects import Pod
 from tightship.objects.money import price_of
@@ -153,6 +153,7 @@ class _Fitting:
         estate, solved, offer = self.estate(mode)
         views = [NodeView(view.node, (), sum_up((*view.pods, *pods))) for view, pods in estate.nodes()]
         cost = sum(offer.machines[each].price.hourly for each in estate.machines)
+        spread = [*estate.machines, *(each.column for each in self.more(estate, solved, offer))]
         unplaced = dict(offer.misfits)
         unplaced.update({pod.key: "no machine bought has room by the scheduler's rules" for pod in estate.unplaced()})
         return Alternative(
@@ -165,10 +166,13 @@ class _Fitting:
             cpu=requested(views, "cpu"),
             memory=requested(views, "memory"),
             unplaced=unplaced,
+            spread=tuple(_chosen(offer.machines, spread)),
+            spread_nodes=len(spread),
+            spread_micros_per_hour=sum(offer.machines[each].price.hourly for each in spread),
         )
 
     def estate(self, mode: str) -> tuple[Estate, Solved, _Offer]:
-        """Return the machines of the alternative with the pods on them, and what the program says."""
+        """Return the machines of the alternative with the pods on them, what the program says, and the offer."""
         offer = self._offer(wanted_types(self._asked, self._pools, mode))
         solved = solve(offer.program, self._asked.seconds)
         best = self._packed(offer, solved, None)
@@ -179,8 +183,7 @@ class _Fitting:
 
     def _packed(self, offer: _Offer, solved: Solved, types: frozenset[str] | None) -> Estate:
         """Return machines of *types* with the pods on them, as far as the scheduler's rules let them."""
-        on_offer = np.array([types is None or each.type in types for each in offer.machines], dtype=np.bool_)
-        packing = Packing(offer.program, offer.within, solved, on_offer)
+        packing = self._packing(offer, solved, types)
         estate = Estate(self._around, offer.machines, offer.kinds)
         estate.add(packing.pack())
         for _ in range(ROUNDS):
@@ -190,6 +193,16 @@ class _Fitting:
                 break
             estate.add(bought)
         return estate
+
+    def more(self, estate: Estate, solved: Solved, offer: _Offer) -> list[Filled]:
+        """Return machines of the same types for pods that wait where kube-scheduler chooses all nodes itself."""
+        used = {offer.machines[each].type for each in estate.machines}
+        return self._packing(offer, solved, used).bought(estate.waiting())
+
+    @staticmethod
+    def _packing(offer: _Offer, solved: Solved, types: Set[str] | None) -> Packing:
+        on_offer = np.array([types is None or each.type in types for each in offer.machines], dtype=np.bool_)
+        return Packing(offer.program, offer.within, solved, on_offer)
 
     def _limited(self, offer: _Offer, solved: Solved, most: int) -> Estate:
         """Return the cheapest machines of *most* types: the type is added next whose bound with the others is least."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -46,7 +47,11 @@ class Estate:
             waiting.setdefault(each[0], []).append(each)
         for each in bins:
             self.machines.append(each.column)
-            self.pods.append([waiting[kind].pop() for kind, number in each.pods.items() for _ in range(number)])
+            own = [waiting.get(kind, [])[-number:] for kind, number in each.pods.items()]
+            self.pods.append([pod for some in own for pod in some])
+            for some in own:
+                for kind, _ in some:
+                    waiting[kind].pop()
         self.left = [each for rest in waiting.values() for each in rest]
 
     def settle(self) -> None:
@@ -77,11 +82,21 @@ class Estate:
                 self.pods[node - first].append(each)
         self.left = rest
 
-    def waiting(self) -> int:
-        """Return how many pods would wait if kube-scheduler chose all nodes itself, the largest pods first."""
+    def largest_first(self) -> list[Pod]:
+        """Return the pods with a place in the order of :meth:`waiting`."""
+        return [self._kinds[kind].pods[pod] for kind, pod in self._ordered(self._space()[1])]
+
+    def _ordered(self, demands: Sequence[PodDemand]) -> list[tuple[int, int]]:
+        return sorted(
+            (each for own in self.pods for each in own), key=lambda each: (demands[each[0]].hardness[1], each)
+        )
+
+    def waiting(self) -> Counter[int]:
+        """Return how many pods of each kind wait if kube-scheduler chooses all nodes itself, the largest pods first."""
         space, demands, _ = self._space()
-        order = sorted((demands[kind] for own in self.pods for kind, _ in own), key=lambda demand: demand.hardness[1])
-        return sum(node is None for node in _chosen(space, order, scheduler_choice))
+        kinds = [kind for kind, _ in self._ordered(demands)]
+        nodes = _chosen(space, [demands[kind] for kind in kinds], scheduler_choice)
+        return Counter(kind for kind, node in zip(kinds, nodes, strict=True) if node is None)
 
     def nodes(self) -> list[tuple[NodeView, list[Pod]]]:
         """Return the machines as nodes with their DaemonSets' pods, and the pods of each."""

@@ -72,7 +72,9 @@ class Alternative(Struct, frozen=True, rename="camel"):
     """Machines that carry the pods. *bound_micros_per_hour* is proven: none of the machines allowed do so for less.
 
     *cpu* and *memory* are the shares of what the machines offer to pods that is requested, DaemonSets' included.
-    *unplaced* are pods that have no place on any of them, each with its reason. *solved* says whether HiGHS has found
+    *unplaced* are pods that have no place on any of them, each with its reason. The *machines* carry pods that are
+    packed tightly; *spread* are those and more of their types, for pods that would wait if kube-scheduler, which
+    spreads pods, chose all nodes itself, the largest pods first. *solved* says whether HiGHS has found
     the bound; else the bound counts volume alone.
     """
 
@@ -85,6 +87,9 @@ class Alternative(Struct, frozen=True, rename="camel"):
     cpu: float
     memory: float
     unplaced: Mapping[str, str]
+    spread: tuple[Chosen, ...] = ()
+    spread_nodes: int = 0
+    spread_micros_per_hour: int = 0
 
 
 class Present(Struct, frozen=True, rename="camel"):

@@ -14,7 +14,7 @@ from tightship.fit.program import Bools, Floats, Indices, Program, Solved
 ROUNDS = 400
 """How often some machines are given up and their pods are placed anew."""
 
-STALE = 100
+STALE = 150
 """Rounds without a cheaper outcome after which no more follow."""
 
 SLACK = 0.004
