@@ -76,6 +76,10 @@ ROUNDS = 4
 """Most times that machines are bought for pods that the scheduler's rules have left over."""
 
 
+SPREADS, MOST_SPREAD = 8, 50_000
+"""How often machines are bought for pods that kube-scheduler leaves over, and pods that are placed anew for that."""
+
+
 class _Offer(Struct, frozen=True):
     """The machines on offer, the *kinds* of pods, and the program of both. *misfits* fit on no machine.
 
@@ -196,8 +200,13 @@ class _Fitting:
 
     def more(self, estate: Estate, solved: Solved, offer: _Offer) -> list[Filled]:
         """Return machines of the same types for pods that wait where kube-scheduler chooses all nodes itself."""
-        used = {offer.machines[each].type for each in estate.machines}
-        return self._packing(offer, solved, used).bought(estate.waiting())
+        packing = self._packing(offer, solved, {offer.machines[each].type for each in estate.machines})
+        more: list[Filled] = []
+        for _ in range(1 + min(SPREADS, MOST_SPREAD // (len(self._pods) + 1))):
+            if not (waiting := estate.waiting([each.column for each in more])):
+                break
+            more += packing.bought(waiting)
+        return more
 
     @staticmethod
     def _packing(offer: _Offer, solved: Solved, types: Set[str] | None) -> Packing:

@@ -91,9 +91,12 @@ class Estate:
             (each for own in self.pods for each in own), key=lambda each: (demands[each[0]].hardness[1], each)
         )
 
-    def waiting(self) -> Counter[int]:
-        """Return how many pods of each kind wait if kube-scheduler chooses all nodes itself, the largest pods first."""
-        space, demands, _ = self._space()
+    def waiting(self, more: Sequence[int]) -> Counter[int]:
+        """Return how many pods of each kind wait if kube-scheduler chooses all nodes itself, the largest pods first.
+
+        *more* are machines beside those of the estate.
+        """
+        space, demands, _ = self._space(more)
         kinds = [kind for kind, _ in self._ordered(demands)]
         nodes = _chosen(space, [demands[kind] for kind in kinds], scheduler_choice)
         return Counter(kind for kind, node in zip(kinds, nodes, strict=True) if node is None)
@@ -109,17 +112,18 @@ class Estate:
         """Return the pods without a place."""
         return [self._kinds[kind].pods[pod] for kind, pod in self.left]
 
-    def _space(self) -> tuple[Space, list[PodDemand], int]:
+    def _space(self, more: Sequence[int] = ()) -> tuple[Space, list[PodDemand], int]:
         """Return the scheduler's model of the empty machines, what each kind demands of it, and the first machine."""
-        views = [_view(self._offers[each], at) for at, each in enumerate(self.machines)]
+        machines = [*self.machines, *more]
+        views = [_view(self._offers[each], at) for at, each in enumerate(machines)]
         limits = {name: each for name, each in self._snapshot.csi_nodes.items() if name in self._snapshot.nodes}
-        for view, each in zip(views, self.machines, strict=True):
+        for view, each in zip(views, machines, strict=True):
             if (found := self._offers[each].limits) is not None:
                 limits[view.name] = msgspec.structs.replace(found, name=view.name)
         nodes = {**self._snapshot.nodes, **{view.name: view for view in views}}
         space = Space(msgspec.structs.replace(self._snapshot, nodes=nodes, csi_nodes=limits))
         first = len(nodes) - len(views)
-        offer = np.array([-1] * first + self.machines, dtype=np.intp)
+        offer = np.array([-1] * first + machines, dtype=np.intp)
         demands = []
         for kind in self._kinds:
             demand = space.demand_of(kind.pods[0])

@@ -53,7 +53,7 @@ class Asked(Struct, frozen=True):
     least_nodes: int = LEAST_NODES
     recommended: Recommended | None = None
     past: Past | None = None
-    seconds: float = 5.0
+    seconds: float = 30.0
 
 
 class Chosen(Struct, frozen=True, rename="camel"):

@@ -240,10 +240,12 @@ def _generated(coarse: _Coarse, seconds: float) -> _Optimum | None:
     volume = _by_volume(coarse).amounts @ coarse.request.T
     volume[~coarse.allowed] = np.inf
     used = np.unique(volume.argmin(axis=0))
+    found = None
     for turn in range(TURNS):
-        found = _highs(coarse, used, seconds)
-        if found is None or len(used) == columns:
-            return found
+        tried = _highs(coarse, used, seconds)
+        if tried is None or len(used) == columns:
+            return tried or found
+        found = tried
         _, worth = _proven(_only(coarse, used), _Prices(found.prices.amounts[used], found.prices.rents[used]))
         others = np.setdiff1d(np.arange(columns), used)
         for column in others.tolist():
