@@ -108,10 +108,8 @@ def test_the_scheduler_gives_every_pod_the_node_that_the_answer_gives(control_pl
 
 @pytest.mark.takes(60)
 @pytest.mark.parametrize("mode", ["same-types", "same-family"])
-def test_hardly_a_pod_waits_on_the_machines_for_a_scheduler_that_spreads(
-    control_plane: ControlPlane, mode: str
-) -> None:
-    """The scheduler chooses all nodes itself, the largest pods first, on as many machines as the answer has for that."""
+def test_hardly_a_pod_waits_where_the_scheduler_chooses(control_plane: ControlPlane, mode: str) -> None:
+    """On the machines that the answer has for that, largest pods first, though the scheduler spreads them."""
     cluster = off_peak_cluster(1, 40)
     asked = Asked(snapshot=snapshot_of(cluster), prices=prices(None, None), modes=(mode,))
     pools, _ = pools_of(asked)
