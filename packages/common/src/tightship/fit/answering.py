@@ -348,9 +348,9 @@ class _Fitting:
         asks = np.array([requests[key] for key in heads]).reshape(len(heads), len(names))
         used: NDArray[np.bool_] = np.asarray(asks.any(axis=0), dtype=np.bool_)
         used = used if used.any() else np.ones(len(names), dtype=np.bool_)
-        same: dict[object, int] = {}
+        first: dict[object, int] = {}
         twins = [
-            same.setdefault((each.pool, each.type, each.spot, each.price.hourly), at)
+            first.setdefault((each.pool, each.type, each.spot, each.price.hourly), at)
             for at, each in enumerate(machines)
         ]
         program = Program(

@@ -45,9 +45,9 @@ class Estate:
         waiting: dict[int, list[tuple[int, int]]] = {}
         for each in reversed(self.left):
             waiting.setdefault(each[0], []).append(each)
-        for each in bins:
-            self.machines.append(each.column)
-            own = [waiting.get(kind, [])[-number:] for kind, number in each.pods.items()]
+        for made in bins:
+            self.machines.append(made.column)
+            own = [waiting.get(kind, [])[-number:] for kind, number in made.pods.items()]
             self.pods.append([pod for some in own for pod in some])
             for some in own:
                 for kind, _ in some:
