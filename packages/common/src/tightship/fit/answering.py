@@ -76,7 +76,7 @@ ROUNDS = 4
 """Most times that machines are bought for pods that the scheduler's rules have left over."""
 
 
-SPREADS, MOST_SPREAD = 8, 50_000
+SPREADS, MOST_SPREAD = 8, 25_000
 """How often machines are bought for pods that kube-scheduler leaves over, and pods that are placed anew for that."""
 
 

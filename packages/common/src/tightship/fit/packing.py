@@ -20,7 +20,7 @@ STALE = 150
 SLACK = 0.004
 """How much dearer than the best the machines may become meanwhile, at first, as a share."""
 
-OFFERED = 10
+OFFERED = 6
 """Columns that each of these rounds may buy from, besides those given up."""
 
 WORTHY = 0.85
