@@ -8,14 +8,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from tightship.cluster import NodeView, Snapshot
-from tightship.cluster.state import sum_up
+from tightship.cluster import Snapshot
 from tightship.fit import fit
 from tightship.fit.answering import _Fitting
 from tightship.fit.demands import workload
 from tightship.fit.machines import Market, pools_of
 from tightship.fit.model import MODES, Asked, FitError, Recommended
-from tightship.fit.program import Program, by_volume, proven
+from tightship.fit.program import Program, solve
 from tightship.fit.shapes import allocatable, cloud_of, clouds, family
 from tightship.objects.resources import POD_COUNT
 from tightship.prices import prices
@@ -41,13 +40,14 @@ def test_all_pods_have_a_place_by_the_schedulers_model(seed: int, mode: str) -> 
     assert estate.unplaced() == []
     assert set(offer.misfits) == {"team-quote/oversized"}
     packed = estate.nodes()
-    assert sum(len(each.pods) for each in packed) + 1 == len(fitting._pods)
+    assert sum(len(pods) for _, pods in packed) + 1 == len(fitting._pods)
     # Filled anew, one pod after another: the scheduler's filters accept each where it is.
-    views = {each.node.name: NodeView(each.node, each.daemons, sum_up(each.daemons)) for each in packed}
-    limits = {name: msgspec.structs.replace(next(iter(asked.snapshot.csi_nodes.values())), name=name) for name in views}
-    space = Space(msgspec.structs.replace(fitting._around, nodes=dict(sorted(views.items())), csi_nodes=limits))
-    left = [(pod, space.index[each.node.name]) for each in packed for pod in each.pods]
-    for _ in range(len(left)):
+    limits = next(iter(asked.snapshot.csi_nodes.values()))
+    views = {view.name: view for view, _ in packed}
+    attach = {name: msgspec.structs.replace(limits, name=name) for name in views}
+    space = Space(msgspec.structs.replace(fitting._around, nodes=views, csi_nodes=attach))
+    left = [(pod, space.index[view.name]) for view, pods in packed for pod in pods]
+    while True:
         rest = []
         for pod, node in left:
             demand = space.demand_of(pod)
@@ -55,7 +55,7 @@ def test_all_pods_have_a_place_by_the_schedulers_model(seed: int, mode: str) -> 
                 space.place(demand, node)
             else:
                 rest.append((pod, node))
-        if not rest or len(rest) == len(left):
+        if len(rest) == len(left):
             break
         left = rest
     assert rest == []
@@ -126,8 +126,25 @@ def test_volume_proves_no_more_than_machines_cost() -> None:
         count=np.array([8.0]),
         allowed=np.ones((2, 1), dtype=np.bool_),
         alone=np.zeros(1, dtype=np.bool_),
+        twins=np.arange(2),
     )
-    assert proven(program, by_volume(program)) == pytest.approx(2.0)
+    solved = solve(program, 5.0)
+    assert solved.bound == pytest.approx(2.0)
+    assert solved.machines.tolist() == pytest.approx([2.0, 0.0])
+
+
+def test_the_bound_counts_whole_pods_on_whole_machines() -> None:
+    """Pods of three CPUs on machines of five: one on each, though in pieces three machines carry five pods."""
+    program = Program(
+        cost=np.array([1.0]),
+        room=np.array([[5.0]]),
+        request=np.array([[3.0]]),
+        count=np.array([5.0]),
+        allowed=np.ones((1, 1), dtype=np.bool_),
+        alone=np.zeros(1, dtype=np.bool_),
+        twins=np.zeros(1, dtype=np.intp),
+    )
+    assert solve(program, 5.0).bound == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
@@ -18,6 +19,7 @@ from mcp.client.stdio import stdio_client
 from tightship_cli.cli import command
 from tightship_cli.mcp.command import INSTALL
 from tightship_cli.mcp.tools import TOOLS
+from tightship_simulator.generate import off_peak_cluster
 from tightship_testkit import commands
 from tightship_testkit.commands import Outcome
 
@@ -30,6 +32,7 @@ CALLS: dict[str, tuple[Json, tuple[str, ...]]] = {
     "plan": ({"pool": ["web"], "maxNodes": 1}, ("plan", "--pool", "web", "--max-nodes", "1")),
     "frontier": ({"pool": ["web"]}, ("plan", "--frontier", "--pool", "web")),
     "explain": ({"nodes": ["web-1", "web-2"]}, ("explain", "web-1", "web-2")),
+    "fit": ({"types": "n2,e2", "atMost": 1}, ("fit", "--types", "n2,e2", "--at-most", "1")),
     "lint": ({}, ("lint",)),
     "floors": ({"namespace": ["shop"]}, ("floors", "plan", "--namespace", "shop")),
 }
@@ -41,7 +44,16 @@ def cli(capfdbinary: pytest.CaptureFixture[bytes]) -> Cli:
     return lambda *given: commands.call("tightship", command, capfdbinary.readouterr, given)
 
 
-def source_of(tool: str) -> tuple[str, ...]:
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("fleet") / "cluster.json"
+    path.write_bytes(msgspec.json.encode(off_peak_cluster(1, 12)))
+    return path
+
+
+def source_of(tool: str, fleet: Path) -> tuple[str, ...]:
+    if tool == "fit":
+        return "-f", str(fleet)
     of_floors = ("-f", str(FLOORS / "shop.yaml"), "--outcomes", str(FLOORS / "outcomes.json"))
     return of_floors if tool == "floors" else ("-f", str(NODES))
 
@@ -77,11 +89,11 @@ def test_each_tool_has_a_call_here() -> None:
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("tool", CALLS)
-async def test_a_tool_answers_what_the_command_prints_as_json(tool: str) -> None:
+async def test_a_tool_answers_what_the_command_prints_as_json(tool: str, fleet: Path) -> None:
     given, words = CALLS[tool]
-    tools, ((good, text),) = await asked(source_of(tool), (tool, given))
+    tools, ((good, text),) = await asked(source_of(tool, fleet), (tool, given))
     assert good, text
-    assert RUNNING.sub("", text) == RUNNING.sub("", await asyncio.to_thread(printed, *words, *source_of(tool)))
+    assert RUNNING.sub("", text) == RUNNING.sub("", await asyncio.to_thread(printed, *words, *source_of(tool, fleet)))
     listed = {each.name: each for each in tools}
     assert listed.keys() == TOOLS.keys()
     assert all(each.annotations.read_only_hint for each in tools)
@@ -112,7 +124,7 @@ async def test_bad_arguments_are_told_and_the_server_goes_on() -> None:
         'no node is in pool "--kubeconfig=/etc/passwd"',
         "nodes is missing: names of nodes",
         'node "-f/etc/passwd" not found',
-        "there is no tool run; allowed is plan, frontier, explain, lint, floors",
+        "there is no tool run; allowed is plan, frontier, explain, fit, lint, floors",
     ]
     for (good, text), expected in zip(found, said, strict=False):
         assert not good

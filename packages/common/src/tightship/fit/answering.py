@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import msgspec
 import numpy as np
@@ -13,10 +13,22 @@ from numpy.typing import NDArray
 from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.state import sum_up
 from tightship.fit.demands import at_peak, with_recommended
-from tightship.fit.machines import ARCH, HOSTNAME, Machine, Market, Pool, pools_of, requested, type_of, wanted_types
+from tightship.fit.estate import Estate, Kind
+from tightship.fit.machines import (
+    ARCH,
+    HOSTNAME,
+    ZONE,
+    Machine,
+    Market,
+    Pool,
+    pools_of,
+    requested,
+    type_of,
+    wanted_types,
+)
 from tightship.fit.model import Alternative, Answer, Asked, Chosen, FitError, Fitted, PoolLook, Present
-from tightship.fit.packing import ROUNDS, Estate, Kind, bought
-from tightship.fit.program import Program, Solved, reduced, solve
+from tightship.fit.packing import Filled, Packing
+from tightship.fit.program import Bools, Program, Solved, solve
 from tightship.objects import Pod
 from tightship.objects.money import price_of
 from tightship.scheduler.space import Space
@@ -60,14 +72,25 @@ def _present(asked: Asked, pools: Sequence[Pool]) -> Present:
     )
 
 
+ROUNDS = 4
+"""Most times that machines are bought for pods that the scheduler's rules have left over."""
+
+
+SPREADS, MOST_SPREAD = 8, 25_000
+"""How often machines are bought for pods that kube-scheduler leaves over, and pods that are placed anew for that."""
+
+
 class _Offer(Struct, frozen=True):
-    """The machines on offer, the *kinds* of pods, and the program of both. *misfits* fit on no machine."""
+    """The machines on offer, the *kinds* of pods, and the program of both. *misfits* fit on no machine.
+
+    *within* is where they are put: pods with rules beyond their node stay in their zone, which keeps the rules.
+    """
 
     machines: Sequence[Machine]
     kinds: Sequence[Kind]
     program: Program
+    within: Bools
     misfits: Mapping[str, str]
-    snapshot: Snapshot
 
 
 class _Fitting:
@@ -79,7 +102,7 @@ class _Fitting:
         self._market = market
         inside = {view.name for pool in pools for view in pool.views}
         around = {name: view for name, view in snapshot.nodes.items() if name not in inside}
-        self._pods, self._archs = self._to_carry(snapshot, inside)
+        self._pods, self._homes = self._to_carry(snapshot, inside)
         self._around = msgspec.structs.replace(
             snapshot,
             nodes=around,
@@ -90,16 +113,16 @@ class _Fitting:
             anew={},
         )
 
-    def _to_carry(self, snapshot: Snapshot, inside: set[str]) -> tuple[list[Pod], list[str]]:
-        """Return the pods to carry, each with the architecture of the node it runs on (empty if it waits)."""
+    def _to_carry(self, snapshot: Snapshot, inside: set[str]) -> tuple[list[Pod], list[tuple[str, str]]]:
+        """Return the pods to carry, each with the architecture and zone of the node it runs on (empty if it waits)."""
         pods: list[Pod] = []
-        archs: list[str] = []
+        homes: list[tuple[str, str]] = []
         for pool in self._pools:
             for view in (snapshot.nodes[each.name] for each in pool.views):
                 for pod in view.pods:
                     if not (pod.daemon or pod.mirror or snapshot.replaced(pod)):
                         pods.append(pod)
-                        archs.append(view.node.labels.get(ARCH, pool.arch))
+                        homes.append((view.node.labels.get(ARCH, pool.arch), view.node.labels.get(ZONE, "")))
         waiting = [pod for pod in snapshot.unscheduled if not (pod.daemon or pod.mirror or pod.gated or pod.deletion)]
         if waiting and self._asked.pools is not None:
             space = Space(snapshot)
@@ -108,7 +131,7 @@ class _Fitting:
             waiting = [
                 pod for pod, mask in zip(waiting, masks, strict=True) if mask[own].any() and not mask[~own].any()
             ]
-        return pods + waiting, archs + [""] * len(waiting)
+        return pods + waiting, homes + [("", "")] * len(waiting)
 
     def answer(self, word: str, told: str, remarks: Sequence[str]) -> Answer:
         modes = ("types",) if self._asked.types else self._asked.modes
@@ -132,25 +155,28 @@ class _Fitting:
 
     def _alternative(self, mode: str) -> Alternative:
         estate, solved, offer = self.estate(mode)
-        packed = estate.nodes()
-        bound = min(round(solved.bound), sum(offer.machines[each].price.hourly for each in estate.machines))
-        views = [NodeView(each.node, (), sum_up((*each.daemons, *each.pods))) for each in packed]
+        views = [NodeView(view.node, (), sum_up((*view.pods, *pods))) for view, pods in estate.nodes()]
+        cost = sum(offer.machines[each].price.hourly for each in estate.machines)
+        spread = [*estate.machines, *(each.column for each in self.more(estate, solved, offer))]
         unplaced = dict(offer.misfits)
         unplaced.update({pod.key: "no machine bought has room by the scheduler's rules" for pod in estate.unplaced()})
         return Alternative(
             mode=mode,
             machines=tuple(_chosen(offer.machines, estate.machines)),
-            nodes=len(packed),
-            micros_per_hour=sum(offer.machines[each].price.hourly for each in estate.machines),
-            bound_micros_per_hour=bound,
+            nodes=len(views),
+            micros_per_hour=cost,
+            bound_micros_per_hour=min(round(solved.bound), cost),
             solved=solved.by_solver,
             cpu=requested(views, "cpu"),
             memory=requested(views, "memory"),
             unplaced=unplaced,
+            spread=tuple(_chosen(offer.machines, spread)),
+            spread_nodes=len(spread),
+            spread_micros_per_hour=sum(offer.machines[each].price.hourly for each in spread),
         )
 
     def estate(self, mode: str) -> tuple[Estate, Solved, _Offer]:
-        """Return the machines of the alternative with the pods on them, and what the program says."""
+        """Return the machines of the alternative with the pods on them, what the program says, and the offer."""
         offer = self._offer(wanted_types(self._asked, self._pools, mode))
         solved = solve(offer.program, self._asked.seconds)
         best = self._packed(offer, solved, None)
@@ -160,40 +186,32 @@ class _Fitting:
         return best, solved, offer
 
     def _packed(self, offer: _Offer, solved: Solved, types: frozenset[str] | None) -> Estate:
-        """Buy what the program says in whole machines, then for the pods left over; give up what isn't needed."""
-        program = offer.program
+        """Return machines of *types* with the pods on them, as far as the scheduler's rules let them."""
+        packing = self._packing(offer, solved, types)
         estate = Estate(self._around, offer.machines, offer.kinds)
-        on_offer = np.array([types is None or each.type in types for each in offer.machines], dtype=np.bool_)
-        columns = np.flatnonzero(on_offer)
-        columns = columns[reduced(_part(program, columns), scaled=False)]
-        twins = _twins(offer, on_offer)
-        counts = np.floor(solved.machines + 1e-6)
-        turn: Counter[int] = Counter()
-
-        def buy(column: int) -> None:
-            same = twins[column]  # in other zones: one after another
-            estate.machines.append(same[turn[column] % len(same)])
-            turn[column] += 1
-
-        for column in np.flatnonzero(counts).tolist():
-            for _ in range(int(counts[column])):
-                buy(column)
-        shares: dict[int, list[tuple[frozenset[int], int]]] = {}
-        for kind, column, pods in solved.flows:
-            if on_offer[column] and pods >= 1 - 1e-6:
-                shares.setdefault(kind, []).append((frozenset(twins[column]), int(pods + 1e-6)))
-        estate.settle(solved.worth, shares)
-        before = -1
+        estate.add(packing.pack())
         for _ in range(ROUNDS):
-            left = estate.left
-            if not any(left) or sum(left) == before:
+            estate.settle()
+            bought = packing.bought(Counter(kind for kind, _ in estate.left))
+            if not bought:
                 break
-            before = sum(left)
-            estate.machines += bought(program, columns, solved.worth, left, before)
-            estate.settle(solved.worth)
-        estate.trim()
-        estate.shrink(_part_cost(program, on_offer))
+            estate.add(bought)
         return estate
+
+    def more(self, estate: Estate, solved: Solved, offer: _Offer) -> list[Filled]:
+        """Return machines of the same types for pods that wait where kube-scheduler chooses all nodes itself."""
+        packing = self._packing(offer, solved, {offer.machines[each].type for each in estate.machines})
+        more: list[Filled] = []
+        for _ in range(1 + min(SPREADS, MOST_SPREAD // (len(self._pods) + 1))):
+            if not (waiting := estate.waiting([each.column for each in more])):
+                break
+            more += packing.bought(waiting)
+        return more
+
+    @staticmethod
+    def _packing(offer: _Offer, solved: Solved, types: Set[str] | None) -> Packing:
+        on_offer = np.array([types is None or each.type in types for each in offer.machines], dtype=np.bool_)
+        return Packing(offer.program, offer.within, solved, on_offer)
 
     def _limited(self, offer: _Offer, solved: Solved, most: int) -> Estate:
         """Return the cheapest machines of *most* types: the type is added next whose bound with the others is least."""
@@ -224,14 +242,15 @@ class _Fitting:
                     sub.count[open_to],
                     sub.allowed[:, open_to],
                     sub.alone[open_to],
+                    sub.twins,
                 )
                 found = solve(sub, self._asked.seconds / 4)
-                machines, dear = np.zeros(len(types)), solved.worth.copy()
-                machines[part], dear[open_to] = found.machines, found.worth
+                machines, dear, yields = np.zeros(len(types)), solved.worth.copy(), np.zeros(len(types))
+                machines[part], dear[open_to], yields[part] = found.machines, found.worth, found.yields
                 missing = float(program.count[~open_to].sum())
                 back = np.flatnonzero(open_to)
                 flows = tuple((int(back[kind]), int(part[column]), pods) for kind, column, pods in found.flows)
-                plan = Solved(found.bound, machines, dear, found.by_solver, flows)
+                plan = Solved(found.bound, machines, dear, yields, found.by_solver, flows)
                 tried.append((missing * 1e12 + found.bound, some, plan))
             if not tried:
                 break
@@ -294,10 +313,12 @@ class _Fitting:
         alone: dict[object, bool] = {}
         requests: dict[object, NDArray[np.float64]] = {}
         chosen = self._asked.spot
-        for pod, home in zip(self._pods, self._archs, strict=True):
+        zones = np.array([each.zone for each in machines])
+        held: dict[object, NDArray[np.bool_]] = {}
+        for pod, (home, zone) in zip(self._pods, self._homes, strict=True):
             demand = space.demand_of(pod)
             spotty = chosen is not None and chosen.matches(pod.template.labels)
-            key = (id(demand), home, spotty)
+            key = (id(demand), home, spotty, "" if demand.node_local else zone)
             if key not in groups:
                 groups[key] = []
                 request = np.zeros(len(names))
@@ -306,6 +327,8 @@ class _Fitting:
                 mask: NDArray[np.bool_] = demand.static & np.all(room >= request, axis=1)
                 mask = mask & (arch == home) if home else mask
                 masks[key] = mask if spotty else mask & ~spot
+                near = masks[key] & (zones == key[-1])
+                held[key] = near if near.any() else masks[key]
                 requests[key], alone[key] = request, _alone(pod)
             groups[key].append(pod)
         for misfit in [key for key, mask in masks.items() if not mask.any()]:
@@ -325,6 +348,11 @@ class _Fitting:
         asks = np.array([requests[key] for key in heads]).reshape(len(heads), len(names))
         used: NDArray[np.bool_] = np.asarray(asks.any(axis=0), dtype=np.bool_)
         used = used if used.any() else np.ones(len(names), dtype=np.bool_)
+        first: dict[object, int] = {}
+        twins = [
+            first.setdefault((each.pool, each.type, each.spot, each.price.hourly), at)
+            for at, each in enumerate(machines)
+        ]
         program = Program(
             cost=np.maximum(np.array([each.price.hourly for each in machines], dtype=np.float64), 1.0),
             room=(room / unit)[:, used],
@@ -332,8 +360,10 @@ class _Fitting:
             count=np.array([len(kind.pods) for kind in made], dtype=np.float64),
             allowed=np.array([masks[key] for key in heads]).reshape(len(heads), len(machines)).T,
             alone=np.array([alone[key] for key in heads], dtype=np.bool_),
+            twins=np.array(twins),
         )
-        return _Offer(machines, made, program, misfits, self._around)
+        within = np.array([held[key] for key in heads]).reshape(len(heads), len(machines)).T
+        return _Offer(machines, made, program, within, misfits)
 
     def _small_enough(self, machines: Sequence[Machine]) -> list[Machine]:
         """Leave out machines so large that a pool would have fewer than the least nodes, unless a pod needs one."""
@@ -398,30 +428,12 @@ def _alone(pod: Pod) -> bool:
 
 def _part(program: Program, columns: NDArray[np.intp]) -> Program:
     return msgspec.structs.replace(
-        program, cost=program.cost[columns], room=program.room[columns], allowed=program.allowed[columns]
+        program,
+        cost=program.cost[columns],
+        room=program.room[columns],
+        allowed=program.allowed[columns],
+        twins=program.twins[columns],
     )
-
-
-def _part_cost(program: Program, on_offer: NDArray[np.bool_]) -> Program:
-    """Return *program* in which machines that are not *on_offer* cost too much."""
-    return msgspec.structs.replace(program, cost=np.where(on_offer, program.cost, np.inf))
-
-
-def _twins(offer: _Offer, on_offer: NDArray[np.bool_]) -> list[list[int]]:
-    """Return for each machine those that are the same in other zones, and itself."""
-    groups: dict[object, list[int]] = {}
-    keys: list[object] = []
-    for at, each in enumerate(offer.machines):
-        key = (
-            each.pool,
-            each.type,
-            each.spot,
-            each.price.hourly,
-            bool(on_offer[at]),
-        )
-        keys.append(key)
-        groups.setdefault(key, []).append(at)
-    return [groups[key] for key in keys]
 
 
 def _score(offer: _Offer, estate: Estate) -> tuple[int, int]:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from tightship.cluster import Snapshot
-from tightship.objects import Node, Pod
 from tightship.objects.money import NO_PRICES, Prices
 from tightship.objects.selectors import LabelSelector
 
@@ -54,7 +53,7 @@ class Asked(Struct, frozen=True):
     least_nodes: int = LEAST_NODES
     recommended: Recommended | None = None
     past: Past | None = None
-    seconds: float = 5.0
+    seconds: float = 30.0
 
 
 class Chosen(Struct, frozen=True, rename="camel"):
@@ -73,7 +72,9 @@ class Alternative(Struct, frozen=True, rename="camel"):
     """Machines that carry the pods. *bound_micros_per_hour* is proven: none of the machines allowed do so for less.
 
     *cpu* and *memory* are the shares of what the machines offer to pods that is requested, DaemonSets' included.
-    *unplaced* are pods that have no place on any of them, each with its reason. *solved* says whether HiGHS has found
+    *unplaced* are pods that have no place on any of them, each with its reason. The *machines* carry pods that are
+    packed tightly; *spread* are those and more of their types, for pods that would wait if kube-scheduler, which
+    spreads pods, chose all nodes itself, the largest pods first. *solved* says whether HiGHS has found
     the bound; else the bound counts volume alone.
     """
 
@@ -86,6 +87,9 @@ class Alternative(Struct, frozen=True, rename="camel"):
     cpu: float
     memory: float
     unplaced: Mapping[str, str]
+    spread: tuple[Chosen, ...] = ()
+    spread_nodes: int = 0
+    spread_micros_per_hour: int = 0
 
 
 class Present(Struct, frozen=True, rename="camel"):
@@ -129,11 +133,3 @@ class Fitted(Struct, frozen=True, rename="camel"):
     pools: tuple[PoolLook, ...]
     answers: tuple[Answer, ...]
     left_alone: Mapping[str, int]
-
-
-class Packed(Struct, frozen=True):
-    """A machine of an alternative as a node, with its own pods (DaemonSets') first, then those placed on it."""
-
-    node: Node
-    daemons: tuple[Pod, ...]
-    pods: tuple[Pod, ...]

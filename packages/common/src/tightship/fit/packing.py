@@ -1,279 +1,206 @@
-"""Puts pods on machines by the model of kube-scheduler, and buys machines for those left over."""
+"""Fills machines with pods by their amounts, and tries again where the room is worth least for its price."""
 
 from __future__ import annotations
 
-from collections import Counter
+import heapq
+import random
 from collections.abc import Mapping, Sequence
 
-import msgspec
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
-from tightship.cluster import NodeView, Snapshot
-from tightship.cluster.state import sum_up
-from tightship.fit.machines import HOSTNAME, Machine
-from tightship.fit.model import Packed
-from tightship.fit.program import Floats, Program
-from tightship.objects import Pod
-from tightship.scheduler.fitting import fit_all
-from tightship.scheduler.scoring import aligned
-from tightship.scheduler.space import PodDemand, Space
-from tightship.scheduler.topology import NodeMask
+from tightship.fit.program import Bools, Floats, Indices, Program, Solved
 
-ROUNDS = 12
-"""Most times that machines are bought for pods left over."""
+ROUNDS = 400
+"""How often some machines are given up and their pods are placed anew."""
 
-FAILURES = 12
-"""Machines that can't be emptied in a row, after which no more is tried."""
+STALE = 150
+"""Rounds without a cheaper outcome after which no more follow."""
 
+SLACK = 0.004
+"""How much dearer than the best the machines may become meanwhile, at first, as a share."""
 
-class Kind(Struct, frozen=True, eq=False):
-    """*pods* that ask for the same. *columns* (machine) says which of all machines may have them."""
+OFFERED = 6
+"""Columns that each of these rounds may buy from, besides those given up."""
 
-    pods: tuple[Pod, ...]
-    columns: NDArray[np.bool_]
+WORTHY = 0.85
+"""What a machine's room must be worth for its price to be bought."""
+
+_EPSILON = 1e-12
 
 
-class _Share(Struct):
-    """So many pods that are *left* go to *nodes* first."""
+class Filled(Struct, frozen=True):
+    """A machine of a *column*, how many pods of each kind are on it, what they *need* together and are *worth*."""
 
-    nodes: NodeMask
-    left: int
-
-
-class Estate:
-    """Machines with pods on them. *around* are the nodes that stay as they are; *offers* all machines on offer."""
-
-    def __init__(self, snapshot: Snapshot, offers: Sequence[Machine], kinds: Sequence[Kind]) -> None:
-        self._snapshot = snapshot
-        self._offers = offers
-        self._kinds = kinds
-        self._pods = [pod for kind in kinds for pod in kind.pods]
-        self._kind_of = [number for number, kind in enumerate(kinds) for _ in kind.pods]
-        self.machines: list[int] = []
-        """The number of the offer that each machine is of."""
-        self.places: list[int] = [-1] * len(self._pods)
-        """The machine of each pod, -1 for none."""
-
-    @property
-    def left(self) -> list[int]:
-        """How many pods of each kind have no place."""
-        found = Counter(self._kind_of[pod] for pod, place in enumerate(self.places) if place < 0)
-        return [found[number] for number in range(len(self._kinds))]
-
-    def nodes(self) -> list[Packed]:
-        """Return the machines as nodes, with their pods."""
-        own: list[list[Pod]] = [[] for _ in self.machines]
-        for pod, place in enumerate(self.places):
-            if place >= 0:
-                own[place].append(self._pods[pod])
-        return [
-            Packed(view.node, view.pods, tuple(pods))
-            for view, pods in zip(
-                (_view(self._offers[each], at) for at, each in enumerate(self.machines)), own, strict=True
-            )
-        ]
-
-    def unplaced(self) -> list[Pod]:
-        """Return the pods without a place."""
-        return [self._pods[pod] for pod, place in enumerate(self.places) if place < 0]
-
-    def settle(self, worth: Floats, shares: Mapping[int, Sequence[tuple[frozenset[int], int]]] = {}) -> None:
-        """Give places to pods without one, those with the fewest choices and the dearest first.
-
-        *shares* are machines (their numbers on offer) by kind, and how many pods of the kind go there first.
-        """
-        space, demands = self._space()
-        offer = np.full(len(space.nodes), -1, dtype=np.intp)
-        for column, place in self._own.items():
-            offer[column] = self.machines[place]
-        there = {some: np.isin(offer, list(some)) for own in shares.values() for some, _ in own}
-        rest_of = {kind: [_Share(there[some], count) for some, count in own] for kind, own in shares.items()}
-        order = sorted(
-            (pod for pod, place in enumerate(self.places) if place < 0),
-            key=lambda pod: (demands[self._kind_of[pod]].hardness[0], -worth[self._kind_of[pod]], self._kind_of[pod]),
-        )
-        for again in (False, True):  # a pod may open nodes to another, as a companion or by a spread
-            full: set[int] = set()
-            rest: list[int] = []
-            for pod in order:
-                kind = self._kind_of[pod]
-                if kind in full:
-                    rest.append(pod)
-                    continue
-                demand = demands[kind]
-                mask = space.feasible(demand)
-                share = next((each for each in rest_of.get(kind, ()) if each.left > 0), None)
-                if share is not None:
-                    share.left -= 1
-                    mask = mask & share.nodes
-                elif shares and not again:
-                    rest.append(pod)
-                    continue
-                feasible = mask.nonzero()[0]
-                if not len(feasible) and share is not None:
-                    rest.append(pod)
-                    continue
-                if not len(feasible):
-                    rest.append(pod)
-                    full.add(kind)
-                    continue
-                node = int(feasible[0]) if len(feasible) == 1 else aligned(space, demand, feasible)
-                space.place(demand, node)
-                self.places[pod] = self._own[node]
-            order = rest
-            rest_of = {}
-            if again or not (shares or any(not demands[self._kind_of[pod]].plain for pod in rest)):
-                break
-
-    def trim(self) -> None:
-        """Give up machines whose pods have room on the others, the emptiest first; then take smaller ones."""
-        space, demands = self._space()
-        column_of = {place: column for column, place in self._own.items()}
-        pods_of: dict[int, list[int]] = {place: [] for place in range(len(self.machines))}
-        for pod, place in enumerate(self.places):
-            if place >= 0:
-                pods_of[place].append(pod)
-        cost = [self._offers[each].price.hourly for each in self.machines]
-
-        def used(place: int) -> float:
-            column = column_of[place]
-            known = space.known[:, column]
-            return float(((known - space.free[:2, column]) / known).max()) * cost[place]
-
-        failures, gone = 0, set[int]()
-        for place in sorted(pods_of, key=used):
-            if failures >= FAILURES:
-                break
-            own, column = pods_of[place], column_of[place]
-            mark = space.mark()
-            for pod in own:
-                space.remove(demands[self._kind_of[pod]], column)
-            space.close(column)
-            fit = fit_all(space, [demands[self._kind_of[pod]] for pod in own], aligned, 2, explain=False)
-            if not fit.complete:
-                space.rollback(mark)
-                failures += 1
-                continue
-            failures = 0
-            gone.add(place)
-            for pod, node in zip(own, fit.nodes, strict=True):
-                self.places[pod] = self._own[node]
-                pods_of[self._own[node]].append(pod)
-            pods_of[place] = []
-        self._drop(gone)
-
-    def _drop(self, gone: set[int]) -> None:
-        kept = [place for place in range(len(self.machines)) if place not in gone]
-        new = {place: number for number, place in enumerate(kept)}
-        self.machines = [self.machines[place] for place in kept]
-        self.places = [new[place] if place >= 0 else -1 for place in self.places]
-
-    def shrink(self, program: Program) -> None:
-        """Swap each machine for the cheapest one of its pool and zone that holds what it holds."""
-        held: list[Counter[int]] = [Counter() for _ in self.machines]
-        for pod, place in enumerate(self.places):
-            if place >= 0:
-                held[place][self._kind_of[pod]] += 1
-        spots: dict[tuple[str, str], list[int]] = {}
-        for number, offer in enumerate(self._offers):
-            spots.setdefault((offer.pool, offer.zone), []).append(number)
-        for place, has in enumerate(held):
-            offer = self._offers[self.machines[place]]
-            kinds = list(has)
-            need = np.array([has[kind] for kind in kinds], dtype=np.float64) @ program.request[kinds]
-            same = np.array(spots[offer.pool, offer.zone])
-            fits = (program.room[same] >= need).all(axis=1)
-            fits &= program.allowed[np.ix_(same, np.array(kinds, dtype=np.intp))].all(axis=1)
-            fits &= program.cost[same] < program.cost[self.machines[place]]
-            if fits.any():
-                cheaper = same[fits]
-                self.machines[place] = int(cheaper[program.cost[cheaper].argmin()])
-
-    def _space(self) -> tuple[Space, list[PodDemand]]:
-        """Return the scheduler's model of machines and pods as they are, and what each kind demands of it."""
-        views = {(view := _view(self._offers[each], at)).name: view for at, each in enumerate(self.machines)}
-        limits = {name: each for name, each in self._snapshot.csi_nodes.items() if name in self._snapshot.nodes}
-        for at, each in enumerate(self.machines):
-            if (found := self._offers[each].limits) is not None:
-                limits[_name(at)] = msgspec.structs.replace(found, name=_name(at))
-        nodes = dict(sorted({**self._snapshot.nodes, **views}.items()))
-        space = Space(msgspec.structs.replace(self._snapshot, nodes=nodes, csi_nodes=limits))
-        self._own = {space.index[_name(at)]: at for at in range(len(self.machines))}
-        offer = np.full(len(nodes), -1, dtype=np.intp)
-        for column, place in self._own.items():
-            offer[column] = self.machines[place]
-        demands = [_only(space.demand_of(kind.pods[0]), kind, offer) for kind in self._kinds]
-        column_of = {place: column for column, place in self._own.items()}
-        for pod, place in enumerate(self.places):
-            if place >= 0:
-                space.place(demands[self._kind_of[pod]], column_of[place])
-        return space, demands
+    column: int
+    pods: dict[int, int]
+    need: Floats
+    worth: float
 
 
-def _only(demand: PodDemand, kind: Kind, offer: NDArray[np.intp]) -> PodDemand:
-    """Return *demand* on machines of the kind's columns alone."""
-    mask: NodeMask = demand.static & (offer >= 0) & kind.columns[offer]
-    return msgspec.structs.replace(demand, static=mask, strays=None)
+class Packing:
+    """Packs the kinds of *program* on columns *on_offer*, with *solved* as a guide.
 
-
-def _name(place: int) -> str:
-    return f"fit-{place:05d}"
-
-
-def _view(machine: Machine, place: int) -> NodeView:
-    name = _name(place)
-    node = msgspec.structs.replace(machine.node, name=name, uid=name, labels={**machine.node.labels, HOSTNAME: name})
-    pods = tuple(msgspec.structs.replace(pod, name=f"{pod.name}-{place}", node=name) for pod in machine.daemons)
-    return NodeView(node, pods, sum_up(pods))
-
-
-def bought(program: Program, columns: NDArray[np.intp], worth: Floats, left: Sequence[int], most: int) -> list[int]:
-    """Return columns of machines to buy for the pods *left* of each kind: each time the one with the most in it for its
-    price, and as many alike as the pods fill, *most* in all.
+    *within* (column, kind) are places that pods may have, which may be fewer than the program allows.
     """
-    count = np.array(left, dtype=np.float64)
-    found: list[int] = []
-    order = np.argsort(-worth, kind="stable")
-    while len(found) < most:
-        kinds = order[count[order] > 0]
-        if not len(kinds):
-            break
-        best, filled, score = -1, None, -1.0
-        for column in columns.tolist():
-            takes = _filled(program, column, kinds, count)
-            value = float(takes @ worth[kinds]) / float(program.cost[column])
-            if value > score * (1 + 1e-9) and takes.any():
-                best, filled, score = column, takes, value
-        if filled is None:
-            break
-        some = filled > 0
-        times = int(np.floor(count[kinds[some]] / filled[some]).min())
-        times = max(1, min(times, most - len(found)))
-        count[kinds] -= filled * times
-        found += [best] * times
-    return found
 
+    def __init__(self, program: Program, within: Bools, solved: Solved, on_offer: Bools) -> None:
+        self._program, self._within, self._solved = program, within, solved
+        worth, self._on_offer = solved.worth, on_offer
+        self._columns = np.flatnonzero(on_offer & (solved.yields > WORTHY))
+        self._order = np.argsort(-worth, kind="stable")
+        self._rank = np.argsort(self._order)
 
-def _filled(program: Program, column: int, kinds: NDArray[np.intp], count: Floats) -> Floats:
-    """Return how many pods of each of *kinds* an empty machine takes, the dearest first."""
-    room = program.room[column].copy()
-    takes = np.zeros(len(kinds))
-    requests, allowed = program.request[kinds], program.allowed[column, kinds]
-    at = 0
-    while True:
-        fits = allowed[at:] & (requests[at:] <= room + 1e-12).all(axis=1)
-        if not fits.any():
-            break
-        at += int(fits.argmax())
-        need = requests[at] > 0
-        number = float(np.floor(room[need] / requests[at][need] + 1e-9).min(initial=np.inf))
-        number = max(1.0, min(number, count[kinds[at]], 1.0 if program.alone[kinds[at]] else np.inf))
-        takes[at] = number
-        room -= number * requests[at]
-        at += 1
-    return takes
+    def pack(self) -> list[Filled]:
+        """Return machines with as many pods as have a place by their amounts."""
+        left = self._program.count.copy()
+        bins = self._planned(left)
+        self._put(left, bins)
+        return self._improved(bins + self._bought(left, self._columns))
 
+    def bought(self, left: Mapping[int, int]) -> list[Filled]:
+        """Return machines for so many pods of each kind."""
+        count = np.zeros_like(self._program.count)
+        count[list(left)] = list(left.values())
+        return self._bought(count, self._columns)
 
-__all__ = ["Estate", "Kind", "bought"]
+    def _planned(self, left: Floats) -> list[Filled]:
+        """Fill the whole machines of the program with the pods that it has on them."""
+        twins: dict[int, list[int]] = {}
+        for column, number in enumerate(self._program.twins.tolist()):
+            if self._on_offer[column]:
+                twins.setdefault(number, []).append(column)
+        flows: dict[int, dict[int, int]] = {}
+        for kind, column, pods in self._solved.flows:
+            flows.setdefault(column, {})[kind] = pods
+        bins: list[Filled] = []
+        for column, flow in flows.items():
+            kinds = np.array(list(flow), dtype=np.intp)
+            count = np.zeros_like(left)
+            count[kinds] = list(flow.values())
+            same = twins[int(self._program.twins[column])]
+            own = [self._empty(same[number % len(same)]) for number in range(int(self._solved.machines[column] + 1e-6))]
+            before = count.copy()
+            self._put(count, own)
+            left -= before - count
+            bins += own
+        return bins
+
+    def _put(self, left: Floats, bins: list[Filled]) -> None:
+        """Put pods that are *left* on *bins*, the dearest first, each where the room has its proportions best."""
+        program, worth = self._program, self._solved.worth
+        if not bins:
+            return
+        columns = np.array([each.column for each in bins], dtype=np.intp)
+        room = program.room[columns]
+        free = room - np.array([each.need for each in bins])
+        scale = 1 / np.maximum(room.max(axis=0), _EPSILON)
+        length = np.sqrt(((free * scale) ** 2).sum(axis=1))
+        for kind in self._order[left[self._order] > 0].tolist():
+            request, open_to = program.request[kind], self._within[columns, kind]
+            fits = np.flatnonzero(open_to & (free >= request - _EPSILON).all(axis=1))
+            if program.alone[kind]:
+                fits = fits[[kind not in bins[place].pods for place in fits.tolist()]]
+            along = request * scale**2
+            while left[kind] > 0 and len(fits):
+                at = int((free[fits] @ along / (length[fits] + _EPSILON) - 1e-3 * length[fits]).argmax())
+                place = int(fits[at])
+                free[place] -= request
+                length[place] = np.sqrt(((free[place] * scale) ** 2).sum())
+                left[kind] -= 1
+                old = bins[place]
+                pods = {**old.pods, kind: old.pods.get(kind, 0) + 1}
+                bins[place] = Filled(old.column, pods, old.need + request, old.worth + worth[kind])
+                if program.alone[kind] or (free[place] < request - _EPSILON).any():
+                    fits = np.delete(fits, at)
+
+    def _bought(self, left: Floats, columns: Indices, most: float = np.inf) -> list[Filled]:
+        """Return machines for the pods *left*, until they cost *most*: each time the one worth most for its price.
+
+        What a column was worth before is no less than what it is worth now that fewer pods are left (lazy greedy).
+        """
+        cost = self._program.cost
+        found: list[Filled] = []
+        queue = [(-np.inf, column) for column in columns.tolist()]
+        while queue and most > 0:
+            _, column = heapq.heappop(queue)
+            kinds = self._order[left[self._order] > 0]
+            made = self._fill(column, kinds, left)
+            if not made.pods:
+                continue
+            value = made.worth / cost[column]
+            if queue and value < -queue[0][0]:
+                heapq.heappush(queue, (-value, column))
+                continue
+            heapq.heappush(queue, (-value, column))
+            for _ in range(int(min(left[kind] // pods for kind, pods in made.pods.items()))):
+                found.append(made)
+                most -= cost[column]
+                for kind, pods in made.pods.items():
+                    left[kind] -= pods
+        return found
+
+    def _fill(self, column: int, kinds: Indices, count: Floats) -> Filled:
+        """Return an empty machine with pods of *kinds*, each time the largest along the room that is left."""
+        program, pods, full = self._program, dict[int, int](), self._program.room[column]
+        kinds = kinds[self._within[column, kinds] & (count[kinds] > 0)]
+        request, room = program.request[kinds], full.copy()
+        weight = 1 / np.maximum(room, _EPSILON) ** 2
+        left = np.where(program.alone[kinds], 1.0, count[kinds])
+        while len(kinds):
+            fits = (request <= room + _EPSILON).all(axis=1) & (left > 0)
+            if not fits.all():
+                kinds, request, left = kinds[fits], request[fits], left[fits]
+                if not len(kinds):
+                    break
+            best = int((request @ (room * weight)).argmax())
+            kind = int(kinds[best])
+            pods[kind] = pods.get(kind, 0) + 1
+            room -= request[best]
+            left[best] -= 1
+        worth = float(sum(self._solved.worth[kind] * number for kind, number in pods.items()))
+        return Filled(column, pods, full - room, worth)
+
+    def _improved(self, bins: list[Filled]) -> list[Filled]:
+        """Give up some machines at a time, place their pods on others, and buy anew for the rest if that is cheaper."""
+        program, draw = self._program, random.Random(0)  # noqa: S311
+        cost = program.cost
+        best, least, now, found = bins, 0.0, 0.0, 0
+        total = sum(float(cost[each.column]) for each in bins)
+        for turn in range(ROUNDS):
+            if len(bins) < 2 or turn - found > STALE:
+                break
+            used = np.array([each.worth for each in bins]) / cost[[each.column for each in bins]]
+            order = np.argsort(used, kind="stable").tolist()
+            gone = {order[int(len(bins) * draw.random() ** 3)] for _ in range(draw.choice((1, 2, 3, 4, 5)))}
+            slack = SLACK * (1 - turn / ROUNDS) * total - (now - least)
+            tried = self._redone(bins, gone, draw, slack)
+            if tried is None:
+                continue
+            bins, change = tried
+            now += change
+            if now < least - 1e-9:
+                best, least, found = bins, now, turn
+        return best
+
+    def _redone(
+        self, bins: Sequence[Filled], gone: set[int], draw: random.Random, slack: float
+    ) -> tuple[list[Filled], float] | None:
+        """Return machines without those *gone*, and how much more they cost; ``None`` if more than *slack*."""
+        program = self._program
+        kept = [each for number, each in enumerate(bins) if number not in gone]
+        price = sum(float(program.cost[bins[number].column]) for number in gone)
+        left = np.zeros_like(program.count)
+        for number in gone:
+            for kind, pods in bins[number].pods.items():
+                left[kind] += pods
+        self._put(left, kept)
+        some = {bins[number].column for number in gone} | set(draw.choices(self._columns.tolist(), k=OFFERED))
+        made = self._bought(left, np.array(sorted(some), dtype=np.intp), price + slack) if left.any() else []
+        change = sum(float(program.cost[each.column]) for each in made) - price
+        if left.any() or change > slack:
+            return None
+        return kept + made, change
+
+    def _empty(self, column: int) -> Filled:
+        return Filled(column, {}, np.zeros_like(self._program.room[column]), 0.0)

@@ -67,7 +67,7 @@ def snippets(form: str, fitted: Fitted, found: Alternative) -> Iterator[str | Js
     """
     clouds, by_type, made = FORMS[form]
     looks = {each.name: each for each in fitted.pools}
-    for name in dict.fromkeys(each.pool for each in found.machines):
+    for name in dict.fromkeys(each.pool for each in found.spread or found.machines):
         if looks[name].cloud not in clouds:
             fitting = ", ".join(each for each, (others, *_) in FORMS.items() if looks[name].cloud in others)
             where = looks[name].cloud or "no cloud that we know"
@@ -80,7 +80,7 @@ def snippets(form: str, fitted: Fitted, found: Alternative) -> Iterator[str | Js
 
 def _parts(form: str, found: Alternative, looks: Mapping[str, PoolLook], by_type: bool) -> Iterator[_Part]:
     parts: dict[tuple[str, bool, str], list[Chosen]] = {}
-    for each in found.machines:
+    for each in found.spread or found.machines:
         parts.setdefault((each.pool, each.spot, each.type if by_type else ""), []).append(each)
     seen: set[str] = set()
     for (pool, spot, kind), machines in parts.items():

@@ -60,6 +60,7 @@ def _grid(answer: Answer, fitted: Fitted) -> Grid:
             Column("TYPES", ["as it is", *(each.mode for each in found)]),
             Column("NODES", [f"{each.nodes:,}" for each in rows], ">"),
             Column("A MONTH", [_month(each.micros_per_hour, currency) for each in rows], ">"),
+            Column("SPREAD", ["", *(_month(each.spread_micros_per_hour, currency) for each in found)], ">"),
             Column("AT LEAST", ["", *(_month(each.bound_micros_per_hour, currency) for each in found)], ">"),
             Column("SAVES", ["", *(_saves(each, present) for each in found)], ">"),
             Column("CPU", [percent(each.cpu) for each in rows], ">"),
@@ -104,6 +105,7 @@ def _end(document: FitDocument) -> Iterator[TextLine]:
     yield figure(
         "At least", "proven by a linear program" if solved else "by volume alone: install tightship-cli[solver]"
     )
+    yield figure("Spread", "a month if kube-scheduler, which spreads pods, chooses all nodes; else pods are packed")
     for why, count in fitted.left_alone.items():
         yield figure("Left alone", f"{counted(count, 'node')}: {why}")
     if fitted.present.unpriced:

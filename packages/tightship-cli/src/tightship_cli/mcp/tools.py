@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
+from tightship.fit.model import MODES
 from tightship.objects.quoting import near, quoted
 from tightship.planning.plan import STRATEGIES, Placement
 
@@ -76,6 +77,18 @@ TOOLS: Mapping[str, ToolRow] = {
     ),
     "explain": ToolRow(
         ("explain",), "All about the named nodes: each pod, each blocker, what would free them.", _NAMED, ("config",)
+    ),
+    "fit": ToolRow(
+        ("fit",),
+        "Which machine types, and how many, would carry what runs at the least money, beside a proven bound.",
+        {
+            "pool": Input("array", "--pool", "carry the pods of these pools"),
+            "chooseFrom": Input("string", "--choose-from", "only this alternative", MODES),
+            "types": Input("string", "--types", "only these machine types and families, joined by commas"),
+            "atMost": Input("integer", "--at-most", "types that are used at most"),
+            "leastNodes": Input("integer", "--least-nodes", "nodes that a pool has at least"),
+            "spot": Input("string", "--spot", "pods with these labels may run on spot machines too, as for kubectl"),
+        },
     ),
     "lint": ToolRow(
         ("lint", "--fail-on=never"), "What will block drains and floors for good.", {}, ("config", "floors_config")
