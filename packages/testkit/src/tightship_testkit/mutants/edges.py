@@ -34,8 +34,8 @@ FLOORS = (3, 6, 9)
 class Edge(Struct, frozen=True):
     """A precaution that is left out: in *function* of *module*, *instead* stands for *text*, which is there once.
 
-    *test* notices what disasters do not show: a leader whose clock stood still, or who led no more when its request to an
-    HPA left.
+    *test* notices what disasters do not show: a leader whose clock stood still, or who led no more when its request to
+    an HPA left.
     """
 
     name: str
