@@ -249,12 +249,12 @@ def node_pool(**spec: Any) -> list[Json]:
 
 
 def standing(minutes: int, nodes: int = 1) -> Json:
-    """Return what books tell of nodes that went so long before the beginning."""
+    """Return what savings tell of nodes that went so long before the beginning."""
     at = datetime(2026, 1, 5, 8, tzinfo=UTC) - timedelta(minutes=minutes)
     return {"at": at.isoformat(), "nodes": nodes, "hourly": {"USD": 60_000_000}}
 
 
-def books(*saving: Json, seconds: float = 0.0, micros: float = 0) -> dict[str, str]:
+def savings(*saving: Json, seconds: float = 0.0, micros: float = 0) -> dict[str, str]:
     page = {"seen": "2026-01-05T07:00:00Z", "standing": saving, "seconds": seconds, "micros": {"USD": micros}}
     return {SAVINGS: json.dumps({"a": page})}
 
@@ -264,9 +264,9 @@ def ledger(notes: dict[str, str]) -> Json:
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": {}}
 
 
-def enters_books(*saving: Json, **sums: float) -> Act:
+def enters_savings(*saving: Json, **sums: float) -> Act:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/{CLAIMS}"
-    return lambda on: on.ask("PATCH", path, {"metadata": {"annotations": books(*saving, **sums)}})
+    return lambda on: on.ask("PATCH", path, {"metadata": {"annotations": savings(*saving, **sums)}})
 
 
 def goes(name: str = "n1") -> Act:
@@ -394,7 +394,7 @@ ROGUES = {
     "nothing-of-others-changed": leader(writes("n1", labels={"example.com/mine": "now"})),
     "only-nodes-that-go": leader(claim(phase="Evicting"), Drainer.evict, objects=[group_of("a", 3)]),
     "installations-apart": leader(another_writes),
-    "savings-are-true": leader(enters_books(standing(0)), objects=[ledger({})]),
+    "savings-are-true": leader(enters_savings(standing(0)), objects=[ledger({})]),
 }  # fmt: skip
 
 
@@ -536,21 +536,25 @@ ADDED = made_anew("n3")
 @pytest.mark.parametrize(
     ("before", "steps", "broken"),
     [
-        (books(), [*DRAINED_GONE, enters_books(standing(0))], ""),
-        (books(), [claim("n1"), goes(), enters_books(standing(0))], "entered 1 nodes, and 0 have gone"),
-        (books(), [goes(), enters_books(standing(0))], "entered 1 nodes, and 0 have gone"),
-        (books(), [*DRAINED_GONE, enters_books(standing(0, 2))], "entered 2 nodes, and 1 have gone"),
-        (books(), [2, *DRAINED_GONE, 65], "node n1 went when it was drained, and is not in the books"),
-        (books(standing(120)), [ADDED, enters_books(seconds=7205, micros=120_050_000)], ""),
-        (books(standing(120)), [ADDED, enters_books(seconds=9000)], "made 9000 s of 72"),
-        (books(standing(120)), [ADDED, enters_books(seconds=7205, micros=150_000_000)], "made 150000000 micros of 12"),
-        (books(standing(30)), [ADDED, enters_books(seconds=1800)], "made 1800 s of 0"),
-        (books(standing(30)), [ADDED, enters_books()], ""),
-        (books(standing(30)), [ADDED, 155], "a node was added 15"),
-        (books(standing(30)), [enters_books()], "took 1 nodes off, and 0 were added"),
-        (books(seconds=100.0), [enters_books()], "left 0 s of 100"),
-        (books(micros=7000), [enters_books()], "left 0 micros of 7000"),
-        (books(), [enters_books(seconds=-1.0)], "wrote Page(nodes=0, seconds=-1.0"),
+        (savings(), [*DRAINED_GONE, enters_savings(standing(0))], ""),
+        (savings(), [claim("n1"), goes(), enters_savings(standing(0))], "entered 1 nodes, and 0 have gone"),
+        (savings(), [goes(), enters_savings(standing(0))], "entered 1 nodes, and 0 have gone"),
+        (savings(), [*DRAINED_GONE, enters_savings(standing(0, 2))], "entered 2 nodes, and 1 have gone"),
+        (savings(), [2, *DRAINED_GONE, 65], "node n1 went when it was drained, and is not in the savings"),
+        (savings(standing(120)), [ADDED, enters_savings(seconds=7205, micros=120_050_000)], ""),
+        (savings(standing(120)), [ADDED, enters_savings(seconds=9000)], "made 9000 s of 72"),
+        (
+            savings(standing(120)),
+            [ADDED, enters_savings(seconds=7205, micros=150_000_000)],
+            "made 150000000 micros of 12",
+        ),
+        (savings(standing(30)), [ADDED, enters_savings(seconds=1800)], "made 1800 s of 0"),
+        (savings(standing(30)), [ADDED, enters_savings()], ""),
+        (savings(standing(30)), [ADDED, 155], "a node was added 15"),
+        (savings(standing(30)), [enters_savings()], "took 1 nodes off, and 0 were added"),
+        (savings(seconds=100.0), [enters_savings()], "left 0 s of 100"),
+        (savings(micros=7000), [enters_savings()], "left 0 micros of 7000"),
+        (savings(), [enters_savings(seconds=-1.0)], "wrote PoolSavings(nodes=0, seconds=-1.0"),
     ],
 )
 def test_books_that_tell_too_much_or_too_little_are_seen(

@@ -355,11 +355,11 @@ def catching_up(claim: Claim, record: DrainRecord | None, now: float) -> Edit:
 def _annotations_of(history: PastDrains) -> dict[str, str]:
     drains = [_drain(each) for each in history.finished[-KEPT:]]
     kept = sorted(history.savings.items(), key=lambda each: (each[1].seen, each[0]))[-POOLS_KEPT:]
-    books = _plain({pool: msgspec.structs.replace(each, seconds=round(each.seconds, 3)) for pool, each in kept})
+    saved = _plain({pool: msgspec.structs.replace(each, seconds=round(each.seconds, 3)) for pool, each in kept})
     newest = sorted(history.additions.items(), key=lambda each: (max(each[1].at, each[1].regretted_at), each[0]))
     found = {HISTORY_ANNOTATION: drains, ADDITIONS_ANNOTATION: _plain(dict(newest[-POOLS_KEPT:]))}
-    if books:
-        found[SAVINGS_ANNOTATION] = books
+    if saved:
+        found[SAVINGS_ANNOTATION] = saved
     return {name: msgspec.json.encode(value).decode() for name, value in found.items()}
 
 

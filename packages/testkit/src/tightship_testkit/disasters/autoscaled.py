@@ -1,4 +1,4 @@
-"""Gives scenarios node groups with minimum sizes, NodePools of Karpenter, and books of what drains have saved.
+"""Gives scenarios node groups with minimum sizes, NodePools of Karpenter, and savings of what drains have saved.
 
 All of it comes from a source of chance of its own, so that what else a seed draws stays what it was.
 """
@@ -44,7 +44,7 @@ def with_autoscalers(scenario: Scenario) -> Scenario:
             objects.append(_status(minimums, old=rng.random() < 0.4))
     if rng.random() < 0.6:
         nodes = [_priced(rng, each) for each in nodes]
-        objects += _books(rng, scenario, pools)
+        objects += _savings(rng, scenario, pools)
     made = msgspec.structs.replace(scenario, pools=pools, nodes=nodes, objects=objects)
     return msgspec.structs.replace(made, steps=sorted([*made.steps, *_steps(rng, made)], key=lambda each: each.at))
 
@@ -83,12 +83,12 @@ def _priced(rng: Random, node: Node) -> Node:
     return msgspec.structs.replace(node, annotations={**node.annotations, "tightship.dev/hourly-price": "0.25"})
 
 
-def _books(rng: Random, scenario: Scenario, pools: Sequence[Pool]) -> list[Args]:
-    """Return the list of claims with books that were kept before: of nodes that went hours ago, and minutes ago."""
+def _savings(rng: Random, scenario: Scenario, pools: Sequence[Pool]) -> list[Args]:
+    """Return the list of claims with savings that were kept before: of nodes that went hours ago, and minutes ago."""
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
     old = {"at": "2026-01-05T03:20:00.000Z", "nodes": 2, "hourly": {"USD": 400_000}}
     young = {"at": "2026-01-05T07:45:00.000Z", "nodes": 1, "hourly": {"USD": 150_000}}
-    books = {
+    savings = {
         each.name: {
             "seen": "2026-01-05T06:30:00.000Z",
             "standing": rng.choice(([], [old], [young], [old, young])),
@@ -99,7 +99,7 @@ def _books(rng: Random, scenario: Scenario, pools: Sequence[Pool]) -> list[Args]
         if rng.random() < 0.7
     }
     where = {each.variables.get("CLAIMS_LEASE_NAMESPACE", SYSTEM) for each in scenario.controllers}
-    notes = {SAVINGS: json.dumps(books)}
+    notes = {SAVINGS: json.dumps(savings)}
     meta = [{"name": CLAIMS, "namespace": each, "annotations": notes} for each in sorted(where)]
     return [{**lease, "metadata": each, "spec": {}} for each in meta]
 

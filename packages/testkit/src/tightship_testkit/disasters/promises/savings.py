@@ -1,4 +1,4 @@
-"""The books of what drains have saved: nothing in them that was not saved, and nothing lost."""
+"""The savings of what drains have saved: nothing in them that was not saved, and nothing lost."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ CLAIMS, SAVINGS = "tightship-claims", "tightship.dev/savings"
 HOUR = 3600.0
 
 
-class Page(Struct, frozen=True):
-    """The books of a pool at a moment: *nodes* that save, *seconds* and *money* of all that did so for an hour."""
+class PoolSavings(Struct, frozen=True):
+    """The savings of a pool at a moment: *nodes* that save, *seconds* and *money* of all that did so for an hour."""
 
     nodes: int = 0
     seconds: float = 0.0
@@ -34,11 +34,11 @@ class Page(Struct, frozen=True):
         return self.nodes >= 0 and 0 <= self.seconds < math.inf and 0 <= self.money < math.inf
 
 
-_EMPTY = Page()
+_EMPTY = PoolSavings()
 
 
 class _Gone(Struct, frozen=True):
-    """A drained node that has gone; *holder* is who owes it to the books."""
+    """A drained node that has gone; *holder* is who owes it to the savings."""
 
     at: float
     node: str
@@ -47,23 +47,23 @@ class _Gone(Struct, frozen=True):
 
 @promise
 class SavingsAreTrue(Promise):
-    """Each node in the books is one that a controller had drained when it went, once; a node that is added takes one
-    off again; what the books hold at a moment only grows by the time that passes, whoever leads.
+    """Each node in the savings is one that a controller had drained when it went, once; a node that is added takes one
+    off again; what the savings hold at a moment only grows by the time that passes, whoever leads.
     """
 
     name = "savings-are-true"
     text = "No saving is told that is none, and none is lost with a leader."
     enters = 60.0
-    """Seconds within which a node that has gone is in the books."""
+    """Seconds within which a node that has gone is in the savings."""
     settles = 150.0
-    """Seconds within which one that was added has taken one off; the books wait for a minute themselves."""
+    """Seconds within which one that was added has taken one off; the savings wait for a minute themselves."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._drained: dict[str, str] = {}
         """By uid of a node the drain in which it was Drained."""
         self._gone: defaultdict[tuple[str, str], list[_Gone]] = defaultdict(list)
-        """By ledger and pool the drained nodes that have gone, and are not in the books yet."""
+        """By ledger and pool the drained nodes that have gone, and are not in the savings yet."""
         self._added: Counter[tuple[str, str]] = Counter()
         """How many nodes were added that have taken none off yet."""
         self._open: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
@@ -100,11 +100,11 @@ class SavingsAreTrue(Promise):
     def _ledgers(self) -> set[str]:
         return {self.world.ledger(program) for program in self.world.teams if program != "hpa-scaler"}
 
-    def _page(self, ledger: str, pool: str) -> Page:
+    def _page(self, ledger: str, pool: str) -> PoolSavings:
         lease = self.world.store.find("Lease", CLAIMS, ledger)
-        return self._books(lease).get(pool, _EMPTY) if lease is not None else _EMPTY
+        return self._savings(lease).get(pool, _EMPTY) if lease is not None else _EMPTY
 
-    def _books(self, lease: Json) -> dict[str, Page]:
+    def _savings(self, lease: Json) -> dict[str, PoolSavings]:
         text = notes_of(lease).get(SAVINGS)
         if not text:
             return {}
@@ -112,8 +112,8 @@ class SavingsAreTrue(Promise):
 
     def _lease(self, change: Change, author: str) -> None:
         ledger = change.object["metadata"]["namespace"]
-        before = self._books(change.previous) if change.previous is not None else {}
-        after = self._books(change.object) if change.type != "DELETED" else {}
+        before = self._savings(change.previous) if change.previous is not None else {}
+        after = self._savings(change.object) if change.type != "DELETED" else {}
         for pool in before.keys() | after.keys():
             old, new = before.get(pool, _EMPTY), after.get(pool, _EMPTY)
             if old == new:
@@ -127,14 +127,14 @@ class SavingsAreTrue(Promise):
                 self._gone[ledger, pool] += [_Gone(0.0, "", "")] * (old.nodes - new.nodes)
                 self._added[ledger, pool] += max(0, new.nodes - old.nodes)
 
-    def _written(self, ledger: str, pool: str, old: Page, new: Page, author: str) -> None:
+    def _written(self, ledger: str, pool: str, old: PoolSavings, new: PoolSavings, author: str) -> None:
         key, more, subject = (ledger, pool), new.nodes - old.nodes, f"Pool {pool}"
         if not new.sound:
             self.broken(subject, f"{author} wrote {new}")
         gone = self._gone[key]
         if more > len(gone):
             self.broken(subject, f"{author} entered {more} nodes, and {len(gone)} have gone that had been drained")
-        # The books don't name nodes: whoever enters one enters its own first.
+        # The savings don't name nodes: whoever enters one enters its own first.
         for _ in range(min(more, len(gone))):
             del gone[next((at for at, each in enumerate(gone) if each.holder == author), -1)]
         if -more > self._added[key]:
@@ -142,7 +142,7 @@ class SavingsAreTrue(Promise):
         for uid in [*self._open[key]][: max(0, -more)]:
             del self._open[key][uid]
         self._added[key] = max(0, self._added[key] + min(0, more))
-        # By the clock the books have grown already; times are written in thousandths.
+        # By the clock the savings have grown already; times are written in thousandths.
         for what, was, now, hourly in (("s", old.seconds, new.seconds, 1.0), ("micros", old.money, new.money, 1e6)):
             slack = 1.0 if what == "s" else 1000.0
             lost = max(0, -more) * (self.world.now + 5.0) * hourly
@@ -164,7 +164,7 @@ class SavingsAreTrue(Promise):
                 if not each.holder or each.at > now - self.enters:
                     continue
                 if each.holder in self._keeping(ledger):
-                    self.broken(f"Pool {pool}", f"node {each.node} went when it was drained, and is not in the books")
+                    self.broken(f"Pool {pool}", f"node {each.node} went when it was drained, and is not in the savings")
                 # Who had lost its leader, or could not write, may still enter it, and owes nothing.
                 gone[number] = _Gone(each.at, each.node, "")
         for (ledger, pool), added in self._open.items():
@@ -173,19 +173,19 @@ class SavingsAreTrue(Promise):
                 self.broken(f"Pool {pool}", f"a node was added {now - late[0]:.0f} s ago, and none was taken off")
 
     def _keeping(self, ledger: str) -> set[str]:
-        """Return the replicas that have led, and could keep these books, for a minute."""
+        """Return the replicas that have led, and could keep these savings, for a minute."""
         found, since = set(), self.world.now - self.enters
         for program, (holder, began) in self._leads.items():
             team = self.world.teams[program]
             if program == "hpa-scaler":
-                continue  # it has no books, though its namespace may be theirs
+                continue  # it has no savings, though its namespace may be theirs
             well = not team.dry_run and began < since and not self.world.blind(holder, since)
             if well and self.world.ledger(program) == ledger:
                 found |= {each.name for each in team.alive if each.name == holder and not each.process.frozen}
         return found
 
 
-def _page(found: Json, now: float) -> Page:
+def _page(found: Json, now: float) -> PoolSavings:
     """Return one pool's page at *now*."""
     nodes, seconds, money = 0, float(found.get("seconds", 0.0)), float(sum((found.get("micros") or {}).values()))
     for each in found.get("standing") or []:
@@ -194,4 +194,4 @@ def _page(found: Json, now: float) -> Page:
         if age >= HOUR:
             seconds += each["nodes"] * age
             money += sum((each.get("hourly") or {}).values()) * age / HOUR
-    return Page(nodes, seconds, money)
+    return PoolSavings(nodes, seconds, money)
