@@ -14,7 +14,7 @@ the charts but for the pools, which have none by default: intervals of 300 s (no
   three hours, and breaks down from a quarter to midnight until one, with Prometheus away. One replica of each, without
   leader election;
 * *hour*: the same cluster with two replicas of each, and Leases of 15, 10 and 2 s;
-* *fleet*: 500 nodes and 5,000 pods of 13 such towns, one replica of each, a day.
+* *fleet*: 500 nodes and 5,000 pods of 13 such clusters, one replica of each, a day.
 
 Seconds are of CPU, of this process, which has one thread; *speed* is the simulated time over them. *requests* are
 those to the API server, *changes* the store's. Drains, nodes and floors say that it was no idle day.
@@ -45,8 +45,8 @@ from tightship_simulator.life.prometheus import Outage, Prometheus
 from tightship_simulator.virtual.programs import PROGRAMS
 from tightship_simulator.virtual.simulation import Simulation, simulate
 
-TOWNS = 13
-"""Towns of the fleet."""
+COPIES = 13
+"""Copies of the cluster in the fleet."""
 WAVES, HEIGHT = 3.0, 0.125
 """Hours between two waves of traffic within a day, and how high they are."""
 
@@ -89,20 +89,20 @@ def forty() -> list[Shape]:
 
 
 def fleet() -> tuple[list[Shape], list[Work]]:
-    """Return 13 towns: more and smaller pods, ten a node."""
+    """Return 13 copies: more and smaller pods, ten a node."""
     counts = {"compute": 132, "general": 236, "memory": 132}
-    shapes = [msgspec.structs.replace(each, count=counts[each.pool], least=each.least * TOWNS) for each in SHAPES]
+    shapes = [msgspec.structs.replace(each, count=counts[each.pool], least=each.least * COPIES) for each in SHAPES]
     works = [
         msgspec.structs.replace(
             each,
-            name=f"{each.name}-{town}",
-            namespace=each.namespace if each.namespace == "kube-system" else f"{each.namespace}-{town}",
+            name=f"{each.name}-{number}",
+            namespace=each.namespace if each.namespace == "kube-system" else f"{each.namespace}-{number}",
             replicas=each.replicas if each.stubborn else round(each.replicas * 2.38),
             cpu=each.cpu if each.stubborn else each.cpu * 2 // 5,
             memory=each.memory if each.stubborn else each.memory * 2 // 5,
             rate=each.rate * 2 / 5,
         )
-        for town in range(TOWNS)
+        for number in range(COPIES)
         for each in WORKS
     ]
     return shapes, works

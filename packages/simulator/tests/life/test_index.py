@@ -35,7 +35,7 @@ class _Everything(Living):
         return self._index
 
 
-def _town(kind: type[Living], seed: int, history: int) -> tuple[Store, Living]:
+def _made(kind: type[Living], seed: int, history: int) -> tuple[Store, Living]:
     store = Store(seed=seed, history=history)
     agent = workload("DaemonSet", "agent")
     agent["metadata"]["namespace"] = "kube-system"
@@ -116,10 +116,10 @@ def _timeless(thing: Any) -> Any:
 @pytest.mark.parametrize("history", [10_000, 3])
 @pytest.mark.parametrize("seed", range(6))
 def test_who_goes_by_changes_decides_as_who_looks_at_everything(seed: int, history: int) -> None:
-    towns = [_town(kind, seed, history) for kind in (Living, _Everything)]
+    stores = [_made(kind, seed, history) for kind in (Living, _Everything)]
     rngs = [random.Random(seed), random.Random(seed)]
     for second in range(150):
-        for (store, living), rng in zip(towns, rngs, strict=True):
+        for (store, living), rng in zip(stores, rngs, strict=True):
             # Who is younger goes first: both are to have one clock.
             store.now = lambda at=second: BEGIN + timedelta(seconds=at)
             if rng.random() < 0.2:
@@ -127,5 +127,5 @@ def test_who_goes_by_changes_decides_as_who_looks_at_everything(seed: int, histo
                     _disturb(store, living, rng)
             compute_budgets(store)
             living.step(float(second))
-        assert _described(towns[0][0]) == _described(towns[1][0]), f"after {second} s"
-    assert towns[0][0].version > 300
+        assert _described(stores[0][0]) == _described(stores[1][0]), f"after {second} s"
+    assert stores[0][0].version > 300

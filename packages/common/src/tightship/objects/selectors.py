@@ -80,24 +80,24 @@ class LabelSelector(Struct, frozen=True, rename="camel", gc=False):
 _T = TypeVar("_T")
 
 
-_Filed = tuple[LabelSelector | None, _T]
+_Entry = tuple[LabelSelector | None, _T]
 """A thing with its selector, ``None`` if the entry under which the thing is filed is all that the selector asks."""
 
 
-class _Shelf(Generic[_T]):
+class _NamespaceIndex(Generic[_T]):
     """What is filed in one namespace: by label pair, by label key, and the rest."""
 
     def __init__(self) -> None:
-        self.by_pair: dict[str, dict[str, list[_Filed[_T]]]] = {}
-        self.by_key: dict[str, list[_Filed[_T]]] = {}
-        self.rest: list[_Filed[_T]] = []
+        self.by_pair: dict[str, dict[str, list[_Entry[_T]]]] = {}
+        self.by_key: dict[str, list[_Entry[_T]]] = {}
+        self.rest: list[_Entry[_T]] = []
 
-    def entries(self, key: str, value: str) -> list[_Filed[_T]]:
+    def entries(self, key: str, value: str) -> list[_Entry[_T]]:
         return self.by_pair.setdefault(key, {}).setdefault(value, [])
 
     def add(self, selector: LabelSelector, thing: _T) -> None:
         pairs, requirements = selector.match_labels or {}, selector.match_expressions or ()
-        filed: _Filed[_T] = (None if len(pairs) + len(requirements) == 1 else selector, thing)
+        filed: _Entry[_T] = (None if len(pairs) + len(requirements) == 1 else selector, thing)
         if len(pairs) == 1:
             ((key, value),) = pairs.items()
             self.entries(key, value).append(filed)
@@ -147,24 +147,24 @@ class SelectorIndex(Generic[_T]):
     """
 
     def __init__(self) -> None:
-        self._shelves: dict[str | None, _Shelf[_T]] = {}
+        self._indexes: dict[str | None, _NamespaceIndex[_T]] = {}
 
     def add(self, namespace: str | None, selector: LabelSelector | None, thing: _T) -> None:
         """File *thing* under *selector* in *namespace* (``None``: all). A *selector* of ``None`` selects nothing."""
         if selector is None:
             return
-        shelf = self._shelves.get(namespace)
-        if shelf is None:
-            shelf = self._shelves[namespace] = _Shelf()
-        shelf.add(selector, thing)
+        index = self._indexes.get(namespace)
+        if index is None:
+            index = self._indexes[namespace] = _NamespaceIndex()
+        index.add(selector, thing)
 
     def find(self, namespace: str, labels: Labels) -> list[_T]:
         """Return the things whose selectors match *labels* in *namespace*, in no particular order."""
         found: list[_T] = []
         for where in (namespace, None):
-            shelf = self._shelves.get(where)
-            if shelf is not None:
-                shelf.find(labels, found)
+            index = self._indexes.get(where)
+            if index is not None:
+                index.find(labels, found)
         return found
 
 
