@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from day import Live, ShopWork, live_in
+from day import ClusterWork, Live, live_in
 from drains import Run, Work, site
 from floors import Open, shop
 from floors import Work as ShopWork
@@ -58,7 +58,7 @@ def on_shop_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Live:
         plane = request.getfixturevalue("empty_plane")
     charts: Path = request.getfixturevalue("charts")
 
-    def run(work: ShopWork, *, by_night: bool = False, upgrade: bool = False) -> None:
+    def run(work: ClusterWork, *, by_night: bool = False, upgrade: bool = False) -> None:
         async def main() -> None:
             async with chosen(request.config, plane, tmp_path, keep=upgrade) as (cluster, made):
                 await live_in(cluster, made, charts, work, by_night=by_night, lasts=plane is None)

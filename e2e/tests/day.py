@@ -394,13 +394,13 @@ async def shop_cluster(
         yield made
 
 
-ShopWork = Callable[[ShopCluster], Awaitable[None]]
+ClusterWork = Callable[[ShopCluster], Awaitable[None]]
 Live = Callable[..., None]
 """What the fixture ``on_shop_cluster`` is: runs work on a cluster with a shop, at its peak or ``by_night``."""
 
 
 async def live_in(
-    cluster: Watched, provider: Provider, charts: Path, work: ShopWork, *, by_night: bool, lasts: bool = True
+    cluster: Watched, provider: Provider, charts: Path, work: ClusterWork, *, by_night: bool, lasts: bool = True
 ) -> None:
     """Run *work* on a cluster with a shop; afterwards its release goes, and what was seen has to be right.
 
@@ -425,9 +425,9 @@ __all__ = [
     "RELEASE",
     "SYSTEM",
     "UNGUARDED",
+    "ClusterWork",
     "Live",
     "ShopCluster",
-    "ShopWork",
     "live_in",
     "scaled",
 ]
