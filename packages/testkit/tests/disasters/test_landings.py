@@ -35,6 +35,7 @@ SETTINGS: Json = {
     "neededMarkedTimeForRemoval": 0,
     "settleTime": "1s",
     "coolDownAfterNodeAdded": 0,
+    "workloadPause": 0,
 }
 POOLS: Json = {"*": {"enabled": True, "scaleDownCPURequestRatioLimit": 0.9}}
 BEGIN = Step(at=8.0, kind="configure", args={"program": "node-compactor", "key": "nodePools", "value": POOLS})
