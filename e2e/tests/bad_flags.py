@@ -53,7 +53,7 @@ NODES: dict[str, tuple[str, int, str]] = {
     "an unknown rule": ("plan -f {ok} --disable-rule Luck", USAGE, "Luck can't be switched off; allowed are"),
     "a flag of plan at explain": ("explain -f {ok} --exit-code node-1", USAGE, "explain: unrecognized arguments"),
     "prices that are missing": ("plan -f {ok} --prices {here}/none", ERROR, "none: No such file or directory"),
-    "prices that are not": ("plan -f {ok} --prices {ok}", ERROR, "kind: unknown key; allowed are"),
+    "prices that are not": ("plan -f {ok} --prices {ok}", ERROR, "kind 'List': allowed is ConfigMap"),
     "prices of a server that is away": ("plan -f {ok} --prices http://127.0.0.1:9", ERROR, "can't be asked"),
     "prices of a server with a password": (
         "plan -f {ok} --prices http://me:secret@127.0.0.1:9",
@@ -121,7 +121,7 @@ SCALER: dict[str, tuple[str, int, str]] = {
     "a backtest at prices that are not": (
         "backtest -f {hpas} --replica-price m6i.xlarge/6 --prices {ok}",
         ERROR,
-        "unknown key; allowed are",
+        "kind 'List': allowed is ConfigMap",
     ),
     "a suggestion from no step": ("suggest -f {hpas} --step 0", USAGE, "--step: '0': allowed is a duration"),
     "a suggestion for nobody": ("suggest -f {hpas} moon --past {answers}", ERROR, '"moon" not found'),

@@ -152,4 +152,4 @@ def test_a_snapshot_in_place_of_a_configuration_is_one_error(tmp_path: Path, tex
     with pytest.raises(SettingsError) as refused:
         read_config(str(path), ("config.yaml",), flat={"drainer_enabled"})
     [problem] = refused.value.problems
-    assert re.fullmatch(r".*cluster\.json: kind '\w+': allowed are settings, or a ConfigMap with them", problem)
+    assert re.fullmatch(r".*cluster\.json: kind '\w+': allowed is ConfigMap, or keys without a kind", problem)

@@ -12,6 +12,7 @@ from msgspec import Struct
 from tightship.objects.meta import EMPTY, ManagedFields, Metadata, Namespaced, Owner, seconds
 from tightship.objects.node import Condition
 from tightship.objects.selectors import Labels
+from tightship.objects.unreadable import UNREADABLE
 
 KEPT_CONDITIONS = frozenset({"ScalingActive", "AbleToScale", "ScalingLimited"})
 """Conditions that the HPA controller sets. Decoding drops all others."""
@@ -264,7 +265,7 @@ def _noted(notes: Labels, name: str, kind: Any, default: Any) -> Any:
     try:
         thing = msgspec.json.decode(notes[f"autoscaling.alpha.kubernetes.io/{name}"])
         return msgspec.convert(_uncapitalized(thing), kind)
-    except (KeyError, msgspec.DecodeError):
+    except (KeyError, *UNREADABLE):
         return default
 
 

@@ -20,7 +20,7 @@ from tightship.rules.windows import HORIZON, Span
 MOST = 10_000
 """Events, each repetition counted, that a calendar may have within a year."""
 
-_LINE = re.compile(r"""([A-Za-z-]+)((?:;[\w-]+=(?:"[^"]*"|[^";:])*)*):(.*)""", re.DOTALL)
+_LINE = re.compile(r"""\A([A-Za-z-]+)((?:;[\w-]+=(?:"[^"]*"|[^";:])*)*):(.*)""", re.DOTALL)
 _PARAMETER = re.compile(r""";([\w-]+)=((?:"[^"]*"|[^";:])*)""")
 _UNTIL = re.compile(r"UNTIL=(\d{8})(?:T(\d{6})(Z?))?", re.IGNORECASE)
 _OBSERVANCE = ("DTSTART", "TZOFFSETFROM", "TZOFFSETTO", "RRULE", "RDATE")

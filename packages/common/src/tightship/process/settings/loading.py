@@ -599,7 +599,7 @@ def _unwrapped(
     if kind is None:
         return found
     if kind != "ConfigMap":
-        raise SettingsError([f"{name}: kind {quoted(kind)}: allowed are settings, or a ConfigMap with them"])
+        raise SettingsError([f"{name}: kind {quoted(kind)}: allowed is ConfigMap, or keys without a kind"])
     data = found.get("data")
     if data is not None and not isinstance(data, Mapping):
         raise SettingsError([f"{name}: the ConfigMap's data is {type(data).__name__}, not a mapping of settings"])
