@@ -13,12 +13,12 @@ from tightship.fit.model import Asked
 from tightship.objects.selectors import Taint
 from tightship.prices import prices
 from tightship_e2e import ControlPlane
-from tightship_e2e.draining import name, scheduled, scheduler_rests
+from tightship_e2e.draining import DEADLINE, name, scheduled, scheduler_rests
 from tightship_e2e.load import load
 from tightship_e2e.reset import reset
 from tightship_e2e.source import clean_pod
 from tightship_simulator.generate import off_peak_cluster
-from tightship_testkit.client import Client, Json
+from tightship_testkit.client import Client, Json, wait_for
 from tightship_testkit.manifests import as_list
 from tightship_testkit.planning import snapshot_of
 
@@ -68,11 +68,18 @@ def key_of(item: Json) -> str:
     return f"{item['metadata'].get('namespace')}/{name(item)}"
 
 
+async def all_bound(api: Client) -> bool:
+    """Whether the controller of volumes has bound each claim that names one."""
+    claims = await api.list("PersistentVolumeClaim")
+    return all(each["status"].get("phase") == "Bound" for each in claims if each["spec"].get("volumeName"))
+
+
 async def begin(api: Client, cluster: Json, views: Sequence[NodeView]) -> dict[str, Json]:
     """Make the nodes of *views* and what pods of *cluster* need beside them. Returns its pods by key."""
     await reset(api)
     nodes = [item for view in views for item in machine(view)]
     await load(api, as_list(*(each for each in cluster["items"] if each["kind"] in AROUND), *nodes))
+    await wait_for(lambda: all_bound(api), DEADLINE, "claims are bound to their volumes")
     return {key_of(each): each for each in cluster["items"] if each["kind"] == "Pod"}
 
 
