@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from tightship.cluster import Snapshot
+from tightship.cluster.owners import owners_of
 from tightship.fit import fit
 from tightship.fit.answering import _Fitting
-from tightship.fit.demands import workload
 from tightship.fit.machines import Market, pools_of
 from tightship.fit.model import MODES, Asked, FitError, Recommended
 from tightship.fit.program import Program, solve
-from tightship.fit.shapes import allocatable, cloud_of, clouds, family
+from tightship.fit.shapes import allocatable, cloud_of, clouds, family, shared
 from tightship.objects.resources import POD_COUNT
 from tightship.prices import prices
 from tightship.scheduler.space import Space
@@ -148,21 +148,87 @@ def test_the_bound_counts_whole_pods_on_whole_machines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "cpu", "memory"),
+    ("kind", "pods", "cpu", "memory"),
     [
-        # as kubectl shows nodes of GKE, EKS and AKS: allocatable milli-CPU, GiB
-        ("e2-standard-4", 3920, 13.0),
-        ("m5.large", 1930, 6.8),
-        ("Standard_D4s_v5", 3860, 12.3),
+        # as kubectl shows nodes of GKE and EKS: allocatable milli-CPU, GiB
+        ("e2-standard-4", 110, 3920, 13.0),
+        ("m5.large", 29, 1930, 6.8),
+        # learn.microsoft.com/azure/aks/node-resource-reservations: 650 MB, 2250 MB, and a quarter of 16 GiB
+        ("Standard_D2s_v5", 30, 1900, 8 - (650 + 100 + 240) / 1024),
+        ("Standard_D4s_v5", 110, 3860, 16 - (2250 + 100 + 368) / 1024),
+        ("Standard_D4s_v5", 250, 3860, 12 - (100 + 368) / 1024),
+        ("Standard_D64s_v5", 110, 63260, 256 - (2250 + 100 + 4208) / 1024),
     ],
 )
-def test_kubelets_keep_what_the_clouds_document(kind: str, cpu: int, memory: float) -> None:
+def test_kubelets_keep_what_the_clouds_document(kind: str, pods: int, cpu: int, memory: float) -> None:
     cloud = cloud_of(kind)
     assert cloud is not None
-    offers = allocatable(cloud.cloud, cloud.types[kind])
+    offers = allocatable(cloud.cloud, cloud.types[kind], pods)
     assert offers["cpu"] == cpu
-    assert offers["memory"] / GIB == pytest.approx(memory, rel=0.04)
-    assert offers[POD_COUNT] == cloud.types[kind].pods
+    assert offers["memory"] / GIB == pytest.approx(memory, rel=0.04 if cloud.cloud == "AWS" else 0.01)
+    assert offers[POD_COUNT] == pods
+
+
+def test_karpenter_on_azure_keeps_what_aks_kept_before() -> None:
+    cloud = cloud_of("Standard_D4s_v5")
+    assert cloud is not None
+    offers = allocatable(cloud.cloud, cloud.types["Standard_D4s_v5"], 30, karpenter=True)
+    assert offers["memory"] / GIB == pytest.approx(16 - 2.6 - (750 + 368) / 1024, rel=0.001)
+
+
+SHAPES = [
+    # type, vCPUs, GiB, GPUs and their name: cloud.google.com/compute/docs/machine-resource and docs/gpus,
+    # learn.microsoft.com/azure/virtual-machines/sizes, aws.amazon.com/ec2/instance-types
+    ("n1-standard-4", 4, 15, 0, ""),
+    ("n1-highcpu-16", 16, 14.4, 0, ""),
+    ("n2-highmem-128", 128, 864, 0, ""),
+    ("n2d-highcpu-8", 8, 8, 0, ""),
+    ("n4-highcpu-4", 4, 8, 0, ""),
+    ("c2-standard-60", 60, 240, 0, ""),
+    ("c3-standard-22", 22, 88, 0, ""),
+    ("c3d-highcpu-360", 360, 708, 0, ""),
+    ("c4-standard-8", 8, 30, 0, ""),
+    ("c4-highmem-48", 48, 372, 0, ""),
+    ("c4d-highcpu-96", 96, 180, 0, ""),
+    ("m3-ultramem-32", 32, 976, 0, ""),
+    ("h3-standard-88", 88, 352, 0, ""),
+    ("a2-highgpu-4g", 48, 340, 4, "nvidia-tesla-a100"),
+    ("a2-ultragpu-1g", 12, 170, 1, "nvidia-a100-80gb"),
+    ("a3-highgpu-8g", 208, 1872, 8, "nvidia-h100-80gb"),
+    ("g2-standard-32", 32, 128, 1, "nvidia-l4"),
+    ("g4-standard-48", 48, 180, 1, "nvidia-rtx-pro-6000"),
+    ("g4-standard-6", 6, 22, 0, ""),
+    ("m7i.large", 2, 8, 0, ""),
+    ("g4ad.xlarge", 4, 16, 1, "amd"),
+    ("g6f.large", 2, 8, 0, ""),
+    ("Standard_NV36ads_A10_v5", 36, 440, 1, "nvidia"),
+    ("Standard_NV6ads_A10_v5", 6, 55, 0, ""),
+    ("Standard_NP10s", 10, 168, 0, ""),
+]
+
+
+@pytest.mark.parametrize(("kind", "cpu", "memory", "gpus", "gpu"), SHAPES, ids=[each[0] for each in SHAPES])
+def test_types_have_the_shape_that_the_clouds_document(kind: str, cpu: int, memory: float, gpus: int, gpu: str) -> None:
+    cloud = cloud_of(kind)
+    assert cloud is not None
+    shape = cloud.types[kind]
+    assert (shape.cpu, shape.memory, shape.gpus, shape.gpu) == (cpu, round(memory * 1024), gpus, gpu)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("t3.large", "m7i-flex.large", "g6f.large", "inf2.xlarge", "trn1.2xlarge", "f2.6xlarge", "e2-medium"),
+        *("g4-standard-6", "Standard_B2s", "Standard_NV6ads_A10_v5", "Standard_NV28adms_V710_v5", "Standard_NP10s"),
+    ],
+)
+def test_types_without_whole_cpus_and_gpus_are_for_those_who_name_them(kind: str) -> None:
+    assert shared(kind)
+
+
+@pytest.mark.parametrize("kind", ["m7i.large", "c7gn.large", "g6.xlarge", "t2d-standard-4", "g4-standard-48"])
+def test_other_types_are_for_everybody(kind: str) -> None:
+    assert not shared(kind)
 
 
 def test_most_priced_types_have_a_shape() -> None:
@@ -177,7 +243,8 @@ def test_recommended_requests_are_told_beside_the_present_ones() -> None:
     snapshot = cluster(1)
     pod = next(pod for view in snapshot.nodes.values() for pod in view.pods if pod.owner and not pod.daemon)
     container = pod.spec.resources.containers[0].name
-    wanted = Recommended("krr.json", {(pod.namespace, workload(snapshot, pod), container): {"cpu": "1m"}})
+    owner = owners_of(pod.template, snapshot.workloads)[-1]
+    wanted = Recommended("krr.json", {(*owner, container): {"cpu": "1m"}})
     fitted = fit(Asked(snapshot=snapshot, prices=PRICES, modes=("same-types",), recommended=wanted))
     now, then = fitted.answers
     assert (now.demand, then.demand) == ("now", "recommended")

@@ -9,8 +9,7 @@ Each argument is a checkout of a repository under the Apache licence that holds 
 * kubernetes/autoscaler: cluster-autoscaler/cloudprovider/azure/azure_instance_types.go (``resourceSkus``);
 * Cyclenerd/google-cloud-pricing-cost-calculator: tools/machinetypes.csv (``gcloud compute machine-types list``).
 
-Families of Google that are newer than its file are computed from their names, whose last number is the vCPUs, by
-https://cloud.google.com/compute/docs/machine-resource. Types that no source knows are left out.
+Types that no source knows are left out.
 """
 
 from __future__ import annotations
@@ -21,22 +20,36 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tightship.fit.shapes import shared
+
 SOURCE = Path(__file__).parents[1] / "src/tightship"
 OUTPUT = SOURCE / "fit/instance_types.json"
 PRICES = SOURCE / "prices/on_demand_prices.json"
 
 Types = dict[str, dict[str, object]]
 
-_GIB_A_VCPU = {
-    "highcpu": {"n1": 0.9, "e2": 1.0, "n2": 1.0, "n2d": 1.0, "c4d": 1.875},
-    "standard": {"n1": 3.75, "c4": 3.75, "c4d": 3.875, "g4": 3.75, "g2": 4.0, "h3": 4.0},
-    "highmem": {"n1": 6.5, "c4": 7.75, "c4d": 7.875},
+_GPUS = {
+    "a2-highgpu": "nvidia-tesla-a100",
+    "a2-megagpu": "nvidia-tesla-a100",
+    "a2-ultragpu": "nvidia-a100-80gb",
+    "a3-edgegpu": "nvidia-h100-80gb",
+    "a3-highgpu": "nvidia-h100-80gb",
+    "a3-megagpu": "nvidia-h100-mega-80gb",
+    "a3-ultragpu": "nvidia-h200-141gb",
+    "a4-highgpu": "nvidia-b200",
+    "g2-standard": "nvidia-l4",
+    "g4-standard": "nvidia-rtx-pro-6000",
 }
-"""GiB for each vCPU by class and family, where they differ from 2, 4 and 8."""
+"""GKE's label cloud.google.com/gke-accelerator, by https://cloud.google.com/kubernetes-engine/docs/how-to/gpus."""
 
-_GPUS = {"a2-highgpu": "nvidia-a100", "a2-ultragpu": "nvidia-a100-80gb", "a2-megagpu": "nvidia-a100"}
-_GPUS |= {"a3-highgpu": "nvidia-h100", "a3-megagpu": "nvidia-h100-mega", "g2-standard": "nvidia-l4"}
-_L4 = {4: 1, 8: 1, 12: 1, 16: 1, 24: 2, 32: 1, 48: 4, 96: 8}
+_GPUS_BY_CPU = {
+    "g2": {4: 1, 8: 1, 12: 1, 16: 1, 24: 2, 32: 1, 48: 4, 96: 8},
+    "g4": {48: 1, 96: 2, 192: 4, 384: 8},
+}
+"""GPUs by vCPUs, by https://cloud.google.com/compute/docs/gpus. Smaller machines of G4 have a part of one."""
+
+_AMD = re.compile(r"_NV\d+as_v4|_MI300X|_V620|_V710")
+"""Sizes of Azure with AMD's GPUs."""
 
 
 def _git(checkout: str, *words: str) -> str:
@@ -63,9 +76,8 @@ def _aws(checkout: str) -> tuple[str, str, Types]:
             "memory": int(label["instance-memory"]),
             "pods": int(rows["pods"]),
             "arch": rows["kubernetes.io/arch"],
-            "gpus": int(rows.get("nvidia.com/gpu", 0)),
-            "gpu": label.get("instance-gpu-name", "") if "nvidia.com/gpu" in rows else "",
-            "disk": int(label.get("instance-local-nvme", 0)),
+            "gpus": int(rows.get("nvidia.com/gpu", rows.get("amd.com/gpu", 0))),
+            "gpu": "amd" if "amd.com/gpu" in rows else label.get("instance-gpu-name", ""),
         }
     return f"aws/karpenter-provider-aws {name}", date, found
 
@@ -79,9 +91,9 @@ def _azure(checkout: str) -> tuple[str, str, Types]:
     )
     found: Types = {}
     for kind, cpu, memory, gpus, arch in entry.findall(text):
-        found[kind] = {"cpu": int(cpu), "memory": int(memory), "gpus": int(gpus), "arch": arch}
+        found[kind] = {"cpu": int(cpu), "memory": int(memory), "arch": arch}
         if int(gpus):
-            found[kind]["gpu"] = "nvidia" if "_NV" not in kind or "_v4" not in kind else "amd"
+            found[kind] |= {"gpus": int(gpus), "gpu": "amd" if _AMD.search(kind) else "nvidia"}
     return f"kubernetes/autoscaler {name}", date, found
 
 
@@ -93,11 +105,6 @@ def _google(checkout: str) -> tuple[str, str, Types]:
         kind, cpu, shared, memory, *_ = line.split(";")
         if shared == "False":
             found[kind] = _google_type(kind, int(cpu), round(float(memory) * 1024))
-    for kind in _priced("Google Cloud"):
-        if kind not in found and (parts := re.fullmatch(r"(\w+)-(standard|highcpu|highmem)-(\d+)(-.*)?", kind)):
-            family, sort, cpu = parts[1], parts[2], int(parts[3])
-            each = _GIB_A_VCPU[sort].get(family, {"highcpu": 2.0, "standard": 4.0, "highmem": 8.0}[sort])
-            found[kind] = _google_type(kind, cpu, round(each * cpu * 1024))
     return f"Cyclenerd/google-cloud-pricing-cost-calculator {name}", date, found
 
 
@@ -105,8 +112,9 @@ def _google_type(kind: str, cpu: int, memory: int) -> dict[str, object]:
     arm = kind.startswith(("c4a-", "n4a-", "t2a-"))
     made: dict[str, object] = {"cpu": cpu, "memory": memory, "arch": "arm64" if arm else "amd64"}
     if gpu := _GPUS.get("-".join(kind.split("-")[:2])):
-        number = kind.split("-")[2]
-        made |= {"gpu": gpu, "gpus": _L4[cpu] if kind.startswith("g2-") else int(number.rstrip("g"))}
+        series, _, number, *_ = kind.split("-")
+        by_cpu = _GPUS_BY_CPU.get(series)
+        made |= {"gpu": gpu, "gpus": by_cpu.get(cpu, 0) if by_cpu else int(number.rstrip("g"))}
     return made
 
 
@@ -125,7 +133,11 @@ def main(aws: str, autoscaler: str, google: str) -> None:
     }.items():
         priced = _priced(cloud)
         kept = {
-            name: {key: value for key, value in types[name].items() if value and (key, value) != ("arch", "amd64")}
+            name: {
+                key: value
+                for key, value in types[name].items()
+                if value and (key, value) != ("arch", "amd64") and not (key in ("gpu", "gpus") and shared(name))
+            }
             for name in priced
             if name in types and types[name]["memory"]
         }

@@ -16,7 +16,9 @@ import msgspec
 import pytest
 import yaml
 
+from tightship.objects.quantity import amount
 from tightship_cli.cli import command
+from tightship_cli.fitting import _usage
 from tightship_simulator.generate import off_peak_cluster
 from tightship_testkit import commands
 from tightship_testkit.commands import Outcome
@@ -104,35 +106,109 @@ def test_only_pods_that_the_selector_names_run_on_spot_machines(
     assert {each["spot"] for each in found["machines"]} == spot
 
 
-@pytest.mark.parametrize("source", ["krr", "vpa"])
+def scan(kind: str, space: str, name: str, container: str, cpu: object, memory: object) -> Json:
+    """Return a row of krr's result, as robusta_krr/core/models/result.py and objects.py make it."""
+    unknown = {"value": None, "severity": "UNKNOWN"}
+    return {
+        "object": {
+            "cluster": None,
+            "name": name,
+            "container": container,
+            "pods": [{"name": f"{name}-1", "deleted": False}],
+            "hpa": None,
+            "namespace": space,
+            "kind": kind,
+            "allocations": {"requests": {"cpu": 2.0, "memory": None}, "limits": {"cpu": "?", "memory": None}},
+        },
+        "recommended": {
+            "requests": {"cpu": {"value": cpu, "severity": "OK"}, "memory": {"value": memory, "severity": "OK"}},
+            "limits": {"cpu": unknown, "memory": unknown},
+            "info": {"cpu": None, "memory": "Not enough data"},
+        },
+        "severity": "CRITICAL",
+        "metrics": {"cpu": {"query": "max()", "start_time": "2026-11-01T00:00:00", "step": "75s"}},
+    }
+
+
+def scaler(kind: str, space: str, name: str, *targets: tuple[str, Json]) -> Json:
+    """Return a VPA, as kubernetes/autoscaler's vpa-v1-crd-gen.yaml has it, or Goldilocks makes it."""
+    return {
+        "apiVersion": "autoscaling.k8s.io/v1",
+        "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": f"goldilocks-{name}", "namespace": space, "resourceVersion": "1"},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": kind, "name": name},
+            "updatePolicy": {"updateMode": "Off"},
+        },
+        "status": {
+            "conditions": [{"type": "RecommendationProvided", "status": "True"}],
+            "recommendation": {
+                "containerRecommendations": [
+                    {
+                        "containerName": container,
+                        "lowerBound": {"cpu": "1m"},
+                        "target": target,
+                        "uncappedTarget": target,
+                    }
+                    for container, target in targets
+                ]
+            },
+        },
+    }
+
+
+Given = Callable[[str, str, str, str], list[Json]]
+SMALL = {"cpu": "1m", "memory": "104857600"}
+USAGE: dict[str, Given] = {
+    "krr": lambda *of: [{"scans": [scan(*of, 5e-05, 104857600.0)], "score": 3, "strategy": {"name": "simple"}}],
+    "krr without enough data for memory": lambda *of: [{"scans": [scan(*of, 0.001, "?")]}],
+    "krr that wants no request of memory": lambda *of: [{"scans": [scan(*of, 0.001, None)]}],
+    "krr with a workload that is gone": lambda kind, space, name, container: [
+        {"scans": [scan(kind, space, "gone", "x", 1.0, 1.0), scan(kind, space, name, container, 0.001, 1e6)]}
+    ],
+    "krr with a namesake of another kind": lambda kind, space, name, container: [
+        {
+            "scans": [
+                scan(kind, space, name, container, 0.001, 1e6),
+                scan("StatefulSet", space, name, container, 500.0, 1e12),
+            ]
+        }
+    ],
+    "a list of VPAs": lambda *of: [
+        {"kind": "List", "items": [scaler("Deployment", of[1], "new"), scaler(*of[:3], ("no", SMALL), (of[3], SMALL))]}
+    ],
+    "one VPA": lambda *of: [scaler(*of[:3], (of[3], {"cpu": 0.001, "memory": 104857600}))],
+    "a stream of VPAs": lambda *of: [scaler(*of[:3]), scaler(*of[:3], (of[3], SMALL))],
+    "VPAs without a status": lambda *of: [
+        {"items": [{**scaler(*of[:3]), "status": {}}, {**scaler(*of[:3]), "status": {"recommendation": None}}]},
+        scaler(*of[:3], (of[3], SMALL)),
+    ],
+}
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+@pytest.mark.parametrize("source", USAGE)
+def test_files_of_recommendations_are_read_by_workload_and_container(source: str, form: str, tmp_path: Path) -> None:
+    of = ("Deployment", "shop", "web", "app")
+    usage = tmp_path / "usage"
+    given = USAGE[source](*of)
+    usage.write_text(
+        yaml.safe_dump_all(given) if form == "yaml" else "\n".join(msgspec.json.encode(each).decode() for each in given)
+    )
+    found = _usage(str(usage)).requests["shop", "Deployment", "web", "app"]
+    assert amount("cpu", found["cpu"]) == 1
+    assert amount("memory", found.get("memory", "1M")) in (10**6, 104_857_600)
+
+
+@pytest.mark.parametrize("source", ["krr", "a list of VPAs"])
 def test_recommended_requests_are_a_second_answer(
     source: str, cli: Cli, items: list[Json], file: Path, tmp_path: Path
 ) -> None:
     pod = running(items)
-    space, name = pod["metadata"]["namespace"], deployment(items, pod)
     container = pod["spec"]["containers"][0]["name"]
+    (given,) = USAGE[source]("Deployment", pod["metadata"]["namespace"], deployment(items, pod), container)
     usage = tmp_path / "usage.json"
-    scan = {
-        "object": {"kind": "Deployment", "name": name, "namespace": space, "container": container},
-        "recommended": {
-            "requests": {"cpu": {"value": 5e-05, "severity": "WARNING"}, "memory": {"value": 104857600.0}},
-            "limits": {"cpu": {"value": None}, "memory": {"value": "?"}},
-        },
-    }
-    scaler = {
-        "metadata": {"name": "any", "namespace": space},
-        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}},
-        "status": {
-            "recommendation": {
-                "containerRecommendations": [
-                    {"containerName": container, "target": {"cpu": "1m", "memory": "104857600"}}
-                ]
-            }
-        },
-    }
-    waiting = {"metadata": {"name": "new", "namespace": space}, "spec": {"targetRef": {"name": "x"}}}
-    given = {"krr": {"scans": [scan]}, "vpa": {"kind": "List", "items": [waiting, scaler]}}
-    usage.write_bytes(msgspec.json.encode(given[source]))
+    usage.write_bytes(msgspec.json.encode(given))
     now, then = fitted(cli("-f", file, "--choose-from", "same-types", "--usage", usage, "-o", "json"))["answers"]
     assert then["demand"] == "recommended"
     assert "recommends nothing for any" not in str(then["remarks"])
@@ -148,7 +224,7 @@ def test_pools_are_printed_as_configuration(cli: Cli, file: Path) -> None:
     classes = list(yaml.safe_load_all(outcome.out))
     assert [each["metadata"]["name"] for each in classes] == ["general", "gpu", "memory", "small"]
     types = [rule["machineType"] for each in classes for rule in each["spec"]["priorities"]]
-    assert sorted(types) == sorted(each["type"] for each in found["machines"])
+    assert sorted(types) == sorted(each["type"] for each in found["spread"])
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from tightship.cli.arguments import (
     add_time_argument,
     value_of,
 )
-from tightship.cli.object_file import FileError, read_bytes
+from tightship.cli.object_file import DocumentError, FileError, documents, read_bytes, unpack
 from tightship.cli.output import Progress, text_of, write_document, write_rendered
 from tightship.cli.source import load_snapshot
 from tightship.documents.document import Generator
@@ -154,20 +154,22 @@ class _Scanned(msgspec.Struct, frozen=True):
     name: str = ""
     namespace: str = ""
     container: str = ""
+    kind: str = ""
 
 
 class _Scan(msgspec.Struct, frozen=True):
     object: _Scanned
-    recommended: _Requests = _Requests()
+    recommended: _Requests
 
 
 class _Target(msgspec.Struct, frozen=True):
+    kind: str = ""
     name: str = ""
 
 
 class _Container(msgspec.Struct, frozen=True, rename="camel"):
     container_name: str = ""
-    target: dict[str, str] = {}
+    target: dict[str, str | float] = {}
 
 
 class _Recommendation(msgspec.Struct, frozen=True, rename="camel"):
@@ -175,7 +177,7 @@ class _Recommendation(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Status(msgspec.Struct, frozen=True):
-    recommendation: _Recommendation = _Recommendation()
+    recommendation: _Recommendation | None = None
 
 
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
@@ -192,8 +194,8 @@ class _Autoscaler(msgspec.Struct, frozen=True):
     status: _Status = _Status()
 
 
-class _Usage(msgspec.Struct, frozen=True):
-    """The JSON of krr has *scans*, a list of VPAs *items*."""
+class _Usage(_Autoscaler, frozen=True):
+    """krr's result has *scans* (robusta_krr/core/models/result.py), a list of VPAs *items*; a VPA is one itself."""
 
     scans: tuple[_Scan, ...] = ()
     items: tuple[_Autoscaler, ...] = ()
@@ -203,29 +205,35 @@ def _usage(path: str) -> Recommended:
     """Return what the file *path* recommends. Raises :class:`ValueError` for one that does not."""
     allowed = "allowed is the JSON of krr (-f json), or of `kubectl get vpa -A -o json`"
     try:
-        read = msgspec.json.decode(read_bytes(path)[0], type=_Usage)
-    except (FileError, *UNREADABLE) as error:
+        read = [msgspec.json.decode(each, type=_Usage) for each in documents(unpack(read_bytes(path)[0]))]
+    except FileError as error:
+        raise ValueError(str(error)) from error
+    except (DocumentError, *UNREADABLE) as error:
         raise ValueError(f"{path}: {error}; {allowed}") from error
-    found: dict[tuple[str, str, str], dict[str, str]] = {}
-    for scan in read.scans:
-        amounts = {name: str(each.value) for name, each in scan.recommended.requests.items() if _known(each.value)}
-        found[scan.object.namespace, scan.object.name, scan.object.container] = amounts
-    for each in read.items:
-        for container in each.status.recommendation.container_recommendations:
-            found[each.metadata.namespace, each.spec.target_ref.name, container.container_name] = container.target
+    found: dict[tuple[str, str, str, str], dict[str, str]] = {}
+    for each in read:
+        for scan in each.scans:
+            of = scan.object
+            # krr says "?" if it has too few data, and null if it wants no request.
+            found[of.namespace, of.kind, of.name, of.container] = {
+                name: str(told.value)
+                for name, told in scan.recommended.requests.items()
+                if told.value not in (None, "?")
+            }
+        for scaler in (*each.items, each):
+            told, target = scaler.status.recommendation, scaler.spec.target_ref
+            for container in () if told is None else told.container_recommendations:
+                key = (scaler.metadata.namespace, target.kind, target.name, container.container_name)
+                found[key] = {name: str(text) for name, text in container.target.items()}
     if not any(found.values()):
         raise ValueError(f"{path}: recommends nothing; {allowed}")
-    for key, target in found.items():
-        for name, text in target.items():
+    for key, wanted in found.items():
+        for name, text in wanted.items():
             try:
                 amount(name, text)
             except ValueError as error:
                 raise ValueError(f"{path}: {'/'.join(key)}: {name}: {error}") from error
     return Recommended(path, found)
-
-
-def _known(value: float | str | None) -> bool:
-    return value is not None and str(value) != "?"
 
 
 def _fit(arguments: argparse.Namespace, generator: Generator) -> int:

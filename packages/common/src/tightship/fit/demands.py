@@ -13,12 +13,6 @@ from tightship.objects.resources import ResourceRequirements, effective_requests
 from tightship.objects.times import rfc3339
 
 
-def workload(snapshot: Snapshot, pod: Pod) -> str:
-    """Return the name of the topmost controller of *pod*, or its own."""
-    above = owners_of(pod.template, snapshot.workloads)
-    return above[-1][2] if above else pod.name
-
-
 def at_peak(snapshot: Snapshot, past: Past) -> tuple[str, Snapshot, tuple[str, ...]]:
     """Return in words when the peak was, the cluster with the replicas of then, and remarks.
 
@@ -81,7 +75,7 @@ def with_recommended(snapshot: Snapshot, recommended: Recommended) -> tuple[str,
     def anew(pod: Pod) -> Pod:
         nonlocal changed
         if pod.template not in made:
-            made[pod.template] = _recommended(pod, workload(snapshot, pod), recommended)
+            made[pod.template] = _recommended(pod, snapshot, recommended)
         template = made[pod.template]
         if template is pod.template:
             return pod
@@ -98,17 +92,18 @@ def with_recommended(snapshot: Snapshot, recommended: Recommended) -> tuple[str,
     return told, msgspec.structs.replace(snapshot, nodes=views, unscheduled=waiting), remarks
 
 
-def _recommended(pod: Pod, name: str, recommended: Recommended) -> PodTemplate:
+def _recommended(pod: Pod, snapshot: Snapshot, recommended: Recommended) -> PodTemplate:
     spec = pod.spec
-    containers = []
-    for container in spec.resources.containers:
-        wanted = recommended.requests.get((pod.namespace, name, container.name))
-        if wanted:
+    # The ReplicaSet of a Rollout, unread, seems to be a Deployment's.
+    above = owners_of(pod.template, snapshot.workloads)
+    owners = [(space, each, name) for space, kind, name in above for each in (kind, "Rollout")]
+    containers = list(spec.resources.containers)
+    for at, container in enumerate(containers):
+        found = (recommended.requests.get((*owner, container.name)) for owner in owners)
+        if wanted := next(filter(None, found), None):
             own = container.resources or ResourceRequirements()
             requests = {**(own.requests or {}), **wanted}
-            containers.append(msgspec.structs.replace(container, resources=ResourceRequirements(requests, own.limits)))
-        else:
-            containers.append(container)
+            containers[at] = msgspec.structs.replace(container, resources=ResourceRequirements(requests, own.limits))
     if tuple(containers) == tuple(spec.resources.containers):
         return pod.template
     resources = msgspec.structs.replace(spec.resources, containers=tuple(containers))

@@ -212,7 +212,7 @@ class Market:
         for kind, shape in known.items():
             if kind in own or (types is not None and kind not in types) or shape.arch != pool.arch:
                 continue
-            odd = shared(kind) or shape.cpu < 2
+            odd = shared(kind) or "metal" in kind or shape.cpu < 2
             asked_for = {kind, family(kind)} & (named | families)
             if (odd and not asked_for) or (shape.gpus and not gpus and kind not in named):
                 continue
@@ -237,15 +237,15 @@ def _shown(nodes: Sequence[Node]) -> Node:
 def _computed(pool: Pool, kind: str, shape: Shape, shown_by: Mapping[str, Sequence[Node]]) -> Node:
     """Return a node of another type than those of *pool*: what no type decides is as on the pool's nodes."""
     nodes = [node for each in shown_by.values() for node in each]
-    offers = allocatable(pool.cloud, shape)
     # Pods for each node are a setting of the pool, unless its nodes show that network interfaces limit them.
     limited = all(
         (fact := cloud_of(each)) is not None and fact.types[each].pods == node.allocatable.get(POD_COUNT, 0)
         for each, same in shown_by.items()
         for node in same
     )
-    if not (limited and offers[POD_COUNT]):
-        offers[POD_COUNT] = min(node.allocatable.get(POD_COUNT, 110) for node in nodes)
+    usual = min(node.allocatable.get(POD_COUNT, 110) for node in nodes)
+    karpenter = "karpenter.sh/nodepool" in pool.labels
+    offers = allocatable(pool.cloud, shape, (limited and shape.pods) or usual, karpenter=karpenter)
     for name in nodes[0].allocatable:
         if name not in offers and not _HARDWARE.match(name):
             offers[name] = min(node.allocatable.get(name, 0) for node in nodes)

@@ -22,10 +22,12 @@ class FitError(ValueError):
 
 
 class Recommended(Struct, frozen=True):
-    """Requests that *file* recommends, as quantities by resource, by (namespace, workload, container)."""
+    """Requests that *file* recommends, as quantities by resource, by (namespace, kind, name, container) of a
+    workload's containers.
+    """
 
     file: str
-    requests: Mapping[tuple[str, str, str], Mapping[str, str]]
+    requests: Mapping[tuple[str, str, str, str], Mapping[str, str]]
 
 
 class Past(Struct, frozen=True):

@@ -17,22 +17,23 @@ TYPES = "instance_types.json"
 MIB = 2**20
 GIB = 2**30
 
-_SHARED = re.compile(r"t\d[a-z]{0,2}\.|[a-z0-9]{2,8}-flex\.|Standard_(A|B)\d|e2-(micro|small|medium)$|f1-|g1-")
-"""Machines that share their CPUs or that hold them back (T and -flex of AWS, B of Azure), and bare metal: nobody gets
-these unless they have them or name them."""
+_SHARED = re.compile(
+    r"t\d[a-z]{0,2}\.|[a-z0-9]{2,8}-flex\.|e2-(micro|small|medium)$|f1-|g1-|Standard_[AB]\d|"
+    r"gr?6f\.|g4-standard-(6|12|24)$|Standard_NV((4|8|16)as_v4|(6|12|18)ads_A10|\d+\w+_V710)|"
+    r"(inf\d|trn\d\w*|vt\d|f\d)\.|Standard_NP\d"
+)
+"""Machines that share their CPUs or hold them back (T and -flex of AWS, A and B of Azure), that have a part of a GPU,
+or that have accelerators other than GPUs."""
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """*cpu* in vCPUs, *memory* in MiB, local *disk* in GB; *pods* are what network interfaces allow, 0 if they don't
-    limit.
-    """
+    """*cpu* in vCPUs, *memory* in MiB; *pods* are what network interfaces allow, 0 if they don't limit."""
 
     cpu: int
     memory: int
     pods: int = 0
     gpus: int = 0
     gpu: str = ""
-    disk: int = 0
     arch: str = "amd64"
 
 
@@ -58,8 +59,8 @@ def cloud_of(kind: str) -> Cloud | None:
 
 
 def shared(kind: str) -> bool:
-    """Whether *kind* is a type that is for nobody who doesn't ask for it."""
-    return _SHARED.match(kind) is not None or ".metal" in kind or "-metal" in kind
+    """Whether *kind* is not a machine of whole CPUs and whole GPUs."""
+    return _SHARED.match(kind) is not None
 
 
 def family(kind: str) -> str:
@@ -69,31 +70,34 @@ def family(kind: str) -> str:
     return kind.partition("." if "." in kind else "-")[0]
 
 
-def allocatable(cloud: str, shape: Shape) -> dict[str, int]:
-    """Return what a machine offers to pods: milli-CPU, bytes, pods (0 where the cloud sets no limit), GPUs.
+def allocatable(cloud: str, shape: Shape, pods: int, *, karpenter: bool = False) -> dict[str, int]:
+    """Return what a machine for so many *pods*, by Karpenter or not, offers to them: milli-CPU, bytes, pods, GPUs.
 
     * GKE: https://cloud.google.com/kubernetes-engine/docs/concepts/plan-node-sizes; the kernel's part as Cluster
       Autoscaler estimates it (cloudprovider/gce/gce_reserved.go, ``CalculateKernelReserved`` on COS).
-    * AKS: https://learn.microsoft.com/azure/aks/node-resource-reservations, the formula before 1.29, which keeps more
-      than the later one on large machines; eviction below 750 MiB (karpenter-provider-azure, ``EvictionThreshold``).
-    * EKS: https://github.com/awslabs/amazon-eks-ami, nodeadm's kubelet defaults: 11 MiB for each pod and 255 MiB;
-      7.5 % of memory that the hypervisor takes (karpenter-provider-aws, ``VM_MEMORY_OVERHEAD_PERCENT``).
+    * AKS: https://learn.microsoft.com/azure/aks/node-resource-reservations, the formula from 1.29 on: 20 MiB for each
+      pod and 50 MiB, or a quarter of the memory if that is less. Karpenter still keeps what AKS kept before
+      (karpenter-provider-azure, ``KubeReservedResources`` and ``DefaultMemoryAvailable``). The kernel's part is what
+      nodes of 4 and 16 GiB lack (Azure/AKS issues 3525 and 1216).
+    * EKS: https://github.com/awslabs/amazon-eks-ami, nodeadm's kubelet defaults: 255 MiB, and 11 MiB for each pod that
+      network interfaces allow, whatever the kubelet allows; 7.5 % of memory that the hypervisor takes
+      (karpenter-provider-aws, ``VM_MEMORY_OVERHEAD_PERCENT`` and ``kubeReservedResources``).
     """
-    memory, milli = shape.memory * MIB, shape.cpu * 1000
-    cpu = milli - _bracketed(milli, ((1000, 0.06), (2000, 0.01), (4000, 0.005), (None, 0.0025)))
+    whole, milli = shape.memory * MIB, shape.cpu * 1000
+    rates = ((1000, 0.06), (2000, 0.01), (4000, 0.005), (None, 0.0025))
     if cloud == "AWS":
-        memory -= -(-memory * 75 // 1000) + (64 * MIB if shape.arch == "arm64" else 0)
-        memory -= (11 * (shape.pods or 110) + 255 + 100) * MIB
+        kept = -(-whole * 75 // 1000) + (64 * MIB if shape.arch == "arm64" else 0)
+        kept += (11 * (shape.pods or 110) + 255) * MIB
     elif cloud == "Azure":
-        cpu = milli - _bracketed(milli, ((1000, 0.06), (2000, 0.04), (4000, 0.02), (None, 0.01)))
-        memory -= _kept(memory) + 750 * MIB
-        memory -= shape.memory * MIB // 64
+        rates = ((1000, 0.06), (2000, 0.04), (4000, 0.02), (None, 0.01))
+        kept = whole // 64 + 112 * MIB
+        kept += _kept(whole) + 650 * MIB if karpenter else min((20 * pods + 50) * MIB, whole // 4)
     else:
-        physical = memory
-        memory -= physical // 64 + 16 * MIB + (64 * MIB if physical > 3 * GIB else 0)
-        memory -= (8 * MIB if physical <= 8 * GIB else 0) + min(physical * 175 // 100_000, 248 * MIB)
-        memory -= _kept(memory) + 100 * MIB
-    found = {"cpu": cpu, "memory": max(0, memory), POD_COUNT: shape.pods}
+        kept = whole // 64 + 16 * MIB + (64 * MIB if whole > 3 * GIB else 0)
+        kept += (8 * MIB if whole <= 8 * GIB else 0) + min(whole * 175 // 100_000, 248 * MIB)
+        kept += _kept(whole - kept)
+    memory = max(0, whole - kept - 100 * MIB)  # the kubelets of all three evict pods below 100 MiB
+    found = {"cpu": milli - _bracketed(milli, rates), "memory": memory, POD_COUNT: pods}
     if shape.gpus:
         found["amd.com/gpu" if shape.gpu == "amd" else "nvidia.com/gpu"] = shape.gpus
     return found
