@@ -39,7 +39,7 @@ def fitted(cloud: str, pool: str = "Web_pool.1", arch: str = "arm64") -> Fitted:
         Chosen(pool, large, False, 1, {next(iter(zones)): 1}, 2_000, ""),
         Chosen(pool, small, True, 2, {next(iter(zones)): 2}, 300, ""),
     )
-    look = PoolLook(pool, cloud, arch, LABELS, ("dedicated=web:NoSchedule", "slow:PreferNoSchedule"))
+    look = PoolLook(pool, cloud, arch, LABELS, TAINTED)
     found = Alternative("any", machines, 6, 5_600, 5_000, True, 0.9, 0.9, {})
     dear = Alternative("same-types", (), 0, 9_999, 5_000, True, 0.9, 0.9, {})
     answer = Answer("now", "what runs now", 9, 9, 9, (dear, found))
@@ -55,9 +55,19 @@ def documents(form: str, cloud: str) -> list[Json]:
     return list(yaml.safe_load_all("---\n".join(texts(form, cloud))))
 
 
+# What clouds put on nodes themselves, of spot capacity, another architecture and a compute class.
+TAINTED = (
+    "kubernetes.azure.com/scalesetpriority=spot:NoSchedule",
+    "kubernetes.io/arch=arm64:NoSchedule",
+    "cloud.google.com/compute-class=old:NoSchedule",
+    "dedicated=web:NoSchedule",
+    "slow:PreferNoSchedule",
+    "node-role.kubernetes.io/web:NoSchedule",
+)
 TAINTS = [
     {"key": "dedicated", "value": "web", "effect": "NoSchedule"},
     {"key": "slow", "effect": "PreferNoSchedule"},
+    {"key": "node-role.kubernetes.io/web", "effect": "NoSchedule"},
 ]
 OWN = {"team": "web ${x}", "example.com/tier": "true"}
 
@@ -119,7 +129,10 @@ def test_aks_has_a_command_for_each_type() -> None:
     names = [each["--name"] for each in given]
     assert len(set(names)) == 3
     assert all(re.fullmatch(r"[a-z][a-z0-9]{0,11}", name) for name in names)
-    assert given[0]["--node-taints"] == "dedicated=web:NoSchedule,slow=:PreferNoSchedule"
+    assert (
+        given[0]["--node-taints"]
+        == "dedicated=web:NoSchedule,slow=:PreferNoSchedule,node-role.kubernetes.io/web=:NoSchedule"
+    )
     assert {"team=web ${x}", "example.com/tier=true"} <= set(commands[0])
     at = commands[0].index("--zones")
     assert commands[0][at + 1 : at + 3] == ["1", "2"]
@@ -158,7 +171,65 @@ def test_terraform_has_a_resource_for_each_type() -> None:
     assert found[0]["taint"] == [
         {"": [], "key": '"dedicated"', "value": '"web"', "effect": '"NO_SCHEDULE"'},
         {"": [], "key": '"slow"', "effect": '"PREFER_NO_SCHEDULE"'},
+        {"": [], "key": '"node-role.kubernetes.io/web"', "effect": '"NO_SCHEDULE"'},
     ]
+
+
+ALLOWED = {
+    # kubernetes-sigs/karpenter pkg/apis/crds/karpenter.sh_nodepools.yaml
+    ("nodepool", "AWS", ("spec",)): {"template", "limits", "disruption", "weight", "replicas"},
+    ("nodepool", "AWS", ("spec", "template", "spec")): {
+        *("expireAfter", "nodeClassRef", "requirements", "startupTaints", "taints", "terminationGracePeriod"),
+    },
+    # docs.cloud.google.com/kubernetes-engine/docs/reference/crds/computeclass
+    ("computeclass", "Google Cloud", ("spec",)): {
+        *("activeMigration", "autoscalingPolicy", "description", "nodePoolAutoCreation", "nodePoolConfig"),
+        *("priorities", "priorityDefaults", "whenUnsatisfiable"),
+    },
+    ("computeclass", "Google Cloud", ("spec", "priorities", 0)): {
+        *("gpu", "location", "machineFamily", "machineType", "maxRunDurationSeconds", "minCores", "minMemoryGb"),
+        *("nodepools", "reservations", "spot", "storage", "tpu"),
+    },
+    ("computeclass", "Google Cloud", ("spec", "nodePoolConfig")): {
+        *("imageType", "nodeLabels", "serviceAccount", "taints"),
+    },
+    # eksctl-io/eksctl pkg/apis/eksctl.io/v1alpha5/assets/schema.json, ManagedNodeGroup
+    ("eksctl", "AWS", ("managedNodeGroups", 0)): {
+        *("amiFamily", "availabilityZones", "desiredCapacity", "instanceType", "instanceTypes", "labels", "maxSize"),
+        *("minSize", "name", "spot", "subnets", "taints", "volumeSize"),
+    },
+}
+
+
+@pytest.mark.parametrize(("form", "cloud", "path"), ALLOWED)
+def test_documents_have_only_fields_of_their_schemas(form: str, cloud: str, path: tuple[Any, ...]) -> None:
+    for document in documents(form, cloud):
+        found: Any = document
+        for step in path:
+            found = found[step]
+        assert found.keys() <= ALLOWED[form, cloud, path]
+
+
+def test_commands_have_only_options_of_the_azure_cli() -> None:
+    """Azure/azure-cli src/azure-cli/azure/cli/command_modules/acs/_params.py, ``aks nodepool add``."""
+    used = {word for text in texts("aks", "Azure") for word in shlex.split(text, comments=True) if word[:2] == "--"}
+    assert used == {
+        *("--resource-group", "--cluster-name", "--name", "--node-vm-size", "--node-count", "--zones", "--labels"),
+        *("--enable-cluster-autoscaler", "--min-count", "--max-count", "--node-taints", "--priority"),
+        *("--eviction-policy", "--spot-max-price"),
+    }
+
+
+def test_terraform_has_only_arguments_of_the_provider() -> None:
+    """hashicorp/terraform-provider-aws website/docs/r/eks_node_group.html.markdown."""
+    assert all(
+        blocks(each)["resource"][0].keys() - {""}
+        <= {
+            *("cluster_name", "node_group_name", "node_role_arn", "subnet_ids", "scaling_config", "ami_type"),
+            *("capacity_type", "disk_size", "instance_types", "labels", "taint"),
+        }
+        for each in texts("terraform", "AWS")
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -30,7 +30,7 @@ _OWN = (
     "kubernetes.io", "k8s.io", "k8s.aws", "karpenter.sh", "cloud.google.com", "eksctl.io", "amazonaws.com", "azure.com",
     "tightship.dev",
 )  # fmt: skip
-"""Domains of labels that clouds, kubelets and controllers set, of which most are refused in configuration."""
+"""Domains of labels and taints that clouds, kubelets and controllers set, most of which configuration can't have."""
 
 _NAMES = {"aks": (r"[^a-z0-9]", "", 12), "terraform": (r"[^a-z0-9_]", "_", 60)}
 """What a name can't hold, what stands for it, and how long a name may be."""
@@ -88,16 +88,14 @@ def _parts(form: str, found: Alternative, looks: Mapping[str, PoolLook], by_type
         several = kind and sum((pool, spot) == key[:2] for key in parts) > 1
         words = [pool or "pool", *(["spot"] if spot else []), *([kind.removeprefix("Standard_")] if several else [])]
         labels = {key: value for key, value in look.labels.items() if not _is_own(key) and key not in KNOWN_POOL_LABELS}
-        taints = [
-            taint for each in look.taints if not (taint := _taint(each))["key"].endswith("azure.com/scalesetpriority")
-        ]
+        taints = [_taint(each) for each in look.taints if not _is_own(each) or each.startswith("node-role.")]
         yield _Part(_name(form, words, seen), look, machines, labels, taints)
 
 
-def _is_own(label: str) -> bool:
-    domain, slash, _ = label.partition("/")
+def _is_own(key: str) -> bool:
+    domain, slash, _ = key.partition("/")
     if not slash:
-        return label in ("storageprofile", "storagetier")
+        return key in ("storageprofile", "storagetier")
     own = any(domain == each or domain.endswith(f".{each}") for each in _OWN)
     return own and not domain.startswith("node-restriction.")
 
