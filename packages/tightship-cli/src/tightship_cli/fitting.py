@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Collection
 from functools import partial
 
 import msgspec
@@ -67,17 +68,17 @@ def add_fit(commands: argparse._SubParsersAction[CommandParser], generator: Gene
     group.add_argument(
         "--choose-from",
         metavar="WHICH",
-        type=value_of(_mode),
+        type=value_of(partial(_one_of, allowed=MODES, what="choice of machines")),
         help=f"only this alternative: {', '.join(MODES)} (default: all three)",
     )
     group.add_argument(
         "--types", metavar="LIST", type=value_of(_words), help="only these types and families: m7i,c7i.2xlarge"
     )
-    group.add_argument("--at-most", metavar="N", type=value_of(partial(_count, least=1)), help="use at most N types")
+    group.add_argument("--at-most", metavar="N", type=value_of(_count), help="use at most N types")
     group.add_argument(
         "--least-nodes",
         metavar="N",
-        type=value_of(partial(_count, least=1)),
+        type=value_of(_count),
         default=LEAST_NODES,
         help=f"no machine so large that a pool has fewer nodes (default: {LEAST_NODES}, or as many as there are)",
     )
@@ -104,7 +105,7 @@ def add_fit(commands: argparse._SubParsersAction[CommandParser], generator: Gene
         "--as",
         metavar="FORM",
         dest="form",
-        type=value_of(_form),
+        type=value_of(partial(_one_of, allowed=FORMS, what="form of pools")),
         help="print the pools of the cheapest alternative as configuration instead: one of " + ", ".join(FORMS),
     )
     add_time_argument(group)
@@ -117,15 +118,9 @@ def add_fit(commands: argparse._SubParsersAction[CommandParser], generator: Gene
     parser.set_defaults(run=begin)
 
 
-def _mode(text: str) -> str:
-    if text not in MODES:
-        raise ValueError(f"{quoted(text)} is no choice of machines; allowed are {', '.join(MODES)}{near(text, MODES)}")
-    return text
-
-
-def _form(text: str) -> str:
-    if text not in FORMS:
-        raise ValueError(f"{quoted(text)} is no form of pools; allowed are {', '.join(FORMS)}{near(text, FORMS)}")
+def _one_of(text: str, *, allowed: Collection[str], what: str) -> str:
+    if text not in allowed:
+        raise ValueError(f"{quoted(text)} is no {what}; allowed are {', '.join(allowed)}{near(text, allowed)}")
     return text
 
 
@@ -136,9 +131,9 @@ def _words(text: str) -> tuple[str, ...]:
     return words
 
 
-def _count(text: str, least: int) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < least:
-        raise ValueError(f"{quoted(text)} is not a count; allowed is a whole number from {least}")
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ValueError(f"{quoted(text)} is not a count; allowed is a whole number from 1")
     return int(text)
 
 
@@ -259,33 +254,27 @@ def _fit(arguments: argparse.Namespace, generator: Generator) -> int:
             past=past,
         )
         progress.say(f"looking for machines for {counted(loaded.snapshot.pod_count, 'pod')}")
-        fitted = _answered(asked)
-    if arguments.form is not None:
-        _write_snippets(arguments.form, fitted)
+        try:
+            fitted = fit(asked)
+            written = None if arguments.form is None else _snippets(arguments.form, fitted)
+        except FitError as error:
+            raise CliError(str(error)) from error
+    if written is not None:
+        write_document(written, always_utf8=True)
         return 0
     document = fit_document(generator, loaded.source, rfc3339(loaded.at), fitted, loaded.warnings)
     write_rendered(generator.name, FIT, document, arguments, loaded.warnings)
     return 0
 
 
-def _write_snippets(form: str, fitted: Fitted) -> None:
-    """Write the pools of the best alternative as configuration, after a line on what this is."""
+def _snippets(form: str, fitted: Fitted) -> str:
+    """Return the pools of the best alternative as configuration, after a line on what this is."""
     best = best_of(fitted)
     cost = money(best.micros_per_hour * HOURS_PER_MONTH, fitted.currency)
     left = f"; {counted(len(best.unplaced), 'pod')} without a place" if best.unplaced else ""
     told = f"# {best.mode}, for {fitted.answers[-1].told}: {counted(best.nodes, 'node')}, {cost} a month{left}\n"
-    try:
-        texts = [text_of(each) for each in snippets(form, fitted, best)]
-    except FitError as error:
-        raise CliError(str(error)) from error
-    write_document(told + ("---\n" if form in ("nodepool", "computeclass") else "").join(texts), always_utf8=True)
-
-
-def _answered(asked: Asked) -> Fitted:
-    try:
-        return fit(asked)
-    except FitError as error:
-        raise CliError(str(error)) from error
+    between = "---\n" if form in ("nodepool", "computeclass") else ""
+    return told + between.join(text_of(each) for each in snippets(form, fitted, best))
 
 
 def _prices(path: str | None) -> Prices:

@@ -14,14 +14,14 @@ from tightship.cluster.node_marks import control_plane, mark_of, virtual
 from tightship.cluster.pools import pool_of, shown
 from tightship.cluster.state import add
 from tightship.fit.model import Asked, FitError
-from tightship.fit.shapes import Cloud, Shape, allocatable, cloud_of, clouds, family, shared
+from tightship.fit.shapes import Cloud, Shape, allocatable, cloud_of, clouds, family, shape_of, shared
 from tightship.objects import CSINode, Node, Pod
 from tightship.objects.money import INSTANCE_TYPE_LABELS, NodePrice, price_of
 from tightship.objects.quoting import near, quoted
 from tightship.objects.resources import POD_COUNT, Resources
 from tightship.objects.selectors import HARD_EFFECTS, Labels, NodeSelector, Taint, untolerated
+from tightship.objects.volume import REGION, ZONE
 
-ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 ARCH, OS, HOSTNAME = "kubernetes.io/arch", "kubernetes.io/os", "kubernetes.io/hostname"
 _PLACE = frozenset(
     {HOSTNAME, ZONE, REGION, "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"}
@@ -239,7 +239,7 @@ def _computed(pool: Pool, kind: str, shape: Shape, shown_by: Mapping[str, Sequen
     nodes = [node for each in shown_by.values() for node in each]
     # Pods for each node are a setting of the pool, unless its nodes show that network interfaces limit them.
     limited = all(
-        (fact := cloud_of(each)) is not None and fact.types[each].pods == node.allocatable.get(POD_COUNT, 0)
+        (fact := shape_of(each)) is not None and fact.pods == node.allocatable.get(POD_COUNT, 0)
         for each, same in shown_by.items()
         for node in same
     )
@@ -264,23 +264,7 @@ def _computed(pool: Pool, kind: str, shape: Shape, shown_by: Mapping[str, Sequen
 
 
 def _new(like: Node, labels: Labels, amounts: Resources) -> Node:
-    return msgspec.structs.replace(
-        like,
-        name="",
-        uid="",
-        labels=labels,
-        annotations={},
-        taints=(),
-        unschedulable=False,
-        allocatable=amounts,
-        ready=True,
-        deletion=None,
-        cordoned_by=(),
-        cordoned_at=None,
-        unready_at=None,
-        lifecycle=(),
-        leaving=None,
-    )
+    return Node("", "", labels, {}, (), False, amounts, True, like.created, None, "", features=like.features)
 
 
 def _daemons(snapshot: Snapshot) -> Iterator[Pod]:

@@ -58,6 +58,11 @@ def cloud_of(kind: str) -> Cloud | None:
     return next((each for each in clouds() if kind in each.types), None)
 
 
+def shape_of(kind: str) -> Shape | None:
+    """Return the shape of the machine type *kind*, if some cloud has it."""
+    return next((each.types[kind] for each in clouds() if kind in each.types), None)
+
+
 def shared(kind: str) -> bool:
     """Whether *kind* is not a machine of whole CPUs and whole GPUs."""
     return _SHARED.match(kind) is not None

@@ -18,11 +18,12 @@ from typing import Any
 from msgspec import Struct
 
 from tightship.cluster.pools import KNOWN_POOL_LABELS, shown
-from tightship.fit.machines import ARCH, OS, ZONE
+from tightship.fit.machines import ARCH, OS
 from tightship.fit.model import Alternative, Chosen, FitError, Fitted, PoolLook
-from tightship.fit.shapes import Shape, cloud_of
+from tightship.fit.shapes import shape_of
 from tightship.objects.money import INSTANCE_TYPE_LABELS
 from tightship.objects.quoting import quoted
+from tightship.objects.volume import ZONE
 
 Json = dict[str, Any]
 
@@ -119,9 +120,9 @@ def _taint(text: str) -> dict[str, str]:
     return {"key": key, **({"value": value} if equals else {}), "effect": effect}
 
 
-def _shape(kind: str) -> Shape | None:
-    cloud = cloud_of(kind)
-    return None if cloud is None else cloud.types[kind]
+def _filled(**fields: object) -> Json:
+    """Return the *fields* that hold something: numbers, booleans, and what isn't empty."""
+    return {name: each for name, each in fields.items() if each not in ("", [], {})}
 
 
 def _node_pools(parts: Sequence[_Part]) -> Iterator[Json]:
@@ -134,25 +135,27 @@ def _node_pools(parts: Sequence[_Part]) -> Iterator[Json]:
             ARCH: [part.look.arch],
             OS: ["linux"],
             "karpenter.sh/capacity-type": ["spot" if part.machines[0].spot else "on-demand"],
-            **({ZONE: part.zones} if part.zones else {}),
+            ZONE: part.zones,
         }
-        spec = {
-            "nodeClassRef": {"group": group, "kind": kind, "name": "default"},
-            **({"taints": part.taints} if part.taints else {}),
-            "requirements": [
-                {"key": key, "operator": "In", "values": list(dict.fromkeys(values))} for key, values in wanted.items()
+        spec = _filled(
+            nodeClassRef={"group": group, "kind": kind, "name": "default"},
+            taints=part.taints,
+            requirements=[
+                {"key": key, "operator": "In", "values": list(dict.fromkeys(values))}
+                for key, values in wanted.items()
+                if values
             ],
-        }
-        shapes = [(each.count, _shape(each.type)) for each in part.machines]
-        cpu = sum(count * shape.cpu for count, shape in shapes if shape is not None)
-        known = all(shape is not None for _, shape in shapes)
+        )
+        shapes = [(each.count, shape_of(each.type)) for each in part.machines]
+        known = [count * shape.cpu for count, shape in shapes if shape is not None]
+        cpu = str(sum(known)) if len(known) == len(shapes) else ""
         yield {
             "apiVersion": "karpenter.sh/v1",
             "kind": "NodePool",
             "metadata": {"name": part.name},
             "spec": {
-                "template": {**({"metadata": {"labels": dict(part.labels)}} if part.labels else {}), "spec": spec},
-                "limits": {**({"cpu": str(cpu)} if known else {}), "nodes": str(part.count)},
+                "template": _filled(metadata=_filled(labels=part.labels), spec=spec),
+                "limits": _filled(cpu=cpu, nodes=str(part.count)),
             },
         }
 
@@ -161,41 +164,43 @@ def _compute_classes(parts: Sequence[_Part]) -> Iterator[str | Json]:
     for part in parts:
         priorities = []
         for each in part.machines:
-            shape = _shape(each.type)
-            gpu = {"gpu": {"type": shape.gpu, "count": shape.gpus}} if shape is not None and shape.gpus else {}
-            zones = sorted(zone for zone in each.zones if zone)
-            place = {"location": {"zones": zones}} if zones else {}
-            priorities.append({"machineType": each.type, "spot": each.spot, **gpu, **place})
+            shape = shape_of(each.type)
+            priorities.append(
+                _filled(
+                    machineType=each.type,
+                    spot=each.spot,
+                    gpu={"type": shape.gpu, "count": shape.gpus} if shape is not None and shape.gpus else {},
+                    location=_filled(zones=sorted(zone for zone in each.zones if zone)),
+                )
+            )
         taints = [each for each in part.taints if not each["key"].startswith("nvidia.com/")]  # GKE sets these itself
-        look: Json = {"nodeLabels": dict(part.labels)} if part.labels else {}
-        look |= {"taints": taints} if taints else {}
         yield {
             "apiVersion": "cloud.google.com/v1",
             "kind": "ComputeClass",
             "metadata": {"name": part.name},
-            "spec": {
-                "description": "Nodes: " + ", ".join(f"{each.count} x {each.type}" for each in part.machines),
-                "priorities": priorities,
-                "nodePoolAutoCreation": {"enabled": True},
-                **({"nodePoolConfig": look} if look else {}),
-                "whenUnsatisfiable": "DoNotScaleUp",
-            },
+            "spec": _filled(
+                description="Nodes: " + ", ".join(f"{each.count} x {each.type}" for each in part.machines),
+                priorities=priorities,
+                nodePoolAutoCreation={"enabled": True},
+                nodePoolConfig=_filled(nodeLabels=part.labels, taints=taints),
+                whenUnsatisfiable="DoNotScaleUp",
+            ),
         }
 
 
 def _eksctl(parts: Sequence[_Part]) -> Iterator[Json]:
     groups = [
-        {
-            "name": part.name,
-            "instanceTypes": [each.type for each in part.machines],
-            "spot": part.machines[0].spot,
-            **({"availabilityZones": part.zones} if part.zones else {}),
-            "minSize": 0,
-            "desiredCapacity": part.count,
-            "maxSize": part.count,
-            **({"labels": dict(part.labels)} if part.labels else {}),
-            **({"taints": part.taints} if part.taints else {}),
-        }
+        _filled(
+            name=part.name,
+            instanceTypes=[each.type for each in part.machines],
+            spot=part.machines[0].spot,
+            availabilityZones=part.zones,
+            minSize=0,
+            desiredCapacity=part.count,
+            maxSize=part.count,
+            labels=part.labels,
+            taints=part.taints,
+        )
         for part in parts
     ]
     region = next((zone.rstrip("abcdefghijklmnopqrstuvwxyz") for part in parts for zone in part.zones), "REGION")
@@ -222,7 +227,7 @@ def _aks(parts: Sequence[_Part]) -> Iterator[str]:
 def _terraform(parts: Sequence[_Part]) -> Iterator[str]:
     for part in parts:
         (machine,) = part.machines
-        shape = _shape(machine.type)
+        shape = shape_of(machine.type)
         kind = "NVIDIA" if shape is not None and shape.gpu and shape.gpu != "amd" else "STANDARD"
         arch = {"arm64": "ARM_64"}.get(part.look.arch, "x86_64")
         yield (
