@@ -15,7 +15,7 @@ from tightship.fit.answering import _Fitting
 from tightship.fit.machines import Market, pools_of
 from tightship.fit.model import MODES, Asked, FitError, Recommended
 from tightship.fit.program import Program, solve
-from tightship.fit.shapes import allocatable, cloud_of, clouds, family, shared
+from tightship.fit.shapes import allocatable, cloud_of, clouds, family, shape_of, shared, type_labels
 from tightship.objects.resources import POD_COUNT
 from tightship.prices import prices
 from tightship.scheduler.space import Space
@@ -224,6 +224,28 @@ def test_types_have_the_shape_that_the_clouds_document(kind: str, cpu: int, memo
 )
 def test_types_without_whole_cpus_and_gpus_are_for_those_who_name_them(kind: str) -> None:
     assert shared(kind)
+
+
+KARPENTER = "karpenter.k8s.aws/instance-"
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels"),
+    [
+        # aws/karpenter-provider-aws website/content/en/preview/reference/instance-types.md
+        ("m7i.large", {f"{KARPENTER}category": "m", f"{KARPENTER}generation": "7", f"{KARPENTER}memory": "8192"}),
+        ("im4gn.xlarge", {f"{KARPENTER}category": "im", f"{KARPENTER}family": "im4gn", f"{KARPENTER}size": "xlarge"}),
+        ("u-6tb1.56xlarge", {f"{KARPENTER}category": "u", f"{KARPENTER}generation": "1", f"{KARPENTER}cpu": "224"}),
+        ("Standard_D4s_v5", {"karpenter.azure.com/sku-name": "Standard_D4s_v5", "karpenter.azure.com/sku-cpu": "4"}),
+        ("n2d-standard-4", {"cloud.google.com/machine-family": "n2d"}),
+        ("a2-highgpu-1g", {"cloud.google.com/gke-accelerator": "nvidia-tesla-a100"}),
+    ],
+)
+def test_nodes_of_a_type_have_the_labels_that_pods_select(kind: str, labels: Mapping[str, str]) -> None:
+    cloud, shape = cloud_of(kind), shape_of(kind)
+    assert cloud is not None
+    assert shape is not None
+    assert type_labels(cloud.cloud, kind, shape).items() >= labels.items()
 
 
 @pytest.mark.parametrize("kind", ["m7i.large", "c7gn.large", "g6.xlarge", "t2d-standard-4", "g4-standard-48"])

@@ -14,7 +14,7 @@ from tightship.cluster.node_marks import control_plane, mark_of, virtual
 from tightship.cluster.pools import pool_of, shown
 from tightship.cluster.state import add
 from tightship.fit.model import Asked, FitError
-from tightship.fit.shapes import Cloud, Shape, allocatable, cloud_of, clouds, family, shape_of, shared
+from tightship.fit.shapes import Cloud, Shape, allocatable, cloud_of, clouds, family, shape_of, shared, type_labels
 from tightship.objects import CSINode, Node, Pod
 from tightship.objects.money import INSTANCE_TYPE_LABELS, NodePrice, price_of
 from tightship.objects.quoting import near, quoted
@@ -249,17 +249,8 @@ def _computed(pool: Pool, kind: str, shape: Shape, shown_by: Mapping[str, Sequen
     for name in nodes[0].allocatable:
         if name not in offers and not _HARDWARE.match(name):
             offers[name] = min(node.allocatable.get(name, 0) for node in nodes)
-    labels = {**pool.labels, **dict.fromkeys(INSTANCE_TYPE_LABELS, kind), ARCH: shape.arch, OS: "linux"}
-    if pool.cloud == "AWS":
-        label = "karpenter.k8s.aws/instance-"
-        name, _, size = kind.partition(".")
-        found = {"family": name, "size": size, "category": re.split(r"\d", name)[0]}
-        found |= {"cpu": str(shape.cpu), "memory": str(shape.memory)}
-        labels |= {label + key: value for key, value in found.items()}
-    elif pool.cloud == "Google Cloud":
-        labels["cloud.google.com/machine-family"] = family(kind)
-        if shape.gpus:
-            labels["cloud.google.com/gke-accelerator"] = shape.gpu
+    of_type = {**dict.fromkeys(INSTANCE_TYPE_LABELS, kind), ARCH: shape.arch, OS: "linux"}
+    labels = {**pool.labels, **of_type, **type_labels(pool.cloud, kind, shape)}
     return _new(nodes[0], labels, {name: amount for name, amount in offers.items() if amount > 0})
 
 

@@ -75,6 +75,23 @@ def family(kind: str) -> str:
     return kind.partition("." if "." in kind else "-")[0]
 
 
+def type_labels(cloud: str, kind: str, shape: Shape) -> dict[str, str]:
+    """Return the labels that nodes of the type *kind* have by GKE, and by Karpenter elsewhere.
+
+    Karpenter's are of karpenter-provider-aws, pkg/providers/instancetype/types.go (``instanceTypeScheme``), and
+    karpenter-provider-azure, pkg/apis/v1beta1/labels.go. Those of networks, disks and processors are left out.
+    """
+    size = {"cpu": str(shape.cpu), "memory": str(shape.memory)}
+    if cloud == "AWS":
+        if found := re.match(r"(([a-z]+)(?:-\d+tb)?(\d+).*)\.(.+)", kind):
+            size |= zip(("family", "category", "generation", "size"), found.groups(), strict=True)
+        return {f"karpenter.k8s.aws/instance-{key}": value for key, value in size.items()}
+    if cloud == "Azure":
+        return {f"karpenter.azure.com/sku-{key}": value for key, value in (size | {"name": kind}).items()}
+    gpu = {"cloud.google.com/gke-accelerator": shape.gpu} if shape.gpus else {}
+    return {"cloud.google.com/machine-family": family(kind), **gpu}
+
+
 def allocatable(cloud: str, shape: Shape, pods: int, *, karpenter: bool = False) -> dict[str, int]:
     """Return what a machine for so many *pods*, by Karpenter or not, offers to them: milli-CPU, bytes, pods, GPUs.
 
