@@ -13,10 +13,11 @@ from tightship.cluster.owners import owners_of
 from tightship.fit import fit
 from tightship.fit.answering import _Fitting
 from tightship.fit.machines import Market, pools_of
-from tightship.fit.model import MODES, Asked, FitError, Recommended
+from tightship.fit.model import MODES, Advised, Asked, FitError
 from tightship.fit.program import Program, solve
 from tightship.fit.shapes import allocatable, cloud_of, clouds, family, shape_of, shared, type_labels
 from tightship.objects.resources import POD_COUNT
+from tightship.objects.vertical import Recommended
 from tightship.prices import prices
 from tightship.scheduler.space import Space
 from tightship_simulator.generate import off_peak_cluster
@@ -266,7 +267,7 @@ def test_recommended_requests_are_told_beside_the_present_ones() -> None:
     pod = next(pod for view in snapshot.nodes.values() for pod in view.pods if pod.owner and not pod.daemon)
     container = pod.spec.resources.containers[0].name
     owner = owners_of(pod.template, snapshot.workloads)[-1]
-    wanted = Recommended("krr.json", {(*owner, container): {"cpu": "1m"}})
+    wanted = Advised("krr.json", {owner: {container: Recommended({"cpu": "1m"})}})
     fitted = fit(Asked(snapshot=snapshot, prices=PRICES, modes=("same-types",), recommended=wanted))
     now, then = fitted.answers
     assert (now.demand, then.demand) == ("now", "recommended")

@@ -195,7 +195,7 @@ def test_files_of_recommendations_are_read_by_workload_and_container(source: str
     usage.write_text(
         yaml.safe_dump_all(given) if form == "yaml" else "\n".join(msgspec.json.encode(each).decode() for each in given)
     )
-    found = _usage(str(usage)).requests["shop", "Deployment", "web", "app"]
+    found = _usage(str(usage)).containers["shop", "Deployment", "web"]["app"].requests
     assert amount("cpu", found["cpu"]) == 1
     assert amount("memory", found.get("memory", "1M")) in (10**6, 104_857_600)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import partial
 
 import msgspec
@@ -18,14 +18,14 @@ from tightship.cli.arguments import (
     add_time_argument,
     value_of,
 )
-from tightship.cli.object_file import DocumentError, FileError, documents, read_bytes, unpack
+from tightship.cli.object_file import FileError, documents, read_bytes, unpack
 from tightship.cli.output import Progress, text_of, write_document, write_rendered
 from tightship.cli.source import load_snapshot
 from tightship.documents.document import Generator
 from tightship.documents.formats import formats_of
 from tightship.documents.money import money
 from tightship.fit import fit
-from tightship.fit.model import LEAST_NODES, MODES, Asked, FitError, Fitted, Recommended
+from tightship.fit.model import LEAST_NODES, MODES, Advised, Asked, FitError, Fitted
 from tightship.fit.snippets import FORMS, best_of, snippets
 from tightship.fit.view import FIT, fit_document
 from tightship.nodes.annexes import PRICES
@@ -37,6 +37,7 @@ from tightship.objects.quoting import near, quoted
 from tightship.objects.selectors import parse_selector
 from tightship.objects.times import rfc3339
 from tightship.objects.unreadable import UNREADABLE
+from tightship.objects.vertical import Recommended, VerticalPodAutoscalerWire
 from tightship.planning.demand import ReservedDemand
 from tightship_cli.past import DAYS, read_past
 
@@ -157,78 +158,52 @@ class _Scan(msgspec.Struct, frozen=True):
     recommended: _Requests
 
 
-class _Target(msgspec.Struct, frozen=True):
+class _Usage(msgspec.Struct, frozen=True):
+    """krr's result has *scans* (robusta_krr/core/models/result.py), a list of VPAs *items*."""
+
     kind: str = ""
-    name: str = ""
-
-
-class _Container(msgspec.Struct, frozen=True, rename="camel"):
-    container_name: str = ""
-    target: dict[str, str | float] = {}
-
-
-class _Recommendation(msgspec.Struct, frozen=True, rename="camel"):
-    container_recommendations: tuple[_Container, ...] = ()
-
-
-class _Status(msgspec.Struct, frozen=True):
-    recommendation: _Recommendation | None = None
-
-
-class _Spec(msgspec.Struct, frozen=True, rename="camel"):
-    target_ref: _Target = _Target()
-
-
-class _Meta(msgspec.Struct, frozen=True):
-    namespace: str = ""
-
-
-class _Autoscaler(msgspec.Struct, frozen=True):
-    metadata: _Meta = _Meta()
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
-
-
-class _Usage(_Autoscaler, frozen=True):
-    """krr's result has *scans* (robusta_krr/core/models/result.py), a list of VPAs *items*; a VPA is one itself."""
-
     scans: tuple[_Scan, ...] = ()
-    items: tuple[_Autoscaler, ...] = ()
+    items: tuple[VerticalPodAutoscalerWire, ...] = ()
 
 
-def _usage(path: str) -> Recommended:
+def _usage(path: str) -> Advised:
     """Return what the file *path* recommends. Raises :class:`ValueError` for one that does not."""
     allowed = "allowed is the JSON of krr (-f json), or of `kubectl get vpa -A -o json`"
+    found: dict[tuple[str, str, str], dict[str, Recommended]] = {}
+    scalers: list[VerticalPodAutoscalerWire] = []
     try:
-        read = [msgspec.json.decode(each, type=_Usage) for each in documents(unpack(read_bytes(path)[0]))]
+        for raw in documents(unpack(read_bytes(path)[0])):
+            read = msgspec.json.decode(raw, type=_Usage)
+            scalers += read.items
+            if read.kind == "VerticalPodAutoscaler":
+                scalers.append(msgspec.json.decode(raw, type=VerticalPodAutoscalerWire))
+            for scan in read.scans:
+                of = scan.object
+                found.setdefault((of.namespace, of.kind, of.name), {})[of.container] = Recommended(dict(_wanted(scan)))
+        for each in scalers:
+            scaler = each.autoscaler(advice=True)
+            if scaler.problem:
+                raise ValueError(f"VerticalPodAutoscaler {scaler.key}: {scaler.problem}")
+            kind, name = scaler.target
+            found.setdefault((scaler.namespace, kind.partition(".")[0], name), {}).update(scaler.containers)
     except FileError as error:
         raise ValueError(str(error)) from error
-    except (DocumentError, *UNREADABLE) as error:
+    except (ValueError, *UNREADABLE) as error:
         raise ValueError(f"{path}: {error}; {allowed}") from error
-    found: dict[tuple[str, str, str, str], dict[str, str]] = {}
-    for each in read:
-        for scan in each.scans:
-            of = scan.object
-            # krr says "?" if it has too few data, and null if it wants no request.
-            found[of.namespace, of.kind, of.name, of.container] = {
-                name: str(told.value)
-                for name, told in scan.recommended.requests.items()
-                if told.value not in (None, "?")
-            }
-        for scaler in (*each.items, each):
-            told, target = scaler.status.recommendation, scaler.spec.target_ref
-            for container in () if told is None else told.container_recommendations:
-                key = (scaler.metadata.namespace, target.kind, target.name, container.container_name)
-                found[key] = {name: str(text) for name, text in container.target.items()}
-    if not any(found.values()):
+    if not any(each.requests for containers in found.values() for each in containers.values()):
         raise ValueError(f"{path}: recommends nothing; {allowed}")
-    for key, wanted in found.items():
-        for name, text in wanted.items():
+    return Advised(path, found)
+
+
+def _wanted(scan: _Scan) -> Iterator[tuple[str, str]]:
+    for name, told in scan.recommended.requests.items():
+        if told.value not in (None, "?"):  # unwanted, or too few data
             try:
-                amount(name, text)
+                amount(name, str(told.value))
             except ValueError as error:
-                raise ValueError(f"{path}: {'/'.join(key)}: {name}: {error}") from error
-    return Recommended(path, found)
+                of = scan.object
+                raise ValueError(f"{of.namespace}/{of.name}/{of.container}: {name}: {error}") from error
+            yield name, str(told.value)
 
 
 def _fit(arguments: argparse.Namespace, generator: Generator) -> int:

@@ -6,11 +6,12 @@ import msgspec
 
 from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.owners import owners_of
-from tightship.fit.model import Past, Recommended
+from tightship.fit.model import Advised, Past
 from tightship.objects import Pod, PodTemplate
 from tightship.objects.counting import counted
-from tightship.objects.resources import ResourceRequirements, effective_requests, scoring_requests
+from tightship.objects.resources import effective_requests, scoring_requests
 from tightship.objects.times import rfc3339
+from tightship.planning.demand import as_recommended
 
 
 def at_peak(snapshot: Snapshot, past: Past) -> tuple[str, Snapshot, tuple[str, ...]]:
@@ -67,7 +68,7 @@ def at_peak(snapshot: Snapshot, past: Past) -> tuple[str, Snapshot, tuple[str, .
     return told, msgspec.structs.replace(snapshot, nodes=views, unscheduled=waiting), tuple(remarks)
 
 
-def with_recommended(snapshot: Snapshot, recommended: Recommended) -> tuple[str, Snapshot, tuple[str, ...]]:
+def with_recommended(snapshot: Snapshot, recommended: Advised) -> tuple[str, Snapshot, tuple[str, ...]]:
     """Return in words what is assumed, the cluster whose pods request what is recommended, and remarks."""
     made: dict[PodTemplate, PodTemplate] = {}
     changed = 0
@@ -92,21 +93,16 @@ def with_recommended(snapshot: Snapshot, recommended: Recommended) -> tuple[str,
     return told, msgspec.structs.replace(snapshot, nodes=views, unscheduled=waiting), remarks
 
 
-def _recommended(pod: Pod, snapshot: Snapshot, recommended: Recommended) -> PodTemplate:
+def _recommended(pod: Pod, snapshot: Snapshot, recommended: Advised) -> PodTemplate:
     spec = pod.spec
-    # The ReplicaSet of a Rollout, unread, seems to be a Deployment's.
-    above = owners_of(pod.template, snapshot.workloads)
-    owners = [(space, each, name) for space, kind, name in above for each in (kind, "Rollout")]
-    containers = list(spec.resources.containers)
-    for at, container in enumerate(containers):
-        found = (recommended.requests.get((*owner, container.name)) for owner in owners)
-        if wanted := next(filter(None, found), None):
-            own = container.resources or ResourceRequirements()
-            requests = {**(own.requests or {}), **wanted}
-            containers[at] = msgspec.structs.replace(container, resources=ResourceRequirements(requests, own.limits))
-    if tuple(containers) == tuple(spec.resources.containers):
+    above = [(space, kind.partition(".")[0], name) for space, kind, name in owners_of(pod.template, snapshot.workloads)]
+    # The ReplicaSet of a Rollout seems to be a Deployment's if it is unread.
+    above += [(space, "Rollout", name) for space, _, name in above]
+    own = next((recommended.containers[each] for each in above if each in recommended.containers), {})
+    containers = tuple(as_recommended(each, own) for each in spec.resources.containers)
+    if containers == tuple(spec.resources.containers):
         return pod.template
-    resources = msgspec.structs.replace(spec.resources, containers=tuple(containers))
+    resources = msgspec.structs.replace(spec.resources, containers=containers)
     made = msgspec.structs.replace(
         spec, resources=resources, requests=effective_requests(resources), scoring=scoring_requests(resources)
     )

@@ -9,6 +9,7 @@ from msgspec import Struct
 from tightship.cluster import Snapshot
 from tightship.objects.money import NO_PRICES, Prices
 from tightship.objects.selectors import LabelSelector
+from tightship.objects.vertical import Recommended
 
 MODES = ("same-types", "same-family", "any")
 """Which machine types an alternative may use: those of the pool, all of their families, or all that have a price."""
@@ -21,13 +22,11 @@ class FitError(ValueError):
     """A question without an answer; the text names the value and what is allowed."""
 
 
-class Recommended(Struct, frozen=True):
-    """Requests that *file* recommends, as quantities by resource, by (namespace, kind, name, container) of a
-    workload's containers.
-    """
+class Advised(Struct, frozen=True):
+    """What *file* recommends, by container, for each (namespace, kind, name) of a workload; kinds have no group."""
 
     file: str
-    requests: Mapping[tuple[str, str, str, str], Mapping[str, str]]
+    containers: Mapping[tuple[str, str, str], Mapping[str, Recommended]]
 
 
 class Past(Struct, frozen=True):
@@ -53,7 +52,7 @@ class Asked(Struct, frozen=True):
     at_most: int | None = None
     spot: LabelSelector | None = None
     least_nodes: int = LEAST_NODES
-    recommended: Recommended | None = None
+    recommended: Advised | None = None
     past: Past | None = None
     seconds: float = 30.0
 

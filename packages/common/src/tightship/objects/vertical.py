@@ -126,8 +126,11 @@ class VerticalPodAutoscalerWire(Struct, frozen=True, gc=False):
     spec: Annotated[msgspec.Raw, _Reference, _Spec] = msgspec.Raw(b"{}")
     status: Annotated[msgspec.Raw, _Status] = msgspec.Raw(b"{}")
 
-    def autoscaler(self) -> VerticalPodAutoscaler:
-        """Return the VPA. What is bad beside its target is a problem of the object, which concerns its target alone."""
+    def autoscaler(self, *, advice: bool = False) -> VerticalPodAutoscaler:
+        """Return the VPA. What is bad beside its target is a problem of the object, which concerns its target alone.
+
+        With *advice* it has containers even if it is off, as those of Goldilocks are.
+        """
         meta = self.metadata
         try:
             target = _references.decode(self.spec).target_ref or _Target()
@@ -141,7 +144,7 @@ class VerticalPodAutoscalerWire(Struct, frozen=True, gc=False):
             spec = _specs.decode(raw)
             part, raw = "status", self.status
             status = _statuses.decode(raw)
-            if spec.off or seconds(meta.deletion_timestamp) is not None:
+            if (spec.off and not advice) or seconds(meta.deletion_timestamp) is not None:
                 return known
             return msgspec.structs.replace(known, containers=_containers(spec, status))
         except UNREADABLE as error:

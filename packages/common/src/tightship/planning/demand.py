@@ -66,7 +66,7 @@ def _anew(spec: PodSpec, autoscaler: VerticalPodAutoscaler) -> Anew | None:
     if autoscaler.problem:
         return Anew(autoscaler.key, spec.requests, spec.scoring, autoscaler.problem)
     try:
-        containers = tuple(_recommended(each, autoscaler.containers) for each in spec.resources.containers)
+        containers = tuple(as_recommended(each, autoscaler.containers) for each in spec.resources.containers)
         asked = msgspec.structs.replace(spec.resources, containers=containers)
         anew = Anew(autoscaler.key, effective_requests(asked), scoring_requests(asked))
     except QuantityError as error:
@@ -74,7 +74,8 @@ def _anew(spec: PodSpec, autoscaler: VerticalPodAutoscaler) -> Anew | None:
     return None if anew.requests == spec.requests and anew.scoring == spec.scoring else anew
 
 
-def _recommended(container: Container, recommended: Mapping[str, Recommended]) -> Container:
+def as_recommended(container: Container, recommended: Mapping[str, Recommended]) -> Container:
+    """Return *container* with the requests that are *recommended* by container, if they are."""
     own = recommended.get(container.name)
     if own is None or not own.requests:
         return container
