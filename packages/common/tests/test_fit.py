@@ -12,6 +12,7 @@ from tightship.cluster import Snapshot
 from tightship.cluster.owners import owners_of
 from tightship.fit import fit
 from tightship.fit.answering import _Fitting
+from tightship.fit.demands import with_recommended
 from tightship.fit.machines import Market, pools_of
 from tightship.fit.model import MODES, Advised, Asked, FitError
 from tightship.fit.program import Program, solve
@@ -273,3 +274,16 @@ def test_recommended_requests_are_told_beside_the_present_ones() -> None:
     assert (now.demand, then.demand) == ("now", "recommended")
     assert then.told.startswith("what runs, if you did what krr.json recommends for ")
     assert then.cpu_milli < now.cpu_milli
+
+
+@pytest.mark.parametrize(("kind", "heeded"), [("Deployment", True), ("Rollout", True), ("StatefulSet", False)])
+def test_recommendations_are_for_workloads_of_their_kind(kind: str, heeded: bool) -> None:
+    """The ReplicaSet of a Rollout is known by its name alone, as a Deployment's is."""
+    snapshot = cluster(1)
+    pod = next(pod for view in snapshot.nodes.values() for pod in view.pods if pod.owner and not pod.daemon)
+    space, _, name = owners_of(pod.template, snapshot.workloads)[-1]
+    container = pod.spec.resources.containers[0].name
+    advised = Advised("krr.json", {(space, kind, name): {container: Recommended({"cpu": "1m"})}})
+    _, then, remarks = with_recommended(snapshot, advised)
+    assert (then.nodes[pod.node].pods == snapshot.nodes[pod.node].pods) is not heeded
+    assert remarks == (() if heeded else ("krr.json recommends nothing for any container of these pods",))

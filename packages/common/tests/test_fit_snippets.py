@@ -28,6 +28,8 @@ LABELS = {
     "agentpool": "web",
     "karpenter.sh/nodepool": "web",
     "beta.kubernetes.io/os": "linux",
+    "empty": "",
+    "node-restriction.kubernetes.io/web": "a",
 }
 
 
@@ -67,7 +69,6 @@ TAINTED = (
 TAINTS = [
     {"key": "dedicated", "value": "web", "effect": "NoSchedule"},
     {"key": "slow", "effect": "PreferNoSchedule"},
-    {"key": "node-role.kubernetes.io/web", "effect": "NoSchedule"},
 ]
 OWN = {"team": "web ${x}", "example.com/tier": "true"}
 
@@ -78,8 +79,8 @@ def test_a_node_pool_requires_types_architecture_capacity_and_zones(cloud: str, 
     assert (lasting["apiVersion"], lasting["kind"]) == ("karpenter.sh/v1", "NodePool")
     assert [each["metadata"]["name"] for each in (lasting, spot)] == ["web-pool-1", "web-pool-1-spot"]
     template = lasting["spec"]["template"]
-    assert template["metadata"]["labels"] == OWN
-    assert template["spec"]["taints"] == TAINTS
+    assert template["metadata"]["labels"] == OWN | {"empty": "", "node-restriction.kubernetes.io/web": "a"}
+    assert template["spec"]["taints"] == [*TAINTS, {"key": "node-role.kubernetes.io/web", "effect": "NoSchedule"}]
     assert template["spec"]["nodeClassRef"]["kind"] == kind
     wanted = {each["key"]: (each["operator"], each["values"]) for each in template["spec"]["requirements"]}
     assert wanted["node.kubernetes.io/instance-type"] == ("In", list(TYPES[cloud][:2]))
@@ -93,7 +94,7 @@ def test_a_node_pool_requires_types_architecture_capacity_and_zones(cloud: str, 
 def test_a_compute_class_lists_machine_types() -> None:
     lasting, spot = documents("computeclass", "Google Cloud")
     assert (lasting["apiVersion"], lasting["kind"]) == ("cloud.google.com/v1", "ComputeClass")
-    assert lasting["spec"]["nodePoolConfig"] == {"nodeLabels": OWN, "taints": TAINTS}
+    assert lasting["spec"]["nodePoolConfig"] == {"nodeLabels": OWN | {"empty": ""}, "taints": TAINTS}
     first, second = lasting["spec"]["priorities"]
     assert (first["machineType"], first["spot"]) == ("e2-standard-4", False)
     assert first["location"] == {"zones": ["europe-west4-a", "europe-west4-b"]}
@@ -129,10 +130,9 @@ def test_aks_has_a_command_for_each_type() -> None:
     names = [each["--name"] for each in given]
     assert len(set(names)) == 3
     assert all(re.fullmatch(r"[a-z][a-z0-9]{0,11}", name) for name in names)
-    assert (
-        given[0]["--node-taints"]
-        == "dedicated=web:NoSchedule,slow=:PreferNoSchedule,node-role.kubernetes.io/web=:NoSchedule"
-    )
+    # Azure/azure-cli acs/_validators.py, validate_nodepool_taints: the value can't be empty
+    assert given[0]["--node-taints"] == "dedicated=web:NoSchedule"
+    assert texts("aks", "Azure")[0].startswith("# without slow:PreferNoSchedule: az takes no taint without a value\n")
     assert {"team=web ${x}", "example.com/tier=true"} <= set(commands[0])
     at = commands[0].index("--zones")
     assert commands[0][at + 1 : at + 3] == ["1", "2"]
@@ -171,7 +171,6 @@ def test_terraform_has_a_resource_for_each_type() -> None:
     assert found[0]["taint"] == [
         {"": [], "key": '"dedicated"', "value": '"web"', "effect": '"NO_SCHEDULE"'},
         {"": [], "key": '"slow"', "effect": '"PREFER_NO_SCHEDULE"'},
-        {"": [], "key": '"node-role.kubernetes.io/web"', "effect": '"NO_SCHEDULE"'},
     ]
 
 

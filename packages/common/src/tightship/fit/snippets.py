@@ -88,17 +88,20 @@ def _parts(form: str, found: Alternative, looks: Mapping[str, PoolLook], by_type
         look = looks[pool]
         several = kind and sum((pool, spot) == key[:2] for key in parts) > 1
         words = [pool or "pool", *(["spot"] if spot else []), *([kind.removeprefix("Standard_")] if several else [])]
-        labels = {key: value for key, value in look.labels.items() if not _is_own(key) and key not in KNOWN_POOL_LABELS}
-        taints = [_taint(each) for each in look.taints if not _is_own(each) or each.startswith("node-role.")]
+        labels = {key: value for key, value in look.labels.items() if _is_free(form, key, "node-restriction.")}
+        if form in ("eksctl", "terraform"):  # EKS wants a value (CreateNodegroup)
+            labels = {key: value for key, value in labels.items() if value}
+        taints = [_taint(each) for each in look.taints if _is_free(form, each, "node-role.")]
         yield _Part(_name(form, words, seen), look, machines, labels, taints)
 
 
-def _is_own(key: str) -> bool:
+def _is_free(form: str, key: str, by_karpenter: str) -> bool:
+    """Whether *form* can have a label or taint of *key*: Karpenter sets some that no kubelet may set itself."""
     domain, slash, _ = key.partition("/")
     if not slash:
-        return key in ("storageprofile", "storagetier")
+        return key not in ("storageprofile", "storagetier", *KNOWN_POOL_LABELS)
     own = any(domain == each or domain.endswith(f".{each}") for each in _OWN)
-    return own and not domain.startswith("node-restriction.")
+    return key not in KNOWN_POOL_LABELS and (not own or (form == "nodepool" and domain.startswith(by_karpenter)))
 
 
 def _name(form: str, words: Sequence[str], seen: set[str]) -> str:
@@ -218,10 +221,13 @@ def _aks(parts: Sequence[_Part]) -> Iterator[str]:
         words += [f"--zones {' '.join(zones)}"] if zones else []
         labels = [shlex.quote(f"{key}={value}") for key, value in part.labels.items()]
         words += [f"--labels {' '.join(labels)}"] if labels else []
-        taints = [f"{each['key']}={each.get('value', '')}:{each['effect']}" for each in part.taints]
+        taints = [f"{each['key']}={each['value']}:{each['effect']}" for each in part.taints if each.get("value")]
         words += [f"--node-taints {shlex.quote(','.join(taints))}"] if taints else []
+        # validate_nodepool_taints of azure-cli wants a value.
+        bare = [f"{each['key']}:{each['effect']}" for each in part.taints if not each.get("value")]
+        told = f"# without {', '.join(bare)}: az takes no taint without a value\n" if bare else ""
         words += ["--priority Spot --eviction-policy Delete --spot-max-price -1"] if machine.spot else []
-        yield " \\\n  ".join(words) + f"  # {part.look.arch}\n"
+        yield told + " \\\n  ".join(words) + f"  # {part.look.arch}\n"
 
 
 def _terraform(parts: Sequence[_Part]) -> Iterator[str]:
