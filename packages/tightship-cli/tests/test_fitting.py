@@ -157,31 +157,62 @@ def scaler(kind: str, space: str, name: str, *targets: tuple[str, Json]) -> Json
     }
 
 
-Given = Callable[[str, str, str, str], list[Json]]
 SMALL = {"cpu": "1m", "memory": "104857600"}
-USAGE: dict[str, Given] = {
-    "krr": lambda *of: [{"scans": [scan(*of, 5e-05, 104857600.0)], "score": 3, "strategy": {"name": "simple"}}],
-    "krr without enough data for memory": lambda *of: [{"scans": [scan(*of, 0.001, "?")]}],
-    "krr that wants no request of memory": lambda *of: [{"scans": [scan(*of, 0.001, None)]}],
-    "krr with a workload that is gone": lambda kind, space, name, container: [
-        {"scans": [scan(kind, space, "gone", "x", 1.0, 1.0), scan(kind, space, name, container, 0.001, 1e6)]}
+USAGE: dict[str, Callable[[str, str, str], list[Json]]] = {
+    "krr": lambda space, name, container: [
+        {
+            "scans": [scan("Deployment", space, name, container, 5e-05, 104857600.0)],
+            "score": 3,
+            "strategy": {"name": "simple"},
+        }
     ],
-    "krr with a namesake of another kind": lambda kind, space, name, container: [
+    "krr without enough data for memory": lambda space, name, container: [
+        {"scans": [scan("Deployment", space, name, container, 0.001, "?")]}
+    ],
+    "krr that wants no request of memory": lambda space, name, container: [
+        {"scans": [scan("Deployment", space, name, container, 0.001, None)]}
+    ],
+    "krr with a workload that is gone": lambda space, name, container: [
         {
             "scans": [
-                scan(kind, space, name, container, 0.001, 1e6),
+                scan("Deployment", space, "gone", "x", 1.0, 1.0),
+                scan("Deployment", space, name, container, 0.001, 1e6),
+            ]
+        }
+    ],
+    "krr with a namesake of another kind": lambda space, name, container: [
+        {
+            "scans": [
+                scan("Deployment", space, name, container, 0.001, 1e6),
                 scan("StatefulSet", space, name, container, 500.0, 1e12),
             ]
         }
     ],
-    "a list of VPAs": lambda *of: [
-        {"kind": "List", "items": [scaler("Deployment", of[1], "new"), scaler(*of[:3], ("no", SMALL), (of[3], SMALL))]}
+    "a list of VPAs": lambda space, name, container: [
+        {
+            "kind": "List",
+            "metadata": {"resourceVersion": ""},
+            "items": [
+                scaler("Deployment", space, "new"),
+                scaler("Deployment", space, name, ("no", SMALL), (container, SMALL)),
+            ],
+        }
     ],
-    "one VPA": lambda *of: [scaler(*of[:3], (of[3], {"cpu": 0.001, "memory": 104857600}))],
-    "a stream of VPAs": lambda *of: [scaler(*of[:3]), scaler(*of[:3], (of[3], SMALL))],
-    "VPAs without a status": lambda *of: [
-        {"items": [{**scaler(*of[:3]), "status": {}}, {**scaler(*of[:3]), "status": {"recommendation": None}}]},
-        scaler(*of[:3], (of[3], SMALL)),
+    "one VPA": lambda space, name, container: [
+        scaler("Deployment", space, name, (container, {"cpu": 0.001, "memory": 104857600}))
+    ],
+    "a stream of VPAs": lambda space, name, container: [
+        scaler("StatefulSet", space, name),
+        scaler("Deployment", space, name, (container, SMALL)),
+    ],
+    "VPAs without a status": lambda space, name, container: [
+        {
+            "items": [
+                scaler("Deployment", space, "new") | {"status": {}},
+                scaler("Deployment", space, "newer") | {"status": {"recommendation": None}},
+            ]
+        },
+        scaler("Deployment", space, name, (container, SMALL)),
     ],
 }
 
@@ -189,9 +220,8 @@ USAGE: dict[str, Given] = {
 @pytest.mark.parametrize("form", ["json", "yaml"])
 @pytest.mark.parametrize("source", USAGE)
 def test_files_of_recommendations_are_read_by_workload_and_container(source: str, form: str, tmp_path: Path) -> None:
-    of = ("Deployment", "shop", "web", "app")
     usage = tmp_path / "usage"
-    given = USAGE[source](*of)
+    given = USAGE[source]("shop", "web", "app")
     usage.write_text(
         yaml.safe_dump_all(given) if form == "yaml" else "\n".join(msgspec.json.encode(each).decode() for each in given)
     )
@@ -206,7 +236,7 @@ def test_recommended_requests_are_a_second_answer(
 ) -> None:
     pod = running(items)
     container = pod["spec"]["containers"][0]["name"]
-    (given,) = USAGE[source]("Deployment", pod["metadata"]["namespace"], deployment(items, pod), container)
+    (given,) = USAGE[source](pod["metadata"]["namespace"], deployment(items, pod), container)
     usage = tmp_path / "usage.json"
     usage.write_bytes(msgspec.json.encode(given))
     now, then = fitted(cli("-f", file, "--choose-from", "same-types", "--usage", usage, "-o", "json"))["answers"]
