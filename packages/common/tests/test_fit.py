@@ -287,3 +287,25 @@ def test_recommendations_are_for_workloads_of_their_kind(kind: str, heeded: bool
     _, then, remarks = with_recommended(snapshot, advised)
     assert (then.nodes[pod.node].pods == snapshot.nodes[pod.node].pods) is not heeded
     assert remarks == (() if heeded else ("krr.json recommends nothing for any container of these pods",))
+
+
+@pytest.mark.parametrize(
+    ("own", "offered", "kept_out"),
+    [
+        ("m5.large", "m5.xlarge", "m5.metal"),
+        ("m5.metal", "m5.xlarge", "t3.large"),
+        ("t3.large", "t3.xlarge", "m5.metal"),
+        ("c7i.large", "m7i.large", "m7i-flex.large"),
+    ],
+)
+def test_a_family_brings_bare_metal_and_shared_cpus_only_to_pools_that_have_some(
+    own: str, offered: str, kept_out: str
+) -> None:
+    labels = {"node.kubernetes.io/instance-type": own, "topology.kubernetes.io/zone": "us-east-1a"}
+    status = {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "29"}}
+    node = {"kind": "Node", "metadata": {"name": "n", "labels": labels}, "spec": {}, "status": status}
+    asked = Asked(snapshot=snapshot_of({"items": [node]}), prices=PRICES)
+    ((pool,), _) = pools_of(asked)
+    found = {each.type for each in Market(asked).machines(pool, None, gpus=False)}
+    assert {own, offered} <= found
+    assert kept_out not in found

@@ -208,15 +208,19 @@ class Market:
         for kind in own:
             if types is None or kind in types:
                 yield kind, known.get(kind, Shape(0, 0))
-        families = {family(kind) for kind in own}
+        usual = {family(kind) for kind in own if kind in known and _odd(kind, known[kind])}
         for kind, shape in known.items():
             if kind in own or (types is not None and kind not in types) or shape.arch != pool.arch:
                 continue
-            odd = shared(kind) or "metal" in kind or shape.cpu < 2
-            asked_for = {kind, family(kind)} & (named | families)
-            if (odd and not asked_for) or (shape.gpus and not gpus and kind not in named):
+            asked_for = {kind, family(kind)} & (named | usual)
+            if (_odd(kind, shape) and not asked_for) or (shape.gpus and not gpus and kind not in named):
                 continue
             yield kind, shape
+
+
+def _odd(kind: str, shape: Shape) -> bool:
+    """Whether *kind* is for those who name its family or have others of that kind: shared, tiny or bare metal."""
+    return shared(kind) or "metal" in kind or shape.cpu < 2
 
 
 def _types(pool: Pool) -> list[str]:

@@ -130,9 +130,8 @@ def _filled(**fields: object) -> Json:
 
 def _node_pools(parts: Sequence[_Part]) -> Iterator[Json]:
     for part in parts:
-        group, kind = {"AWS": ("karpenter.k8s.aws", "EC2NodeClass")}.get(
-            part.look.cloud, ("karpenter.azure.com", "AKSNodeClass")
-        )
+        aws = part.look.cloud == "AWS"
+        group, kind = ("karpenter.k8s.aws", "EC2NodeClass") if aws else ("karpenter.azure.com", "AKSNodeClass")
         wanted = {
             INSTANCE_TYPE_LABELS[0]: [each.type for each in part.machines],
             ARCH: [part.look.arch],
@@ -230,12 +229,16 @@ def _aks(parts: Sequence[_Part]) -> Iterator[str]:
         yield told + " \\\n  ".join(words) + f"  # {part.look.arch}\n"
 
 
+_EFFECTS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
+
+
 def _terraform(parts: Sequence[_Part]) -> Iterator[str]:
     for part in parts:
         (machine,) = part.machines
         shape = shape_of(machine.type)
         kind = "NVIDIA" if shape is not None and shape.gpu and shape.gpu != "amd" else "STANDARD"
-        arch = {"arm64": "ARM_64"}.get(part.look.arch, "x86_64")
+        arch = "ARM_64" if part.look.arch == "arm64" else "x86_64"
+        labels = ", ".join(f"{_hcl(key)} = {_hcl(value)}" for key, value in part.labels.items())
         yield (
             f"# in {', '.join(part.zones) or 'any zone'}\n"
             f'resource "aws_eks_node_group" "{part.name}" {{\n'
@@ -246,26 +249,17 @@ def _terraform(parts: Sequence[_Part]) -> Iterator[str]:
             f"  instance_types  = [{_hcl(machine.type)}]\n"
             f'  ami_type        = "AL2023_{arch}_{kind}"\n'
             f'  capacity_type   = "{"SPOT" if machine.spot else "ON_DEMAND"}"\n'
-            + (f"  labels          = {{ {_entries(part.labels)} }}\n" if part.labels else "")
+            + (f"  labels          = {{ {labels} }}\n" if labels else "")
             + "\n  scaling_config {\n"
             f"    min_size     = 0\n    desired_size = {part.count}\n    max_size     = {part.count}\n  }}\n"
             + "".join(
                 "\n  taint {\n"
-                + "".join(f"    {key:6} = {_hcl(_effect(key, value))}\n" for key, value in taint.items())
+                + "".join(f"    {key:6} = {_hcl(_EFFECTS.get(value, value))}\n" for key, value in taint.items())
                 + "  }\n"
                 for taint in part.taints
             )
             + "}\n"
         )
-
-
-def _entries(labels: Mapping[str, str]) -> str:
-    return ", ".join(f"{_hcl(key)} = {_hcl(value)}" for key, value in labels.items())
-
-
-def _effect(key: str, value: str) -> str:
-    """Return ``NO_SCHEDULE`` for the effect ``NoSchedule``, any other value as it is."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", value).upper() if key == "effect" else value
 
 
 def _hcl(text: str) -> str:
