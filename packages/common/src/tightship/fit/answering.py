@@ -31,6 +31,7 @@ from tightship.fit.packing import Filled, Packing
 from tightship.fit.program import Bools, Program, Solved, solve
 from tightship.objects import Pod
 from tightship.objects.money import price_of
+from tightship.objects.volume import ZONE
 from tightship.scheduler.space import Space
 
 MOST_TRIED = 8
