@@ -17,7 +17,6 @@ from tightship.fit.estate import Estate, Kind
 from tightship.fit.machines import (
     ARCH,
     HOSTNAME,
-    ZONE,
     Machine,
     Market,
     Pool,
