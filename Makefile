@@ -63,7 +63,7 @@ test: install ## Build what this machine can build, then run every test. The run
 	@$(PYTEST) packages charts/tests e2e/tests $(ARGS)
 
 .PHONY: test-fast
-test-fast: install ## Run only the tests that need no control plane: about three minutes.
+test-fast: install ## Run only the tests that need no control plane: about six minutes.
 	@$(PYTEST) packages charts/tests e2e/tests -m "$(FAST)" $(ARGS)
 
 .PHONY: test-slow
