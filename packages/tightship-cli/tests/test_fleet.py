@@ -296,3 +296,8 @@ async def test_the_page_has_a_part_for_each_cluster(
         assert await page.locator(".plan >> nth=1").locator("tr.chosen").count() == 1
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert (watch.said, watch.asked_for) == ([], [page_file.as_uri()])
+
+
+def test_a_plan_of_one_cluster_has_advice_without_asking(cli: Cli, files: tuple[Path, Path]) -> None:
+    assert "\nAdvice  " in cli("plan", "-f", files[0], "-o", "summary").out
+    assert "\nAdvice  " not in cli("plan", "-f", files[0], "-o", "summary", "--advice-time", "0").out

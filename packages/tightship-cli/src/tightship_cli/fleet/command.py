@@ -65,7 +65,7 @@ def _run(commands: Commands, arguments: argparse.Namespace) -> int:
     asked = arguments.advice_time
     each = _contexts(arguments) or _files(arguments)
     if len(each) == 1:
-        arguments.advice_time = ADVICE_TIME if asked is None else asked
+        each[0].advice_time = ADVICE_TIME if asked is None else asked
         return commands.plan(each[0])
     if getattr(arguments, "frontier", False):
         raise UsageError("--frontier is about one cluster; allowed is one --context, or the files of one")
