@@ -21,7 +21,18 @@ from tightship.objects.drain_record import Begun, Spent
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.times import parse_rfc3339
 from tightship.rules.limits import CLUSTER
-from tightship.rules.rates import DAY, HOUR, SKEW, Rates, marks_of, newcomers, planned, rate_checks, refused_by_rate
+from tightship.rules.rates import (
+    DAY,
+    HOUR,
+    SKEW,
+    Rates,
+    beside_drains,
+    marks_of,
+    newcomers,
+    planned,
+    rate_checks,
+    refused_by_rate,
+)
 from tightship_testkit.builders import controller, node, pod, pod_of, snapshot
 from tightship_testkit.simulated import Simulated
 
@@ -302,6 +313,16 @@ def test_the_young_pods_of_a_workload_know_since_when_they_are_ready() -> None:
     ready["status"] = "False"
     assert newcomers(snapshot(node(), raw), made + 60.0)["Deployment shop/shop"] == [(made, math.inf)]
     assert not newcomers(snapshot(node(), raw), made + DAY + 1)
+
+
+def test_a_pod_that_came_after_the_claim_of_its_node_keeps_its_workload_from_other_drains() -> None:
+    owner, labels = controller("ReplicaSet", "shop-5d9"), {"pod-template-hash": "5d9"}
+    seen = snapshot(node("drains"), node("stays"), pod("late", on="drains", owner=owner, labels=labels))
+    for nodes, goes in ((["drains"], False), (["stays"], True), (["gone"], True)):
+        begun = beside_drains(Begun(now=NOON), seen, nodes)
+        assert (refused_by_rate([RESTING], begun, "n1", web("shop")) is None) is goes
+        # The claim counts the pods of its plan: a day's evictions of the workload count each once.
+        assert refused_by_rate([PER_DAY], begun, "n1", web("shop", "shop")) is None
 
 
 def test_a_check_shows_the_last_evictions_and_the_next() -> None:

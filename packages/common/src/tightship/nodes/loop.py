@@ -62,7 +62,7 @@ from tightship.process.settings.sections import NodeSettings
 from tightship.rules.additions import learned
 from tightship.rules.after_cordon import awaited, waiting_elsewhere
 from tightship.rules.nodes import draining
-from tightship.rules.rates import marks_of
+from tightship.rules.rates import beside_drains, marks_of
 
 NOTED_WITHIN = 2.0
 """Most seconds for which a pass waits until drains whose nodes are gone are in the history, before it claims nodes."""
@@ -387,11 +387,12 @@ class ConsolidationLoop(Controller):
             fact = evaluation.facts[removal.node]
 
             def allows(claims: Sequence[Claim], begun: Begun) -> Refusal | None:
+                claimed = {claim.node for claim in claims}
+                begun = beside_drains(begun, evaluation.snapshot, claimed)
                 begun = msgspec.structs.replace(begun, newcomers=evaluation.newcomers)
                 ahead = {claim.node: claim.op for claim in claims if claim.waits} if fact.opens else {}
-                return judge.room(
-                    removal.node, evaluation.facts, {claim.node for claim in claims}, begun
-                ) or waiting_elsewhere(evaluation.snapshot, ahead, removal.node)
+                refusal = judge.room(removal.node, evaluation.facts, claimed, begun)
+                return refusal or waiting_elsewhere(evaluation.snapshot, ahead, removal.node)
 
             targets = {move.pod.uid: wanted[move.pod.uid] for move in removal.moves}
             view, evict, waits_for = fact.view, fact.evict, awaited(fact.opens)

@@ -230,6 +230,16 @@ def refused_by_rate(rates: Sequence[Rates], begun: Begun, node: str, pods: Seque
     return next((each.refusal(node) for each in rate_checks(rates, begun, node, pods) if not each.open), None)
 
 
+def beside_drains(begun: Begun, snapshot: Snapshot, nodes: Iterable[str]) -> Begun:
+    """Return *begun* with the workloads that have pods on *nodes* in drain.
+
+    A pod that was bound between the plan and the cordon is in no claim, though the drain will evict the pod.
+    """
+    views = (snapshot.nodes[name] for name in nodes if name in snapshot.nodes)
+    pods = [pod for view in views for pod in view.pods if not (pod.daemon or pod.mirror or pod.finished)]
+    return begun.with_drain(None, dict.fromkeys(marks_of(pods), 0))  # a claim counts its pods itself
+
+
 def planned(begun: Begun, pool: str, pods: Sequence[Pod]) -> Begun:
     """Return *begun* with one more drain in *pool*, which begins now and evicts *pods*.
 

@@ -55,6 +55,12 @@ class Team:
         self.settings, self.spoilt = settings, None
         self._history.append((now, settings))
 
+    def restored(self, at: float, now: float) -> None:
+        """Take note that *now* the ConfigMap is what it was *at* an earlier time."""
+        settings = [settings for since, settings in self._history if since <= at][-1]
+        if settings is not self.settings:
+            self.configured(settings, now)
+
     def ever(self, reported: Callable[[Json], bool]) -> bool:
         """Whether any of its settings until now says so."""
         return any(reported(settings) for _, settings in self._history)

@@ -96,3 +96,6 @@ async def etcd_restored(world: World, *, seconds: float, moment: str = "") -> No
         world.store.restore(found[-1])
     except Expired:
         world.tell("and has nothing to lose")
+        return
+    for team in world.teams.values():
+        team.restored(world.now - seconds, world.now)
