@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from tightship.cluster import NodeView
-from tightship.fit.answering import _Fitting
+from tightship.fit.answering import Fitting
 from tightship.fit.machines import Market, pools_of
 from tightship.fit.model import Asked
 from tightship.objects.selectors import Taint
@@ -90,8 +90,8 @@ def test_the_scheduler_gives_every_pod_the_node_that_the_answer_gives(control_pl
     cluster = off_peak_cluster(1, 40)
     asked = Asked(snapshot=snapshot_of(cluster), prices=prices(None, None), modes=(mode,))
     pools, _ = pools_of(asked)
-    estate, _, _ = _Fitting(asked, pools, Market(asked), asked.snapshot).estate(mode)
-    packed = estate.nodes()
+    filled, _, _ = Fitting(asked, pools, Market(asked), asked.snapshot).filled(mode)
+    packed = filled.nodes()
 
     async def work(api: Client) -> None:
         items = await begin(api, cluster, [view for view, _ in packed])
@@ -120,13 +120,13 @@ def test_hardly_a_pod_waits_where_the_scheduler_chooses(control_plane: ControlPl
     cluster = off_peak_cluster(1, 40)
     asked = Asked(snapshot=snapshot_of(cluster), prices=prices(None, None), modes=(mode,))
     pools, _ = pools_of(asked)
-    fitting = _Fitting(asked, pools, Market(asked), asked.snapshot)
-    estate, solved, offer = fitting.estate(mode)
-    order = [pod.key for pod in estate.largest_first()]
-    estate.add(fitting.more(estate, solved, offer))
+    fitting = Fitting(asked, pools, Market(asked), asked.snapshot)
+    filled, solved, offer = fitting.filled(mode)
+    order = [pod.key for pod in filled.largest_first()]
+    filled.add(fitting.more(filled, solved, offer))
 
     async def work(api: Client) -> None:
-        items = await begin(api, cluster, [view for view, _ in estate.nodes()])
+        items = await begin(api, cluster, [view for view, _ in filled.nodes()])
         for key in order:
             await api.create(unbound(items[key]))
         await scheduler_rests(api, control_plane)

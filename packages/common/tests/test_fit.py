@@ -11,7 +11,7 @@ import pytest
 from tightship.cluster import Snapshot
 from tightship.cluster.owners import owners_of
 from tightship.fit import fit
-from tightship.fit.answering import _Fitting
+from tightship.fit.answering import Fitting
 from tightship.fit.demands import with_recommended
 from tightship.fit.machines import Market, pools_of
 from tightship.fit.model import MODES, Advised, Asked, FitError
@@ -37,11 +37,11 @@ def cluster(seed: int, nodes: int = 24) -> Snapshot:
 def test_all_pods_have_a_place_by_the_schedulers_model(seed: int, mode: str) -> None:
     asked = Asked(snapshot=cluster(seed), prices=PRICES, modes=(mode,))
     pools, _ = pools_of(asked)
-    fitting = _Fitting(asked, pools, Market(asked), asked.snapshot)
-    estate, solved, offer = fitting.estate(mode)
-    assert estate.unplaced() == []
+    fitting = Fitting(asked, pools, Market(asked), asked.snapshot)
+    filled, solved, offer = fitting.filled(mode)
+    assert filled.unplaced() == []
     assert set(offer.misfits) == {"team-quote/oversized"}
-    packed = estate.nodes()
+    packed = filled.nodes()
     assert sum(len(pods) for _, pods in packed) + 1 == len(fitting._pods)
     # Filled anew, one pod after another: the scheduler's filters accept each where it is.
     limits = next(iter(asked.snapshot.csi_nodes.values()))
@@ -61,7 +61,7 @@ def test_all_pods_have_a_place_by_the_schedulers_model(seed: int, mode: str) -> 
             break
         left = rest
     assert rest == []
-    cost = sum(offer.machines[each].price.hourly for each in estate.machines)
+    cost = sum(offer.machines[each].price.hourly for each in filled.machines)
     assert 0 < solved.bound <= cost
 
 

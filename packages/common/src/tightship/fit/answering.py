@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.state import sum_up
 from tightship.fit.demands import at_peak, with_recommended
-from tightship.fit.estate import Estate, Kind
+from tightship.fit.filled_machines import FilledMachines, Kind
 from tightship.fit.machines import (
     ARCH,
     HOSTNAME,
@@ -49,8 +49,7 @@ def answer(asked: Asked) -> Fitted:
         demands.append(("recommended", *with_recommended(asked.snapshot, asked.recommended)))
     market = Market(asked)
     answers = [
-        _Fitting(asked, pools, market, snapshot).answer(word, told, remarks)
-        for word, told, snapshot, remarks in demands
+        Fitting(asked, pools, market, snapshot).answer(word, told, remarks) for word, told, snapshot, remarks in demands
     ]
     looks = [
         PoolLook(pool.name, pool.cloud, pool.arch, pool.labels, tuple(str(each) for each in pool.taints))
@@ -93,7 +92,7 @@ class _Offer(Struct, frozen=True):
     misfits: Mapping[str, str]
 
 
-class _Fitting:
+class Fitting:
     """The alternatives for the pods of one snapshot."""
 
     def __init__(self, asked: Asked, pools: Sequence[Pool], market: Market, snapshot: Snapshot) -> None:
@@ -154,15 +153,15 @@ class _Fitting:
         )
 
     def _alternative(self, mode: str) -> Alternative:
-        estate, solved, offer = self.estate(mode)
-        views = [NodeView(view.node, (), sum_up((*view.pods, *pods))) for view, pods in estate.nodes()]
-        cost = sum(offer.machines[each].price.hourly for each in estate.machines)
-        spread = [*estate.machines, *(each.column for each in self.more(estate, solved, offer))]
+        filled, solved, offer = self.filled(mode)
+        views = [NodeView(view.node, (), sum_up((*view.pods, *pods))) for view, pods in filled.nodes()]
+        cost = sum(offer.machines[each].price.hourly for each in filled.machines)
+        spread = [*filled.machines, *(each.column for each in self.more(filled, solved, offer))]
         unplaced = dict(offer.misfits)
-        unplaced.update({pod.key: "no machine bought has room by the scheduler's rules" for pod in estate.unplaced()})
+        unplaced.update({pod.key: "no machine bought has room by the scheduler's rules" for pod in filled.unplaced()})
         return Alternative(
             mode=mode,
-            machines=tuple(_chosen(offer.machines, estate.machines)),
+            machines=tuple(_chosen(offer.machines, filled.machines)),
             nodes=len(views),
             micros_per_hour=cost,
             bound_micros_per_hour=min(round(solved.bound), cost),
@@ -175,7 +174,7 @@ class _Fitting:
             spread_micros_per_hour=sum(offer.machines[each].price.hourly for each in spread),
         )
 
-    def estate(self, mode: str) -> tuple[Estate, Solved, _Offer]:
+    def filled(self, mode: str) -> tuple[FilledMachines, Solved, _Offer]:
         """Return the machines of the alternative with the pods on them, what the program says, and the offer."""
         offer = self._offer(wanted_types(self._asked, self._pools, mode))
         solved = solve(offer.program, self._asked.seconds)
@@ -185,25 +184,25 @@ class _Fitting:
             best = self._limited(offer, solved, self._asked.at_most)
         return best, solved, offer
 
-    def _packed(self, offer: _Offer, solved: Solved, types: frozenset[str] | None) -> Estate:
+    def _packed(self, offer: _Offer, solved: Solved, types: frozenset[str] | None) -> FilledMachines:
         """Return machines of *types* with the pods on them, as far as the scheduler's rules let them."""
         packing = self._packing(offer, solved, types)
-        estate = Estate(self._around, offer.machines, offer.kinds)
-        estate.add(packing.pack())
+        filled = FilledMachines(self._around, offer.machines, offer.kinds)
+        filled.add(packing.pack())
         for _ in range(ROUNDS):
-            estate.settle()
-            bought = packing.bought(Counter(kind for kind, _ in estate.left))
+            filled.settle()
+            bought = packing.bought(Counter(kind for kind, _ in filled.left))
             if not bought:
                 break
-            estate.add(bought)
-        return estate
+            filled.add(bought)
+        return filled
 
-    def more(self, estate: Estate, solved: Solved, offer: _Offer) -> list[Filled]:
+    def more(self, filled: FilledMachines, solved: Solved, offer: _Offer) -> list[Filled]:
         """Return machines of the same types for pods that wait where kube-scheduler chooses all nodes itself."""
-        packing = self._packing(offer, solved, {offer.machines[each].type for each in estate.machines})
+        packing = self._packing(offer, solved, {offer.machines[each].type for each in filled.machines})
         more: list[Filled] = []
         for _ in range(1 + min(SPREADS, MOST_SPREAD // (len(self._pods) + 1))):
-            if not (waiting := estate.waiting([each.column for each in more])):
+            if not (waiting := filled.waiting([each.column for each in more])):
                 break
             more += packing.bought(waiting)
         return more
@@ -213,7 +212,7 @@ class _Fitting:
         on_offer = np.array([types is None or each.type in types for each in offer.machines], dtype=np.bool_)
         return Packing(offer.program, offer.within, solved, on_offer)
 
-    def _limited(self, offer: _Offer, solved: Solved, most: int) -> Estate:
+    def _limited(self, offer: _Offer, solved: Solved, most: int) -> FilledMachines:
         """Return the cheapest machines of *most* types: the type is added next whose bound with the others is least."""
         program, types = offer.program, [each.type for each in offer.machines]
         worth = dict.fromkeys(dict.fromkeys(types), 0.0)
@@ -224,7 +223,7 @@ class _Fitting:
             if program.allowed[part].any(axis=0).all():
                 worth[kind] += 1e-9
         chosen: frozenset[str] = frozenset()
-        best: Estate | None = None
+        best: FilledMachines | None = None
         for _ in range(most):
             tried: list[tuple[float, frozenset[str], Solved]] = []
             ranked = sorted(
@@ -436,8 +435,8 @@ def _part(program: Program, columns: NDArray[np.intp]) -> Program:
     )
 
 
-def _score(offer: _Offer, estate: Estate) -> tuple[int, int]:
-    return len(estate.unplaced()), sum(offer.machines[each].price.hourly for each in estate.machines)
+def _score(offer: _Offer, filled: FilledMachines) -> tuple[int, int]:
+    return len(filled.unplaced()), sum(offer.machines[each].price.hourly for each in filled.machines)
 
 
 def _chosen(machines: Sequence[Machine], bought_ones: Sequence[int]) -> Iterator[Chosen]:

@@ -26,7 +26,7 @@ class Kind(Struct, frozen=True, eq=False):
     columns: NDArray[np.bool_]
 
 
-class Estate:
+class FilledMachines:
     """*machines*, numbers among the *offers*, with the *pods* of each: pairs of a kind and a pod's number in it.
 
     *snapshot* has the nodes that stay as they are. *left* are pods without a place.
@@ -94,7 +94,7 @@ class Estate:
     def waiting(self, more: Sequence[int]) -> Counter[int]:
         """Return how many pods of each kind wait if kube-scheduler chooses all nodes itself, the largest pods first.
 
-        *more* are machines beside those of the estate.
+        *more* are machines beside these.
         """
         space, demands, _ = self._space(more)
         kinds = [kind for kind, _ in self._ordered(demands)]
