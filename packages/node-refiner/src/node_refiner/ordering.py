@@ -65,7 +65,7 @@ class _Seen:
 
 
 class Keys:
-    """The keys of candidates in one order; see :data:`tightship.planning.plan.Key`."""
+    """The keys of candidates in one order; see :data:`tightship.planning.plan.strategies.Key`."""
 
     def __init__(self, settings: RefinerSettings) -> None:
         self._scoring = Scoring(settings)

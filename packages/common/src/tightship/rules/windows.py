@@ -87,7 +87,7 @@ class Windows(Struct, frozen=True):
 
     *zone* is an IANA time zone. *freeze* are the events of a calendar, recurring ones as often as they come. Drains
     under way end; after *hard_stop* seconds of closed windows their nodes are given back. No pod moves earlier than
-    *not_before* seconds after its workload's last rollout (:mod:`tightship.rules.windows`). *written* is what users
+    *not_before* seconds after its workload's last rollout (:class:`Rollouts`). *written* is what users
     wrote, for documents.
     """
 
