@@ -49,6 +49,7 @@ from tightship.objects.pod import DRAINING
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.times import doubled, format_duration
 from tightship.rules.nodes import drain_record, owner_elsewhere
+from tightship.rules.rates import DAY
 
 ORPHAN_AFTER = 24 * 3600.0
 """Seconds, by the server's clock, since its last phase began, after which another controller's drain is an orphan."""
@@ -243,6 +244,7 @@ class Drainer:
             releasing=tools.releasing,
         )
         self._drives: dict[str, _Driven] = {}
+        self._hits: dict[str, float] = {}
         self._lost = LostRecords()
         self.pauses = self._lost.refusal
 
@@ -480,7 +482,9 @@ class Drainer:
             await self._ledger.change(rested(node.name, record.op, marks, self._tools.clock()), linger=TOGETHER)
             drive.marks.clear()
 
-        drive = Drive(self._tools, node, record, targets, emptied)
+        for workload in [each for each, at in self._hits.items() if at < self._tools.clock() - DAY]:
+            del self._hits[workload]
+        drive = Drive(self._tools, node, record, targets, emptied, hits=self._hits)
         task = asyncio.create_task(self._run(drive, node, record), name=f"drain of {node.name}")
         since = record.entered(Phase.CLAIMED) or self._tools.clock()
         counted, waits = (evicts, workloads), bool(record.waits_for)

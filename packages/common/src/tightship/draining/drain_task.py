@@ -190,7 +190,8 @@ class Drive:
     """Drives the drain that *record*, just written on *node*, describes. :attr:`wake` ends a wait early.
 
     *targets* are the nodes that the plan chose, by the uid of the pod; a drain taken over has none. *emptied* is called
-    once all pods have gone.
+    once all pods have gone. *hits*, which all drains of a manager share, say when each workload was last evicted from:
+    pods that were bound between a plan and its cordons may be of one workload on several nodes.
     """
 
     def __init__(
@@ -200,6 +201,8 @@ class Drive:
         record: DrainRecord,
         targets: Mapping[str, str] = {},
         emptied: Callable[[Drive], Awaitable[None]] = lambda _: asyncio.sleep(0),
+        *,
+        hits: dict[str, float],
     ) -> None:
         self.wake = asyncio.Event()
         self.guided = Guided(tools.guide, targets)
@@ -224,9 +227,9 @@ class Drive:
         # Nobody knows what an earlier drive of this drain has evicted.
         self._displaced: set[str] | None = set() if record.phase is Phase.CLAIMED else None
         self._evicted = set[str]()
-        # When workloads were last evicted from, ``None`` before the first look; what others may not know of that.
-        self._hit: dict[str, float] | None = {} if record.phase is Phase.CLAIMED else None
-        self.marks = Counter[str]()
+        self._hits = hits
+        self._inherits = record.phase is not Phase.CLAIMED
+        self.marks = Counter[str]()  # what other controllers may not know of evictions
 
     @property
     def displaced(self) -> frozenset[str] | None:
@@ -328,13 +331,14 @@ class Drive:
         if rest is None and record is not None and record.phase is Phase.EVICTING and record.op == self._op:
             rest = await self._judged(sight, settings, now)
         pause, least = settings.rules.rest, settings.rules.min_stable_time
-        if self._hit is None:  # nobody knows whose pods the former leader has just evicted
-            self._hit = dict.fromkeys(map(workload_of, sight.sorted.evict), now)
-        hit = self._hit if pause else {}
+        if self._inherits:  # nobody knows whose pods the former leader has just evicted
+            self._hits.update(dict.fromkeys(map(workload_of, sight.sorted.evict), now))
+            self._inherits = False
+        left = {workload_of(pod) for pod in sight.left(self._tries)} if pause else set[str]()
+        hit = {name: self._hits[name] for name in left & self._hits.keys()}
         young = newcomers(snapshot, now) if least and hit else {}
         rests = {name: max(at + pause, stable_at(young.get(name, ()), at, least)) for name, at in hit.items()}
-        left = {workload_of(pod) for pod in sight.left(self._tries)} if hit else set[str]()
-        resting = any(rests.get(name, 0.0) > now for name in left)
+        resting = any(until > now for until in rests.values())
         back = self._returning.refuses(sight.left(self._tries), snapshot)
         node_refusals = settings.node_refusals(snapshot, node) if record is not None and record.owns_node else ()
         self._not_ready_since = None if node.ready else (self._not_ready_since or now)
@@ -352,7 +356,7 @@ class Drive:
             met=self._met[1],
             rests=rests,
             # Pods that don't become Ready don't move the deadline, so the node is given back.
-            rests_until=max((hit[name] + pause for name in left & hit.keys()), default=0.0),
+            rests_until=max((at + pause for at in hit.values()), default=0.0),
         )
         if seen.awaits or seen.leaving or seen.rolling or resting or not node.ready:
             self._progress = now
@@ -431,7 +435,17 @@ class Drive:
         tools, past = self._tools, self._tools.settings().rules.past_budgets
 
         async def one(pod: Pod) -> None:
+            workload, hits = workload_of(pod), self._hits
+            before = hits.get(workload)
+            if before is not None and tools.clock() < before + tools.settings().rules.rest:
+                return  # another drain was quicker
+            if workload:
+                hits[workload] = tools.clock()
             result = await send_away(tools.connection, pod, past_budgets=past, only_if=tools.beginning)
+            granted = result is not None and (result.answer in GOING or result.answer is EvictionAnswer.NO_ANSWER)
+            if not granted:
+                hits.pop(workload, None)
+                hits.update({} if before is None else {workload: before})
             if result is None:
                 return
             now = self._tools.clock()
@@ -439,7 +453,7 @@ class Drive:
             self._tries[pod.uid] = tried(self._tries.get(pod.uid), result, now)
             if result.answer in GOING or result.answer is EvictionAnswer.GONE:
                 self._progress = now
-            if result.answer in GOING or result.answer is EvictionAnswer.NO_ANSWER:
+            if granted:
                 self._returning.evicted(pod)
                 self._count(pod, now)
                 if self._displaced is not None and pod.owner is not None:
@@ -474,9 +488,9 @@ class Drive:
 
     def _count(self, pod: Pod, now: float) -> None:
         """Count the eviction of *pod*, which the server granted or may have granted."""
-        if (workload := workload_of(pod)) and self._hit is not None:
+        if workload := workload_of(pod):
             self.marks[owner_mark(workload)] += pod.uid not in self._evicted
-            self._hit[workload] = now
+            self._hits[workload] = now
         self._evicted.add(pod.uid)
 
     async def _write(self, live: LiveNode, step: Write) -> None:
