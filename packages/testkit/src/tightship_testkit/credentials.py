@@ -8,6 +8,7 @@ import json
 import ssl
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -116,10 +117,7 @@ def _pem(certificate: x509.Certificate) -> bytes:
 
 
 def write_kubeconfig(path: Path, *, server: str, ca_file: Path, token: str) -> Path:
-    """Write a kubeconfig with one context. JSON is YAML, and every client reads it.
-
-    A process that reads the older file in the same moment, like a second replica, sees the older or the new one.
-    """
+    """Write a kubeconfig with one context, in one step."""
     name = "tightship-e2e"
     cluster = {"server": server, "certificate-authority": str(ca_file)}
     config = {
@@ -130,6 +128,14 @@ def write_kubeconfig(path: Path, *, server: str, ca_file: Path, token: str) -> P
         "users": [{"name": name, "user": {"token": token}}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
     }
+    return write_in_one_step(path, config)
+
+
+def write_in_one_step(path: Path, kubeconfig: dict[str, Any]) -> Path:
+    """Write *kubeconfig* to *path*, for its owner alone. JSON is YAML, and every client reads it.
+
+    A process that reads the older file in the same moment, like a second replica, sees the older or the new one.
+    """
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=path.name, delete=False) as written:
-        json.dump(config, written, indent=2)
+        json.dump(kubeconfig, written, indent=2)
     return Path(written.name).replace(path)

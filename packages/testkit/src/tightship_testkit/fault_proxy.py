@@ -26,6 +26,7 @@ from yarl import URL
 
 from tightship.kube.connector import connector
 from tightship_testkit.client import break_off, wait_for
+from tightship_testkit.credentials import write_in_one_step
 from tightship_testkit.fault_answers import HOPS, begun, broken, dated_by_the_server, hang, pass_on, tell
 from tightship_testkit.faults import (
     Answer,
@@ -289,9 +290,7 @@ class FaultProxy(Proxy):
         config = yaml.safe_load((base or self._base).read_text())
         for entry in config["clusters"]:
             entry["cluster"] = {"server": self.url}
-        path.write_text(json.dumps(config))
-        path.chmod(0o600)
-        return path
+        return write_in_one_step(path, config)
 
 
 # What its log says.
