@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import copy
 import difflib
+import gc
 from collections.abc import Iterator
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FunctionType
 
 from msgspec import Struct
 
@@ -19,15 +19,21 @@ _SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
 }  # fmt: skip
 _CALLED = {"min": "max", "max": "min", "any": "all", "all": "any"}
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
+ENTERED = "__entered__"
+"""The global function that :func:`probed` code calls with the first line of each block that it enters."""
 
 
 class Mutant(Struct, frozen=True, kw_only=True):
-    """One change: the *number* of the place in the function *name* of *file* that begins in *line*."""
+    """One change: the *number* of the place in the function *name* of *file* that begins in *line*.
+
+    *block* is the first line of the statements among which the place is.
+    """
 
     file: Path
     name: str
     line: int
     number: int
+    block: int
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} {self.name} #{self.number}"
@@ -43,23 +49,45 @@ class Mutant(Struct, frozen=True, kw_only=True):
 
     def diff(self) -> str:
         """Return the change as lines removed and added."""
-        before = ast.parse(self.file.read_text())
-        after = copy.deepcopy(before)
-        changed = _change(after, self)
-        original = next(each for each in functions(before) if (each[0], first_line(each[1])) == (self.name, self.line))[
-            1
-        ]
-        lines = difflib.unified_diff(ast.unparse(original).split("\n"), ast.unparse(changed).split("\n"), n=0)
+        tree = ast.parse(self.file.read_text())
+        before = ast.unparse(_function(tree, self))
+        after = ast.unparse(_change(tree, self))
+        lines = difflib.unified_diff(before.split("\n"), after.split("\n"), n=0)
         return "\n".join(each for each in lines if each[:3] not in ("---", "+++") and not each.startswith("@@"))
 
 
 def mutants(file: Path) -> list[Mutant]:
     """Return all mutants of the functions of *file*."""
     return [
-        Mutant(file=file, name=name, line=first_line(function), number=number)
+        Mutant(file=file, name=name, line=first_line(function), number=number, block=place[0])
         for name, function in functions(ast.parse(file.read_text()))
-        for number, _ in enumerate(_places(function))
+        for number, place in enumerate(_places(function))
     ]
+
+
+def probed(file: Path) -> dict[tuple[str, int], CodeType]:
+    """Return the code of the functions of *file*, by name and line, with a call of :data:`ENTERED` in each block."""
+    tree = ast.parse(file.read_text())
+    keys = [(name, first_line(each)) for name, each in functions(tree)]
+    for function in [each for _, each in functions(tree)]:
+        for node in list(ast.walk(function)):
+            for _, block in ast.iter_fields(node):
+                if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
+                    line = ast.Constant(block[0].lineno)
+                    call = ast.Expr(ast.Call(ast.Name(ENTERED, ast.Load()), [line], []))
+                    block.insert(0, ast.fix_missing_locations(ast.copy_location(call, block[0])))
+    code = compile(tree, str(file), "exec")
+    return {key: found for key in keys if (found := code_of(code, *key)) is not None}
+
+
+def live_functions() -> dict[tuple[str, str, int], list[FunctionType]]:
+    """Return this process's functions by file, name and first line."""
+    live: dict[tuple[str, str, int], list[FunctionType]] = {}
+    for each in gc.get_objects():
+        if isinstance(each, FunctionType):
+            code = each.__code__
+            live.setdefault((code.co_filename, code.co_qualname, code.co_firstlineno), []).append(each)
+    return live
 
 
 def functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, _Function]]:
@@ -90,7 +118,7 @@ def _function(tree: ast.AST, mutant: Mutant) -> _Function:
 
 def _change(tree: ast.AST, mutant: Mutant) -> _Function:
     function = _function(tree, mutant)
-    parent, field, index, new = list(_places(function))[mutant.number]
+    _, parent, field, index, new = list(_places(function))[mutant.number]
     if index is None:
         setattr(parent, field, new)
     else:
@@ -98,30 +126,23 @@ def _change(tree: ast.AST, mutant: Mutant) -> _Function:
     return function
 
 
-_Place = tuple[ast.AST, str, int | None, ast.AST]
+_Place = tuple[int, ast.AST, str, int | None, ast.AST]
 
 
-def _places(function: _Function) -> Iterator[_Place]:
-    """Yield where something is changed, and what stands there then."""
-    for each in function.body:
-        yield from _within(function, "body", function.body.index(each), each)
-
-
-def _within(parent: ast.AST, field: str, index: int | None, node: ast.AST) -> Iterator[_Place]:
-    if isinstance(node, ast.JoinedStr | ast.Raise | ast.Assert):
-        return  # words for people
-    new = _instead(node)
-    if new is not None:
-        yield parent, field, index, new
+def _places(node: ast.AST, block: int = 0) -> Iterator[_Place]:
+    """Yield in which block something is changed below *node*, and what stands there then."""
     for name, value in ast.iter_fields(node):
-        if name in ("annotation", "returns", "decorator_list"):
+        if name in ("annotation", "returns", "decorator_list", "args") and not isinstance(node, ast.Call):
             continue
-        if isinstance(value, ast.AST):
-            yield from _within(node, name, None, value)
-        elif isinstance(value, list):
-            for number, each in enumerate(value):
-                if isinstance(each, ast.AST):
-                    yield from _within(node, name, number, each)
+        several = isinstance(value, list)
+        for number, each in enumerate(value if several else [value]):
+            if not isinstance(each, ast.AST) or isinstance(each, ast.JoinedStr | ast.Raise | ast.Assert):
+                continue  # words for people
+            within = value[0].lineno if several and isinstance(each, ast.stmt) else block
+            new = _instead(each)
+            if new is not None:
+                yield within, node, name, number if several else None, new
+            yield from _places(each, within)
 
 
 def _instead(node: ast.AST) -> ast.AST | None:  # noqa: PLR0911 - a table
@@ -157,4 +178,4 @@ def _is_none(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-__all__ = ["Mutant", "code_of", "first_line", "functions", "mutants"]
+__all__ = ["ENTERED", "Mutant", "code_of", "first_line", "functions", "live_functions", "mutants", "probed"]

@@ -1,9 +1,10 @@
 """Changes functions of pure modules, to see which tests notice (``python -m tightship_testkit.mutants.code FOLDER``).
 
-pytest collects the tests and runs each once, to learn which functions it enters and how long it takes. Then each mutant
-has a process of its own, a fork of this one, in which the mutated function has its changed code, and the tests that
-enter the function run, the fastest first, until one fails. Nothing is imported or collected again: a mutant costs what
-its tests cost. Mutants of what runs at import (tables, classes' defaults) are left out for that.
+pytest imports and collects the tests once. Each module of tests then runs in a fork of this process, to learn which
+blocks of statements each test enters and how long it takes. What was learned is kept in a cache until the tests, or a
+file that they enter, change. Then each mutant has a fork of its own, in which the mutated function has its changed
+code, and the tests that enter its block run, the fastest first, until one fails: a mutant costs what its tests cost.
+Mutants of what runs at import (tables, classes' defaults) are left out for that.
 """
 
 from __future__ import annotations
@@ -11,28 +12,31 @@ from __future__ import annotations
 import argparse
 import functools
 import gc
-import json
+import hashlib
 import os
 import resource
 import select
 import signal
 import sys
-import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from random import Random
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FunctionType
 
+import msgspec
 import pytest
 from _pytest.runner import runtestprotocol
+from msgspec import Struct
 
-from tightship_testkit.mutants.changes import Mutant, mutants
+from tightship_testkit.mutants.changes import ENTERED, Mutant, live_functions, mutants, probed
 
-SLOW = "not controlplane"
-FAST = f"{SLOW} and not slow"
-PATIENCE = 20.0
-"""By how much longer than alone a mutant's tests may take, beside ten seconds: it may turn without end."""
+FAST = "not controlplane and not slow"
+PATIENCE = 10.0
+"""How many times as long as alone a mutant's tests may take, beside ten seconds: it may turn without end."""
+LONGEST = 600.0
+"""Seconds of a processor for one module of tests."""
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tightship" / "mutants"
 _TESTS = {
     "common": ["packages/common/tests", "packages/node-compactor/tests", "packages/node-refiner/tests"],
     "node-compactor": ["packages/node-compactor/tests"],
@@ -43,17 +47,31 @@ _TESTS = {
 """Which folders of tests are asked about a package's modules."""
 
 
+class Traced(Struct, frozen=True):
+    """What a test that passes does: *seconds* of a processor, and the first lines of blocks that it enters by file."""
+
+    seconds: float
+    entered: dict[str, list[int]]
+
+
+class Trace(Struct, frozen=True):
+    """What the tests of one module do, and the digests of the *files* that they enter."""
+
+    files: dict[str, str]
+    tests: dict[str, Traced]
+
+
 class Killing:
     """A plugin that runs the tests as the module says, and has the outcome for each mutant."""
 
-    def __init__(self, chosen: Sequence[Mutant], *, seconds: float) -> None:
+    def __init__(self, chosen: Sequence[Mutant], *, sources: Iterable[Path], seconds: float) -> None:
         self._chosen = chosen
+        self._sources = list(sources)
         self._seconds = seconds
         self._live: dict[tuple[str, str, int], list[FunctionType]] = {}
-        self._entered: dict[str, set[int]] = {}
-        self._caches: list[functools._lru_cache_wrapper[object]] = []
-        self.took: dict[str, float] = {}
-        """Seconds of a processor by test."""
+        self._probes: dict[str, dict[tuple[str, int], CodeType]] = {}
+        self.traced: dict[str, Traced] = {}
+        """What is known of each test."""
         self.killers: dict[Mutant, str] = {}
         """Which test killed a mutant: the fastest that can, if any."""
         self.tried: dict[Mutant, int] = {}
@@ -75,106 +93,149 @@ class Killing:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Run all tests once, then those of each mutant."""
-        sound = [each for number, each in enumerate(session.items) if self._run(each, session.items[number + 1 :][:1])]
-        sys.stderr.write(f"{len(sound)} tests, {sum(self.took.values()):.0f} s; {len(self._chosen)} mutants\n")
+        """Trace the modules of tests that are not known yet, then run each mutant's tests."""
         gc.unfreeze()
-        for found in gc.get_objects():
-            if isinstance(found, FunctionType):
-                code = found.__code__
-                self._live.setdefault((code.co_filename, code.co_qualname, code.co_firstlineno), []).append(found)
-            elif isinstance(found, functools._lru_cache_wrapper):
-                self._caches.append(found)
-        gc.collect()
+        self._live = live_functions()
         gc.freeze()
-        sound.sort(key=lambda each: self.took[each.nodeid])
-        began = time.monotonic()
+        modules: dict[Path, list[pytest.Item]] = {}
+        for each in session.items:
+            modules.setdefault(each.path, []).append(each)
+        for number, (path, items) in enumerate(modules.items(), 1):
+            self.traced |= self._trace(path, items)
+            _progress("modules of tests traced", number, len(modules))
+        items = [each for each in session.items if each.nodeid in self.traced]
+        items.sort(key=lambda each: self.traced[each.nodeid].seconds)
         for number, mutant in enumerate(self._chosen, 1):
-            self._try(mutant, sound)
-            if number % 50 == 0:
-                sys.stderr.write(f"{number} of {len(self._chosen)} mutants, {time.monotonic() - began:.0f} s\n")
+            self._try(mutant, items)
+            _progress("mutants", number, len(self._chosen))
         return True
 
-    def _run(self, item: pytest.Item, following: list[pytest.Item]) -> bool:
-        """Run a test, note what it enters, and say whether it passed."""
-        entered: set[int] = set()
+    def _trace(self, path: Path, items: list[pytest.Item]) -> dict[str, Traced]:
+        helpers = (each for each in path.parent.glob("*.py") if not each.name.startswith("test_"))
+        key = _digest(*(each.read_bytes() for each in (path, *sorted(helpers))), _relative(path).encode())
+        kept = CACHE / f"{key}.json"
+        if kept.exists():
+            trace = msgspec.json.decode(kept.read_bytes(), type=Trace)
+            current = all(Path(each).exists() and _of_file(each) == digest for each, digest in trace.files.items())
+            if current and trace.tests.keys() >= {each.nodeid for each in items}:
+                return trace.tests
+        self._probes = self._probes or {str(each): probed(each) for each in self._sources}
+        CACHE.mkdir(parents=True, exist_ok=True)
+        kept.unlink(missing_ok=True)
+        _forked(functools.partial(self._write_trace, items, kept), LONGEST)
+        if not kept.exists():
+            sys.stderr.write(f"{path}: no trace, left out\n")
+            return {}
+        return msgspec.json.decode(kept.read_bytes(), type=Trace).tests
 
-        def trace(frame: FrameType, _event: str, _argument: object) -> None:
-            entered.add(id(frame.f_code))
+    def _write_trace(self, items: list[pytest.Item], kept: Path, _out: int) -> None:
+        lines: dict[str, set[int]] = {file: set() for file in self._probes}
+        for file, codes in self._probes.items():
+            for (name, line), code in codes.items():
+                for each in self._live.get((file, name, line), ()):
+                    _become(each, code)
+                    each.__globals__[ENTERED] = lines[file].add
+        tests: dict[str, Traced] = {}
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            for entered in lines.values():
+                entered.clear()
+            began = time.process_time()
+            reports = runtestprotocol(item, log=False, nextitem=following)
+            if all(each.passed for each in reports):
+                found = {_relative(file): sorted(entered) for file, entered in lines.items() if entered}
+                tests[item.nodeid] = Traced(time.process_time() - began, found)
+        files = {file for each in tests.values() for file in each.entered}
+        trace = Trace({file: _of_file(file) for file in sorted(files)}, tests)
+        writing = kept.with_suffix(f".{os.getpid()}")
+        writing.write_bytes(msgspec.json.encode(trace))
+        writing.replace(kept)
 
-        began = time.process_time()
-        threading.settrace(trace)
-        sys.settrace(trace)
-        try:
-            reports = runtestprotocol(item, log=False, nextitem=following[0] if following else None)
-        finally:
-            sys.settrace(None)
-            threading.settrace(None)
-        self.took[item.nodeid] = time.process_time() - began
-        self._entered[item.nodeid] = entered
-        return all(each.passed for each in reports)
-
-    def _try(self, mutant: Mutant, sound: Iterable[pytest.Item]) -> None:
-        live = self._live.get((str(mutant.file), mutant.name, mutant.line), [])
-        codes = {id(each.__code__) for each in live}
+    def _try(self, mutant: Mutant, items: Iterable[pytest.Item]) -> None:
         tests: list[pytest.Item] = []
-        planned = 0.0
-        for each in sound:
-            if planned < self._seconds and codes & self._entered[each.nodeid]:
-                planned += self.took[each.nodeid]
+        planned, file = 0.0, _relative(mutant.file)
+        for each in items:
+            traced = self.traced[each.nodeid]
+            if planned < self._seconds and mutant.block in traced.entered.get(file, ()):
+                planned += traced.seconds
                 tests.append(each)
         self.tried[mutant] = len(tests)
-        if not tests:
-            return
-        code = mutant.code()
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(reading)
-            self._mutated(code, live, tests, writing, 10 + planned * PATIENCE)
-        os.close(writing)
-        heard = b""
-        # A busy machine gives a fraction of a processor.
-        until = time.monotonic() + (10 + planned * PATIENCE) * 10
-        while select.select([reading], [], [], max(0.0, until - time.monotonic()))[0]:
-            found = os.read(reading, 4096)
-            if not found:
-                break
-            heard += found
-        os.close(reading)
-        try:
-            os.killpg(child, signal.SIGKILL)
-        except ProcessLookupError:
-            os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        # One that never ends, or takes its process with it, is noticed, too.
-        number = int(heard or 0)
-        if number < len(tests):
-            self.killers[mutant] = tests[number].nodeid
+        if tests:
+            heard = _forked(functools.partial(self._run_mutated, mutant, tests), 10 + planned * PATIENCE)
+            # One that never ends, or takes its process with it, is noticed, too.
+            number = int(heard or 0)
+            if number < len(tests):
+                self.killers[mutant] = tests[number].nodeid
 
-    def _mutated(
-        self, code: CodeType, live: Iterable[FunctionType], tests: list[pytest.Item], out: int, limit: float
-    ) -> None:
-        """Run *tests* on a mutant in this forked process, and write the number of each that fails, at last how many."""
-        os.setpgid(0, 0)
-        resource.setrlimit(resource.RLIMIT_CPU, (int(limit) + 1, int(limit) + 2))
-        for each in live:
-            each.__code__ = code.replace(co_freevars=each.__code__.co_freevars)
-        for cache in self._caches:
-            cache.cache_clear()
+    def _run_mutated(self, mutant: Mutant, tests: list[pytest.Item], out: int) -> None:
+        """Run *tests* on a mutant, and write the number of the first that fails, else how many there are."""
+        code = mutant.code()
+        for each in self._live.get((str(mutant.file), mutant.name, mutant.line), ()):
+            _become(each, code)
+        for cache in gc.get_objects():
+            if isinstance(cache, functools._lru_cache_wrapper):
+                cache.cache_clear()
         for number, item in enumerate(tests):
             following = tests[number + 1] if number + 1 < len(tests) else None
             reports = runtestprotocol(item, log=False, nextitem=following)
             if any(each.failed for each in reports):
                 os.write(out, b"%d" % number)
-                os._exit(0)
+                return
         os.write(out, b"%d" % len(tests))
-        os._exit(0)
 
 
-def needless(killing: Killing) -> list[str]:
-    """Return the tests that kill no mutant which no faster test kills, the slowest first."""
-    return sorted(killing.took.keys() - set(killing.killers.values()), key=lambda each: -killing.took[each])
+def _forked(work: Callable[[int], None], limit: float) -> bytes:
+    """Run *work* in a fork, and return what it wrote; it has *limit* seconds of a processor, and ten times as many."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        os.setpgid(0, 0)
+        resource.setrlimit(resource.RLIMIT_CPU, (int(limit) + 1, int(limit) + 2))
+        try:
+            work(writing)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    heard = b""
+    until = time.monotonic() + limit * 10
+    while select.select([reading], [], [], max(0.0, until - time.monotonic()))[0]:
+        found = os.read(reading, 4096)
+        if not found:
+            break
+        heard += found
+    os.close(reading)
+    try:
+        os.killpg(child, signal.SIGKILL)
+    except ProcessLookupError:
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return heard
+
+
+def _become(function: FunctionType, code: CodeType) -> None:
+    function.__code__ = code.replace(co_freevars=function.__code__.co_freevars)
+
+
+def _relative(file: str | Path) -> str:
+    return str(Path(file).relative_to(_ROOT))
+
+
+def _digest(*parts: bytes) -> str:
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
+
+
+@functools.cache
+def _of_file(name: str) -> str:
+    return _digest(Path(name).read_bytes())
+
+
+def _progress(what: str, number: int, of: int) -> None:
+    if number % 20 == 0 or number == of:
+        sys.stderr.write(f"{number} of {of} {what}, {time.monotonic() - _BEGAN:.0f} s\n")
+
+
+_BEGAN = time.monotonic()
+_ROOT = Path.cwd()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -184,10 +245,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, default=200, help="mutants, drawn by the seed; 0: all")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--tests", nargs="*", default=[], help="instead of the folders of the packages' tests")
-    parser.add_argument("--seconds", type=float, default=30.0, help="of tests on one mutant at most")
+    parser.add_argument("--marked", default=FAST, help="which tests, as in pytest's -m")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of tests on one mutant at most")
     parser.add_argument("--needless", action="store_true", help="name tests that kill nothing of their own")
-    parser.add_argument("--slow", action="store_true", help="with the slow tests")
-    parser.add_argument("--json", type=Path, help="a file for all results")
     given = parser.parse_args(arguments)
     files = sorted(
         {file.resolve() for path in given.paths for file in ([path] if path.is_file() else path.rglob("*.py"))}
@@ -196,25 +256,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     total = len(chosen)
     if given.sample and given.sample < total:
         chosen = Random(given.seed).sample(chosen, given.sample)  # noqa: S311 - a sample
-    packages = {
-        part for file in files for before, part in zip(file.parts, file.parts[1:], strict=False) if before == "packages"
-    }
-    tests = given.tests or sorted({folder for package in packages for folder in _TESTS.get(package, [])})
-    killing = Killing(chosen, seconds=given.seconds)
-    options = ["-q", "-n", "0", "-m", SLOW if given.slow else FAST, "-p", "no:cacheprovider", "--no-summary"]
-    pytest.main([*options, *tests], plugins=[killing])
-    survivors = [each for each in chosen if not killing.killers.get(each)]
+    parts = {file: file.parts.index("packages") for file in files}
+    packages = {Path(*file.parts[: at + 2]) for file, at in parts.items()}
+    tests = given.tests or sorted({folder for each in packages for folder in _TESTS[each.name]})
+    sources = [file for each in packages for file in sorted((each / "src").rglob("*.py"))]
+    killing = Killing(chosen, sources=sources, seconds=given.seconds)
+    pytest.main(["-q", "-n", "0", "-m", given.marked, "-p", "no:cacheprovider", "--no-summary", *tests], [killing])
+    survivors = [each for each in chosen if each not in killing.killers]
     for each in survivors:
         sys.stdout.write(f"{each}: survived {killing.tried.get(each, 0)} tests\n{each.diff()}\n\n")
     if given.needless:
-        for test in needless(killing):
-            sys.stdout.write(f"{killing.took[test]:8.2f} s  kills nothing of its own: {test}\n")
-    if given.json:
-        found = [[str(each), each.diff(), killing.tried.get(each, 0), killing.killers.get(each)] for each in chosen]
-        given.json.write_text(json.dumps({"took": killing.took, "mutants": found}))
-    killed = len(chosen) - len(survivors)
-    sys.stdout.write(f"{killed} of {len(chosen)} mutants killed ({killed / len(chosen):.1%}), drawn from {total}\n")
+        for test in sorted(killing.traced.keys() - set(killing.killers.values())):
+            sys.stdout.write(f"{killing.traced[test].seconds:8.2f} s  kills nothing of its own: {test}\n")
+    for folder in sorted({each.parent for each in files}):
+        drawn = [each for each in chosen if each.file.parent == folder]
+        _tell(_relative(folder), drawn, killing)
+    _tell(f"drawn from {total}", chosen, killing)
     return 1 if survivors else 0
+
+
+def _tell(name: str, drawn: Sequence[Mutant], killing: Killing) -> None:
+    killed = sum(each in killing.killers for each in drawn)
+    if drawn:
+        sys.stdout.write(f"{killed:5} of {len(drawn):4} mutants killed ({killed / len(drawn):4.0%})  {name}\n")
 
 
 if __name__ == "__main__":
