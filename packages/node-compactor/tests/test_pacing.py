@@ -13,7 +13,7 @@ from tightship.cluster import Snapshot
 from tightship.objects.drain_record import Finished
 from tightship.objects.reasons import Reason
 from tightship.planning.facts import FactRules, gather
-from tightship.rules.additions import Pause
+from tightship.rules.waiting import Pause
 from tightship_testkit.builders import DAY, NOW, node, snapshot
 
 Json = dict[str, Any]

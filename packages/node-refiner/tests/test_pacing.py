@@ -12,7 +12,7 @@ from node_refiner.settings import RefinerSettings
 from tightship.objects.drain_record import Finished
 from tightship.objects.reasons import Reason
 from tightship.planning.facts import FactRules, gather
-from tightship.rules.additions import Pause
+from tightship.rules.waiting import Pause
 from tightship_testkit.builders import DAY, NOW, node, snapshot, when
 
 Json = dict[str, Any]

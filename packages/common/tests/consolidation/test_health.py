@@ -12,7 +12,7 @@ from tightship.objects.drain_record import Finished, owner_mark
 from tightship.objects.reasons import Reason, Refusal
 from tightship.process.settings.loading import load
 from tightship.process.settings.sections import HealthKeys
-from tightship.rules.health import brake
+from tightship.rules.waiting import brake
 from tightship_testkit.builders import NOW, controller, node, pod, snapshot, workload
 
 Json = dict[str, Any]

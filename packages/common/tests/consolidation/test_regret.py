@@ -8,7 +8,7 @@ import pytest
 from tightship.objects.drain_record import Addition, Finished, PastDrains
 from tightship.objects.reasons import Reason
 from tightship.process.settings.sections import RegretKeys
-from tightship.rules.additions import after_additions, learned
+from tightship.rules.waiting import after_additions, learned
 
 HOUR = 3600.0
 NOW = 1_790_000_000.0

@@ -25,9 +25,9 @@ from tightship.planning.plan import Candidate, Gates, Move, Placement, Planner, 
 from tightship.process.settings.loading import Budget, load
 from tightship.process.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
 from tightship.process.settings.sections import NodeSettings
-from tightship.rules.additions import Pause
 from tightship.rules.limits import CLUSTER, claimable, node_budget
 from tightship.rules.nodes import opt_outs
+from tightship.rules.waiting import Pause
 from tightship.scheduler.scoring import best_fit
 from tightship_testkit.simulated import Controller, Simulated, until
 

@@ -45,7 +45,6 @@ from tightship.planning.plan import (
     Strategy,
 )
 from tightship.planning.plan.model import UtilizationRules
-from tightship.rules.additions import EVERY_POOL, Pause, longest, newest, pause
 from tightship.rules.disruption_cost import saving_check
 from tightship.rules.limits import (
     CLUSTER,
@@ -62,6 +61,7 @@ from tightship.rules.limits import (
 from tightship.rules.node_groups import NodeGroups
 from tightship.rules.nodes import NodeRules, opt_outs, undeletable
 from tightship.rules.rates import Rates, rate_checks
+from tightship.rules.waiting import EVERY_POOL, Pause, longest, newest, pause
 
 
 def pool_checks(pool: str, settings: PoolSettings | None) -> tuple[Check, ...]:

@@ -51,13 +51,13 @@ from tightship.planning.facts import (
 from tightship.planning.plan import Candidate, Gates, Ordered, Placement, Planner, Removal, Strategy
 from tightship.planning.plan.model import CANDIDATE
 from tightship.planning.plan.strategies import NewPlanner, Outcome
-from tightship.rules.additions import Pause, longest, newest, pause
 from tightship.rules.disruption import DisruptionLedger, RenewedLedger
 from tightship.rules.disruption_cost import saving_check
 from tightship.rules.limits import CLUSTER, Limit, claimable, count_in_drain, group_minimum, node_budget, zone_budget
 from tightship.rules.node_groups import NodeGroups
 from tightship.rules.nodes import NodeRules, drain_record, opt_outs, undeletable
 from tightship.rules.rates import Rates, rate_checks
+from tightship.rules.waiting import Pause, longest, newest, pause
 
 _SPENT = Reason.PDB_SPENT_BY_PLAN
 

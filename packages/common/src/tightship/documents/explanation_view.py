@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tightship.documents.advice import bundle_lines
-from tightship.documents.amounts import age, cores, memory, percent
 from tightship.documents.document import NodeDetail, NodeExplanation, PodEntry, RefusalEntry
 from tightship.documents.money import hourly, monthly, origin
-from tightship.documents.presentation import Block, Column, Grid, GridShape, Printout, Style, TextLine, View, warning
+from tightship.documents.presentation import (
+    Block,
+    Column,
+    Grid,
+    GridShape,
+    Printout,
+    Style,
+    TextLine,
+    View,
+    age,
+    cores,
+    memory,
+    percent,
+    warning,
+)
 from tightship.objects.counting import counted
 
 _SHAPES = (

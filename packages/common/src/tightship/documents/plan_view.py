@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from tightship.cluster.pools import shown
 from tightship.documents.advice import AdviceEntry, advice_lines, gained, numbered, patches, together
-from tightship.documents.amounts import age, amount, cores, cores_pair, memory, memory_pair, percent, short
 from tightship.documents.build import extended_resources
 from tightship.documents.document import (
     Blocker,
@@ -46,11 +45,18 @@ from tightship.documents.presentation import (
     Style,
     TextLine,
     View,
+    age,
+    amount,
+    cores,
     figure,
+    memory,
+    percent,
+    short,
     warning,
 )
 from tightship.documents.terminal import length, pad
 from tightship.objects.counting import counted
+from tightship.objects.quantity import BINARY_STEPS
 from tightship.objects.reasons import Reason
 
 STATES = (
@@ -804,3 +810,16 @@ def _named_row(node: NodeEntry) -> str:
 
 
 PLAN = plan_view()
+
+
+def memory_pair(share: Share) -> str:
+    """Return ``51.2/256Gi``: both in the unit of the allocatable amount, unless one is tiny beside the other."""
+    total, used = memory(share.allocatable), memory(share.requested)
+    unit = total.lstrip("0123456789.")
+    scaled = share.requested / 1024 ** BINARY_STEPS.index(unit)
+    return f"{scaled:.1f}/{total}" if scaled >= 0.05 or not share.requested else f"{used}/{total}"
+
+
+def cores_pair(share: Share) -> str:
+    """Return ``13.3/32``; the first number always has one decimal, so that a column of them reads easily."""
+    return f"{share.requested / 1000:.1f}/{cores(share.allocatable)}"

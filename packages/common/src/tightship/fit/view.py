@@ -7,10 +7,21 @@ from collections.abc import Iterator
 from typing import Literal
 
 from tightship.cluster.pools import shown
-from tightship.documents.amounts import cores, memory, percent
 from tightship.documents.document import Generator, Head, Source
 from tightship.documents.money import an_hour, money
-from tightship.documents.presentation import Block, Column, Grid, Printout, TextLine, View, figure, warning
+from tightship.documents.presentation import (
+    Block,
+    Column,
+    Grid,
+    Printout,
+    TextLine,
+    View,
+    cores,
+    figure,
+    memory,
+    percent,
+    warning,
+)
 from tightship.fit.model import Alternative, Answer, Chosen, Fitted, Present
 from tightship.objects.counting import counted
 from tightship.objects.money import HOURS_PER_MONTH

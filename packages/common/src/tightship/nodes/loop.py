@@ -59,10 +59,10 @@ from tightship.process.serving import Configuration, Controller, Frame, serve
 from tightship.process.settings.loading import SettingsError
 from tightship.process.settings.process import NodeProcessSettings
 from tightship.process.settings.sections import NodeSettings
-from tightship.rules.additions import learned
 from tightship.rules.after_cordon import awaited, waiting_elsewhere
 from tightship.rules.nodes import draining
 from tightship.rules.rates import beside_drains, marks_of
+from tightship.rules.waiting import learned
 
 NOTED_WITHIN = 2.0
 """Most seconds for which a pass waits until drains whose nodes are gone are in the history, before it claims nodes."""

@@ -21,7 +21,6 @@ from tightship.objects.decode import ApiObject as ApiObject
 from tightship.objects.decode import ObjectError as ObjectError
 from tightship.objects.decode import decode as decode
 from tightship.objects.decode import decode_scale_target as decode_scale_target
-from tightship.objects.disruption import PodDisruptionBudget as PodDisruptionBudget
 from tightship.objects.groups import GroupRule as GroupRule
 from tightship.objects.karpenter import NodePool as NodePool
 from tightship.objects.meta import Owner as Owner
@@ -41,4 +40,5 @@ from tightship.objects.workloads import SAME_NAME as SAME_NAME
 from tightship.objects.workloads import WORKLOAD_KINDS as WORKLOAD_KINDS
 from tightship.objects.workloads import Deployment as Deployment
 from tightship.objects.workloads import Namespace as Namespace
+from tightship.objects.workloads import PodDisruptionBudget as PodDisruptionBudget
 from tightship.objects.workloads import Workload as Workload

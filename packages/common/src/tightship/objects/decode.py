@@ -28,7 +28,6 @@ from tightship.objects.devices import (
     ResourceSlice,
     ResourceSliceWire,
 )
-from tightship.objects.disruption import PodDisruptionBudget, PodDisruptionBudgetWire
 from tightship.objects.groups import GroupRule, LeaderWorkerSetWire, PodGroupWire
 from tightship.objects.karpenter import NodePool, NodePoolWire
 from tightship.objects.mistyped import explained, located, quoted_quantities
@@ -63,6 +62,8 @@ from tightship.objects.workloads import (
     DeploymentWire,
     Namespace,
     NamespaceWire,
+    PodDisruptionBudget,
+    PodDisruptionBudgetWire,
     Workload,
     WorkloadWire,
 )

@@ -35,13 +35,12 @@ from tightship.planning.plan import (
     make_plan,
 )
 from tightship.planning.savings import settled
-from tightship.rules.additions import AdditionRules, Pause, after_additions, learned, longest
 from tightship.rules.after_cordon import waiting, waiting_elsewhere, with_restarts
 from tightship.rules.disruption_cost import cost_remarks
-from tightship.rules.health import HealthRules, brake
 from tightship.rules.karpenter import karpenter_pool
 from tightship.rules.nodes import with_abandoned
 from tightship.rules.rates import Rates, crowded, newcomers, planned, rate_checks, refused_by_rate
+from tightship.rules.waiting import AdditionRules, HealthRules, Pause, after_additions, brake, learned, longest
 from tightship.rules.windows import Rollouts, WindowRules, window_checks
 from tightship.scheduler.devices import with_devices
 

@@ -19,15 +19,14 @@ from tightship.objects.money import NO_PRICES, NodePrice, Prices, price_of
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan import Candidate, Gates, Judgement, Planner
 from tightship.planning.plan.model import Utilization, UtilizationRules, utilization
-from tightship.rules.additions import Added
 from tightship.rules.after_cordon import parted, paused, pausing
 from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.disruption_cost import total_cost
 from tightship.rules.evictability import Evictability, EvictionRules
-from tightship.rules.held_data import HeldData
 from tightship.rules.limits import Count, count_nodes
 from tightship.rules.node_groups import NodeGroups
 from tightship.rules.nodes import (
+    HeldData,
     NodeRules,
     drain_record,
     draining,
@@ -36,6 +35,7 @@ from tightship.rules.nodes import (
     virtual_node,
     yielded_for_good,
 )
+from tightship.rules.waiting import Added
 
 
 class FactRules(Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.objects.drain_record import Ending, Finished, PastDrains, PoolSavings, Saving
-from tightship.rules.additions import Added
+from tightship.rules.waiting import Added
 
 SETTLES = 3600.0
 """Seconds that a node must have been gone for: what comes back earlier saved nothing."""

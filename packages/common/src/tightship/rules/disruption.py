@@ -20,8 +20,8 @@ from msgspec import Struct
 from tightship.cluster import Snapshot
 from tightship.objects import Owner, Pod, PodDisruptionBudget, PodTemplate
 from tightship.objects.counting import counted
-from tightship.objects.disruption import OPENS_AFTER_CORDON
 from tightship.objects.reasons import Reason, Refusal
+from tightship.objects.workloads import OPENS_AFTER_CORDON
 
 
 class Opener(Struct, frozen=True):

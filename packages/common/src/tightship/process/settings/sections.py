@@ -120,7 +120,7 @@ class HealthKeys(Layered):
 
 
 class RegretKeys(Layered):
-    """Lessons from drains after which a node was added again: see :mod:`tightship.rules.additions`."""
+    """Lessons from drains after which a node was added again: see :mod:`tightship.rules.waiting`."""
 
     regret_window: Seconds = Field(default=3600.0, alias="regretWindow")
     """How long after a drain an added node counts as the drained node's return, and how long its pool then pauses. The
