@@ -17,8 +17,8 @@ from tightship.draining.claims import (
     CLAIMS_ANNOTATION,
     Allows,
     Claim,
+    ClaimRequest,
     ClaimsUnreadable,
-    Wish,
     adding,
     claims_in,
     dropping,
@@ -48,7 +48,7 @@ def direct(api: Simulated) -> tuple[Direct, Ledger]:
 
 
 async def taken(ledger: Ledger, claim: Claim, allows: Allows) -> Refusal | None:
-    [answer] = await take(ledger, [Wish(claim, allows)])
+    [answer] = await take(ledger, [ClaimRequest(claim, allows)])
     return answer
 
 
@@ -63,8 +63,8 @@ class Held:
     async def read(self) -> tuple[Claim, ...]:
         return claims_in(await self._client.does(self._ledger.read()))
 
-    async def take_all(self, wishes: Sequence[Wish]) -> Sequence[Refusal | None]:
-        return await self._client.does(take(self._ledger, wishes))
+    async def take_all(self, requests: Sequence[ClaimRequest]) -> Sequence[Refusal | None]:
+        return await self._client.does(take(self._ledger, requests))
 
     async def take(self, claim: Claim, allows: Allows) -> Refusal | None:
         return await self._client.does(taken(self._ledger, claim, allows))
@@ -404,8 +404,8 @@ def test_several_claims_are_one_write_until_the_budget_ends() -> None:
 
     async def work(api: Simulated) -> None:
         held = Held(api)
-        wishes = [Wish(claim(f"n{number}", f"op{number}"), two) for number in range(5)]
-        answers = await held.take_all(wishes)
+        requests = [ClaimRequest(claim(f"n{number}", f"op{number}"), two) for number in range(5)]
+        answers = await held.take_all(requests)
         assert [each and each.reason for each in answers] == [None, None, Reason.BUDGET_EXHAUSTED]
         assert [each["node"] for each in written(api)] == ["n0", "n1"]
         assert held.link.sent == ["GET", "POST"]

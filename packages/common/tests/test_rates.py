@@ -12,12 +12,11 @@ import msgspec
 import pytest
 from links import Client, virtually
 
-from tightship.draining.begun import LONGEST, MOST, begun_in, given_back, with_begun, with_evicted
-from tightship.draining.claims import Claim, Wish, dropping, rested, take
-from tightship.draining.lease_room import BEGUN_ANNOTATION, WORKLOADS_ANNOTATION
+from tightship.draining.begun import LONGEST, MOST, given_back, with_begun, with_evicted
+from tightship.draining.claims import Claim, ClaimRequest, dropping, rested, take
 from tightship.draining.ledger import Edit, Ledger
 from tightship.objects import Pod
-from tightship.objects.drain_record import Begun, Spent
+from tightship.objects.drain_record import BEGUN_ANNOTATION, WORKLOADS_ANNOTATION, Begun, Spent, begun_in
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.times import parse_rfc3339
 from tightship.rules.limits import CLUSTER
@@ -154,7 +153,7 @@ class Held:
         def allows(_: tuple[Claim, ...], begun: Begun) -> Refusal | None:
             return refused_by_rate([rates], begun, claim.node, evicts or pods(claim.evicts))
 
-        [answer] = await self._client.does(take(self._ledger, [Wish(claim, allows)]))
+        [answer] = await self._client.does(take(self._ledger, [ClaimRequest(claim, allows)]))
         return answer
 
     async def change(self, edit: Edit) -> None:
@@ -171,8 +170,8 @@ class Held:
 def test_two_controllers_at_once_pass_no_rate() -> None:
     async def work(api: Simulated) -> None:
         several = [Held(api) for _ in range(5)]
-        wishes = (each.take(claim(f"n{at}", f"op{at}", at=NOON + at - 2)) for at, each in enumerate(several))
-        answers = await asyncio.gather(*wishes)
+        requests = (each.take(claim(f"n{at}", f"op{at}", at=NOON + at - 2)) for at, each in enumerate(several))
+        answers = await asyncio.gather(*requests)
         assert [each is None for each in answers].count(True) == 2
         assert {each.reason for each in answers if each} == {Reason.RATE_LIMITED}
 
@@ -211,9 +210,12 @@ def test_a_claim_in_vain_spends_nothing() -> None:
 def test_a_budget_of_a_pool_ends_no_claims_of_other_pools(subject: str, asked: int) -> None:
     async def work(api: Simulated) -> None:
         full = Refusal(Reason.BUDGET_EXHAUSTED, subject, "full")
-        wishes = [Wish(claim("n1", "op1"), lambda *_: full), Wish(claim("n2", "op2"), lambda *_: None)]
+        requests = [
+            ClaimRequest(claim("n1", "op1"), lambda *_: full),
+            ClaimRequest(claim("n2", "op2"), lambda *_: None),
+        ]
         client = Client(api)
-        answers = await client.does(take(Ledger(client.connection, namespace="ns"), wishes))
+        answers = await client.does(take(Ledger(client.connection, namespace="ns"), requests))
         assert answers == (full, None)[:asked]
 
     virtually(work)
@@ -350,8 +352,8 @@ def test_two_controllers_never_evict_one_workload_at_once_nor_in_its_pause() -> 
 
     async def work(api: Simulated) -> None:
         async def take_of(held: Held, node: str, at: float) -> Refusal | None:
-            wish = msgspec.structs.replace(claim(node, node, at=at), workloads=mark)
-            return await held.take(wish, RESTING, web("shop"))
+            request = msgspec.structs.replace(claim(node, node, at=at), workloads=mark)
+            return await held.take(request, RESTING, web("shop"))
 
         one, other = Held(api), Held(api)
         answers = await asyncio.gather(*(take_of(each, f"n{at}", NOON) for at, each in enumerate((one, other))))

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.machine import DrainRules
-from tightship.draining.claims import CLAIMS_ANNOTATION, Claim, Wish, claims_in, past_drains, take
+from tightship.draining.claims import CLAIMS_ANNOTATION, Claim, ClaimRequest, claims_in, past_drains, take
 from tightship.draining.drain_manager import Drainer, Order
 from tightship.draining.drain_task import DrainSettings, Tools
 from tightship.draining.ledger import Ledger
@@ -165,7 +165,7 @@ class Replica:
 
     async def take(self, claim: Claim) -> None:
         """Put a claim into the ledger."""
-        await self.does(take(self.ledger, [Wish(claim, lambda *_: None)]))
+        await self.does(take(self.ledger, [ClaimRequest(claim, lambda *_: None)]))
 
     async def adopt(self, *, others: bool = True, ledger: bool = True) -> None:
         await self.does(self.drainer.adopt(self.cache.snapshot(), others=others, ledger=ledger))

@@ -8,7 +8,7 @@ import pytest
 
 from tightship.cluster import Snapshot
 from tightship.draining.extensions import Landed
-from tightship.landing.expected import UNANSWERED, UNSCHEDULED, VALID, Landings, led, room_for, wished
+from tightship.landing.expected import UNANSWERED, UNSCHEDULED, VALID, Landings, led, room_for, wanted_targets
 from tightship.objects import Pod
 from tightship.objects.node import LEAVING
 from tightship_testkit.builders import controller, decoded, node, pod, snapshot
@@ -162,7 +162,7 @@ def test_only_pods_that_can_be_led_to_nodes_that_take_pods_are_expected() -> Non
     other = web("other", schedulerName="mine")
     moves = [(web("a"), "n2"), (alone, "n2"), (other, "n2"), (web("b"), "off"), (web("c"), "ill"), (web("d"), "gone")]
     moves += [(web("e"), "going")]
-    assert [(each.name, target) for each, target in wished(moves, there)] == [("a", "n2")]
+    assert [(each.name, target) for each, target in wanted_targets(moves, there)] == [("a", "n2")]
 
 
 def test_cleared_it_expects_nothing() -> None:

@@ -13,7 +13,7 @@ from tightship.draining.claims import (
     CLAIMS_ANNOTATION,
     KEPT,
     Claim,
-    Wish,
+    ClaimRequest,
     adding,
     catching_up,
     dropping,
@@ -68,7 +68,7 @@ class Scene:
         self.ledger = Ledger(connection, namespace="ns")
 
     async def take(self, claim: Claim) -> Refusal | None:
-        [answer] = await take(self.ledger, [Wish(claim, lambda *_: None)])
+        [answer] = await take(self.ledger, [ClaimRequest(claim, lambda *_: None)])
         return answer
 
     async def drop(self, node: str, op: str) -> None:

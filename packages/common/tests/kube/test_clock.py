@@ -28,7 +28,7 @@ def wall() -> Iterator[Wall]:
 
 
 def answered(clock: ServerClock, at: float, *, took: float = 0.0) -> None:
-    clock.heard(formatdate(at, usegmt=True), monotonic() - took)
+    clock.observe(formatdate(at, usegmt=True), monotonic() - took)
 
 
 @pytest.mark.parametrize("off", [0.0, 1.0, -1.0, TOLERATED])
@@ -65,5 +65,5 @@ def test_a_clock_that_is_set_right_is_followed(wall: Wall) -> None:
 @pytest.mark.parametrize("date", [None, "", "soon", "Mon, 99 Foo 2026 00:00:00 GMT"])
 def test_an_answer_without_a_date_says_nothing(wall: Wall, date: str | None) -> None:
     clock = ServerClock()
-    clock.heard(date, monotonic())
+    clock.observe(date, monotonic())
     assert clock.now() == wall.shows

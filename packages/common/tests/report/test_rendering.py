@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tightship.cli.output import text_of
+from tightship.documents.amounts import cores, memory, memory_pair
 from tightship.documents.document import (
     ORDERS,
     ExcessSummary,
@@ -21,8 +22,8 @@ from tightship.documents.document import (
     sorted_nodes,
 )
 from tightship.documents.formats import formats_of
-from tightship.documents.plan_view import PLAN, memory_pair
-from tightship.documents.presentation import cores, memory, reason_words
+from tightship.documents.plan_view import PLAN
+from tightship.documents.presentation import reason_words
 from tightship.documents.terminal import Terminal, clean
 
 from .plans import GIB, node, plan, refusal

@@ -201,7 +201,7 @@ class _Conversion:
             if after[key] != value and key not in own
         ]
         renamed = [f"{'.'.join(map(str, old))} is {new[-1]} now" for new, old in translation.older.items()]
-        self._told(where, [*renamed, *(f"written down: {each}" for each in translation.notes)], changed)
+        self._note(where, [*renamed, *(f"written down: {each}" for each in translation.notes)], changed)
         return plain
 
     def _pods(self, thing: Json, where: str) -> Json:
@@ -216,31 +216,33 @@ class _Conversion:
         if controller is None:
             return container
         model, env = controller.process, []
-        told: list[str] = []
+        remarks: list[str] = []
         for name, each in variables.items():
             field, key = model.older.fields.get(name), node_compactor.older.CONFIG_KEYS.get(name)
             if field is not None:
                 native = model.variables(field)[0]
-                told.append(f"{name} is {native} now")
+                remarks.append(f"{name} is {native} now")
                 env.append({**each, "name": native, **_with_unit(each, is_duration(model.model_fields[field]))})
             elif controller is _COMPACTOR and key is not None and key in self._overrides:
-                told.append(f"{name} is {key} of the ConfigMap now")
+                remarks.append(f"{name} is {key} of the ConfigMap now")
             else:
                 env.append(each)
                 if controller is _COMPACTOR and key is not None:
-                    told.append(f"{name} stays, since {key} belongs into the configuration, which is not in this file")
+                    remarks.append(
+                        f"{name} stays, since {key} belongs into the configuration, which is not in this file"
+                    )
         if any(name in model.older.fields for name in variables):
             given = {each.get("name") for each in env}
             for field, value in model.older.implied.items():
                 native = model.variables(field)[0]
                 if native not in given:
                     env.append({"name": native, "value": str(value)})
-                    told.append(f"written down: {native}={value}, as the older controller")
+                    remarks.append(f"written down: {native}={value}, as the older controller")
         flags = [each for each in container.get("args") or [] if str(each).partition("=")[0] in _FLAGS]
         changed = [f"{each}: run has no such flag, set {_FLAGS[each.partition('=')[0]]}" for each in flags]
-        if told or changed:
-            told.append(f"the image stays {container.get('image', 'unset')}: write down that of {controller.name}")
-        self._told(where, told, changed)
+        if remarks or changed:
+            remarks.append(f"the image stays {container.get('image', 'unset')}: write down that of {controller.name}")
+        self._note(where, remarks, changed)
         return {**container, "env": env}
 
     def _hpa(self, thing: Json, where: str) -> Json:
@@ -256,15 +258,15 @@ class _Conversion:
         found = {renamed.get(key, key): str(text) for key, text in annotations.items()}
         before, after = parse_spec({key: str(text) for key, text in annotations.items()}), parse_spec(found)
         if isinstance(before, Problems):
-            self._told(where, [f"can't be used before nor after: {each}" for each in before.lines], [])
+            self._note(where, [f"can't be used before nor after: {each}" for each in before.lines], [])
         else:
             changed = [] if before == after else ["the annotations mean something else now"]
-            self._told(where, [f"{old} is {new} now" for old, new in renamed.items()], changed)
+            self._note(where, [f"{old} is {new} now" for old, new in renamed.items()], changed)
         return {**thing, "metadata": {**thing["metadata"], "annotations": found}}
 
-    def _told(self, where: str, told: list[str], changed: list[str]) -> None:
-        if told or changed:
-            self.notes += [f"{where}: {each}" for each in told]
+    def _note(self, where: str, remarks: list[str], changed: list[str]) -> None:
+        if remarks or changed:
+            self.notes += [f"{where}: {each}" for each in remarks]
             self.notes += [f"{where}: changes in behaviour: {'; '.join(changed) or 'nothing'}"]
 
 

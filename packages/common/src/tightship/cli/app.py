@@ -84,8 +84,8 @@ def run(program: str, main: Callable[[Sequence[str]], int], arguments: Sequence[
 def _complain(program: str, problems: Sequence[str], code: int = EXIT_ERROR) -> int:
     lines = [line for problem in problems for line in (problem.splitlines() or [""])]
     more = len(lines) - MOST_LINES
-    told = [*(cut(line) for line in lines[:MOST_LINES]), *([f"and {more:,} more"] if more > 0 else [])]
-    sys.stderr.write("".join(f"{program}: {line}\n" for line in told))
+    shown = [*(cut(line) for line in lines[:MOST_LINES]), *([f"and {more:,} more"] if more > 0 else [])]
+    sys.stderr.write("".join(f"{program}: {line}\n" for line in shown))
     return code
 
 

@@ -143,8 +143,8 @@ def value_of(parse: Callable[[str], _T]) -> Callable[[str], _T]:
         except SettingsError as error:
             raise CliError(*error.problems) from error
         except ValueError as error:
-            told = f"{quoted(text)} is not a whole number" if parse is int else str(error)
-            raise argparse.ArgumentTypeError(told) from error
+            help_text = f"{quoted(text)} is not a whole number" if parse is int else str(error)
+            raise argparse.ArgumentTypeError(help_text) from error
 
     return parsed
 
@@ -187,10 +187,10 @@ def add_server_arguments(group: argparse._ArgumentGroup, *, several: bool = Fals
     group.add_argument(
         "--kubeconfig", metavar="FILE", help="kubeconfig (default: $KUBECONFIG, ~/.kube/config, in-cluster)"
     )
-    told = "context of the kubeconfig (default: its current one)"
+    help_text = "context of the kubeconfig (default: its current one)"
     if several:
-        told += "; repeatable, * and ? match: several clusters are shown side by side"
-    group.add_argument("--context", metavar="NAME", action="append" if several else "store", help=told)
+        help_text += "; repeatable, * and ? match: several clusters are shown side by side"
+    group.add_argument("--context", metavar="NAME", action="append" if several else "store", help=help_text)
     group.add_argument(
         "--request-timeout",
         metavar="DURATION",
@@ -228,8 +228,8 @@ def add_flags(
         if flag.topic != topic or (plan and not flag.plan):
             continue
         kind = model.model_fields[field].annotation
-        told = flag.help.format(**words) + otherwise(field, flag)
-        how: dict[str, Any] = {"dest": field, "default": None, "help": told.replace("%", "%%")}
+        help_text = flag.help.format(**words) + otherwise(field, flag)
+        how: dict[str, Any] = {"dest": field, "default": None, "help": help_text.replace("%", "%%")}
         if kind is not bool:
             listed = get_origin(kind) in (tuple, frozenset)
             how |= {"metavar": flag.metavar, "type": value_of(flag.parse), "action": "append" if listed else "store"}

@@ -18,7 +18,7 @@ from tightship.cli.arguments import CommandParser, add_logging_arguments, add_se
 from tightship.cli.output import Progress, abandon
 from tightship.cli.pseudonyms import anonymous
 from tightship.cli.snapshot_file import LEASE, SnapshotHead
-from tightship.cli.source import connected, read_counts, telling
+from tightship.cli.source import connected, counting_of, read_counts
 from tightship.cluster import NOT_SERVED
 from tightship.documents.warnings import UNREADABLE_SHOWN
 from tightship.draining.begun import without_names
@@ -105,7 +105,7 @@ async def _read(
     progress.wait("connecting")
     async with await connected(arguments) as connection:
         progress.wait(f"connecting to {connection.server}")
-        found = await read_lists(connection, progress=telling(progress), decode=keep)
+        found = await read_lists(connection, progress=counting_of(progress), decode=keep)
         counts, unread = await read_counts(connection)
         head = SnapshotHead(cluster=connection.context, time=wall(), missing=found.missing)
     lists = {

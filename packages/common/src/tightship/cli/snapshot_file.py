@@ -183,7 +183,7 @@ class _Reader:
         self._counts: Mapping[str, str] = {}
         self._state = ClusterState()
         self._repeated = Repeated()
-        self._heard: dict[str, int] = {}
+        self._reported: dict[str, int] = {}
         self._started: dict[str, int] = {}
         """The latest time by each node's kubelet: in the node's status, and in those of its pods."""
         self._silent: set[str] = set()
@@ -232,7 +232,7 @@ class _Reader:
         snapshot = self._state.snapshot()
         if head is not None and len(held.named) == 1:
             return FileCluster(snapshot, (), head.time, head, self._counts)
-        reports = {**self._started, **self._heard}
+        reports = {**self._started, **self._reported}
         still = {name: at for name, at in reports.items() if name not in self._silent} or reports
         at = agreed_time(still, self._stamped)
         remarks = [*remarks_of(snapshot, self._state.strays()), *partial(snapshot, held.lists["Pod"])]
@@ -246,10 +246,10 @@ class _Reader:
             if thing.started is not None and thing.node:
                 self._started[thing.node] = max(self._started.get(thing.node, 0), thing.started)
         elif isinstance(thing, Node):
-            heard, silent, written = _report(raw)
+            reported, silent, written = _report(raw)
             self._stamped = max(self._stamped, thing.created, written)
-            if heard:
-                self._heard[thing.name] = heard
+            if reported:
+                self._reported[thing.name] = reported
             if silent:
                 self._silent.add(thing.name)
 
@@ -405,12 +405,12 @@ def _operators(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _pod_requirements(snapshot: Snapshot) -> Iterator[tuple[str, Iterable[Requirement]]]:
-    told: set[int] = set()
+    seen: set[int] = set()
     for pod in _all_pods(snapshot):
         spec = pod.spec
-        if id(spec) in told:
+        if id(spec) in seen:
             continue
-        told.add(id(spec))
+        seen.add(id(spec))
         found = [*_terms(spec.node_affinity)]
         for term in (*spec.affinity, *spec.anti_affinity):
             found += [*_of(term.label_selector), *_of(term.namespace_selector)]

@@ -15,10 +15,10 @@ from tightship.cli.arguments import REQUEST_TIMEOUT, environment
 from tightship.cli.output import Progress
 from tightship.cluster import Snapshot
 from tightship.documents.document import Source
-from tightship.draining.begun import begun_in, counts_of
+from tightship.draining.begun import counts_of
 from tightship.kube.host import run, wall
 from tightship.objects.api_errors import KubeError, one_line
-from tightship.objects.drain_record import Begun
+from tightship.objects.drain_record import Begun, begun_in
 from tightship.planning.demand import ReservedDemand
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ async def connected(arguments: argparse.Namespace) -> Connection:
     return await connect(arguments.kubeconfig, arguments.context, retry=retry, timeout=patience, longest=patience)
 
 
-def telling(progress: Progress) -> Callable[[str, int], None]:
+def counting_of(progress: Progress) -> Callable[[str, int], None]:
     """Return what tells *progress* how many objects of a kind have been read."""
     counts: dict[str, int] = {}
 
@@ -137,7 +137,7 @@ async def _read_live(
     async with await connected(arguments) as connection:
         progress.wait(f"connecting to {connection.server}")
         wanted = resources(autoscalers=ahead.replicas > 0, buffers=ahead.buffers, restarts=restarts)
-        snapshot = await read_cluster(connection, progress=telling(progress), resources=wanted)
+        snapshot = await read_cluster(connection, progress=counting_of(progress), resources=wanted)
         counts, uncounted = await read_counts(connection)
         source = Source("cluster", connection.context)
         return LoadedCluster(snapshot, source, wall(), begun=begun_in(counts), uncounted=uncounted)

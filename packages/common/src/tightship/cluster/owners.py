@@ -153,9 +153,9 @@ def annotation_changes(snapshot: Snapshot, pod: Pod, key: str, value: str | None
 
 def annotating(snapshot: Snapshot, pod: Pod, key: str, value: str | None) -> str:
     """Return the commands of :func:`annotation_changes`, and where the change belongs."""
-    told = " && ".join(each.command for each in annotation_changes(snapshot, pod, key, value))
+    joined = " && ".join(each.command for each in annotation_changes(snapshot, pod, key, value))
     note = managing(snapshot, pod).note(named(snapshot, pod))
-    return f"{told} ({note})" if note else told
+    return f"{joined} ({note})" if note else joined
 
 
 def _above(snapshot: Snapshot, pod: Pod, owner: Owner) -> Owner | None:

@@ -194,11 +194,15 @@ class Anew(Struct, frozen=True):
     def changes(self, now: Resources) -> str:
         """Return what changes in a pod that requests the amounts *now*."""
         names = [name for name in sorted({*now, *self.requests}) if now.get(name, 0) != self.requests.get(name, 0)]
-        told = [
+        amounts = [
             f"{name} {humanize(name, self.requests.get(name, 0))} (now {humanize(name, now.get(name, 0))})"
             for name in names
         ]
-        return f"VerticalPodAutoscaler {self.autoscaler} will have it made anew with {', '.join(told)}" if told else ""
+        return (
+            f"VerticalPodAutoscaler {self.autoscaler} will have it made anew with {', '.join(amounts)}"
+            if amounts
+            else ""
+        )
 
 
 class Restart(Struct, frozen=True):

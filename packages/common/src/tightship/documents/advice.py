@@ -169,8 +169,8 @@ def _rest(summary: AdviceSummary, currency: str) -> Iterator[str]:
     more = len(heads) - len(printed(summary))
     if more > 0:
         yield f"{counted(more, 'more change')} in -o json and -o html"
-    if told := together(summary, currency):
-        yield told
+    if total := together(summary, currency):
+        yield total
     if not summary.changes and summary.tried and not summary.untried:
         yield f"no known change frees a node ({summary.tried:,} tried)"
     yield from summary.others

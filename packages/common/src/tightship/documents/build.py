@@ -416,7 +416,7 @@ def blockers(
 ) -> tuple[Blocker, ...]:
     """Return what keeps nodes by *refusals*: first what alone keeps most money, then what keeps most nodes."""
     pods = {pod.key: pod for view in snapshot.nodes.values() for pod in view.pods}
-    told: dict[tuple[Reason, str], str] = {}
+    thing_of: dict[tuple[Reason, str], str] = {}
     kept: dict[tuple[str, str], list[int]] = {}
     priced = any(fact.price is not None for fact in facts.values())
     for name, found in refusals.items():
@@ -427,9 +427,9 @@ def blockers(
         things: dict[tuple[str, str], None] = {}
         for each in found:
             place = each.reason, each.subject
-            if place not in told:
-                told[place] = _thing(snapshot, pods.get(each.subject), each, facts[name].pool)
-            things[each.reason.value, told[place]] = None
+            if place not in thing_of:
+                thing_of[place] = _thing(snapshot, pods.get(each.subject), each, facts[name].pool)
+            things[each.reason.value, thing_of[place]] = None
         for thing in things:
             sums = kept.setdefault(thing, [0, 0, 0, 0])
             sums[0] += 1

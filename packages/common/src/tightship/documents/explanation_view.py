@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tightship.documents.advice import bundle_lines
+from tightship.documents.amounts import age, cores, memory, percent
 from tightship.documents.document import NodeDetail, NodeExplanation, PodEntry, RefusalEntry
 from tightship.documents.money import hourly, monthly, origin
 from tightship.documents.presentation import (
@@ -16,10 +17,6 @@ from tightship.documents.presentation import (
     Style,
     TextLine,
     View,
-    age,
-    cores,
-    memory,
-    percent,
     warning,
 )
 from tightship.objects.counting import counted
@@ -141,15 +138,15 @@ def _pods(pods: Sequence[PodEntry]) -> Grid:
         allowed = [", ".join(f"allows {each.allowed}" for each in pod.budgets) for pod in pods]
         columns.append(Column("PDB", [each or "-" for each in named]))
         columns.append(Column("PDB", [each or "-" for each in allowed], name="PDB allows"))
-    told: dict[tuple[str, str], str] = {}
-    return Grid(columns, _SHAPES, below=[_below(pod, told) for pod in pods])
+    shown_for: dict[tuple[str, str], str] = {}
+    return Grid(columns, _SHAPES, below=[_below(pod, shown_for) for pod in pods])
 
 
-def _below(pod: PodEntry, told: dict[tuple[str, str], str]) -> list[TextLine]:
-    """Return the lines below the row of *pod*; *told* has the pod that a refusal was told of at length."""
+def _below(pod: PodEntry, shown_for: dict[tuple[str, str], str]) -> list[TextLine]:
+    """Return the lines below the row of *pod*; *shown_for* has the pod that a refusal was told of at length."""
     lines = [] if pod.anew is None else [TextLine(pod.anew, indent=6)]
     for each in pod.refusals:
-        first = told.setdefault((each.reason, each.detail), pod.name)
+        first = shown_for.setdefault((each.reason, each.detail), pod.name)
         same = len(f"as {first}") < len(each.detail) and first != pod.name
         lines.append(TextLine(f"as {first}", word=each.reason, indent=6) if same else _refusal(each, 6))
     return lines

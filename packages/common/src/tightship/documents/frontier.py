@@ -144,11 +144,11 @@ PROVEN = {
 def headline(found: NodeFrontier, knee: FrontierPoint) -> str:
     """Return what the knee says in words."""
     last = found.points[-1]
-    told = f"the first {knee.removed:,} nodes take {knee.evictions / knee.removed:.2f} evictions each"
+    opening = f"the first {knee.removed:,} nodes take {knee.evictions / knee.removed:.2f} evictions each"
     if last.removed == knee.removed:
-        return told
+        return opening
     more = (last.evictions - knee.evictions) / (last.removed - knee.removed)
-    return f"{told}, the {last.removed - knee.removed:,} after them {more:.2f}"
+    return f"{opening}, the {last.removed - knee.removed:,} after them {more:.2f}"
 
 
 def _plot(points: Sequence[FrontierPoint]) -> dict[str, object]:

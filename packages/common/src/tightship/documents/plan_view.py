@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from tightship.cluster.pools import shown
 from tightship.documents.advice import AdviceEntry, advice_lines, gained, numbered, patches, together
+from tightship.documents.amounts import age, amount, cores, cores_pair, memory, memory_pair, percent, short
 from tightship.documents.build import extended_resources
 from tightship.documents.document import (
     Blocker,
@@ -45,18 +46,11 @@ from tightship.documents.presentation import (
     Style,
     TextLine,
     View,
-    age,
-    amount,
-    cores,
     figure,
-    memory,
-    percent,
-    short,
     warning,
 )
 from tightship.documents.terminal import length, pad
 from tightship.objects.counting import counted
-from tightship.objects.quantity import BINARY_STEPS
 from tightship.objects.reasons import Reason
 
 STATES = (
@@ -171,13 +165,13 @@ def plan_page(
     ordered = sorted(pools.items())
     fleet = {shown(pool): [Slot(row.number, row.cpu, row.memory) for row in of] for pool, of in ordered}
     currency = "" if summary.money is None else summary.money.currency
-    told, extended = headline(summary), tuple(summary.other)[:EXTENDED_SHOWN]
+    outcome, extended = headline(summary), tuple(summary.other)[:EXTENDED_SHOWN]
     values = {
         "plan": plan,
         "within": within,
         "named": named,
         "summary": summary,
-        "headline": told,
+        "headline": outcome,
         "rows": rows,
         "ids": {row.node.name: row.number for row in rows},
         "pools": [Pool(pool, of) for pool, of in ordered],
@@ -201,7 +195,7 @@ def plan_page(
         "shown": shown,
         **more,
     }
-    title = f"{plan.source.shown}: {told} · {plan.generator.name}"
+    title = f"{plan.source.shown}: {outcome} · {plan.generator.name}"
     waits = dict.fromkeys(each.detail for each in plan.held.values() if each.reason == Reason.OUTSIDE_WINDOW)
     held = (f"{Reason.OUTSIDE_WINDOW}: {detail}" for detail in waits)
     return Page(title, template, values, (*alerts, *held, *plan.warnings), refresh)
@@ -212,10 +206,10 @@ def headline(summary: Summary) -> str:
     nodes, totals = summary.nodes, summary.money
     if not nodes.removed:
         return f"None of {counted(nodes.before, 'node')} would go" if nodes.before else "There is no node"
-    told = f"{nodes.removed:,} of {counted(nodes.before, 'node')}"
+    outcome = f"{nodes.removed:,} of {counted(nodes.before, 'node')}"
     if totals is None or not totals.micros_per_month.saved:
-        return f"{told} would go"
-    return f"{an_hour(totals.micros_per_month.saved, totals.hours_per_month, totals.currency)} an hour, {told}"
+        return f"{outcome} would go"
+    return f"{an_hour(totals.micros_per_month.saved, totals.hours_per_month, totals.currency)} an hour, {outcome}"
 
 
 class Pool(Struct, frozen=True):
@@ -389,9 +383,9 @@ def namespace_of(subject: str) -> str:
     return space if slash and " " not in space else ""
 
 
-def evicted(told: Summary | SchedulerForecast) -> str:
+def evicted(outcome: Summary | SchedulerForecast) -> str:
     """Return both numbers: the evictions, and the pods that they move."""
-    return f"{counted(told.evictions, 'eviction')} of {counted(told.pods_evicted, 'pod')}"
+    return f"{counted(outcome.evictions, 'eviction')} of {counted(outcome.pods_evicted, 'pod')}"
 
 
 def besides(plan: NodePlan) -> Iterator[tuple[str, str]]:
@@ -810,16 +804,3 @@ def _named_row(node: NodeEntry) -> str:
 
 
 PLAN = plan_view()
-
-
-def memory_pair(share: Share) -> str:
-    """Return ``51.2/256Gi``: both in the unit of the allocatable amount, unless one is tiny beside the other."""
-    total, used = memory(share.allocatable), memory(share.requested)
-    unit = total.lstrip("0123456789.")
-    scaled = share.requested / 1024 ** BINARY_STEPS.index(unit)
-    return f"{scaled:.1f}/{total}" if scaled >= 0.05 or not share.requested else f"{used}/{total}"
-
-
-def cores_pair(share: Share) -> str:
-    """Return ``13.3/32``; the first number always has one decimal, so that a column of them reads easily."""
-    return f"{share.requested / 1000:.1f}/{cores(share.allocatable)}"

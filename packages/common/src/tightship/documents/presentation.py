@@ -1,7 +1,7 @@
 """The look of a document for people: a :class:`Printout`, and what writes it as lines.
 
 Texts are plain Unicode. A format adapts the lines to the terminal or the file: columns are as wide as their cells,
-grids fit the terminal, and texts are folded. Amounts, shares and ages are written as people read them.
+grids fit the terminal, and texts are folded.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from msgspec import Struct
 
 from tightship.documents.html.page import Page
 from tightship.documents.terminal import Terminal, length, pad
-from tightship.objects.quantity import humanize
-from tightship.objects.times import format_duration
 
 Style = Literal["", "bold", "dim", "go", "why", "bad", "bar", "low", "high"]
 
@@ -320,43 +318,3 @@ def _reasons(reasons: Sequence[str], terminal: Terminal, room: int | None) -> st
     choices = (reason_words(reasons, most) for most in range(WORDS_SHOWN, 0, -1))
     fitting = next((text for text in choices if room is None or length(text) <= room), None)
     return terminal.cut(reason_words(reasons, 1), room or 0) if fitting is None else fitting
-
-
-def cores(milli: int) -> str:
-    """Return milli-CPU as cores: ``0.25``, ``1.5``, ``32``, ``12,345``."""
-    if milli % 1000 == 0:
-        return f"{milli // 1000:,}"
-    if milli < 1000:
-        return f"{milli / 1000:.3f}".rstrip("0")
-    return f"{milli / 1000:,.1f}"
-
-
-def memory(amount: int) -> str:
-    """Return bytes with a binary suffix and at most one decimal: ``512Mi``, ``51.2Gi``."""
-    return humanize("memory", amount)
-
-
-def percent(ratio: float | None) -> str:
-    """Return a ratio in percent without decimals, ``-`` for ``None``."""
-    return "-" if ratio is None else f"{ratio * 100:.0f}%"
-
-
-def moved(before: float | None, after: float | None) -> str:
-    """Return ``45% → 51%``, or a single value if both are the same."""
-    first, second = percent(before), percent(after)
-    return first if first == second else f"{first} → {second}"
-
-
-def amount(resource: str, number: int) -> str:
-    """Return an amount of an extended resource, or of huge pages."""
-    return memory(number) if resource.startswith("hugepages-") else f"{number:,}"
-
-
-def short(resource: str) -> str:
-    """Return the name of an extended resource without its domain: ``gpu``."""
-    return resource.rpartition("/")[2]
-
-
-def age(seconds: int | None) -> str:
-    """Return an age in kubectl's notation, ``-`` if the creation time is unknown."""
-    return "-" if seconds is None else format_duration(seconds)

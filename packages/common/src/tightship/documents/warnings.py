@@ -205,10 +205,14 @@ def _unknown_minimums(snapshot: Snapshot, pools: Sequence[str]) -> Iterator[str]
 
 def _abandoned(snapshot: Snapshot) -> Iterator[str]:
     """Tell of nodes whose pods would have to move, and for which no room is kept any more."""
-    told = {name: displaces(view.node) for name in sorted(snapshot.abandoned) if (view := snapshot.nodes.get(name))}
-    with_pods = [name for name in told if any(not (pod.daemon or pod.mirror) for pod in snapshot.nodes[name].pods)]
+    displaced_by = {
+        name: displaces(view.node) for name in sorted(snapshot.abandoned) if (view := snapshot.nodes.get(name))
+    }
+    with_pods = [
+        name for name in displaced_by if any(not (pod.daemon or pod.mirror) for pod in snapshot.nodes[name].pods)
+    ]
     if with_pods:
-        first = some([f"{name} ({told[name]})" for name in with_pods], NODES_SHOWN)
+        first = some([f"{name} ({displaced_by[name]})" for name in with_pods], NODES_SHOWN)
         nodes = "node" if len(with_pods) == 1 else "nodes"
         yield f"no room is kept for the pods of {nodes} {first}: that was longer ago than cordonRoomTimeout"
 

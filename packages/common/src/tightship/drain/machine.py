@@ -197,7 +197,7 @@ def inherited(record: DrainRecord, node: Node, controller: str, now: float) -> t
     return _enter(record, Phase.RESTORING, now, controller=controller, reason=str(because)), because
 
 
-def mended(node: Node, record: DrainRecord | None, controller: str, rules: DrainRules, now: float) -> Write:
+def repaired(node: Node, record: DrainRecord | None, controller: str, rules: DrainRules, now: float) -> Write:
     """Return how *controller* repairs a node with our taint or an unreadable annotation: it undoes only our part.
 
     Whoever removed the annotation wants no drain of this node, and is obeyed for as long as somebody who uncordons a

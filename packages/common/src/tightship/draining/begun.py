@@ -16,10 +16,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from tightship.draining.lease_room import BEGUN_ANNOTATION, WORKLOADS_ANNOTATION
-from tightship.objects.drain_record import Amount, Begun, Spent
-from tightship.objects.times import recorded_time, rfc3339, with_times
-from tightship.objects.unreadable import UNREADABLE
+from tightship.objects.drain_record import BEGUN_ANNOTATION, WORKLOADS_ANNOTATION, Spent, begun_in
+from tightship.objects.times import rfc3339, with_times
 from tightship.rules.rates import DAY, HOUR, SKEW
 
 MOST = 300
@@ -28,22 +26,6 @@ MOST = 300
 LONGEST = 96 * 1024
 """Most bytes of the workloads' evictions: 4,000 workloads. With more, the marks get shorter, and several workloads that
 share the beginning of a mark rest together."""
-
-_TIMES = frozenset({"at"})
-_hits = msgspec.json.Decoder(dict[str, tuple[tuple[Amount, Amount], ...]])
-
-
-def begun_in(annotations: Mapping[str, str], now: float = 0.0) -> Begun:
-    """Return the counts in *annotations* of the Lease, asked *now*."""
-    name = BEGUN_ANNOTATION
-    try:
-        plain = with_times(msgspec.json.decode(annotations.get(name, "[]")), _TIMES, recorded_time)
-        found = msgspec.convert(plain, list[Spent])
-        name = WORKLOADS_ANNOTATION
-        hits = _hits.decode(annotations.get(name, "{}"))
-    except (*UNREADABLE, ValueError) as error:
-        return Begun(now=now, problem=f"annotation {name} of the claims' Lease can't be read: {error}")
-    return Begun(tuple(found), now, workloads=hits)
 
 
 def counts_of(annotations: Mapping[str, str]) -> Mapping[str, str]:
@@ -121,7 +103,7 @@ def _written(annotations: Mapping[str, str], spent: Iterable[Spent], now: float)
 
 
 def _encoded(spent: Iterable[Spent]) -> Mapping[str, str]:
-    plain = with_times(msgspec.to_builtins(list(spent)), _TIMES, rfc3339)
+    plain = with_times(msgspec.to_builtins(list(spent)), frozenset({"at"}), rfc3339)
     return {BEGUN_ANNOTATION: msgspec.json.encode(plain).decode()}
 
 

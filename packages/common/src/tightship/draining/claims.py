@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from tightship.draining.begun import begun_in, given_back, with_begun, with_evicted
+from tightship.draining.begun import given_back, with_begun, with_evicted
 from tightship.draining.lease_room import (
     ADDITIONS_ANNOTATION,
     CLAIMS_ANNOTATION,
@@ -48,6 +48,7 @@ from tightship.objects.drain_record import (
     Phase,
     PoolSavings,
     Spent,
+    begun_in,
 )
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.times import recorded_time, rfc3339, rfc3339_ms, with_times
@@ -86,7 +87,7 @@ class Claim(Struct, frozen=True, kw_only=True, omit_defaults=True):
 Allows = Callable[[tuple[Claim, ...], Begun], Refusal | None]
 
 
-class Wish(Struct, frozen=True):
+class ClaimRequest(Struct, frozen=True):
     """A *claim* to be made unless *allows* refuses, which gets all claims and what has begun, or *beside*, which
     gets the whole Lease.
 
@@ -128,9 +129,9 @@ def claims_in(lease: Lease) -> tuple[Claim, ...]:
 
 
 async def take(
-    ledger: Ledger, wishes: Sequence[Wish], held: Callable[[], Iterable[Claim]] = tuple
+    ledger: Ledger, requests: Sequence[ClaimRequest], held: Callable[[], Iterable[Claim]] = tuple
 ) -> tuple[Refusal | None, ...]:
-    """Make the claims of *wishes* in their order, in one write; ``None`` means that the ledger holds the claim.
+    """Make the claims of *requests* in their order, in one write; ``None`` means that the ledger holds the claim.
 
     Nothing is asked for any more once the cluster's budget has refused: the answers may be fewer than the wishes.
     *held* returns the claims whose drains the caller drives. If somebody has deleted the Lease, or etcd has lost its
@@ -141,9 +142,9 @@ async def take(
     After an error without an answer the claims may or may not exist, and the caller may :func:`take` or drop them
     again.
     """
-    for wish in wishes:
-        if not wish.claim.node or not wish.claim.op:
-            raise ValueError(f"a claim needs a node and an op: {wish.claim}")
+    for request in requests:
+        if not request.claim.node or not request.claim.op:
+            raise ValueError(f"a claim needs a node and an op: {request.claim}")
     answers: list[Refusal | None] = []
 
     def add(lease: Lease) -> Mapping[str, str] | None:
@@ -152,8 +153,8 @@ async def take(
         known = {each.claim.op for each in present}
         lost = [_Entry(each, _encode(each)) for each in held() if each.op not in known]
         notes: Mapping[str, str] | None = None
-        for wish in wishes:
-            claim = wish.claim
+        for request in requests:
+            claim = request.claim
             other = next((each.claim for each in present if each.claim.node == claim.node), None)
             if other is not None:
                 answers.append(None if other.op == claim.op else _taken(other))
@@ -163,7 +164,7 @@ async def take(
             begun = begun_in(with_begun(lease.annotations, spent, claim.since), claim.since)
             for each in counted:
                 begun = begun.with_drain(None, each.claim.workloads)
-            refusal = wish.beside(lease) or wish.allows(tuple(each.claim for each in counted), begun)
+            refusal = request.beside(lease) or request.allows(tuple(each.claim for each in counted), begun)
             if refusal is None:
                 counted.append(_Entry(claim, _encode(claim)))
                 wider = _with(counted, with_begun(lease.annotations, [*spent, claim.spends], claim.since))

@@ -24,8 +24,18 @@ import msgspec
 from tightship.cluster import Snapshot
 from tightship.cluster.installations import Beside
 from tightship.drain.events import DrainEvent, EventKind
-from tightship.drain.machine import NodeChange, claimed, inherited, mended
-from tightship.draining.claims import Allows, Claim, Wish, adding, catching_up, claims_in, dropping, rested, take
+from tightship.drain.machine import NodeChange, claimed, inherited, repaired
+from tightship.draining.claims import (
+    Allows,
+    Claim,
+    ClaimRequest,
+    adding,
+    catching_up,
+    claims_in,
+    dropping,
+    rested,
+    take,
+)
 from tightship.draining.drain_task import Drive, Tools, collected
 from tightship.draining.installations import Installations
 from tightship.draining.ledger import Ledger
@@ -301,7 +311,7 @@ class Drainer:
         """
         known, now = self._installations, self._tools.clock()
 
-        def wish(order: Order) -> Wish:
+        def request(order: Order) -> ClaimRequest:
             def allows(claims: tuple[Claim, ...], begun: Begun) -> Refusal | None:
                 return self.pauses(order.node.name) or order.allows(claims, begun)
 
@@ -310,15 +320,15 @@ class Drainer:
 
             counted = (order.evicts, order.workloads)
             entry = self._entry(order.node, token(16), order.pool, now, counted, waits=bool(order.waits_for))
-            return Wish(entry, allows, beside)
+            return ClaimRequest(entry, allows, beside)
 
-        wishes = [wish(order) for order in orders]
-        answers = list(await take(self._ledger, wishes, lambda: [each.claim for each in self._drives.values()]))
+        requests = [request(order) for order in orders]
+        answers = list(await take(self._ledger, requests, lambda: [each.claim for each in self._drives.values()]))
         granted = [at for at, refusal in enumerate(answers) if refusal is None]
         in_vain: list[tuple[str, str]] = []
 
         async def begin(at: int) -> None:
-            entry = wishes[at].claim
+            entry = requests[at].claim
             answers[at] = await self._claim_node(orders[at], entry.op)
             if answers[at] is not None:
                 in_vain.append((entry.node, entry.op))
@@ -403,7 +413,7 @@ class Drainer:
                 await collected(self._adopt_node(name, others, unreadable=ledger), troubles)
         for entry in await self._read_claims(snapshot) if ledger else ():
             if self._may_adopt(entry.node) and self._others.forsaken(entry, self._tools.clock(), others=others):
-                await collected(self._mend_entry(entry), troubles)
+                await collected(self._repair_entry(entry), troubles)
         if troubles:
             raise troubles[0]
 
@@ -424,7 +434,7 @@ class Drainer:
             return
         record = drain_record(live.node)
         if record is None or record.phase is Phase.UNKNOWN or not record.owns_node:
-            await self._mend_orphan(live, record)
+            await self._repair_orphan(live, record)
             return
         epoch = max(self._epoch(), record.epoch + 1)
         taken = msgspec.structs.replace(record, holder=self._holder, epoch=epoch, lease=self._lease)
@@ -436,18 +446,18 @@ class Drainer:
         self._tools.tell(event)
         self._drive(after.node, taken)
 
-    async def _mend_orphan(self, live: LiveNode, record: DrainRecord | None) -> None:
+    async def _repair_orphan(self, live: LiveNode, record: DrainRecord | None) -> None:
         """Repair a node with our taint, or with an unreadable annotation.
 
         A node that an autoscaler has taken meanwhile stays as it is until the autoscaler gives it back.
         """
         if owner_elsewhere(live.node) is not None:
             return
-        mend = mended(live.node, record, self._controller, self._tools.settings().rules, self._tools.clock())
-        after = await self._tools.patch(live, record_patch(live, mend.record, mend.change))
-        self._tools.tell(DrainEvent(EventKind.PHASE, after.node, mend.record, because=mend.because))
+        repair = repaired(live.node, record, self._controller, self._tools.settings().rules, self._tools.clock())
+        after = await self._tools.patch(live, record_patch(live, repair.record, repair.change))
+        self._tools.tell(DrainEvent(EventKind.PHASE, after.node, repair.record, because=repair.because))
 
-    async def _mend_entry(self, entry: Claim) -> None:
+    async def _repair_entry(self, entry: Claim) -> None:
         """Drop an entry whose node no longer carries that drain.
 
         The entry may belong to a claim whose patch is still on its way from a replica that was stopped. So this method

@@ -74,7 +74,7 @@ class Installations:
         self._listed: tuple[Installation, ...] = ()
         # Since when each other one stands still, and when each was last in the list (monotonic seconds).
         self._still: dict[str, tuple[str, float]] = {}
-        self._heard: dict[str, float] = {}
+        self._last_renewal: dict[str, float] = {}
         self._known: frozenset[str] = frozenset()
         self._watching: float | None = None
         self._looked = self._wrote = -1e9
@@ -85,7 +85,7 @@ class Installations:
         now, lasts = monotonic(), self._own.lasts
         alive = None
         if self._watching is not None and now - self._watching >= lasts:
-            alive = frozenset(short(lease) for lease, heard in self._heard.items() if now - heard < lasts)
+            alive = frozenset(short(lease) for lease, last in self._last_renewal.items() if now - last < lasts)
         return Beside(self._own.controller, self._own.lease, self._listed, alive, self._known)
 
     async def look(self, pools: Mapping[str, bool] | None = None, labels: Sequence[str] = KNOWN_POOL_LABELS) -> None:
@@ -162,9 +162,9 @@ class Installations:
         ]
         own = next((each for each in kept if each.lease == self._own.lease), None)
         for each in known:
-            self._heard.pop(each.lease, None)
-        self._heard |= {each.lease: now for each in kept}
-        self._known |= self._heard.keys()
+            self._last_renewal.pop(each.lease, None)
+        self._last_renewal |= {each.lease: now for each in kept}
+        self._known |= self._last_renewal.keys()
         stamp = rfc3339(wall())
         due = own is None or listed is None or now - self._wrote >= self._own.lasts / _LOOKS - 1
         renewed = stamp if due or own is None else own.renewed

@@ -20,8 +20,6 @@ CLAIMS_ANNOTATION = "tightship.dev/claims"
 HISTORY_ANNOTATION = "tightship.dev/finished-drains"
 SAVINGS_ANNOTATION = "tightship.dev/savings"
 ADDITIONS_ANNOTATION = "tightship.dev/additions"
-BEGUN_ANNOTATION = "tightship.dev/begun"
-WORKLOADS_ANNOTATION = "tightship.dev/evicted-workloads"
 
 LIMIT = 256 * 1024
 """Bytes of all names and values of annotations (``TotalAnnotationSizeLimitB`` of apimachinery's objectmeta.go)."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from tightship.cluster.pools import shown
+from tightship.documents.amounts import cores, memory, percent
 from tightship.documents.document import Generator, Head, Source
 from tightship.documents.money import an_hour, money
 from tightship.documents.presentation import (
@@ -16,10 +17,7 @@ from tightship.documents.presentation import (
     Printout,
     TextLine,
     View,
-    cores,
     figure,
-    memory,
-    percent,
     warning,
 )
 from tightship.fit.model import Alternative, Answer, Chosen, Fitted, Present

@@ -224,7 +224,7 @@ class Connection:
         )
         if response.status < 300:
             # A proxy may answer by itself, and by its own clock, but not with success.
-            self.clock.heard(response.headers.get("Date"), sent)
+            self.clock.observe(response.headers.get("Date"), sent)
         return response
 
     @contextmanager

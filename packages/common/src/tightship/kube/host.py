@@ -143,7 +143,7 @@ class ServerClock:
         """Return the time."""
         return wall() + self._ahead
 
-    def heard(self, date: str | None, sent: float) -> None:
+    def observe(self, date: str | None, sent: float) -> None:
         """Record an answer dated *date* to a request sent at *sent* by the monotonic clock."""
         try:
             stamp = _seconds_of(date or "")

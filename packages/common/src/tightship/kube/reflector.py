@@ -533,7 +533,7 @@ class Reflector:
             while True:
                 began, self._arrived = timing.clock(), False
                 if not await watch_once(
-                    self._connection, self._driver, timing.silence, self._apply, partial(self._heard, anew)
+                    self._connection, self._driver, timing.silence, self._apply, partial(self._on_answer, anew)
                 ):
                     self._driver = None
                     break
@@ -561,7 +561,7 @@ class Reflector:
         self._alive()
         return listing.resource_version
 
-    def _heard(self, anew: Callable[[], None]) -> None:
+    def _on_answer(self, anew: Callable[[], None]) -> None:
         self.failure = None
         anew()
         self._alive()

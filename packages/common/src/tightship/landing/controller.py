@@ -43,7 +43,7 @@ from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic
 from tightship.kube.pacing import RetryPolicy
-from tightship.landing.expected import Landings, led, room_for, wished
+from tightship.landing.expected import Landings, led, room_for, wanted_targets
 from tightship.objects import Node, Pod
 from tightship.objects.api_errors import BadAnswer, Conflict, Forbidden, KubeError, NotFound, NotSent, problem_of
 from tightship.objects.counting import counted, some
@@ -549,10 +549,10 @@ class LandingController(Guide):
         if not moves or not self.available:
             return
         snapshot = self._cache.snapshot()
-        wishes = wished(moves, snapshot)
-        if not wishes:
+        asked_for = wanted_targets(moves, snapshot)
+        if not asked_for:
             return
-        self._expected.expect(wishes, snapshot, monotonic())
+        self._expected.expect(asked_for, snapshot, monotonic())
         self._wake.set()
         try:
             async with asyncio.timeout(LONGEST):
@@ -562,8 +562,8 @@ class LandingController(Guide):
         except (KubeError, TimeoutError) as error:
             failed = problem_of(error)
         if failed:
-            self._expected.withdraw(pod.uid for pod, _ in wishes)
-            _log.warning("%d pods are evicted without a target: %s", len(wishes), failed)
+            self._expected.withdraw(pod.uid for pod, _ in asked_for)
+            _log.warning("%d pods are evicted without a target: %s", len(asked_for), failed)
 
     def answered(self, pod: str, *, going: bool) -> None:
         """Note whether the eviction of *pod* (a uid) was granted, or may have been."""

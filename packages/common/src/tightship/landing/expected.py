@@ -74,7 +74,7 @@ def pods_of(snapshot: Snapshot, owners: Iterable[str]) -> dict[str, list[Pod]]:
     return found
 
 
-def wished(moves: Iterable[tuple[Pod, str]], snapshot: Snapshot) -> list[tuple[Pod, str]]:
+def wanted_targets(moves: Iterable[tuple[Pod, str]], snapshot: Snapshot) -> list[tuple[Pod, str]]:
     """Return those of *moves* (pod, target) whose replacements can be led: a controller makes them, a scheduler
     that filters as kube-scheduler does places them, and the target is a node that still takes pods, led ones included.
     """
@@ -157,15 +157,15 @@ class Landings:
                 [found[uid]] = landing.targets
         return found
 
-    def expect(self, wishes: Sequence[tuple[Pod, str]], snapshot: Snapshot, now: float) -> None:
-        """Enter *wishes* (pod, target): these pods are about to be evicted. *snapshot* shows the pods of before."""
-        owners = {pod.owner.uid for pod, _ in wishes if pod.owner is not None}
+    def expect(self, asked_for: Sequence[tuple[Pod, str]], snapshot: Snapshot, now: float) -> None:
+        """Enter *asked_for* (pod, target): these pods are about to be evicted. *snapshot* shows the pods of before."""
+        owners = {pod.owner.uid for pod, _ in asked_for if pod.owner is not None}
         here = pods_of(snapshot, owners)
         # Replacements of earlier evictions that nobody has seen yet must not pass for pods of before.
         self._see({owner: pods for owner, pods in here.items() if owner in self._known}, now)
         for owner, pods in here.items():
             self._known[owner].update(pod.uid for pod in pods)
-        for pod, target in wishes:
+        for pod, target in asked_for:
             if pod.owner is None:
                 continue
             self._known[pod.owner.uid].add(pod.uid)

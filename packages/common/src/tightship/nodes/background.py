@@ -298,10 +298,12 @@ class PageAdvice:
             now=now,
         )
         assert ADVISE is not None
-        told = ADVISE(AdviceAsked(tunable, snapshot, base, AT_ONCE, limits), inputs, ())
-        if told.advice is None:
+        answer = ADVISE(AdviceAsked(tunable, snapshot, base, AT_ONCE, limits), inputs, ())
+        if answer.advice is None:
             return None
-        return MeasuredAdvice(rfc3339(now), told.advice, {reason.value: cost for reason, cost in told.costs.items()})
+        return MeasuredAdvice(
+            rfc3339(now), answer.advice, {reason.value: cost for reason, cost in answer.costs.items()}
+        )
 
     def _time(self) -> float:
         return math.inf if self._stopped else monotonic()

@@ -450,7 +450,7 @@ class ConsolidationLoop(Controller):
     def _situation(
         self, off: bool, finished: Sequence[Finished], evaluation: Evaluation, settings: NodeSettings
     ) -> Situation:
-        writing = (*self._guide.problems, *self._writes.problems, *self._pass_log.told(self._drainer.problems))
+        writing = (*self._guide.problems, *self._writes.problems, *self._pass_log.logged(self._drainer.problems))
         return Situation(
             generator=self._frame.program,
             settings=self._controller.describe(settings, "live"),
@@ -520,7 +520,7 @@ class PassLog:
         self._elsewhere: Sequence[tuple[str, str]] = ()
         self._others: Collection[str] = ()
         self._held: Mapping[str, Sequence[str]] = {}
-        self._told: Sequence[str] = ()
+        self._logged: Sequence[str] = ()
 
     def judged(self, evaluation: Evaluation, *, off: bool, leader: bool, dry_run: bool) -> None:
         """Log one line for the pass, and one for each node that is newly planned, newly held back, or released."""
@@ -562,9 +562,9 @@ class PassLog:
         if text:
             self._log.info(text)
 
-    def told(self, sentences: Sequence[str]) -> Sequence[str]:
+    def logged(self, sentences: Sequence[str]) -> Sequence[str]:
         """Warn of each of *sentences* when it first appears, and return them."""
-        before, self._told = self._told, sentences
+        before, self._logged = self._logged, sentences
         for each in sentences:
             if each not in before:
                 self._log.warning(each)

@@ -261,11 +261,11 @@ def _figures(status: Status) -> Iterator[tuple[str, str]]:
         hours = f"{sum(each.node_hours for each in status.saved):,.1f} node-hours"
         yield "saved so far", ", ".join([*amounts, hours])
     if (figures := status.landings) is not None:
-        told = "off" if figures.problem else "none yet"
+        text = "off" if figures.problem else "none yet"
         if figures.landed:
             share = f"{100 * figures.target / figures.landed:.1f} %"
-            told = f"{share}: {figures.target:,} of {figures.landed:,} pods on their target"
-        yield "landings", f"{told}; steering: {figures.mode}"
+            text = f"{share}: {figures.target:,} of {figures.landed:,} pods on their target"
+        yield "landings", f"{text}; steering: {figures.mode}"
     for each in status.installations:
         yield "other installation", f"{each.lease} drains {', '.join(map(shown, each.pools)) or 'no pool'}"
     if (search := status.search) is not None:

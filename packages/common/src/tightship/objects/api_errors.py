@@ -181,18 +181,20 @@ def api_error(
 ) -> ApiError:
     """Return the typed error for an answer with *status* and *body*; *retry_after* is the header of that name."""
     try:
-        told = _status.decode(body)
+        parsed = _status.decode(body)
     except UNREADABLE:
         # A proxy or load balancer on the way answered in plain text or HTML.
         text = " ".join(bytes(body)[:_LONGEST_TEXT].decode("utf-8", "replace").split())
-        told = ApiStatus(message=text)
-    code = status or told.code
-    seconds = told.details.retry_after_seconds if told.details else None
+        parsed = ApiStatus(message=text)
+    code = status or parsed.code
+    seconds = parsed.details.retry_after_seconds if parsed.details else None
     if retry_after is not None and retry_after.strip().isdigit():
         seconds = float(retry_after.strip())
     kind = _BY_STATUS.get(code) or (Unavailable if code >= 500 else ApiError)
-    causes = (told.details.causes if told.details else None) or ()
-    return kind(code, told.reason, told.message, seconds or None, causes=causes, verb=verb, path=path, server=server)
+    causes = (parsed.details.causes if parsed.details else None) or ()
+    return kind(
+        code, parsed.reason, parsed.message, seconds or None, causes=causes, verb=verb, path=path, server=server
+    )
 
 
 def one_line(error: BaseException) -> str:

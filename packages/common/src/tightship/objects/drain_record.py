@@ -266,3 +266,22 @@ def _cut(reason: str) -> str:
     while len(msgspec.json.encode(kept)) > _LONGEST_REASON - 3:
         kept = kept[: len(kept) * 9 // 10]
     return kept + "..."
+
+
+BEGUN_ANNOTATION = "tightship.dev/begun"
+WORKLOADS_ANNOTATION = "tightship.dev/evicted-workloads"
+_BEGUN_TIMES = frozenset({"at"})
+_evictions = msgspec.json.Decoder(dict[str, tuple[tuple[Amount, Amount], ...]])
+
+
+def begun_in(annotations: Mapping[str, str], now: float = 0.0) -> Begun:
+    """Return the counts in *annotations* of the Lease, asked *now*."""
+    name = BEGUN_ANNOTATION
+    try:
+        plain = with_times(msgspec.json.decode(annotations.get(name, "[]")), _BEGUN_TIMES, recorded_time)
+        found = msgspec.convert(plain, list[Spent])
+        name = WORKLOADS_ANNOTATION
+        hits = _evictions.decode(annotations.get(name, "{}"))
+    except (*UNREADABLE, ValueError) as error:
+        return Begun(now=now, problem=f"annotation {name} of the claims' Lease can't be read: {error}")
+    return Begun(tuple(found), now, workloads=hits)

@@ -232,7 +232,7 @@ def managed_by(meta: Metadata, *, owned: bool = True) -> ManagedBy:
         return NOBODY
     word = labels.get(MANAGED_BY, "")
     operator = next(_owners(meta), "") if owners else ""
-    operator = operator or next((told for key, told in _ADD_ONS.items() if key in labels), "")
+    operator = operator or next((name for key, name in _ADD_ONS.items() if key in labels), "")
     if word and word.lower() not in _TOOLS:
         operator = operator or word
     tools = tuple(dict.fromkeys(_tools(labels, notes)))

@@ -238,8 +238,8 @@ def _selector(value: object) -> object:
         raise _refused(value, "; allowed are labels by name, or a text such as a=b or 'a in (b,c)'")
     if selector.empty:
         raise _refused(value, " selects every node; allowed is at least one label")
-    told = ",".join(f"{key}={text}" for key, text in value.items()) if isinstance(value, Mapping) else value
-    return Selected(selector=selector, words=told)
+    shown = ",".join(f"{key}={text}" for key, text in value.items()) if isinstance(value, Mapping) else value
+    return Selected(selector=selector, words=shown)
 
 
 class Selected(BaseModel):
@@ -275,8 +275,8 @@ class Entry(BaseModel):
     def entry(self) -> PriceEntry:
         """The entry for the judgement."""
         selector = self.selector
-        told = {"type": self.instance_type, "selector": selector.words if selector else "", "zone": self.zone}
-        words = [f"{key} {text}" for key, text in told.items() if text]
+        shown = {"type": self.instance_type, "selector": selector.words if selector else "", "zone": self.zone}
+        words = [f"{key} {text}" for key, text in shown.items() if text]
         return PriceEntry(
             self.price,
             instance_type=self.instance_type,

@@ -135,9 +135,9 @@ def with_restarts(snapshot: Snapshot, mode: RestartMode, *, places: bool = True)
                 continue
             if (key := (pod.namespace, owner.uid)) not in known:
                 top, mark = _top(snapshot, pod, owner)
-                told = mark if mark is not None else _namespace_mark(snapshot, pod.namespace)
-                asked[top] = asked.get(top, False) or told == "true"
-                wanted = told == "true" or (told is None and mode == "all" and top[0] == DEPLOYMENT)
+                annotated = mark if mark is not None else _namespace_mark(snapshot, pod.namespace)
+                asked[top] = asked.get(top, False) or annotated == "true"
+                wanted = annotated == "true" or (annotated is None and mode == "all" and top[0] == DEPLOYMENT)
                 known[key] = top if wanted else None
             group = known[key]
             if group is not None:

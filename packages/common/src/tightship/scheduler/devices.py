@@ -121,15 +121,15 @@ def with_devices(snapshot: Snapshot) -> Snapshot:
     if NOT_SERVED in missing.values() or not (missing or snapshot.device_classes or broken):
         return snapshot
     survey = _Survey(snapshot, _unknown(snapshot, missing))
-    wishes = {
+    demands = {
         pod.key: survey.needs(pod)
         for pods in (*(view.pods for view in snapshot.nodes.values()), snapshot.unscheduled)
         for pod in pods
         if survey.asks(pod)
     }
-    if not wishes:
+    if not demands:
         return snapshot
-    found = survey.settled(wishes)
+    found = survey.settled(demands)
     nodes: dict[str, NodeView] = {}
     for name, view in snapshot.nodes.items():
         pods = tuple(_replaced(pod, found.get(pod.key)) for pod in view.pods)
@@ -191,7 +191,7 @@ class _Group(Struct, frozen=True):
     problem: str = ""
 
 
-_Wish = tuple[str, tuple[str, ...]]
+_Selection = tuple[str, tuple[str, ...]]
 """A class, and selectors beside the class's own."""
 
 
@@ -213,7 +213,7 @@ class _Survey:
         self._extended = {each.extended: name for name, each in classes if each.extended}
         self._plugged = frozenset(name for view in snapshot.nodes.values() for name in view.node.allocatable)
         self._asks: dict[PodSpec, bool] = {}
-        self._groups: dict[_Wish, _Group] = {}
+        self._groups: dict[_Selection, _Group] = {}
         self._counted: list[_Group] = []
 
     def asks(self, pod: Pod) -> bool:
@@ -264,10 +264,10 @@ class _Survey:
                 yield request
 
     def _group(self, asked: DeviceRequest) -> _Group:
-        wish = asked.device_class, asked.selectors
-        group = self._groups.get(wish)
+        selection = asked.device_class, asked.selectors
+        group = self._groups.get(selection)
         if group is None:
-            group = self._groups[wish] = self._found(*wish)
+            group = self._groups[selection] = self._found(*selection)
         if group.problem:
             raise SelectorUnknownError(group.problem)
         return group
@@ -293,8 +293,8 @@ class _Survey:
         title = of_class.extended if of_class.extended and not more else f"devices of {name}"
         return _Group(f"{title} by {len(self._groups)} other selectors" if more else title, frozenset(ids), by_node)
 
-    def settled(self, wishes: Mapping[str, _Needs]) -> dict[str, _Needs]:
-        """Return *wishes* with one name for each set of devices. Sets that overlap are not judged."""
+    def settled(self, demands: Mapping[str, _Needs]) -> dict[str, _Needs]:
+        """Return *demands* with one name for each set of devices. Sets that overlap are not judged."""
         groups = sorted((each for each in self._groups.values() if not each.problem), key=lambda each: each.name)
         first: dict[frozenset[Allocated], str] = {}
         names = {each.name: first.setdefault(each.ids, each.name) if each.ids else each.name for each in groups}
@@ -307,7 +307,7 @@ class _Survey:
         }
         self._counted = [each for each in apart if each.name not in bad]
         found: dict[str, _Needs] = {}
-        for key, needs in wishes.items():
+        for key, needs in demands.items():
             renamed: Counter[str] = Counter()
             for name, count in needs.amounts:
                 renamed[names[name]] += count

@@ -545,7 +545,7 @@ class SpreadCounter:
         self._max_skew = constraint.max_skew
         self._min_domains = constraint.min_domains or 1
         self._self = 1 if self._selects(template.labels) else 0
-        self.ghosts_count = constraint.node_taints_policy != "Honor" or all(
+        self.counts_cordoned = constraint.node_taints_policy != "Honor" or all(
             untolerated((taint,), template.spec.tolerations, HARD_EFFECTS) is None for taint in (CORDON, DRAINING)
         )
         self._eligible = eligible
@@ -571,7 +571,7 @@ class SpreadCounter:
 
     def close(self, node: int, sign: int = 1) -> None:
         """Cordon *node*, or, with *sign* -1, undo that."""
-        if self.ghosts_count or not self.topology.labelled[node]:
+        if self.counts_cordoned or not self.topology.labelled[node]:
             return
         domain = self.topology.domain_of[node]
         if sign > 0 and self._eligible[node]:
@@ -664,7 +664,9 @@ class SpreadIndex:
         for template, counters in self.own.items():
             for counter, constraint in zip(counters, template.spec.spread, strict=True):
                 self._by_selector.add(template.namespace, constraint.label_selector, counter)
-        self._ghostless = [each for counters in self.own.values() for each in counters if not each.ghosts_count]
+        self._without_cordoned = [
+            each for counters in self.own.values() for each in counters if not each.counts_cordoned
+        ]
 
     def joins(self, template: PodTemplate) -> tuple[SpreadCounter, ...]:
         """Return the counters that count pods of *template*."""
@@ -673,7 +675,7 @@ class SpreadIndex:
 
     def close(self, node: int, sign: int) -> None:
         """Cordon *node* for every constraint, or, with *sign* -1, undo that."""
-        for counter in self._ghostless:
+        for counter in self._without_cordoned:
             counter.close(node, sign)
 
     def _counters(self, template: PodTemplate) -> tuple[SpreadCounter, ...]:

@@ -161,8 +161,8 @@ def fit_load(past: RecordedHpa, query: QuerySpec, begin: float, end: float) -> L
     if spread > _SPREAD:
         return LoadFit(f"the load of a replica varies by {spread:.0%} from one time to another", spread, len(latest))
     half = len(latest) // 2
-    foretold = abs(median(latest[:half]) / median(latest[half:]) - 1)
-    known = proven and max(spread, foretold) <= _SURE and len(latest) >= _ENOUGH_BLOCKS
+    drift = abs(median(latest[:half]) / median(latest[half:]) - 1)
+    known = proven and max(spread, drift) <= _SURE and len(latest) >= _ENOUGH_BLOCKS
     by = "its own metrics asked for" if past.wanted is not None else "it ran, where no bound set them"
     detail = f"{load:.4g} for each of the replicas that {by}, give or take {spread:.0%}"
     if since > votes[0][0]:

@@ -128,7 +128,7 @@ def settings_view(
 
     *config* is the configuration file, if any; *outcomes* is the file of recorded answers, if no server was queried.
     """
-    keys, told = wire_keys(ScalerSettings), wire(settings)
+    keys, served = wire_keys(ScalerSettings), wire(settings)
     values: dict[str, Setting] = {
         "minimumReplicasLowerBound": run.lower_bound,
         "annotationPrefix": run.annotation_prefix,
@@ -145,7 +145,7 @@ def settings_view(
     }
     for key in keys.values():
         if key not in values:
-            values[key] = told[key]
+            values[key] = served[key]
     return SettingsView(_summary(settings, run, config, outcomes), values)
 
 
@@ -204,9 +204,9 @@ class ServedCycle(Struct, frozen=True):
 
 def nothing_yet(name: str, why: str, cluster: str, leader: str = "") -> ServedCycle:
     """Return the output while there is no cycle to show; *why* says the reason, *cluster* is its name."""
-    told = {"apiVersion": API_VERSION, "kind": KIND, "cluster": cluster, "leader": leader, "plan": None}
+    served = {"apiVersion": API_VERSION, "kind": KIND, "cluster": cluster, "leader": leader, "plan": None}
     page = Page(f"{cluster} · {name}", alerts=(why,), refresh=5)
-    return ServedCycle(lambda: msgspec.json.encode(told) + b"\n", lambda: page)
+    return ServedCycle(lambda: msgspec.json.encode(served) + b"\n", lambda: page)
 
 
 def show(

@@ -146,8 +146,8 @@ class _Reader:
     @property
     def warnings(self) -> list[str]:
         """What of the folders was passed over, a line for each reason."""
-        told = [f"{_first(places)}: {why}" for why, places in self._strange.items()]
-        return told + ([f"{_first(self._twice)}; lint each cluster alone"] if self._twice else [])
+        found = [f"{_first(places)}: {why}" for why, places in self._strange.items()]
+        return found + ([f"{_first(self._twice)}; lint each cluster alone"] if self._twice else [])
 
     def read(self, raw: bytes, name: str, of_folder: bool) -> None:
         """Take every object of a file."""

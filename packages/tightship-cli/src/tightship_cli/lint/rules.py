@@ -279,20 +279,20 @@ def _pods(pods: _Pods, eviction: EvictionRules, now: float) -> Iterator[Finding]
 
 
 def _budgets(pods: _Pods) -> Iterator[Finding]:
-    told: set[tuple[str, tuple[str, str, str]]] = set()
+    reported: set[tuple[str, tuple[str, str, str]]] = set()
     for template, pod in pods.of.items():
         budgets = pods.ledger.budgets_of(template)
         refusals = [(each, pods.ledger.exhausted(each, pod)) for each in budgets]
         refusals += [(each, refusal) for refusal in pods.ledger.charge([pod])[1] for each in budgets[:1]]
         for budget, refusal in refusals:
             where = pods.owner(pod) if refusal.reason is Reason.MULTIPLE_PDBS else _of(budget)
-            if refusal.reason in RULES and (refusal.reason, where) not in told:
-                told.add((refusal.reason, where))
+            if refusal.reason in RULES and (refusal.reason, where) not in reported:
+                reported.add((refusal.reason, where))
                 yield found(refusal.reason, where, refusal.detail, refusal.fix)
     for hpa in pods.snapshot.autoscalers.values():
         for budget in {each.key: each for each in _budgets_of(pods, hpa)}.values():
             wanted = 0 if budget.max_unavailable is not None else count_of(budget.min_available, hpa.min_replicas or 0)
-            never = (Reason.PDB_NEVER_ALLOWS, _of(budget)) in told
+            never = (Reason.PDB_NEVER_ALLOWS, _of(budget)) in reported
             if hpa.min_replicas and not never and wanted >= hpa.min_replicas:
                 detail = f"{budget.rule} wants {wanted} of {hpa.min_replicas} pods while HPA {hpa.name} is at its floor"
                 yield found("PdbBlocksAtFloor", _of(budget), detail)

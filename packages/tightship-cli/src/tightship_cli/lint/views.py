@@ -107,7 +107,7 @@ def junit(document: LintReport, fail_on: str) -> str:
     cases = [_case(each, failed=each in failed) for each in document.findings]
     cases = cases or ['    <testcase classname="tightship.lint" name="nothing found" time="0"/>']
     passed = [f"{each.level} {each.rule} {each.object}: {each.detail}" for each in document.findings]
-    told = escape("\n".join(each.translate(_CONTROL) for each in passed))
+    output = escape("\n".join(each.translate(_CONTROL) for each in passed))
     name, moment = quoteattr(f"tightship lint {document.source.name}"), document.time.removesuffix("Z")
     counts = f'tests="{len(cases)}" failures="{len(failed)}" errors="0" time="0"'
     suite = f'id="0" package="tightship" name={name} timestamp="{moment}" hostname="localhost" {counts}'
@@ -117,7 +117,7 @@ def junit(document: LintReport, fail_on: str) -> str:
         f"  <testsuite {suite}>",
         f'    <properties><property name="version" value={quoteattr(document.generator.version)}/></properties>',
     ]
-    lines += [*cases, f"    <system-out>{told}</system-out>", "    <system-err/>", "  </testsuite>", "</testsuites>"]
+    lines += [*cases, f"    <system-out>{output}</system-out>", "    <system-err/>", "  </testsuite>", "</testsuites>"]
     return "\n".join(lines) + "\n"
 
 

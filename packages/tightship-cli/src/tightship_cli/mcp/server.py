@@ -42,18 +42,18 @@ class Answers(Struct, frozen=True):
             flags = arguments_of(tool, given)
         except InputError as error:
             return str(error), False
-        code, out, told = self._run([*tool.words, *self.sources[name], "--output=json", *flags])
+        code, out, errors = self._run([*tool.words, *self.sources[name], "--output=json", *flags])
         if code == 0:
             return out, True
         for path, shown in self.hidden.items():
-            told = told.replace(path, shown)
-        return told.strip() or f"exit code {code}", False
+            errors = errors.replace(path, shown)
+        return errors.strip() or f"exit code {code}", False
 
     def _run(self, words: Sequence[str]) -> tuple[int, str, str]:
         with _ALONE:
-            out, told = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
+            out, errors = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
             before = sys.stdout, sys.stderr
-            sys.stdout, sys.stderr = out, told
+            sys.stdout, sys.stderr = out, errors
             try:
                 code = run(self.program, self.command, words)
             except SystemExit as leaving:  # by the parser, which has told why
@@ -61,7 +61,7 @@ class Answers(Struct, frozen=True):
             finally:
                 sys.stdout, sys.stderr = before
             out.seek(0)
-            return code, out.read(), told.getvalue()
+            return code, out.read(), errors.getvalue()
 
 
 def serve(answers: Answers, program: str, version: str) -> int:
@@ -92,4 +92,4 @@ def _tool(name: str) -> Tool:
         "required": [key for key, each in row.inputs.items() if not each.flag],
         "additionalProperties": False,
     }
-    return Tool(name=name, description=row.told, input_schema=schema, annotations=_READS)
+    return Tool(name=name, description=row.description, input_schema=schema, annotations=_READS)

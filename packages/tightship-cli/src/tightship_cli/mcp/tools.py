@@ -20,13 +20,13 @@ class Input(Struct, frozen=True):
 
     kind: Kind
     flag: str
-    told: str
+    description: str
     choices: tuple[str, ...] = ()
 
     @property
     def schema(self) -> dict[str, object]:
         """The JSON schema of the value."""
-        found: dict[str, object] = {"type": self.kind, "description": self.told}
+        found: dict[str, object] = {"type": self.kind, "description": self.description}
         if self.kind == "array":
             found |= {"items": {"type": "string"}} | ({} if self.flag else {"minItems": 1})
         return found | ({"enum": list(self.choices)} if self.choices else {})
@@ -39,7 +39,7 @@ class ToolRow(Struct, frozen=True):
     """
 
     words: tuple[str, ...]
-    told: str
+    description: str
     inputs: Mapping[str, Input] = {}
     source: tuple[str, ...] = ()
 
@@ -126,5 +126,5 @@ def arguments_of(tool: ToolRow, given: Mapping[str, object]) -> list[str]:
             flags += [f"{known.flag}={each}" for each in values]
     for name, known in tool.inputs.items():
         if not known.flag and not given.get(name):
-            raise InputError(f"{name} is missing: {known.told}")
+            raise InputError(f"{name} is missing: {known.description}")
     return [*flags, *(["--", *named] if named else [])]

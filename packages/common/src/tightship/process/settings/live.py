@@ -165,12 +165,12 @@ class ConfigMapSource:
         self._well()
         return found.metadata.resource_version
 
-    async def _watch(self, resource_version: str, sink: Sink, heard: Callable[[], None]) -> None:
+    async def _watch(self, resource_version: str, sink: Sink, alive: Callable[[], None]) -> None:
         """Follow one connection to its end."""
         timing, server = self._timing, self._connection.server
         driver = WatchDriver(self._resource, resource_version, server=server, server_timeout=timing.server_timeout)
         tell = partial(self._tell, sink)
-        await watch_once(self._connection, driver, timing.silence, tell, heard)
+        await watch_once(self._connection, driver, timing.silence, tell, alive)
 
     def _tell(self, sink: Sink, event: WatchEvent) -> None:
         match event:
@@ -434,7 +434,7 @@ class LiveConfig(Generic[T]):
 
 
 def _problems(error: Exception) -> tuple[str, ...]:
-    told = getattr(error, "problems", None)
-    if isinstance(told, list | tuple) and told:
-        return tuple(str(each) for each in told)
+    listed = getattr(error, "problems", None)
+    if isinstance(listed, list | tuple) and listed:
+        return tuple(str(each) for each in listed)
     return (one_line(error),)

@@ -397,8 +397,8 @@ class ConfigSource(SettingsSource):
 
     def named(self, keys: Location) -> str:
         """Return the name of the value at *keys* for messages, as the user wrote it."""
-        told = dotted(self._older.get(keys, keys))
-        return f"{self.place}: {told}" if self.place else told
+        message = dotted(self._older.get(keys, keys))
+        return f"{self.place}: {message}" if self.place else message
 
 
 def _units(model: type[BaseModel], values: Mapping[str, object], above: Location) -> Iterator[tuple[Location, str]]:
@@ -442,8 +442,8 @@ def resolve(model: type[_Settings], *sources: SettingsSource) -> _Settings:
             elif each["type"] == "extra_forbidden":
                 why = _unknown(owner, str(each["loc"][-1]))
             else:
-                value, told = repr(each.get("input")), _told(each)
-                why = told if told.startswith(value) else f"{value}: {told}"
+                value, message = repr(each.get("input")), _message_of(each)
+                why = message if message.startswith(value) else f"{value}: {message}"
             problems.add(f"{name or config.named(keys)}: {why}")
     if settings is None or problems:
         raise (BadFlagsError if usage else SettingsError)(sorted(problems))
@@ -532,7 +532,7 @@ def _name(location: Location, sources: tuple[SettingsSource, ...]) -> str:
     return next((each.names[part] for part in above for each in sources if part in each.names), "")
 
 
-_TOLD: Mapping[str, str] = {
+_MESSAGES: Mapping[str, str] = {
     "float_parsing": "is not a number",
     "float_type": "is not a number",
     "finite_number": "is not a number",
@@ -548,9 +548,9 @@ _TOLD: Mapping[str, str] = {
 """What to say of a value, by the type of pydantic's error, whose own text is about an input."""
 
 
-def _told(error: ErrorDetails) -> str:
-    told = _TOLD.get(error["type"])
-    return error["msg"].removeprefix("Value error, ") if told is None else told.format(**error.get("ctx", {}))
+def _message_of(error: ErrorDetails) -> str:
+    message = _MESSAGES.get(error["type"])
+    return error["msg"].removeprefix("Value error, ") if message is None else message.format(**error.get("ctx", {}))
 
 
 def _unknown(model: type[BaseModel], key: str) -> str:
