@@ -69,6 +69,7 @@ class Killing:
         self._sources = list(sources)
         self._seconds = seconds
         self._live: dict[tuple[str, str, int], list[FunctionType]] = {}
+        self._caches: list[functools._lru_cache_wrapper[object]] = []
         self._probes: dict[str, dict[tuple[str, int], CodeType]] = {}
         self.traced: dict[str, Traced] = {}
         """What is known of each test."""
@@ -96,6 +97,8 @@ class Killing:
         """Trace the modules of tests that are not known yet, then run each mutant's tests."""
         gc.unfreeze()
         self._live = live_functions()
+        # Here, once: whoever looks at all objects in a fork has all memory copied.
+        self._caches = [each for each in gc.get_objects() if isinstance(each, functools._lru_cache_wrapper)]
         gc.freeze()
         modules: dict[Path, list[pytest.Item]] = {}
         for each in session.items:
@@ -107,6 +110,9 @@ class Killing:
         items.sort(key=lambda each: self.traced[each.nodeid].seconds)
         for number, mutant in enumerate(self._chosen, 1):
             self._try(mutant, items)
+            if mutant not in self.killers:
+                sys.stdout.write(f"{mutant}: survived {self.tried[mutant]} tests\n{mutant.diff()}\n\n")
+                sys.stdout.flush()
             _progress("mutants", number, len(self._chosen))
         return True
 
@@ -171,9 +177,8 @@ class Killing:
         code = mutant.code()
         for each in self._live.get((str(mutant.file), mutant.name, mutant.line), ()):
             _become(each, code)
-        for cache in gc.get_objects():
-            if isinstance(cache, functools._lru_cache_wrapper):
-                cache.cache_clear()
+        for cache in self._caches:
+            cache.cache_clear()
         for number, item in enumerate(tests):
             following = tests[number + 1] if number + 1 < len(tests) else None
             reports = runtestprotocol(item, log=False, nextitem=following)
@@ -262,9 +267,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sources = [file for each in packages for file in sorted((each / "src").rglob("*.py"))]
     killing = Killing(chosen, sources=sources, seconds=given.seconds)
     pytest.main(["-q", "-n", "0", "-m", given.marked, "-p", "no:cacheprovider", "--no-summary", *tests], [killing])
-    survivors = [each for each in chosen if each not in killing.killers]
-    for each in survivors:
-        sys.stdout.write(f"{each}: survived {killing.tried.get(each, 0)} tests\n{each.diff()}\n\n")
     if given.needless:
         for test in sorted(killing.traced.keys() - set(killing.killers.values())):
             sys.stdout.write(f"{killing.traced[test].seconds:8.2f} s  kills nothing of its own: {test}\n")
@@ -272,7 +274,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         drawn = [each for each in chosen if each.file.parent == folder]
         _tell(_relative(folder), drawn, killing)
     _tell(f"drawn from {total}", chosen, killing)
-    return 1 if survivors else 0
+    return 1 if len(killing.killers) < len(chosen) else 0
 
 
 def _tell(name: str, drawn: Sequence[Mutant], killing: Killing) -> None:
