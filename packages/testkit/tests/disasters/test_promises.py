@@ -541,6 +541,11 @@ ADDED = made_anew("n3")
         (savings(), [goes(), enters_savings(standing(0))], "entered 1 nodes, and 0 have gone"),
         (savings(), [*DRAINED_GONE, enters_savings(standing(0, 2))], "entered 2 nodes, and 1 have gone"),
         (savings(), [2, *DRAINED_GONE, 65], "node n1 went when it was drained, and is not in the savings"),
+        (
+            savings(),
+            [2, claim("n2"), claim("n2", phase="Drained"), goes("n2"), *DRAINED_GONE, enters_savings(standing(0)), 65],
+            "node n2 went when it was drained, and is not in the savings",
+        ),
         (savings(standing(120)), [ADDED, enters_savings(seconds=7205, micros=120_050_000)], ""),
         (savings(standing(120)), [ADDED, enters_savings(seconds=9000)], "made 9000 s of 72"),
         (
