@@ -363,6 +363,9 @@ ROGUES = {
     "one-writer": leader(marks("n1"), beside("node-compactor-1", marks("n2")), 1, marks("n3")),
     "stopped-means-stopped": leader(stopped("perhaps"), 2, claim("n1")),
     "nothing-outside-windows": leader(claim("n1"), **reported(windows={"allow": ["Mon 08:02-08:03"]})),
+    "rollouts-settle": leader(
+        8, claim(phase="Evicting"), Drainer.evict, **reported(windows={"notBefore": "60s"})
+    ),
     "live-drain-left-alone": leader(
         claim("n1"), beside("node-refiner-0", lambda on: on.node("n1", record=on.record(phase="Restoring")))
     ),
