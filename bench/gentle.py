@@ -46,7 +46,7 @@ def _with(pause: str, config_map: dict[str, Any]) -> dict[str, Any]:
     return {**config_map, "data": {"workloadPause": pause}} if name == "node-refiner" else config_map
 
 
-def run(pause: str, days: int) -> dict[str, Any]:
+def run(pause: str, days: float) -> dict[str, Any]:
     traffic = Traffic(WORKS)
     evicted: defaultdict[str, list[float]] = defaultdict(list)
     replicas: defaultdict[str, list[int]] = defaultdict(list)
@@ -60,7 +60,7 @@ def run(pause: str, days: int) -> dict[str, Any]:
         for program in PROGRAMS:
             simulation.start(program, LEADER_ELECT="false", CONFIG_MAP_NAME=program.name, LOG_LEVEL="error")
         version = store.version
-        for _ in range(days * 24 * 60):
+        for _ in range(round(days * 24 * 60)):
             await simulation.sleep(60)
             at = simulation.now().timestamp() - start
             simulation.prometheus.outage = Outage.REFUSES if story.fails(traffic.hour()) else Outage.NONE
@@ -88,7 +88,7 @@ def run(pause: str, days: int) -> dict[str, Any]:
     daily, hourly = [], []
     for name, held in replicas.items():
         size = len(held) / found["hours"]
-        for some in ([at for at in evicted[name] if at // DAY == day] for day in range(days)):
+        for some in ([at for at in evicted[name] if at // DAY == day] for day in range(math.ceil(days))):
             most = max((sum(a <= b < a + 3600 for b in some) for a in some), default=0)
             daily += [len(some) / size] * max(1, round(size))
             hourly += [most / size] * max(1, round(size))
@@ -101,7 +101,7 @@ def run(pause: str, days: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pauses", nargs="+", default=["0", "10m"])
-    parser.add_argument("--days", type=int, default=7)
+    parser.add_argument("--days", type=float, default=7)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:

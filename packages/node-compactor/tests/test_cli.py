@@ -17,7 +17,7 @@ from node_compactor.settings import CompactorSettings, CoolDownKeys, PoolSetting
 from tightship.process.settings.loading import flags_of, wire_keys
 from tightship.process.settings.sections import DrainKeys, NodeKeys, SteeringKeys
 from tightship_testkit import commands, manifests
-from tightship_testkit.builders import NOW, budget, node, pod, when, workload
+from tightship_testkit.builders import NOW, node, pod, single_replica, when, workload
 
 SETTINGS = Path(__file__).resolve().parents[3] / "docs" / "settings.md"
 
@@ -335,21 +335,7 @@ def test_explain_says_once_why_pods_that_lack_the_same_fit_nowhere(cli: Any, tmp
 def test_a_plan_shows_what_make_before_break_would_move_if_deployments_are_in_the_file(
     cli: Any, tmp_path: Path
 ) -> None:
-    deploy = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "uid-deploy", "controller": True}
-    replica_set = workload()
-    replica_set["metadata"]["ownerReferences"] = [deploy]
-    counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), 1)
-    deployment = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "web", "namespace": "shop", "uid": "uid-deploy", "generation": 3},
-        "spec": {"replicas": 1, "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}},
-        "status": {"observedGeneration": 3, **counts},
-    }
-    stays = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
-    none = {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
-    cluster = [node("a"), node("b"), pod(on="a"), pod("db-0", on="b", naked=True, labels={}, notes=stays)]
-    cluster += [replica_set, budget(status=none, minAvailable=1)]
+    *cluster, deployment = single_replica()
     config = tmp_path / "config.json"
     pool = {"enabled": True, "scaleDownCPURequestRatioLimit": 1}
     config.write_text(json.dumps({"nodePools": {"*": pool}, "makeBeforeBreak": "all"}))

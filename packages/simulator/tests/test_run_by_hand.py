@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from tightship_simulator.api.store import Store
 from tightship_simulator.generate import off_peak_cluster
 from tightship_simulator.ports import free_ports
 from tightship_simulator.serve import EmbeddedCluster
+from tightship_testkit.builders import single_replica
 from tightship_testkit.client import wait_for
 from tightship_testkit.processes import fetch
 
@@ -92,3 +94,23 @@ async def test_what_is_typed_to_change_a_cluster_says_so_first(tmp_path: Path) -
     async with EmbeddedCluster(store) as cluster, typed(cluster, tmp_path, *command) as run:
         assert f"context embedded at {cluster.url}; live: this process changes the cluster" in run.lines[1]
         assert run.listens() == {"0100007F"}
+
+
+@pytest.mark.takes(4)
+@pytest.mark.parametrize("mode", ["all", "off"])
+async def test_a_plan_reads_the_deployments_of_a_cluster_where_make_before_break_asks(
+    mode: str, tmp_path: Path
+) -> None:
+    config, store = tmp_path / "config.json", Store()
+    assert store.load(single_replica()) == {}
+    pool = {"enabled": True, "scaleDownCPURequestRatioLimit": 1, "minimumNodeCount": 0}
+    config.write_text(json.dumps({"nodePools": {"*": pool}, "makeBeforeBreak": mode}))
+    async with EmbeddedCluster(store, budgets=False) as cluster:
+        environment = {"KUBECONFIG": str(cluster.kubeconfig(tmp_path / "kubeconfig")), "HOME": str(tmp_path)}
+        command = (str(SCRIPTS / "node-compactor"), "plan", "--config", str(config), "-o", "json")
+        process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=asyncio.subprocess.PIPE)
+        out, _ = await process.communicate()
+        asked = {each.resource for each in cluster.requests}
+    found = [each["name"] for each in json.loads(out)["nodes"] if each["decision"] == "remove"]
+    assert found == (["a"] if mode == "all" else [])
+    assert ("deployments" in asked) is (mode == "all")

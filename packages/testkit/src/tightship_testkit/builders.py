@@ -169,3 +169,25 @@ def pod_of(snapshot: Snapshot, name: str = "web-1") -> Pod:
     bound = [each for view in snapshot.nodes.values() for each in view.pods]
     [found] = [each for each in (*bound, *snapshot.unscheduled) if each.name == name]
     return found
+
+
+def single_replica() -> list[Json]:
+    """Return a node whose only pod is the one replica of a Deployment with a budget, one for it to go to, and all that
+    is above the pod, the Deployment last.
+    """
+    deploy = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "uid-deploy", "controller": True}
+    replica_set = workload()
+    replica_set["metadata"]["ownerReferences"] = [deploy]
+    counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), 1)
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "shop", "uid": "uid-deploy", "generation": 3},
+        "spec": {"replicas": 1, "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}},
+        "status": {"observedGeneration": 3, **counts},
+    }
+    stays = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+    none = {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
+    cluster = [node("a"), node("b"), pod(on="a"), pod("db-0", on="b", naked=True, labels={}, notes=stays)]
+    cluster += [replica_set, budget(status=none, minAvailable=1)]
+    return [*cluster, deployment]

@@ -363,6 +363,9 @@ ROGUES = {
     "one-writer": leader(marks("n1"), beside("node-compactor-1", marks("n2")), 1, marks("n3")),
     "stopped-means-stopped": leader(stopped("perhaps"), 2, claim("n1")),
     "nothing-outside-windows": leader(claim("n1"), **reported(windows={"allow": ["Mon 08:02-08:03"]})),
+    "rollouts-settle": leader(
+        8, claim(phase="Evicting"), Drainer.evict, **reported(windows={"notBefore": "60s"})
+    ),
     "live-drain-left-alone": leader(
         claim("n1"), beside("node-refiner-0", lambda on: on.node("n1", record=on.record(phase="Restoring")))
     ),
@@ -541,6 +544,11 @@ ADDED = made_anew("n3")
         (savings(), [goes(), enters_savings(standing(0))], "entered 1 nodes, and 0 have gone"),
         (savings(), [*DRAINED_GONE, enters_savings(standing(0, 2))], "entered 2 nodes, and 1 have gone"),
         (savings(), [2, *DRAINED_GONE, 65], "node n1 went when it was drained, and is not in the savings"),
+        (
+            savings(),
+            [2, claim("n2"), claim("n2", phase="Drained"), goes("n2"), *DRAINED_GONE, enters_savings(standing(0)), 65],
+            "node n2 went when it was drained, and is not in the savings",
+        ),
         (savings(standing(120)), [ADDED, enters_savings(seconds=7205, micros=120_050_000)], ""),
         (savings(standing(120)), [ADDED, enters_savings(seconds=9000)], "made 9000 s of 72"),
         (

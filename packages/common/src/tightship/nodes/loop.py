@@ -439,6 +439,7 @@ class ConsolidationLoop(Controller):
         """Return whether any drain, soft taint, label or cost bears this controller's name. Nothing new may begin."""
         snapshot = self._cache.snapshot()
         try:
+            await self._installations.look()  # what other installations leave is ours once they are gone
             left = self._writes.left(snapshot) or self._guide.unfinished
             return left or await self._drainer.unfinished(snapshot)
         except KubeError as error:

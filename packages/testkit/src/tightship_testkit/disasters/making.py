@@ -31,7 +31,7 @@ from tightship_testkit.disasters.steps.people import NODE_OPT_OUTS, POD_OPT_OUTS
 from tightship_testkit.disasters.steps.replicas import any_skew
 from tightship_testkit.disasters.steps.workloads import any_budget
 from tightship_testkit.disasters.team import INTERVALS
-from tightship_testkit.disasters.windowed import with_windows
+from tightship_testkit.disasters.windowed import with_settling, with_windows
 
 assert faults
 assert steps
@@ -55,7 +55,7 @@ def make(seed: int) -> Scenario:
 
 def _newer(scenario: Scenario) -> Scenario:
     everything = with_neighbours(with_sleepers(with_autoscalers(with_extensions(with_pilot(scenario)))))
-    return with_rests(with_restarts(with_windows(everything)))
+    return with_rests(with_restarts(with_settling(with_windows(everything))))
 
 
 def _nodes(seed: int) -> Scenario:

@@ -9,8 +9,8 @@ from random import Random
 
 import msgspec
 
-from tightship_testkit.disasters.registry import Args
-from tightship_testkit.disasters.scenario import Controller, Scenario, Workload
+from tightship_testkit.disasters.registry import STEPS, Args
+from tightship_testkit.disasters.scenario import Controller, Scenario, Step, Workload
 
 SHARE = 0.2
 """The part of scenarios of nodes that have windows."""
@@ -32,6 +32,24 @@ def with_windows(scenario: Scenario) -> Scenario:
     controllers = [_windowed(rng, each) for each in scenario.controllers]
     workloads = [_slow(each) if rng.random() < 0.5 else each for each in scenario.workloads]
     return msgspec.structs.replace(scenario, controllers=controllers, workloads=workloads)
+
+
+def with_settling(scenario: Scenario) -> Scenario:
+    """Return *scenario* with rollouts whose workloads settle for a while, or as it is."""
+    rng = Random(f"settling {scenario.seed}")  # noqa: S311 - a simulation
+    if scenario.floors is not None or not scenario.of("Deployment") or rng.random() >= SHARE:
+        return scenario
+    rest, steps = rng.choice(("20s", "60s")), list(scenario.steps)
+    for _ in range(rng.randint(1, 3)):
+        args = STEPS["rollout"].draw(rng, scenario) or {}
+        steps.append(Step(at=round(rng.uniform(20.0, scenario.story * 0.75), 1), kind="rollout", args=args))
+    controllers = [
+        msgspec.structs.replace(
+            each, settings={**each.settings, "windows": {**(each.settings.get("windows") or {}), "notBefore": rest}}
+        )
+        for each in scenario.controllers
+    ]
+    return msgspec.structs.replace(scenario, controllers=controllers, steps=sorted(steps, key=lambda each: each.at))
 
 
 def _slow(workload: Workload) -> Workload:
@@ -73,4 +91,4 @@ def _windows(rng: Random) -> Args:
     return windows
 
 
-__all__ = ["SHARE", "with_windows"]
+__all__ = ["SHARE", "with_settling", "with_windows"]

@@ -134,9 +134,10 @@ class SavingsAreTrue(Promise):
         gone = self._gone[key]
         if more > len(gone):
             self.broken(subject, f"{author} entered {more} nodes, and {len(gone)} have gone that had been drained")
-        # The savings don't name nodes: whoever enters one enters its own first.
+        # The savings don't name nodes: whoever enters one enters its own first, and of these the last that went, since
+        # those of an earlier term may be nobody's to enter.
         for _ in range(min(more, len(gone))):
-            del gone[next((at for at, each in enumerate(gone) if each.holder == author), -1)]
+            del gone[next((at for at in reversed(range(len(gone))) if gone[at].holder == author), -1)]
         if -more > self._added[key]:
             self.broken(subject, f"{author} took {-more} nodes off, and {self._added[key]} were added")
         for uid in [*self._open[key]][: max(0, -more)]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tightship.cluster.installations import short
 from tightship_simulator.api.store import Change
 from tightship_testkit.disasters.landings import label_of, map_of
 from tightship_testkit.disasters.promises.base import Asked, Promise, ours
+from tightship_testkit.disasters.promises.cordons import SUCCESSION
 from tightship_testkit.disasters.promises.reading import (
     CANDIDATE,
     COST_MARK,
@@ -173,7 +175,10 @@ def _off(team: Team) -> bool:
 
 @promise
 class SwitchedOffBeginsNothing(Promise):
-    """A controller that is switched off begins no drain, and takes its soft taints off."""
+    """A controller that is switched off begins no drain, and takes its soft taints off.
+
+    Those of another installation that has died go once nobody waits for that one any more.
+    """
 
     name = "switched-off-begins-nothing"
     text = "Switched off: nothing new is begun, and the soft taints go."
@@ -183,8 +188,13 @@ class SwitchedOffBeginsNothing(Promise):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._since: dict[str, float] = {}
+        self._beside: dict[str, float] = {}
+        """When another installation of a controller was last alive."""
 
     def passed(self) -> None:
+        for each in self.world.simulation.replicas:
+            if each.name in self.world.others and not each.ended:
+                self._beside[self.world.others[each.name]] = self.world.now
         for program, team in self.world.teams.items():
             if not _off(team) or any(self.world.blind(each.name, 0.0) for each in team.alive):
                 self._since.pop(program, None)
@@ -197,13 +207,16 @@ class SwitchedOffBeginsNothing(Promise):
             # A write that meets another one is sent again.
             if self.world.now - since < self.takes_effect + 20 + 3 * self.world.scenario.admission:
                 continue
+            own = short(f"{team.controller.namespace}/{program}")
+            theirs = self.world.now - self._beside.get(program, -SUCCESSION) < SUCCESSION + self.takes_effect
             for node in self.world.store.list("Node"):
-                if any(each["key"] == CANDIDATE and whose(each.get("value")) == program for each in taints(node)):
+                marks = [str(each.get("value")) for each in taints(node) if each["key"] == CANDIDATE]
+                if any(whose(each) == program and (each.endswith(own) or not theirs) for each in marks):
                     name = node["metadata"]["name"]
                     lasts = self.world.now - since
                     self.broken(f"Node {name}", f"carries the soft taint of {program}, switched off for {lasts:.0f} s")
             for pod, owner in priced(self.world):
-                if owner == program:
+                if owner == program and (own in notes_of(pod)[COST_MARK] or not theirs):
                     name = pod["metadata"]["name"]
                     self.broken(f"Pod {name}", f"carries a deletion cost of {program}, which is switched off")
 

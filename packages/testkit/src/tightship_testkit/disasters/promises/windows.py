@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from tightship_simulator.api.store import Change
 from tightship_testkit.disasters.cluster import POOL
-from tightship_testkit.disasters.promises.base import Eviction, Json, Promise
+from tightship_testkit.disasters.promises.base import Eviction, Json, Promise, ours
 from tightship_testkit.disasters.promises.drains import begun
 from tightship_testkit.disasters.promises.reading import seconds
 from tightship_testkit.disasters.registry import promise
@@ -97,4 +98,53 @@ class NothingOutsideWindows(Promise):
         return not any(is_open(windows, now - at / 2) for at in range(int(2 * (late + self.off)) + 1))
 
 
-__all__ = ["NothingOutsideWindows", "is_open"]
+@promise
+class RolloutsSettle(Promise):
+    """No pod of a Deployment is evicted within `notBefore` of the newest of its ReplicaSets.
+
+    A rollout ends later than that: here an old ReplicaSet goes with its last pod.
+    """
+
+    name = "rollouts-settle"
+    text = "No pod moves earlier than `notBefore` after a rollout of its Deployment."
+    noticed = 3.0
+    """Seconds after which a controller has seen a new ReplicaSet."""
+    off = 4.0
+    """Seconds by which a controller's time and the one in the object, cut to seconds, differ from the true one."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._own: set[str] = set()
+        """Deployments that a drain has restarted, whose rollout doesn't keep that drain."""
+        self._newest: dict[str, tuple[float, str]] = {}
+        """The newest ReplicaSet by Deployment, and when it came."""
+
+    def changed(self, change: Change, author: str) -> None:
+        thing = change.object
+        if thing["kind"] == "Deployment" and ours(author):
+            self._own.add(thing["metadata"]["name"])
+        elif thing["kind"] == "ReplicaSet" and change.type == "ADDED":
+            for each in thing["metadata"].get("ownerReferences", ()):
+                self._newest[each["name"]] = self.world.now, thing["metadata"]["name"]
+
+    def evicted(self, eviction: Eviction) -> None:
+        name = str((eviction.pod["metadata"].get("labels") or {}).get("app", ""))
+        team = self.world.team(eviction.program)
+        if name not in self._newest or name in self._own or team is None or eviction.node is None:
+            return
+        began, newest = self._newest[name]
+        passed = self.world.now - began
+        pool = (eviction.node["metadata"].get("labels") or {}).get(POOL)
+        rest = min(_not_before(each, pool) for each in team.recent(self.world.now))
+        if self.noticed < passed < rest - self.off and not self.world.blind(eviction.by, began):
+            detail = f"{passed:.1f} s after ReplicaSet {newest} began a rollout, and notBefore is {rest:g} s"
+            self.broken(f"Pod {eviction.name}", f"{eviction.by} evicted it {detail}")
+
+
+def _not_before(settings: Json, pool: object) -> float:
+    pools = settings.get("nodePools") or {}
+    own = pools.get(pool) or pools.get("*") or {}
+    return max(seconds((each.get("windows") or {}).get("notBefore", 0)) for each in (settings, own))
+
+
+__all__ = ["NothingOutsideWindows", "RolloutsSettle", "is_open"]
