@@ -226,8 +226,8 @@ class Reserved:
 
         A pod that fits nowhere blocks nothing: draining other nodes can't make it worse (k-sigs/karpenter#678). A gated
         pod holds no room, and neither does an expendable one, as for Cluster Autoscaler, nor one of a DaemonSet, which
-        goes with its node (``IsProvisionable`` in Karpenter's ``pkg/utils/pod/scheduling.go``). Of a scheduler that
-        nobody knows, a pod holds room once it is marked as unschedulable: then both autoscalers would buy a node for it.
+        goes with its node (``IsProvisionable`` in Karpenter's ``pkg/utils/pod/scheduling.go``). Of a scheduler
+        that nobody knows, a pod holds room once it is marked unschedulable: both autoscalers then buy a node for it.
         """
         space = self._space
         queue = [
