@@ -45,6 +45,7 @@ POD_VALUES: dict[str, Values] = {
     },
     "priority": {"priorityClassName": "high"},
     "runtime": {"runtimeClassName": "sandbox"},
+    "scheduler": {"schedulerName": "gke.io/optimize-utilization-scheduler"},
     "pull secrets": {"imagePullSecrets": [{"name": "registry"}]},
     "image": {"image": {"registry": "registry.example.com", "digest": f"sha256:{'0' * 64}", "pullPolicy": "Always"}},
     "grace": {"terminationGracePeriodSeconds": 90},

@@ -58,7 +58,8 @@ spec:
 {{- range $v.imagePullSecrets -}}{{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) .) -}}{{- end -}}
 {{- $given := dict "affinity" $t.affinity "dnsConfig" $v.dnsConfig "dnsPolicy" $dns "hostAliases" $v.hostAliases "hostNetwork" $v.hostNetwork -}}
 {{- $given = merge $given (dict "imagePullSecrets" $secrets "nodeSelector" $v.nodeSelector "priorityClassName" $class) -}}
-{{- $given = merge $given (dict "runtimeClassName" $v.runtimeClassName "securityContext" $security "tolerations" $v.tolerations) -}}
+{{- $given = merge $given (dict "runtimeClassName" $v.runtimeClassName "schedulerName" $v.schedulerName) -}}
+{{- $given = merge $given (dict "securityContext" $security "tolerations" $v.tolerations) -}}
 {{- $given = merge $given (dict "volumes" (concat $volumes ($t.extraVolumes | default list))) -}}
 {{- range $key, $value := $given -}}
 {{- if $value -}}{{- $_ := set $pod $key $value -}}{{- end -}}

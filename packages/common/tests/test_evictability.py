@@ -19,6 +19,8 @@ KARPENTER = "karpenter.sh/do-not-disrupt"
 SHARED = "node-autoscaling.kubernetes.io/do-not-disrupt"
 OURS = "tightship.dev/do-not-drain"
 DESCHEDULER = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
+CAST = "autoscaling.cast.ai/removal-disabled"
+OCEAN = "spotinst.io/restrict-scale-down"
 DISK = {"name": "data", "emptyDir": {}}
 MEMORY = {"name": "shm", "emptyDir": {"medium": "Memory"}}
 HOST = {"name": "logs", "hostPath": {"path": "/var/log"}}
@@ -54,6 +56,10 @@ BLOCKED: list[tuple[str, Json, Reason]] = [
     ("Karpenter's duration, not over", {"notes": {KARPENTER: "25h"}}, Reason.POD_DO_NOT_DISRUPT),
     ("Karpenter's annotation, unreadable", {"notes": {KARPENTER: "a while"}}, Reason.POD_DO_NOT_DISRUPT),
     ("the opt-out of all autoscalers", {"notes": {SHARED: "25h"}}, Reason.POD_DO_NOT_DISRUPT),
+    ("CAST AI's opt-out", {"notes": {CAST: "true"}}, Reason.POD_DO_NOT_DISRUPT),
+    ("CAST AI's opt-out as a label", {"labels": {CAST: "true"}}, Reason.POD_DO_NOT_DISRUPT),
+    ("an older one", {"notes": {"beta.evictor.cast.ai/eviction-disabled": "true"}}, Reason.POD_DO_NOT_DISRUPT),
+    ("Spot Ocean's opt-out", {"labels": {OCEAN: "true"}}, Reason.POD_DO_NOT_DISRUPT),
     ("the descheduler's opt-out", {"notes": {DESCHEDULER: ""}}, Reason.PREFER_NO_EVICTION),
     ("no controller", {"naked": True}, Reason.NOT_REPLICATED),
     ("a controller of an unknown kind", {"owner": CUSTOM}, Reason.CUSTOM_CONTROLLER),
@@ -99,6 +105,7 @@ FREE: list[tuple[str, Json]] = [
     ("Karpenter's opt-out taken back", {"notes": {KARPENTER: "false"}}),
     ("Karpenter's duration that is over", {"notes": {KARPENTER: "23h59m"}}),
     ("Karpenter's duration of just its age", {"notes": {KARPENTER: "24h"}}),
+    ("CAST AI's opt-out taken back", {"notes": {CAST: "false"}, "labels": {CAST: "false"}}),
     ("vouched for without a controller", {"naked": True, "notes": SAFE}),
     ("vouched for with an unknown controller", {"owner": CUSTOM, "notes": SAFE}),
     ("vouched for with a controller that is gone", {"owner": GONE, "notes": SAFE}),
@@ -212,6 +219,46 @@ def test_a_pod_whose_template_names_its_node_would_come_back_to_it(named: str, s
     assert pod_of(state_of(node(), pod(), pinned).snapshot()).node == "n1"
     verdict = judged({"owner": controller("StatefulSet", "db")}, EvictionRules(), pinned)
     assert reasons(verdict) == ({Reason.RETURNS_TO_NODE} if stays else set())
+
+
+def stateful(strategy: str, update: str = "db-2") -> Json:
+    rolling = {"rollingUpdate": {"partition": 3}} if strategy == "RollingUpdate" else {}
+    raw = workload("StatefulSet", "db", updateStrategy={"type": strategy, **rolling})
+    return {**raw, "status": {"currentRevision": "db-1", "updateRevision": update}}
+
+
+@pytest.mark.parametrize(
+    ("sets", "revision", "notes", "stays"),
+    [
+        # Vault, ECK, Percona and others update in an order of their own; an eviction would update this pod now.
+        (stateful("OnDelete"), "db-1", {}, True),
+        (stateful("OnDelete"), "db-1", SAFE, False),
+        (stateful("OnDelete"), "db-2", {}, False),
+        (stateful("OnDelete", "db-1"), "db-1", {}, False),
+        (stateful("OnDelete", ""), "db-1", {}, False),
+        (stateful("OnDelete"), "", {}, False),
+        (stateful("RollingUpdate"), "db-1", {}, False),  # below its partition a pod comes back as it was
+    ],
+)
+def test_a_pod_that_an_eviction_would_update_stays(sets: Json, revision: str, notes: Json, *, stays: bool) -> None:
+    labels = {"controller-revision-hash": revision} if revision else {}
+    verdict = judged(
+        {"owner": controller("StatefulSet", "db"), "labels": labels, "notes": notes}, EvictionRules(), sets
+    )
+    assert reasons(verdict) == ({Reason.CUSTOM_CONTROLLER} if stays else set())
+
+
+@pytest.mark.parametrize(
+    ("limit", "failed", "stays"), [(0, 0, True), (6, 5, False), (6, 6, True), (None, 5, False), (None, 6, True)]
+)
+def test_a_job_that_an_eviction_would_fail_keeps_its_pod(limit: int | None, failed: int, *, stays: bool) -> None:
+    # batch/v1: a pod that is deleted counts as failed, whatever its restart policy is (job_controller.go, syncJob).
+    job = {
+        **workload("Job", "once", **({} if limit is None else {"backoffLimit": limit})),
+        "status": {"failed": failed},
+    }
+    verdict = judged({"owner": controller("Job", "once"), "restartPolicy": "OnFailure"}, EvictionRules(), job)
+    assert reasons(verdict) == ({Reason.JOB_RUNNING} if stays else set())
 
 
 def test_a_budget_lets_a_kube_system_pod_go() -> None:

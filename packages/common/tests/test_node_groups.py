@@ -15,7 +15,7 @@ from tightship.objects import NodeGroup
 from tightship.objects.reasons import Check, Reason, refusals
 from tightship.planning.facts import FactRules, NodeFacts, count_at_claim, count_before_plan, gather, not_autoscaled
 from tightship.rules.limits import Count, count_in_drain, group_kind, group_minimum
-from tightship.rules.node_groups import MINIMUM_SIZE, NodeGroups
+from tightship.rules.node_groups import MINIMUM_SIZE, NodeGroups, with_current_statuses
 from tightship.rules.nodes import NodeRules
 from tightship_testkit.builders import NOW, node, snapshot
 
@@ -104,6 +104,36 @@ def test_times_in_the_status_are_no_change() -> None:
         return snapshot(node(), status(text)).autoscaler_statuses
 
     assert read(NEW) == read(NEW.replace("14:40:54", "14:41:04").replace("cloudProviderTarget: 3", "total: 4"))
+
+
+WRITTEN = "cluster-autoscaler.kubernetes.io/last-updated"
+STALE: list[tuple[str, str, str, bool]] = [
+    ("left behind by a removed autoscaler", OLD, "2023-11-24 04:28:19.546750398 +0000 UTC", True),
+    ("the same without the annotation", OLD, "", True),
+    ("YAML, left behind", NEW, "2025-12-11 14:40:54.65491129 +0000 UTC", True),
+    ("YAML, the same without the annotation", NEW, "", True),
+    ("three hours old", NEW, "2026-09-21 11:13:20.1 +0000 UTC", True),
+    ("an hour old", NEW, "2026-09-21 13:13:20.1 +0000 UTC", False),
+    ("just written, in another zone", OLD, "2026-09-21 16:13:20 +0200 CEST", False),
+    ("with the clock that Go adds", NEW, "2026-09-21 14:13:11.123 +0000 UTC m=+0.12", False),
+    ("a day ahead", NEW, "2026-09-22 14:13:11.123 +0000 UTC", False),
+    ("no time", NEW.replace("2025-12-11", "someday"), "", False),
+    ("no such day", NEW, "2026-02-31 14:13:11 +0000 UTC", False),
+]
+
+
+@pytest.mark.parametrize(("text", "written", "stale"), [row[1:] for row in STALE], ids=[row[0] for row in STALE])
+def test_a_status_that_nobody_updates_keeps_no_node(text: str, written: str, *, stale: bool) -> None:
+    raw = status(text)
+    raw["metadata"]["annotations"] = {WRITTEN: written} if written else {}
+    found = with_current_statuses(snapshot(*pool("a b"), raw), NOW)
+    [fact] = [fact for name, fact in gather(found, FactRules(), NOW).items() if name == "a"]
+    assert (fact.group is None) is stale
+    said = [
+        each for each in warnings_of(found) if "ConfigMap kube-system/cluster-autoscaler-status was last upda" in each
+    ]
+    assert len(said) == stale
+    assert with_current_statuses(found, NOW) is found
 
 
 UUID = "2c1f9d3b-a8e2-4f11-9c3e-8b7a6d5e4f30"

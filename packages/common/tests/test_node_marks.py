@@ -224,6 +224,14 @@ TAKEN: list[tuple[str, Json, bool]] = [
     ("AKS repairs or drains", taint("remediator.kubernetes.azure.com/unschedulable"), True),
     ("AKS, older", taint("remediator.aks.microsoft.com/unschedulable"), True),
     ("Oracle", taint("ignore-taint.cluster-autoscaler.kubernetes.io/oke-impending-node-termination"), True),
+    ("CAST AI", label("autoscaling.cast.ai/draining", "rebalancing"), True),
+    ("CAST AI by taint", taint("autoscaling.cast.ai/draining", "true"), True),
+    ("Gardener deletes", note("node.machine.sapcloud.io/trigger-deletion-by-mcm", "true"), True),
+    ("Gardener updates in place", label("node.machine.sapcloud.io/selected-for-update", "true"), True),
+    ("Harvester will drain", note("harvesterhci.io/drain-requested", "true"), True),
+    ("Harvester maintains", note("harvesterhci.io/maintain-status", "completed"), True),
+    ("SR-IOV will drain", note("sriovnetwork.openshift.io/state", "Drain_Required"), True),
+    ("MIG is set up", label("nvidia.com/mig.config.state", "pending"), False),
     ("out of service", taint("node.kubernetes.io/out-of-service", "nodeshutdown", "NoExecute"), True),
     ("shut down", taint("node.cloudprovider.kubernetes.io/shutdown"), False),
     ("Medik8s' maintenance", taint("medik8s.io/drain"), True),
@@ -264,6 +272,8 @@ def test_a_node_is_left_to_who_marked_it_while_the_mark_is_there(given: Json, dr
 
 
 OURS: list[tuple[str, Json]] = [
+    ("SR-IOV at rest", note("sriovnetwork.openshift.io/state", "Idle")),
+    ("MIG is set up already", label("nvidia.com/mig.config.state", "success")),
     ("kured, the last time", note("weave.works/kured-most-recent-reboot-needed", "2026-10-01T00:00:00Z")),
     ("Flatcar after a reboot", note(f"{FLATCAR}/reboot-in-progress", "false")),
     ("MCO at rest", {"notes": {f"{MCO}/state": "Done", f"{MCO}/desiredDrain": "uncordon-rendered-worker-1"}}),

@@ -26,6 +26,7 @@ OURS = "tightship.dev/do-not-drain"
 CA = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 KARPENTER = "karpenter.sh/do-not-disrupt"
 SHARED = "node-autoscaling.kubernetes.io/do-not-disrupt"
+CAST = "autoscaling.cast.ai/removal-disabled"
 DRAIN = "tightship.dev/drain"
 SEED = "estafette.io/node-compactor-state"
 
@@ -61,6 +62,9 @@ BLOCKED: list[tuple[str, Json, Reason]] = [
         Reason.KARPENTER_DISRUPTED,
     ),
     ("the opt-out of all autoscalers", {"notes": {SHARED: "true"}}, Reason.NODE_DO_NOT_DISRUPT),
+    ("CAST AI's opt-out", {"notes": {CAST: "true"}}, Reason.NODE_DO_NOT_DISRUPT),
+    ("CAST AI's opt-out as a label", {"labels": {CAST: "true"}}, Reason.NODE_DO_NOT_DISRUPT),
+    ("Spot Ocean's opt-out", {"labels": {"spotinst.io/restrict-scale-down": "true"}}, Reason.NODE_DO_NOT_DISRUPT),
     ("others drain it", {"true": ("DrainInProgress",)}, Reason.NODE_LIFECYCLE),
     ("others have drained it", {"true": ("Drained",)}, Reason.NODE_LIFECYCLE),
     ("under maintenance", {"true": ("MaintenanceInProgress",)}, Reason.NODE_LIFECYCLE),

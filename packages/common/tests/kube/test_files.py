@@ -42,6 +42,11 @@ def dump_yaml(*documents: Any) -> bytes:
     return yaml.safe_dump_all(documents).encode()
 
 
+SAID = (
+    b"Warning: v1 ComponentStatus is deprecated in v1.19+\n"
+    b"W1128 12:00:00.000000   12345 gcp.go:119] the gcp auth plugin is deprecated: use another\n"
+    b"E1128 12:00:00.000000   12345 memcache.go:265] couldn't get current server API group list: refused\n"
+)
 FORMS = [
     pytest.param(dump(listed(NODE, POD)), id="List"),
     pytest.param(dump(listed(NODE, POD), indent=4), id="List, indented"),
@@ -64,6 +69,12 @@ FORMS = [
     pytest.param(dump_yaml(listed(NODE, POD)), id="YAML List"),
     pytest.param(dump_yaml(NODE, POD), id="YAML documents"),
     pytest.param(b"---\n---\n" + dump_yaml(NODE) + b"---\n" + dump_yaml(POD), id="YAML with empty documents"),
+    pytest.param(SAID + dump(listed(NODE, POD), indent=4), id="2>&1"),
+    pytest.param(SAID.replace(b"\n", b"\r\n") + dump(NODE, POD), id="2>&1 on Windows"),
+    pytest.param(SAID + dump_yaml(NODE, POD), id="YAML with 2>&1"),
+    pytest.param(
+        dump(*({"type": "ADDED", "object": each} for each in (NODE, POD))), id="kubectl get -w --output-watch-events"
+    ),
 ]
 
 
@@ -281,7 +292,15 @@ TABLE = b"NAME   STATUS   AGE\nn1     Ready    3d\n"
         pytest.param(b"No resources found\n", "begins with 'No resources found'", id="nothing found"),
         pytest.param(b"node/n1\nnode/n2\n", "begins with 'node/n1': allowed is", id="names"),
         pytest.param(b"Unauthorized: no\n", "has no kind; allowed is what kubectl prints with -o json", id="message"),
-        pytest.param(b"Warning: v1 Old: is gone\n" + dump(NODE), "begins with 'Warning: v1 Old: is gone'", id="2>&1"),
+        pytest.param(b"$ kubectl get nodes\n" + dump(NODE), "begins with '$ kubectl get nodes'", id="a terminal"),
+        pytest.param(
+            dump(NODE) + b"\nError from server (Forbidden): pods is forbidden\n",
+            "line 2: kubectl failed with 'Error from server (Forbidden): pods is forbidden'; ask again without",
+            id="kubectl's error with 2>&1",
+        ),
+        pytest.param(
+            dump({"type": "DELETED", "object": NODE}), "document 1: says that an object was deleted", id="a watch"
+        ),
         pytest.param(b"PK\x03\x04....", "is a zip archive: unpack it", id="zip"),
         pytest.param(gzip.compress(b"x" * 257 + b"ustar\x0000"), "is a tar archive: unpack it", id="tar.gz"),
         pytest.param(b"BZh91AY", "is compressed by bzip2: unpack it", id="bzip2"),

@@ -360,9 +360,9 @@ _Top = tuple[str, str, str]
 """Namespace, kind and name of the owner whose template counts."""
 
 
-def _carried(keys: Sequence[str], annotations: Mapping[str, str]) -> str:
-    """Return the one of *keys* that is among *annotations*."""
-    return next((each for each in keys if each in annotations), keys[0])
+def _carried(keys: Sequence[str], annotations: Mapping[str, str]) -> str | None:
+    """Return the one of *keys* that is among *annotations*, ``None`` if it is a label instead."""
+    return next((each for each in keys if each in annotations), None)
 
 
 class Catalogue:
@@ -432,6 +432,8 @@ class Catalogue:
             return self._of_group(self._evaluation.facts[name])
         if reason in _ON_NODES:
             key = _carried(_ON_NODES[reason], self._snapshot.nodes[name].node.annotations)
+            if key is None:
+                return None
             command = f"kubectl annotate node {name} {key}-"
             return self._once(reason, f"node {name}", partial(without_annotation, name=name, key=key), command)
         if reason is Reason.CORDONED:
@@ -492,6 +494,8 @@ class Catalogue:
     def _of_pod(self, pod: Pod, reason: Reason) -> Change | None:
         if reason in _REMOVED:
             key, value = _carried(_REMOVED[reason], pod.annotations), None
+            if key is None:
+                return None
         elif reason is Reason.LOCAL_STORAGE:
             key, value = SAFE_LOCAL_VOLUMES, all_local_volumes(self._snapshot, pod)
         elif reason in _VOUCHED:

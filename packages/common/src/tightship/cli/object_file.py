@@ -73,6 +73,11 @@ _DUMPED = re.compile(rb"^Cluster info dumped to standard output[ \t\r]*$", re.MU
 """What ``kubectl cluster-info dump`` writes between and, before 1.19, after its objects (``clusterinfo_dump.go``)."""
 
 
+_SAID = re.compile(rb"(?:(?:Warning: |[IWE]\d{4} \d\d:\d\d:\d\d\.).*\r?\n\s*)+")
+"""Warnings of the API server and klog's lines, which kubectl writes to standard error."""
+
+_ERROR = re.compile(r"(?:Error from server|error:|Unable to connect).*")
+
 ALLOWED = "allowed is what kubectl prints with -o json or -o yaml"
 
 
@@ -135,7 +140,12 @@ def _gunzip(raw: bytes) -> bytes:
 
 def documents(raw: bytes | memoryview) -> Iterator[bytes | msgspec.Raw]:
     """Yield each document of *raw* (from :func:`unpack`) as JSON. Raises :class:`DocumentError`."""
-    if bytes(raw[:_BLOCK]).lstrip()[:1] in (b"{", b"["):
+    begins = bytes(raw[:_BLOCK]).lstrip()
+    if begins[:1] not in (b"{", b"[") and (said := _SAID.match(begins)):
+        # With 2>&1 a file begins with what kubectl says to people. Its lines stay, as empty ones.
+        raw = b"\n" * said[0].count(b"\n") + bytes(raw).lstrip()[said.end() :]
+        begins = raw[:_BLOCK].lstrip()
+    if begins[:1] in (b"{", b"["):
         return _json_documents(raw)
     return _yaml_documents(_without_logs(bytes(raw)))
 
@@ -185,6 +195,9 @@ def _one_by_one(text: str) -> Iterator[bytes]:
         try:
             _, end = parser.raw_decode(text, at)
         except json.JSONDecodeError as error:
+            if told := _ERROR.match(text, at):
+                why = f"kubectl failed with {quoted(told[0].strip())}"
+                raise DocumentError(f"line {error.lineno}: {why}; ask again without what it names") from error
             cut = error.msg.startswith("Unterminated string") or not text[error.pos :].strip()
             why = f"{error.msg}: the file is cut off" if cut else error.msg
             raise DocumentError(f"line {error.lineno}, column {error.colno}: not JSON: {why}") from error
@@ -374,8 +387,11 @@ class _Head(Struct):
     kind: str = ""
     api_version: str = msgspec.field(default="", name="apiVersion")
     items: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    event: object = msgspec.field(default=None, name="type")
+    of_event: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="object")
 
 
+_EVENTS = ("ADDED", "MODIFIED")
 _heads = msgspec.json.Decoder(_Head)
 _items = msgspec.json.Decoder(list[msgspec.Raw] | None)
 
@@ -528,7 +544,11 @@ class _Reader:
             self._no_object(f"{place}: not an API object: {self._text(raw) or error}")
             return
         kind, api_version = head.kind or kind, head.api_version or api_version
-        if not kind:
+        if not head.kind and head.of_event is not msgspec.UNSET and head.event in _EVENTS:
+            self.take(head.of_event, place)  # of --output-watch-events
+        elif not head.kind and head.of_event is not msgspec.UNSET and head.event == "DELETED":
+            self._no_object(f"{place}: says that an object was deleted; {ALLOWED}, but without --watch")
+        elif not kind:
             cut = head.items is not msgspec.UNSET
             why = ", but items: the file is cut off" if cut else "" if ", item" in place else f"; {ALLOWED}"
             self._no_object(f"{place}: has no kind{why}", always=cut)

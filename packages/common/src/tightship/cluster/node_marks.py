@@ -225,6 +225,11 @@ _KURED = "kured reboots the node"
 _MCO = "OpenShift's machine-config-operator updates the node"
 _FLATCAR = "Flatcar's update operator reboots the node"
 _MEDIK8S = "Medik8s drains or repairs the node"
+_CAST = "CAST AI drains the node"
+_HARVESTER = "Harvester maintains the node"
+_GARDENER = "Gardener's machine-controller-manager takes or updates the node"
+_MIG = "NVIDIA's MIG manager works on the node"
+_SRIOV = ("Drain_Required", "Reboot_Required", "Draining", "DrainComplete")
 _STARTS = "has not started on the node yet"
 
 MARKS: tuple[NodeMark, ...] = (
@@ -240,9 +245,21 @@ MARKS: tuple[NodeMark, ...] = (
     NodeMark("taint", "ignore-taint.cluster-autoscaler.kubernetes.io/oke-impending-node-termination", _OKE),
     NodeMark("taint", "node.kubernetes.io/out-of-service", "somebody has taken the node out of service"),
     NodeMark("taint", "node.cloudprovider.kubernetes.io/shutdown", "the machine is shut down", drains=False),
+    NodeMark("taint", "autoscaling.cast.ai/draining", _CAST),  # castai/spot-handler, handler.go
+    NodeMark("label", "autoscaling.cast.ai/draining", _CAST),
+    # machine-controller-manager, pkg/util/provider/machineutils/utils.go and pkg/apis/machine/v1alpha1 (in-place)
+    NodeMark("annotation", "node.machine.sapcloud.io/trigger-deletion-by-mcm", _GARDENER),
+    NodeMark("label", "node.machine.sapcloud.io/selected-for-update", _GARDENER),
     # Repair and maintenance.
     NodeMark("taint", "medik8s.io/", _MEDIK8S),  # node-maintenance-operator, internal/controller/taint.go
     NodeMark("taint", "kubevirt.io/drain", "KubeVirt or Harvester drains the node"),  # kubevirt, node drain
+    # harvester, pkg/controller/master/nodedrain and .../node/maintain_controller.go
+    NodeMark("annotation", "harvesterhci.io/drain-requested", _HARVESTER),
+    NodeMark("annotation", "harvesterhci.io/maintain-status", _HARVESTER),
+    # sriov-network-operator, pkg/consts
+    NodeMark("annotation", "sriovnetwork.openshift.io/state", "the SR-IOV operator drains the node", _SRIOV),
+    # gpu-operator, docs of the MIG manager
+    NodeMark("label", "nvidia.com/mig.config.state", _MIG, ("pending", "rebooting"), drains=False),
     # Reboots.
     NodeMark("annotation", "weave.works/kured-reboot-in-progress", _KURED),  # kured, cmd/kured/main.go
     NodeMark("annotation", "flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress", _FLATCAR, ("true",)),

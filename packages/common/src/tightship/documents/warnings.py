@@ -155,12 +155,15 @@ def _unknown_node_pools(snapshot: Snapshot) -> Iterator[str]:
         yield f"NodePool {each.name} can't be read, so its nodes are left to Karpenter: {each.problem}"
 
 
+_CANT = "can't be read: "
+
+
 def _unreadable_groups(snapshot: Snapshot) -> Iterator[str]:
     problems = [
         text
         for key, status in sorted(snapshot.autoscaler_statuses.items())
         for text in (
-            *((f"ConfigMap {key} can't be read: {status.problem}",) if status.problem else ()),
+            *((f"ConfigMap {key} {_CANT * (not status.updated)}{status.problem}",) if status.problem else ()),
             *(
                 f"node group {each.name} can't be read, so its nodes stay: {each.problem}"
                 for each in status.groups

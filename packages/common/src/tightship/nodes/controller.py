@@ -26,6 +26,7 @@ from tightship.planning.changes import Tunable
 from tightship.planning.evaluate import Evaluation, Judge
 from tightship.process.settings.process import NodeProcessSettings
 from tightship.process.settings.sections import NodeSettings
+from tightship.rules.node_groups import with_current_statuses
 from tightship.rules.nodes import drain_record
 from tightship.rules.windows import Rollouts, stopped_by
 
@@ -140,7 +141,8 @@ class NodeController(ABC, Generic[S]):
             record = drain_record(node)
             rollout = Rollouts(snapshot).refusal(windows, node.name, now, record.restarts if record is not None else ())
             found = (stopped_by(windows, node.name, now), rollout)
-            return [*judge.node_refusals(snapshot, node), *(each for each in found if each is not None)]
+            current = with_current_statuses(snapshot, now)
+            return [*judge.node_refusals(current, node), *(each for each in found if each is not None)]
 
         return DrainSettings(
             rules=settings.drain_rules,

@@ -1,13 +1,14 @@
 """The status of Cluster Autoscaler, which it keeps in a ConfigMap: the minimum size of each of its node groups.
 
 Up to 1.29 the status is a text for people, since 1.30 YAML (``clusterstate/api/types.go``). Both come in lines, a group
-at a time; times and counts, which change all the time, are left out.
+at a time; times and counts, which change all the time, are left out, but for the hour of the last update.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
 
 from msgspec import Struct
 
@@ -26,6 +27,10 @@ MACHINE_MINIMUMS = (
 )
 """The annotation of such an object with the minimum size of its group."""
 
+LAST_UPDATED = "cluster-autoscaler.kubernetes.io/last-updated"
+"""The annotation with the time of the last update (``clusterstate/utils/status.go``), which the status has too."""
+
+_GO_TIME = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.\d+)? ([+-]\d{4})")
 _OLD_SIZE = re.compile(r"\(minSize=(-?\d+), maxSize=-?\d+\)")
 _WORD = re.compile(r"\w+")
 
@@ -43,10 +48,14 @@ class NodeGroup(Struct, frozen=True, gc=False):
 
 
 class AutoscalerStatus(Namespaced, frozen=True, gc=False):
-    """The groups in one status. *problem* says why no group is readable."""
+    """The groups in one status. *problem* says why no group is readable.
+
+    *updated* is the full hour (in seconds since 1970) in which Cluster Autoscaler last wrote the status, 0 if unknown.
+    """
 
     groups: tuple[NodeGroup, ...] = ()
     problem: str = ""
+    updated: int = 0
 
 
 class _Data(Struct, frozen=True, gc=False):
@@ -68,7 +77,8 @@ class ConfigMapWire(Struct, frozen=True, gc=False):
         if not re.search(r"^(nodeGroups|NodeGroups|autoscalerStatus|Cluster-wide):|Initializing", text, re.MULTILINE):
             return AutoscalerStatus(meta.namespace, meta.name, problem="its key status holds no status of node groups")
         groups = _new(text) if re.search(r"^(nodeGroups|autoscalerStatus):", text, re.MULTILINE) else _old(text)
-        return AutoscalerStatus(meta.namespace, meta.name, tuple(groups))
+        written = (meta.annotations or {}).get(LAST_UPDATED) or text[:200]
+        return AutoscalerStatus(meta.namespace, meta.name, tuple(groups), updated=_hour(written))
 
 
 class MachinesWire(Struct, frozen=True, gc=False):
@@ -92,6 +102,16 @@ class MachinesWire(Struct, frozen=True, gc=False):
         problem = f"annotation {key} is {quoted(notes[key])}; allowed is a whole number" if minimum is None else ""
         group = NodeGroup(name, minimum or 0, problem, setter)
         return AutoscalerStatus(meta.namespace, f"{kind} {meta.name}", (group,))
+
+
+def _hour(text: str) -> int:
+    """Return the full hour of the time that Go has written in *text*, 0 without one."""
+    found = _GO_TIME.search(text)
+    try:
+        time = datetime.strptime(" ".join(found.groups()), "%Y-%m-%d %H:%M:%S %z") if found is not None else None
+    except ValueError:
+        time = None
+    return 0 if time is None else int(time.timestamp()) // 3600 * 3600
 
 
 def _old(text: str) -> Iterator[NodeGroup]:

@@ -24,6 +24,9 @@ KEPT_ANNOTATIONS = (
     "node-autoscaling.kubernetes.io/",
     "controller.kubernetes.io/pod-deletion-cost",
     "descheduler.alpha.kubernetes.io/",
+    "autoscaling.cast.ai/removal-disabled",
+    "beta.evictor.cast.ai/eviction-disabled",
+    "spotinst.io/restrict-scale-down",
     "scheduling.volcano.sh/group-",
     "scheduling.k8s.io/group-name",
     "volcano.sh/job-name",
@@ -40,6 +43,9 @@ KEPT_ANNOTATIONS = (
     "flatcar-linux-update.v1.flatcar-linux.net/reboot-",
     "container-linux-update.v1.coreos.com/reboot-",
     "talos.dev/cordoned",
+    "harvesterhci.io/",
+    "node.machine.sapcloud.io/trigger-deletion-by-mcm",
+    "sriovnetwork.openshift.io/state",
     "oci.oraclecloud.com/node-pool-id",
 )
 """Prefixes of the annotations that some rule reads. Decoding drops every other annotation."""

@@ -32,6 +32,12 @@ RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 MAKE_BEFORE_BREAK = "tightship.dev/make-before-break"
 """The annotation of a workload, and the label of a namespace, that ask for a restart instead of evictions."""
 
+ON_DELETE = "OnDelete"
+"""The update strategy with which pods get a new template only once somebody deletes them."""
+
+DEFAULT_BACKOFF_LIMIT = 6
+"""Failed pods that a Job has without a word of its own (``pkg/apis/batch/v1/defaults.go``)."""
+
 WORKLOAD_KINDS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job"})
 """Controllers that recreate their pods elsewhere (DaemonSet: on every node), as Cluster Autoscaler has them."""
 
@@ -52,7 +58,9 @@ class Workload(Struct, frozen=True, gc=False):
     the controller replaces a terminating pod only once it has gone. *managed* tells who deploys the object; a
     ReplicaSet has the annotations of its Deployment. *since* (seconds since 1970) is when the object was created or,
     with 0 replicas, when its spec was last written, as far as that is known. *mark* is the value of
-    :data:`MAKE_BEFORE_BREAK`, if the object has one.
+    :data:`MAKE_BEFORE_BREAK`, if the object has one. *rolls_to* is the revision that a StatefulSet with the update
+    strategy ``OnDelete`` gives each pod made anew (``newVersionedStatefulSetPod`` in
+    ``pkg/controller/statefulset/stateful_set_utils.go``). *last_try* says that a Job fails with its next failed pod.
     """
 
     kind: str
@@ -67,6 +75,8 @@ class Workload(Struct, frozen=True, gc=False):
     managed: ManagedBy = NOBODY
     since: int = 0
     mark: str | None = None
+    rolls_to: str = ""
+    last_try: bool = False
 
 
 class Deployment(Namespaced, frozen=True, gc=False):
@@ -131,11 +141,22 @@ class _Template(Struct, frozen=True, gc=False):
     spec: _PodSpec | None = None
 
 
+class _UpdateStrategy(Struct, frozen=True, gc=False):
+    type: str = ""
+
+
+class _WorkloadStatus(Struct, frozen=True, gc=False, rename="camel"):
+    update_revision: str = ""
+    failed: int = 0
+
+
 class _WorkloadSpec(Struct, frozen=True, gc=False, rename="camel"):
     replicas: int | None = None
     template: _Template | None = None
     pod_replacement_policy: str | None = None
     pod_failure_policy: Present | None = None
+    update_strategy: _UpdateStrategy | None = None
+    backoff_limit: int | None = None
 
     @property
     def afterwards(self) -> bool:
@@ -177,10 +198,13 @@ class WorkloadWire(Struct, frozen=True, gc=False):
 
     metadata: _Metadata
     spec: _WorkloadSpec = _WorkloadSpec()
+    status: _WorkloadStatus | None = None
 
     def workload(self, kind: str) -> Workload:
         meta = self.metadata
-        spec = self.spec
+        spec, status = self.spec, self.status or _WorkloadStatus()
+        strategy = spec.update_strategy or _UpdateStrategy()
+        tries = DEFAULT_BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit
         return Workload(
             kind=kind,
             namespace=meta.namespace,
@@ -194,6 +218,8 @@ class WorkloadWire(Struct, frozen=True, gc=False):
             managed=managed_by(meta, owned=False),
             mark=(meta.annotations or EMPTY).get(MAKE_BEFORE_BREAK),
             since=meta.written if spec.replicas == 0 else meta.created,
+            rolls_to=status.update_revision if kind == "StatefulSet" and strategy.type == ON_DELETE else "",
+            last_try=kind == "Job" and status.failed >= tries,
         )
 
 

@@ -38,6 +38,7 @@ from tightship.planning.savings import settled
 from tightship.rules.after_cordon import waiting, waiting_elsewhere, with_restarts
 from tightship.rules.disruption_cost import cost_remarks
 from tightship.rules.karpenter import karpenter_pool
+from tightship.rules.node_groups import with_current_statuses
 from tightship.rules.nodes import with_abandoned
 from tightship.rules.rates import Rates, crowded, newcomers, planned, rate_checks, refused_by_rate
 from tightship.rules.waiting import AdditionRules, HealthRules, Pause, after_additions, brake, learned, longest
@@ -213,7 +214,7 @@ class Evaluator:
                 wanted = msgspec.structs.replace(wanted, beside=beside)
             read = self._read = (snapshot, judge, dict(landings), beside, wanted)
             self._planned = None
-        current = with_abandoned(read[-1], judge.ahead.displaced_for, now)
+        current = with_abandoned(with_current_statuses(read[-1], now), judge.ahead.displaced_for, now)
         if current is not read[-1]:
             self._read, self._planned = (*read[:4], current), None
         snapshot = current

@@ -72,12 +72,22 @@ SWITCHABLE = ENDS_BY_ITSELF | {
 DO_NOT_DRAIN = "tightship.dev/do-not-drain"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SAFE_LOCAL_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+OTHERS_OPT_OUTS = (
+    "autoscaling.cast.ai/removal-disabled",
+    "beta.evictor.cast.ai/eviction-disabled",
+    "spotinst.io/restrict-scale-down",
+)
+"""The opt-outs of CAST AI (docs, Evictor), an older one of theirs, and that of Spot Ocean (docs, Ocean FAQ): on pods or
+nodes, as annotation or label.
+"""
 DO_NOT_DISRUPT = (
     "karpenter.sh/do-not-disrupt",
     "node-autoscaling.kubernetes.io/do-not-disrupt",
     "karpenter.sh/do-not-evict",
+    *OTHERS_OPT_OUTS,
 )
-"""Karpenter's opt-out, the proposed one of all node autoscalers (kubernetes/autoscaler#10071), an older Karpenter's."""
+"""Karpenter's opt-out, the proposed one of all node autoscalers (kubernetes/autoscaler#10071), an older Karpenter's,
+and those of commercial autoscalers."""
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 
 DEFAULT_GRACE = 30
@@ -183,6 +193,7 @@ class Evictability:
                 owner is not None
                 and owner.kind in ("ReplicaSet", "StatefulSet")
                 and not any(local_volumes(self._snapshot, template))
+                and not opt_out_labels(template.labels)
                 and template.namespace != "kube-system"
                 and spec.scheduler in self._rules.schedulers
                 and spec.priority >= EXPENDABLE
@@ -196,7 +207,9 @@ class Evictability:
 
     def _plainly_controlled(self, template: PodTemplate, owner: Owner) -> bool:
         known = self._controller(template)
-        return owner.kind in self._snapshot.missing if known is None else not known.pinned
+        if known is None:
+            return owner.kind in self._snapshot.missing
+        return not known.pinned and not _outdated(template, known)
 
     def _recreated(self, template: PodTemplate) -> bool:
         owner = template.owner
@@ -216,7 +229,10 @@ class Evictability:
         return known if known is not None and (not owner.uid or known.uid == owner.uid) else None
 
     def _opt_outs(self, pod: Pod) -> list[Refusal]:
-        found: list[Refusal] = []
+        found = [
+            Refusal(Reason.POD_DO_NOT_DISRUPT, pod.key, f"label {each}=true forbids disruption", self._unlabelling(pod))
+            for each in opt_out_labels(pod.template.labels)
+        ]
         notes = pod.annotations
         if not notes:
             return found
@@ -242,6 +258,9 @@ class Evictability:
             add(Reason.PREFER_NO_EVICTION, PREFER_NO_EVICTION, "asks that the pod not be evicted")
         return found
 
+    def _unlabelling(self, pod: Pod) -> str:
+        return f"remove the label from the pod template of {named(self._snapshot, pod)}"
+
     def _protected_until(self, pod: Pod, text: str) -> float | None:
         """Return the end of the protection, 0 without one, ``None`` if it never ends (Karpenter's two forms)."""
         if text == "true":
@@ -255,10 +274,19 @@ class Evictability:
         return (pod.started if pod.started is not None else self._now) + protected
 
     def _ownership(self, pod: Pod) -> list[Refusal]:
-        if _vouched_for(pod) or self._recreated(pod.template):
+        if _vouched_for(pod):
             return []
-        owner = pod.owner
+        owner, known = pod.owner, self._controller(pod.template)
+        outdated = known is not None and _outdated(pod.template, known)
+        if self._recreated(pod.template) and not outdated:
+            return []
         vouching = annotating(self._snapshot, pod, SAFE_TO_EVICT, "true")
+        if known is not None and outdated:
+            detail = (
+                f"controller {owner} updates a pod when it is deleted (updateStrategy OnDelete): it would come back "
+                f"with revision {known.rolls_to} instead of {pod.template.labels[REVISION]}"
+            )
+            return [Refusal(Reason.CUSTOM_CONTROLLER, pod.key, detail, f"finish the update of {owner}, or {vouching}")]
         if owner is None:
             detail = "no controller would recreate the pod"
             return [Refusal(Reason.NOT_REPLICATED, pod.key, detail, f"run {pod.key} under a controller, or {vouching}")]
@@ -294,9 +322,14 @@ class Evictability:
 
     def _job(self, pod: Pod) -> list[Refusal]:
         owner = pod.owner
-        if owner is None or owner.kind != "Job" or pod.spec.restart_policy != "Never" or _vouched_for(pod):
+        if owner is None or owner.kind != "Job" or _vouched_for(pod):
             return []
-        detail = f"{owner} would count the evicted pod as failed and start over"
+        known = self._controller(pod.template)
+        last = known is not None and known.last_try
+        if pod.spec.restart_policy != "Never" and not last:
+            return []
+        happens = "fail, since its backoffLimit allows no more" if last else "start over"
+        detail = f"{owner} would count the evicted pod as failed and {happens}"
         return [Refusal(Reason.JOB_RUNNING, pod.key, detail, f"wait for {owner} to finish")]
 
     def _gang(self, pod: Pod) -> list[Refusal]:
@@ -374,9 +407,23 @@ _AWAIT = PodVerdict(Fate.AWAIT)
 _FREE = PodVerdict(Fate.EVICT)
 
 
+REVISION = "controller-revision-hash"
+"""The label with the revision of a StatefulSet's pod (``apps.ControllerRevisionHashLabelKey``)."""
+
+
+def _outdated(template: PodTemplate, known: Workload) -> bool:
+    """Whether pods of *template* would come back as others, because *known* updates what is deleted."""
+    return bool(known.rolls_to) and template.labels.get(REVISION, known.rolls_to) != known.rolls_to
+
+
 def _vouched_for(pod: Pod) -> bool:
     """Whether CA's explicit permission outweighs missing controllers, local data and kube-system, but no opt-out."""
     return pod.annotations.get(SAFE_TO_EVICT) == "true"
+
+
+def opt_out_labels(labels: Mapping[str, str]) -> list[str]:
+    """Return the keys of *labels*, of a pod or a node, that opt out of every drain."""
+    return [each for each in OTHERS_OPT_OUTS if labels.get(each) == "true"]
 
 
 def safe_volumes(pod: Pod) -> list[str]:

@@ -26,10 +26,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+import msgspec
+
+from tightship.cluster import Snapshot
 from tightship.cluster.pools import KNOWN_POOL_LABELS, ORACLE_POOL, pool_of, shown
 from tightship.objects import Node
 from tightship.objects.autoscaler_status import MACHINE_MINIMUMS, AutoscalerStatus, NodeGroup, minimum_size
 from tightship.objects.quoting import quoted
+from tightship.objects.times import rfc3339
 
 MINIMUM_SIZE = ("tightship.dev/node-group-min-size", *MACHINE_MINIMUMS)
 """Annotations of nodes that give the minimum size of their pool; the first that a node carries counts."""
@@ -40,6 +44,31 @@ _EKS = re.compile(r"eks-(.+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _EKSCTL = re.compile(r"eksctl-(.+)-nodegroup-(.+)-NodeGroup-\w+")
 _MACHINES = re.compile(r"(MachineDeployment|MachineSet)/[^/]+/([^/]+)")
 _RANDOM = re.compile(r"[0-9a-z]+")
+
+
+STALE_AFTER = 7200
+"""Seconds after the hour of the last update from which a status counts no more. Cluster Autoscaler writes one every few
+seconds, and ends itself after 15 minutes without success (``--max-failing-time``): one so old was left behind."""
+
+
+def with_current_statuses(snapshot: Snapshot, now: float) -> Snapshot:
+    """Return *snapshot* without the groups of statuses that nobody updates any more at *now* (seconds since 1970).
+
+    The snapshot stays the same object if nothing changes.
+    """
+    stale = {
+        key: msgspec.structs.replace(
+            each,
+            groups=(),
+            problem=f"was last updated in the hour of {rfc3339(each.updated)}, so nothing in it counts any more: see "
+            "whether Cluster Autoscaler runs, or delete the ConfigMap",
+        )
+        for key, each in snapshot.autoscaler_statuses.items()
+        if each.updated and each.groups and now - each.updated > STALE_AFTER
+    }
+    if not stale:
+        return snapshot
+    return msgspec.structs.replace(snapshot, autoscaler_statuses={**snapshot.autoscaler_statuses, **stale})
 
 
 class NodeGroups:

@@ -26,7 +26,7 @@ from tightship.objects.quoting import LONGEST
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.times import format_duration
 from tightship.objects.unreadable import UNREADABLE
-from tightship.rules.evictability import DO_NOT_DRAIN
+from tightship.rules.evictability import DO_NOT_DRAIN, OTHERS_OPT_OUTS, opt_out_labels
 from tightship.rules.karpenter import DISRUPTED, deletion_blocked, left_to_karpenter
 
 LEGACY_STATE = "estafette.io/node-compactor-state"
@@ -39,8 +39,10 @@ NODE_DO_NOT_DISRUPT = (
     "karpenter.sh/do-not-disrupt",
     "node-autoscaling.kubernetes.io/do-not-disrupt",
     "karpenter.sh/do-not-consolidate",
+    *OTHERS_OPT_OUTS,
 )
-"""Karpenter's opt-out of a node, the one proposed for all node autoscalers, and the one of Karpenter before 0.33."""
+"""Karpenter's opt-out of a node, the one proposed for all node autoscalers, the one of Karpenter before 0.33, and those
+of commercial autoscalers."""
 _TAKEN = frozenset({TO_BE_DELETED, KARPENTER_DISRUPTED, KARPENTER_DISRUPTING})
 _EMPTYING = frozenset({DRAIN_IN_PROGRESS, SHUTDOWN_IN_PROGRESS})
 
@@ -168,6 +170,9 @@ def opt_outs(
             detail = f"annotation {annotation}={node.annotations[annotation]}"
             fix = f"kubectl annotate node {node.name} {annotation}-"
             found.append(Refusal(reason, node.name, detail, fix))
+    for each in opt_out_labels(node.labels):
+        fix = f"kubectl label node {node.name} {each}-"
+        found.append(Refusal(Reason.NODE_DO_NOT_DISRUPT, node.name, f"label {each}=true", fix))
     found += left_to_karpenter(node, pools, now)
     return [*is_what, *(refusal for refusal in found if refusal.reason not in rules.disabled)]
 

@@ -225,13 +225,18 @@ class Reserved:
         """Reserve room for every pending pod that could run somewhere, so that no move takes that room.
 
         A pod that fits nowhere blocks nothing: draining other nodes can't make it worse (k-sigs/karpenter#678). A gated
-        pod holds no room, and neither does an expendable one, as for Cluster Autoscaler.
+        pod holds no room, and neither does an expendable one, as for Cluster Autoscaler, nor one of a DaemonSet, which
+        goes with its node (``IsProvisionable`` in Karpenter's ``pkg/utils/pod/scheduling.go``). Of a scheduler
+        that nobody knows, a pod holds room once it is marked unschedulable: both autoscalers then buy a node for it.
         """
         space = self._space
         queue = [
             pod
             for pod in space.snapshot.unscheduled
-            if not pod.gated and not pod.expendable and pod.spec.scheduler in space.snapshot.schedulers
+            if not pod.gated
+            and not pod.expendable
+            and not pod.daemon
+            and (pod.unschedulable or pod.spec.scheduler in space.snapshot.schedulers)
         ]
         for pod in sorted(queue, key=lambda each: (-each.spec.priority, each.created, each.key)):
             demand = space.demand_of(pod)
