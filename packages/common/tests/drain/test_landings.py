@@ -155,6 +155,20 @@ def test_a_second_round_finds_the_replacements_of_the_first() -> None:
     assert book.look(now, 0.6) == [Landed.TARGET]
 
 
+def test_pods_of_one_controller_with_other_targets_come_one_after_the_other() -> None:
+    book, here = begun("n2"), cluster(made("web-1", "n1"), made("web-2", "n1"), made("web-3", "n1"))
+    db = web("db-1", by="db")
+    wishes = [(web("web-2"), "n3"), (web("web-3"), "n2"), (db, "n3"), (web("db-2", by="db"), "n2")]
+    assert book.later(wishes, here, 0.1) == {"uid-web-2", "uid-db-2"}, "both of web go to n2, and of db one comes first"
+    book.answered("uid-web-1", going=True, now=0.2)
+    assert book.later(wishes[:1], here, 0.3) == {"uid-web-2"}
+    for on in ("n2", ""):
+        again = begun("n2")
+        assert again.later(wishes[:1], cluster(made("web-2", "n1"), made("new-1", on)), 0.3) == set(), "it has come"
+    book.expire(0.2 + VALID)
+    assert book.later(wishes[:1], here, 0.2 + VALID) == set(), "it comes no more"
+
+
 def test_only_pods_that_can_be_led_to_nodes_that_take_pods_are_expected() -> None:
     going = node("going", labels={LEAVING: "node-toy"})
     there = snapshot(node("n1"), node("n2"), node("off", unschedulable=True), node("ill", ready="False"), going)

@@ -173,6 +173,32 @@ class Landings:
                 pod=pod, owner=pod.owner.uid, target=target, until=now + UNANSWERED
             )
 
+    def later(self, wishes: Sequence[tuple[Pod, str]], snapshot: Snapshot, now: float) -> set[str]:
+        """Return the uids of those of *wishes* (pod, target) that come after other replacements of their controllers.
+
+        The policy can't count: with two targets at once, one node may get both pods, and the room of another.
+        """
+        owners = {pod.owner.uid for pod, _ in wishes if pod.owner is not None}
+        open_ones = [each for each in self._expected.values() if each.owner in owners]
+        # Whoever has come is on its target or on no node, or is seen a little later.
+        here: dict[str, list[Pod]] = {each.owner: [] for each in open_ones}
+        views = (snapshot.nodes.get(name) for name in {each.target for each in open_ones})
+        for pod in (*snapshot.unscheduled, *(pod for view in views if view is not None for pod in view.pods)):
+            if pod.owner is not None and pod.owner.uid in here:
+                here[pod.owner.uid].append(pod)
+        self._see(here, now)
+        aims: defaultdict[str, set[str]] = defaultdict(set)
+        for each in self._expected.values():
+            aims[each.owner].add(each.target)
+        found: set[str] = set()
+        for pod, target in wishes:
+            assert pod.owner is not None
+            if aims[pod.owner.uid] - {target}:
+                found.add(pod.uid)
+            else:
+                aims[pod.owner.uid].add(target)
+        return found
+
     def answered(self, pod: str, *, going: bool, now: float) -> None:
         """Note whether the eviction of *pod* (a uid) was granted, or may have been."""
         known = self._expected.get(pod)
