@@ -410,6 +410,16 @@ async def test_hand_written_entries_are_removed(cluster: Cluster, start: Start) 
     await soon(lambda: data(cluster) == {})
 
 
+async def test_a_note_and_marks_of_one_pass_meet_no_conflict(cluster: Cluster, start: Start) -> None:
+    policy(cluster)
+    more(cluster)
+    cluster.configure(**LED, note="n1 n2", held="yes")
+    start()
+    await soon(lambda: leaving(cluster) == ["n1"])
+    told = [each for each in cluster.api.proxy.log if "/nodes/n1" in each.call.path]
+    assert [(each.call.verb, each.status) for each in told] == [("PATCH", 200)] * 2
+
+
 @pytest.mark.parametrize("to", [{"steering": "taints"}, {"steering": "off"}, {"steering": "hints", "on": False}])
 async def test_switched_off_on_the_way_it_leaves_no_entry(cluster: Cluster, start: Start, to: Json) -> None:
     policy(cluster)
