@@ -17,7 +17,7 @@ from tightship.cluster import Snapshot
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.plan import STRATEGIES, Candidate, Judgement, Plan, Planner, SearchRules, make_plan
 from tightship.planning.plan.model import Searched
-from tightship.planning.plan.strategies import after
+from tightship.planning.plan.strategies import Strategy, after
 from tightship.rules.disruption import DisruptionLedger
 from tightship.search.bound import bound
 from tightship.search.improve import Effort, Packed, improve
@@ -235,6 +235,31 @@ def test_the_better_of_two_known_plans_is_taken(gpus: Snapshot, last: Plan) -> N
     for known in ((greedy, last), (last, greedy)):
         again, _ = searched(gpus, iterations=0, warm=known)
         assert plain(again) == plain(last)
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_only_a_known_plan_that_breaks_is_compared_with_what_the_strategy_would_plan(
+    gpus: Snapshot, last: Plan, holds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy = type(STRATEGIES["fewest-nodes"])
+    run, plans = strategy.run, list[str]()
+
+    def counted(self: Strategy, *given: Any) -> Any:
+        plans.append(self.name)
+        return run(self, *given)
+
+    monkeypatch.setattr(strategy, "run", counted)
+    told = Searched(
+        None, 2000, len(last.removals) - 3, last.evictions - 5, len(last.removals), last.evictions, bound=30
+    )
+    known = msgspec.structs.replace(last, searched=told)
+    gone = last.removals[-1].moves[0].target
+    left = {name: view for name, view in gpus.nodes.items() if holds or name != gone}
+    again, reported = searched(msgspec.structs.replace(gpus, nodes=left), iterations=0, warm=(known,))
+    assert (not plans, not reported.broken, reported.warm_start) == (holds, holds, holds)
+    if holds:
+        assert plain(again) == plain(last)
+        assert (reported.greedy_removed, reported.greedy_evictions) == (told.greedy_removed, told.greedy_evictions)
 
 
 def test_a_search_that_is_told_to_stop_plays_nothing(gpus: Snapshot, last: Plan) -> None:

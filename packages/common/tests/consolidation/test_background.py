@@ -14,7 +14,7 @@ from search_fleets import gpu_fleet
 
 from tightship.cluster import Snapshot
 from tightship.kube.host import HOST, Host
-from tightship.nodes.background import REST, BackgroundSearch, SearchState
+from tightship.nodes.background import PATIENCE, REST, BackgroundSearch, SearchState
 from tightship.planning.evaluate import Evaluation, Evaluator, Facts
 from tightship.planning.plan import STRATEGIES, Placement, Plan, Strategy
 from tightship.planning.plan.strategies import after
@@ -115,6 +115,22 @@ async def test_the_pass_after_a_search_plans_what_it_found(fleet: Snapshot) -> N
     assert found.searched.removed == len(found.removals)
     assert found.searched.iterations > 0
     assert (passes.state.searches, passes.state.improved) == (1, 1)
+
+
+@virtual
+async def test_claims_wait_for_the_first_search_also_where_other_settings_end_it(fleet: Snapshot) -> None:
+    passes = Passes(fleet)
+    passes.judged()
+    passes.judge = Judge()
+    passes.judged()
+    await passes.ended()
+    assert passes.state.searches == 0
+    assert passes.search.claims_wait()
+    passes.now += 3 * SECONDS + PATIENCE
+    assert not passes.search.claims_wait(), "though none has ended"
+    passes.now -= 1
+    await passes.searched()
+    assert not passes.search.claims_wait()
 
 
 @virtual

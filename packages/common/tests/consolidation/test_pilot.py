@@ -410,6 +410,16 @@ async def test_hand_written_entries_are_removed(cluster: Cluster, start: Start) 
     await soon(lambda: data(cluster) == {})
 
 
+async def test_a_note_and_marks_of_one_pass_meet_no_conflict(cluster: Cluster, start: Start) -> None:
+    policy(cluster)
+    more(cluster)
+    cluster.configure(**LED, note="n1 n2", held="yes")
+    start()
+    await soon(lambda: leaving(cluster) == ["n1"])
+    told = [each for each in cluster.api.proxy.log if "/nodes/n1" in each.call.path]
+    assert [(each.call.verb, each.status) for each in told] == [("PATCH", 200)] * 2
+
+
 @pytest.mark.parametrize("to", [{"steering": "taints"}, {"steering": "off"}, {"steering": "hints", "on": False}])
 async def test_switched_off_on_the_way_it_leaves_no_entry(cluster: Cluster, start: Start, to: Json) -> None:
     policy(cluster)
@@ -476,6 +486,44 @@ async def test_drains_side_by_side_share_one_entry_each_owner_once(cluster: Clus
     await soon(lambda: process.value("tightship_landings_total", result="target") == 4)
     assert {"uid-api": "n3", "uid-web": "n3"} in seen.data
     assert len(seen.data) <= 6
+
+
+@pytest.mark.parametrize("goes", ["n1", "n1 n4"], ids=["of one node", "of two nodes"])
+async def test_pods_of_one_workload_land_one_on_each_of_their_targets(
+    cluster: Cluster, start: Start, goes: str
+) -> None:
+    policy(cluster)
+    seen = more(cluster)
+    by = controller("ReplicaSet", "web")
+    cluster.api.add(node("n4"), node("n5", cpu="64", memory="64Gi"))
+    if "n4" in goes:
+        cluster.api.store.modify("ReplicaSet", "web", "shop", lambda each: each["spec"].update(replicas=4))
+        cluster.api.add(*(known_pod(f"more-{number}", on="n4", owner=by) for number in (0, 1)))
+    cluster.configure(**{**LED, "goes": goes, "to": "n3 n5"}, at_once="2")
+    process = start()
+    for name in goes.split():
+        await gone(cluster, name)
+    await soon(lambda: process.value("tightship_landings_total", result="target") == 2 * len(goes.split()))
+    assert webs(cluster) == sorted(["n3", "n5"] * len(goes.split()))
+    assert {each["uid-web"] for each in seen.data if each} == {"n3", "n5"}
+
+
+async def test_an_eviction_without_an_answer_holds_others_of_its_workload_up_for_seconds_only(
+    cluster: Cluster, start: Start
+) -> None:
+    policy(cluster)
+    more(cluster)
+    by = controller("ReplicaSet", "web")
+    cluster.api.add(node("n4"), node("n5"), *(known_pod(f"more-{number}", on="n4", owner=by) for number in (0, 1)))
+    cluster.api.store.modify("ReplicaSet", "web", "shop", lambda each: each["spec"].update(replicas=4))
+    cluster.configure(**{**LED, "goes": "n1 n4", "to": "n3 n5"}, at_once="2")
+    met = when(start(), lambda call: call.path.endswith("/eviction"), Slow(25.0), times=1)
+    await soon(lambda: met)
+    began = cluster.api.now
+    await soon(lambda: len(cluster.api.evicted) == 2)
+    assert cluster.api.now - began < 10
+    await gone(cluster)
+    await gone(cluster, "n4")
 
 
 async def test_a_node_where_pods_should_land_is_not_claimed_meanwhile(cluster: Cluster, start: Start) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge
@@ -82,7 +83,8 @@ class ToyStrategy(Strategy):
     def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
         for name in self._goes:
             pods = [pod for pod in planner.snapshot.nodes[name].pods if not pod.daemon] if self._to else ()
-            planner.removals.append(Removal(name, 1, tuple(Move(pod, name, self._to) for pod in pods)))
+            moves = tuple(Move(pod, name, target) for pod, target in zip(pods, cycle(self._to.split()), strict=False))
+            planner.removals.append(Removal(name, 1, moves))
         return {}
 
 

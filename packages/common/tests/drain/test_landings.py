@@ -43,6 +43,13 @@ def web(name: str, on: str = "n1", **more: Any) -> Pod:
     return found
 
 
+def hinted(*names: str) -> Json:
+    """Return the affinity of a pod that the policy leads to one of the nodes *names*."""
+    fields = [{"key": "metadata.name", "operator": "In", "values": [name]} for name in names]
+    terms = [{"weight": 100, "preference": {"matchFields": [field]}} for field in fields]
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
 def begun(*targets: str) -> Landings:
     """Return a book in which pods web-1, web-2... of n1 are about to be evicted at second 0."""
     book = Landings()
@@ -63,7 +70,7 @@ def test_each_replacement_ends_one_expectation_and_one_too_many_none() -> None:
     book = begun("n2", "n3")
     for number in (1, 2):
         book.answered(f"uid-web-{number}", going=True, now=0.1)
-    new = [made(f"new-{number}", "n3") for number in (1, 2, 3)]  # both prefer either target
+    new = [made(f"new-{number}", "n3", affinity=hinted("n2", "n3")) for number in (1, 2, 3)]
     assert book.look(cluster(*new), 0.2) == [Landed.TARGET, Landed.TARGET]
     assert book.data() == {}
     assert book.look(cluster(*new), 0.3) == []
@@ -99,7 +106,8 @@ def test_a_stateful_pod_is_expected_by_name_and_for_its_grace_period() -> None:
     for each in old:
         book.answered(each.uid, going=True, now=0.0)
     book.expire(30.0)
-    again = [made(each.name, "n2", kind=kind, by="db", uid=f"again-{each.name}") for each in old]
+    either = hinted("n2", "n3")
+    again = [made(each.name, "n2", kind=kind, by="db", uid=f"again-{each.name}", affinity=either) for each in old]
     assert book.look(cluster(made("db-7", "n2", kind=kind, by="db")), 30.0) == []
     assert book.look(cluster(*again), 30.0) == [Landed.TARGET, Landed.TARGET], "each prefers either target"
     assert not book.data()
@@ -118,6 +126,15 @@ def test_where_a_replacement_landed_is_counted_once() -> None:
     assert book.look(cluster(made("new-1", "n2"), made("new-2", "n1")), 1.2) == [Landed.TARGET, Landed.ELSEWHERE]
     assert book.look(cluster(made("new-1", "n2"), made("new-2", "n1")), 1.3) == []
     assert not book.open
+
+
+def test_a_replacement_is_on_its_target_only_where_its_own_hint_leads_it() -> None:
+    book = begun("n2", "n3")
+    first, second = (made(f"new-{at}", "", affinity=hinted(name)) for at, name in ((1, "n3"), (2, "n2")))
+    assert book.look(cluster(first, second), 0.2) == []
+    assert book.targets() == {"uid-new-1": "n3", "uid-new-2": "n2"}
+    first["spec"]["nodeName"] = second["spec"]["nodeName"] = "n3"
+    assert book.look(cluster(first, second), 0.3) == [Landed.TARGET, Landed.ELSEWHERE]
 
 
 def test_a_replacement_without_a_node_counts_as_unscheduled_after_a_while() -> None:
@@ -153,6 +170,20 @@ def test_a_second_round_finds_the_replacements_of_the_first() -> None:
     book.expect([(web("web-2"), "n3")], now, 0.5)
     assert book.data() == {WEB: "n3"}, "the first replacement is there"
     assert book.look(now, 0.6) == [Landed.TARGET]
+
+
+def test_pods_of_one_controller_with_other_targets_come_one_after_the_other() -> None:
+    book, here = begun("n2"), cluster(made("web-1", "n1"), made("web-2", "n1"), made("web-3", "n1"))
+    db = web("db-1", by="db")
+    wishes = [(web("web-2"), "n3"), (web("web-3"), "n2"), (db, "n3"), (web("db-2", by="db"), "n2")]
+    assert book.later(wishes, here, 0.1) == {"uid-web-2", "uid-db-2"}, "both of web go to n2, and of db one comes first"
+    book.answered("uid-web-1", going=True, now=0.2)
+    assert book.later(wishes[:1], here, 0.3) == {"uid-web-2"}
+    for on in ("n2", ""):
+        again = begun("n2")
+        assert again.later(wishes[:1], cluster(made("web-2", "n1"), made("new-1", on)), 0.3) == set(), "it has come"
+    book.expire(0.2 + VALID)
+    assert book.later(wishes[:1], here, 0.2 + VALID) == set(), "it comes no more"
 
 
 def test_only_pods_that_can_be_led_to_nodes_that_take_pods_are_expected() -> None:

@@ -78,6 +78,9 @@ RESTING_PAUSE = 3.0
 REJUDGE = 15.0
 """Seconds between two searches for places for the pods left."""
 
+PATIENCE = 5.0
+"""Most seconds for which an eviction waits for others of its workload whose replacements are led elsewhere."""
+
 LAG = 1.0
 """Seconds after a write in which the cache may not have seen it."""
 
@@ -153,20 +156,28 @@ class Guided:
         self.targets = targets
         self._guide = guide
         self._announced: set[str] = set()
+        # When each pod was first about to be evicted.
+        self._asked: dict[str, float] = {}
 
-    async def ready(self, pods: Sequence[Pod]) -> bool:
+    async def ready(self, pods: Sequence[Pod]) -> Sequence[Pod] | None:
         """Have the guide expect the replacements of *pods*, which are about to be evicted.
 
-        Return true if they may be evicted at once. False means that this took a while, so the drain must first see
-        whether it still wants to evict them.
+        Return those that may be evicted at once: others wait for :data:`PATIENCE` at most. ``None`` means that this
+        took a while, so the drain must first see whether it still wants to evict them.
         """
-        wanted = {pod.uid for pod in pods if pod.uid in self.targets}
-        if not self._guide.available or wanted <= self._announced:
-            return True
-        new = wanted - self._announced
-        self._announced |= wanted
-        await self._guide.expect([(pod, self.targets[pod.uid]) for pod in pods if pod.uid in new])
-        return False
+        if not self._guide.available:
+            return pods
+        waiting = [pod for pod in pods if pod.uid in self.targets and pod.uid not in self._announced]
+        if waiting and not any(pod.uid in self._announced for pod in pods):
+            now, moves = monotonic(), [(pod, self.targets[pod.uid]) for pod in waiting]
+            later = self._guide.later(
+                [move for move in moves if now < self._asked.setdefault(move[0].uid, now) + PATIENCE]
+            )
+            if first := [move for move in moves if move[0].uid not in later]:
+                self._announced |= {pod.uid for pod, _ in first}
+                await self._guide.expect(first)
+                return None
+        return [pod for pod in pods if pod not in waiting]
 
     def answered(self, pod: Pod, answer: EvictionAnswer) -> None:
         """Tell the guide the answer to the eviction of *pod*. One without an answer may have been granted."""
@@ -428,7 +439,11 @@ class Drive:
 
     async def _evict(self, pods: Sequence[Pod], *, sure: bool) -> bool:
         """Evict *pods* once their replacements are expected. Return true if this first needs a *sure* look."""
-        if not await self.guided.ready(pods):
+        ready = await self.guided.ready(pods)
+        if ready is None:
+            return False
+        if not ready:
+            await asyncio.sleep(SHORTEST_PAUSE)
             return False
         if not sure:
             return True
@@ -464,7 +479,7 @@ class Drive:
                 )
             )
 
-        await asyncio.gather(*(one(pod) for pod in pods))
+        await asyncio.gather(*(one(pod) for pod in ready))
         return False
 
     async def _restart(self, live: LiveNode, deployments: Sequence[str]) -> None:

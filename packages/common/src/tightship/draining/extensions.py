@@ -6,7 +6,7 @@ that go next. Soft taints need neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -93,6 +93,11 @@ class Guide:
 
     async def look(self) -> None:
         """Find out whether pods can be led, as every pass of a leader begins. Never raises."""
+
+    def later(self, moves: Sequence[tuple[Pod, str]]) -> Collection[str]:
+        """Return the uids of the pods of *moves* (pod, target) that should be evicted after others."""
+        del moves
+        return ()
 
     async def expect(self, moves: Sequence[tuple[Pod, str]]) -> None:
         """Prepare for the evictions of *moves* (pod, target). Never raises, and takes a few seconds at most."""

@@ -30,7 +30,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -541,6 +541,11 @@ class LandingController(Guide):
             self._used = self._active
             self._tidy = not self._active
         self._say(problem if wanted else "")
+
+    def later(self, moves: Sequence[tuple[Pod, str]]) -> Collection[str]:
+        """Return the uids of the pods of *moves* (pod, target) that have to wait for replacements led elsewhere."""
+        snapshot = self._cache.snapshot()
+        return self._expected.later(wished(moves, snapshot), snapshot, monotonic())
 
     async def expect(self, moves: Sequence[tuple[Pod, str]]) -> None:
         """Prepare for the evictions of *moves* (pod, target): tell the policy. Never raises, and takes at most

@@ -94,13 +94,18 @@ def takes_pods(snapshot: Snapshot, node: str) -> bool:
     return view is not None and view.node.ready and not view.node.unschedulable and view.node.leaving is None
 
 
+def preferred(pod: Pod) -> frozenset[str]:
+    """Return the nodes that *pod* prefers by their names: where the admission policy leads it."""
+    fields = (field for each in pod.spec.preferred_nodes for field in each.preference.match_fields or ())
+    return frozenset(name for field in fields if field.key == NAME for name in field.values)
+
+
 def led(pod: Pod) -> bool:
     """Whether the admission policy has led *pod*: it prefers nodes by their names, and keeps off all that leave."""
-    spec = pod.spec
-    terms = [] if spec.node_affinity is None else spec.node_affinity.node_selector_terms
+    required = pod.spec.node_affinity
+    terms = [] if required is None else required.node_selector_terms
     terms = [each for each in terms if each.match_expressions or each.match_fields]
-    by_name = any(field.key == NAME for each in spec.preferred_nodes for field in each.preference.match_fields or ())
-    return by_name and bool(terms) and all(AWAY in (each.match_expressions or ()) for each in terms)
+    return bool(preferred(pod)) and bool(terms) and all(AWAY in (each.match_expressions or ()) for each in terms)
 
 
 def room_for(snapshot: Snapshot, pods: Iterable[Pod], leaving: Sequence[str]) -> list[str] | None:
@@ -130,8 +135,6 @@ class Landings:
         # The pods of a controller that existed before its first eviction, or that have been seen since.
         self._known: defaultdict[str, set[str]] = defaultdict(set)
         self._landing: dict[str, Landing] = {}
-        # Until when a pod of a controller may still have heard of a target that has been met.
-        self._met: defaultdict[str, dict[str, float]] = defaultdict(dict)
 
     def __len__(self) -> int:
         """Return how many replacements are expected, and have not been seen."""
@@ -173,6 +176,32 @@ class Landings:
                 pod=pod, owner=pod.owner.uid, target=target, until=now + UNANSWERED
             )
 
+    def later(self, wishes: Sequence[tuple[Pod, str]], snapshot: Snapshot, now: float) -> set[str]:
+        """Return the uids of those of *wishes* (pod, target) that come after other replacements of their controllers.
+
+        The policy can't count: with two targets at once, one node may get both pods, and the room of another.
+        """
+        owners = {pod.owner.uid for pod, _ in wishes if pod.owner is not None}
+        open_ones = [each for each in self._expected.values() if each.owner in owners]
+        # Whoever has come is on its target or on no node, or is seen a little later.
+        here: dict[str, list[Pod]] = {each.owner: [] for each in open_ones}
+        views = (snapshot.nodes.get(name) for name in {each.target for each in open_ones})
+        for pod in (*snapshot.unscheduled, *(pod for view in views if view is not None for pod in view.pods)):
+            if pod.owner is not None and pod.owner.uid in here:
+                here[pod.owner.uid].append(pod)
+        self._see(here, now)
+        aims: defaultdict[str, set[str]] = defaultdict(set)
+        for each in self._expected.values():
+            aims[each.owner].add(each.target)
+        found: set[str] = set()
+        for pod, target in wishes:
+            assert pod.owner is not None
+            if aims[pod.owner.uid] - {target}:
+                found.add(pod.uid)
+            else:
+                aims[pod.owner.uid].add(target)
+        return found
+
     def answered(self, pod: str, *, going: bool, now: float) -> None:
         """Note whether the eviction of *pod* (a uid) was granted, or may have been."""
         known = self._expected.get(pod)
@@ -195,7 +224,6 @@ class Landings:
         self._expected.clear()
         self._landing.clear()
         self._known.clear()
-        self._met.clear()
 
     def look(self, snapshot: Snapshot, now: float) -> list[Landed]:
         """See replacements that have come, and return how those on their way ended."""
@@ -227,30 +255,31 @@ class Landings:
             for pod in pods:
                 if pod.uid in self._known[owner] or pod.deletion is not None:
                     continue
-                known = {each.target for each in self._expected.values() if each.owner == owner}
-                targets = frozenset(known | {node for node, until in self._met[owner].items() if now < until})
                 expected = self._of(owner, pod)
                 if expected is not None:
-                    self._take(pod, owner, expected, targets, now)
+                    self._known[owner].add(pod.uid)
+                    # Without a hint, only the node that was meant is one.
+                    self._landing[pod.uid] = Landing(preferred(pod) or frozenset({expected.target}), now)
+                    self.withdraw([expected.pod.uid])
 
     def _of(self, owner: str, pod: Pod) -> ExpectedLanding | None:
-        """Return the expectation that *pod* meets best: its namesake's, its node's, a granted one, the oldest."""
+        """Return the expectation that *pod* meets best: its namesake's, its node's, its hint's, a granted one, the
+        oldest.
+        """
         found = [each for each in self._expected.values() if each.owner == owner]
         if any(_in_order(each) for each in found):
             return next((each for each in found if each.pod.key == pod.key), None)
-        return min(found, key=lambda each: (each.target != pod.node, not each.answered), default=None)
+        hints = preferred(pod)
 
-    def _take(self, pod: Pod, owner: str, expected: ExpectedLanding, targets: frozenset[str], now: float) -> None:
-        self._known[owner].add(pod.uid)
-        self._landing[pod.uid] = Landing(targets, now)
-        self._met[owner][expected.target] = now + VALID
-        self.withdraw([expected.pod.uid])
+        def key(each: ExpectedLanding) -> tuple[bool, bool, bool]:
+            return each.target != pod.node, each.target not in hints, not each.answered
+
+        return min(found, key=key, default=None)
 
     def _forget_known(self) -> None:
         owners = {each.owner for each in self._expected.values()}
         for owner in [owner for owner in self._known if owner not in owners]:
             del self._known[owner]
-            self._met.pop(owner, None)
 
 
 def _in_order(expected: ExpectedLanding) -> bool:

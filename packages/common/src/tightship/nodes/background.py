@@ -127,7 +127,7 @@ class BackgroundSearch:
 
     def claims_wait(self) -> bool:
         """Whether claims have to wait for the first search: what goes first decides what is left for the last."""
-        return self._last is None and self._task is not None and self._clock() < self._patient_until
+        return self._last is None and self._clock() < self._patient_until
 
     def state(self, seconds: float) -> SearchState | None:
         """Return what to show; ``None`` without searches."""
@@ -150,6 +150,7 @@ class BackgroundSearch:
         self._end.set()
         self._known = ()
         self._last = None
+        self._patient_until = 0.0
 
     def _wanted(self, evaluation: Evaluation, judge: Judge, seconds: float) -> bool:
         last, plan = self._last, evaluation.plan
@@ -168,7 +169,7 @@ class BackgroundSearch:
         self._end = threading.Event()
         self._judge = judge
         self._hurt = False
-        if self._last is None:
+        if self._last is None and not self._patient_until:
             self._patient_until = self._clock() + 3 * seconds + PATIENCE
         self._task = asyncio.create_task(self._search(evaluation, judge, seconds, self._end), name="search")
 

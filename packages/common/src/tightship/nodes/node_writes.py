@@ -53,6 +53,8 @@ class NodeWrites:
         self._note_pace, self._marks_pace = WritePace(), WritePace()
         # Nodes on which a soft taint or a label was put from here: the cache may lag behind our own writes.
         self._steered: set[str] = set()
+        # Nodes as the last notes have left them: the next write of the pass goes over that.
+        self._noted: dict[str, LiveNode] = {}
         self._foreign = ""
         self._costs = costs
 
@@ -62,8 +64,9 @@ class NodeWrites:
         async def write(note: NodeNote) -> None:
             judged = snapshot.nodes[note.node].node
             live = LiveNode(judged, judged.resource_version, ())
-            await patch_node(self._connection, live, note.patch, only_if=allowed)
+            self._noted[note.node] = await patch_node(self._connection, live, note.patch, only_if=allowed)
 
+        self._noted.clear()
         await self._each(
             [(each.node, partial(write, each)) for each in notes if self._note_pace.lets(each.node)], allowed
         )
@@ -134,12 +137,15 @@ class NodeWrites:
 
     async def _mark(self, name: str, wanted: Marks, allowed: Allowed, judged: Node | None = None) -> None:
         """Write *wanted*, on the node as *judged* if its taints, of which a patch sends all, are known well enough."""
-        if judged is not None and not any(each.key != CANDIDATE for each in judged.taints):
+        known = self._noted.pop(name, None)
+        if known is None and judged is not None and not any(each.key != CANDIDATE for each in judged.taints):
             taints: tuple[WireTaint, ...] = tuple(
                 {"key": each.key, "value": each.value, "effect": each.effect} for each in judged.taints
             )
+            known = LiveNode(judged, judged.resource_version, taints)
+        if known is not None:
             try:
-                await self._patch(LiveNode(judged, judged.resource_version, taints), wanted, allowed)
+                await self._patch(known, wanted, allowed)
             except Conflict:
                 pass  # the node reports its state now and then
             else:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from tightship.objects.reasons import Refusal
-from tightship.planning.plan.model import Candidate, Removal, Searched, SearchRules
+from tightship.objects.reasons import Reason, Refusal
+from tightship.planning.plan.model import Candidate, Plan, Removal, Searched, SearchRules
 from tightship.planning.plan.planner import Planner
 from tightship.planning.plan.strategies import Gates, NewPlanner, Outcome, Strategy, straightened
 from tightship.rules.disruption import DisruptionLedger
@@ -75,45 +75,59 @@ class Searching(Strategy):
         """See :meth:`Strategy.extend`; nothing is searched."""
         return self._greedy.extend(planner, gates, candidates)
 
+    @property
+    def known(self) -> Plan | None:
+        """See :meth:`Strategy.known`. Of nodes that wait for budgets, a plan that knows of them tells too little."""
+        warm = self._rules.warm
+        spent = bool(warm) and (bool(warm[0].later) or warm[0].refuses(Reason.PDB_SPENT_BY_PLAN))
+        return None if not warm or spent or warm[0].strategy != self.name else warm[0]
+
     def run(self, new_planner: NewPlanner, gates: Gates) -> Outcome:
         """Plan one round over all candidates, and keep the better of both plans."""
-        # Reasons cost more than the plan, and a plan known from before is seldom worse.
-        quick = _unexplained(new_planner) if self._rules.warm and not self._begun else new_planner
-        outcome = self._greedy.run(quick, gates)
-        if self._begun or outcome.planner.placement != "possible":
-            return outcome if quick is new_planner else self._greedy.run(new_planner, gates)
-        self._begun = True
-        greedy = best = self._found(outcome)
-        for plan in self._rules.warm:
-            again = replay(plan, new_planner, gates, self._greedy)
-            held = self._found(again.outcome, again.broken)
+        warm = () if self._begun else self._rules.warm
+        greedy: _Found | None = None
+        if not warm or new_planner(self.choose).placement != "possible":
+            outcome = self._greedy.run(new_planner, gates)
+            if self._begun or outcome.planner.placement != "possible":
+                return outcome
+            greedy = best = self._found(outcome)
+        else:
             # A known plan stays unless another is better: nodes are steered by it already.
-            if held.score > best.score or (best is greedy and held.score == best.score):
-                best = held
-        if best is greedy and quick is not new_planner:
-            greedy = best = self._found(self._greedy.run(new_planner, gates))
-        if self._rules.warm:
-            self.searched = self._as_known(self._rules.warm[0].searched, greedy, best)
+            best = max((self._replayed(plan, new_planner, gates) for plan in warm), key=lambda each: each.score)
+            broken = best.broken
+            if broken or self.known is None:
+                # Reasons cost more than the plan, and a plan known from before is seldom worse.
+                quick = self._found(self._greedy.run(_unexplained(new_planner), gates))
+                if quick.score > best.score:
+                    greedy = best = self._found(self._greedy.run(new_planner, gates))
+            self.searched = self._as_known(warm[0].searched, best, broken, known=greedy is None)
+        self._begun = True
         if self._rules.iterations != 0:
-            best = self._search(greedy, best, gates)
+            best = self._search(best, gates, afresh=best is greedy)
         return best.outcome
 
-    def _as_known(self, known: Searched | None, greedy: _Found, best: _Found) -> Searched:
-        """Return what an earlier search, *known*, came to for the present cluster."""
-        nodes = len(best.outcome.planner.snapshot.nodes)
+    def _replayed(self, plan: Plan, new_planner: NewPlanner, gates: Gates) -> _Found:
+        again = replay(plan, new_planner, gates, self._greedy)
+        return self._found(again.outcome, again.broken)
+
+    def _as_known(self, before: Searched | None, best: _Found, broken: int, *, known: bool) -> Searched:
+        """Return what an earlier search, *before*, came to for the present cluster: as much more than the strategy."""
+        nodes, removed = len(best.outcome.planner.snapshot.nodes), len(best.removals)
+        more = 0 if before is None or not known else before.removed - before.greedy_removed
+        evictions = 0 if before is None or not known else before.evictions - before.greedy_evictions
         return Searched(
-            seconds=None if known is None else known.seconds,
-            iterations=0 if known is None else known.iterations,
-            greedy_removed=len(greedy.removals),
-            greedy_evictions=greedy.evictions,
-            removed=len(best.removals),
+            seconds=None if before is None else before.seconds,
+            iterations=0 if before is None else before.iterations,
+            greedy_removed=max(0, removed - more),
+            greedy_evictions=max(0, best.evictions - evictions),
+            removed=removed,
             evictions=best.evictions,
-            bound=0 if known is None else min(known.bound, nodes - len(best.removals)),
-            warm_start=best is not greedy and not best.broken,
-            broken=best.broken,
+            bound=0 if before is None else min(before.bound, nodes - removed),
+            warm_start=known and not broken,
+            broken=broken,
         )
 
-    def _search(self, greedy: _Found, start: _Found, gates: Gates) -> _Found:
+    def _search(self, start: _Found, gates: Gates, *, afresh: bool) -> _Found:
         """Return the better of *start* and what a search from there finds."""
         rules = self._rules
         effort = Effort(rules.iterations, rules.seconds, rules.clock, rules.stop)
@@ -123,24 +137,25 @@ class Searching(Strategy):
         best, least, exact = start, 0, None
         if problem is not None:
             floor = bound(problem, lambda: effort.spent() > BOUND_PART)
-            origin, afresh, least = started(problem, start.removals), start is greedy, floor.nodes
+            origin, least = started(problem, start.removals), floor.nodes
             found = improve(problem, floor, origin, effort, rules.seed, afresh=afresh)
             if found is not None and not effort.stopped:
                 played = self._found(play(problem, found, new_planner, gates, self._greedy))
                 best = played if played.score > start.score else start
             if rules.solving and len(before.snapshot.nodes) - len(best.removals) > least:
                 exact = solved_bound(problem, rules.solving)
+        known = self.searched
         self.searched = Searched(
             seconds=rules.seconds,
             iterations=effort.iterations,
-            greedy_removed=len(greedy.removals),
-            greedy_evictions=greedy.evictions,
+            greedy_removed=len(start.removals) if known is None else known.greedy_removed,
+            greedy_evictions=start.evictions if known is None else known.greedy_evictions,
             removed=len(best.removals),
             evictions=best.evictions,
             bound=least if exact is None else max(least, exact),
             solved=exact is not None,
-            warm_start=None if self.searched is None else self.searched.warm_start,
-            broken=start.broken,
+            warm_start=None if known is None else known.warm_start,
+            broken=0 if known is None else known.broken,
         )
         return best
 

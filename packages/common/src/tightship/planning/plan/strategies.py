@@ -83,6 +83,11 @@ class Strategy(ABC):
         """The strategy without a search."""
         return self
 
+    @property
+    def known(self) -> Plan | None:
+        """An earlier plan that tells which nodes go, so that none has to be made to foresee that."""
+        return None
+
     @abstractmethod
     def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
         """Plan *candidates* on top of what *planner* has planned; return the refusals of those that stay."""
@@ -489,6 +494,9 @@ def expected(start: PlanStart, judgement: Judgement, strategy: Strategy, steerin
     chosen = placement == "possible"
     if not chosen and steering is None:
         return Going()
+    if chosen and (known := strategy.known) is not None:
+        ends = {pod: node for pod, node in _ends(known.removals).items() if node in start.space.index}
+        return Going(tuple(each.node for each in known.removals), steering, targets=ends)
     candidates = judgement.candidates
     first = Going(tuple(each.name for each in candidates), untried=True) if chosen else Going(steering=steering)
 
