@@ -545,7 +545,7 @@ class LandingController(Guide):
     def later(self, moves: Sequence[tuple[Pod, str]]) -> Collection[str]:
         """Return the uids of the pods of *moves* (pod, target) that have to wait for replacements led elsewhere."""
         snapshot = self._cache.snapshot()
-        return self._expected.later(wished(moves, snapshot), snapshot, monotonic())
+        return self._expected.later(wanted_targets(moves, snapshot), snapshot, monotonic())
 
     async def expect(self, moves: Sequence[tuple[Pod, str]]) -> None:
         """Prepare for the evictions of *moves* (pod, target): tell the policy. Never raises, and takes at most
