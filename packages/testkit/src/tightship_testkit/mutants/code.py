@@ -38,7 +38,7 @@ LONGEST = 600.0
 """Seconds of a processor for one module of tests."""
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tightship" / "mutants"
 _TESTS = {
-    "common": ["packages/common/tests", "packages/node-compactor/tests", "packages/node-refiner/tests"],
+    "common": [f"packages/{each}/tests" for each in ("common", "node-compactor", "node-refiner", "tightship-cli")],
     "node-compactor": ["packages/node-compactor/tests"],
     "node-refiner": ["packages/node-refiner/tests"],
     "hpa-scaler": ["packages/hpa-scaler/tests"],
