@@ -77,8 +77,8 @@ PROCESSES ?= 2
 soak: install ## Run ten thousand disasters by seed, on virtual time: hours on two cores (SEEDS=10000 FIRST=0 PROCESSES=2).
 	@$(BIN)/python -m tightship_testkit.disasters soak --seeds $(SEEDS) --first $(or $(FIRST),0) --processes $(PROCESSES) $(ARGS)
 
-FOLDER ?= packages/common/src/tightship/objects packages/common/src/tightship/cluster packages/common/src/tightship/scheduler \
-	packages/common/src/tightship/rules packages/common/src/tightship/planning packages/common/src/tightship/drain
+FOLDER ?= $(addprefix packages/common/src/tightship/,objects cluster scheduler rules planning drain documents) \
+	$(addprefix packages/hpa-scaler/src/hpa_scaler/,annotations judge documents)
 SAMPLE ?= 200
 EDGES ?= 40
 

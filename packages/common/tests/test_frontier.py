@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from tiny_fleets import tiny_fleet
 
 from tightship.cli.snapshot_file import read_file
 from tightship.cluster import Snapshot
-from tightship.documents.frontier import FrontierPoint, steps, with_knee
+from tightship.documents.frontier import HEIGHT, MARGIN, WIDTH, FrontierPoint, plot, steps, with_knee
 from tightship.frontier import frontier
 from tightship.frontier.program import Program
 from tightship.objects.reasons import Reason
@@ -155,3 +156,14 @@ def test_the_knee_is_where_nodes_get_dear(curve: list[tuple[int, int]], knee: in
 def test_each_point_tells_what_one_more_node_takes() -> None:
     points = [FrontierPoint(removed, 9, evictions, 0, None) for removed, evictions in ((10, 5), (20, 25), (20, 25))]
     assert steps(points) == [0.5, 2.0, 0.0]
+
+
+def test_a_curve_goes_from_corner_to_corner() -> None:
+    points = ((5, 1, 1), (10, 4, 2))
+    drawn: Any = plot([FrontierPoint(removed, 9, evictions, least, None) for removed, evictions, least in points])
+    left, right, bottom, top = MARGIN, WIDTH - MARGIN, HEIGHT - MARGIN, MARGIN
+    middle, quarter, half = (bottom + top) / 2, left + (right - left) / 4, left + (right - left) / 2
+    assert [each[:2] for each in drawn["plans"]] == [(quarter, middle), (right, top)]
+    assert drawn["proof"] == [(left, bottom), (quarter, middle), (half, top)]
+    assert [drawn["across"][0], drawn["across"][-1]] == [(left, "0"), (right, "4")]
+    assert [drawn["up"][0], drawn["up"][-1]] == [(bottom, "0"), (top, "10")]

@@ -26,6 +26,10 @@ def test_pods_of_another_controller_or_namespace_have_another_template_but_the_s
     assert first.spec is other.spec is elsewhere.spec
 
 
+def test_a_number_without_quotes_is_a_quantity_as_on_the_api_server() -> None:
+    assert one(pod("p", "n", cpu=2)).spec is one(pod("p", "n", cpu="2")).spec
+
+
 @pytest.mark.parametrize(
     ("thing", "message"),
     [

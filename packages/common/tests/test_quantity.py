@@ -64,7 +64,12 @@ def test_suffixes_scale_exactly(number: int, suffix: str) -> None:
         ("cpu", 1500, "1.5"),
         ("cpu", 250, "250m"),
         ("cpu", 4000, "4"),
+        ("memory", 1023, "1023"),
+        ("memory", 1024, "1Ki"),
         ("memory", 1610612736, "1.5Gi"),
+        ("memory", 3 << 60, "3Ei"),
+        ("ephemeral-storage", 5 << 70, "5120Ei"),
+        ("hugepages-2Mi", 2 << 20, "2Mi"),
         ("pods", 110, "110"),
     ],
 )

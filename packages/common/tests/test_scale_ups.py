@@ -154,9 +154,9 @@ def test_what_moved_with_a_planned_node_is_known_where_it_went() -> None:
 
 
 def test_it_is_told_beside_what_keeps_the_node_anyway() -> None:
-    homeless = pod("h", "a", "100m", nodeSelector={HOST: "a"})
-    assert why(plan([*tight(), homeless])) == [Reason.NO_PLACE]
-    only_here = [node("a"), node("b", "2"), replica("web-1", "b", cpu="2"), hpa(minimum=2), homeless]
+    unplaced = pod("h", "a", "100m", nodeSelector={HOST: "a"})
+    assert why(plan([*tight(), unplaced])) == [Reason.NO_PLACE]
+    only_here = [node("a"), node("b", "2"), replica("web-1", "b", cpu="2"), hpa(minimum=2), unplaced]
     assert why(plan(only_here)) == [Reason.NO_PLACE, Reason.SCALE_UP_NEEDS_NODE]
 
 

@@ -636,6 +636,25 @@ def test_pods_that_share_a_claim_go_to_one_node_or_nowhere(others: list[Json], g
     assert removed([*THREE, *SHARING, *others]) == goes
 
 
+def test_the_claim_that_keeps_pods_together_is_named() -> None:
+    """Each of the two has a claim of its own besides, which keeps nobody."""
+    own = [pod(name, "a", cpu="2", **uses("mine", f"own-{name}")) for name in "pq"]
+    claims = [
+        each
+        for name in "pq"
+        for each in (claim(f"own-{name}", f"pv-{name}", modes=[RWO]), disk(f"pv-{name}", modes=[RWO]))
+    ]
+    full = [pod(f"x{name}", name, cpu="2") for name in "bc"]
+    seen = snapshot([*THREE, *SHARING[:-2], *claims, *own, *full])
+    ready = tuple(Candidate(name, "", 0.5, view.pods) for name, view in seen.nodes.items() if name == "a")
+    found = make_plan(seen, lambda _: Judgement(ready, {}, AnyPace()), STRATEGIES["least-utilized"], "possible")
+    [detail] = {each.detail for each in found.refusals["a"]}
+    assert detail == (
+        "this pod alone would fit elsewhere, but not surely on one node with all that share claim default/mine "
+        "(it is attached to one at a time)"
+    )
+
+
 def test_the_scheduler_must_have_no_choice_to_part_them() -> None:
     full = pod("x", "b", cpu="4")
     assert removed([*THREE, *SHARING, full], "likely") == {"p": "c", "q": "c"}

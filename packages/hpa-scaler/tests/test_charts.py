@@ -49,6 +49,12 @@ def test_a_step_holds_until_the_next() -> None:
     assert points(path) == [(46, 128), (950, 128), (950, 22)]
 
 
+@pytest.mark.parametrize(("highest", "y"), [(0.5, 128), (1.0, 22), (3.0, 22), (5.0, 57)])
+def test_a_chart_of_small_numbers_reaches_up_to_one_at_least(highest: float, y: int) -> None:
+    chart = Chart((0.0, 60.0), (Series("floor", "floor", (0.0, highest)),), "pods", "x")
+    assert points(line(drawn(chart)))[-1] == (950, y)
+
+
 @pytest.mark.parametrize("step", [False, True])
 def test_a_line_goes_through_its_points_and_has_no_other_corners(step: bool) -> None:
     times = tuple(60.0 * number for number in range(7))

@@ -71,6 +71,7 @@ def test_a_maximum_far_away_does_not_flatten_the_rest(plan: FloorPlan) -> None:
     [scale] = scales(changed).values()
     assert scale.top == 24
     assert max(mark.value for mark in scale.marks) == 5000
+    assert [scale.place(value) for value in (0, 12, 24, 5000)] == [8, 120, 232, 232]
 
 
 def test_the_page_says_what_the_plan_says(plan: FloorPlan) -> None:

@@ -202,6 +202,12 @@ def test_the_window_still_has_the_floor_of_before_a_bad_sample() -> None:
     assert follow(web, [200.0] * 8)[-1] == 20
 
 
+@pytest.mark.parametrize(("after", "floor"), [(150.0, 20), (140.0, 50), (270.0, 27), (290.0, 50)])
+def test_a_bad_sample_leaves_what_was_there_before_it_or_nearly(after: float, floor: int) -> None:
+    """Traffic may fall by a quarter meanwhile, or rise by a quarter of the jump from 20 to 50."""
+    assert follow(steady(), [200.0] * 5 + [500.0] * 4 + [after] * 3)[-1] == floor
+
+
 @pytest.mark.parametrize("text", ["sessions", "sum(rate(x[2m]))"])
 def test_where_traffic_itself_may_rise_and_fall_within_a_cycle_the_window_keeps_its_floor(text: str) -> None:
     asked = spec(prometheus_query=text, requests_per_replica="10")

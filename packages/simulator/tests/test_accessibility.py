@@ -18,7 +18,7 @@ from tightship_simulator.virtual.loop import VirtualLoop
 from tightship_testkit.accessibility import MORE, TAGS, assert_accessible, assert_accessible_in_every_way
 from tightship_testkit.browser import opened
 from tightship_testkit.commands import call
-from tightship_testkit.embedded import cluster, ground
+from tightship_testkit.embedded import cluster, embedded_cluster
 from tightship_testkit.refining import quick
 from tightship_testkit.replica import COMPACTOR, QUICK, REFINER, Program, Replica, Settings
 from tightship_testkit.stall import stall
@@ -115,7 +115,7 @@ def nodes_at_work(request: pytest.FixtureRequest, served: Served) -> str:
     async def work(folder: Path) -> str:
         places = dict.fromkeys(("n1", "n2", "n3", "n4"), 3)
         half_full = cluster(places, pools=dict.fromkeys(places, "spare"), cpu="620m")
-        async with ground(folder, half_full, settings, program, ending=HOUR) as on:
+        async with embedded_cluster(folder, half_full, settings, program, ending=HOUR) as on:
             replica = on.start()
             await on.seen(lambda: any("Evicting" in on.recorder.phases(name) for name in places), "a node is drained")
             await on.configured(broken)

@@ -1,4 +1,4 @@
-"""The book of landings: whom it expects where, what it tells the admission policy, and when an expectation ends."""
+"""Expected landings: of which pods and where, what they tell the admission policy, and when an expectation ends."""
 
 from __future__ import annotations
 
@@ -51,139 +51,139 @@ def hinted(*names: str) -> Json:
 
 
 def begun(*targets: str) -> Landings:
-    """Return a book in which pods web-1, web-2... of n1 are about to be evicted at second 0."""
-    book = Landings()
+    """Return landings of which pods web-1, web-2... of n1 are about to be evicted at second 0."""
+    landings = Landings()
     names = [f"web-{number}" for number in range(1, len(targets) + 1)]
     before = cluster(*(made(name, "n1") for name in names))
-    book.expect([(web(name), target) for name, target in zip(names, targets, strict=True)], before, 0.0)
-    return book
+    landings.expect([(web(name), target) for name, target in zip(names, targets, strict=True)], before, 0.0)
+    return landings
 
 
 def test_the_policy_is_told_the_owners_and_their_nodes_in_order() -> None:
-    book = begun("n3", "n2", "n3")
-    assert book.data() == {WEB: "n2,n3"}
-    assert book.targets() == {"uid-web-1": "n3", "uid-web-2": "n2", "uid-web-3": "n3"}
+    landings = begun("n3", "n2", "n3")
+    assert landings.data() == {WEB: "n2,n3"}
+    assert landings.targets() == {"uid-web-1": "n3", "uid-web-2": "n2", "uid-web-3": "n3"}
     assert Landings().data() == {}
 
 
 def test_each_replacement_ends_one_expectation_and_one_too_many_none() -> None:
-    book = begun("n2", "n3")
+    landings = begun("n2", "n3")
     for number in (1, 2):
-        book.answered(f"uid-web-{number}", going=True, now=0.1)
+        landings.answered(f"uid-web-{number}", going=True, now=0.1)
     new = [made(f"new-{number}", "n3", affinity=hinted("n2", "n3")) for number in (1, 2, 3)]
-    assert book.look(cluster(*new), 0.2) == [Landed.TARGET, Landed.TARGET]
-    assert book.data() == {}
-    assert book.look(cluster(*new), 0.3) == []
+    assert landings.look(cluster(*new), 0.2) == [Landed.TARGET, Landed.TARGET]
+    assert landings.data() == {}
+    assert landings.look(cluster(*new), 0.3) == []
 
 
 def test_a_refused_eviction_leaves_no_expectation() -> None:
-    book = begun("n2", "n3")
-    book.answered("uid-web-1", going=False, now=0.1)
-    assert book.data() == {WEB: "n3"}
-    book.answered("uid-web-2", going=False, now=0.1)
-    assert book.data() == {}
-    assert not book.open
-    book.answered("uid-web-2", going=True, now=0.2)
-    assert not book.open
+    landings = begun("n2", "n3")
+    landings.answered("uid-web-1", going=False, now=0.1)
+    assert landings.data() == {WEB: "n3"}
+    landings.answered("uid-web-2", going=False, now=0.1)
+    assert landings.data() == {}
+    assert not landings.open
+    landings.answered("uid-web-2", going=True, now=0.2)
+    assert not landings.open
 
 
 @pytest.mark.parametrize(("answered", "seconds"), [(True, VALID), (False, UNANSWERED)])
 def test_an_expectation_ends_by_itself(answered: bool, seconds: float) -> None:
-    book = begun("n2")
+    landings = begun("n2")
     if answered:
-        book.answered("uid-web-1", going=True, now=0.0)
-    book.expire(seconds - 0.1)
-    assert book.data() == {WEB: "n2"}
-    book.expire(seconds)
-    assert book.data() == {}
-    assert book.look(cluster(made("late", "n2")), seconds) == []
+        landings.answered("uid-web-1", going=True, now=0.0)
+    landings.expire(seconds - 0.1)
+    assert landings.data() == {WEB: "n2"}
+    landings.expire(seconds)
+    assert landings.data() == {}
+    assert landings.look(cluster(made("late", "n2")), seconds) == []
 
 
 def test_a_stateful_pod_is_expected_by_name_and_for_its_grace_period() -> None:
-    book, kind = Landings(), "StatefulSet"
+    landings, kind = Landings(), "StatefulSet"
     old = [web(name, kind=kind, by="db", terminationGracePeriodSeconds=30) for name in ("db-0", "db-1")]
-    book.expect([(old[0], "n2"), (old[1], "n3")], cluster(), 0.0)
+    landings.expect([(old[0], "n2"), (old[1], "n3")], cluster(), 0.0)
     for each in old:
-        book.answered(each.uid, going=True, now=0.0)
-    book.expire(30.0)
+        landings.answered(each.uid, going=True, now=0.0)
+    landings.expire(30.0)
     either = hinted("n2", "n3")
     again = [made(each.name, "n2", kind=kind, by="db", uid=f"again-{each.name}", affinity=either) for each in old]
-    assert book.look(cluster(made("db-7", "n2", kind=kind, by="db")), 30.0) == []
-    assert book.look(cluster(*again), 30.0) == [Landed.TARGET, Landed.TARGET], "each prefers either target"
-    assert not book.data()
+    assert landings.look(cluster(made("db-7", "n2", kind=kind, by="db")), 30.0) == []
+    assert landings.look(cluster(*again), 30.0) == [Landed.TARGET, Landed.TARGET], "each prefers either target"
+    assert not landings.data()
 
 
 def test_pods_of_others_are_nobodys_landing() -> None:
-    book = begun("n2")
-    assert book.look(cluster(made("db-1", "n2", by="db")), 0.1) == []
-    assert book.look(cluster(made("new", "n2")), 0.1) == [Landed.TARGET]
+    landings = begun("n2")
+    assert landings.look(cluster(made("db-1", "n2", by="db")), 0.1) == []
+    assert landings.look(cluster(made("new", "n2")), 0.1) == [Landed.TARGET]
 
 
 def test_where_a_replacement_landed_is_counted_once() -> None:
-    book = begun("n2", "n3")
+    landings = begun("n2", "n3")
     first, second = (made(f"new-{number}", "") for number in (1, 2))
-    assert book.look(cluster(first, second), 1.1) == []
-    assert book.look(cluster(made("new-1", "n2"), made("new-2", "n1")), 1.2) == [Landed.TARGET, Landed.ELSEWHERE]
-    assert book.look(cluster(made("new-1", "n2"), made("new-2", "n1")), 1.3) == []
-    assert not book.open
+    assert landings.look(cluster(first, second), 1.1) == []
+    assert landings.look(cluster(made("new-1", "n2"), made("new-2", "n1")), 1.2) == [Landed.TARGET, Landed.ELSEWHERE]
+    assert landings.look(cluster(made("new-1", "n2"), made("new-2", "n1")), 1.3) == []
+    assert not landings.open
 
 
 def test_a_replacement_is_on_its_target_only_where_its_own_hint_leads_it() -> None:
-    book = begun("n2", "n3")
+    landings = begun("n2", "n3")
     first, second = (made(f"new-{at}", "", affinity=hinted(name)) for at, name in ((1, "n3"), (2, "n2")))
-    assert book.look(cluster(first, second), 0.2) == []
-    assert book.targets() == {"uid-new-1": "n3", "uid-new-2": "n2"}
+    assert landings.look(cluster(first, second), 0.2) == []
+    assert landings.targets() == {"uid-new-1": "n3", "uid-new-2": "n2"}
     first["spec"]["nodeName"] = second["spec"]["nodeName"] = "n3"
-    assert book.look(cluster(first, second), 0.3) == [Landed.TARGET, Landed.ELSEWHERE]
+    assert landings.look(cluster(first, second), 0.3) == [Landed.TARGET, Landed.ELSEWHERE]
 
 
 def test_a_replacement_without_a_node_counts_as_unscheduled_after_a_while() -> None:
-    book = begun("n2", "n3")
+    landings = begun("n2", "n3")
     waiting = made("new-1")
-    assert book.look(cluster(waiting, made("new-2")), 0.0) == []
-    assert book.look(cluster(waiting), 5.0) == [Landed.UNSCHEDULED], "it was deleted"
-    assert book.look(cluster(waiting), UNSCHEDULED - 1) == []
-    assert book.look(cluster(waiting), UNSCHEDULED) == [Landed.UNSCHEDULED]
+    assert landings.look(cluster(waiting, made("new-2")), 0.0) == []
+    assert landings.look(cluster(waiting), 5.0) == [Landed.UNSCHEDULED], "it was deleted"
+    assert landings.look(cluster(waiting), UNSCHEDULED - 1) == []
+    assert landings.look(cluster(waiting), UNSCHEDULED) == [Landed.UNSCHEDULED]
 
 
 def test_a_replacement_ends_an_expectation_wherever_it_lands() -> None:
-    book = begun("n2", "n3")
+    landings = begun("n2", "n3")
     here = [made("web-1", "n1"), made("web-2", "n1"), made("new-1", "n3")]
-    assert book.look(cluster(*here), 0.5) == [Landed.TARGET]
-    assert book.data() == {WEB: "n2"}
-    assert book.look(cluster(*here, made("new-2", "n1")), 0.6) == [Landed.ELSEWHERE]
-    assert book.data() == {}
+    assert landings.look(cluster(*here), 0.5) == [Landed.TARGET]
+    assert landings.data() == {WEB: "n2"}
+    assert landings.look(cluster(*here, made("new-2", "n1")), 0.6) == [Landed.ELSEWHERE]
+    assert landings.data() == {}
 
 
 def test_pods_from_before_the_eviction_are_no_replacements() -> None:
-    book = Landings()
+    landings = Landings()
     before = [made("web-1", "n1"), made("old", "n2")]
-    book.expect([(web("web-1"), "n3")], cluster(*before), 0.0)
-    assert book.look(cluster(*before), 0.5) == []
-    assert book.data() == {WEB: "n3"}
+    landings.expect([(web("web-1"), "n3")], cluster(*before), 0.0)
+    assert landings.look(cluster(*before), 0.5) == []
+    assert landings.data() == {WEB: "n3"}
 
 
 def test_a_second_round_finds_the_replacements_of_the_first() -> None:
-    book = begun("n2", "n3")
-    book.withdraw(["uid-web-2"])
+    landings = begun("n2", "n3")
+    landings.withdraw(["uid-web-2"])
     now = cluster(made("web-1", "n1"), made("web-2", "n1"), made("new-1", "n2"))
-    book.expect([(web("web-2"), "n3")], now, 0.5)
-    assert book.data() == {WEB: "n3"}, "the first replacement is there"
-    assert book.look(now, 0.6) == [Landed.TARGET]
+    landings.expect([(web("web-2"), "n3")], now, 0.5)
+    assert landings.data() == {WEB: "n3"}, "the first replacement is there"
+    assert landings.look(now, 0.6) == [Landed.TARGET]
 
 
 def test_pods_of_one_controller_with_other_targets_come_one_after_the_other() -> None:
-    book, here = begun("n2"), cluster(made("web-1", "n1"), made("web-2", "n1"), made("web-3", "n1"))
+    landings, here = begun("n2"), cluster(made("web-1", "n1"), made("web-2", "n1"), made("web-3", "n1"))
     db = web("db-1", by="db")
     wishes = [(web("web-2"), "n3"), (web("web-3"), "n2"), (db, "n3"), (web("db-2", by="db"), "n2")]
-    assert book.later(wishes, here, 0.1) == {"uid-web-2", "uid-db-2"}, "both of web go to n2, and of db one comes first"
-    book.answered("uid-web-1", going=True, now=0.2)
-    assert book.later(wishes[:1], here, 0.3) == {"uid-web-2"}
+    assert landings.later(wishes, here, 0.1) == {"uid-web-2", "uid-db-2"}, "both of web go to n2, and of db one comes first"
+    landings.answered("uid-web-1", going=True, now=0.2)
+    assert landings.later(wishes[:1], here, 0.3) == {"uid-web-2"}
     for on in ("n2", ""):
         again = begun("n2")
         assert again.later(wishes[:1], cluster(made("web-2", "n1"), made("new-1", on)), 0.3) == set(), "it has come"
-    book.expire(0.2 + VALID)
-    assert book.later(wishes[:1], here, 0.2 + VALID) == set(), "it comes no more"
+    landings.expire(0.2 + VALID)
+    assert landings.later(wishes[:1], here, 0.2 + VALID) == set(), "it comes no more"
 
 
 def test_only_pods_that_can_be_led_to_nodes_that_take_pods_are_expected() -> None:
@@ -197,9 +197,9 @@ def test_only_pods_that_can_be_led_to_nodes_that_take_pods_are_expected() -> Non
 
 
 def test_cleared_it_expects_nothing() -> None:
-    book = begun("n2")
-    book.clear()
-    assert (book.data(), book.targets(), book.open) == ({}, {}, False)
+    landings = begun("n2")
+    landings.clear()
+    assert (landings.data(), landings.targets(), landings.open) == ({}, {}, False)
 
 
 AWAY = {"key": LEAVING, "operator": "DoesNotExist"}

@@ -345,3 +345,16 @@ def test_a_node_that_is_gone_has_nothing_to_see() -> None:
     gone = Assessment(snapshot(), "n1", NOW, RULES, EVICTION)
     assert gone.rest("likely") == []
     assert gone.findings(EVICTING, {}) == Findings(node=None)
+
+
+def test_a_node_that_is_gone_stays_gone_whoever_still_lists_its_pods() -> None:
+    there = sight(pod("web-1"))
+    left = snapshot(*BASE, node("n2"))
+    gone = Assessment(left, "n1", NOW, RULES, EVICTION, pods=list(there.sorted.evict))
+    assert gone.node is None
+    assert list(gone.snapshot.nodes) == ["n2"]
+
+
+def test_a_pod_that_has_finished_takes_no_room_on_its_node() -> None:
+    newer = sight(pod("web-1"), pods=[decoded(uid(pod("web-1"))), decoded(uid(pod("done", phase="Succeeded")))])
+    assert names(newer.snapshot.nodes["n1"].pods) == ["web-1"]

@@ -22,6 +22,7 @@ from tightship.drain.machine import (
     Write,
     advance,
     claimed,
+    repaired,
 )
 from tightship.objects import Node, Pod
 from tightship.objects.drain_record import FIELD_MANAGER, DrainRecord, Ending, Phase, decode_record, encode_record
@@ -481,3 +482,28 @@ def test_an_annotation_that_cannot_be_read_owns_its_node_in_an_unknown_phase(tex
 
 def test_what_a_newer_version_adds_to_an_annotation_is_passed_over() -> None:
     assert decode_record('{"v":1,"phase":"Marked","color":"red"}') == DrainRecord(phase=Phase.MARKED)
+
+
+@pytest.mark.parametrize(
+    ("left", "change", "detail", "attempts", "pause"),
+    [
+        (None, NodeChange.RESTORE, "no readable tightship.dev/drain on it", 0, RULES.hold_off),
+        (record(Phase.EVICTING), NodeChange.RESTORE, "no readable tightship.dev/drain on it", 1, RULES.backoff),
+        (record(Phase.EVICTING, reason="NoPlace: too big"), NodeChange.RESTORE, "NoPlace: too big", 1, RULES.backoff),
+    ],
+)
+def test_what_is_left_over_from_a_drain_is_undone_once_and_says_of_which(
+    left: DrainRecord | None, change: NodeChange, detail: str, attempts: int, pause: float
+) -> None:
+    made = repaired(node(), left, "c", RULES, NOW)
+    assert written(made) == (Phase.BACKOFF, change, Reason.ORPHANED)
+    note = made.record
+    assert note is not None
+    assert note.reason == f"Orphaned n1: left over from a drain: {detail}"
+    assert (note.controller, note.attempts, note.next_try) == ("c", attempts, NOW + pause)
+
+
+def test_of_a_node_that_no_drain_owns_only_the_taint_goes() -> None:
+    noted = record(Phase.BACKOFF, reason="given up")
+    assert repaired(node(), noted, "c", RULES, NOW).record is noted
+    assert written(repaired(node(), noted, "c", RULES, NOW)) == (Phase.BACKOFF, NodeChange.UNTAINT, Reason.ORPHANED)

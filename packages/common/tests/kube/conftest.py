@@ -55,7 +55,7 @@ def kubeconfig(path: Path, server: str, user: Json, **more: object) -> Path:
     return path
 
 
-class Sleeper:
+class FakeSleep:
     """Sleeps, and remembers for how long each time."""
 
     def __init__(self) -> None:
@@ -67,11 +67,11 @@ class Sleeper:
 
 
 @pytest.fixture
-def sleeper() -> Sleeper:
-    return Sleeper()
+def fake_sleep() -> FakeSleep:
+    return FakeSleep()
 
 
 @pytest_asyncio.fixture
-async def connection(api: ScriptedApi, sleeper: Sleeper) -> AsyncIterator[Connection]:
-    async with connected(ClusterAccess(api.url), RetryPolicy(attempts=3, sleep=sleeper), 60) as made:
+async def connection(api: ScriptedApi, fake_sleep: FakeSleep) -> AsyncIterator[Connection]:
+    async with connected(ClusterAccess(api.url), RetryPolicy(attempts=3, sleep=fake_sleep), 60) as made:
         yield made

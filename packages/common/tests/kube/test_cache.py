@@ -17,7 +17,7 @@ from tightship.objects.api_errors import AccessDenied, NotSynced, Unavailable
 from tightship_testkit.scripted import Responder, ScriptedApi, answer, bookmark, event, page, status, stream
 from tightship_testkit.simulated import until
 
-from .conftest import Sleeper, bad_pod, node, pod
+from .conftest import FakeSleep, bad_pod, node, pod
 
 pytestmark = pytest.mark.virtual_time
 
@@ -30,9 +30,9 @@ FORBIDDEN = status(403, "Forbidden", "viewer cannot list it")
 
 
 @pytest.fixture
-def cache(api: ScriptedApi, connection: Connection, sleeper: Sleeper) -> ClusterCache:
+def cache(api: ScriptedApi, connection: Connection, fake_sleep: FakeSleep) -> ClusterCache:
     api.on(NODES, page([node("n1"), node("n2")]))
-    return ClusterCache(connection, timing=Timing(sleep=sleeper))
+    return ClusterCache(connection, timing=Timing(sleep=fake_sleep))
 
 
 def pods(cache: ClusterCache) -> list[str]:
@@ -88,11 +88,11 @@ async def test_a_line_cut_by_a_reset_is_forgotten_and_sent_again(api: ScriptedAp
 
 
 async def test_a_silent_watch_is_opened_again(
-    api: ScriptedApi, connection: Connection, sleeper: Sleeper, caplog: pytest.LogCaptureFixture
+    api: ScriptedApi, connection: Connection, fake_sleep: FakeSleep, caplog: pytest.LogCaptureFixture
 ) -> None:
     api.on(WATCH, stream(), stream(event("ADDED", pod("a", version="11"))))
     api.on(NODES, page([node("n1")]))
-    async with ClusterCache(connection, timing=Timing(sleep=sleeper, silence=0.05)) as cache:
+    async with ClusterCache(connection, timing=Timing(sleep=fake_sleep, silence=0.05)) as cache:
         await until(lambda: pods(cache) == ["a@n1"])
         assert api.count("LIST", "/api/v1/pods") == 1
     assert "WATCH /api/v1/pods" in caplog.text
@@ -110,23 +110,23 @@ async def test_an_unreadable_object_of_a_watch_takes_the_place_of_the_readable(
 
 
 async def test_server_errors_are_waited_out_with_growing_jittered_pauses(
-    api: ScriptedApi, cache: ClusterCache, sleeper: Sleeper
+    api: ScriptedApi, cache: ClusterCache, fake_sleep: FakeSleep
 ) -> None:
     api.on(WATCH, *[status(500, "InternalError", "etcd")] * 4, stream(event("ADDED", pod("a", version="11"))))
     async with cache:
         await until(lambda: pods(cache) == ["a@n1"])
     longest = [0.5, 1, 2, 4]
-    assert len(sleeper.waits) == 4
-    assert all(most / 2 <= wait <= most for wait, most in zip(sleeper.waits, longest, strict=True))
+    assert len(fake_sleep.waits) == 4
+    assert all(most / 2 <= wait <= most for wait, most in zip(fake_sleep.waits, longest, strict=True))
 
 
 async def test_watches_that_end_at_once_are_not_opened_in_a_tight_loop(
-    api: ScriptedApi, connection: Connection, sleeper: Sleeper
+    api: ScriptedApi, connection: Connection, fake_sleep: FakeSleep
 ) -> None:
     api.on(WATCH, *[stream(end="close")] * 3, stream())
-    async with ClusterCache(connection, timing=Timing(sleep=sleeper, clock=lambda: 0.0)):
+    async with ClusterCache(connection, timing=Timing(sleep=fake_sleep, clock=lambda: 0.0)):
         await until(lambda: api.count("WATCH", "/api/v1/pods") == 4)
-    assert len(sleeper.waits) == 3
+    assert len(fake_sleep.waits) == 3
 
 
 async def test_an_error_event_other_than_410_goes_on_from_the_same_version(
@@ -141,13 +141,13 @@ async def test_an_error_event_other_than_410_goes_on_from_the_same_version(
 
 
 async def test_a_forbidden_optional_kind_is_missing_and_told_once(
-    api: ScriptedApi, connection: Connection, sleeper: Sleeper, caplog: pytest.LogCaptureFixture
+    api: ScriptedApi, connection: Connection, fake_sleep: FakeSleep, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     api.on(NODES, page([node("n1")]))
     api.on(JOBS, FORBIDDEN, FORBIDDEN, page([]))
     api.on("LIST /apis/storage.k8s.io/v1/csinodes", status(404, "NotFound", "no such resource"))
-    async with ClusterCache(connection, timing=Timing(sleep=sleeper, recheck=600)) as cache:
+    async with ClusterCache(connection, timing=Timing(sleep=fake_sleep, recheck=600)) as cache:
         await until(lambda: api.count("LIST", "/apis/batch/v1/jobs") == 3 and cache.has_synced)
         await until(lambda: "Job" not in cache.missing)
         assert cache.missing == {"CSINode": "not served"}
@@ -156,7 +156,7 @@ async def test_a_forbidden_optional_kind_is_missing_and_told_once(
     assert len(reported) == 2
     assert reported[0].startswith("doing without jobs.batch: forbidden")
     assert reported[1] == "jobs.batch can be read now"
-    assert 600 in sleeper.waits
+    assert 600 in fake_sleep.waits
 
 
 async def test_buffers_are_read_in_the_version_that_is_served(api: ScriptedApi, connection: Connection) -> None:
@@ -174,13 +174,13 @@ async def test_buffers_are_read_in_the_version_that_is_served(api: ScriptedApi, 
 
 
 async def test_a_cluster_without_buffers_is_told_once_and_warns_of_nothing(
-    api: ScriptedApi, connection: Connection, sleeper: Sleeper, caplog: pytest.LogCaptureFixture
+    api: ScriptedApi, connection: Connection, fake_sleep: FakeSleep, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     missing = status(404, "NotFound", "no such resource")
     for version in ("v1beta1", "v1alpha1"):
         api.on(f"LIST {BUFFERS}/{version}/capacitybuffers", missing, missing, missing)
-    async with ClusterCache(connection, timing=Timing(sleep=sleeper, recheck=600)) as cache:
+    async with ClusterCache(connection, timing=Timing(sleep=fake_sleep, recheck=600)) as cache:
         await until(lambda: api.count("LIST", f"{BUFFERS}/v1alpha1/capacitybuffers") == 3 and cache.has_synced)
         assert cache.missing == {"CapacityBuffer": "not served"}
         assert warnings_of(cache.snapshot()) == ()
@@ -190,7 +190,7 @@ async def test_a_cluster_without_buffers_is_told_once_and_warns_of_nothing(
 
 
 async def test_a_kind_that_is_served_in_unknown_versions_only_is_told_with_them(
-    api: ScriptedApi, connection: Connection, sleeper: Sleeper, caplog: pytest.LogCaptureFixture
+    api: ScriptedApi, connection: Connection, fake_sleep: FakeSleep, caplog: pytest.LogCaptureFixture
 ) -> None:
     missing = status(404, "NotFound", "no such resource")
     versions = [{"groupVersion": f"autoscaling.x-k8s.io/{each}", "version": each} for each in ("v1alpha1", "v2", "v3")]
@@ -200,7 +200,7 @@ async def test_a_kind_that_is_served_in_unknown_versions_only_is_told_with_them(
     api.on(f"LIST {BUFFERS}/v2", answer({"kind": "APIResourceList", "resources": [{"name": "capacitybuffers"}]}))
     api.on(f"LIST {BUFFERS}/v3", answer({"kind": "APIResourceList", "resources": [{"name": "others"}]}))
     why = "served only as v2, which Tightship does not know"
-    async with ClusterCache(connection, timing=Timing(sleep=sleeper, recheck=600)) as cache:
+    async with ClusterCache(connection, timing=Timing(sleep=fake_sleep, recheck=600)) as cache:
         await until(lambda: cache.has_synced)
         assert cache.missing["CapacityBuffer"] == why
         [warning] = warnings_of(cache.snapshot())

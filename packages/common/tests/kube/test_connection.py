@@ -26,7 +26,7 @@ from tightship.objects.api_errors import (
 )
 from tightship_testkit.scripted import Responder, ScriptedApi, page, status
 
-from .conftest import Sleeper, kubeconfig
+from .conftest import FakeSleep, kubeconfig
 
 pytestmark = pytest.mark.virtual_time
 
@@ -179,21 +179,21 @@ async def test_in_a_pod_the_service_account_is_used(tmp_path: Path, monkeypatch:
     assert (access.server, access.headers) == ("https://[fd00::1]:443", (("Authorization", "Bearer mounted"),))
 
 
-async def test_retry_after_is_waited_for(api: ScriptedApi, connection: Connection, sleeper: Sleeper) -> None:
+async def test_retry_after_is_waited_for(api: ScriptedApi, connection: Connection, fake_sleep: FakeSleep) -> None:
     api.on(NODES, status(429, "TooManyRequests", "slow down", {"Retry-After": "7"}), page([]))
     await connection.request("GET", "/api/v1/nodes")
-    assert len(sleeper.waits) == 1
-    assert 7 <= sleeper.waits[0] < 8
+    assert len(fake_sleep.waits) == 1
+    assert 7 <= fake_sleep.waits[0] < 8
 
 
 async def test_retries_are_bounded_and_the_last_error_is_raised(
-    api: ScriptedApi, connection: Connection, sleeper: Sleeper
+    api: ScriptedApi, connection: Connection, fake_sleep: FakeSleep
 ) -> None:
     api.on(NODES, status(503, "ServiceUnavailable", "starting"))
     with pytest.raises(Unavailable, match="503 ServiceUnavailable: starting"):
         await connection.request("GET", "/api/v1/nodes")
-    assert (len(api.seen), len(sleeper.waits)) == (3, 2)
-    assert all(wait <= 10 for wait in sleeper.waits)
+    assert (len(api.seen), len(fake_sleep.waits)) == (3, 2)
+    assert all(wait <= 10 for wait in fake_sleep.waits)
 
 
 async def test_a_write_is_sent_once_unless_asked_otherwise(api: ScriptedApi, connection: Connection) -> None:

@@ -13,7 +13,7 @@ from tightship.kube.pacing import RetryPolicy
 from tightship.objects.api_errors import ConfigError, ConnectionFailed
 from tightship_testkit.scripted import ScriptedApi
 
-from .conftest import Sleeper, kubeconfig
+from .conftest import FakeSleep, kubeconfig
 
 
 async def test_an_exec_plugin_gives_the_token(api: ScriptedApi, tmp_path: Path) -> None:
@@ -46,11 +46,11 @@ async def test_a_failing_exec_plugin_is_an_error_and_not_an_anonymous_request(tm
         await connect(path)
 
 
-async def test_nobody_listening_is_told_without_a_status(sleeper: Sleeper, tmp_path: Path) -> None:
+async def test_nobody_listening_is_told_without_a_status(fake_sleep: FakeSleep, tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "config", "http://user:pass@127.0.0.1:1", {})
-    async with await connect(path, retry=RetryPolicy(attempts=2, sleep=sleeper)) as connection:
+    async with await connect(path, retry=RetryPolicy(attempts=2, sleep=fake_sleep)) as connection:
         with pytest.raises(ConnectionFailed) as caught:
             await connection.request("GET", "/version")
     assert str(caught.value).startswith("GET /version at http://127.0.0.1:1: ")
     assert "pass" not in str(caught.value)
-    assert len(sleeper.waits) == 1
+    assert len(fake_sleep.waits) == 1

@@ -14,7 +14,7 @@ from tightship.kube.resources import AUTOSCALERS, BY_KIND
 from tightship.objects.api_errors import BadAnswer, Forbidden, Gone
 from tightship_testkit.scripted import Json, Responder, ScriptedApi, page, status
 
-from .conftest import Sleeper, bad_pod, pod
+from .conftest import FakeSleep, bad_pod, pod
 
 pytestmark = pytest.mark.virtual_time
 
@@ -109,11 +109,11 @@ async def test_a_page_that_is_no_list_is_a_bad_answer(api: ScriptedApi, connecti
 
 
 async def test_a_server_error_on_the_way_repeats_that_page_only(
-    api: ScriptedApi, connection: Connection, sleeper: Sleeper
+    api: ScriptedApi, connection: Connection, fake_sleep: FakeSleep
 ) -> None:
     api.on(PODS, page([pod("a")], "5", "t1"), status(500, "InternalError"), page([pod("b")], "5"))
     assert len((await list_all(connection, POD)).things) == 2
-    assert len(sleeper.waits) == 1
+    assert len(fake_sleep.waits) == 1
 
 
 async def test_forbidden_is_not_repeated(api: ScriptedApi, connection: Connection) -> None:

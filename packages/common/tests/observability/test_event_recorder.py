@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from kube.conftest import Sleeper
+from kube.conftest import FakeSleep
 
 from tightship.kube.connection import Connection
 from tightship.process.events import EventRecorder, ObjectRef, Pace, cut
@@ -38,7 +38,7 @@ class Clock:
         await asyncio.sleep(0)
 
 
-class Book:
+class RecordedEvents:
     """Takes Events in, and has a recorder that tells its causes."""
 
     def __init__(self, api: ScriptedApi, connection: Connection) -> None:
@@ -69,26 +69,26 @@ class Book:
 
 
 @pytest.fixture
-def book(api: ScriptedApi, connection: Connection) -> Book:
-    return Book(api, connection)
+def recorded(api: ScriptedApi, connection: Connection) -> RecordedEvents:
+    return RecordedEvents(api, connection)
 
 
 def tell(recorder: EventRecorder, note: str = "all moved", about: ObjectRef = NODE) -> None:
     recorder.record(about, "Normal", "Drained", note, "Drain")
 
 
-async def test_a_silent_recorder_sends_nothing_and_misses_nothing(book: Book) -> None:
-    async with book.recorder(silent=True) as recorder:
+async def test_a_silent_recorder_sends_nothing_and_misses_nothing(recorded: RecordedEvents) -> None:
+    async with recorded.recorder(silent=True) as recorder:
         tell(recorder)
-    assert book.events == []
-    assert book.dropped == []
+    assert recorded.events == []
+    assert recorded.dropped == []
 
 
-async def test_an_event_is_sent_as_the_api_wants_it(book: Book) -> None:
-    async with book.recorder() as recorder:
+async def test_an_event_is_sent_as_the_api_wants_it(recorded: RecordedEvents) -> None:
+    async with recorded.recorder() as recorder:
         tell(recorder)
         tell(recorder, about=POD)
-    first, second = book.events
+    first, second = recorded.events
     name = first["metadata"].pop("name")
     assert name.startswith("n1.")
     assert first == {
@@ -105,53 +105,53 @@ async def test_an_event_is_sent_as_the_api_wants_it(book: Book) -> None:
         "type": "Normal",
     }
     assert second["metadata"]["namespace"] == second["regarding"]["namespace"] == "shop"
-    assert len(book.events) == 2
-    assert book.dropped == []
+    assert len(recorded.events) == 2
+    assert recorded.dropped == []
 
 
-async def test_the_same_is_told_once_in_a_while(book: Book) -> None:
-    async with book.recorder(window=600) as recorder:
+async def test_the_same_is_told_once_in_a_while(recorded: RecordedEvents) -> None:
+    async with recorded.recorder(window=600) as recorder:
         tell(recorder)
         tell(recorder)
-        book.clock.now += 599
+        recorded.clock.now += 599
         tell(recorder)
         tell(recorder, "something else")
-        book.clock.now += 1
+        recorded.clock.now += 1
         tell(recorder)
-    assert len(book.events) == 3
-    assert book.dropped == []
+    assert len(recorded.events) == 3
+    assert recorded.dropped == []
 
 
-async def test_a_flood_is_slowed_down_and_what_waits_is_bounded(book: Book) -> None:
-    async with book.recorder(burst=3, rate=2, queue=10, flush=60) as recorder:
+async def test_a_flood_is_slowed_down_and_what_waits_is_bounded(recorded: RecordedEvents) -> None:
+    async with recorded.recorder(burst=3, rate=2, queue=10, flush=60) as recorder:
         for number in range(12):
             tell(recorder, str(number))
-    assert [each["note"] for each in book.events] == [str(number) for number in range(10)]
-    assert book.dropped == ["queue-full"] * 2
-    assert book.clock.slept == [0.5] * 7
+    assert [each["note"] for each in recorded.events] == [str(number) for number in range(10)]
+    assert recorded.dropped == ["queue-full"] * 2
+    assert recorded.clock.slept == [0.5] * 7
 
 
 async def test_an_outage_is_logged_once_and_then_it_is_told_again(
-    book: Book, api: ScriptedApi, caplog: pytest.LogCaptureFixture
+    recorded: RecordedEvents, api: ScriptedApi, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = f"POST {PATH.format('default')}"
     with caplog.at_level(logging.INFO):
-        async with book.recorder() as recorder:
+        async with recorded.recorder() as recorder:
             api.on(path, status(403, "Forbidden", "may not create events"))
             tell(recorder, "a")
             tell(recorder, "b")
-            await until(lambda: len(book.dropped) == 2)
-            api.on(path, book.take)
+            await until(lambda: len(recorded.dropped) == 2)
+            api.on(path, recorded.take)
             tell(recorder, "a")  # not suppressed: it was never recorded
-    assert [each["note"] for each in book.events] == ["a"]
-    assert book.dropped == ["failed", "failed"]
+    assert [each["note"] for each in recorded.events] == ["a"]
+    assert recorded.dropped == ["failed", "failed"]
     reported = [each.message for each in caplog.records if each.name == "tightship.process.events"]
     assert len(reported) == 2
     assert "may not create events" in reported[0]
     assert reported[1] == "Events are recorded again"
 
 
-async def test_a_lost_answer_makes_no_second_event(book: Book, api: ScriptedApi) -> None:
+async def test_a_lost_answer_makes_no_second_event(recorded: RecordedEvents, api: ScriptedApi) -> None:
     names: list[str] = []
 
     async def lost(request: web.Request) -> web.StreamResponse:
@@ -165,15 +165,15 @@ async def test_a_lost_answer_makes_no_second_event(book: Book, api: ScriptedApi)
         return await status(409, "AlreadyExists")(request)
 
     api.on(f"POST {PATH.format('default')}", lost, there_already)
-    async with book.recorder() as recorder:
+    async with recorded.recorder() as recorder:
         tell(recorder)
     assert len(names) == 2
     assert len(set(names)) == 1
-    assert book.dropped == []
+    assert recorded.dropped == []
 
 
 async def test_the_end_waits_for_what_is_queued_but_not_for_ever(
-    book: Book, api: ScriptedApi, caplog: pytest.LogCaptureFixture
+    recorded: RecordedEvents, api: ScriptedApi, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = asyncio.Event()
 
@@ -184,14 +184,14 @@ async def test_the_end_waits_for_what_is_queued_but_not_for_ever(
 
     api.on(f"POST {PATH.format('default')}", hang)
     async with asyncio.timeout(60):
-        async with book.recorder(flush=0.05) as recorder:
+        async with recorded.recorder(flush=0.05) as recorder:
             tell(recorder, "a")
             tell(recorder, "b")
             await asked.wait()
-    assert book.dropped == ["closed", "closed"]
+    assert recorded.dropped == ["closed", "closed"]
     assert "2 Events were not recorded before the end" in caplog.text
     tell(recorder, "c")
-    assert book.dropped == ["closed"] * 3
+    assert recorded.dropped == ["closed"] * 3
 
 
 @pytest.mark.parametrize(
@@ -205,18 +205,18 @@ async def test_the_end_waits_for_what_is_queued_but_not_for_ever(
     ],
 )
 async def test_a_defect_of_the_caller_is_counted_not_raised(
-    book: Book, caplog: pytest.LogCaptureFixture, say: Callable[[EventRecorder], None]
+    recorded: RecordedEvents, caplog: pytest.LogCaptureFixture, say: Callable[[EventRecorder], None]
 ) -> None:
-    async with book.recorder() as recorder:
+    async with recorded.recorder() as recorder:
         say(recorder)
-    assert (book.events, book.dropped) == ([], ["invalid"])
+    assert (recorded.events, recorded.dropped) == ([], ["invalid"])
     assert "can't be made" in caplog.text
 
 
-async def test_what_is_too_long_is_cut_to_bytes_not_characters(book: Book) -> None:
-    async with book.recorder() as recorder:
+async def test_what_is_too_long_is_cut_to_bytes_not_characters(recorded: RecordedEvents) -> None:
+    async with recorded.recorder() as recorder:
         recorder.record(ObjectRef("Pod", "p" * 253, namespace="shop"), "Warning", "r" * 200, "é" * 1000, "a" * 200)
-    [event] = book.events
+    [event] = recorded.events
     assert len(event["note"].encode()) <= 1024
     assert event["note"].endswith("é…")
     assert len(event["reason"].encode()) <= 128
@@ -247,7 +247,7 @@ async def test_what_the_api_would_refuse_is_refused_at_the_start(
         EventRecorder(connection, dropped=print, **arguments)
 
 
-async def test_a_counter_that_fails_does_no_harm(connection: Connection, sleeper: Sleeper) -> None:
+async def test_a_counter_that_fails_does_no_harm(connection: Connection, fake_sleep: FakeSleep) -> None:
     causes: list[str] = []
 
     def broken(cause: str) -> None:

@@ -1,5 +1,5 @@
 """The misbehaving API server of the tests of ``tightship.kube``."""
 
-from kube.conftest import api, connection, sleeper
+from kube.conftest import api, connection, fake_sleep
 
-__all__ = ["api", "connection", "sleeper"]
+__all__ = ["api", "connection", "fake_sleep"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from kube.conftest import Sleeper
+from kube.conftest import FakeSleep
 
 from tightship.kube.connection import Connection
 from tightship.kube.reflector import Timing
@@ -60,11 +60,11 @@ DELETED = f"ConfigMap {NAMESPACE}/limits was deleted; nothing new begins until i
 class Scene:
     """A live configuration from the fake API server, and all that it reported."""
 
-    def __init__(self, api: ScriptedApi, connection: Connection, sleeper: Sleeper) -> None:
+    def __init__(self, api: ScriptedApi, connection: Connection, fake_sleep: FakeSleep) -> None:
         self.api = api
         self.reports: list[Report] = []
         self._connection = connection
-        self._sleeper = sleeper
+        self._fake_sleep = fake_sleep
 
     def live(
         self,
@@ -74,7 +74,7 @@ class Scene:
         first_look: float = 10,
         silence: float = 60,
     ) -> LiveConfig[int]:
-        timing = Timing(sleep=self._sleeper, silence=silence)
+        timing = Timing(sleep=self._fake_sleep, silence=silence)
         source = ConfigMapSource(self._connection, NAMESPACE, "limits", timing=timing)
         report = self.reports.append
         return LiveConfig(source, parse, starting=starting, lost=lost, report=report, first_look=first_look)
@@ -91,8 +91,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene(api: ScriptedApi, connection: Connection, sleeper: Sleeper) -> Scene:
-    return Scene(api, connection, sleeper)
+def scene(api: ScriptedApi, connection: Connection, fake_sleep: FakeSleep) -> Scene:
+    return Scene(api, connection, fake_sleep)
 
 
 async def test_the_config_map_is_asked_for_by_its_name(scene: Scene) -> None:
@@ -237,7 +237,7 @@ async def test_an_api_server_that_does_not_answer_is_not_waited_for_for_ever(sce
     ],
 )
 async def test_a_watch_that_breaks_begins_anew_and_misses_nothing(
-    scene: Scene, sleeper: Sleeper, trouble: Responder
+    scene: Scene, fake_sleep: FakeSleep, trouble: Responder
 ) -> None:
     scene.api.on(LIST, page([config_map("3")]), page([config_map("4")], version="20"))
     scene.api.on(WATCH, trouble, stream())
@@ -245,7 +245,7 @@ async def test_a_watch_that_breaks_begins_anew_and_misses_nothing(
         await until(lambda: live.current == 4)
         await until(lambda: scene.api.count("WATCH", PATH) == 2)
         assert live.trouble == ""
-    assert sleeper.waits
+    assert fake_sleep.waits
     assert scene.reported == [(True, True), (True, True)]
 
 
@@ -295,7 +295,7 @@ async def test_a_report_that_fails_does_no_harm(scene: Scene, connection: Connec
         assert live.current == 3
 
 
-async def test_a_source_with_a_defect_is_tried_again(sleeper: Sleeper, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_source_with_a_defect_is_tried_again(fake_sleep: FakeSleep, caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
         name, trouble, runs = "broken", "", 0
 
@@ -306,7 +306,7 @@ async def test_a_source_with_a_defect_is_tried_again(sleeper: Sleeper, caplog: p
             sink(Found({"limit": "3"}))
             await asyncio.Event().wait()
 
-    async with LiveConfig(Broken(), parse, starting=1, sleep=sleeper) as live:
+    async with LiveConfig(Broken(), parse, starting=1, sleep=fake_sleep) as live:
         assert live.current == 3
     assert "a defect" in caplog.text
 

@@ -103,7 +103,7 @@ async def test_a_server_that_lost_its_data_lowers_nothing_until_its_ranges_are_f
     exporter.set("hits_total", growing(RATE / 14), app="quiet")
     began = on.simulation.wall()
     await on.prometheus.start()
-    await fleet.until_told({name: "ColdSource" for name in names if name != "gauge"})
+    await fleet.until_reported({name: "ColdSource" for name in names if name != "gauge"})
     assert await fleet.floors(names) == stands
     # What really has become quiet is lowered, but not before the range is full.
     await fleet.until_floors({"quiet": 3})
@@ -124,7 +124,7 @@ async def test_data_lost_between_two_cycles_lower_nothing_either(on: Stall) -> N
             await lose(on.prometheus)
             await on.prometheus.start()
         await fleet.cycles(1)
-        await fleet.until_told({"fallback": "ColdSource"})
+        await fleet.until_reported({"fallback": "ColdSource"})
     await fleet.cycles(20)
     assert fleet.lowered(["fallback"]) == {}
     assert await fleet.floors(["fallback"]) == {"fallback": 8}

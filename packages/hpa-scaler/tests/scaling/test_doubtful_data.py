@@ -59,7 +59,7 @@ async def test_targets_that_can_not_be_scraped_are_no_traffic_that_ended(on: Sta
     fleet = await standing(on, QUERIES)
     for each in exporters[1:]:
         each.stop()
-    await fleet.until_told(dict.fromkeys(QUERIES, "FailedScrapes"))
+    await fleet.until_reported(dict.fromkeys(QUERIES, "FailedScrapes"))
     await on.sleep(1800)
     assert await fleet.floors(QUERIES) == STANDS
     for each in exporters:
@@ -121,7 +121,7 @@ async def test_samples_that_come_late_lower_nothing(on: Stall) -> None:
     past = on.prometheus.past
     assert past is not None
     scrape, past.scrape = past.scrape, lambda: None  # type: ignore[method-assign]
-    await fleet.until_told({"rated": "LateSamples"})
+    await fleet.until_reported({"rated": "LateSamples"})
     await on.sleep(3600)
     past.scrape = scrape  # type: ignore[method-assign]
     await on.sleep(3600)
@@ -147,7 +147,7 @@ async def test_an_annotation_of_any_size_stops_nobody(on: Stall, exporters: list
         "braces": "sum by (" + "{" * 100_000,
     }
     await fleet.stand({name: {**PER_POD, "prometheus_query": text} for name, text in worst.items()})
-    await fleet.until_told(dict.fromkeys(worst, "InvalidAnnotation"))
+    await fleet.until_reported(dict.fromkeys(worst, "InvalidAnnotation"))
     await fleet.stand({"digits-few": {**PER_POD, "prometheus_query": "rate(x[" + "9" * 8000 + "s])"}})
     for each in exporters:
         each.set("load", 2 * QUARTER)

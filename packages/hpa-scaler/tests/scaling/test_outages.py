@@ -110,7 +110,7 @@ async def test_no_useless_answer_lowers_and_each_has_its_reason(on: Stall, expor
     exporter.set("one", 0)
     exporter.set("half", -1)
     exporter.set("twin", 0, n="2")
-    await fleet.until_told(ALL)
+    await fleet.until_reported(ALL)
     await fleet.cycles(10)
     assert await fleet.floors(ALL) == dict.fromkeys(ALL, 8)
     # What was scaled up meanwhile still raises its floor.
@@ -157,14 +157,14 @@ async def test_a_server_that_hangs_or_is_gone_lowers_nothing_and_following_goes_
     on.prometheus.outage = Outage.SILENT
     await meanwhile("TimedOut", "CircuitOpen", scaled=20, raised=16)
     on.prometheus.outage = Outage.NONE
-    await fleet.until_told({"web": "FollowsQuery"})
+    await fleet.until_reported({"web": "FollowsQuery"})
     await on.prometheus.kill()
     await meanwhile("ConnectionFailed", "CircuitOpen", scaled=30, raised=24)
     explained = await fleet.explained("web", on.prometheus.url)
     assert (explained["action"], explained["reasons"][0]) == ("hold", "ConnectionFailed")
     assert explained["minimum"] == {"now": 8, "after": 8}
     await on.prometheus.start()
-    await fleet.until_told({"web": "FollowsQuery"})
+    await fleet.until_reported({"web": "FollowsQuery"})
     exporter.set("load", 73)
     await on.sleep(60)
     exporter.stop()
@@ -232,7 +232,7 @@ async def test_each_server_is_asked_with_what_it_needs_and_what_it_refuses_lower
             "untrusted": "CredentialsUnreadable",
             "linked": "ServerNotAllowed",
         }
-        await fleet.until_told(reported)
+        await fleet.until_reported(reported)
         exporter.set("load", 41)
         await fleet.until_floors({"plain": 5})
         exporter.set("load", 91)
@@ -274,7 +274,7 @@ async def test_a_server_that_is_slow_or_hangs_holds_up_nobody_who_asks_another(o
 
         for name, query in heavy.items():
             await fleet.annotate([name], prometheus_query=query)
-        await fleet.until_told(dict.fromkeys(starved, "TimedOut"))
+        await fleet.until_reported(dict.fromkeys(starved, "TimedOut"))
         exporter.set("load", 41)
         await fleet.until_floors({"plain": 5})
         # Its places being taken is nobody's bad query.
@@ -284,7 +284,7 @@ async def test_a_server_that_is_slow_or_hangs_holds_up_nobody_who_asks_another(o
 
         slow.outage = Outage.SILENT
         await fleet.stand({name: {**on_slow, "prometheus_query": f"sum(load) # {name}"} for name in crowd}, minimum=8)
-        await fleet.until_told({"crowd-1": "TimedOut", "behind": "TimedOut"})
+        await fleet.until_reported({"crowd-1": "TimedOut", "behind": "TimedOut"})
 
         async def asked() -> float:
             return (await fleet.samples("tightship_hpa_queries_total"))["TimedOut", "slow"]

@@ -111,7 +111,7 @@ async def test_a_dry_run_sets_nothing_and_shows_what_the_api_server_would_refuse
     on.prometheus.set("wet", 90)
     await fleet.stand({"dry": asks("dry", dry_run="true"), "wet": asks("wet")})
     fleet.start()
-    await fleet.until_told({"dry": "DryRun"})
+    await fleet.until_reported({"dry": "DryRun"})
     await fleet.until_floors({"dry": 2, "wet": 9})
     await fleet.until_samples("tightship_hpa_would_be_min_replicas", {("dry", SHOP): 9})
     assert set(fleet.moves("dry", dry=True)) == {(2, 9)}
@@ -129,7 +129,7 @@ async def test_a_dry_run_sets_nothing_and_shows_what_the_api_server_would_refuse
     on.proxy.plan = policy
     on.prometheus.set("dry", 150)
     on.prometheus.set("wet", 150)
-    await fleet.until_told({"dry": "WriteRefused", "wet": "WriteRefused"})
+    await fleet.until_reported({"dry": "WriteRefused", "wet": "WriteRefused"})
     for name in ("dry", "wet"):
         reported = [each["message"] for each in await fleet.events(name) if each["reason"] == "WriteRefused"]
         assert "no more than 10 here" in reported[0]
@@ -197,7 +197,7 @@ async def test_a_rollout_holds_the_floor_of_its_own_hpa_until_it_is_over(on: Sta
 
     on.prometheus.set("rate", 20)
     await fleet.until_floors({"cart": 2})
-    await fleet.until_told({"web": "RolloutInProgress"})
+    await fleet.until_reported({"web": "RolloutInProgress"})
     await fleet.cycles(10)
     assert await fleet.floors(["web"]) == {"web": REPLICAS}
     # The surge is not in what an HPA knows.

@@ -56,12 +56,12 @@ async def test_what_is_set_back_before_our_own_write_is_answered_for_is_raised_a
     reported: list[int | None] = []
     upsert = loop.BoundChangeWatch.upsert
 
-    def hears(bell: loop.BoundChangeWatch, kind: str, hpa: ApiObject) -> None:
-        upsert(bell, kind, hpa)
+    def receives(watch: loop.BoundChangeWatch, kind: str, hpa: ApiObject) -> None:
+        upsert(watch, kind, hpa)
         assert isinstance(hpa, HorizontalPodAutoscaler)
         reported.append(hpa.min_replicas)
 
-    monkeypatch.setattr(loop.BoundChangeWatch, "upsert", hears)
+    monkeypatch.setattr(loop.BoundChangeWatch, "upsert", receives)
 
     async def set_back(_: str, hpa: object) -> None:
         del hpa

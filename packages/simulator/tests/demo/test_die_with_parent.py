@@ -16,7 +16,7 @@ WAITS = "import signal; print('here', flush=True); signal.pause()"
 
 
 @contextmanager
-def tethered(code: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def with_pipe(code: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Run *code* that dies with its parent, and give its process and the end that keeps it alive."""
     end, ours = os.pipe()
     command = [sys.executable, "-I", die_with_parent.__file__, sys.executable, "-c", code]
@@ -34,7 +34,7 @@ def said(process: subprocess.Popen[str]) -> str:
 
 
 def test_it_is_killed_when_the_other_end_is_gone() -> None:
-    with tethered(WAITS) as (process, ours):
+    with with_pipe(WAITS) as (process, ours):
         assert said(process) == "here"
         assert process.poll() is None
         os.close(ours)
@@ -43,7 +43,7 @@ def test_it_is_killed_when_the_other_end_is_gone() -> None:
 
 def test_one_that_answers_no_signal_is_killed_too() -> None:
     stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + WAITS
-    with tethered(stubborn) as (process, ours):
+    with with_pipe(stubborn) as (process, ours):
         assert said(process) == "here"
         process.terminate()
         os.close(ours)
@@ -51,7 +51,7 @@ def test_one_that_answers_no_signal_is_killed_too() -> None:
 
 
 def test_it_has_the_process_id_the_exit_code_and_nothing_to_read() -> None:
-    with tethered("import os, sys; print(os.getpid(), repr(sys.stdin.read()), flush=True); sys.exit(7)") as (
+    with with_pipe("import os, sys; print(os.getpid(), repr(sys.stdin.read()), flush=True); sys.exit(7)") as (
         process,
         ours,
     ):
@@ -61,7 +61,7 @@ def test_it_has_the_process_id_the_exit_code_and_nothing_to_read() -> None:
 
 
 def test_after_a_program_that_has_ended_nothing_is_left() -> None:
-    with tethered("print('over')") as (process, ours):
+    with with_pipe("print('over')") as (process, ours):
         assert said(process) == "over"
         assert process.wait(DEADLINE) == 0
         os.close(ours)

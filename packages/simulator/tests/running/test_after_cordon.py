@@ -14,7 +14,7 @@ from tightship_simulator.life.openers import EvictionAutoscaler, PrimaryMover
 from tightship_testkit.audit_readings import claims_made, evictions_by
 from tightship_testkit.client import Json
 from tightship_testkit.drains import SETTINGS, small, spare
-from tightship_testkit.embedded import Ground, ground
+from tightship_testkit.embedded import EmbeddedCluster, embedded_cluster
 from tightship_testkit.faults import Call, Fault, Reset
 from tightship_testkit.kill_points import counts
 from tightship_testkit.manifests import as_list, budget, replicas
@@ -47,7 +47,7 @@ def of_azure(cluster: Json) -> Json:
 
 
 @contextmanager
-def beside(on: Ground, actor: Any) -> Iterator[None]:
+def beside(on: EmbeddedCluster, actor: Any) -> Iterator[None]:
     """Have *actor* live in the cluster."""
     on.living.others.append(actor)
     on.living.wake()
@@ -69,7 +69,7 @@ def database() -> Json:
     return as_list(spare(), *(spare(name, pool="rest") for name in ("n2", "n3")), *items, *guards)
 
 
-async def reason(on: Ground, name: str) -> str:
+async def reason(on: EmbeddedCluster, name: str) -> str:
     return str(drain(await on.api.get("Node", name)).get("reason", ""))
 
 
@@ -77,7 +77,7 @@ async def reason(on: Ground, name: str) -> str:
 async def test_a_surge_after_the_cordon_lets_the_pods_go(tmp_path: Path, program: Any) -> None:
     cluster, settings = (small(), WAIT) if program is COMPACTOR else (one_to_spare(), quick())
     aks = EvictionAutoscaler(cooldown=5)
-    async with ground(tmp_path, of_azure(cluster), settings, program) as on:
+    async with embedded_cluster(tmp_path, of_azure(cluster), settings, program) as on:
         with beside(on, aks), on.removing():
             on.start()
             await on.gone("n1")
@@ -91,7 +91,7 @@ async def test_a_surge_after_the_cordon_lets_the_pods_go(tmp_path: Path, program
 
 async def test_a_primary_goes_once_another_instance_is_the_primary(tmp_path: Path) -> None:
     operator = PrimaryMover()
-    async with ground(tmp_path, database(), WAIT) as on:
+    async with embedded_cluster(tmp_path, database(), WAIT) as on:
         with beside(on, operator), on.removing():
             on.start()
             await on.ended_well("n1")
@@ -106,7 +106,7 @@ async def test_a_node_whose_budget_stays_shut_is_given_back_untouched_and_not_tr
         if each["kind"] == "PodDisruptionBudget":
             each["metadata"]["annotations"] = {"ownedBy": "EvictionAutoScaler", "target": "web"}
             each["spec"]["minAvailable"] = 5
-    async with ground(tmp_path, two, WAIT) as on:
+    async with embedded_cluster(tmp_path, two, WAIT) as on:
         with beside(on, aks):
             replica = on.start()
             await on.seen(lambda: bool(on.recorder.in_drain()), "one node is claimed")
@@ -127,7 +127,7 @@ async def test_a_node_whose_budget_stays_shut_is_given_back_untouched_and_not_tr
 
 
 async def test_a_budget_that_loses_its_annotation_meanwhile_gives_the_node_back(tmp_path: Path) -> None:
-    async with ground(tmp_path, of_azure(small()), WAIT) as on:
+    async with embedded_cluster(tmp_path, of_azure(small()), WAIT) as on:
         on.start()
         await on.seen(lambda: bool(on.recorder.in_drain()), "n1 is claimed")
         await asyncio.sleep(10)
@@ -140,7 +140,7 @@ async def test_a_budget_that_loses_its_annotation_meanwhile_gives_the_node_back(
 async def killed(folder: Path, number: int, *, after: bool, standby: bool) -> bool:
     """Kill the replica at its write *number*; return whether there was one."""
     met = False
-    async with ground(folder, of_azure(small()), WAIT) as on:
+    async with embedded_cluster(folder, of_azure(small()), WAIT) as on:
         first = on.start(**ALONE)
         writes = 0
 

@@ -10,7 +10,7 @@ import pytest
 
 from tightship_testkit.client import Json, wait_for
 from tightship_testkit.drains import SETTINGS, all_ready, small
-from tightship_testkit.embedded import ground
+from tightship_testkit.embedded import embedded_cluster
 from tightship_testkit.marks import TAINT, drain, taints
 from tightship_testkit.refining import slow
 
@@ -26,7 +26,7 @@ def lasting(ends_in: str = "8s") -> Json:
 
 async def test_a_replacement_that_is_not_made_yet_is_waited_for(tmp_path: Path) -> None:
     """A budget of a number then wants as many pods as there are; which it does for a moment after every eviction."""
-    async with ground(tmp_path, small(), SETTINGS) as on:
+    async with embedded_cluster(tmp_path, small(), SETTINGS) as on:
 
         async def one_less() -> bool:
             status = (await on.api.get("PodDisruptionBudget", "web", "shop"))["status"]
@@ -46,7 +46,7 @@ async def test_a_replacement_that_is_not_made_yet_is_waited_for(tmp_path: Path) 
 
 async def test_a_node_that_becomes_not_ready_is_given_back(tmp_path: Path) -> None:
     settings = {**SETTINGS, "notReadyTimeout": "1s", "backoff": "600s", "backoffLimit": "600s"}
-    async with ground(tmp_path, lasting("40s"), settings) as on:
+    async with embedded_cluster(tmp_path, lasting("40s"), settings) as on:
         on.start()
         await on.phase("n1", "Evicting")
         down = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "by the test"}
@@ -62,7 +62,7 @@ async def test_a_node_that_becomes_not_ready_is_given_back(tmp_path: Path) -> No
 
 
 async def test_a_replica_that_is_ready_stays_so_while_its_passes_begin_to_follow_more(tmp_path: Path) -> None:
-    async with ground(tmp_path, small(), SETTINGS) as on:
+    async with embedded_cluster(tmp_path, small(), SETTINGS) as on:
         on.machine.simulation.network.delay = lambda: 0.2
         replica = on.start()
 
@@ -78,7 +78,7 @@ async def test_a_replica_that_is_ready_stays_so_while_its_passes_begin_to_follow
 
 
 async def test_everything_is_served(tmp_path: Path) -> None:
-    async with ground(tmp_path, small(), SETTINGS) as on:
+    async with embedded_cluster(tmp_path, small(), SETTINGS) as on:
         replica = on.start()
         await replica.ready()
         await on.phase("n1", "Drained")

@@ -12,7 +12,7 @@ from tightship.objects.drain_record import DRAIN_ANNOTATION
 from tightship_testkit.audit_readings import mutating
 from tightship_testkit.client import Json, wait_for
 from tightship_testkit.drains import SETTINGS, small
-from tightship_testkit.embedded import SHORT, Ground, ground
+from tightship_testkit.embedded import SHORT, EmbeddedCluster, embedded_cluster
 from tightship_testkit.marks import TAINT, drain, taints
 from tightship_testkit.refining import slow
 from tightship_testkit.remover import mark_to_be_deleted
@@ -33,7 +33,7 @@ def lasting() -> Json:
     return cluster
 
 
-async def reach(on: Ground, phase: str, **variables: str) -> Replica:
+async def reach(on: EmbeddedCluster, phase: str, **variables: str) -> Replica:
     """Start a live controller and have it get as far as *phase* with n1."""
     await on.configured({**SETTINGS, "settleTime": "30s" if phase == "Claimed" else 0.5, "handOverTimeout": "3600s"})
     replica = on.start(**SHORT, **variables)
@@ -44,7 +44,7 @@ async def reach(on: Ground, phase: str, **variables: str) -> Replica:
     return replica
 
 
-async def leave(on: Ground, replica: Replica, how: signal.Signals, phase: str) -> None:
+async def leave(on: EmbeddedCluster, replica: Replica, how: signal.Signals, phase: str) -> None:
     """End the controller; one that had written Restoring was killed before the next write."""
     on.machine.signal(replica.name, how)
     await replica.ended()
@@ -54,7 +54,7 @@ async def leave(on: Ground, replica: Replica, how: signal.Signals, phase: str) -
         await on.api.patch("Node", "n1", {"metadata": {"annotations": {DRAIN_ANNOTATION: json.dumps(record)}}})
 
 
-def free(on: Ground, *names: str) -> bool:
+def free(on: EmbeddedCluster, *names: str) -> bool:
     """Whether nothing of ours holds a node, n1 unless others are named."""
     for name in names or ("n1",):
         node = on.recorder.node(name) or {}
@@ -70,7 +70,7 @@ def free(on: Ground, *names: str) -> bool:
 async def test_a_dry_run_gives_back_what_its_live_self_has_cordoned(
     tmp_path: Path, phase: str, how: signal.Signals
 ) -> None:
-    async with ground(tmp_path, lasting(), SETTINGS) as on:
+    async with embedded_cluster(tmp_path, lasting(), SETTINGS) as on:
         live = await reach(on, phase)
         await leave(on, live, how, phase)
         dry = on.start(DRY_RUN="true", **SHORT)
@@ -90,7 +90,7 @@ async def test_a_dry_run_gives_back_what_its_live_self_has_cordoned(
 
 
 async def test_a_dry_run_says_on_its_page_what_it_gives_back_and_why_it_can_not(tmp_path: Path) -> None:
-    async with ground(tmp_path, lasting(), SETTINGS) as on:
+    async with embedded_cluster(tmp_path, lasting(), SETTINGS) as on:
         live = await reach(on, "Drained")
         live.kill()
         # A Lease that somebody else keeps is one that can't be had.
@@ -107,7 +107,7 @@ async def test_a_dry_run_beside_a_live_controller_leaves_its_drains_alone(
     tmp_path: Path, other: dict[str, str]
 ) -> None:
     """As whoever compares the two has them: another Lease is another installation."""
-    async with ground(tmp_path, lasting(), SETTINGS) as on:
+    async with embedded_cluster(tmp_path, lasting(), SETTINGS) as on:
         await reach(on, "Evicting")
         beside = on.start(DRY_RUN="true", POD_NAME="beside", **SHORT, **other)
         await on.phase("n1", "Drained")
@@ -120,7 +120,7 @@ async def test_a_dry_run_beside_a_live_controller_leaves_its_drains_alone(
 
 
 async def test_a_live_controller_with_a_standby_that_is_a_dry_run_goes_on(tmp_path: Path) -> None:
-    async with ground(tmp_path, lasting(), SETTINGS) as on:
+    async with embedded_cluster(tmp_path, lasting(), SETTINGS) as on:
         await reach(on, "Evicting")
         dry = on.start(DRY_RUN="true", **SHORT)
         await on.phase("n1", "Drained")
@@ -132,7 +132,7 @@ async def test_a_live_controller_with_a_standby_that_is_a_dry_run_goes_on(tmp_pa
 
 @PHASES
 async def test_release_gives_back_everything_and_ends(tmp_path: Path, phase: str) -> None:
-    async with ground(tmp_path, lasting(), SETTINGS) as on:
+    async with embedded_cluster(tmp_path, lasting(), SETTINGS) as on:
         await leave(on, await reach(on, phase), signal.SIGKILL, phase)
         release = on.start(RELEASE="true", **SHORT, **RARELY)
         assert await release.ended(20) == 0
@@ -144,14 +144,14 @@ async def test_release_takes_soft_taints_off_too(tmp_path: Path) -> None:
     cluster = small()
     [n1] = [each for each in cluster["items"] if each["kind"] == "Node" and each["metadata"]["name"] == "n1"]
     n1["spec"]["taints"].append({"key": SOFT, "value": "node-compactor", "effect": "PreferNoSchedule"})
-    async with ground(tmp_path, cluster, SETTINGS) as on:
+    async with embedded_cluster(tmp_path, cluster, SETTINGS) as on:
         assert not free(on)
         release = on.start(RELEASE="true", **SHORT, **RARELY)
         assert await release.ended() == 0
         await on.seen(lambda: free(on), "its taint is gone")
 
 
-async def deployed(on: Ground) -> str:
+async def deployed(on: EmbeddedCluster) -> str:
     """Make a Deployment of one pod that takes its time to end; return the pod's name, for the controller to bear."""
     labels = {"app": "controller"}
     template: Json = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
@@ -170,7 +170,7 @@ async def deployed(on: Ground) -> str:
     return found[0]
 
 
-async def asked_to_end(on: Ground, replica: Replica, pod: str, *, at_once: bool = False) -> None:
+async def asked_to_end(on: EmbeddedCluster, replica: Replica, pod: str, *, at_once: bool = False) -> None:
     """See its pod deleted (its object too: *at_once*), have the kubelet tell it to end, and see it end."""
 
     async def leaving() -> bool:
@@ -190,7 +190,7 @@ async def asked_to_end(on: Ground, replica: Replica, pod: str, *, at_once: bool 
 async def test_a_controller_that_nobody_comes_after_gives_back_what_it_holds(
     tmp_path: Path, phase: str, how: str
 ) -> None:
-    async with ground(tmp_path, lasting(), SETTINGS) as on:
+    async with embedded_cluster(tmp_path, lasting(), SETTINGS) as on:
         pod = await deployed(on)
         live = await reach(on, phase, POD_NAME=pod)
         if how.startswith("deleted"):
@@ -206,7 +206,7 @@ async def test_a_controller_that_nobody_comes_after_gives_back_what_it_holds(
 @pytest.mark.parametrize("how", ["evicted", "replaced"])
 async def test_a_controller_that_has_a_successor_leaves_it_what_it_holds(tmp_path: Path, how: str) -> None:
     """Its pod was evicted, perhaps by itself, or is replaced in a rollout."""
-    async with ground(tmp_path, lasting(), SETTINGS) as on:
+    async with embedded_cluster(tmp_path, lasting(), SETTINGS) as on:
         pod = await deployed(on)
         live = await reach(on, "Evicting", POD_NAME=pod)
         if how == "replaced":
@@ -222,7 +222,7 @@ async def test_a_controller_that_has_a_successor_leaves_it_what_it_holds(tmp_pat
 
 
 async def test_a_refiner_that_becomes_a_dry_run_gives_its_node_back(tmp_path: Path) -> None:
-    async with ground(tmp_path, lasting(), {**QUICK_REFINER, "handOverTimeout": "3600s"}, REFINER) as on:
+    async with embedded_cluster(tmp_path, lasting(), {**QUICK_REFINER, "handOverTimeout": "3600s"}, REFINER) as on:
         live = on.start(**SHORT)
         names = ("n1", "n2", "n3")
         await on.seen(lambda: any("Drained" in on.recorder.phases(each) for each in names), "a node is drained")

@@ -8,7 +8,7 @@ import pytest
 
 from tightship_testkit.client import Json
 from tightship_testkit.drains import SETTINGS
-from tightship_testkit.embedded import ground, small
+from tightship_testkit.embedded import embedded_cluster, small
 
 pytestmark = pytest.mark.virtual_time
 
@@ -20,7 +20,7 @@ def status(group: str, least: int) -> Json:
 
 
 async def test_a_node_goes_when_its_group_may_shrink_and_not_before(tmp_path: Path) -> None:
-    async with ground(tmp_path, small(), SETTINGS) as on:
+    async with embedded_cluster(tmp_path, small(), SETTINGS) as on:
         await on.api.create(status("spare", 1))
         replica = on.start()
         await on.passes(replica, 5)

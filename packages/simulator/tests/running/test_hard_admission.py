@@ -13,7 +13,7 @@ from tightship.draining.lease_room import LIMIT, size
 from tightship.objects.drain_record import DRAIN_ANNOTATION
 from tightship_testkit.admission import SlowWebhook, cleaning
 from tightship_testkit.drains import SETTINGS
-from tightship_testkit.embedded import Ground, ground, small
+from tightship_testkit.embedded import EmbeddedCluster, embedded_cluster, small
 from tightship_testkit.marks import TAINT, drain, taints
 from tightship_testkit.refining import slow
 from tightship_testkit.replica import claims
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.virtual_time
 LATE = {**SETTINGS, "nodeDrainTimeout": "12s", "podEvictionTimeout": "12s", "backoff": "600s", "backoffLimit": "600s"}
 
 
-def free(on: Ground) -> bool:
+def free(on: EmbeddedCluster) -> bool:
     """Whether n1 is as it was before its drain, but for the note of the back-off."""
     found = on.recorder.node("n1") or {}
     held = found["spec"].get("unschedulable") or TAINT in {each["key"] for each in taints(found)}
@@ -41,7 +41,7 @@ async def test_a_node_is_given_back_though_each_of_its_writes_takes_thirty_secon
     webhook = SlowWebhook(matches)
     cluster = small()
     slow(cluster["items"], "10m")
-    async with ground(tmp_path, cluster, LATE, ending=600, admission=webhook.middleware) as on:
+    async with embedded_cluster(tmp_path, cluster, LATE, ending=600, admission=webhook.middleware) as on:
         replica = on.start()
         await on.phase("n1", "Evicting")
         webhook.hangs = True
@@ -59,7 +59,7 @@ async def test_what_a_controller_by_hand_holds_is_given_back_when_it_is_told_to_
     webhook = SlowWebhook(lambda path: "nodes" in path.split("/"))
     cluster = small()
     slow(cluster["items"], "10m")
-    async with ground(tmp_path, cluster, SETTINGS, ending=600, admission=webhook.middleware) as on:
+    async with embedded_cluster(tmp_path, cluster, SETTINGS, ending=600, admission=webhook.middleware) as on:
         times = {"STOP_TIMEOUT": "37s", "STOP_GRACE": "55s"}
         replica = on.start(KUBERNETES_SERVICE_HOST="", DRY_RUN="false", **times)
         await on.phase("n1", "Evicting")
@@ -71,7 +71,7 @@ async def test_what_a_controller_by_hand_holds_is_given_back_when_it_is_told_to_
 
 
 async def test_a_full_lease_stops_no_drain_and_is_said_once(tmp_path: Path) -> None:
-    async with ground(tmp_path, small(), SETTINGS) as on:
+    async with embedded_cluster(tmp_path, small(), SETTINGS) as on:
         replica = on.start()
         await on.phase("n1", "Evicting")
         lease = f"{on.team}-claims"
@@ -100,13 +100,13 @@ async def no_eviction(request: web.Request, handler: Handler) -> web.StreamRespo
     return await handler(request)
 
 
-def writes(on: Ground) -> int:
+def writes(on: EmbeddedCluster) -> int:
     """Return how often controllers have written n1."""
     return sum((each.resource, each.name) == ("nodes", "n1") for each in on.yard.written())
 
 
 async def test_a_policy_that_removes_each_record_at_once_stops_claims_and_is_said(tmp_path: Path) -> None:
-    async with ground(tmp_path, small(), SETTINGS) as on:
+    async with embedded_cluster(tmp_path, small(), SETTINGS) as on:
         on.yard.simulation.store.mutating.append(cleaning(DRAIN_ANNOTATION))
         replica = on.start()
         await on.passes(replica, 60)
@@ -130,7 +130,7 @@ async def test_a_policy_that_removes_each_record_at_once_stops_claims_and_is_sai
 @pytest.mark.parametrize("after", [1.0, 20.0])
 async def test_a_tool_that_removes_the_note_of_each_failed_drain_gets_few_drains(tmp_path: Path, after: float) -> None:
     """Without a memory of its own the controller would drain n1 again at once, again and again."""
-    async with ground(tmp_path, small(), LATE, admission=no_eviction) as on:
+    async with embedded_cluster(tmp_path, small(), LATE, admission=no_eviction) as on:
         replica = on.start()
         ends = on.yard.simulation.wall() + 300
         while on.yard.simulation.wall() < ends:
@@ -143,7 +143,7 @@ async def test_a_tool_that_removes_the_note_of_each_failed_drain_gets_few_drains
 
 async def test_a_pool_that_is_switched_on_and_off_costs_few_writes(tmp_path: Path) -> None:
     off = {**SETTINGS, "nodePools": {"*": {"enabled": False}}}
-    async with ground(tmp_path, small(), {**SETTINGS, "candidateTaints": 3}) as on:
+    async with embedded_cluster(tmp_path, small(), {**SETTINGS, "candidateTaints": 3}) as on:
         on.start()
         rounds = 40
         before = on.yard.simulation.wall()

@@ -12,7 +12,7 @@ import pytest
 from tightship_testkit.audit_readings import claims_made, node_writes
 from tightship_testkit.client import Json
 from tightship_testkit.drains import spare
-from tightship_testkit.embedded import SHORT, Ground, ground
+from tightship_testkit.embedded import SHORT, EmbeddedCluster, embedded_cluster
 from tightship_testkit.manifests import as_list, budget, replicas
 from tightship_testkit.marks import STEERING, taints
 from tightship_testkit.refining import quick
@@ -40,14 +40,16 @@ def two_pools(pods: int = 2) -> Json:
     return as_list(*going, *rest, *replicas("web", where, app="web"), budget("web", len(where) - 1, app="web"))
 
 
-def begin(on: Ground, **variables: str) -> Replica:
+def begin(on: EmbeddedCluster, **variables: str) -> Replica:
     """Start a replica whose writes are told apart by its name."""
     made = on.start(**{**SHORT, **EVERY, **variables})
     on.audit.users[made.name] = made.name
     return made
 
 
-async def beside(on: Ground, configuration: Settings, program: Program = COMPACTOR, **variables: str) -> Replica:
+async def beside(
+    on: EmbeddedCluster, configuration: Settings, program: Program = COMPACTOR, **variables: str
+) -> Replica:
     """Start another installation that shares the claims of the first."""
     ledger = f"{on.team}-claims"
     on.team = f"{on.team}-b"
@@ -59,7 +61,7 @@ def lease_of(replica: Replica) -> str:
     return f"{NAMESPACE}/{replica.name.rpartition('-')[0]}-leader"
 
 
-def leases(on: Ground, *names: str) -> dict[str, list[str]]:
+def leases(on: EmbeddedCluster, *names: str) -> dict[str, list[str]]:
     """Return by node under which Leases its annotation was written, each time that changed."""
     found: dict[str, list[str]] = {}
     for each in node_writes(on.events):
@@ -70,12 +72,12 @@ def leases(on: Ground, *names: str) -> dict[str, list[str]]:
     return {name: found.get(name, []) for name in names}
 
 
-def writes(on: Ground, replica: Replica) -> Counter[str]:
+def writes(on: EmbeddedCluster, replica: Replica) -> Counter[str]:
     """Return how often a replica has written each node."""
     return Counter(each.name for each in node_writes(on.events) if each.user == replica.name)
 
 
-def claimed(on: Ground) -> dict[str, str]:
+def claimed(on: EmbeddedCluster) -> dict[str, str]:
     """Return by node who has claimed it first."""
     return {each.name: each.user for each in reversed(claims_made(on.events))}
 
@@ -88,13 +90,13 @@ async def test_installations_with_pools_of_their_own_work_side_by_side(tmp_path:
     """Neither wipes the other's marks: the first claims on time, and writes its nodes about as often as alone."""
     alone: Counter[str] = Counter()
     (tmp_path / "alone").mkdir()
-    async with ground(tmp_path / "alone", two_pools(), settings("alpha")) as on:
+    async with embedded_cluster(tmp_path / "alone", two_pools(), settings("alpha")) as on:
         first = begin(on)
         with on.removing():
             await on.gone("a1")
             await on.gone("a2")
         alone, took = writes(on, first), on.recorder.moments[-1].at
-    async with ground(tmp_path, two_pools(), settings("alpha")) as on:
+    async with embedded_cluster(tmp_path, two_pools(), settings("alpha")) as on:
         on.recorder.budget = 2
         first = begin(on)
         second = await beside(on, settings("beta", maximumNodesInDrain=2))
@@ -116,7 +118,7 @@ async def test_installations_with_pools_of_their_own_work_side_by_side(tmp_path:
 @pytest.mark.parametrize("skew", ["0", "-5", "5"])
 async def test_of_two_with_the_same_pools_the_first_holds_them(tmp_path: Path, skew: str) -> None:
     """The other says so once, writes nothing, and takes over as soon as the first gives the pools up."""
-    async with ground(tmp_path, two_pools(), settings("alpha", "beta")) as on:
+    async with embedded_cluster(tmp_path, two_pools(), settings("alpha", "beta")) as on:
         first = begin(on)
         own = on.team
         await first.says('"leader":true')
@@ -146,7 +148,9 @@ async def test_of_two_with_the_same_pools_the_first_holds_them(tmp_path: Path, s
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 async def test_who_dies_is_succeeded_in_its_pools_and_its_drains(tmp_path: Path, how: signal.Signals) -> None:
     """A drain of whoever is alive stays its own; no node stays cordoned with nobody responsible."""
-    async with ground(tmp_path, two_pools(), settings("alpha", podEvictionTimeout="1h", nodeDrainTimeout="1h")) as on:
+    async with embedded_cluster(
+        tmp_path, two_pools(), settings("alpha", podEvictionTimeout="1h", nodeDrainTimeout="1h")
+    ) as on:
         first = begin(on)
         with on.living.paused("workloads"):
             await on.seen(lambda: "Evicting" in {*on.recorder.phases("a1"), *on.recorder.phases("a2")}, "one goes")
@@ -164,7 +168,7 @@ async def test_who_dies_is_succeeded_in_its_pools_and_its_drains(tmp_path: Path,
 
 
 async def test_a_drain_in_a_pool_that_is_not_the_survivors_is_given_back(tmp_path: Path) -> None:
-    async with ground(tmp_path, two_pools(), settings("alpha", nodeDrainTimeout="3600s")) as on:
+    async with embedded_cluster(tmp_path, two_pools(), settings("alpha", nodeDrainTimeout="3600s")) as on:
         first = begin(on)
         with on.living.paused("workloads"):
             await on.seen(lambda: bool(on.recorder.in_drain()), "one goes")
@@ -176,7 +180,7 @@ async def test_a_drain_in_a_pool_that_is_not_the_survivors_is_given_back(tmp_pat
 
 
 async def test_of_two_refiners_the_first_holds_the_cluster(tmp_path: Path) -> None:
-    async with ground(tmp_path, two_pools(), quick(clusterCoolDownAfterDrain="4s"), REFINER) as on:
+    async with embedded_cluster(tmp_path, two_pools(), quick(clusterCoolDownAfterDrain="4s"), REFINER) as on:
         first = begin(on)
         await first.says('"leader":true')
         second = await beside(on, quick(clusterCoolDownAfterDrain="4s"), REFINER)
@@ -193,7 +197,7 @@ async def test_soft_taints_and_deletion_costs_of_the_other_are_left_alone(tmp_pa
     """As long as it is alive; afterwards somebody removes them."""
     waits = {"maximumCandidateTaints": 2, "minimumNodeAge": 0, "steering": "taints", "deletionCost": True}
     held = settings("alpha", **waits, neededMarkedTimeForRemoval=0, coolDownAfterNodeAdded="36000s")
-    async with ground(tmp_path, two_pools(), held) as on:
+    async with embedded_cluster(tmp_path, two_pools(), held) as on:
         first = begin(on)
 
         def steered() -> dict[str, str]:
@@ -225,7 +229,7 @@ async def test_soft_taints_and_deletion_costs_of_the_other_are_left_alone(tmp_pa
 
 
 async def test_leases_that_are_deleted_again_and_again_make_no_two_holders(tmp_path: Path) -> None:
-    async with ground(tmp_path, two_pools(), settings("alpha", "beta")) as on:
+    async with embedded_cluster(tmp_path, two_pools(), settings("alpha", "beta")) as on:
         first = begin(on)
         await first.says('"leader":true')
         second = await beside(on, settings("alpha", "beta"))

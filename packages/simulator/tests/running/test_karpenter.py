@@ -9,7 +9,7 @@ import pytest
 from tightship_simulator.life.karpenter import POOL, Karpenter
 from tightship_testkit.client import Json
 from tightship_testkit.drains import SETTINGS, all_ready
-from tightship_testkit.embedded import Ground, ground
+from tightship_testkit.embedded import EmbeddedCluster, embedded_cluster
 from tightship_testkit.embedded import small as small_cluster
 
 pytestmark = pytest.mark.virtual_time
@@ -41,7 +41,7 @@ def cluster(disruption: Json) -> Json:
     return made
 
 
-def employ(on: Ground) -> Karpenter:
+def employ(on: EmbeddedCluster) -> Karpenter:
     karpenter = Karpenter()
     on.living.others.append(karpenter)
     on.living.wake()
@@ -50,7 +50,7 @@ def employ(on: Ground) -> Karpenter:
 
 async def test_karpenter_deletes_the_node_that_was_emptied_in_its_pool(tmp_path: Path) -> None:
     disruption = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "2s"}
-    async with ground(tmp_path, cluster(disruption), SETTINGS) as on:
+    async with embedded_cluster(tmp_path, cluster(disruption), SETTINGS) as on:
         karpenter = employ(on)
         on.start()
         await on.ended_well("n1")
@@ -69,7 +69,7 @@ async def test_karpenter_deletes_the_node_that_was_emptied_in_its_pool(tmp_path:
 async def test_nothing_is_evicted_where_the_emptied_node_would_stay(
     tmp_path: Path, disruption: Json, reason: str
 ) -> None:
-    async with ground(tmp_path, cluster(disruption), SETTINGS) as on:
+    async with embedded_cluster(tmp_path, cluster(disruption), SETTINGS) as on:
         karpenter = employ(on)
         replica = on.start()
         await on.passes(replica, 5)

@@ -12,7 +12,7 @@ import pytest
 from tightship_testkit.audit_readings import claims_made, evictions_by
 from tightship_testkit.client import Json
 from tightship_testkit.drains import SETTINGS, small
-from tightship_testkit.embedded import Ground, ground
+from tightship_testkit.embedded import EmbeddedCluster, embedded_cluster
 from tightship_testkit.faults import Call, Fault, Reset
 from tightship_testkit.kill_points import named
 from tightship_testkit.refining import ALONE, one_to_spare, quick
@@ -35,10 +35,10 @@ class Drain:
     def id(self) -> str:
         return self.program.name
 
-    def ground(self, folder: Path) -> AbstractAsyncContextManager[Ground]:
-        return ground(folder, self.cluster(), self.settings, self.program)
+    def embedded_cluster(self, folder: Path) -> AbstractAsyncContextManager[EmbeddedCluster]:
+        return embedded_cluster(folder, self.cluster(), self.settings, self.program)
 
-    def start(self, on: Ground) -> Replica:
+    def start(self, on: EmbeddedCluster) -> Replica:
         return on.start(**ALONE, **{self.program.interval: INTERVAL})
 
 
@@ -47,7 +47,7 @@ POINTS = [(drain, what) for drain in OF_BOTH for what in ("read", "before a writ
 
 
 async def undisturbed(drain: Drain, folder: Path) -> list[Call]:
-    async with drain.ground(folder) as on:
+    async with drain.embedded_cluster(folder) as on:
         drain.start(on)
         with on.removing():
             await on.ended_well("n1")
@@ -57,7 +57,7 @@ async def undisturbed(drain: Drain, folder: Path) -> list[Call]:
 async def killed(drain: Drain, folder: Path, number: int, *, after: bool) -> str:
     """Kill a replica before or after its request *number* is carried out; its answer is never heard. Return which."""
     met: list[str] = []
-    async with drain.ground(folder) as on:
+    async with drain.embedded_cluster(folder) as on:
         first = drain.start(on)
 
         async def kill() -> None:

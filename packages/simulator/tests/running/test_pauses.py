@@ -10,13 +10,13 @@ import pytest
 
 from tightship_testkit.audit_readings import NodeWrite, claims_made, evictions_by, node_writes
 from tightship_testkit.drains import all_ready
-from tightship_testkit.embedded import Ground, ground
+from tightship_testkit.embedded import EmbeddedCluster, embedded_cluster
 from tightship_testkit.refining import ALONE, HOUR, entered, given_back, quick, refuse, relent, two_to_spare
 from tightship_testkit.replica import REFINER, Replica
 
 pytestmark = pytest.mark.virtual_time
 
-Pause = Callable[[Ground], Awaitable[float]]
+Pause = Callable[[EmbeddedCluster], Awaitable[float]]
 """Waits until a pause has begun, and returns since when it counts, in seconds since 1970."""
 
 EVERY = 20.0
@@ -29,23 +29,23 @@ STAMP = 0.001
 """Seconds to which times are written on a node."""
 
 
-def start(on: Ground) -> Replica:
+def start(on: EmbeddedCluster) -> Replica:
     return on.start(**ALONE, **{REFINER.interval: str(EVERY)})
 
 
-async def after_an_addition(on: Ground) -> float:
+async def after_an_addition(on: EmbeddedCluster) -> float:
     """The cluster's nodes were made a moment ago."""
     made = [each["metadata"]["creationTimestamp"] for each in await on.api.list("Node")]
     return datetime.fromisoformat(max(made)).timestamp()
 
 
-def gone(on: Ground, node: str) -> float:
+def gone(on: EmbeddedCluster, node: str) -> float:
     """Return when a node was deleted, in seconds since 1970."""
     [at] = [each.at for each in on.recorder.moments if (each.node, each.phase) == (node, "gone")]
     return on.began + at
 
 
-async def after_a_success(on: Ground) -> float:
+async def after_a_success(on: EmbeddedCluster) -> float:
     await on.phase("n4", "Drained")
     with on.removing():
         await on.gone("n4")
@@ -53,7 +53,7 @@ async def after_a_success(on: Ground) -> float:
     return gone(on, "n4")
 
 
-async def after_a_failure(on: Ground) -> float:
+async def after_a_failure(on: EmbeddedCluster) -> float:
     await on.phase("n4", "Claimed")
     await refuse(on, "n4")
     await on.configured(quick(settleTime="5s", clusterCoolDownAfterDrain=HOUR))
@@ -72,7 +72,7 @@ PAUSES: list[tuple[Pause, str, int | str]] = [
 """Each with the setting of its length, and for how long a node settles until it has begun."""
 
 
-async def begins(on: Ground, before: int) -> NodeWrite:
+async def begins(on: EmbeddedCluster, before: int) -> NodeWrite:
     """Wait until one more drain has begun than *before*."""
 
     def claimed() -> bool:
@@ -87,7 +87,7 @@ async def test_killed_in_a_pause_nothing_begins_early(
     tmp_path: Path, pause: Pause, key: str, settles: int | str
 ) -> None:
     settings = quick(settleTime=settles, **{key: HOUR})
-    async with ground(tmp_path, two_to_spare(), settings, REFINER) as on:
+    async with embedded_cluster(tmp_path, two_to_spare(), settings, REFINER) as on:
         first = start(on)
         await on.passes(first, 1)
         since = await pause(on)
@@ -106,7 +106,9 @@ async def test_killed_in_a_pause_nothing_begins_early(
 
 
 async def test_killed_while_a_node_settles_its_pods_are_left_for_as_long(tmp_path: Path) -> None:
-    async with ground(tmp_path, two_to_spare(), quick(settleTime=HOUR, clusterCoolDownAfterDrain=HOUR), REFINER) as on:
+    async with embedded_cluster(
+        tmp_path, two_to_spare(), quick(settleTime=HOUR, clusterCoolDownAfterDrain=HOUR), REFINER
+    ) as on:
         first = start(on)
         await on.phase("n4", "Claimed")
         await on.passes(first, 1)
@@ -133,7 +135,7 @@ async def test_killed_while_a_node_settles_its_pods_are_left_for_as_long(tmp_pat
 async def test_killed_in_a_drain_it_is_ended_and_the_next_one_waits(tmp_path: Path, phase: str, unseen: bool) -> None:
     """The pause after a drain holds too where the autoscaler took the node while nobody was there to see it."""
     cluster = two_to_spare("4s" if phase == "Evicting" else "")
-    async with ground(tmp_path, cluster, quick(clusterCoolDownAfterDrain=HOUR), REFINER) as on:
+    async with embedded_cluster(tmp_path, cluster, quick(clusterCoolDownAfterDrain=HOUR), REFINER) as on:
         first = start(on)
         await on.phase("n4", phase)
         await on.seen(lambda: bool(on.yard.evicted()), "a pod is evicted")

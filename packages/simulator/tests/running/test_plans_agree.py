@@ -21,7 +21,7 @@ from tightship.kube.resources import resources
 from tightship.objects.times import rfc3339
 from tightship_testkit.client import Json, wait_for
 from tightship_testkit.drains import DEADLINE
-from tightship_testkit.embedded import ground
+from tightship_testkit.embedded import embedded_cluster
 from tightship_testkit.off_peak import off_peak
 from tightship_testkit.replica import COMPACTOR, REFINER, Program, Replica, configure
 
@@ -122,7 +122,7 @@ async def test_plan_and_a_dry_run_say_the_same_of_every_node(
 ) -> None:
     cluster = off_peak({"general": 6, "memory": 4}, low=0.1, high=0.4)
     held = removals = 0
-    async with ground(tmp_path, cluster, make(random.Random(0)), program) as on:
+    async with embedded_cluster(tmp_path, cluster, make(random.Random(0)), program) as on:
         replica = on.start(DRY_RUN="true")
         await replica.ready()
         async with await connect(str(on.kubeconfig), None) as connection:
@@ -142,10 +142,10 @@ async def test_plan_and_a_dry_run_say_the_same_of_every_node(
             await configure(on.api, on.team, settings, program)
             status = await reported(replica, plan["settings"]["values"])
             keys = ("strategy", "placement", "settings", "nodes", "summary")
-            told_by_both = [{key: each[key] for key in keys} for each in (status["plan"], plan)]
-            for each in told_by_both:
+            shown_by_both = [{key: each[key] for key in keys} for each in (status["plan"], plan)]
+            for each in shown_by_both:
                 each["settings"].pop("summary")  # which file they came from
-            assert said(told_by_both[0]) == said(told_by_both[1]), settings
+            assert said(shown_by_both[0]) == said(shown_by_both[1]), settings
             assert said(status["held"]) == said(plan.get("held", {})), settings
             held += len(status["held"])
             removals += plan["summary"]["nodes"]["removed"]

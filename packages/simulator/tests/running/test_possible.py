@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tightship_testkit.drains import SETTINGS
-from tightship_testkit.embedded import ground, small
+from tightship_testkit.embedded import embedded_cluster, small
 from tightship_testkit.replica import configure
 
 pytestmark = pytest.mark.virtual_time
@@ -17,7 +17,7 @@ SAID = "No pool is configured: this is what would be possible"
 
 
 async def test_a_dry_run_without_pools_shows_what_would_be_possible_until_one_is_configured(tmp_path: Path) -> None:
-    async with ground(tmp_path, small(), {"nodePools": {}}) as on:
+    async with embedded_cluster(tmp_path, small(), {"nodePools": {}}) as on:
         replica = on.start(DRY_RUN="true")
         await on.passes(replica, 3)
         status: dict[str, Any] = await replica.status()
@@ -37,7 +37,7 @@ async def test_a_dry_run_without_pools_shows_what_would_be_possible_until_one_is
 
 
 async def test_a_controller_that_is_live_does_nothing_without_pools(tmp_path: Path) -> None:
-    async with ground(tmp_path, small(), {"nodePools": {}}) as on:
+    async with embedded_cluster(tmp_path, small(), {"nodePools": {}}) as on:
         replica = on.start()
         await on.passes(replica, 4)
         nodes = (await replica.status())["plan"]["nodes"]
@@ -48,7 +48,7 @@ async def test_a_controller_that_is_live_does_nothing_without_pools(tmp_path: Pa
 
 async def test_a_dry_run_waits_for_no_mark_that_it_would_never_write(tmp_path: Path) -> None:
     settings = {key: value for key, value in SETTINGS.items() if key != "neededMarkedTimeForRemoval"}
-    async with ground(tmp_path, small(), settings) as on:
+    async with embedded_cluster(tmp_path, small(), settings) as on:
         replica = on.start(DRY_RUN="true")
         await on.passes(replica, 3)
         assert (await replica.status())["plan"]["summary"]["nodes"]["removed"] == 1

@@ -11,7 +11,7 @@ import yaml
 from tightship_testkit.audit_readings import claims_made, evictions_by, mutating
 from tightship_testkit.client import Json
 from tightship_testkit.drains import all_ready
-from tightship_testkit.embedded import Ground, ground
+from tightship_testkit.embedded import EmbeddedCluster, embedded_cluster
 from tightship_testkit.manifests import node
 from tightship_testkit.marks import drain
 from tightship_testkit.refining import (
@@ -44,7 +44,7 @@ def removals(status: Any) -> list[str]:
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
 
-def written(on: Ground) -> list[str]:
+def written(on: EmbeddedCluster) -> list[str]:
     """What the controller wrote, besides itself into the list of installations."""
     entered = f"create {LEASES}: 201"
     return [each for each in mutating(on.events, REFINER.user) if each != entered]
@@ -53,7 +53,7 @@ def written(on: Ground) -> list[str]:
 @pytest.mark.parametrize(("threshold", "goes"), [(1, 2), (2, 1)])
 async def test_the_excess_of_a_half_full_cluster_goes(tmp_path: Path, threshold: int, goes: int) -> None:
     """Every node is at the autoscaler's threshold, so that it keeps them all."""
-    async with ground(tmp_path, half_full(), quick(excessNodesThreshold=threshold), REFINER) as on:
+    async with embedded_cluster(tmp_path, half_full(), quick(excessNodesThreshold=threshold), REFINER) as on:
         await limit(on, 7)
         replica = on.start()
         with on.removing() as remover:
@@ -75,7 +75,7 @@ async def test_the_excess_of_a_half_full_cluster_goes(tmp_path: Path, threshold:
 
 
 async def test_a_node_with_a_pod_that_no_budget_lets_go_is_not_touched(tmp_path: Path) -> None:
-    async with ground(tmp_path, one_to_spare(), quick(), REFINER) as on:
+    async with embedded_cluster(tmp_path, one_to_spare(), quick(), REFINER) as on:
         await limit(on, "100%")
         replica = on.start(**ALONE)
         await on.passes(replica, 4)
@@ -92,7 +92,7 @@ async def test_a_minimum_is_never_gone_below(tmp_path: Path, minimum: str) -> No
     """A fifth node has a taint, and counts for one of them only."""
     there = 5 if minimum == "minimumNodeCount" else 4
     tainted = node("kept", taints=[{"key": "example.com/kept", "effect": "NoSchedule"}])
-    async with ground(tmp_path, half_full(tainted), quick(**{minimum: there}), REFINER) as on:
+    async with embedded_cluster(tmp_path, half_full(tainted), quick(**{minimum: there}), REFINER) as on:
         replica = on.start(**ALONE)
         with on.removing() as remover:
             await on.passes(replica, 4)
@@ -111,7 +111,7 @@ async def test_a_minimum_is_never_gone_below(tmp_path: Path, minimum: str) -> No
 
 async def test_switched_off_it_stays_so_when_its_configuration_is_deleted(tmp_path: Path) -> None:
     """As an uninstall does: the defaults would drain."""
-    async with ground(tmp_path, one_to_spare(), quick(enabled="false"), REFINER) as on:
+    async with embedded_cluster(tmp_path, one_to_spare(), quick(enabled="false"), REFINER) as on:
         replica = on.start()
         await on.passes(replica)
         assert await on.api.delete("ConfigMap", on.team, NAMESPACE)
@@ -131,7 +131,7 @@ async def test_switched_off_it_stays_so_when_its_configuration_is_deleted(tmp_pa
 
 
 async def test_without_a_configuration_it_removes_nothing_until_there_is_one(tmp_path: Path) -> None:
-    async with ground(tmp_path, one_to_spare(), quick(), REFINER) as on:
+    async with embedded_cluster(tmp_path, one_to_spare(), quick(), REFINER) as on:
         assert await on.api.delete("ConfigMap", on.team, NAMESPACE)
         replica = on.start()
         await replica.says("does not exist")
@@ -146,7 +146,7 @@ async def test_without_a_configuration_it_removes_nothing_until_there_is_one(tmp
 
 
 async def test_a_dry_run_writes_nothing_and_plans_the_same(tmp_path: Path) -> None:
-    async with ground(tmp_path, two_to_spare(), quick(), REFINER) as on:
+    async with embedded_cluster(tmp_path, two_to_spare(), quick(), REFINER) as on:
         dry = on.start(DRY_RUN="true")
         await on.passes(dry, 4)
         planned = removals(await dry.status())

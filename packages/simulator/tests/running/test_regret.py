@@ -9,7 +9,7 @@ import pytest
 from tightship_testkit.autoscaled import BOTH, Outcome, live_for
 from tightship_testkit.client import wait_for
 from tightship_testkit.drains import SETTINGS, small, spare
-from tightship_testkit.embedded import Ground, ground
+from tightship_testkit.embedded import EmbeddedCluster, embedded_cluster
 from tightship_testkit.loads import together
 from tightship_testkit.refining import one_to_spare, quick
 from tightship_testkit.replica import COMPACTOR, REFINER, Program, Replica, Settings
@@ -27,7 +27,7 @@ async def test_a_node_that_comes_back_pauses_its_pool_whoever_leads(tmp_path: Pa
         {**SETTINGS, "regretWindow": WINDOW} if program is COMPACTOR else quick(regretWindow=f"{WINDOW:g}s")
     )
     cluster = small() if program is COMPACTOR else one_to_spare()
-    async with ground(tmp_path, cluster, settings, program) as on:
+    async with embedded_cluster(tmp_path, cluster, settings, program) as on:
         first = on.start()
         with on.removing():
             await on.gone("n1")
@@ -45,7 +45,7 @@ async def test_a_node_that_comes_back_pauses_its_pool_whoever_leads(tmp_path: Pa
         assert on.yard.simulation.wall() - came >= WINDOW - 1
 
 
-async def held(on: Ground, replica: Replica) -> None:
+async def held(on: EmbeddedCluster, replica: Replica) -> None:
     """Wait until the pool is held back."""
     await on.passes(replica, 1)
 

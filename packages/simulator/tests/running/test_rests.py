@@ -10,7 +10,7 @@ import pytest
 from tightship.rules.rates import SKEW
 from tightship_testkit.client import wait_for
 from tightship_testkit.drains import SETTINGS, spare
-from tightship_testkit.embedded import Ground, cluster, ground
+from tightship_testkit.embedded import EmbeddedCluster, cluster, embedded_cluster
 from tightship_testkit.manifests import as_list
 
 pytestmark = pytest.mark.virtual_time
@@ -21,7 +21,7 @@ LATE = 15.0
 """Seconds from the end of a rest to a claim: a pass, and a pod's start."""
 
 
-async def claimed(on: Ground) -> list[float]:
+async def claimed(on: EmbeddedCluster) -> list[float]:
     """Return when the drains of both nodes began, once they have gone."""
     on.start()
     with on.removing():
@@ -30,13 +30,13 @@ async def claimed(on: Ground) -> list[float]:
 
 
 async def test_a_node_waits_until_the_replacement_of_its_workloads_last_eviction_is_stable(tmp_path: Path) -> None:
-    async with ground(tmp_path, TWO, {**BOTH, "minStableTime": "20s"}) as on:
+    async with embedded_cluster(tmp_path, TWO, {**BOTH, "minStableTime": "20s"}) as on:
         first, second = await claimed(on)
     assert 20 + SKEW <= second - first <= 20 + SKEW + LATE
 
 
 async def test_a_controller_writes_nothing_while_workloads_keep_its_next_node(tmp_path: Path) -> None:
-    async with ground(tmp_path, TWO, {**BOTH, "workloadPause": "30s"}) as on:
+    async with embedded_cluster(tmp_path, TWO, {**BOTH, "workloadPause": "30s"}) as on:
         on.start()
         with on.removing():
             await on.seen(lambda: any(each.phase == "gone" for each in on.recorder.moments), "one node is gone")
@@ -60,7 +60,7 @@ async def test_a_drain_that_restarts_a_deployment_does_not_wait_for_the_rest_aft
         "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": pods},
     }
     own = {"makeBeforeBreak": "all", "windows": {"notBefore": "60s"}, "regretWindow": 0}
-    async with ground(tmp_path, as_list(spare("n1")), {**SETTINGS, **own}) as on:
+    async with embedded_cluster(tmp_path, as_list(spare("n1")), {**SETTINGS, **own}) as on:
         await on.api.create({"kind": "Namespace", "metadata": {"name": "shop"}})
         await on.api.create(deployment)
 

@@ -12,13 +12,13 @@ from tightship.process.settings.live import ConfigMapSource, LiveConfig
 from tightship_simulator.api.requests import Asked
 from tightship_simulator.virtual.simulation import Simulation
 from tightship_testkit.drains import SETTINGS
-from tightship_testkit.embedded import ground, small
+from tightship_testkit.embedded import embedded_cluster, small
 
 pytestmark = pytest.mark.virtual_time
 
 
 async def test_without_the_right_to_record_events_drains_go_on_and_that_is_counted(tmp_path: Path) -> None:
-    async with ground(tmp_path, small(), SETTINGS) as on:
+    async with embedded_cluster(tmp_path, small(), SETTINGS) as on:
         on.yard.cluster.permit(lambda who, about: not who or about.resource != "events")
         replica = on.start()
         with on.removing():
@@ -37,7 +37,7 @@ async def test_a_right_that_is_taken_away_in_a_drain_and_given_back_costs_nothin
     def withheld(who: str, about: Asked) -> bool:
         return not who or about.resource != resource or about.verb in {"list", "watch"}
 
-    async with ground(tmp_path, small(), {**SETTINGS, "settleTime": "5s"}) as on:
+    async with embedded_cluster(tmp_path, small(), {**SETTINGS, "settleTime": "5s"}) as on:
         replica = on.start()
         await on.phase("n1", "Claimed")
         on.yard.cluster.permit(withheld)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tightship_testkit.drains import SETTINGS
-from tightship_testkit.embedded import ground
+from tightship_testkit.embedded import embedded_cluster
 from tightship_testkit.replica import COMPACTOR, QUICK_REFINER, REFINER, Program, Settings
 from tightship_testkit.rotation import BLUE, GREEN, blue_green, cordoned, emptied
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.virtual_time
 async def test_the_new_pool_stays_whole_until_the_old_one_is_empty(
     tmp_path: Path, program: Program, settings: Settings
 ) -> None:
-    async with ground(tmp_path, blue_green(), settings, program) as on:
+    async with embedded_cluster(tmp_path, blue_green(), settings, program) as on:
         on.recorder.human.update(BLUE)
         await cordoned(on.api)
         replica = on.start()

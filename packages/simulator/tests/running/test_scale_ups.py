@@ -8,7 +8,7 @@ import pytest
 
 from tightship_testkit.client import Client, Json, wait_for
 from tightship_testkit.drains import SETTINGS, all_ready, spare
-from tightship_testkit.embedded import ground
+from tightship_testkit.embedded import embedded_cluster
 from tightship_testkit.floors import HPA, SHOP, autoscaler, deployment
 from tightship_testkit.manifests import as_list, budget, replicas
 from tightship_testkit.replica import COMPACTOR, QUICK_REFINER, REFINER, Program, Settings
@@ -43,7 +43,7 @@ def cluster() -> Json:
 async def test_a_raised_floor_keeps_the_node_its_replicas_need_until_it_is_lowered(
     tmp_path: Path, program: Program, settings: Settings
 ) -> None:
-    async with ground(tmp_path, cluster(), settings, program, autoscaling=True) as on:
+    async with embedded_cluster(tmp_path, cluster(), settings, program, autoscaling=True) as on:
         await deploy(on.api)
         # What the kube-controller-manager does of what lives in the cluster.
         with on.living.paused("horizontal", "workloads"):

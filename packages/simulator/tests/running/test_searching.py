@@ -9,7 +9,7 @@ import pytest
 
 from tightship_testkit.client import Json
 from tightship_testkit.drains import all_ready
-from tightship_testkit.embedded import ground
+from tightship_testkit.embedded import embedded_cluster
 from tightship_testkit.manifests import as_list, node, replicas
 from tightship_testkit.replica import QUICK, Settings
 
@@ -36,7 +36,7 @@ def fleet(nodes: int = 12) -> Json:
 
 @pytest.mark.takes(5)
 async def test_a_leader_claims_after_its_first_search_and_drains_several_nodes_of_the_plan(tmp_path: Path) -> None:
-    async with ground(tmp_path, fleet(), SEARCHING) as on:
+    async with embedded_cluster(tmp_path, fleet(), SEARCHING) as on:
         on.recorder.budget = IN_DRAIN
         replica = on.start()
         await replica.ready()
@@ -61,7 +61,7 @@ async def test_a_leader_claims_after_its_first_search_and_drains_several_nodes_o
 
 async def test_a_search_that_is_switched_on_and_off_leaves_no_trace(tmp_path: Path) -> None:
     settings = {**SEARCHING, "nodePools": {"*": {"enabled": False}}}
-    async with ground(tmp_path, fleet(4), settings) as on:
+    async with embedded_cluster(tmp_path, fleet(4), settings) as on:
         replica = on.start()
         await replica.ready()
         await on.passes(replica, 2)

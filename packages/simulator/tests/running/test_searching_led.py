@@ -12,7 +12,7 @@ from tightship.objects.node import LEAVING
 from tightship_testkit.audit_readings import evictions_by
 from tightship_testkit.client import Json
 from tightship_testkit.drains import all_ready
-from tightship_testkit.embedded import ground
+from tightship_testkit.embedded import embedded_cluster
 from tightship_testkit.manifests import as_list, node, replicas
 from tightship_testkit.replica import QUICK, USER, Settings
 
@@ -51,7 +51,7 @@ def fleet(seed: int, nodes: int = 16) -> Json:
 
 @pytest.mark.takes(20)
 async def test_with_targets_and_labels_the_searched_plan_comes_true(tmp_path: Path) -> None:
-    async with ground(tmp_path, fleet(1), LED) as on:
+    async with embedded_cluster(tmp_path, fleet(1), LED) as on:
         on.recorder.budget = 4
         notes = {POLICY_ANNOTATION: "hints/2"}
         meta = {"name": "node-compactor-landings", "namespace": "default", "annotations": notes}

@@ -9,7 +9,7 @@ import pytest
 
 from tightship_testkit.audit_readings import claims_made, evictions_by, quarrels
 from tightship_testkit.drains import all_ready
-from tightship_testkit.embedded import ground
+from tightship_testkit.embedded import embedded_cluster
 from tightship_testkit.off_peak import off_peak
 from tightship_testkit.refining import quick
 from tightship_testkit.replica import COMPACTOR, QUICK, REFINER, new_team
@@ -32,7 +32,7 @@ async def test_compactor_and_refiner_drain_one_cluster_together(tmp_path: Path, 
     pool = {"enabled": True, "scaleDownCPURequestRatioLimit": 0.75, "scaleDownRequiredUnderutilizedNodeCount": 1}
     settings = {**QUICK, "nodePools": {"memory": pool}, "neededMarkedTimeForRemoval": "1s"}
     cluster = off_peak({"general": 5, "memory": 5}, low=0.5, high=0.6, seed=seed)
-    async with ground(tmp_path, cluster, settings) as on:
+    async with embedded_cluster(tmp_path, cluster, settings) as on:
         on.start(**CALM, **{COMPACTOR.interval: EVERY})
         await on.seen(lambda: bool(on.recorder.in_drain()), "the compactor has begun")
         ledger = f"{on.team}-claims"

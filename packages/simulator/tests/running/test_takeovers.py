@@ -9,7 +9,7 @@ import pytest
 
 from tightship_testkit.audit_readings import evictions_by
 from tightship_testkit.drains import SETTINGS, two_spare
-from tightship_testkit.embedded import Ground, ground
+from tightship_testkit.embedded import EmbeddedCluster, embedded_cluster
 from tightship_testkit.faults import Fault
 from tightship_testkit.kill_points import AtWrite, named
 from tightship_testkit.replica import COMPACTOR, configure
@@ -37,7 +37,7 @@ HOW = pytest.mark.parametrize("how", ["SIGKILL", "SIGSTOP"])
 class Two:
     """Two replicas of node-compactor: *how* the leader is lost, and what has to come of it."""
 
-    def __init__(self, on: Ground, how: str) -> None:
+    def __init__(self, on: EmbeddedCluster, how: str) -> None:
         self.on = on
         self.how = how
         self.lost = 0.0
@@ -79,7 +79,7 @@ class Two:
 
 async def undisturbed(folder: Path) -> tuple[list[str], range]:
     """Return the writes of two drains, one after the other, and the steps of the leader meanwhile."""
-    async with ground(folder, two_spare(), LATER) as on:
+    async with embedded_cluster(folder, two_spare(), LATER) as on:
         two = Two(on, "")
         await two.begin()
         process = on.machine.replica(two.first.name).process
@@ -93,7 +93,7 @@ async def undisturbed(folder: Path) -> tuple[list[str], range]:
 
 
 async def lost_after_write(folder: Path, number: int, how: str) -> str:
-    async with ground(folder, two_spare(), LATER) as on:
+    async with embedded_cluster(folder, two_spare(), LATER) as on:
         two = Two(on, how)
         await two.begin()
         on.audit.plan = plan = AtWrite(number, Fault(after=two.lose))
@@ -104,7 +104,7 @@ async def lost_after_write(folder: Path, number: int, how: str) -> str:
 
 
 async def lost_at_step(folder: Path, step: int, how: str) -> None:
-    async with ground(folder, two_spare(), LATER) as on:
+    async with embedded_cluster(folder, two_spare(), LATER) as on:
         two = Two(on, how)
         await two.begin()
         process = on.machine.replica(two.first.name).process

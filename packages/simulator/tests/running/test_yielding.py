@@ -8,7 +8,7 @@ import pytest
 
 from tightship_testkit.client import Json
 from tightship_testkit.drains import SETTINGS
-from tightship_testkit.embedded import Ground, ground, small
+from tightship_testkit.embedded import EmbeddedCluster, embedded_cluster, small
 from tightship_testkit.marks import TAINT, drain, taints
 from tightship_testkit.refining import slow
 
@@ -21,7 +21,7 @@ MARKS: dict[str, tuple[str, str, str]] = {
 }
 
 
-async def marked(on: Ground, where: str, key: str, value: str | None) -> None:
+async def marked(on: EmbeddedCluster, where: str, key: str, value: str | None) -> None:
     """Write the mark of another tool on n1, or without *value* take it off."""
     on.recorder.human.add("n1")
     if where != "taints":
@@ -39,7 +39,7 @@ async def test_a_drain_stops_and_lifts_nothing_while_another_tool_has_the_node(
     cluster = small(least=4)  # one pod at a time
     slow(cluster["items"], "8s")
     settings = {**SETTINGS, "nodeDrainTimeout": "60s", "handOverTimeout": "3600s"}
-    async with ground(tmp_path, cluster, settings, ending=8) as on:
+    async with embedded_cluster(tmp_path, cluster, settings, ending=8) as on:
         replica = on.start()
         await on.phase("n1", "Evicting")
         where, key, value = mark

@@ -109,7 +109,7 @@ def groups(items: list[Json]) -> list[NodeGroup]:
     return [NodeGroup(name, nodes[0], 0, 0) for name, nodes in pools.items() if name]
 
 
-class Ground(Place):
+class EmbeddedCluster(Place):
     """A yard whose nodes, pods and budgets are watched, and teams of replicas whose requests are noted in *audit*."""
 
     def __init__(self, yard: Yard, recorder: Recorder, audit: EmbeddedAudit) -> None:
@@ -162,7 +162,7 @@ class Ground(Place):
 
 
 @asynccontextmanager
-async def ground(
+async def embedded_cluster(
     folder: Path,
     cluster: Json,
     settings: Settings,
@@ -171,7 +171,7 @@ async def ground(
     ending: float = 0.2,
     autoscaling: bool = False,
     admission: Middleware | None = None,
-) -> AsyncIterator[Ground]:
+) -> AsyncIterator[EmbeddedCluster]:
     """Serve *cluster*, write *settings*, and hold all that is seen against the invariants in the end.
 
     *admission* stands before the API, as webhooks and policies do.
@@ -184,7 +184,7 @@ async def ground(
         with made.simulation.living.paused(*idle):
             await _settled(made.api)
             async with Recorder(made) as recorder:
-                on = Ground(made, recorder, audit)
+                on = EmbeddedCluster(made, recorder, audit)
                 await on.staff(program, settings)
                 yield on
                 await on.checked()

@@ -223,7 +223,7 @@ class Fleet:
             wrong = {name: (found.get(name), each) for name, each in wanted.items() if found.get(name) != each}
             raise AssertionError(f"floors that are others than they should be: {wrong}\n{error}") from None
 
-    async def until_told(self, wanted: Mapping[str, str]) -> None:
+    async def until_reported(self, wanted: Mapping[str, str]) -> None:
         """Wait until HPAs have these reasons in ``/status``, the metric counts them, and Events tell them."""
         await self.until_status(wanted)
         await self.until_events(wanted)

@@ -151,7 +151,7 @@ def headline(found: NodeFrontier, knee: FrontierPoint) -> str:
     return f"{opening}, the {last.removed - knee.removed:,} after them {more:.2f}"
 
 
-def _plot(points: Sequence[FrontierPoint]) -> dict[str, object]:
+def plot(points: Sequence[FrontierPoint]) -> dict[str, object]:
     """Return the curves in units, the points of the plans and of the proof, and where the axes have lines."""
     most, nodes = max((p.evictions for p in points), default=0) or 1, points[-1].removed if points else 1
 
@@ -172,7 +172,7 @@ def _page(found: NodeFrontier) -> Page:
     knee = next((each for each in found.points if each.knee), None)
     values = {
         "found": found,
-        "plot": _plot(found.points),
+        "plot": plot(found.points),
         "cells": _cells(found),
         "titles": TITLES,
         "knee": knee,

@@ -110,7 +110,7 @@ class Assessment:
         begins = self._record is not None and self._record.phase is Phase.CLAIMED and self._record.deadline is None
         snapshot = with_restarts(snapshot, eviction.restarts, places=begins)
         if name in snapshot.nodes:
-            here = tuple(each for each in snapshot.nodes[name].pods if not each.finished)
+            here = snapshot.nodes[name].pods
         self.snapshot = snapshot
         self.name = name
         self.node = at

@@ -174,7 +174,7 @@ _NEVER = -1e9
 
 
 class Publisher:
-    """Writes *data*, what the book says, into *landing_map*."""
+    """Writes *data*, what is expected, into *landing_map*."""
 
     def __init__(self, landing_map: LandingMap, data: Callable[[], Mapping[str, str]]) -> None:
         self.map = landing_map
@@ -188,11 +188,11 @@ class Publisher:
 
     @property
     def differs(self) -> bool:
-        """Whether the ConfigMap says something else than the book, as far as this object knows."""
+        """Whether the ConfigMap says something else than what is expected, as far as this object knows."""
         return self.map.data != self._data()
 
     async def reread(self, judge: Callable[[str | None], None]) -> None:
-        """Read the ConfigMap, have *judge* see its policy, and make it say what the book says then.
+        """Read the ConfigMap, have *judge* see its policy, and make it say what is expected then.
 
         Raises :class:`~tightship.objects.api_errors.KubeError` and :class:`TimeoutError`.
         """
@@ -202,7 +202,7 @@ class Publisher:
             await self._write()
 
     async def publish(self) -> None:
-        """Make the ConfigMap say what the book says. Whoever waits for the lock finds the work of others done.
+        """Make the ConfigMap say what is expected. Whoever waits for the lock finds the work of others done.
 
         Raises as :meth:`reread` does, except that the caller limits the time.
         """

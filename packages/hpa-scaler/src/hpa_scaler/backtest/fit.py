@@ -407,7 +407,7 @@ def _suggestion(
         found,
         kubectl=shlex.join(["kubectl", "-n", hpa.namespace, "annotate", "--overwrite", "hpa", hpa.name, *settings]),
         values=_yaml("autoscaling:\n  annotations:", texts, "    "),
-        kustomize=_yaml(_PATCH.format(name=as_json(hpa.name), namespace=as_json(hpa.namespace)), texts, "          "),
+        kustomize=_yaml(_PATCH.format(name=_as_json(hpa.name), namespace=_as_json(hpa.namespace)), texts, "          "),
     )
 
 
@@ -422,10 +422,10 @@ _PATCH = """patches:
 
 
 def _yaml(head: str, texts: Mapping[str, str | None], indent: str) -> str:
-    return "".join([f"{head}\n", *(f"{indent}{key}: {as_json(text)}\n" for key, text in texts.items())])
+    return "".join([f"{head}\n", *(f"{indent}{key}: {_as_json(text)}\n" for key, text in texts.items())])
 
 
-def as_json(thing: object) -> str:
+def _as_json(thing: object) -> str:
     """Return *thing* as JSON in one line, which YAML takes too."""
     return msgspec.json.encode(thing).decode()
 

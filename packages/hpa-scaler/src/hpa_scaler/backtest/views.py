@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hpa_scaler.backtest.fit import FloorSuggestions, HpaSuggestion, Replayed, as_json
+from hpa_scaler.backtest.fit import FloorSuggestions, HpaSuggestion, Replayed
 from hpa_scaler.backtest.replay import FloorBacktest, Found, Replay, VariantEntry, WorstMoment
 from hpa_scaler.documents.chart import Chart, Series, drawn
 from tightship.documents.html.page import Page
@@ -239,10 +239,9 @@ def _suggestions_page(document: FloorSuggestions) -> Page:
     values = {
         "document": document,
         "suggested": sum(1 for each in document.hpas if each.annotations),
-        "states": (("told", "HPAs with a suggestion"), ("untold", "HPAs whose past does not tell")),
+        "states": (("suggested", "HPAs with a suggestion"), ("unknown", "HPAs whose past does not tell")),
         "change": _change,
         "replays": _replays,
-        "ways": _ways,
     }
     title = f"{document.source.shown}: annotations for {counted(len(document.hpas), 'HPA')} · {document.generator.name}"
     return Page(title, "hpa_scaler.backtest/suggestions.html", values, document.warnings)
@@ -251,16 +250,6 @@ def _suggestions_page(document: FloorSuggestions) -> Page:
 def _change(hpa: HpaSuggestion, field: str) -> str:
     """Return a number before and after the suggestion."""
     return " → ".join(f"{getattr(each, field):,.0f}" for each in (hpa.before, hpa.after) if each is not None) or "-"
-
-
-def _ways(hpa: HpaSuggestion) -> Iterator[tuple[str, str]]:
-    """Yield the ways to write the annotations: JSON, which YAML takes too, stands in one line."""
-    texts = {each.annotation: each.value for each in hpa.annotations}
-    meta = {"name": hpa.name, "namespace": hpa.namespace, "annotations": texts}
-    whole = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": meta}
-    yield "kubectl", hpa.kubectl or ""
-    yield "values of a chart", as_json({"autoscaling": {"annotations": texts}})
-    yield "Kustomize", as_json({"patches": [{"patch": as_json(whole)}]})
 
 
 SUGGESTIONS = View(_suggestions_printout, _suggestions_columns, _suggestions_page)

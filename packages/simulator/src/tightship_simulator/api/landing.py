@@ -42,7 +42,7 @@ _NODE = rf"{_LABEL}([.]{_LABEL})*"
 _NODES = re.compile(rf"{_NODE}(,{_NODE})*", re.ASCII)
 
 
-class _Told(Struct, frozen=True):
+class _Change(Struct, frozen=True):
     """That a ConfigMap has this *data* from *at* on (seconds since 1970); ``None`` where it is gone."""
 
     at: float
@@ -58,7 +58,7 @@ class LandingPolicies:
         self._random = random.Random(None if seed is None else f"landing policies {seed}")  # noqa: S311
         self._policies: dict[Key, str] = {}
         self._data: dict[Key, dict[str, str]] = {}
-        self._coming: deque[_Told] = deque()
+        self._coming: deque[_Change] = deque()
 
     def reported(self, change: Change, _author: str = "") -> None:
         """Take note of a change of the store."""
@@ -72,7 +72,7 @@ class LandingPolicies:
         if key in self._policies:
             earliest = self._coming[-1].at if self._coming else 0.0
             at = max(earliest, self._now().timestamp() + self._random.uniform(*LATE))
-            self._coming.append(_Told(at, key, None if gone else dict(change.object.get("data") or {})))
+            self._coming.append(_Change(at, key, None if gone else dict(change.object.get("data") or {})))
 
     def uninstall(self, namespace: str, name: str) -> None:
         """Take away the policy of a ConfigMap, as the removal of its chart does."""

@@ -140,7 +140,7 @@ async def _interruptible(work: Coroutine[None, None, None], shower: Screen | Lin
             stopped = True
             main.cancel()
 
-    with _told_to_end(stop):
+    with _on_termination(stop):
         try:
             done, _ = await asyncio.wait({main, shown}, return_when=asyncio.FIRST_COMPLETED)
             for each in done:
@@ -158,7 +158,7 @@ async def _interruptible(work: Coroutine[None, None, None], shower: Screen | Lin
 
 
 @contextmanager
-def _told_to_end(stop: Callable[[], None]) -> Iterator[None]:
+def _on_termination(stop: Callable[[], None]) -> Iterator[None]:
     """Call *stop* for every signal to end."""
     loop, before = asyncio.get_running_loop(), {}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

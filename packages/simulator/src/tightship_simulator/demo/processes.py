@@ -50,7 +50,7 @@ class ControllerProcess(Controller):
         super().__init__(name, f"http://127.0.0.1:{port}")
         self.log = folder / f"{name}.log"
         self._process: asyncio.subprocess.Process | None = None
-        self._tether: int | None = None
+        self._pipe: int | None = None
         self._environment = {
             **{key: value for key, value in os.environ.items() if key in _KEPT},
             **environment(name),
@@ -65,7 +65,7 @@ class ControllerProcess(Controller):
         script = Path(sysconfig.get_path("scripts")) / self.name
         if not os.access(script, os.X_OK):
             raise DiedError(f"{self.name} can't be started: {script} is no program; make install installs it")
-        end, self._tether = os.pipe()
+        end, self._pipe = os.pipe()
         try:
             with self.log.open("wb") as log:
                 # A session of its own: Ctrl-C is for the demo, which then ends it in order.
@@ -96,9 +96,9 @@ class ControllerProcess(Controller):
         try:
             await self._end()
         finally:
-            if self._tether is not None:
-                os.close(self._tether)
-                self._tether = None
+            if self._pipe is not None:
+                os.close(self._pipe)
+                self._pipe = None
 
     async def _end(self) -> None:
         process = self._process

@@ -32,13 +32,13 @@ from msgspec import Struct
 from tightship_testkit.mutants.changes import ENTERED, Mutant, live_functions, mutants, probed
 
 FAST = "not controlplane and not slow"
-PATIENCE = 10.0
-"""How many times as long as alone a mutant's tests may take, beside ten seconds: it may turn without end."""
+PATIENCE = 5.0
+"""How many times as long as alone a test of a mutant may take, beside three seconds: it may turn without end."""
 LONGEST = 600.0
-"""Seconds of a processor for one module of tests."""
+"""Seconds of a processor for one module of tests, and for one mutant."""
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tightship" / "mutants"
 _TESTS = {
-    "common": ["packages/common/tests", "packages/node-compactor/tests", "packages/node-refiner/tests"],
+    "common": [f"packages/{each}/tests" for each in ("common", "node-compactor", "node-refiner", "tightship-cli")],
     "node-compactor": ["packages/node-compactor/tests"],
     "node-refiner": ["packages/node-refiner/tests"],
     "hpa-scaler": ["packages/hpa-scaler/tests"],
@@ -166,7 +166,7 @@ class Killing:
                 tests.append(each)
         self.tried[mutant] = len(tests)
         if tests:
-            heard = _forked(functools.partial(self._run_mutated, mutant, tests), 10 + planned * PATIENCE)
+            heard = _forked(functools.partial(self._run_mutated, mutant, tests), LONGEST)
             # One that never ends, or takes its process with it, is noticed, too.
             number = int(heard or 0)
             if number < len(tests):
@@ -181,6 +181,8 @@ class Killing:
             cache.cache_clear()
         for number, item in enumerate(tests):
             following = tests[number + 1] if number + 1 < len(tests) else None
+            limit = time.process_time() + 3 + self.traced[item.nodeid].seconds * PATIENCE
+            resource.setrlimit(resource.RLIMIT_CPU, (int(limit) + 1, resource.RLIM_INFINITY))
             reports = runtestprotocol(item, log=False, nextitem=following)
             if any(each.failed for each in reports):
                 os.write(out, b"%d" % number)
@@ -189,13 +191,13 @@ class Killing:
 
 
 def _forked(work: Callable[[int], None], limit: float) -> bytes:
-    """Run *work* in a fork, and return what it wrote; it has *limit* seconds of a processor, and ten times as many."""
+    """Run *work* in a fork, and return what it wrote; it has *limit* seconds of a processor, on the clock ten times."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
         os.setpgid(0, 0)
-        resource.setrlimit(resource.RLIMIT_CPU, (int(limit) + 1, int(limit) + 2))
+        resource.setrlimit(resource.RLIMIT_CPU, (int(limit), resource.RLIM_INFINITY))
         try:
             work(writing)
         finally:
