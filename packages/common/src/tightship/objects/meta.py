@@ -27,6 +27,7 @@ KEPT_ANNOTATIONS = (
     "autoscaling.cast.ai/removal-disabled",
     "beta.evictor.cast.ai/eviction-disabled",
     "spotinst.io/restrict-scale-down",
+    "atlassian.com/no-delete",
     "scheduling.volcano.sh/group-",
     "scheduling.k8s.io/group-name",
     "volcano.sh/job-name",
