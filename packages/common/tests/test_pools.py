@@ -74,6 +74,7 @@ def test_an_empty_label_says_nothing() -> None:
     [
         (MACHINE_SET, "workers"),
         ({**MACHINE_SET, "cluster.x-k8s.io/owner-kind": "Machine"}, NO_POOL),
+        ({**MACHINE_SET, "cluster.x-k8s.io/owner-kind": "MachinePool"}, "workers-6d8f7"),
         ({"machine.openshift.io/machine": "openshift-machine-api/prod-worker-eu-1a-x7k2q"}, "prod-worker-eu-1a"),
         ({}, NO_POOL),
     ],
