@@ -231,6 +231,7 @@ TAKEN: list[tuple[str, Json, bool]] = [
     ("Harvester will drain", note("harvesterhci.io/drain-requested", "true"), True),
     ("Harvester maintains", note("harvesterhci.io/maintain-status", "completed"), True),
     ("SR-IOV will drain", note("sriovnetwork.openshift.io/state", "Drain_Required"), True),
+    ("Deckhouse", note("update.node.deckhouse.io/draining"), True),
     ("Escalator", taint("atlassian.com/escalator", "1790000000"), True),
     ("HyperPod checks", taint("sagemaker.amazonaws.com/node-health-status", "Unschedulable"), True),
     ("HyperPod repairs", label("sagemaker.amazonaws.com/node-health-status", "UnschedulablePendingReboot"), True),

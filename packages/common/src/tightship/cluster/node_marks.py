@@ -259,6 +259,8 @@ MARKS: tuple[NodeMark, ...] = (
     NodeMark("label", "sagemaker.amazonaws.com/node-health-status", _HYPERPOD, _HYPERPOD_BAD),
     NodeMark("taint", "medik8s.io/", _MEDIK8S),  # node-maintenance-operator, internal/controller/taint.go
     NodeMark("taint", "kubevirt.io/drain", "KubeVirt or Harvester drains the node"),  # kubevirt, node drain
+    # deckhouse, modules/040-node-manager/hooks/handle_draining.go; the annotation is mostly empty
+    NodeMark("annotation", "update.node.deckhouse.io/draining", "Deckhouse drains the node"),
     # harvester, pkg/controller/master/nodedrain and .../node/maintain_controller.go
     NodeMark("annotation", "harvesterhci.io/drain-requested", _HARVESTER),
     NodeMark("annotation", "harvesterhci.io/maintain-status", _HARVESTER),

@@ -45,6 +45,7 @@ KEPT_ANNOTATIONS = (
     "container-linux-update.v1.coreos.com/reboot-",
     "talos.dev/cordoned",
     "harvesterhci.io/",
+    "update.node.deckhouse.io/draining",
     "node.machine.sapcloud.io/trigger-deletion-by-mcm",
     "sriovnetwork.openshift.io/state",
     "oci.oraclecloud.com/node-pool-id",
