@@ -282,13 +282,13 @@ class Evictability:
         outdated = known is not None and _outdated(pod.template, known)
         if self._recreated(pod.template) and not outdated:
             return []
-        vouching = annotating(self._snapshot, pod, SAFE_TO_EVICT, "true")
         if known is not None and outdated:
             detail = (
                 f"controller {owner} updates a pod when it is deleted (updateStrategy OnDelete): it would come back "
                 f"with revision {known.rolls_to} instead of {pod.template.labels[REVISION]}"
             )
-            return [Refusal(Reason.CUSTOM_CONTROLLER, pod.key, detail, f"finish the update of {owner}, or {vouching}")]
+            return [Refusal(Reason.CUSTOM_CONTROLLER, pod.key, detail, f"finish the update of {owner}")]
+        vouching = annotating(self._snapshot, pod, SAFE_TO_EVICT, "true")
         if owner is None:
             detail = "no controller would recreate the pod"
             return [Refusal(Reason.NOT_REPLICATED, pod.key, detail, f"run {pod.key} under a controller, or {vouching}")]
