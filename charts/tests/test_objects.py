@@ -113,7 +113,7 @@ HOSTILE: Values = {
     "replicaCount": "2",
     "priorityClassName": "system\nhostNetwork: true",
     "runtimeClassName": "sandbox\nhostNetwork: true",
-    "schedulerName": "my scheduler",
+    "schedulerName": "mine\nhostNetwork: true",
     "prometheusRule": {"namespace": "a\nb: c"},
     "grafanaDashboard": {"namespace": "a\nb: c"},
     "nonsense": True,

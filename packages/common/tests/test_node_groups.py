@@ -160,6 +160,11 @@ MATCHES: list[tuple[str, str, Json]] = [
         {"notes": {"cluster.x-k8s.io/owner-kind": "MachineSet", "cluster.x-k8s.io/owner-name": "md-0-7d9f"}},
     ),
     (
+        "Cluster API's pools",
+        "MachinePool/default/mp-0",
+        {"notes": {"cluster.x-k8s.io/owner-kind": "MachinePool", "cluster.x-k8s.io/owner-name": "mp-0"}},
+    ),
+    (
         "OpenShift",
         "MachineSet/openshift-machine-api/memory",
         {"notes": {"machine.openshift.io/machine": "openshift-machine-api/memory-abcde"}},

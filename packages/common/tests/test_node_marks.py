@@ -231,6 +231,10 @@ TAKEN: list[tuple[str, Json, bool]] = [
     ("Harvester will drain", note("harvesterhci.io/drain-requested", "true"), True),
     ("Harvester maintains", note("harvesterhci.io/maintain-status", "completed"), True),
     ("SR-IOV will drain", note("sriovnetwork.openshift.io/state", "Drain_Required"), True),
+    ("Deckhouse", note("update.node.deckhouse.io/draining"), True),
+    ("Escalator", taint("atlassian.com/escalator", "1790000000"), True),
+    ("HyperPod checks", taint("sagemaker.amazonaws.com/node-health-status", "Unschedulable"), True),
+    ("HyperPod repairs", label("sagemaker.amazonaws.com/node-health-status", "UnschedulablePendingReboot"), True),
     ("MIG is set up", label("nvidia.com/mig.config.state", "pending"), False),
     ("out of service", taint("node.kubernetes.io/out-of-service", "nodeshutdown", "NoExecute"), True),
     ("shut down", taint("node.cloudprovider.kubernetes.io/shutdown"), False),
@@ -272,6 +276,7 @@ def test_a_node_is_left_to_who_marked_it_while_the_mark_is_there(given: Json, dr
 
 
 OURS: list[tuple[str, Json]] = [
+    ("HyperPod is content", label("sagemaker.amazonaws.com/node-health-status", "Schedulable")),
     ("SR-IOV at rest", note("sriovnetwork.openshift.io/state", "Idle")),
     ("MIG is set up already", label("nvidia.com/mig.config.state", "success")),
     ("kured, the last time", note("weave.works/kured-most-recent-reboot-needed", "2026-10-01T00:00:00Z")),

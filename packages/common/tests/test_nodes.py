@@ -64,6 +64,7 @@ BLOCKED: list[tuple[str, Json, Reason]] = [
     ("the opt-out of all autoscalers", {"notes": {SHARED: "true"}}, Reason.NODE_DO_NOT_DISRUPT),
     ("CAST AI's opt-out", {"notes": {CAST: "true"}}, Reason.NODE_DO_NOT_DISRUPT),
     ("CAST AI's opt-out as a label", {"labels": {CAST: "true"}}, Reason.NODE_DO_NOT_DISRUPT),
+    ("Escalator's opt-out", {"notes": {"atlassian.com/no-delete": "stateful"}}, Reason.NODE_DO_NOT_DISRUPT),
     ("Spot Ocean's opt-out", {"labels": {"spotinst.io/restrict-scale-down": "true"}}, Reason.NODE_DO_NOT_DISRUPT),
     ("others drain it", {"true": ("DrainInProgress",)}, Reason.NODE_LIFECYCLE),
     ("others have drained it", {"true": ("Drained",)}, Reason.NODE_LIFECYCLE),

@@ -74,10 +74,11 @@ def test_an_empty_label_says_nothing() -> None:
     [
         (MACHINE_SET, "workers"),
         ({**MACHINE_SET, "cluster.x-k8s.io/owner-kind": "Machine"}, NO_POOL),
+        ({**MACHINE_SET, "cluster.x-k8s.io/owner-kind": "MachinePool"}, "workers-6d8f7"),
         ({"machine.openshift.io/machine": "openshift-machine-api/prod-worker-eu-1a-x7k2q"}, "prod-worker-eu-1a"),
         ({}, NO_POOL),
     ],
-    ids=["Cluster API", "a Machine without a set", "OpenShift", "nothing"],
+    ids=["Cluster API", "a Machine without a set", "a MachinePool", "OpenShift", "nothing"],
 )
 def test_the_machine_object_names_the_pool_where_no_label_does(notes: dict[str, str], pool: str) -> None:
     assert pool_of(made(notes=notes)) == pool

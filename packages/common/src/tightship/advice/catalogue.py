@@ -28,7 +28,7 @@ from tightship.cluster.owners import (
     top_owner,
 )
 from tightship.cluster.state import sum_up
-from tightship.objects import Node, Owner, Pod, PodDisruptionBudget, PodTemplate, Workload
+from tightship.objects import WORKLOAD_KINDS, Node, Owner, Pod, PodDisruptionBudget, PodTemplate, Workload
 from tightship.objects.counting import counted, some
 from tightship.objects.karpenter import WHEN_EMPTY
 from tightship.objects.pod import CORDON
@@ -498,6 +498,8 @@ class Catalogue:
                 return None
         elif reason is Reason.LOCAL_STORAGE:
             key, value = SAFE_LOCAL_VOLUMES, all_local_volumes(self._snapshot, pod)
+        elif reason is Reason.CUSTOM_CONTROLLER and pod.owner is not None and pod.owner.kind in WORKLOAD_KINDS:
+            return None  # an update that is not finished: a changed template would begin another
         elif reason in _VOUCHED:
             key, value = SAFE_TO_EVICT, "true"
         elif reason is Reason.GANG_WOULD_BREAK:

@@ -228,6 +228,8 @@ _MEDIK8S = "Medik8s drains or repairs the node"
 _CAST = "CAST AI drains the node"
 _HARVESTER = "Harvester maintains the node"
 _GARDENER = "Gardener's machine-controller-manager takes or updates the node"
+_HYPERPOD = "SageMaker HyperPod repairs the node"
+_HYPERPOD_BAD = ("Unschedulable", "UnschedulablePendingReboot", "UnschedulablePendingReplacement")
 _MIG = "NVIDIA's MIG manager works on the node"
 _SRIOV = ("Drain_Required", "Reboot_Required", "Draining", "DrainComplete")
 _STARTS = "has not started on the node yet"
@@ -250,9 +252,15 @@ MARKS: tuple[NodeMark, ...] = (
     # machine-controller-manager, pkg/util/provider/machineutils/utils.go and pkg/apis/machine/v1alpha1 (in-place)
     NodeMark("annotation", "node.machine.sapcloud.io/trigger-deletion-by-mcm", _GARDENER),
     NodeMark("label", "node.machine.sapcloud.io/selected-for-update", _GARDENER),
+    NodeMark("taint", "atlassian.com/escalator", "Escalator deletes the node"),  # pkg/k8s/taint.go
     # Repair and maintenance.
+    # SageMaker HyperPod, docs of its resilience on EKS
+    NodeMark("taint", "sagemaker.amazonaws.com/node-health-status", _HYPERPOD, _HYPERPOD_BAD),
+    NodeMark("label", "sagemaker.amazonaws.com/node-health-status", _HYPERPOD, _HYPERPOD_BAD),
     NodeMark("taint", "medik8s.io/", _MEDIK8S),  # node-maintenance-operator, internal/controller/taint.go
     NodeMark("taint", "kubevirt.io/drain", "KubeVirt or Harvester drains the node"),  # kubevirt, node drain
+    # deckhouse, modules/040-node-manager/hooks/handle_draining.go; the annotation is mostly empty
+    NodeMark("annotation", "update.node.deckhouse.io/draining", "Deckhouse drains the node"),
     # harvester, pkg/controller/master/nodedrain and .../node/maintain_controller.go
     NodeMark("annotation", "harvesterhci.io/drain-requested", _HARVESTER),
     NodeMark("annotation", "harvesterhci.io/maintain-status", _HARVESTER),

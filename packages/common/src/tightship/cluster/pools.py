@@ -52,9 +52,9 @@ NO_POOL = ""
 def pool_of(node: Node, labels: Iterable[str] = KNOWN_POOL_LABELS) -> str:
     """Return the node's pool: the value of the first of *labels* that it carries, else what its annotations name.
 
-    Oracle annotates a node with the id of its pool, Cluster API with its MachineSet, OpenShift with its Machine. The
-    generated last part of the latter two names is cut off, so that the nodes of one MachineDeployment or MachineSet
-    share a pool. Else the pool is :data:`NO_POOL`.
+    Oracle annotates a node with the id of its pool, Cluster API with its MachinePool or MachineSet, OpenShift with its
+    Machine. The generated last part of the latter two names is cut off, so that the nodes of one MachineDeployment or
+    MachineSet share a pool. Else the pool is :data:`NO_POOL`.
     """
     for label in labels:
         value = node.labels.get(label)
@@ -63,6 +63,8 @@ def pool_of(node: Node, labels: Iterable[str] = KNOWN_POOL_LABELS) -> str:
     annotations = node.annotations
     if oracle := annotations.get(ORACLE_POOL):
         return oracle
+    if annotations.get("cluster.x-k8s.io/owner-kind") == "MachinePool":
+        return annotations.get("cluster.x-k8s.io/owner-name", NO_POOL)
     if annotations.get("cluster.x-k8s.io/owner-kind") == "MachineSet":
         return _without_generated_part(annotations.get("cluster.x-k8s.io/owner-name", NO_POOL))
     machine = annotations.get("machine.openshift.io/machine", "")

@@ -18,7 +18,7 @@ from tightship.objects.quoting import LONGEST, quoted
 STATUS_NAME = "cluster-autoscaler-status"
 """The ConfigMap's name; its namespace is that of Cluster Autoscaler."""
 
-MACHINE_KINDS = ("MachineDeployment", "MachineSet")
+MACHINE_KINDS = ("MachineDeployment", "MachineSet", "MachinePool")
 """Kinds of which Cluster Autoscaler makes node groups with Cluster API; files may hold them."""
 
 MACHINE_MINIMUMS = (
@@ -82,7 +82,7 @@ class ConfigMapWire(Struct, frozen=True, gc=False):
 
 
 class MachinesWire(Struct, frozen=True, gc=False):
-    """A MachineDeployment or a MachineSet of Cluster API or OpenShift on the wire."""
+    """A MachineDeployment, MachineSet or MachinePool of Cluster API or OpenShift on the wire."""
 
     metadata: Metadata
 

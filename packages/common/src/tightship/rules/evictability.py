@@ -88,6 +88,8 @@ DO_NOT_DISRUPT = (
 )
 """Karpenter's opt-out, the proposed one of all node autoscalers (kubernetes/autoscaler#10071), an older Karpenter's,
 and those of commercial autoscalers."""
+CLUSTER_API_DRAIN = "cluster.x-k8s.io/drain"
+"""A label of pods that tells Cluster API's drains what to do (``core/reconcilers/machine/drain/filters.go``)."""
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 
 DEFAULT_GRACE = 30
@@ -193,7 +195,7 @@ class Evictability:
                 owner is not None
                 and owner.kind in ("ReplicaSet", "StatefulSet")
                 and not any(local_volumes(self._snapshot, template))
-                and not opt_out_labels(template.labels)
+                and not any(_labelled(template.labels))
                 and template.namespace != "kube-system"
                 and spec.scheduler in self._rules.schedulers
                 and spec.priority >= EXPENDABLE
@@ -230,8 +232,8 @@ class Evictability:
 
     def _opt_outs(self, pod: Pod) -> list[Refusal]:
         found = [
-            Refusal(Reason.POD_DO_NOT_DISRUPT, pod.key, f"label {each}=true forbids disruption", self._unlabelling(pod))
-            for each in opt_out_labels(pod.template.labels)
+            Refusal(reason, pod.key, f"label {key}={pod.template.labels[key]} {meaning}", self._unlabelling(pod))
+            for key, reason, meaning in _labelled(pod.template.labels)
         ]
         notes = pod.annotations
         if not notes:
@@ -280,13 +282,13 @@ class Evictability:
         outdated = known is not None and _outdated(pod.template, known)
         if self._recreated(pod.template) and not outdated:
             return []
-        vouching = annotating(self._snapshot, pod, SAFE_TO_EVICT, "true")
         if known is not None and outdated:
             detail = (
                 f"controller {owner} updates a pod when it is deleted (updateStrategy OnDelete): it would come back "
                 f"with revision {known.rolls_to} instead of {pod.template.labels[REVISION]}"
             )
-            return [Refusal(Reason.CUSTOM_CONTROLLER, pod.key, detail, f"finish the update of {owner}, or {vouching}")]
+            return [Refusal(Reason.CUSTOM_CONTROLLER, pod.key, detail, f"finish the update of {owner}")]
+        vouching = annotating(self._snapshot, pod, SAFE_TO_EVICT, "true")
         if owner is None:
             detail = "no controller would recreate the pod"
             return [Refusal(Reason.NOT_REPLICATED, pod.key, detail, f"run {pod.key} under a controller, or {vouching}")]
@@ -424,6 +426,17 @@ def _vouched_for(pod: Pod) -> bool:
 def opt_out_labels(labels: Mapping[str, str]) -> list[str]:
     """Return the keys of *labels*, of a pod or a node, that opt out of every drain."""
     return [each for each in OTHERS_OPT_OUTS if labels.get(each) == "true"]
+
+
+def _labelled(labels: Mapping[str, str]) -> Iterator[tuple[str, Reason, str]]:
+    """Yield key, reason and meaning of each of the *labels* of a pod that opts out."""
+    for each in opt_out_labels(labels):
+        yield each, Reason.POD_DO_NOT_DISRUPT, "forbids disruption"
+    how = labels.get(CLUSTER_API_DRAIN, "").lower()
+    if how == "skip":
+        yield CLUSTER_API_DRAIN, Reason.POD_DO_NOT_DISRUPT, "asks that no drain evict the pod"
+    elif how == "wait-completed":
+        yield CLUSTER_API_DRAIN, Reason.SAFE_TO_EVICT_ON_COMPLETION, "asks that drains wait until the pod has finished"
 
 
 def safe_volumes(pod: Pod) -> list[str]:

@@ -12,8 +12,8 @@ that these rules find for it; if they find none, or several, the group is unknow
 * GCE and GKE: the managed instance group ``.../NAME-grp`` of the node ``NAME-xxxx`` with four characters;
 * Azure: the scale set ``NAME`` of the node ``NAMExxxxxx`` with six characters;
 * Gardener: the machine deployment ``NAME`` of the node ``NAME-xxxxx-xxxxx``;
-* Cluster API and OpenShift: ``MachineDeployment/NAMESPACE/NAME`` or ``MachineSet/NAMESPACE/NAME``, of the annotations
-  with which both name a node's MachineSet or Machine.
+* Cluster API and OpenShift: ``MachineDeployment/NAMESPACE/NAME``, ``MachineSet/...`` or ``MachinePool/...``, of the
+  annotations with which both name a node's MachineSet, MachinePool or Machine.
 
 An annotation of the node that names the minimum size counts before all that (:data:`MINIMUM_SIZE`).
 
@@ -42,7 +42,7 @@ _LABELS = (*KNOWN_POOL_LABELS, "doks.digitalocean.com/node-pool-id")
 
 _EKS = re.compile(r"eks-(.+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _EKSCTL = re.compile(r"eksctl-(.+)-nodegroup-(.+)-NodeGroup-\w+")
-_MACHINES = re.compile(r"(MachineDeployment|MachineSet)/[^/]+/([^/]+)")
+_MACHINES = re.compile(r"(MachineDeployment|MachineSet|MachinePool)/[^/]+/([^/]+)")
 _RANDOM = re.compile(r"[0-9a-z]+")
 
 
@@ -129,6 +129,8 @@ class NodeGroups:
             yield f"name:{group}"
         if pool := notes.get(ORACLE_POOL):
             yield f"name:{pool}"
+        if notes.get("cluster.x-k8s.io/owner-kind") == "MachinePool":
+            yield f"MachinePool:{notes.get('cluster.x-k8s.io/owner-name', '')}"
         if notes.get("cluster.x-k8s.io/owner-kind") == "MachineSet":
             owner = notes.get("cluster.x-k8s.io/owner-name", "")
             yield f"MachineSet:{owner}"

@@ -39,10 +39,11 @@ NODE_DO_NOT_DISRUPT = (
     "karpenter.sh/do-not-disrupt",
     "node-autoscaling.kubernetes.io/do-not-disrupt",
     "karpenter.sh/do-not-consolidate",
+    "atlassian.com/no-delete",
     *OTHERS_OPT_OUTS,
 )
-"""Karpenter's opt-out of a node, the one proposed for all node autoscalers, the one of Karpenter before 0.33, and those
-of commercial autoscalers."""
+"""Karpenter's opt-out of a node, the one proposed for all node autoscalers, the one of Karpenter before 0.33, that of
+Escalator (pkg/controller/scale_down.go), and those of commercial autoscalers."""
 _TAKEN = frozenset({TO_BE_DELETED, KARPENTER_DISRUPTED, KARPENTER_DISRUPTING})
 _EMPTYING = frozenset({DRAIN_IN_PROGRESS, SHUTDOWN_IN_PROGRESS})
 
