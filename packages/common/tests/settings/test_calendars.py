@@ -91,6 +91,7 @@ def test_an_event_under_way_counts() -> None:
     assert spans("DTSTART;VALUE=DATE:20261101\nDTEND;VALUE=DATE:20261120\nSUMMARY:Over") == ()
 
 
+DAY = "DTSTART;VALUE=DATE:20261224"
 WEEKLY = "DTSTART;TZID={}:20261123T090000\nDURATION:PT1H\nRRULE:FREQ=WEEKLY;{}\nSUMMARY:Release"
 
 OF_OTHERS = (
@@ -132,6 +133,12 @@ PERIODS = (
             PERIODS,
             ["2026-11-23T09:00", "2026-11-25T09:00", "2026-11-26T09:00"],
         ),
+        # A day that ends on itself, as many exporters write it; one in a gap of daylight saving.
+        ("DTSTART;VALUE=DATE:20261224\nDTEND;VALUE=DATE:20261224", ["2026-12-24T00:00"]),
+        (
+            "DTSTART;TZID=Europe/Berlin:20270328T021500\nDTEND;TZID=Europe/Berlin:20270328T030000",
+            ["2027-03-28T03:15"],
+        ),
         # What no longer matters keeps no calendar away.
         ("DTSTART:20201224T100000Z\nSUMMARY:Reminder", []),
         ("DTSTART:20261224T100000Z\nSTATUS:CANCELLED", []),
@@ -141,12 +148,20 @@ def test_calendars_are_as_others_write_them(event: str, begins: list[str]) -> No
     assert [each.begin for each in spans(event)] == list(map(at, begins))
 
 
-def test_a_repetition_may_be_moved_or_cancelled_by_its_time_in_utc() -> None:
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "UTC"])
+def test_a_repetition_may_be_moved_or_cancelled_by_its_time_in_utc(zone: str) -> None:
     moved = "UID:0\nRECURRENCE-ID:20261130T080000Z\nDTSTART:20261201T120000Z\nDURATION:PT1H"
     cancelled = "UID:0\nRECURRENCE-ID:20261207T080000Z\nDTSTART:20261207T080000Z\nDURATION:PT1H\nSTATUS:CANCELLED"
-    text = calendar(WEEKLY.format("Europe/Berlin", "COUNT=3"), moved, cancelled)
+    series = WEEKLY.format("Europe/Berlin", "COUNT=3")
+    if zone == "UTC":
+        series = series.replace(";TZID=Europe/Berlin:20261123T090000", ":20261123T080000Z")
+    text = calendar(series, moved, cancelled)
     found = freeze_spans(text.replace("UID:1\n", "").replace("UID:2\n", ""), "Europe/Berlin", NOW)
     assert [each.begin for each in found] == [at("2026-11-23T09:00"), at("2026-12-01T13:00")]
+
+
+def test_a_byte_order_mark_is_passed_over() -> None:
+    assert len(freeze_spans("\ufeff" + calendar(DAY), "Europe/Berlin", NOW)) == 1
 
 
 def test_several_calendars_in_one_text_are_one() -> None:
@@ -167,7 +182,13 @@ WHOLE = calendar("DTSTART;VALUE=DATE:20261224\nSUMMARY:off")
         (WHOLE.replace("END:VEVENT\n", ""), "0 times END:VEVENT"),
         (calendar("DTSTART:20261224T100000Z\nSUMMARY:Freeze"), "'Freeze' has no end"),
         (calendar("DTSTART:20261224T100000Z\nDTEND:20261224T100000Z\nSUMMARY:Freeze"), "'Freeze' has no end"),
+        (calendar("DTSTART:20261224T100000Z\nDTEND:20261224T090000Z\nSUMMARY:Freeze"), "'Freeze' has no end"),
         (calendar("SUMMARY:Freeze\nDTEND:20261224T100000Z"), "'Freeze' has no DTSTART"),
+        (calendar(WEEKLY.format("UTC", "RSCALE=CHINESE")), "'Release' has RSCALE=CHINESE"),
+        (
+            calendar(WEEKLY.format("UTC", "COUNT=3"), "RECURRENCE-ID;RANGE=THISANDFUTURE:20261130T090000Z\n" + DAY),
+            "has RANGE=THISANDFUTURE",
+        ),
         (calendar(WEEKLY.format("Customized Time Zone", "COUNT=1")), "Customized Time Zone"),
         (calendar("DTSTART:2026\nDURATION:PT1H\nSUMMARY:x"), "2026"),
         (calendar("DTSTART:20261124T100000Z\nDURATION:PT1H\nRRULE:FREQ=SECONDLY\nSUMMARY:x"), ""),

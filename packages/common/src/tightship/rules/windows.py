@@ -157,17 +157,11 @@ def window_check(windows: Windows, now: float) -> Check:
     if state.open:
         until = "" if state.until is None else f" until {shown(state.until, windows.zone)}"
         return Check("window", Reason.OUTSIDE_WINDOW, True, f"a window is open{until}")
-    if state.until is None:
-        return Check(
-            "window",
-            Reason.OUTSIDE_WINDOW,
-            False,
-            f"{state.because}; no window opens within two months",
-            "change windows",
-        )
-    opens = f"a window opens at {shown(state.until, windows.zone)}, in {format_duration(state.until - now)}"
-    detail = f"{state.because}; {opens}"
-    return Check("window", Reason.OUTSIDE_WINDOW, False, detail, f"wait {format_duration(state.until - now)}")
+    opens, fix = "no window opens within two months", "change windows"
+    if state.until is not None:
+        wait = format_duration(state.until - now)
+        opens, fix = f"a window opens at {shown(state.until, windows.zone)}, in {wait}", f"wait {wait}"
+    return Check("window", Reason.OUTSIDE_WINDOW, False, f"{state.because}; {opens}", fix)
 
 
 def window_checks(windows: Iterable[Windows], now: float) -> tuple[Check, ...]:

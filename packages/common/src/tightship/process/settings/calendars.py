@@ -32,6 +32,8 @@ _TOLD = {
 }
 """The properties that tell times, by component."""
 _PARAMETERS = frozenset({"VALUE", "TZID", "RANGE"})
+_UNKNOWN = re.compile(r"RANGE=THISANDFUTURE|RSCALE=(?!GREGORIAN)\w+", re.IGNORECASE)
+"""What moves events to other times, and the library passes over (sections 3.2.13, and RFC 7529)."""
 
 
 class CalendarError(ValueError):
@@ -69,7 +71,7 @@ def freeze_spans(text: str, zone: str, now: float) -> tuple[Span, ...]:
         if each.status is not None and each.status.value == "CANCELLED":
             continue
         span = each.timespan_of(place)
-        if span.start == span.end:
+        if span.start >= span.end:
             name = quoted(each.summary or each.uid)
             raise CalendarError(f"event {name} has no end after its beginning: DTEND or DURATION is needed")
         spans.append(Span(span.start.timestamp(), span.end.timestamp(), each.summary or "an event of the calendar"))
@@ -107,7 +109,7 @@ def _essence(text: str, place: ZoneInfo) -> Iterator[str]:
 
 def _components(text: str) -> Iterator[tuple[str, list[_Property]]]:
     """Yield each event and time zone of *text* with its properties. Raises :class:`CalendarError`."""
-    lines = [line.strip("\r") for line in re.sub(r"\r?\n[ \t]", "", text).split("\n")]
+    lines = [line.strip("\r") for line in re.sub(r"\r?\n[ \t]|\ufeff", "", text).split("\n")]
     _check_whole([line.strip().upper() for line in lines])
     inside: list[str] = []
     held: list[_Property] = []
@@ -146,8 +148,11 @@ def _event(held: list[_Property], zones: Mapping[str, str | None], place: ZoneIn
     """Yield the lines of an event as the library reads it. Raises :class:`CalendarError`."""
     known = {each.name: each for each in held}
     start, zone = known.get("DTSTART"), zones.get(_value(held, "UID"))
+    name = quoted(_value(held, "SUMMARY") or _value(held, "UID"))
     if start is None:
-        raise CalendarError(f"event {quoted(_value(held, 'SUMMARY') or _value(held, 'UID'))} has no DTSTART")
+        raise CalendarError(f"event {name} has no DTSTART")
+    if found := next(filter(None, map(_UNKNOWN.search, map(str, held))), None):
+        raise CalendarError(f"event {name} has {found[0]}, which is not supported")
     periods: list[tuple[_Property, str]] = []
     for each in held:
         match each.name:
@@ -165,14 +170,16 @@ def _event(held: list[_Property], zones: Mapping[str, str | None], place: ZoneIn
                 yield str(_Property("RDATE", start.parameters, start.value))  # which the library forgets
             case "DURATION" if "DTEND" in known:
                 pass
+            case "DTEND" if "T" not in start.value and each.value == start.value:
+                pass  # many write a day so
             case _:
                 yield str(each)
     for number, (each, text) in enumerate(periods):
         begin, _, end = text.partition("/")
-        name = "DURATION" if end.startswith("P") else "DTEND"
-        own = {key: text for key, text in each.parameters.items() if key == "TZID"}
+        key = "DURATION" if end.startswith("P") else "DTEND"
+        own = {"TZID": each.parameters["TZID"]} if "TZID" in each.parameters else {}
         yield from map(str, (held[0], _Property("UID", {}, f"{_value(held, 'UID')}/{number}")))
-        yield from map(str, (_Property("DTSTART", own, begin), _Property(name, own if name == "DTEND" else {}, end)))
+        yield from map(str, (_Property("DTSTART", own, begin), _Property(key, own if key == "DTEND" else {}, end)))
         yield from (str(known[each]) for each in ("SUMMARY", "STATUS") if each in known)
         yield str(held[-1])
 
@@ -194,6 +201,8 @@ def _until(found: re.Match[str], start: _Property, place: ZoneInfo) -> str:
 def _of_series(moved: _Property, zone: str | None) -> _Property:
     """Return which repetition is *moved* in the *zone* of its series: the library compares local times."""
     given = "UTC" if moved.value.endswith("Z") else moved.parameters.get("TZID")
+    if given == zone == "UTC":
+        return moved.changed(moved.value.rstrip("Z"))
     if given == zone or not given or not zone or "T" not in moved.value or _iana(given) is None or _iana(zone) is None:
         return moved
     at = datetime.strptime(moved.value.rstrip("Z"), "%Y%m%dT%H%M%S").replace(tzinfo=ZoneInfo(given))
