@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -88,7 +88,7 @@ async def watching(on: ShopCluster) -> AsyncIterator[Watched]:
     async def watch() -> None:
         while True:
             await made.look()
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.3)
 
     task = asyncio.create_task(watch(), name="labels")
     try:
@@ -184,13 +184,7 @@ async def late_is_placed(on: ShopCluster) -> bool:
 
 def test_a_pod_that_the_scheduler_finds_no_node_for_gets_one_that_leaves(on_shop_cluster: Live) -> None:
     async def work(on: ShopCluster) -> None:
-        await on.install_alone(NAME, **PLANNED)
-        await ready_to_lead(on)
-
-        async def stands() -> bool:
-            return len(await leaving(on)) >= 2
-
-        await on.until(stands, "two nodes leave")
+        await planned(on)
         [node, *_] = await leaving(on)
         async with watching(on) as seen:
             await led_pod(on, node)
@@ -272,72 +266,54 @@ def test_killed_at_a_write_the_next_one_goes_on_and_no_pod_waits(
     on_shop_cluster(work, by_night=True)
 
 
-async def in_the_middle(on: ShopCluster, what: Callable[[], Awaitable[object]]) -> None:
-    """Do *what* while a plan stands whose nodes carry the label."""
+async def planned(on: ShopCluster) -> None:
+    """Install a controller that leads pods, and wait until a plan stands whose nodes carry the label."""
 
     async def stands() -> bool:
         return len(await leaving(on)) >= 2
 
+    await on.install_alone(NAME, **PLANNED)
+    await ready_to_lead(on)
     await on.until(stands, "two nodes leave")
-    await what()
 
 
-@pytest.mark.takes(30)
-@pytest.mark.parametrize("killed", [False, True], ids=["in order", "after a kill"])
-def test_an_uninstall_leaves_no_label(on_shop_cluster: Live, killed: bool) -> None:
-    async def work(on: ShopCluster) -> None:
-        await on.install_alone(NAME, **PLANNED)
-        await ready_to_lead(on)
-
-        async def uninstall() -> None:
-            if killed:
-                await kill_leader(on)
-            await on.provider.uninstall(RELEASE, SYSTEM)
-
-        await in_the_middle(on, uninstall)
-        # Helm has waited for what removes them.
-        assert await leaving(on) == []
-        left = await on.left_behind()
-        assert [each for each in left if ": cordoned" in each or ": taint" in each] == []
-        assert "landing" not in await on.provider.command("kubectl", "get", "configmaps", "-n", SYSTEM)
-        local(on).pods.ended.clear()  # it was killed on purpose
-
-    on_shop_cluster(work, by_night=True)
+async def nothing_is_held(on: ShopCluster) -> None:
+    """See that an uninstall, which has waited for what gives back, has left no label, no cordon, no taint."""
+    assert await leaving(on) == []
+    left = await on.left_behind()
+    assert [each for each in left if ": cordoned" in each or ": taint" in each] == []
+    assert "landing" not in await on.provider.command("kubectl", "get", "configmaps", "-n", SYSTEM)
 
 
-@pytest.mark.takes(30)
-@pytest.mark.parametrize("values", [TAINTS, DRY], ids=["taints", "dry run"])
-def test_leaving_the_mode_leaves_no_label(on_shop_cluster: Live, values: Json) -> None:
-    async def work(on: ShopCluster) -> None:
-        await on.install_alone(NAME, **PLANNED)
-        await ready_to_lead(on)
-        given = merge(settings(NAME, on.metrics.url), {**PLANNED, **values})
-        await in_the_middle(on, lambda: on.provider.install(RELEASE, on.charts / NAME, SYSTEM, given))
-        await on.until(lambda: none_leaves(on), "no node carries the label any more", deadline=LONGEST)
-
-    on_shop_cluster(work, by_night=True)
-
-
-@pytest.mark.takes(30)
-def test_labels_that_an_uninstall_without_its_hooks_leaves_go_as_the_page_about_drains_says(
-    on_shop_cluster: Live,
-) -> None:
+@pytest.mark.takes(60)
+def test_leaving_the_mode_and_an_uninstall_leave_no_label(on_shop_cluster: Live) -> None:
+    """By the other mode and a dry run; in order, after a kill, and without hooks as the page about drains says."""
     page = (Path(__file__).resolve().parents[2] / "docs/drain.md").read_text()
     [script] = re.findall(r"```sh\n([^`]*kubectl label nodes[^`]*tightship.dev/leaving[^`]*)```", page)
 
     async def work(on: ShopCluster) -> None:
-        await on.install_alone(NAME, **PLANNED)
-        await ready_to_lead(on)
+        for values in (TAINTS, DRY):
+            await planned(on)
+            given = merge(settings(NAME, on.metrics.url), merge(PLANNED, values))
+            await on.provider.install(RELEASE, on.charts / NAME, SYSTEM, given)
+            await on.until(lambda: none_leaves(on), "no node carries the label any more", deadline=LONGEST)
 
-        async def uninstall() -> None:
-            await kill_leader(on)
-            await on.provider.uninstall(RELEASE, SYSTEM, hooks=False)
+        await planned(on)
+        await on.provider.uninstall(RELEASE, SYSTEM)
+        await nothing_is_held(on)
 
-        await in_the_middle(on, uninstall)
+        await planned(on)
+        await kill_leader(on)
+        await on.provider.uninstall(RELEASE, SYSTEM)
+        await nothing_is_held(on)
+
+        await planned(on)
+        await kill_leader(on)
+        await on.provider.uninstall(RELEASE, SYSTEM, hooks=False)
         assert await leaving(on) != []
         around = environment({"kubectl": local(on).kubectl}, local(on).kubeconfig)
         await asyncio.to_thread(run, ["bash", "-euc", script], b"", around)
         assert await leaving(on) == []
-        local(on).pods.ended.clear()  # it was killed on purpose
+        local(on).pods.ended.clear()  # they were killed on purpose
 
     on_shop_cluster(work, by_night=True)

@@ -42,7 +42,8 @@ STANDS_ON = {"tightship.search": ("tightship.frontier",)}
 WIRING = ("tightship/nodes/annexes.py", "hpa_scaler/annexes.py")
 CORE = (
     "common/tests/test_plans.py",
-    "common/tests/test_lowest_cost.py",
+    "common/tests/test_lowest_cost.py::test_the_dear_big_node_goes_instead_of_two_cheap_small_ones",
+    "common/tests/test_lowest_cost.py::test_pools_of_a_plan_may_go_by_price",
     "common/tests/test_evictability.py",
     "common/tests/drain/test_transitions.py",
     "common/tests/consolidation/test_health.py",
@@ -55,7 +56,7 @@ CORE = (
     "hpa-scaler/tests/test_decision_log.py",
     "hpa-scaler/tests/test_fleet.py",
 )
-"""Tests of the core that need no annex, but for cases of an annex's commands."""
+"""Tests of the core that need no annex, but for cases of an annex's commands: of properties, plain examples."""
 
 
 def without(annexes: Collection[str], folder: Path) -> Path:

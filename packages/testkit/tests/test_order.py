@@ -113,6 +113,31 @@ def test_a_run_with_workers_lengthens_its_time_slices(
     assert asked == [order.SLICE]
 
 
+def test_what_a_worker_starts_uses_one_processor_at_once(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("import os\ndef test_plain(): assert os.environ['GOMAXPROCS'] == '1'")
+    pytester.runpytest_subprocess(*OPTIONS, "-n1").assert_outcomes(passed=1)
+
+
+def test_workers_begin_to_read_at_different_folders_and_run_in_one_order(pytester: pytest.Pytester) -> None:
+    for name in "abcd":
+        pytester.mkdir(name).joinpath(f"test_{name}.py").write_text(f"def test_{name}(): pass\n")
+    pytester.makeconftest(
+        "import os\n"
+        "def pytest_collect_file(file_path):\n"
+        "    with open(os.environ['PYTEST_XDIST_WORKER'], 'a') as file: print(file_path.stem, file=file)\n"
+    )
+    ran = pytester.runpytest_subprocess(*OPTIONS, "-n2", "--import-mode=importlib")
+    ran.assert_outcomes(passed=4)
+    wanted = [f"test_{name}" for name in "abcd"]
+    first, second = (
+        [name for name in (pytester.path / worker).read_text().splitlines() if name in wanted]
+        for worker in ("gw0", "gw1")
+    )
+    assert first == wanted
+    assert sorted(second) == wanted
+    assert second[0] != first[0]
+
+
 def test_a_group_is_never_torn_apart(pytester: pytest.Pytester) -> None:
     text = "import pytest\n"
     for group, number in ((group, number) for number in range(8) for group in "ab"):
