@@ -140,27 +140,24 @@ def _balanced(space: Space, demand: PodDemand, nodes: Indices, capacity: NDArray
     cpu, memory = _amounts(demand)
     if not cpu and not memory:
         return np.zeros(len(nodes), dtype=np.int64)
-    used = capacity - space.free[:2].take(nodes, axis=1)
-    used /= capacity
-    more = np.array([[cpu], [memory]]) / capacity
-    more += used
-    before, after = _evenness(used), _evenness(more)
-    # Go's integer division truncates towards zero; the sum is never negative here.
-    after -= before
-    after += _MAX // 2
-    after >>= 1
-    after += _MAX // 2
-    return after
-
-
-def _evenness(shares: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return how even the *shares* of CPU and memory in use are, which this function overwrites."""
+    shares = np.empty((2, 2, len(nodes)))  # of CPU and memory, before and after
+    before, after = shares[:, 0], shares[:, 1]
+    np.subtract(capacity, space.free[:2].take(nodes, axis=1), out=before)
+    before /= capacity
+    np.divide(np.array([[cpu], [memory]]), capacity, out=after)
+    after += before
     np.minimum(shares, 1.0, out=shares)
-    apart: NDArray[np.float64] = shares[0]
+    apart = shares[0]
     apart -= shares[1]
     np.abs(apart, out=apart)
     apart *= _MAX / 2
-    return np.subtract(_MAX, apart, out=apart).astype(np.int64)
+    even = np.subtract(_MAX, apart, out=apart).astype(np.int64)
+    # Go's integer division truncates towards zero; the sum is never negative here.
+    result: NDArray[np.int64] = even[1] - even[0]
+    result += _MAX // 2
+    result >>= 1
+    result += _MAX // 2
+    return result
 
 
 def _normalized(raw: NDArray[np.int64], *, reverse: bool) -> NDArray[np.int64]:
