@@ -35,6 +35,15 @@ ROWS: list[tuple[str, dict[str, Any], ManagedBy]] = [
     ("Flux' releases", {"labels": {"helm.toolkit.fluxcd.io/name": "web", BY: "Helm"},
      "annotations": {"meta.helm.sh/release-name": "web"}},
      ManagedBy(tools=("Helm release web", "Flux HelmRelease web"))),
+    # Config Sync's label (docs: "Labels and annotations used by Config Sync"; kpt-config-sync pkg/metadata).
+    ("Config Sync", {"labels": {BY: "configmanagement.gke.io"},
+     "annotations": {"configmanagement.gke.io/managed": "enabled", "configsync.gke.io/manager": ":root"}},
+     ManagedBy(tools=("Config Sync",))),
+    # operator-lifecycle-manager pkg/lib/ownerutil, before it wrote olm.managed; operator-controller internal/labels.
+    ("OLM's older label", {"labels": {"olm.owner": "dns.v1", "olm.owner.kind": "ClusterServiceVersion"}},
+     ManagedBy("the Operator Lifecycle Manager")),
+    ("OLM 1", {"labels": {"olm.operatorframework.io/owner-name": "dns"}}, ManagedBy("the Operator Lifecycle Manager")),
+    ("kapp", {"labels": {"kapp.k14s.io/app": "1626"}}, ManagedBy(tools=("kapp app 1626",))),
     ("Kustomize", {"labels": {BY: "kustomize"}}, ManagedBy(tools=("kustomize",))),
     ("an operator's object that a chart's label marks too", {"labels": {BY: "Helm"}, "ownerReferences": [CLUSTER]},
      ManagedBy(CNPG, ("Helm",))),

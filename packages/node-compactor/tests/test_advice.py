@@ -125,7 +125,8 @@ def test_an_annotation_that_the_pod_alone_has_is_removed_from_the_pod(cli: Any, 
     owners = chain("Deployment", "ReplicaSet", notes={}, template={})
     objects = [node("a"), node("b"), *owners, pod(owners[-1], {SAFE: "false"}, local=False)]
     said = advice(cli, tmp_path / "cluster.json", objects, "NotSafeToEvict")
-    assert said == f"kubectl -n shop annotate pod cart-7d9f-x {SAFE}-"
+    why = "the pods alone carry it, not the template of deployment/cart"
+    assert said == f"kubectl -n shop annotate pod cart-7d9f-x {SAFE}-  # {why}"
     assert advice(cli, tmp_path / "cluster.json", followed(objects, said), "NotSafeToEvict") is None
 
 
@@ -136,3 +137,46 @@ def test_a_pod_whose_controller_is_gone_is_annotated_itself(cli: Any, tmp_path: 
     said = advice(cli, tmp_path / "cluster.json", objects, "LocalStorage")
     assert said is not None
     assert said.startswith("kubectl -n shop annotate pod cart-7d9f-x ")
+
+
+@pytest.mark.parametrize(
+    ("owners", "said"),
+    [
+        (("Flock",), "new pods get what flock/cart says: change it there to last"),
+        (("Job",), "what job/cart is made of can't change: later ones need the change where they are written"),
+        (("Deployment", "ReplicaSet"), None),
+        ((), None),
+    ],
+)
+def test_advice_that_annotates_pods_names_the_object_that_lasts(
+    cli: Any, tmp_path: Path, owners: tuple[str, ...], said: str | None
+) -> None:
+    chained = chain(*owners, notes={SAFE: "false"})
+    objects = [node("a"), node("b"), *chained, pod(chained[-1] if chained else None, {SAFE: "false"}, local=False)]
+    told = advice(cli, tmp_path / "cluster.json", objects, "NotSafeToEvict")
+    assert told is not None
+    assert (" annotate pod " in told, "#" in told) == (owners != ("Deployment", "ReplicaSet"), said is not None)
+    assert said is None or told.endswith(f"  # {said}")
+
+
+@pytest.mark.parametrize(
+    ("meta", "said"),
+    [
+        ({"labels": {"app.kubernetes.io/managed-by": "configmanagement.gke.io"},
+          "annotations": {"configmanagement.gke.io/managed": "enabled"}}, "belongs to Config Sync"),
+        ({"annotations": {"meta.helm.sh/release-name": "web"}}, "belongs to Helm release web"),
+        ({"annotations": {"argocd.argoproj.io/tracking-id": "shop:apps/Deployment:shop/cart"}},
+         "belongs to Argo CD application shop"),
+        ({"labels": {"helm.toolkit.fluxcd.io/name": "web"}}, "belongs to Flux HelmRelease web"),
+        ({"labels": {"kapp.k14s.io/app": "1626"}}, "belongs to kapp app 1626"),
+        ({"labels": {"olm.owner": "dns.v1"}}, "new pods get what the Operator Lifecycle Manager says"),
+    ],
+)  # fmt: skip
+def test_advice_names_whoever_deploys_the_template(cli: Any, tmp_path: Path, meta: Json, said: str) -> None:
+    above = workload("StatefulSet", "cart", notes={SAFE: "false"})
+    above["metadata"] |= meta
+    objects = [node("a"), node("b"), above, pod(above, {SAFE: "false"}, local=False)]
+    told = advice(cli, tmp_path / "cluster.json", objects, "NotSafeToEvict")
+    assert told is not None
+    assert said in told
+    assert (" annotate pod " in told) == ("olm.owner" in str(meta))

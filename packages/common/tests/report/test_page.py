@@ -6,12 +6,11 @@ import re
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 import pytest
 
-from tightship.documents.advice import AdviceEntry, AdviceSummary, ChangeEntry, GainEntry, advice_lines
+from tightship.documents.advice import AdviceEntry, AdviceSummary, ChangeEntry, GainEntry
 from tightship.documents.document import NodePlan, NodeTotals, Plain, SchedulerForecast, SettingsView, StuckNode
 from tightship.documents.formats import formats_of
 from tightship.documents.html.page import SITE, Page, page_parts, render_page
@@ -246,19 +245,6 @@ def test_a_team_gets_the_advice_about_its_things_by_the_numbers_of_the_whole() -
     html = page_of(found)
     assert html.count('<code>kubectl x</code><button type="button" class="copy js"') == 6
     assert "More without it" not in html
-
-
-def test_a_gain_that_no_whole_plan_has_confirmed_is_said_to_be_about_that() -> None:
-    def piece(measured_by: Literal["plan", "extension"]) -> AdviceEntry:
-        change = (ChangeEntry("NoPlace", f"PDB shop/{measured_by}", None),)
-        return AdviceEntry(GainEntry(3, None), change, ("kubectl x",), None, (), (), measured_by)
-
-    for measured_by in ("plan", "extension"):
-        summary = AdviceSummary(1.0, 4, 0, (piece(measured_by),), None, ())
-        lines = "\n".join(str(line) for line in advice_lines(summary, "USD"))
-        html = page_of(msgspec.structs.replace(small_plan(), advice=summary))
-        assert ("about +3 nodes" in lines, "about +3 nodes" in html) == (measured_by == "extension",) * 2
-        assert "+3 nodes" in lines
 
 
 def test_the_limit_of_its_pool_is_on_each_bar_of_cpu() -> None:

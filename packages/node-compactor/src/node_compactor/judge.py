@@ -278,8 +278,9 @@ class _Progress:
                 if name not in gates:
                     continue  # a virtual node
                 fact = gates.fact(name)
-                if fact.cpu_ratio + planner.received_ratio(name) >= gates.limit_of(fact.pool):
-                    self.underutilized.get(fact.pool, set()).discard(name)
+                own = self.underutilized.get(fact.pool, ())
+                if name in own and fact.cpu_ratio + planner.received_ratio(name) >= gates.limit_of(fact.pool):
+                    self.underutilized[fact.pool].discard(name)
         self._seen = len(planner.removals)
 
 

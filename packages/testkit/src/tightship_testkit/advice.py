@@ -100,7 +100,7 @@ def followed(objects: list[Json], advice: str) -> list[Json]:
     """Return *objects* after the commands in *advice*, each rollout done: pods are as their templates say."""
     after = _copy(objects)
     for command in advice.split(" && "):
-        _run(after, shlex.split(command))
+        _run(after, shlex.split(command, comments=True))
     return after
 
 

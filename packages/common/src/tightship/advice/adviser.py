@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -20,123 +20,70 @@ from tightship.documents.advice import AdviceEntry, AdviceSummary, BundleMove, C
 from tightship.documents.build import Inputs
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.changes import AdviceAsked, Change, Scenario, TimeLimit, Tunable
-from tightship.planning.evaluate import Evaluation, Evaluator, Facts, Horizon, Judge, evaluate, facts_of
-from tightship.planning.facts import candidates_of, judgement, plannable
-from tightship.planning.plan import Judgement, Move, Plan, Planner, Removal
+from tightship.planning.evaluate import Evaluation, Evaluator, Horizon, Judge, evaluate, facts_of
+from tightship.planning.facts import candidates_of, plannable
+from tightship.planning.plan import Judgement, Move, Plan
 from tightship.planning.plan.model import subjects
+from tightship.planning.plan.reserving import PlanStart
 from tightship.planning.plan.strategies import planned_round
-from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.evictability import SWITCHABLE as POD_RULES
 from tightship.rules.nodes import SWITCHABLE as NODE_RULES
 
 
-class Extension:
-    """What a standing plan gains by a change: only the nodes that the change can touch are judged and tried again.
+class Standing:
+    """The plan of *base*, made by *judge*, as it stands: plans with a change begin with it.
 
-    The plan is that of *base*, made by *judge* of *settings* as far as *horizon* says. A plan of a large fleet takes a
-    second, and there may be hundreds of changes. Most of them, such as an annotation or a budget, change what is known
-    of a few nodes. Extending the plan as it stands by those of them that may go now takes some 30 ms, and shows which
-    changes are promising. Planning again tells exactly what a whole plan would, in less time: the facts of all other
-    nodes stand, and so does the room.
+    Most changes, such as an annotation or a budget, change what is known of a few nodes. The facts of all others stand,
+    and so does the room with which a plan begins. So planning again takes less time, and comes to the same.
     """
 
-    def __init__(self, base: Evaluation, judge: Judge, settings: Any, horizon: Horizon) -> None:
+    def __init__(self, base: Evaluation, judge: Judge, only: Collection[str] | None) -> None:
         self._base = base
         self._judge = judge
-        self._scenario = Scenario(base.snapshot, settings)
-        self._horizon = horizon
-        snapshot = plannable(base.snapshot, judge.rules)
-        self._strategy = judge.strategy(base.facts)
-        gates = judge.gates(snapshot, base.facts, base.now)
-        found = judgement(base.snapshot, base.facts, gates)
-        outcome, _ = planned_round(snapshot, found, self._strategy, judge.placement, 1, judge.steering)
-        self._candidates = {each.name: each for each in found.candidates}
-        self._start = outcome.planner.start
-        self._planner: Planner | None = outcome.planner
-        self._space = self._start.space
-        self._mark, self._next_start = self._space.mark(), self._space.next_start
-        self._gone = [each.node for each in outcome.planner.removals]
-        self.holds = [each.node for each in base.plan.removals] == self._gone
-        """Whether the standing plan is that of *base*: it may have more rounds, or straighter ways."""
+        self._only = only
+        self._candidates = candidates_of(base.facts)
+        taint = None if judge.steering is None else judge.steering.taint
+        self._start = PlanStart(plannable(base.snapshot, judge.rules), self._candidates, judge.placement, taint=taint)
         self._covered: dict[str, set[str]] = {}
         for name, view in base.snapshot.nodes.items():
             for template in {pod.template for pod in view.pods}:
                 for budget in base.snapshot.budgets.of(template):
                     self._covered.setdefault(budget.key, set()).add(name)
 
-    @staticmethod
-    def serves(base: Evaluation, judge: Judge, horizon: Horizon) -> bool:
-        """Whether plans as far as *horizon* says can be extended."""
-        single = not horizon.until_stable and horizon.search is None
-        return single and judge.strategy(base.facts).grows
-
-    def extended(self, changes: Iterable[Change]) -> Plan | None:
-        """Return the plan extended by what *changes* let go; ``None`` if they touch more than single nodes, or after
-        :meth:`planned`.
-        """
-        known = self._known(changes)
-        if known is None or self._planner is None:
+    def planned(self, changes: Collection[Change]) -> Plan | None:
+        """Return the plan with *changes*; ``None`` if they touch more than single nodes."""
+        if any(each.tune is not None or each.reason is Reason.GANG_WOULD_BREAK for each in changes):
             return None
-        snapshot, facts, touched = known
-        candidates = [each for each in candidates_of(touched) if each.name not in self._gone]
-        planner = self._planner.extended(DisruptionLedger(snapshot), candidates)
-        try:
-            stays = self._strategy.extend(planner, self._judge.gates(snapshot, facts, self._base.now), candidates)
-            removals = (*self._base.plan.removals, *planner.removals[len(self._gone) :])
-        finally:
-            self._space.rollback(self._mark)
-            self._space.next_start = self._next_start
-        return self._with(removals, touched, stays)
-
-    def planned(self, changes: Iterable[Change]) -> Plan | None:
-        """Return the plan with *changes*; ``None`` if they touch more than single nodes. Nothing can be extended
-        afterwards.
-        """
-        known = self._known(changes)
-        if known is None:
+        judge, base = self._judge, self._base
+        scenario = Scenario(base.snapshot, None).after(changes)
+        names = self._touched(scenario.snapshot)
+        if names is None:
             return None
-        self._planner = None
-        snapshot, facts, touched = known
-        judge = self._judge
-        own = [each for name, each in self._candidates.items() if name not in touched]
-        tried = (*own, *candidates_of(touched))
-        gates = judge.gates(snapshot, facts, self._base.now)
-        start = self._start.of(snapshot, tried)
+        snapshot = plannable(scenario.snapshot, judge.rules)
+        touched = facts_of(scenario.snapshot, judge, base.now, self._only, names=sorted(names))
+        facts = {**base.facts, **touched}
+        tried, strategy = candidates_of(facts), judge.strategy(facts)
+        found = Judgement(tried, {}, judge.gates(snapshot, facts, base.now))
         outcome, _ = planned_round(
             snapshot,
-            Judgement(tried, {}, gates),
-            self._strategy,
+            found,
+            strategy,
             judge.placement,
             1,
             judge.steering,
-            start,
-            explain=False,
+            self._start.of(snapshot, tried),
+            explain=not strategy.grows,  # one that ends by a rule of its own goes on while it explains
         )
-        return self._with(outcome.planner.removals, touched, outcome.stays)
+        refusals: dict[str, tuple[Refusal, ...]] = {name: fact.refusals for name, fact in facts.items()}
+        refusals |= {name: tuple(sorted({*refusals[name], *stays})) for name, stays in outcome.stays.items()}
+        gone = {each.node for each in outcome.planner.removals}
+        kept = {name: each for name, each in refusals.items() if name not in gone}
+        return msgspec.structs.replace(base.plan, removals=tuple(outcome.planner.removals), refusals=kept)
 
-    def _known(self, changes: Iterable[Change]) -> tuple[Snapshot, Facts, Facts] | None:
-        """Return the cluster with *changes*, all facts about it, and those of the nodes that *changes* touch."""
-        scenario = self._scenario.after(changes)
-        touched = self._touched(scenario)
-        if touched is None:
-            return None
-        base, judge = self._base, self._judge
-        known = facts_of(scenario.snapshot, judge, base.now, self._horizon.only, names=sorted(touched))
-        return plannable(scenario.snapshot, judge.rules), {**base.facts, **known}, known
-
-    def _with(self, removals: Iterable[Removal], touched: Facts, stays: Mapping[str, Sequence[Refusal]]) -> Plan:
-        plan = self._base.plan
-        refusals: dict[str, tuple[Refusal, ...]] = {**plan.refusals, **{name: tuple(stays[name]) for name in stays}}
-        for name, fact in touched.items():
-            refusals[name] = tuple(sorted({*fact.refusals, *stays.get(name, ())}))
-        for removal in (removals := tuple(removals)):
-            refusals.pop(removal.node, None)
-        return msgspec.structs.replace(plan, removals=removals, refusals=refusals)
-
-    def _touched(self, scenario: Scenario) -> Collection[str] | None:
-        """Return the nodes of which something else is known in *scenario*; ``None`` if room or rules are others."""
-        old, new = self._base.snapshot, scenario.snapshot
-        if scenario.settings is not self._scenario.settings or not _alike(old, new):
+    def _touched(self, new: Snapshot) -> Collection[str] | None:
+        """Return the nodes of which something else is known in *new*; ``None`` if more differs than that."""
+        old = self._base.snapshot
+        if new.starting or not _alike(old, new):
             return None
         touched = {name for name, view in new.nodes.items() if view is not old.nodes[name]}
         if any(not _as_roomy(old.nodes[name], new.nodes[name]) for name in touched):
@@ -146,7 +93,7 @@ class Extension:
             for key in {*before, *after}:
                 if before.get(key) is not after.get(key):
                     touched |= self._covered.get(key, set())
-        return touched
+        return None if any(new.nodes[name].usage.terminating for name in touched) else touched
 
 
 _TOUCHING = ("nodes", "budgets", "workloads")
@@ -164,10 +111,6 @@ def _as_roomy(old: NodeView, new: NodeView) -> bool:
     return old.node is new.node and all(
         before.template is after.template for before, after in zip(old.pods, new.pods, strict=True)
     )
-
-
-Measured = Literal["plan", "extension"]
-"""How a gain was measured."""
 
 
 class Gain(Struct, frozen=True, order=True):
@@ -192,16 +135,14 @@ class ReasonCost(Struct, frozen=True):
 class Bundle(Struct, frozen=True):
     """*changes* that gain something together, in the order in which to make them; *freed* are the nodes that then go.
 
-    *settings* are those in force with the changes. *measured* says how: by a
-    ``plan``, or by an ``extension`` of the plan as it stands. *instead_of* is the number (from 1) of the bundle, among
-    those of one advice, to which this one is an alternative: it gains as much, and nothing besides; 0 for none.
+    *settings* are those in force with the changes. *instead_of* is the number (from 1) of the bundle, among those of
+    one advice, to which this one is an alternative: it gains as much, and nothing besides; 0 for none.
     """
 
     changes: tuple[Change, ...]
     gain: Gain
     freed: tuple[str, ...]
     settings: Any
-    measured: Measured = "plan"
     instead_of: int = 0
 
 
@@ -290,27 +231,18 @@ RULES = POD_RULES | NODE_RULES
 _IMPORTANCE = {reason: number for number, reason in enumerate(Reason)}
 
 
-MOST_CONFIRMED = 10
-"""Most bundles that are planned again, where the plan as it stands was extended to find them."""
-
-FINDING, COUNTING = 0.45, 0.55
-"""Parts of the time after which a fleet that is too large for whole plans is searched no more for bundles, and after
-which the costs of reasons are measured no more: what is left confirms the best bundles."""
-
-
 class _Result(Struct, frozen=True):
     plan: Plan
     gain: Gain
     freed: tuple[str, ...]
     settings: Any
-    measured: Measured = "plan"
 
 
 class Adviser:
     """Advice about one evaluation. *scenario* is what it was made of, *measure* plans another one on the same terms.
 
-    *extend* makes what extends the plan as it stands, ``None`` if nothing can. It is used where there are more changes
-    than time for whole plans; the best of what is found is then measured by whole plans as well.
+    *standing* makes what plans again only what a change can touch, ``None`` if nothing can. It is used where there are
+    more changes than time for whole plans.
     """
 
     def __init__(  # noqa: PLR0917
@@ -320,18 +252,18 @@ class Adviser:
         catalogue: Catalogue,
         measure: Measure,
         limits: TimeLimit,
-        extend: Callable[[], Extension] | None = None,
+        standing: Callable[[], Standing] | None = None,
     ) -> None:
         self._base = base
         self._scenario = scenario
         self._catalogue = catalogue
         self._measure = measure
         self._clock = limits.clock
-        self._seconds, self._end = limits.seconds, limits.clock() + limits.seconds
-        self._until = self._end
-        self._longest = self._planned = limits.planned
-        self._extend, self._extending = extend, False
-        self._extension: Extension | None = None
+        self._seconds, self._until = limits.seconds, limits.clock() + limits.seconds
+        self._stand, self._planned = standing, limits.planned
+        self._standing: Standing | None = None
+        self._longest: dict[bool, float] = {}
+        """How long it took at most to plan what a change can touch, and to plan all."""
         self._gone = {removal.node for removal in base.plan.removals}
         self._results: dict[Changes, _Result] = {frozenset(): _Result(base.plan, Gain(0, 0), (), scenario.settings)}
 
@@ -341,49 +273,17 @@ class Adviser:
         known = {name: self._catalogue.all_of(name, found) for name, found in refusals.items()}
         blockers = {name: each for name, each in known.items() if each is not None}
         others = self._catalogue.left_to_others(refusals)
-        if not self._too_many(blockers):
+        sets = len(set(blockers.values()))
+        if self._stand is not None and self._planned * (sets + 2) > self._seconds:
+            self._standing = self._stand()
+            found, left = self._bundles(blockers, frozenset())
+            reasons, untried, _ = self._reasons(refusals)
+        else:
             reasons, untried, idle = self._reasons(refusals)
             found, left = self._bundles(blockers, idle)
-            together, numbers, seen = self._together(found)
-        else:
-            self._until = self._end - (1 - FINDING) * self._seconds
-            found, left = self._bundles(blockers, frozenset())
-            self._until = self._end - (1 - COUNTING) * self._seconds
-            reasons, untried, _ = self._reasons(refusals)
-            self._until = self._end
-            found = self._confirmed(found)
-            together, numbers, seen = self._together(found)
+        together, numbers, seen = self._together(found)
         tried = len(self._results) - 1
         return Advice(reasons, alternatives(found, numbers, seen), together, numbers, tried, untried + left, others)
-
-    def _too_many(self, blockers: Mapping[str, Changes]) -> bool:
-        """Whether there is no time for whole plans with all sets, and the plan can be extended instead."""
-        sets = len(set(blockers.values()))
-        if self._extend is None or self._planned * (sets + 2) <= self._seconds or self._planned * 2 > self._seconds:
-            return False
-        extension = self._extend()
-        if extension.holds:
-            self._extension, self._longest, self._extending = extension, 0.0, True
-        return extension.holds
-
-    def _confirmed(self, found: Sequence[Bundle]) -> tuple[Bundle, ...]:
-        """Return *found* with the gains of the first of them as plans measure these, while there is time."""
-        self._extending = False
-        sure: list[Bundle] = []
-        for bundle in found:
-            changes = frozenset(bundle.changes)
-            if len(sure) == MOST_CONFIRMED or self._clock() + self._longest > self._until:
-                break
-            self._results.pop(changes, None)
-            result = self._try(changes)
-            if result is not None and result.gain.frees:
-                sure.append(Bundle(bundle.changes, result.gain, result.freed, result.settings, result.measured))
-                found = [each for each in found if each is not bundle]
-            elif result is None:
-                break
-            else:
-                found = [each for each in found if each is not bundle]
-        return (*sorted(sure, key=_rank, reverse=True), *found)
 
     def setting(self) -> Bundle | None:
         """Return the change of settings that frees most nodes, of those against one reason; ``None`` if none does."""
@@ -478,7 +378,7 @@ class Adviser:
             better = result.gain.frees and result.gain > _sum(found, changes)
             if better and not set(meant).isdisjoint(result.freed):
                 tight, best = self._tightened(changes, result)
-                found[changes] = Bundle(tight, best.gain, best.freed, best.settings, best.measured)
+                found[changes] = Bundle(tight, best.gain, best.freed, best.settings)
             for name in meant:
                 # What still keeps a node that was to be freed makes a larger set.
                 more = self._catalogue.all_of(name, result.plan.refusals.get(name, ()))
@@ -518,7 +418,7 @@ class Adviser:
         if len(numbers) < 2:
             return None, (), seen
         return (
-            Bundle(_ordered(chosen.values()), best.gain, best.freed, best.settings, best.measured),
+            Bundle(_ordered(chosen.values()), best.gain, best.freed, best.settings),
             tuple(numbers),
             seen,
         )
@@ -551,31 +451,23 @@ class Adviser:
         known = self._results.get(changes)
         if known is not None:
             return known
-        began = self._clock()
-        if began + self._longest > self._until:
-            return None
-        scenario = self._scenario.after(_ordered(changes))
-        plan, measured = self._part(changes)
-        if plan is None:
-            if began + self._planned > self._until:
+        ordered, began, plan = _ordered(changes), self._clock(), None
+        if self._standing is not None:
+            if began + self._longest.get(True, self._planned) > self._until:
                 return None
-            plan, measured = self._measure(scenario), "plan"
-        if not self._extending:
-            self._longest = max(self._longest, self._clock() - began)
+            plan = self._standing.planned(ordered)
+        part, scenario = plan is not None, self._scenario.after(ordered)
+        if plan is None:
+            if began + max(self._planned, self._longest.get(False, 0.0)) > self._until:
+                return None
+            plan = self._measure(scenario)
+        self._longest[part] = max(self._longest.get(part, 0.0), self._clock() - began)
         gone = {removal.node for removal in plan.removals}
         more, fewer = self._worth(gone - self._gone), self._worth(self._gone - gone)
         gain = Gain(more.micros - fewer.micros, more.nodes - fewer.nodes)
-        result = _Result(plan, gain, tuple(sorted(gone - self._gone)), scenario.settings, measured)
+        result = _Result(plan, gain, tuple(sorted(gone - self._gone)), scenario.settings)
         self._results[changes] = result
         return result
-
-    def _part(self, changes: Changes) -> tuple[Plan | None, Measured]:
-        """Return a plan with *changes* of as few nodes as need be, ``None`` if that is not possible."""
-        if self._extension is None:
-            return None, "plan"
-        if self._extending:
-            return self._extension.extended(_ordered(changes)), "extension"
-        return self._extension.planned(_ordered(changes)), "plan"
 
     def _worth(self, names: Iterable[str]) -> Gain:
         facts, micros, nodes = self._base.facts, 0, 0
@@ -677,7 +569,6 @@ def advice_entry(bundle: Bundle, tunable: Tunable, *, priced: bool) -> AdviceEnt
         values=f"config: {msgspec.json.encode(changed).decode()}{but}" if changed else None,
         flags=_flags(tuned),
         freed=bundle.freed,
-        measured_by=bundle.measured,
         instead_of=bundle.instead_of or None,
     )
 
@@ -762,14 +653,12 @@ class Advising:
     def _adviser(self, seconds: float) -> Adviser:
         catalogue = Catalogue(self._scenario.snapshot, self._base, self._tunable)
         limits = TimeLimit(seconds, self._clock, self._planned)
-        return Adviser(self._base, self._scenario, catalogue, self._measure(), limits, self._extend())
+        return Adviser(self._base, self._scenario, catalogue, self._measure(), limits, self._stand())
 
-    def _extend(self) -> Callable[[], Extension] | None:
-        """Return what makes an extension of the plan, ``None`` if there can be none."""
-        settings = self._tunable.settings
-        judge = self._tunable.judge(settings)
-        serves = Extension.serves(self._base, judge, self._horizon)
-        return (lambda: Extension(self._base, judge, settings, self._horizon)) if serves else None
+    def _stand(self) -> Callable[[], Standing] | None:
+        """Return what makes the plan as it stands, ``None`` if it has more than one round."""
+        judge, only = self._tunable.judge(self._tunable.settings), self._horizon.only
+        return None if self._horizon.until_stable else lambda: Standing(self._base, judge, only)
 
     def _measure(self) -> Any:
         evaluator = Evaluator()

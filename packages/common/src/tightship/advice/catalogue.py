@@ -21,6 +21,7 @@ from tightship.cluster.owners import (
     AnnotationEdit,
     annotation_changes,
     commands,
+    lasting,
     managing,
     named,
     patching,
@@ -527,7 +528,7 @@ class Catalogue:
         def only(fact: NodeFacts) -> Change:
             return self._annotating(reason, thing, key, value, [each for each in pods if each.node == fact.view.name])
 
-        owners = [managing(self._snapshot, each).note(named(self._snapshot, each)) for each in pods]
+        owners = [lasting(self._snapshot, each, key, value) for each in pods]
         notes = (_VOUCHED.get(reason, "") or _NOTES.get(reason, ""), *dict.fromkeys(owners))
         note = "; ".join(filter(None, notes))
         return Change(reason, thing, edit, commands=commands(made), note=note, only=only)

@@ -151,11 +151,27 @@ def annotation_changes(snapshot: Snapshot, pod: Pod, key: str, value: str | None
     return (of_owner,) if of_owner.rolls_out else (of_owner, of_pod)
 
 
+def lasting(snapshot: Snapshot, pod: Pod, key: str, value: str | None) -> str:
+    """Return where :func:`annotation_changes` has to be made besides for the successors of *pod*, and who else has a
+    say; empty if they are enough.
+    """
+    owner, name, by = top_owner(snapshot, pod), named(snapshot, pod), managing(snapshot, pod)
+    if owner is None or _orphaned(snapshot, pod):
+        return ""
+    if owner.kind in _FIXED:
+        return f"what {name} is made of can't change: later ones need the change where they are written"
+    if template_of(owner) is None or by.operator:
+        return f"new pods get what {by.operator or name} says: change it there to last"
+    if value is None and not _has(snapshot, pod, key):
+        return f"the pods alone carry it, not the template of {name}"
+    return by.note(name)
+
+
 def annotating(snapshot: Snapshot, pod: Pod, key: str, value: str | None) -> str:
     """Return the commands of :func:`annotation_changes`, and where the change belongs."""
     joined = " && ".join(each.command for each in annotation_changes(snapshot, pod, key, value))
-    note = managing(snapshot, pod).note(named(snapshot, pod))
-    return f"{joined} ({note})" if note else joined
+    note = lasting(snapshot, pod, key, value)
+    return f"{joined}  # {note}" if note else joined
 
 
 def _above(snapshot: Snapshot, pod: Pod, owner: Owner) -> Owner | None:

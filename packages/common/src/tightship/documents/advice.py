@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import indent
-from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -45,9 +44,8 @@ class AdviceEntry(Struct, frozen=True, rename="camel"):
 
     *commands* change the cluster, in order. *values* is a line of the chart's values that changes the settings,
     ``null`` if none has to change; a comment in it names flags of this command that win over it. *flags* do the same
-    for one plan, and are empty if no flags do. *freed* are the nodes that then go besides. *measured_by* is a
-    ``plan`` with the changes, or an ``extension`` of the plan as it stands. *instead_of* is the
-    number (from 1) of the advice to which this is an alternative: it gains as much, and adds nothing to it.
+    for one plan, and are empty if no flags do. *freed* are the nodes that then go besides. *instead_of* is the number
+    (from 1) of the advice to which this is an alternative: it gains as much, and adds nothing to it.
     """
 
     gain: GainEntry
@@ -56,7 +54,6 @@ class AdviceEntry(Struct, frozen=True, rename="camel"):
     values: str | None
     flags: tuple[str, ...]
     freed: tuple[str, ...]
-    measured_by: Literal["plan", "extension"] = "plan"
     instead_of: int | None = None
 
 
@@ -108,12 +105,6 @@ def gained(gain: GainEntry, currency: str) -> str:
     return f"{nodes}, {month}" if gain.nodes else f"{month} by dearer nodes"
 
 
-def estimated(entry: AdviceEntry, currency: str) -> str:
-    """Return the gain of *entry* as :func:`gained` does, with ``about`` where no whole plan has confirmed the gain."""
-    gain = gained(entry.gain, currency)
-    return gain if entry.measured_by == "plan" else f"about {gain}"
-
-
 def advice_lines(summary: AdviceSummary | None, currency: str, *, brief: bool = False) -> Iterator[TextLine]:
     """Yield the advice in lines for people, and what was not tried; *brief* is how a summary has it."""
     if summary is None:
@@ -123,7 +114,7 @@ def advice_lines(summary: AdviceSummary | None, currency: str, *, brief: bool = 
     for number in printed(summary):
         entry = summary.changes[number - 1]
         others = [each for each in summary.changes if each.instead_of == number]
-        yield figure(label, f"{heads.index(number) + 1}. {estimated(entry, currency)}   {named(entry)}", "bold")
+        yield figure(label, f"{heads.index(number) + 1}. {gained(entry.gain, currency)}   {named(entry)}", "bold")
         label = ""
         if brief and heads.index(number) >= HOW_IN_SUMMARY:
             continue
@@ -136,8 +127,6 @@ def advice_lines(summary: AdviceSummary | None, currency: str, *, brief: bool = 
             yield TextLine(f"or one of {counted(more, 'more choice')} (-o json)", indent=INDENT + 3, style="dim")
     if brief and len(heads) > HOW_IN_SUMMARY:
         yield figure("", "how to make each change: -o table; as patches for git: -o patch", "dim")
-    if any(summary.changes[number - 1].measured_by != "plan" for number in printed(summary)):
-        yield figure("", "about: measured by extending this plan; --advice-time gives more time for whole plans", "dim")
     for text in _rest(summary, currency):
         yield figure(label, text)
         label = ""
@@ -275,7 +264,7 @@ def patches(summary: AdviceSummary | None, currency: str) -> str:
     for number in printed(summary):
         entry = summary.changes[number - 1]
         notes = [each.note for each in entry.changes if each.note]
-        about = [f"  # {line}\n" for line in (f"{estimated(entry, currency)}: {named(entry)}", *notes)]
+        about = [f"  # {line}\n" for line in (f"{gained(entry.gain, currency)}: {named(entry)}", *notes)]
         for command in entry.commands:
             patch = None if command in done else _patch(command)
             if patch is not None:

@@ -190,6 +190,7 @@ _TOOLS = frozenset(
         "cdk",
         "tilt",
         "octopus",
+        "configmanagement.gke.io",
     }
 )
 """Values of ``app.kubernetes.io/managed-by`` that name tools for deploying, in lower case; others name operators."""
@@ -211,6 +212,8 @@ _ANNOTATIONS: Mapping[str, str] = {
 _ADD_ONS: Mapping[str, str] = {
     "addonmanager.kubernetes.io/mode": "the add-on manager of the cluster",
     "olm.managed": "the Operator Lifecycle Manager",
+    "olm.owner": "the Operator Lifecycle Manager",
+    "olm.operatorframework.io/owner-name": "the Operator Lifecycle Manager",
     "eks.amazonaws.com/component": "Amazon EKS",
 }
 """Labels of what a cluster's own managers set back."""

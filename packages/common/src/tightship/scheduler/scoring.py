@@ -89,22 +89,24 @@ def nodes_to_find(nodes: int) -> int:
 
 
 def scheduler_scores(space: Space, demand: PodDemand, nodes: Indices) -> NDArray[np.int64]:
-    """Return the modelled score of each of *nodes*; whole numbers, as the scheduler's are."""
+    """Return the modelled score of each of *nodes*; whole numbers, as the scheduler's are.
+
+    Quotients of floats round down to the scheduler's whole numbers as long as a node has less than 2**46 bytes.
+    """
     known = space.known.take(nodes, axis=1)
-    amounts = space.capacity[:2].take(nodes, axis=1)
+    amounts = space.spare.take(nodes, axis=1)
+    amounts[CPU] -= demand.scoring[CPU]
+    amounts[MEMORY] -= demand.scoring[MEMORY]
+    np.maximum(amounts, 0, out=amounts)
     if space.snapshot.schedulers.get(demand.template.spec.scheduler) == "MostAllocated":
         # What will be requested, instead of what will be left.
-        np.minimum(amounts, space.assumed.take(nodes, axis=1) + np.array(demand.scoring)[:, None], out=amounts)
-    else:
-        amounts -= space.assumed.take(nodes, axis=1)
-        amounts[CPU] -= demand.scoring[CPU]
-        amounts[MEMORY] -= demand.scoring[MEMORY]
-        np.maximum(amounts, 0, out=amounts)
-    # Memory amounts times 100 stay far below 2**63: 100 * 2**56 bytes is 7 exabytes of one node.
+        np.subtract(space.capacity[:2].take(nodes, axis=1), amounts, out=amounts)
     amounts *= _MAX
-    amounts //= known
-    score: NDArray[np.int64] = amounts[CPU] + amounts[MEMORY]
-    score //= np.maximum(space.kinds.take(nodes), 1)
+    amounts /= known
+    each = amounts.astype(np.int64)
+    score: NDArray[np.int64] = each[CPU]
+    score += each[MEMORY]
+    score //= space.kinds.take(nodes)
     score += _balanced(space, demand, nodes, known)
     soft = _soft_taints(space, demand, nodes)
     if soft is not None:
@@ -123,24 +125,38 @@ def _soft_taints(space: Space, demand: PodDemand, nodes: Indices) -> NDArray[np.
     spec, own = demand.template.spec, space.leaving_taint
     counts = space.filters.soft_taints(spec, own)
     found = None if counts is None else counts[nodes]
-    if own is None or space.leaving is None or any(each.tolerates(own) for each in spec.tolerations):
+    if own is None or space.leaving is None:
         return found
-    leaving = space.leaving[nodes].astype(np.int64)
-    return leaving if found is None else found + leaving
+    tolerates = space.tolerating.get((demand, own))
+    if tolerates is None:
+        tolerates = space.tolerating[demand, own] = any(each.tolerates(own) for each in spec.tolerations)
+    leaving = space.leaving.take(nodes)
+    if tolerates or not leaving.any():
+        return found
+    return leaving.astype(np.int64) if found is None else found + leaving
 
 
-def _balanced(space: Space, demand: PodDemand, nodes: Indices, capacity: NDArray[np.int64]) -> NDArray[np.int64]:
+def _balanced(space: Space, demand: PodDemand, nodes: Indices, capacity: NDArray[np.float64]) -> NDArray[np.int64]:
     cpu, memory = _amounts(demand)
     if not cpu and not memory:
         return np.zeros(len(nodes), dtype=np.int64)
-    used = (capacity - space.free[:2].take(nodes, axis=1)) / capacity
-    more = used + np.array([[cpu], [memory]]) / capacity
-    np.minimum(used, 1.0, out=used)
-    np.minimum(more, 1.0, out=more)
-    score_before = (_MAX - np.abs(used[0] - used[1]) * (_MAX / 2)).astype(np.int64)
-    score_after = (_MAX - np.abs(more[0] - more[1]) * (_MAX / 2)).astype(np.int64)
+    shares = np.empty((2, 2, len(nodes)))  # of CPU and memory, before and after
+    before, after = shares[:, 0], shares[:, 1]
+    np.subtract(capacity, space.free[:2].take(nodes, axis=1), out=before)
+    before /= capacity
+    np.divide(np.array([[cpu], [memory]]), capacity, out=after)
+    after += before
+    np.minimum(shares, 1.0, out=shares)
+    apart = shares[0]
+    apart -= shares[1]
+    np.abs(apart, out=apart)
+    apart *= _MAX / 2
+    even = np.subtract(_MAX, apart, out=apart).astype(np.int64)
     # Go's integer division truncates towards zero; the sum is never negative here.
-    result: NDArray[np.int64] = _MAX // 2 + (_MAX // 2 + score_after - score_before) // 2
+    result: NDArray[np.int64] = even[1] - even[0]
+    result += _MAX // 2
+    result >>= 1
+    result += _MAX // 2
     return result
 
 

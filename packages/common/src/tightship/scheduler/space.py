@@ -883,6 +883,16 @@ CPU, MEMORY, PODS = 0, 1, 2
 UNLIMITED = 2**62
 
 
+class Saved(Struct, frozen=True):
+    """The state of a space when its journal had *mark* entries."""
+
+    mark: int
+    next_start: int
+    open: NodeMask
+    free: NDArray[np.int64]
+    spare: NDArray[np.float64]
+
+
 class Space:
     """The scheduling state of a snapshot. ``open[i]`` says whether node *i* may receive pods."""
 
@@ -898,18 +908,20 @@ class Space:
         for column, node in enumerate(self.nodes):
             for name, amount in node.allocatable.items():
                 self.capacity[self._rows[name], column] = min(amount, UNLIMITED)
-        self.known: NDArray[np.int64] = np.maximum(self.capacity[: MEMORY + 1], 1)
+        self.known: NDArray[np.float64] = np.maximum(self.capacity[: MEMORY + 1], 1).astype(np.float64)
         """The capacity of CPU and memory as a divisor: at least 1."""
-        self.kinds: NDArray[np.int64] = (self.capacity[: MEMORY + 1] > 0).sum(axis=0)
-        """How many of CPU and memory each node has."""
+        self.kinds: NDArray[np.int64] = np.maximum((self.capacity[: MEMORY + 1] > 0).sum(axis=0), 1)
+        """How many of CPU and memory each node has, as a divisor."""
         self.free = self.capacity.copy()
-        self.assumed: NDArray[np.int64] = np.zeros((2, len(self.nodes)), dtype=np.int64)
-        """milli-CPU and bytes requested as kube-scheduler's scoring assumes them."""
+        self.spare: NDArray[np.float64] = self.capacity[: MEMORY + 1].astype(np.float64)
+        """milli-CPU and bytes that are not requested, as kube-scheduler's scoring assumes them."""
         self.next_start = 0
         """Where the modelled scheduler continues to look for feasible nodes."""
         self.leaving: NodeMask | None = None
         self.leaving_taint: Taint | None = None
         """Nodes about to go, which pods should avoid; the soft taint that tells kube-scheduler so, if there is one."""
+        self.tolerating: dict[tuple[PodDemand, Taint], bool] = {}
+        """What pods are known to tolerate of the taint of nodes about to go."""
         self._demands: dict[tuple[PodTemplate, int], PodDemand] = {}
         self.filters = NodeFilters(self.nodes)
         self.platforms = Platforms(snapshot, self.nodes)
@@ -947,7 +959,7 @@ class Space:
         for column, view in enumerate(self.snapshot.nodes.values()):
             for name, amount in view.usage.requested.items():
                 self.free[self._rows[name], column] -= amount
-            self.assumed[:, column] = view.usage.scoring
+            self.spare[:, column] -= view.usage.scoring
 
     # What a pod demands
 
@@ -1083,11 +1095,26 @@ class Space:
             else:
                 self._change(demand, node, -step)
 
+    def saved(self) -> Saved:
+        """Return the state to :meth:`restore`."""
+        return Saved(self.mark(), self.next_start, self.open.copy(), self.free.copy(), self.spare.copy())
+
+    def restore(self, saved: Saved) -> None:
+        """Undo everything since *saved*, which takes less time than a rollback of a whole plan."""
+        while len(self._journal) > saved.mark:
+            demand, node, step = self._journal.pop()
+            if demand is None:
+                self.constraints.close(node, -1)
+            elif not demand.plain:
+                self.constraints.change(demand, node, -step)
+        self.open[:], self.free[:], self.spare[:] = saved.open, saved.free, saved.spare
+        self.next_start, self._lengths = saved.next_start, None
+
     def _change(self, demand: PodDemand, node: int, step: int) -> None:
         for row, amount in demand.rows:
             self.free[row, node] -= step * amount
-        self.assumed[0, node] += step * demand.scoring[0]
-        self.assumed[1, node] += step * demand.scoring[1]
+        self.spare[0, node] -= step * demand.scoring[0]
+        self.spare[1, node] -= step * demand.scoring[1]
         self._changed.add(node)
         if not demand.plain:
             self.constraints.change(demand, node, step)

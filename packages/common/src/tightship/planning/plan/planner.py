@@ -260,15 +260,6 @@ class Planner:
                 new.attempt(each.candidate)
         return new
 
-    def extended(self, ledger: DisruptionLedger, candidates: Iterable[Candidate]) -> Planner:
-        """Return this planner, with all its removals, for further *candidates*; *ledger* has nothing spent yet.
-
-        Refusals do not explain themselves. Roll the space back, and this planner is as before.
-        """
-        new = self.cut({each.candidate.name for each in self._steps}, ledger)
-        new.candidates, new.explain = {**self.candidates, **{each.name: each for each in candidates}}, False
-        return new
-
     def _plan(self, step: _Step) -> None:
         """Add a removal to the plan. The pods of its node are at their places in the space."""
         self.ledger.take(step.charge)

@@ -392,7 +392,7 @@ class PlanStart:
         self.buffers = BufferRoom(self.space, snapshot)
         self.starting_on: Mapping[str, Resources] = together(reserved.held, self.buffers.held)
         """The amounts that replicas about to start, pods that others will move, and buffers take, by node."""
-        self._mark, self._next_start = self.space.mark(), self.space.next_start
+        self._saved = self.space.saved()
 
     def of(self, snapshot: Snapshot, candidates: Iterable[Candidate]) -> PlanStart:
         """Return this start for other *candidates* and *snapshot*, whose nodes and demands are the same."""
@@ -419,8 +419,7 @@ class PlanStart:
 
     def begin(self) -> None:
         """Undo what plans have changed in the space."""
-        self.space.rollback(self._mark)
-        self.space.next_start = self._next_start
+        self.space.restore(self._saved)
 
     def placed_pods(self) -> tuple[dict[int, list[PlacedPod]], RoomOf, RoomOf]:
         """Return the placed pods by node at the start, and the room of replicas and of displaced pods."""
