@@ -176,7 +176,9 @@ def test_pods_of_one_controller_with_other_targets_come_one_after_the_other() ->
     landings, here = begun("n2"), cluster(made("web-1", "n1"), made("web-2", "n1"), made("web-3", "n1"))
     db = web("db-1", by="db")
     wishes = [(web("web-2"), "n3"), (web("web-3"), "n2"), (db, "n3"), (web("db-2", by="db"), "n2")]
-    assert landings.later(wishes, here, 0.1) == {"uid-web-2", "uid-db-2"}, "both of web go to n2, and of db one comes first"
+    assert landings.later(wishes, here, 0.1) == {"uid-web-2", "uid-db-2"}, (
+        "both of web go to n2, and of db one comes first"
+    )
     landings.answered("uid-web-1", going=True, now=0.2)
     assert landings.later(wishes[:1], here, 0.3) == {"uid-web-2"}
     for on in ("n2", ""):
