@@ -20,8 +20,10 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from tightship.cli.pseudonyms import anonymous
 from tightship.kube.resources import RESOURCES
 from tightship.objects import decode
+from tightship.objects.autoscaler_status import AutoscalerStatus
 from tightship.objects.projection import projected
 from tightship_cli.cli import command
 from tightship_simulator.generate import off_peak_cluster
@@ -317,6 +319,18 @@ def test_a_pseudonymous_snapshot_has_the_same_plan_and_no_name(cli: Cli, tmp_pat
     )
     assert shape(before) == shape(after)
     assert len({each["name"] for each in after["nodes"]}) == len(before["nodes"])
+
+
+def test_a_pseudonymous_status_is_as_old_as_the_true_one() -> None:
+    text = "time: 2025-12-11 14:40:54.65491129 +0000 UTC\nnodeGroups:\n- name: shop\n  health:\n    minSize: 2\n"
+    there = {"metadata": {"name": "cluster-autoscaler-status", "namespace": "kube-system"}, "data": {"status": text}}
+    lists = {("ConfigMap", "v1"): [msgspec.json.encode(there)]}
+    anonymous(lists)
+    before, after = decode("ConfigMap", msgspec.json.encode(there)), decode("ConfigMap", lists["ConfigMap", "v1"][0])
+    assert isinstance(before, AutoscalerStatus)
+    assert isinstance(after, AutoscalerStatus)
+    assert before.updated == after.updated > 0
+    assert [each.minimum for each in after.groups] == [2]
 
 
 def shape(plan: Json) -> list[str]:

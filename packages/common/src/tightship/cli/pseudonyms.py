@@ -19,6 +19,7 @@ import msgspec
 from tightship.objects import CONFIG_MAP, decode
 from tightship.objects.devices import DEVICE_CLASS
 from tightship.objects.storage import CSI_DRIVER
+from tightship.objects.times import rfc3339
 from tightship.objects.unreadable import UNREADABLE
 
 _Say = Callable[[str], str]
@@ -33,7 +34,8 @@ _STAY = frozenset(
         r"\w+",
         "kube system public node lease default cluster autoscaler status etcd coredns dns proxy apiserver controller "
         "manager scheduler events main karpenter tightship compactor refiner hpa scaler true false linux windows amd64 "
-        "arm64 aks gke gk3 eks eksctl nodegroup NodeGroup grp vmss MachineDeployment MachineSet Done Working Degraded "
+        "arm64 aks gke gk3 eks eksctl nodegroup NodeGroup grp vmss MachineDeployment MachineSet MachinePool "
+        "Done Working Degraded Drain Draining DrainComplete Reboot Required skip Skip wait completed "
         "Helm helm Kustomize kustomize kubectl argocd flux pvc",
     )
 )
@@ -113,14 +115,16 @@ def _renamed(kind: str, raw: bytes, say: _Say) -> bytes:
         return raw  # names of products
     thing = msgspec.json.decode(raw)
     if kind == CONFIG_MAP:
-        groups = getattr(decode(kind, raw), "groups", ())
+        status = decode(kind, raw)
+        groups, updated = getattr(status, "groups", ()), getattr(status, "updated", 0)
         sizes = [
             f"- name: {each.name}\n  health:\n    minSize: {'' if each.problem else each.minimum}\n" for each in groups
         ]
         lines = [
             line if number % 3 else say(line) for number, line in enumerate("".join(sizes).splitlines(keepends=True))
         ]
-        thing["data"] = {"status": f"nodeGroups:\n{''.join(lines)}"}
+        time = f"time: {rfc3339(updated).translate({ord('T'): ' ', ord('Z'): ' +0000'})} UTC\n" if updated else ""
+        thing["data"] = {"status": f"{time}nodeGroups:\n{''.join(lines)}"}
         return msgspec.json.encode({**thing, "metadata": _walk(thing["metadata"], "", say)})
     return msgspec.json.encode(_walk(thing, "", say))
 

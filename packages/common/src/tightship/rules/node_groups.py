@@ -46,9 +46,10 @@ _MACHINES = re.compile(r"(MachineDeployment|MachineSet|MachinePool)/[^/]+/([^/]+
 _RANDOM = re.compile(r"[0-9a-z]+")
 
 
-STALE_AFTER = 7200
+STALE_AFTER = 86400
 """Seconds after the hour of the last update from which a status counts no more. Cluster Autoscaler writes one every few
-seconds, and ends itself after 15 minutes without success (``--max-failing-time``): one so old was left behind."""
+seconds, and ends itself after 15 minutes without success (``--max-failing-time``): one so old was left behind. Until
+then its sizes keep more nodes than they should at worst."""
 
 
 def with_current_statuses(snapshot: Snapshot, now: float) -> Snapshot:
