@@ -31,16 +31,24 @@ def traits(scenario: Scenario) -> dict[Hashable, int]:
 
 @cache
 def chosen() -> tuple[int, ...]:
-    """Return few seeds that have every trait of all :data:`OF` as often as is wanted, found by a greedy choice."""
+    """Return few seeds that have every trait of all :data:`OF` as often as is wanted.
+
+    A greedy choice, without those whose traits the others have often enough, too.
+    """
     found = {seed: traits(make(seed)) for seed in range(OF)}
     there = Counter(trait for each in found.values() for trait in each)
     wanted = {trait: min(times, there[trait]) for each in found.values() for trait, times in each.items()}
-    taken: list[int] = []
-    while any(wanted.values()):
-        best = max(found, key=lambda seed: sum(wanted[trait] > 0 for trait in found[seed]))
+    missing, taken = dict(wanted), list[int]()
+    while any(missing.values()):
+        left = (seed for seed in found if seed not in taken)
+        best = max(left, key=lambda seed: sum(missing[trait] > 0 for trait in found[seed]))
         taken.append(best)
-        for trait in found.pop(best):
-            wanted[trait] = max(0, wanted[trait] - 1)
+        for trait in found[best]:
+            missing[trait] = max(0, missing[trait] - 1)
+    for seed in tuple(taken):
+        others = Counter(trait for each in taken if each != seed for trait in found[each])
+        if all(others[trait] >= wanted[trait] for trait in found[seed]):
+            taken.remove(seed)
     return tuple(sorted(taken))
 
 
