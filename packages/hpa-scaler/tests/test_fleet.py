@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from hpa_builder import NOW, annotated, hpa
-from kube.conftest import api, connection, sleeper
+from kube.conftest import api, connection, fake_sleep
 
 from hpa_scaler.annotations.spec import Rollout
 from hpa_scaler.cli import build_parser
@@ -24,7 +24,7 @@ from tightship_testkit.scripted import Json, ScriptedApi, page, status
 
 pytestmark = pytest.mark.virtual_time
 
-__all__ = ["api", "connection", "sleeper"]
+__all__ = ["api", "connection", "fake_sleep"]
 
 HPAS = "LIST /apis/autoscaling/v2/horizontalpodautoscalers"
 TARGET = "LIST /apis/apps/v1/namespaces/shop/deployments/web"
