@@ -256,6 +256,32 @@ def test_a_pod_that_an_eviction_would_update_stays(sets: Json, revision: str, no
 
 
 @pytest.mark.parametrize(
+    ("policy", "pod_name", "unready", "stays"),
+    [
+        # Without a budget the StatefulSet would lose db-2 for as long as db-0 is not Ready (kubernetes#67250).
+        ("OrderedReady", "db-2", "db-0", True),
+        (None, "db-2", "db-0", True),
+        ("Parallel", "db-2", "db-0", False),
+        ("OrderedReady", "db-2", "db-3", False),
+        ("OrderedReady", "db-2", "db-10", False),
+        ("OrderedReady", "db-10", "db-2", True),
+        ("OrderedReady", "db-0", "db-0", False),
+        ("OrderedReady", "db-2", "cache-0", False),
+    ],
+)
+def test_a_pod_that_would_come_back_only_after_one_that_is_not_ready_stays(
+    policy: str | None, pod_name: str, unready: str, *, stays: bool
+) -> None:
+    given = workload("StatefulSet", "db", **({} if policy is None else {"podManagementPolicy": policy}))
+    owners = {name: controller("StatefulSet", name.partition("-")[0]) for name in (pod_name, unready)}
+    pods = [pod(name, owner=owner, ready=name != unready) for name, owner in owners.items()]
+    snapshot = state_of(node(), given, *pods).snapshot()
+    [asked] = (each for view in snapshot.nodes.values() for each in view.pods if each.name == pod_name)
+    verdict = Evictability(snapshot, EvictionRules(), NOW, DisruptionLedger(snapshot).covers).judge(asked)
+    assert reasons(verdict) == ({Reason.ROLLOUT_UNFINISHED} if stays else set())
+
+
+@pytest.mark.parametrize(
     ("limit", "failed", "stays"), [(0, 0, True), (6, 5, False), (6, 6, True), (None, 5, False), (None, 6, True)]
 )
 def test_a_job_that_an_eviction_would_fail_keeps_its_pod(limit: int | None, failed: int, *, stays: bool) -> None:

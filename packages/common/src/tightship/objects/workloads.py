@@ -38,6 +38,9 @@ ON_DELETE = "OnDelete"
 DEFAULT_BACKOFF_LIMIT = 6
 """Failed pods that a Job has without a word of its own (``pkg/apis/batch/v1/defaults.go``)."""
 
+PARALLEL = "Parallel"
+"""The ``podManagementPolicy`` of a StatefulSet whose pods wait for no other."""
+
 WORKLOAD_KINDS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job"})
 """Controllers that recreate their pods elsewhere (DaemonSet: on every node), as Cluster Autoscaler has them."""
 
@@ -60,7 +63,8 @@ class Workload(Struct, frozen=True, gc=False):
     with 0 replicas, when its spec was last written, as far as that is known. *mark* is the value of
     :data:`MAKE_BEFORE_BREAK`, if the object has one. *rolls_to* is the revision that a StatefulSet with the update
     strategy ``OnDelete`` gives each pod made anew (``newVersionedStatefulSetPod`` in
-    ``pkg/controller/statefulset/stateful_set_utils.go``). *last_try* says that a Job fails with its next failed pod.
+    ``pkg/controller/statefulset/stateful_set_utils.go``). *last_try* says that a Job fails with its next failed pod, *ordered*
+    that a StatefulSet makes a pod only once all before it are Ready (``processReplica`` in ``stateful_set_control.go``).
     """
 
     kind: str
@@ -77,6 +81,7 @@ class Workload(Struct, frozen=True, gc=False):
     mark: str | None = None
     rolls_to: str = ""
     last_try: bool = False
+    ordered: bool = False
 
 
 class Deployment(Namespaced, frozen=True, gc=False):
@@ -157,6 +162,7 @@ class _WorkloadSpec(Struct, frozen=True, gc=False, rename="camel"):
     pod_failure_policy: Present | None = None
     update_strategy: _UpdateStrategy | None = None
     backoff_limit: int | None = None
+    pod_management_policy: str = ""
 
     @property
     def afterwards(self) -> bool:
@@ -220,6 +226,7 @@ class WorkloadWire(Struct, frozen=True, gc=False):
             since=meta.written if spec.replicas == 0 else meta.created,
             rolls_to=status.update_revision if kind == "StatefulSet" and strategy.type == ON_DELETE else "",
             last_try=kind == "Job" and status.failed >= tries,
+            ordered=kind == "StatefulSet" and spec.pod_management_policy != PARALLEL,
         )
 
 

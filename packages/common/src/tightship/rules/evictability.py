@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
+from itertools import chain
 from typing import Literal
 
 from msgspec import Struct
@@ -141,6 +142,7 @@ class Evictability:
         self._in_force = tuple(rule for rule in _RULES if _ONLY_REASON.get(rule) not in rules.disabled)
         self._free: dict[PodTemplate, bool] = {}
         self._gangs = Gangs(snapshot)
+        self._first_unready: dict[str, tuple[int, Pod]] | None = None
 
     def judge(self, pod: Pod) -> PodVerdict:
         """Return the pod's fate with **all** refusals."""
@@ -211,13 +213,27 @@ class Evictability:
         known = self._controller(template)
         if known is None:
             return owner.kind in self._snapshot.missing
-        return not known.pinned and not _outdated(template, known)
+        return not known.pinned and not _outdated(template, known) and not self._unready_first(known)
 
     def _recreated(self, template: PodTemplate) -> bool:
         owner = template.owner
         if owner is None or owner.kind not in WORKLOAD_KINDS:
             return owner is not None and owner.kind in RECREATING
         return owner.kind in self._snapshot.missing or self._controller(template) is not None
+
+    def _unready_first(self, known: Workload) -> tuple[int, Pod] | None:
+        """Return the first pod of *known* that is not Ready, with its ordinal, if later ones would wait for that pod."""
+        if not known.ordered:
+            return None
+        if self._first_unready is None:
+            self._first_unready = {}
+            views = (view.pods for view in self._snapshot.nodes.values())
+            for pod in chain(self._snapshot.unscheduled, *views):
+                if not pod.ready and pod.owner is not None and pod.owner.kind == "StatefulSet":
+                    key, place = f"{pod.namespace}/{pod.owner.name}", (_ordinal(pod), pod)
+                    if key not in self._first_unready or place[0] < self._first_unready[key][0]:
+                        self._first_unready[key] = place
+        return self._first_unready.get(f"{known.namespace}/{known.name}")
 
     def _pinned_to(self, template: PodTemplate) -> str:
         known = self._controller(template)
@@ -299,6 +315,15 @@ class Evictability:
         detail = f"controller {owner} no longer exists"
         fix = f"wait until the garbage collector has deleted the pod, or {vouching}"
         return [Refusal(Reason.CONTROLLER_NOT_FOUND, pod.key, detail, fix)]
+
+    def _order(self, pod: Pod) -> list[Refusal]:
+        known = self._controller(pod.template)
+        first = None if known is None else self._unready_first(known)
+        if first is None or first[0] >= _ordinal(pod):
+            return []
+        detail = f"{pod.owner} makes its pods in order: {pod.name} would not come back before {first[1].name} is Ready"
+        fix = f"kubectl -n {pod.namespace} describe pod {first[1].name}"
+        return [Refusal(Reason.ROLLOUT_UNFINISHED, pod.key, detail, fix)]
 
     def _local_data(self, pod: Pod) -> list[Refusal]:
         if _vouched_for(pod):
@@ -386,6 +411,7 @@ _OPT_OUTS = (Evictability._opt_outs,)
 _RULES = (
     *_OPT_OUTS,
     Evictability._ownership,
+    Evictability._order,
     Evictability._local_data,
     Evictability._system,
     Evictability._job,
@@ -407,6 +433,12 @@ _ONLY_REASON: Mapping[_Rule, Reason] = {
 _STAYS = PodVerdict(Fate.STAYS)
 _AWAIT = PodVerdict(Fate.AWAIT)
 _FREE = PodVerdict(Fate.EVICT)
+
+
+def _ordinal(pod: Pod) -> int:
+    """Return the ordinal of a StatefulSet's pod."""
+    number = pod.name.rpartition("-")[2]
+    return int(number) if number.isascii() and number.isdigit() else 0
 
 
 REVISION = "controller-revision-hash"
