@@ -124,7 +124,7 @@ def advice_lines(summary: AdviceSummary | None, currency: str, *, brief: bool = 
             yield from () if brief else _how(each)
         more = len(others) - (1 if brief else CHOICES_SHOWN)
         if more > 0:
-            yield TextLine(f"or one of {counted(more, 'more choice')} (-o json)", indent=INDENT + 3, style="dim")
+            yield TextLine(f"or {counted(more, 'more choice')} (-o json)", indent=INDENT + 3, style="dim")
     if brief and len(heads) > HOW_IN_SUMMARY:
         yield figure("", "how to make each change: -o table; as patches for git: -o patch", "dim")
     for text in _rest(summary, currency):
