@@ -63,8 +63,8 @@ class Workload(Struct, frozen=True, gc=False):
     with 0 replicas, when its spec was last written, as far as that is known. *mark* is the value of
     :data:`MAKE_BEFORE_BREAK`, if the object has one. *rolls_to* is the revision that a StatefulSet with the update
     strategy ``OnDelete`` gives each pod made anew (``newVersionedStatefulSetPod`` in
-    ``pkg/controller/statefulset/stateful_set_utils.go``). *last_try* says that a Job fails with its next failed pod, *ordered*
-    that a StatefulSet makes a pod only once all before it are Ready (``processReplica`` in ``stateful_set_control.go``).
+    ``pkg/controller/statefulset/stateful_set_utils.go``). *last_try* says that a Job fails with its next failed pod,
+    *ordered* that a StatefulSet makes a pod only once all before it are Ready (``stateful_set_control.go``).
     """
 
     kind: str

@@ -222,7 +222,7 @@ class Evictability:
         return owner.kind in self._snapshot.missing or self._controller(template) is not None
 
     def _unready_first(self, known: Workload) -> tuple[int, Pod] | None:
-        """Return the first pod of *known* that is not Ready, with its ordinal, if later ones would wait for that pod."""
+        """Return the first pod of *known* that is not Ready, and its ordinal, if later ones would wait for that pod."""
         if not known.ordered:
             return None
         if self._first_unready is None:
