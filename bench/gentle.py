@@ -2,7 +2,7 @@
 
     python bench/gentle.py                       workloadPause 0 and 10m, on the 40 nodes of virtual.py
     python bench/gentle.py --pauses 0 10m 30m    others
-    python bench/gentle.py --days 1
+    python bench/gentle.py --days 1              two minutes of one core for each pause; a week takes 13
 
 *node-hours* count every node that is there. *pod and day* is the mean, over the pods of all workloads, of their
 workload's evictions in one day by its replicas, and its 99th percentile; *an hour* is the latter of the most evictions
