@@ -136,6 +136,24 @@ def test_a_change_of_half_an_hour_counts_as_well() -> None:
     assert state.until == at("2026-10-03T15:30")
 
 
+@pytest.mark.parametrize(
+    ("text", "zone", "moment", "change"),
+    [
+        # The hour that Sydney skips is no window, the one that comes twice is one from its first beginning to 03:00.
+        ("Sun 02:00-03:00", "Australia/Sydney", "2026-10-03T00:00", "2026-10-10T15:00"),
+        ("Sun 02:00-03:00", "Australia/Sydney", "2026-04-04T15:30", "2026-04-04T17:00"),
+        # Santiago skips the first hour of a day.
+        ("Sun 00:00-01:30", "America/Santiago", "2026-09-06T03:00", "2026-09-06T04:00"),
+        # A day of 25 hours.
+        ("Sun 00:00-24:00", "Europe/Lisbon", "2026-10-25T00:00", "2026-10-26T00:00"),
+    ],
+)
+def test_changes_of_the_southern_hemisphere_and_at_midnight_count(
+    text: str, zone: str, moment: str, change: str
+) -> None:
+    assert allow(text, zone=zone).state(at(moment)).until == at(change)
+
+
 def test_a_schedule_opens_for_its_duration() -> None:
     windows = Windows(allow=(scheduled("30 22 * * 5", 7 * 3600.0),), zone=BERLIN)
     assert windows.state(at("2026-11-27T22:29", BERLIN)).until == at("2026-11-27T22:30", BERLIN)
