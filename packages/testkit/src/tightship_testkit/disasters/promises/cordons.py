@@ -160,8 +160,8 @@ class PersonsUncordonStays(Promise):
             team = self.world.team(str(record.get("controller")))
             held = seconds((team.settings if team else {}).get("holdOff", "200s")) if team else 0.0
             self._held[name] = self.world.now, held
-        elif author == PERSON and drain_of(old) and not drain_of(change.object):
-            # Who takes the note off as well lets the node be tried at once.
+        elif author == PERSON and drain_of(old) and drain_of(change.object) != drain_of(old):
+            # Who takes the note off as well, or writes over it, lets the node be tried at once: only the note knows.
             self._held.pop(name, None)
         elif not was and now:
             found = self._held.get(name)
