@@ -6,7 +6,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from tightship_testkit.mutants.changes import ENTERED, mutants, probed
+from tightship_testkit.mutants.changes import ENTERED, become, mutants, probed
 
 SOURCE = '''
 class Room:
@@ -48,3 +48,16 @@ def test_a_changed_function_does_what_the_change_says_and_a_probed_one_says_wher
     left.__code__ = probed(file)["Room.left", 3]
     assert (left(None, 1), entered) == (0, {4})
     assert (left(None, 2), entered) == (2, {4, 6})
+
+
+def test_what_a_function_has_made_is_changed_with_it(tmp_path: Path) -> None:
+    file = tmp_path / "making.py"
+    text = "def least(least):\n    def check(text):\n        return int(text) >= least\n    return check\n"
+    file.write_text(text)
+    values: dict[str, Any] = {}
+    exec(compile(text, str(file), "exec"), values)
+    positive = values["least"](1)
+    [changed] = (each for each in mutants(file) if "> least" in each.diff())
+    assert positive("1")
+    assert become([values["least"], positive], changed.code()) == [values["least"], positive]
+    assert (positive("1"), positive("2")) == (False, True)
