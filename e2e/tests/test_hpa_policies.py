@@ -50,7 +50,7 @@ def test_what_a_policy_refuses_is_told_in_its_words_and_tried_again(in_shop: Ope
             await on.api.call("POST", BINDINGS, body=bound)
             await refuses(on)
             on.prometheus.set("wet", 150)
-            await fleet.until_told({"wet": "WriteRefused", "dry": "WriteRefused"})
+            await fleet.until_reported({"wet": "WriteRefused", "dry": "WriteRefused"})
             reported = [each["message"] for each in await fleet.events("wet") if each["reason"] == "WriteRefused"]
             assert "no more than 10 here" in reported[0]
         finally:

@@ -64,6 +64,11 @@ def running(cpu: str, allocated: str | None = None) -> dict[str, Any]:
         pytest.param({"containerStatuses": [running("500m")]}, 1000, id="growing counts what is wanted"),
         pytest.param({"containerStatuses": [running("3", "2")]}, 3000, id="shrinking counts what runs"),
         pytest.param(
+            {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "2"}}]},
+            2000,
+            id="what is allocated counts where nothing says what runs",
+        ),
+        pytest.param(
             {
                 "containerStatuses": [running("500m")],
                 "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
-from cluster_builder import node, pod, snapshot
+from cluster_builder import ZONE, node, one, pod, snapshot
 from test_plans import judge
 
 from tightship.objects.schedulers import SCHEDULERS
@@ -91,3 +91,17 @@ def test_a_pending_pod_of_a_known_scheduler_holds_room(name: str, *, holds: bool
     seen = snapshot(things)
     gone = make_plan(seen, lambda each: judge(each, ["b"]), STRATEGIES["least-utilized"], "possible").removals
     assert bool(gone) is not holds
+
+
+def test_nodes_that_a_pod_prefers_score_by_the_sum_of_their_weights() -> None:
+    """As a part of the best node's sum, and twice, as the plugin NodeAffinity counts by default."""
+    terms = [
+        {"weight": weight, "preference": {"matchExpressions": [{"key": ZONE, "operator": "In", "values": zones}]}}
+        for weight, zones in ((1, ["z1", "z2"]), (3, ["z2"]))
+    ]
+    prefers = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+    newcomer = pod("new", affinity=prefers)
+    zones = (("a", "z1"), ("b", "z2"), ("c", "z3"))
+    space = Space(snapshot([*(node(name, zone=zone) for name, zone in zones), newcomer]))
+    some, most, none = scheduler_scores(space, space.demand_of(one(newcomer)), np.arange(3))
+    assert (some - none, most - none) == (50, 200)

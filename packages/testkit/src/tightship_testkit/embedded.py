@@ -175,7 +175,7 @@ async def embedded_cluster(
     """Serve *cluster*, write *settings*, and hold all that is seen against the invariants in the end.
 
     *admission* stands before the API, as webhooks and policies do.
-    No node is removed but within :meth:`Ground.removing`; the HPA controller acts only with *autoscaling*.
+    No node is removed but within :meth:`EmbeddedCluster.removing`; the HPA controller acts only with *autoscaling*.
     """
     audit = EmbeddedAudit()
     async with yard(folder, owned(cluster), ending=ending, audit=audit, admission=admission) as made:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType
 
@@ -80,14 +80,27 @@ def probed(file: Path) -> dict[tuple[str, int], CodeType]:
     return {key: found for key in keys if (found := code_of(code, *key)) is not None}
 
 
-def live_functions() -> dict[tuple[str, str, int], list[FunctionType]]:
-    """Return this process's functions by file, name and first line."""
-    live: dict[tuple[str, str, int], list[FunctionType]] = {}
+def live_functions() -> dict[tuple[str, str], list[FunctionType]]:
+    """Return this process's functions by file and name; what a function has made belongs to it."""
+    live: dict[tuple[str, str], list[FunctionType]] = {}
     for each in gc.get_objects():
         if isinstance(each, FunctionType):
             code = each.__code__
-            live.setdefault((code.co_filename, code.co_qualname, code.co_firstlineno), []).append(each)
+            live.setdefault((code.co_filename, code.co_qualname.partition(".<locals>")[0]), []).append(each)
     return live
+
+
+def become(live: Iterable[FunctionType], code: CodeType) -> list[FunctionType]:
+    """Give those of *live* that *code* has, or that it makes, their code in it; return them."""
+    changed = []
+    for each in live:
+        old = each.__code__
+        new = code_of(code, old.co_qualname, old.co_firstlineno)
+        # A cell is known by its place among those of the function.
+        if new is not None and new.co_freevars in ((), old.co_freevars):
+            each.__code__ = new.replace(co_freevars=old.co_freevars)
+            changed.append(each)
+    return changed
 
 
 def functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, _Function]]:
@@ -178,4 +191,4 @@ def _is_none(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-__all__ = ["ENTERED", "Mutant", "code_of", "first_line", "functions", "live_functions", "mutants", "probed"]
+__all__ = ["ENTERED", "Mutant", "become", "code_of", "first_line", "functions", "live_functions", "mutants", "probed"]

@@ -29,7 +29,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 from msgspec import Struct
 
-from tightship_testkit.mutants.changes import ENTERED, Mutant, live_functions, mutants, probed
+from tightship_testkit.mutants.changes import ENTERED, Mutant, become, live_functions, mutants, probed
 
 FAST = "not controlplane and not slow"
 PATIENCE = 5.0
@@ -68,7 +68,7 @@ class Killing:
         self._chosen = chosen
         self._sources = list(sources)
         self._seconds = seconds
-        self._live: dict[tuple[str, str, int], list[FunctionType]] = {}
+        self._live: dict[tuple[str, str], list[FunctionType]] = {}
         self._caches: list[functools._lru_cache_wrapper[object]] = []
         self._probes: dict[str, dict[tuple[str, int], CodeType]] = {}
         self.traced: dict[str, Traced] = {}
@@ -118,7 +118,11 @@ class Killing:
 
     def _trace(self, path: Path, items: list[pytest.Item]) -> dict[str, Traced]:
         helpers = (each for each in path.parent.glob("*.py") if not each.name.startswith("test_"))
-        key = _digest(*(each.read_bytes() for each in (path, *sorted(helpers))), _relative(path).encode())
+        key = _digest(
+            *(each.read_bytes() for each in (path, *sorted(helpers))),
+            _relative(path).encode(),
+            b"with what functions make",
+        )
         kept = CACHE / f"{key}.json"
         if kept.exists():
             trace = msgspec.json.decode(kept.read_bytes(), type=Trace)
@@ -137,9 +141,8 @@ class Killing:
     def _write_trace(self, items: list[pytest.Item], kept: Path, _out: int) -> None:
         lines: dict[str, set[int]] = {file: set() for file in self._probes}
         for file, codes in self._probes.items():
-            for (name, line), code in codes.items():
-                for each in self._live.get((file, name, line), ()):
-                    _become(each, code)
+            for (name, _), code in codes.items():
+                for each in become(self._live.get((file, name), ()), code):
                     each.__globals__[ENTERED] = lines[file].add
         tests: dict[str, Traced] = {}
         for item, following in zip(items, [*items[1:], None], strict=True):
@@ -174,9 +177,7 @@ class Killing:
 
     def _run_mutated(self, mutant: Mutant, tests: list[pytest.Item], out: int) -> None:
         """Run *tests* on a mutant, and write the number of the first that fails, else how many there are."""
-        code = mutant.code()
-        for each in self._live.get((str(mutant.file), mutant.name, mutant.line), ()):
-            _become(each, code)
+        become(self._live.get((str(mutant.file), mutant.name), ()), mutant.code())
         for cache in self._caches:
             cache.cache_clear()
         for number, item in enumerate(tests):
@@ -217,10 +218,6 @@ def _forked(work: Callable[[int], None], limit: float) -> bytes:
         os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return heard
-
-
-def _become(function: FunctionType, code: CodeType) -> None:
-    function.__code__ = code.replace(co_freevars=function.__code__.co_freevars)
 
 
 def _relative(file: str | Path) -> str:
