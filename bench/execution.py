@@ -2,6 +2,7 @@
 
     python bench/execution.py                            all pods on target, one in 20 elsewhere, one in 5 elsewhere
     python bench/execution.py --miss 0.05 --search 30s   one of them, with longer searches
+    python bench/execution.py --together                 pods of one workload share their targets
     python bench/execution.py --at-once 100 --quiet
 
 Passes and background searches are a running controller's. See :mod:`tightship_testkit.execution` for what is played.
@@ -41,6 +42,7 @@ def main() -> None:
     parser.add_argument("--miss", type=float, nargs="*", default=[0.0, 0.05, 0.2], help="chances to land elsewhere")
     parser.add_argument("--search", type=parse_duration, default=10.0, help="how long a search takes (default: 10s)")
     parser.add_argument("--at-once", type=int, default=20, help="nodes that are drained side by side (default: 20)")
+    parser.add_argument("--together", action="store_true", help="pods of one workload share their targets")
     parser.add_argument("--quiet", action="store_true", help="print no passes")
     options = parser.parse_args()
     path = openb()
@@ -56,8 +58,9 @@ def main() -> None:
                 print(f"    {line}", file=sys.stderr, flush=True)
 
         execution = Execution(
-            snapshot, judge, options.search, miss=miss, at_once=options.at_once, seed=1, reported=reported
-        )
+            snapshot, judge, options.search, miss=miss, together=options.together, at_once=options.at_once,
+            seed=1, reported=reported,
+        )  # fmt: skip
         end = asyncio.run(execution.run())
         bar = ""
         if not miss:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -19,7 +20,7 @@ from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.state import sum_up
 from tightship.nodes.annexes import SEARCH
 from tightship.nodes.background import BackgroundSearch
-from tightship.objects import Pod
+from tightship.objects import Owner, Pod
 from tightship.planning.evaluate import Evaluator, Judge
 from tightship.planning.plan import Plan, Removal
 from tightship.scheduler.scoring import scheduler_choice
@@ -48,7 +49,9 @@ class Carried(Struct, frozen=True, kw_only=True):
 class Execution:
     """Carries plans for *snapshot* out: *at_once* nodes a pass, each pod misses its target with chance *miss*.
 
-    Searches take *seconds* each, and each pass waits for the one before it. *told* hears of every pass.
+    With *together*, pods of one workload that move in one pass go to any of their targets, as an admission policy that
+    can't count would have them. Searches take *seconds* each, and each pass waits for the one before it. *told* hears
+    of every pass.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Execution:
         seconds: float,
         *,
         miss: float = 0.0,
+        together: bool = False,
         at_once: int = 20,
         seed: int = 0,
         reported: Callable[[str], object] = lambda _: None,
@@ -66,6 +70,7 @@ class Execution:
         self._judge = judge
         self._seconds = seconds
         self._miss = miss
+        self._together = together
         self._at_once = at_once
         self._random = random.Random(seed)  # noqa: S311 - which pods miss is no secret
         self._described = reported
@@ -120,8 +125,15 @@ class Execution:
         plain = np.array([name not in next_ones for name in space.names], dtype=np.bool_)
         arrivals: dict[str, list[Pod]] = {}
         pending: list[Pod] = []
-        for move in (move for removal in done for move in removal.moves):
+        moves = [move for removal in done for move in removal.moves]
+        aims: defaultdict[Owner | None, dict[int, None]] = defaultdict(dict)
+        for move in moves if self._together else ():
+            if move.target in space.index:
+                aims[move.pod.owner][space.index[move.target]] = None
+        for move in moves:
             ask, target = space.demand_of(move.pod), space.index.get(move.target)
+            if wanted := [node for node in aims[move.pod.owner] if space.accepts(ask, node)]:
+                target = scheduler_choice(space, ask, np.array(sorted(wanted)))
             if self._random.random() < self._miss or target is None or not space.accepts(ask, target):
                 self._missed += 1
                 feasible = space.feasible(ask)
