@@ -59,6 +59,24 @@ async def test_a_node_somebody_uncordons_is_not_cordoned_again(bench: Bench) -> 
     assert bench.claims() == []
 
 
+@pytest.mark.parametrize("leads", [True, False])
+async def test_an_eviction_is_left_whose_replica_leads_no_longer_when_its_turn_comes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, leads: bool
+) -> None:
+    replica, sends, turns = await bench.replica(), driving.send_away, list[bool]()
+
+    async def waits_for_a_connection(*given: Any, **named: Any) -> Any:
+        turns.append(True)
+        replica.leading = leads
+        return await sends(*given, **named)
+
+    monkeypatch.setattr(driving, "send_away", waits_for_a_connection)
+    assert await replica.claim() is None
+    await until(lambda: turns)
+    await asyncio.sleep(60)
+    assert bool(bench.api.evicted) is leads
+
+
 async def test_the_last_pod_of_a_node_may_opt_out_too(bench: Bench) -> None:
     replica = await bench.replica()
     await evicting(bench, replica)

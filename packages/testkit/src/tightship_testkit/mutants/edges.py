@@ -105,7 +105,9 @@ EDGES = (
     Edge("a claim drops the taints of others", _WRITING, "claim_patch", "(*_others(live), ours)", "(ours,)"),
     Edge("a node given back stays cordoned", _WRITING, "record_patch",
          "prior if change is NodeChange.RESTORE and live.node.unschedulable != prior else None", "None"),
-    Edge("an eviction leaves whoever leads", _DRIVE, "Drive._evict", "only_if=tools.beginning", "only_if=lambda: True"),
+    Edge("an eviction leaves whoever leads", _DRIVE, "Drive._evict", "only_if=tools.beginning", "only_if=lambda: True",
+         test="packages/common/tests/drain/test_driving.py"
+              "::test_an_eviction_is_left_whose_replica_leads_no_longer_when_its_turn_comes"),
     Edge("a request leaves whatever only_if says", "tightship.kube.connection", "_Guarded.write_with_length",
          "if not self._only_if():", "if False:"),
     Edge("a drive goes on after a takeover", _DRIVE, "Drive._ask",
@@ -143,7 +145,9 @@ EDGES = (
     Edge("a node is claimed beyond the rate of an hour", "tightship.rules.rates", "rate_checks",
          "yield from _checks(each, begun, node, len(pods))", "yield from ()"),
     Edge("a drain goes on after its windows have closed", "tightship.rules.windows", "stopped_by",
-         "if each and each.hard_stop is not None:", "if False:"),
+         "if each and each.hard_stop is not None:", "if False:",
+         test="packages/node-compactor/tests/test_windows.py"
+              "::test_a_drain_under_way_is_given_back_at_the_hard_stop_only"),
     Edge("bounds are set whatever they are by now", _OWNERSHIP, "_patch",
          'ops += [{"op": "test", "path": path, "value": now} for path, now, _ in moves]', "pass", FLOORS),
     Edge("bounds are set on a new HPA of the same name", _OWNERSHIP, "_patch",
