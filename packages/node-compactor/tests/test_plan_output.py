@@ -17,9 +17,11 @@ from node_compactor.settings import load_settings
 from tightship.advice.adviser import Adviser, Standing
 from tightship.advice.catalogue import Catalogue
 from tightship.cli.snapshot_file import read_file
+from tightship.documents.advice import AdviceEntry, AdviceSummary, ChangeEntry, GainEntry, advice_lines
 from tightship.documents.document import NodePlan
 from tightship.documents.formats import formats_of
 from tightship.documents.plan_view import PLAN
+from tightship.documents.presentation import LABEL
 from tightship.documents.terminal import Terminal, length
 from tightship.planning.changes import Change, Scenario, TimeLimit
 from tightship.planning.evaluate import Evaluation, evaluate
@@ -66,6 +68,21 @@ def test_from_a_hundred_nodes_on_a_plan_is_a_summary_that_names_ten_blockers(cli
     assert "more removals (--show removals" in told
     assert len(cli("plan", "-f", fleet(300), *QUICK, "-o", "table").out.splitlines()) > 300
     assert len(cli("plan", "-f", fleet(40), *QUICK).out.splitlines()) > 40
+
+
+def test_a_summary_has_a_line_for_each_piece_of_advice_but_the_first_and_all_that_are_cited() -> None:
+    def piece(number: int) -> AdviceEntry:
+        change = ChangeEntry("LocalStorage", f"team-notify/deployment/notify-worker-{number:04}", None)
+        return AdviceEntry(GainEntry(9, 9_999_000_000), (change,) * (1 + number % 2), ("kubectl x",), None, (), ())
+
+    pieces = tuple(map(piece, range(12)))
+    found = AdviceSummary(10.0, 20, 900, pieces, pieces[0], (1, 8))
+    lines = [f"{each.label or ' ' * LABEL}{each.text}" for each in advice_lines(found, "USD", brief=True)]
+    assert [line.partition(".")[0].split()[-1] for line in lines if "LocalStorage" in line] == list("123458")
+    assert lines[7].endswith("and 6 more; how to make each change: -o table; as patches: -o patch")
+    assert len(lines) == 10
+    assert max(len(line) for line in lines[2:] if ";" not in line or "more;" in line) <= 80
+    assert lines[3].endswith("LocalStorage: team-notify/…-worker-0002")
 
 
 def test_the_blockers_are_counted_from_the_refusals(cli: Any, fleet: Any) -> None:

@@ -20,8 +20,11 @@ SHOWN = 10
 CHOICES_SHOWN = 3
 """Most alternatives that a piece of advice lists."""
 
-HOW_IN_SUMMARY = 2
-"""Pieces of advice whose commands a summary has."""
+IN_SUMMARY, HOW_IN_SUMMARY = 5, 1
+"""Pieces of advice that a summary has if it cites no more, and how many of them with their commands."""
+
+SUMMARY_COLUMNS = 80
+"""The width to which a summary cuts names, so that each piece without its commands is a line."""
 
 
 class GainEntry(Struct, frozen=True, rename="camel"):
@@ -111,13 +114,16 @@ def advice_lines(summary: AdviceSummary | None, currency: str, *, brief: bool = 
         return
     label = "Advice"
     heads = [number for number, each in enumerate(summary.changes, 1) if each.instead_of is None]
-    for number in printed(summary):
+    shown = printed(summary, IN_SUMMARY if brief else SHOWN)
+    for number in shown:
         entry = summary.changes[number - 1]
         others = [each for each in summary.changes if each.instead_of == number]
-        yield figure(label, f"{heads.index(number) + 1}. {gained(entry.gain, currency)}   {named(entry)}", "bold")
-        label = ""
+        head = f"{heads.index(number) + 1}. {gained(entry.gain, currency)}   "
         if brief and heads.index(number) >= HOW_IN_SUMMARY:
+            yield figure(label, head + _cut(entry, SUMMARY_COLUMNS - INDENT - len(head)), "bold")
             continue
+        yield figure(label, head + named(entry), "bold")
+        label = ""
         yield from _how(entry)
         for each in others[: 1 if brief else CHOICES_SHOWN]:
             yield TextLine(f"or, for the same: {named(each)}", indent=INDENT + 3, style="bold")
@@ -126,16 +132,17 @@ def advice_lines(summary: AdviceSummary | None, currency: str, *, brief: bool = 
         if more > 0:
             yield TextLine(f"or {counted(more, 'more choice')} (-o json)", indent=INDENT + 3, style="dim")
     if brief and len(heads) > HOW_IN_SUMMARY:
-        yield figure("", "how to make each change: -o table; as patches for git: -o patch", "dim")
-    for text in _rest(summary, currency):
+        more = f"and {len(heads) - len(shown):,} more; " if len(heads) > len(shown) else ""
+        yield figure("", f"{more}how to make each change: -o table; as patches: -o patch", "dim")
+    for text in _rest(summary, currency, brief=brief):
         yield figure(label, text)
         label = ""
 
 
-def printed(summary: AdviceSummary) -> list[int]:
-    """Return the numbers (from 1) of the advice to print: the first ones without alternatives, and all cited ones."""
+def printed(summary: AdviceSummary, most: int = SHOWN) -> list[int]:
+    """Return the numbers (from 1) of the advice to print: *most* without alternatives, and all that are cited."""
     heads = [number for number, each in enumerate(summary.changes, 1) if each.instead_of is None]
-    return sorted({*heads[:SHOWN], *summary.together_of})
+    return sorted({*heads[:most], *summary.together_of})
 
 
 def _how(entry: AdviceEntry) -> Iterator[TextLine]:
@@ -153,10 +160,22 @@ def named(entry: AdviceEntry) -> str:
     return f"{things} ({' '.join(entry.flags)})" if entry.flags else things
 
 
-def _rest(summary: AdviceSummary, currency: str) -> Iterator[str]:
+def _cut(entry: AdviceEntry, room: int) -> str:
+    """Return the reasons and things of *entry* in *room* columns, as far as names can be cut in the middle."""
+    each = (room + 2 - sum(len(change.reason) + 4 for change in entry.changes)) // len(entry.changes)
+    changes = [msgspec.structs.replace(change, thing=_shortened(change.thing, each)) for change in entry.changes]
+    return named(msgspec.structs.replace(entry, changes=tuple(changes), flags=()))
+
+
+def _shortened(name: str, width: int) -> str:
+    half = max(4, (width - 1) // 2)
+    return name if len(name) <= max(width, 2 * half + 1) else f"{name[:half]}…{name[-half:]}"
+
+
+def _rest(summary: AdviceSummary, currency: str, *, brief: bool = False) -> Iterator[str]:
     heads = [number for number, each in enumerate(summary.changes, 1) if each.instead_of is None]
     more = len(heads) - len(printed(summary))
-    if more > 0:
+    if more > 0 and not brief:
         yield f"{counted(more, 'more change')} in -o json and -o html"
     if total := together(summary, currency):
         yield total

@@ -701,15 +701,15 @@ def _kept(plan: NodePlan) -> Iterator[Block]:
 def _rest(plan: NodePlan, *, brief: bool) -> Iterator[TextLine]:
     summary = plan.summary
     currency = summary.money.currency if summary.money is not None else ""
-    shown = summary.kept_by[:KEPT_BY_IN_SUMMARY] if brief else summary.kept_by
+    shown = () if brief else summary.kept_by
+    if brief and summary.kept_by:
+        yield figure("Kept by", _kept_in_brief(summary.kept_by), "why")
     widest = max((len(each.reason) for each in shown), default=0)
     digits = max((len(f"{each.nodes:,}") for each in shown), default=0)
     for number, each in enumerate(shown):
         noun = "node " if each.nodes == 1 else "nodes"
         line = f"{each.reason.ljust(widest)}  {each.nodes:>{digits},} {noun}{without(each, currency)}".rstrip()
         yield figure("Kept by" if number == 0 else "", line, "why")
-    if len(shown) < len(summary.kept_by):
-        yield figure("", f"and {counted(len(summary.kept_by) - len(shown), 'more reason')} (-o table)")
     for label, text in besides(plan):
         yield figure(label, text, "bold" if label == "Excess" else "")
     for number, line in enumerate(_held(plan)):
@@ -718,6 +718,13 @@ def _rest(plan: NodePlan, *, brief: bool) -> Iterator[TextLine]:
     if plan.advice is None and plan.summary.search is not None:
         yield figure("Advice", "none about a searched plan: plan without --search to see what would free nodes")
     yield from map(warning, plan.warnings)
+
+
+def _kept_in_brief(kept: Sequence[KeptBy]) -> str:
+    """Return the reasons that keep most nodes, and how many each keeps."""
+    shown = [f"{each.reason} {counted(each.nodes, 'node')}" for each in kept[:KEPT_BY_IN_SUMMARY]]
+    more = len(kept) - len(shown)
+    return ", ".join([*shown, *([f"{counted(more, 'more reason')} (-o table)"] if more else [])])
 
 
 def without(kept: KeptBy, currency: str) -> str:
