@@ -132,8 +132,8 @@ def advice_lines(summary: AdviceSummary | None, currency: str, *, brief: bool = 
         if more > 0:
             yield TextLine(f"or {counted(more, 'more choice')} (-o json)", indent=INDENT + 3, style="dim")
     if brief and len(heads) > HOW_IN_SUMMARY:
-        more = f"and {len(heads) - len(shown):,} more; " if len(heads) > len(shown) else ""
-        yield figure("", f"{more}how to make each change: -o table; as patches: -o patch", "dim")
+        left = f"and {len(heads) - len(shown):,} more; " if len(heads) > len(shown) else ""
+        yield figure("", f"{left}how to make each change: -o table; as patches: -o patch", "dim")
     for text in _rest(summary, currency, brief=brief):
         yield figure(label, text)
         label = ""
