@@ -77,9 +77,10 @@ def test_a_replacement_requests_what_is_recommended(mode: str | None) -> None:
     assert planned(node("a"), node("b", "3"), pod("p", "a"), vpa(mode=mode)).removals
 
 
-def test_a_smaller_replacement_needs_less_room() -> None:
-    [removal] = planned(node("a"), node("b", "1"), pod("p", "a", "3"), vpa(cpu="500m")).removals
-    assert [move.target for move in removal.moves] == ["b"]
+@pytest.mark.parametrize(("room", "fits"), [("1", False), ("3", True)])
+def test_a_replacement_needs_its_present_room_though_less_is_recommended(room: str, *, fits: bool) -> None:
+    # While the VPA's webhook is away, it is made as before (kubernetes/autoscaler, VPA's FAQ, question 1).
+    assert bool(planned(node("a"), node("b", room), pod("p", "a", "3"), vpa(cpu="500m")).removals) is fits
 
 
 @pytest.mark.parametrize(

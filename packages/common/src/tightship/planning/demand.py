@@ -13,7 +13,9 @@ fit (``CapacityBufferPodListProcessor`` of Cluster Autoscaler, Karpenter's virtu
 What pods will request once they are made anew: VerticalPodAutoscalers change their requests at admission. Pure.
 
 A replacement gets the recommendation within the bounds of its VPA's policy, and of its own limits where the VPA changes
-only requests (``Apply`` in vertical-pod-autoscaler/pkg/utils/vpa/capping.go). LimitRanges and start-up boosts are left
+only requests (``Apply`` in vertical-pod-autoscaler/pkg/utils/vpa/capping.go). It counts with at least its present
+requests: while the VPA's webhook is away, pods are made as before, since the webhook's ``failurePolicy`` is ``Ignore``
+(pkg/admission-controller/config.go). LimitRanges and start-up boosts are left
 out. Of several VPAs of a target the oldest counts.
 """
 
@@ -68,7 +70,8 @@ def _anew(spec: PodSpec, autoscaler: VerticalPodAutoscaler) -> Anew | None:
     try:
         containers = tuple(as_recommended(each, autoscaler.containers) for each in spec.resources.containers)
         asked = msgspec.structs.replace(spec.resources, containers=containers)
-        anew = Anew(autoscaler.key, effective_requests(asked), scoring_requests(asked))
+        requests = largest((spec.requests, effective_requests(asked)))
+        anew = Anew(autoscaler.key, requests, scoring_requests(asked))
     except QuantityError as error:
         return Anew(autoscaler.key, spec.requests, spec.scoring, str(error))
     return None if anew.requests == spec.requests and anew.scoring == spec.scoring else anew
