@@ -83,22 +83,14 @@ def _still(known: _Still[K], found: Mapping[K, str]) -> _Still[K]:
 class Others:
     """What others than the installation *lease* of *controller* have written, and since when it is unchanged.
 
-    *beside* tells which other installations may be alive. While *releasing* is true, only the drains under *lease* are
-    ours.
+    *beside* tells which other installations may be alive. As long as nobody knows, only the drains under *lease* are
+    ours: a dry run never knows.
     """
 
-    def __init__(
-        self,
-        controller: str,
-        lease: str,
-        *,
-        beside: Callable[[], Beside],
-        releasing: Callable[[], bool],
-    ) -> None:
+    def __init__(self, controller: str, lease: str, *, beside: Callable[[], Beside]) -> None:
         self._controller = controller
         self._lease = lease
         self._beside = beside
-        self._releasing = releasing
         self._drains: _Still[str] = {}
         self._claims: _Still[str] = {}
         self._unclaimed: _Still[tuple[str, str]] = {}
@@ -139,11 +131,12 @@ class Others:
         record = drain_record(node)
         if record is None or not record.owns_node or record.controller != self._controller:
             return False
-        if record.lease == self._lease or self._releasing():
-            return record.lease == self._lease
+        if record.lease == self._lease:
+            return True
         # Of an installation that keeps its claims elsewhere, nobody knows whether it is alive.
         elsewhere = self._unclaimed.get((node.name, record.controller), ("",))[0] == record.op
-        return not (elsewhere or self._beside().foreign(record.lease))
+        beside = self._beside()
+        return not (elsewhere or beside.alive is None or beside.foreign(record.lease))
 
     def owns_claim(self, claim: Claim) -> bool:
         """Whether *claim* is one of this installation, or of one that is gone."""
@@ -221,8 +214,8 @@ class _Driven(NamedTuple):
 class Drainer:
     """Drains nodes for *controller*; *holder* names this replica, *epoch* its term of leadership by the Lease *lease*.
 
-    Drains under another Lease are another installation's. They are left alone while *installations* has it alive, and
-    while ``Tools.releasing`` is true. Only the leader calls methods, one at a time.
+    Drains under another Lease are another installation's. They are left alone while *installations* has it alive. Only
+    the leader calls methods, one at a time.
     """
 
     def __init__(
@@ -251,7 +244,6 @@ class Drainer:
             controller,
             lease,
             beside=lambda: Beside(controller) if installations is None else installations.beside,
-            releasing=tools.releasing,
         )
         self._drives: dict[str, _Driven] = {}
         self._hits: dict[str, float] = {}

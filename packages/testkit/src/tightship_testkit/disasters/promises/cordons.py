@@ -82,6 +82,8 @@ class CordonHasOwner(Promise):
         dry = {name for team in teams for name in team.dry}
         if any(each.name == holder and holder not in dry for each in running):
             return ""
+        if any(each.name == holder and not each.ended for each in self.world.simulation.replicas):
+            return ""  # another installation's
         if all(each.name in dry for each in running):
             return "its controller is a dry run now"
         return f"{holder or 'nobody'} is gone, and {', '.join(each.name for each in running)} run{self.world.clocks()}"
